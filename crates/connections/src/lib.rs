@@ -1,0 +1,1 @@
+//! The life of a connection: adopt, status, remove.

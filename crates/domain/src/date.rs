@@ -1,0 +1,280 @@
+//! Days and instants. A day is never shifted by a timezone; an instant becomes a day in one named zone only.
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+/// How far back `from` reaches when it is not given: 30 days of 24 hours.
+pub const DEFAULT_WINDOW: SignedDuration = SignedDuration::from_hours(720);
+
+/// One end of an interval, as the caller gave it. Both kinds include their own day or instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Bound {
+    /// The whole day in the user's timezone; compared with a row's day.
+    Day(Date),
+    /// That instant; compared with a row's instant.
+    Instant(Timestamp),
+}
+
+/// Neither `YYYY-MM-DD` nor an RFC 3339 timestamp, or a date that does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("neither a date nor a timestamp")]
+pub struct BoundError;
+
+impl Bound {
+    /// Reads `YYYY-MM-DD`, or RFC 3339 with `T`, seconds, an optional fraction, and `Z` or an offset.
+    /// Fractions finer than a nanosecond are cut.
+    ///
+    /// # Errors
+    /// [`BoundError`] for every other text: a missing or lower-case `T` or `Z`, a leap second, 30 February.
+    pub fn parse(text: &str) -> Result<Self, BoundError> {
+        if text.len() == 10 {
+            return parse_date(text).map(Self::Day);
+        }
+        parse_timestamp(text).map(Self::Instant)
+    }
+
+    /// The first instant that the bound includes.
+    fn first(self, zone: &TimeZone) -> Timestamp {
+        match self {
+            Self::Instant(instant) => instant,
+            Self::Day(day) => start_of(day, zone),
+        }
+    }
+
+    /// The last instant that the bound includes, to the nanosecond.
+    fn last(self, zone: &TimeZone) -> Timestamp {
+        match self {
+            Self::Instant(instant) => instant,
+            Self::Day(day) => match day.tomorrow() {
+                Ok(next) => start_of(next, zone).checked_sub(SignedDuration::from_nanos(1)).unwrap_or(Timestamp::MIN),
+                Err(_) => Timestamp::MAX,
+            },
+        }
+    }
+}
+
+/// The first instant of a day in a zone; the end of time where the calendar ends before the day does.
+fn start_of(day: Date, zone: &TimeZone) -> Timestamp {
+    let clamped = if day.year() <= 0 { Timestamp::MIN } else { Timestamp::MAX };
+    day.to_zoned(zone.clone()).map_or(clamped, |start| start.timestamp())
+}
+
+fn parse_date(text: &str) -> Result<Date, BoundError> {
+    let bytes = text.as_bytes();
+    let shape = bytes.len() == 10
+        && bytes
+            .iter()
+            .enumerate()
+            .all(|(at, byte)| if at == 4 || at == 7 { *byte == b'-' } else { byte.is_ascii_digit() });
+    if !shape {
+        return Err(BoundError);
+    }
+    let number = |from: usize, to: usize| text[from..to].parse::<i16>().map_err(|_| BoundError);
+    let small = |from: usize| number(from, from + 2).and_then(|value| i8::try_from(value).map_err(|_| BoundError));
+    Date::new(number(0, 4)?, small(5)?, small(8)?).map_err(|_| BoundError)
+}
+
+fn parse_timestamp(text: &str) -> Result<Timestamp, BoundError> {
+    // Shape: date, T, hh:mm:ss, an optional fraction, then Z or ±hh:mm.
+    if !text.is_ascii() || text.len() < 20 || text.as_bytes()[10] != b'T' {
+        return Err(BoundError);
+    }
+    parse_date(&text[..10])?;
+    let clock = &text.as_bytes()[11..19];
+    let clock_shape = clock
+        .iter()
+        .enumerate()
+        .all(|(at, byte)| if at == 2 || at == 5 { *byte == b':' } else { byte.is_ascii_digit() });
+    if !clock_shape || &clock[6..] == b"60" {
+        return Err(BoundError);
+    }
+    let mut rest = &text[19..];
+    let mut fraction = "";
+    if let Some(behind) = rest.strip_prefix('.') {
+        let digits = behind.bytes().take_while(u8::is_ascii_digit).count();
+        if digits == 0 {
+            return Err(BoundError);
+        }
+        fraction = &behind[..digits.min(9)];
+        rest = &behind[digits..];
+    }
+    if rest != "Z" && !is_offset(rest.as_bytes()) {
+        return Err(BoundError);
+    }
+    let point = if fraction.is_empty() { "" } else { "." };
+    format!("{}{point}{fraction}{rest}", &text[..19]).parse().map_err(|_| BoundError)
+}
+
+fn is_offset(text: &[u8]) -> bool {
+    let [b'+' | b'-', h1, h2, b':', m1, m2] = text else { return false };
+    let digits = [h1, h2, m1, m2].iter().all(|byte| byte.is_ascii_digit());
+    digits && (*h1, *h2) <= (b'2', b'3') && *m1 <= b'5'
+}
+
+/// The rows that a request is about: `from` and `to` with their defaults filled in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Interval {
+    /// The oldest end.
+    pub from: Bound,
+    /// The newest end.
+    pub to: Bound,
+}
+
+impl Interval {
+    /// Fills in what was not given: `from` is 30 days before `now`, `to` is `now`.
+    #[must_use]
+    pub fn resolve(from: Option<Bound>, to: Option<Bound>, now: Timestamp) -> Self {
+        let month_ago = now.checked_sub(DEFAULT_WINDOW).unwrap_or(Timestamp::MIN);
+        Self { from: from.unwrap_or(Bound::Instant(month_ago)), to: to.unwrap_or(Bound::Instant(now)) }
+    }
+
+    /// Whether a row belongs: its day against day bounds, its instant against instant bounds.
+    #[must_use]
+    pub fn contains(&self, instant: Timestamp, day: Date) -> bool {
+        let after = match self.from {
+            Bound::Day(first) => day >= first,
+            Bound::Instant(first) => instant >= first,
+        };
+        after
+            && match self.to {
+                Bound::Day(last) => day <= last,
+                Bound::Instant(last) => instant <= last,
+            }
+    }
+
+    /// The first and the last instant that belong, for asking a provider that keeps instants.
+    /// Empty (first behind last) when nothing can belong.
+    #[must_use]
+    pub fn instants(&self, zone: &TimeZone) -> (Timestamp, Timestamp) {
+        (self.from.first(zone), self.to.last(zone))
+    }
+}
+
+/// The calendar day of an instant in a zone.
+#[must_use]
+pub fn day_of(instant: Timestamp, zone: &TimeZone) -> Date {
+    zone.to_datetime(instant).date()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn accepts_days_and_timestamps() {
+        for text in ["2026-02-28", "2024-02-29", "0001-01-01", "9999-12-31"] {
+            assert_eq!(Bound::parse(text), Ok(Bound::Day(text.parse().expect("a day"))), "{text}");
+        }
+        for (text, same) in [
+            ("2026-04-05T02:30:00Z", "2026-04-05T02:30:00Z"),
+            ("2026-04-05T02:30:00.5Z", "2026-04-05T02:30:00.5Z"),
+            ("2026-04-05T12:30:00+10:00", "2026-04-05T02:30:00Z"),
+            ("2026-04-04T21:00:00-05:30", "2026-04-05T02:30:00Z"),
+            ("2026-04-05T02:30:00.1234567891234Z", "2026-04-05T02:30:00.123456789Z"),
+            ("2026-04-05T02:30:00+00:00", "2026-04-05T02:30:00Z"),
+        ] {
+            assert_eq!(Bound::parse(text), Ok(Bound::Instant(same.parse().expect("an instant"))), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_every_other_text() {
+        for text in [
+            "",
+            "2026",
+            "2026-02-30",
+            "2026-13-01",
+            "2026-00-10",
+            "2026-1-01",
+            "20260101",
+            "01-01-2026",
+            "2026/01/01",
+            "2026-01-01T",
+            "2026-01-01T10:00Z",
+            "2026-01-01T10:00:00",
+            "2026-01-01t10:00:00Z",
+            "2026-01-01T10:00:00z",
+            "2026-01-01 10:00:00Z",
+            "2026-01-01T10:00:00 10:00",
+            "2026-01-01T24:00:00Z",
+            "2026-01-01T10:60:00Z",
+            "2026-06-30T23:59:60Z",
+            "2026-01-01T10:00:00.Z",
+            "2026-01-01T10:00:00,5Z",
+            "2026-01-01T10:00:00+1000",
+            "2026-01-01T10:00:00+24:00",
+            "2026-01-01T10:00:00+10:60",
+            "2026-01-01T10:00:00+10:00:00",
+            "2026-01-01T10:00:00Z ",
+            "2026-02-30T10:00:00Z",
+            "2026-01-01T10:00:00Z[UTC]",
+            "1735689600",
+            "today",
+            "+002026-01-01",
+            "２０２６-01-01",
+            "9999-12-31T23:59:59-23:00",
+        ] {
+            assert_eq!(Bound::parse(text), Err(BoundError), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_day_is_the_whole_local_day_also_when_clocks_change() {
+        let sydney = TimeZone::get("Australia/Sydney").expect("bundled");
+        for (day, first, last) in [
+            ("2026-04-05", "2026-04-04T13:00:00Z", "2026-04-05T13:59:59.999999999Z"),
+            ("2026-10-04", "2026-10-03T14:00:00Z", "2026-10-04T12:59:59.999999999Z"),
+            ("2026-07-01", "2026-06-30T14:00:00Z", "2026-07-01T13:59:59.999999999Z"),
+        ] {
+            let bound = Bound::parse(day).expect("a day");
+            let interval = Interval { from: bound, to: bound };
+            assert_eq!(
+                interval.instants(&sydney),
+                (first.parse().expect("first"), last.parse().expect("last")),
+                "{day}"
+            );
+        }
+    }
+
+    #[test]
+    fn defaults() {
+        let now: Timestamp = "2026-11-21T00:00:00Z".parse().expect("an instant");
+        let month_ago = Bound::Instant("2026-10-22T00:00:00Z".parse().expect("an instant"));
+        assert_eq!(Interval::resolve(None, None, now), Interval { from: month_ago, to: Bound::Instant(now) });
+        let to = Bound::parse("2026-01-01").expect("a day");
+        assert_eq!(Interval::resolve(None, Some(to), now), Interval { from: month_ago, to });
+    }
+
+    proptest! {
+        /// The model: a day bound is the same as asking for the zone's first and last instant of that day.
+        #[test]
+        fn days_and_instants_agree(
+            seconds in 0_i64..4_000_000_000,
+            first in 0_i32..40_000,
+            length in 0_i32..60,
+            zone in prop::sample::select(vec!["Australia/Sydney", "Pacific/Auckland", "Pacific/Chatham", "America/St_Johns", "UTC", "Pacific/Apia"]),
+        ) {
+            let zone = TimeZone::get(zone).expect("bundled");
+            let instant = Timestamp::from_second(seconds).expect("in range");
+            let epoch: Date = "1970-01-01".parse().expect("a day");
+            let from = epoch + jiff::Span::new().days(first);
+            let to = from + jiff::Span::new().days(length);
+            let interval = Interval { from: Bound::Day(from), to: Bound::Day(to) };
+            let (low, high) = interval.instants(&zone);
+            prop_assert_eq!(interval.contains(instant, day_of(instant, &zone)), (low..=high).contains(&instant));
+        }
+
+        #[test]
+        fn never_panics(text in "\\PC{0,40}") {
+            let _ = Bound::parse(&text);
+        }
+
+        #[test]
+        fn near_misses_never_panic(text in "[0-9]{1,5}-[0-9]{1,3}-[0-9]{1,3}[Tt ]?[0-9:.+-]{0,16}[Zz]?") {
+            let _ = Bound::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! A decimal as the provider wrote it: its own digits, any number of them, never a binary float.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// The longest text that writing out an exponent may make, in bytes. A real amount has some twenty digits; the bound
+/// only keeps `1e999999999` from filling the memory. Digits that are written out have no bound of their own.
+pub const EXPANDED_BYTES_MAX: usize = 4_096;
+
+/// What is wrong with a text that should have been a decimal. Never holds the text: it may be an amount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DecimalError {
+    /// Not an optional sign, digits with at most one point, and an optional exponent.
+    #[error("not a decimal")]
+    Syntax,
+    /// The exponent would write out to more than [`EXPANDED_BYTES_MAX`] bytes.
+    #[error("exponent too large")]
+    Exponent,
+}
+
+/// A decimal number in plain notation: `-?[0-9]+(\.[0-9]+)?`, never a negative zero.
+///
+/// The digits are those of the source, zeros at either end included: `84.30` stays `84.30`. Borrows the source where
+/// nothing had to change.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Decimal<'a>(Cow<'a, str>);
+
+impl<'a> Decimal<'a> {
+    /// Reads a decimal: optional sign, digits with an optional point (one side may be empty), optional exponent.
+    /// The plus sign and the sign of zero are dropped, the exponent is written out, an empty side of the point becomes
+    /// `0` before it and nothing behind it.
+    ///
+    /// # Errors
+    /// [`DecimalError`] when the text is anything else.
+    pub fn parse(text: &'a str) -> Result<Self, DecimalError> {
+        let parts = Parts::split(text)?;
+        if parts.is_canonical() {
+            return Ok(Self(Cow::Borrowed(text)));
+        }
+        parts.write_out().map(|plain| Self(Cow::Owned(plain)))
+    }
+
+    /// The plain notation.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// True below zero.
+    #[must_use]
+    pub fn is_negative(&self) -> bool {
+        self.0.starts_with('-')
+    }
+
+    /// The same decimal, no longer borrowing its source.
+    #[must_use]
+    pub fn into_owned(self) -> Decimal<'static> {
+        Decimal(Cow::Owned(self.0.into_owned()))
+    }
+}
+
+impl fmt::Display for Decimal<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Decimal<'_> {
+    /// Amounts are secrets in logs.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Decimal(..)")
+    }
+}
+
+impl serde::Serialize for Decimal<'_> {
+    fn serialize<S: serde::Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(&self.0)
+    }
+}
+
+/// The pieces of a decimal's text.
+struct Parts<'a> {
+    plus: bool,
+    minus: bool,
+    whole: &'a str,
+    point: bool,
+    fraction: &'a str,
+    exponent: Option<i64>,
+}
+
+impl<'a> Parts<'a> {
+    fn split(text: &'a str) -> Result<Self, DecimalError> {
+        let minus = text.starts_with('-');
+        let plus = text.starts_with('+');
+        let unsigned = if minus || plus { &text[1..] } else { text };
+        let (mantissa, exponent) = match unsigned.find(['e', 'E']) {
+            Some(at) => (&unsigned[..at], Some(parse_exponent(&unsigned[at + 1..])?)),
+            None => (unsigned, None),
+        };
+        let (whole, point, fraction) = match mantissa.find('.') {
+            Some(at) => (&mantissa[..at], true, &mantissa[at + 1..]),
+            None => (mantissa, false, ""),
+        };
+        let all_digits = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
+        if !all_digits || whole.is_empty() && fraction.is_empty() {
+            return Err(DecimalError::Syntax);
+        }
+        Ok(Self { plus, minus, whole, point, fraction, exponent })
+    }
+
+    fn is_zero(&self) -> bool {
+        self.whole.bytes().chain(self.fraction.bytes()).all(|byte| byte == b'0')
+    }
+
+    fn is_canonical(&self) -> bool {
+        !self.plus
+            && self.exponent.is_none()
+            && !self.whole.is_empty()
+            && self.point != self.fraction.is_empty()
+            && !(self.minus && self.is_zero())
+    }
+
+    fn write_out(&self) -> Result<String, DecimalError> {
+        let digits = format!("{}{}", self.whole, self.fraction);
+        let (digits, scale) = match self.exponent {
+            None => (digits, self.fraction.len()),
+            Some(exponent) => shift(digits, self.fraction.len(), exponent)?,
+        };
+        let (whole, fraction) = digits.split_at(digits.len() - scale);
+        let sign = if self.minus && !self.is_zero() { "-" } else { "" };
+        let whole = if whole.is_empty() { "0" } else { whole };
+        let point = if fraction.is_empty() { "" } else { "." };
+        Ok(format!("{sign}{whole}{point}{fraction}"))
+    }
+}
+
+/// Moves the point of `digits`, of which `scale` are behind it, by a power of ten. Returns the digits, filled up with
+/// zeros, and how many are behind the point now. Zeros that only the exponent made necessary go again: `0.05e2` is `5`.
+fn shift(mut digits: String, scale: usize, exponent: i64) -> Result<(String, usize), DecimalError> {
+    let scale = i64::try_from(scale).map_err(|_| DecimalError::Exponent)?.saturating_sub(exponent);
+    let growth = scale.unsigned_abs().max(digits.len() as u64);
+    if growth > EXPANDED_BYTES_MAX as u64 {
+        return Err(DecimalError::Exponent);
+    }
+    let Ok(scale) = usize::try_from(scale) else {
+        digits.extend(std::iter::repeat_n('0', usize::try_from(scale.unsigned_abs()).unwrap_or(0)));
+        return Ok((without_leading_zeros(&digits, 0), 0));
+    };
+    if digits.len() < scale {
+        digits.insert_str(0, &"0".repeat(scale - digits.len()));
+    }
+    Ok((without_leading_zeros(&digits, scale), scale))
+}
+
+fn without_leading_zeros(digits: &str, scale: usize) -> String {
+    let whole = digits.len() - scale;
+    let zeros = digits.bytes().take(whole.saturating_sub(1)).take_while(|byte| *byte == b'0').count();
+    digits[zeros..].to_owned()
+}
+
+fn parse_exponent(text: &str) -> Result<i64, DecimalError> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(DecimalError::Syntax);
+    }
+    // Too many digits for an i64 is far past the bound in either direction.
+    text.parse().map_err(|_| DecimalError::Exponent)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn plain(text: &str) -> Result<String, DecimalError> {
+        Decimal::parse(text).map(|decimal| decimal.to_string())
+    }
+
+    #[test]
+    fn keeps_the_digits_of_the_source() {
+        for text in ["0", "0.00", "84.30", "-5.00", "100", "007.50", "12345678901234567890123456789.987654321", "-0.1"]
+        {
+            let decimal = Decimal::parse(text).expect(text);
+            assert_eq!(decimal.as_str(), text);
+            assert!(matches!(decimal.0, Cow::Borrowed(_)), "{text} was copied");
+        }
+    }
+
+    #[test]
+    fn writes_out_what_is_not_plain() {
+        for (text, expected) in [
+            ("+15.20", "15.20"),
+            ("-0.00", "0.00"),
+            ("-0", "0"),
+            ("+0", "0"),
+            (".5", "0.5"),
+            ("-.5", "-0.5"),
+            ("5.", "5"),
+            ("1e3", "1000"),
+            ("1E+3", "1000"),
+            ("1e-7", "0.0000001"),
+            ("-1.50e1", "-15.0"),
+            ("1.50e2", "150"),
+            ("1.5e3", "1500"),
+            ("0.05e2", "5"),
+            ("12.5e-1", "1.25"),
+            ("0e5", "0"),
+            ("-0e-2", "0.00"),
+            ("1.5e0", "1.5"),
+        ] {
+            assert_eq!(plain(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_not_a_decimal() {
+        for text in [
+            "", "-", "+", ".", "-.", "e5", "1e", "1e+", "1.2.3", "1,000", " 1", "1 ", "--1", "NaN", "1e1.5", "٣", "0x1",
+        ] {
+            assert_eq!(plain(text), Err(DecimalError::Syntax), "{text:?}");
+        }
+        for text in ["1e5000", "1e-5000", "1e99999999999999999999", "0e-9999999"] {
+            assert_eq!(plain(text), Err(DecimalError::Exponent), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_digit() {
+        assert_eq!(format!("{:?}", Decimal::parse("42.17").expect("plain")), "Decimal(..)");
+    }
+
+    proptest! {
+        #[test]
+        fn any_number_of_digits_survives(text in "-?[0-9]{1,80}(\\.[0-9]{1,80})?") {
+            let zero = !text.bytes().any(|byte| (b'1'..=b'9').contains(&byte));
+            let expected = if zero { text.trim_start_matches('-') } else { &text };
+            prop_assert_eq!(plain(&text), Ok(expected.to_owned()));
+        }
+
+        #[test]
+        fn plain_text_reads_as_itself(text in "[-+]?[0-9]{0,12}\\.?[0-9]{0,12}([eE][-+]?[0-9]{1,3})?") {
+            if let Ok(once) = plain(&text) {
+                prop_assert_eq!(plain(&once), Ok(once.clone()));
+            }
+        }
+
+        /// The model: whole numbers only. A decimal with an exponent is its digits times a power of ten.
+        #[test]
+        fn an_exponent_keeps_the_value(digits in 0_u64..1_000_000, scale in 0_usize..9, exponent in -15_i32..2) {
+            let padded = format!("{digits:010}");
+            let (whole, fraction) = padded.split_at(padded.len() - scale);
+            let text = if scale == 0 { format!("{whole}e{exponent}") } else { format!("{whole}.{fraction}e{exponent}") };
+            let written = plain(&text).expect("a decimal");
+            prop_assert_eq!(scaled_by_1e30(&written), scaled_by_1e30_from(digits, scale, exponent));
+        }
+
+        #[test]
+        fn never_panics(text in "\\PC{0,40}") {
+            let _ = plain(&text);
+        }
+    }
+
+    fn scaled_by_1e30(plain: &str) -> u128 {
+        let (whole, fraction) = plain.split_once('.').unwrap_or((plain, ""));
+        format!("{whole}{fraction}{}", "0".repeat(30 - fraction.len())).parse().expect("fits")
+    }
+
+    fn scaled_by_1e30_from(digits: u64, scale: usize, exponent: i32) -> u128 {
+        let power = 30 - i32::try_from(scale).expect("small") + exponent;
+        // The generator keeps the largest, 10^6 times 10^31, inside u128.
+        u128::from(digits).checked_mul(10_u128.checked_pow(power.unsigned_abs()).expect("fits")).expect("fits")
+    }
+}

@@ -1,0 +1,115 @@
+//! API keys: `bb_`, 32 random characters, 6 characters of checksum.
+
+use std::fmt;
+
+const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const PREFIX: &str = "bb_";
+const RANDOM_CHARACTERS: usize = 32;
+const CHECK_CHARACTERS: usize = 6;
+/// How many characters of a key are kept for people to tell their keys apart: `bb_` and five more, some 30 bits of the
+/// key's 190.
+pub const SHOWN_CHARACTERS: usize = 8;
+
+/// The text of an API key. Shown once, stored nowhere.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiKey(String);
+
+/// Not the form of a key, or the checksum is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not an API key")]
+pub struct KeyError;
+
+impl ApiKey {
+    /// Makes a key from 32 random numbers, each evenly spread over `0..62`.
+    #[must_use]
+    pub fn from_random(numbers: [u8; RANDOM_CHARACTERS]) -> Self {
+        let mut text = String::with_capacity(PREFIX.len() + RANDOM_CHARACTERS + CHECK_CHARACTERS);
+        text.push_str(PREFIX);
+        for number in numbers {
+            text.push(char::from(ALPHABET[usize::from(number % 62)]));
+        }
+        let check = checksum(&text.as_bytes()[PREFIX.len()..]);
+        text.extend(check.map(char::from));
+        Self(text)
+    }
+
+    /// Reads a key: form and checksum, so that a mistyped key needs no look-up.
+    ///
+    /// # Errors
+    /// [`KeyError`] when the form or the checksum is wrong.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        let body = text.strip_prefix(PREFIX).ok_or(KeyError)?.as_bytes();
+        if body.len() != RANDOM_CHARACTERS + CHECK_CHARACTERS || !body.iter().all(u8::is_ascii_alphanumeric) {
+            return Err(KeyError);
+        }
+        let (random, check) = body.split_at(RANDOM_CHARACTERS);
+        if check != checksum(random) {
+            return Err(KeyError);
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The key itself, to show it once or to hash it.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// The first characters, by which its owner knows it again.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.0[..SHOWN_CHARACTERS]
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("ApiKey(..)")
+    }
+}
+
+/// CRC-32 (IEEE) in base 62, most significant digit first, padded with `0`.
+fn checksum(random: &[u8]) -> [u8; CHECK_CHARACTERS] {
+    let mut rest = crc32fast::hash(random);
+    let mut digits = [b'0'; CHECK_CHARACTERS];
+    for digit in digits.iter_mut().rev() {
+        *digit = ALPHABET[(rest % 62) as usize];
+        rest /= 62;
+    }
+    digits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_key() {
+        // CRC-32 of 32 zeros ("0" * 32) is 0xa0f292d0 by Python's zlib.crc32.
+        let key = ApiKey::from_random([0; 32]);
+        assert_eq!(&key.expose()[..35], "bb_00000000000000000000000000000000");
+        assert_eq!(&key.expose()[35..], KNOWN_CHECK);
+        assert_eq!(key.prefix(), "bb_00000");
+    }
+
+    const KNOWN_CHECK: &str = "2wjyrI";
+
+    #[test]
+    fn reads_back_and_refuses_every_other_text() {
+        let key = ApiKey::from_random(std::array::from_fn(|at| u8::try_from(at * 7 % 62).expect("small")));
+        assert_eq!(ApiKey::parse(key.expose()), Ok(key.clone()));
+        for at in 0..key.expose().len() {
+            let mut wrong = key.expose().to_owned().into_bytes();
+            wrong[at] = if wrong[at] == b'x' { b'y' } else { b'x' };
+            assert_eq!(ApiKey::parse(&String::from_utf8(wrong).expect("ASCII")), Err(KeyError), "character {at}");
+        }
+        for text in ["", "bb_", &key.expose()[1..], &format!("{}0", key.expose()), "bb_ä"] {
+            assert_eq!(ApiKey::parse(text), Err(KeyError), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_nothing() {
+        assert_eq!(format!("{:?}", ApiKey::from_random([1; 32])), "ApiKey(..)");
+    }
+}

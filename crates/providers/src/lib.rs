@@ -1,0 +1,1 @@
+//! The outside world in: one adapter a provider behind one small trait.

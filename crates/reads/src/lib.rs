@@ -1,0 +1,1 @@
+//! Answers a question about live data: whose account, ask the provider, cut the window.

@@ -1,0 +1,1 @@
+//! Small state between requests: cache, page map, rate limit.
