@@ -1,1 +1,169 @@
-//! The outside world in: one adapter a provider behind one small trait.
+//! The outside world in: one adapter a provider, behind one small trait.
+//!
+//! An adapter turns a provider's wire format into the domain's words and hides its paging, authentication and quirks.
+//! It keeps nothing but access tokens and, for a minute, what it learned about a consent.
+
+pub mod error;
+pub mod exact;
+pub mod fiskil;
+pub mod http;
+pub mod registry;
+pub mod text;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use async_trait::async_trait;
+use bellbird_domain::{
+    Account, AccountType, Balance, ConnectionCategory, ConnectionStatus, Currency, Interval, MaskedNumber,
+    ProviderName, Transaction,
+};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use secrecy::SecretString;
+use tokio::time::Instant;
+
+pub use error::Error;
+pub use registry::Registry;
+
+/// What one request may spend on providers: until when, seen from which moment, and how many calls it has made.
+#[derive(Debug)]
+pub struct Call {
+    /// No call is made, waited for or repeated past this.
+    pub deadline: Instant,
+    /// The present moment, as far as this request is concerned.
+    pub now: Timestamp,
+    calls: AtomicU32,
+}
+
+impl Call {
+    /// A request that may spend until `deadline`.
+    #[must_use]
+    pub fn new(deadline: Instant, now: Timestamp) -> Self {
+        Self { deadline, now, calls: AtomicU32::new(0) }
+    }
+
+    /// Provider calls made so far, retries included.
+    pub fn calls(&self) -> u32 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    fn count(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection that a grant covers, found by asking the provider.
+#[derive(Debug)]
+pub struct FoundConnection {
+    /// The provider's own id of it; unique within the provider.
+    pub provider_connection_id: String,
+    /// The provider's id of the institution.
+    pub institution_id: String,
+    /// Display name.
+    pub institution_name: String,
+    /// URL.
+    pub institution_logo: Option<String>,
+    /// Whether it works.
+    pub standing: Standing,
+    /// The grant of this connection alone, as JSON, to be sealed and stored.
+    pub grant: SecretString,
+}
+
+/// Whether the provider still honours a grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It does.
+    Active,
+    /// It does not, and this is the status it leads to; never `active` or `deleting`.
+    Broken(ConnectionStatus),
+}
+
+/// An account of a connection, found by asking the provider. The full number has been left behind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundAccount {
+    /// The provider's own id.
+    pub provider_account_id: String,
+    /// Display name, never a number.
+    pub name: String,
+    /// One of the seven kinds.
+    pub account_type: AccountType,
+    /// Last four digits.
+    pub number: Option<MaskedNumber>,
+    /// If the provider says.
+    pub currency: Option<Currency>,
+}
+
+/// Which transactions are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct TransactionQuery<'a> {
+    /// The connection's accounts, or the one account asked for.
+    pub accounts: &'a [Account],
+    /// True when `accounts` is one account out of possibly several, so that the provider should be asked for it alone.
+    pub one_account: bool,
+    /// The days or instants. The adapter asks for at least these; the caller filters again.
+    pub interval: &'a Interval,
+    /// The user's zone, in which days are days.
+    pub zone: &'a TimeZone,
+}
+
+/// Where a page begins and how many rows it should have.
+#[derive(Debug, Clone, Copy)]
+pub struct PageRequest<'a> {
+    /// The end of an earlier page, or none for the newest row.
+    pub cursor: Option<&'a Cursor>,
+    /// As many rows as this, where the provider lets us choose; at most [`Provider::page_rows_max`].
+    pub rows: u32,
+}
+
+/// A provider's own mark of a place in a list. Opaque; holds no data about rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor(pub String);
+
+/// What takes the rows of a page, newest first.
+pub type RowSink<'s> = dyn for<'row> FnMut(Transaction<'row>) + Send + 's;
+
+/// A provider of accounts and their rows.
+///
+/// Every method makes its calls within `call.deadline`, and fails with an [`Error`] that says what to do about it.
+#[async_trait]
+pub trait Provider: Send + Sync {
+    /// The short name that the API shows.
+    fn name(&self) -> ProviderName;
+
+    /// Banks or brokers.
+    fn category(&self) -> ConnectionCategory;
+
+    /// The most rows that one page can have.
+    fn page_rows_max(&self) -> u32;
+
+    /// Whether the provider can be reached and takes our credentials.
+    async fn check(&self, call: &Call) -> Result<(), Error>;
+
+    /// The connections that a grant covers. `grant` is the JSON object of decisions section 7, from outside.
+    async fn discover(&self, call: &Call, grant: &SecretString) -> Result<Vec<FoundConnection>, Error>;
+
+    /// Whether the grant of one connection still works.
+    async fn standing(&self, call: &Call, grant: &SecretString) -> Result<Standing, Error>;
+
+    /// The accounts of one connection.
+    async fn accounts(&self, call: &Call, grant: &SecretString) -> Result<Vec<FoundAccount>, Error>;
+
+    /// The balances of some accounts of one connection, in the order of `accounts`. A failure is its account's own.
+    async fn balances(&self, call: &Call, grant: &SecretString, accounts: &[Account]) -> Vec<Result<Balance, Error>>;
+
+    /// One page of posted transactions, newest first, each given to `rows` once. Nothing is given when the page fails.
+    /// The rows may lie outside the query's interval; rows of other accounts, pending rows and rows without a time are
+    /// left out. Returns where the next page begins, or none at the provider's end. A page may be empty and not the
+    /// last.
+    async fn transactions(
+        &self,
+        call: &Call,
+        grant: &SecretString,
+        query: &TransactionQuery<'_>,
+        page: PageRequest<'_>,
+        rows: &mut RowSink<'_>,
+    ) -> Result<Option<Cursor>, Error>;
+
+    /// Withdraws the user's consent. Done also when there was none any more.
+    async fn withdraw(&self, call: &Call, grant: &SecretString) -> Result<(), Error>;
+}

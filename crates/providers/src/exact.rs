@@ -1,0 +1,73 @@
+//! Numbers on the wire, read from their digits.
+
+use bellbird_domain::Decimal;
+use bellbird_domain::decimal::DecimalError;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// A decimal in a provider's answer: a JSON string or a JSON number, kept as the characters that were sent.
+///
+/// Must sit in a plain struct read from a slice: `RawValue` fails inside flattened, tagged and untagged types.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub struct ExactNumber<'a>(#[serde(borrow)] &'a RawValue);
+
+impl<'a> ExactNumber<'a> {
+    /// The decimal; none for an explicit null.
+    ///
+    /// # Errors
+    /// [`DecimalError`] when it is not a decimal in digits.
+    pub fn decimal(&self) -> Result<Option<Decimal<'a>>, DecimalError> {
+        let raw: &'a str = self.0.get();
+        if raw == "null" {
+            return Ok(None);
+        }
+        let digits = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(raw);
+        Decimal::parse(digits).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Row<'a> {
+        #[serde(borrow)]
+        amount: ExactNumber<'a>,
+    }
+
+    fn read(amount: &str) -> Result<Option<String>, DecimalError> {
+        let body = format!(r#"{{"amount": {amount}}}"#);
+        let row: Row<'_> = serde_json::from_slice(body.as_bytes()).unwrap();
+        row.amount.decimal().map(|decimal| decimal.map(|digits| digits.to_string()))
+    }
+
+    #[test]
+    fn strings_and_numbers_keep_their_digits() {
+        for (sent, shown) in [
+            ("\"84.30\"", "84.30"),
+            ("84.30", "84.30"),
+            ("12345678901234567.89", "12345678901234567.89"),
+            ("1e-7", "0.0000001"),
+            ("-0.0", "0.0"),
+            ("\"+15.20\"", "15.20"),
+        ] {
+            assert_eq!(read(sent), Ok(Some(shown.to_owned())), "{sent}");
+        }
+        assert_eq!(read("null"), Ok(None));
+        for sent in ["\"\"", "true", "{}", "[1]", "\"1 000\"", "\"\\u0031\""] {
+            assert!(read(sent).is_err(), "{sent}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_json_number_of_any_length_is_exact(text in "-?[1-9][0-9]{0,60}(\\.[0-9]{1,60})?") {
+            prop_assert_eq!(read(&text), Ok(Some(text.clone())));
+            prop_assert_eq!(read(&format!("\"{text}\"")), Ok(Some(text.clone())));
+        }
+    }
+}

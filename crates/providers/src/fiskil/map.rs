@@ -1,0 +1,236 @@
+//! Wire to domain, pure.
+
+use bellbird_domain::{
+    Account, AccountType, Balance, Category, ConnectionStatus, Currency, Decimal, MaskedNumber, Transaction,
+};
+use jiff::Timestamp;
+
+use super::wire;
+use crate::exact::ExactNumber;
+use crate::text::Text;
+use crate::{Error, FoundAccount, Standing};
+
+/// Why a row of a page is not a row of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Skipped {
+    /// Of an account that was not asked for, or of another consent of the same end user.
+    OtherAccount,
+    /// Not posted.
+    Pending,
+    /// Posted, but without a posting or execution time that can be read.
+    NoTime,
+}
+
+/// Maps a posted row of one of `accounts`. `arrangement_id` is the connection's own consent.
+///
+/// # Errors
+/// [`Error::Malformed`] for an amount that is no decimal: the page cannot be trusted.
+pub(super) fn transaction<'a>(
+    row: wire::Transaction<'a>,
+    arrangement_id: &str,
+    accounts: &'a [Account],
+) -> Result<Result<Transaction<'a>, Skipped>, Error> {
+    let ours = row.arrangement_id.as_ref().is_none_or(|id| id.as_str() == arrangement_id);
+    let account = accounts.iter().find(|account| ours && account.provider_account_id == row.account_id.as_str());
+    let Some(account) = account else { return Ok(Err(Skipped::OtherAccount)) };
+    if row.status.as_str() != "POSTED" {
+        return Ok(Err(Skipped::Pending));
+    }
+    let Some((instant, datetime)) = [row.posting_date_time, row.execution_date_time].into_iter().find_map(time) else {
+        return Ok(Err(Skipped::NoTime));
+    };
+    let amount = decimal(&row.amount)?.ok_or(Error::Malformed("a transaction without an amount"))?;
+    Ok(Ok(Transaction {
+        id: row.fiskil_id.0,
+        account,
+        instant,
+        day: None,
+        datetime: datetime.0,
+        description: row.description.unwrap_or_default().0,
+        amount,
+        category: row.category.and_then(|category| category_of(&category)),
+        merchant_name: non_empty(row.merchant_name).map(|name| name.0),
+        merchant_category_code: non_empty(row.merchant_category_code).map(|code| code.0),
+    }))
+}
+
+fn time(text: Option<Text<'_>>) -> Option<(Timestamp, Text<'_>)> {
+    let text = text?;
+    text.as_str().parse().ok().map(|instant| (instant, text))
+}
+
+fn category_of(category: &wire::Category<'_>) -> Option<Category> {
+    let primary = category.primary_category.as_ref()?;
+    let known = Category::from_key(primary.as_str());
+    if known.is_none() {
+        metrics::counter!("bellbird_unknown_categories_total", "provider" => "fiskil").increment(1);
+    }
+    known
+}
+
+fn decimal<'a>(number: &ExactNumber<'a>) -> Result<Option<Decimal<'a>>, Error> {
+    number.decimal().map_err(|_| Error::Malformed("an amount is not a decimal"))
+}
+
+fn non_empty(text: Option<Text<'_>>) -> Option<Text<'_>> {
+    text.filter(|text| !text.as_str().trim().is_empty())
+}
+
+/// Maps a balance.
+///
+/// # Errors
+/// [`Error::Malformed`] for an amount that is no decimal.
+pub(super) fn balance(row: &wire::Balance<'_>) -> Result<Balance, Error> {
+    let amount = |number: &Option<ExactNumber<'_>>| match number {
+        Some(number) => Ok(decimal(number)?.map(Decimal::into_owned)),
+        None => Ok(None),
+    };
+    Ok(Balance {
+        current: amount(&row.current_balance)?,
+        available: amount(&row.available_balance)?,
+        currency: row.currency.as_ref().and_then(|code| Currency::parse(code.as_str())),
+    })
+}
+
+/// Maps an account; its full number is masked here and goes no further.
+pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
+    let named = [&row.nickname, &row.display_name, &row.product_name];
+    let name = named.into_iter().flatten().map(Text::as_str).find(|name| !name.trim().is_empty()).unwrap_or("Account");
+    let number = [&row.masked_number, &row.account_number]
+        .into_iter()
+        .flatten()
+        .find_map(|number| MaskedNumber::mask(number.as_str()));
+    FoundAccount {
+        provider_account_id: row.account_id.0.clone().into_owned(),
+        name: name.to_owned(),
+        account_type: account_type(row),
+        number,
+        currency: row.currency.as_ref().and_then(|code| Currency::parse(code.as_str())),
+    }
+}
+
+/// Decisions section 2b. Everyday and savings accounts share one category, so the name decides between them.
+fn account_type(row: &wire::Account<'_>) -> AccountType {
+    let category = row.product_category.as_ref().map_or("", Text::as_str);
+    match category {
+        "TERM_DEPOSITS" => AccountType::TermDeposit,
+        "CRED_AND_CHRG_CARDS" => AccountType::CreditCard,
+        "RESIDENTIAL_MORTGAGES"
+        | "PERS_LOANS"
+        | "BUSINESS_LOANS"
+        | "LEASES"
+        | "OVERDRAFTS"
+        | "MARGIN_LOANS"
+        | "BUY_NOW_PAY_LATER"
+        | "TRADE_FINANCE" => AccountType::Loan,
+        "TRAVEL_CARDS" => AccountType::Transaction,
+        "TRANS_AND_SAVINGS_ACCOUNTS" => {
+            let names = [&row.product_name, &row.display_name];
+            if names.into_iter().flatten().any(|name| speaks_of_saving(name.as_str())) {
+                AccountType::Savings
+            } else {
+                AccountType::Transaction
+            }
+        }
+        _ => AccountType::Other,
+    }
+}
+
+fn speaks_of_saving(name: &str) -> bool {
+    name.split(|character: char| !character.is_alphanumeric())
+        .any(|word| word.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("sav")))
+}
+
+/// Whether a consent works. Only `active` and `expires_at` are documented well enough to go by: ended before its expiry
+/// means withdrawn.
+pub(super) fn standing(consent: &wire::Consent, now: Timestamp) -> Standing {
+    let expired =
+        consent.expires_at.as_deref().and_then(|text| text.parse::<Timestamp>().ok()).is_some_and(|at| at <= now);
+    match (consent.active, expired) {
+        (_, true) => Standing::Broken(ConnectionStatus::Invalidated),
+        (true, false) => Standing::Active,
+        (false, false) => Standing::Broken(ConnectionStatus::Revoked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(category: &'static str, product: &'static str, display: &'static str) -> AccountType {
+        let text = |text: &'static str| Some(Text(text.into()));
+        account(&wire::Account {
+            product_category: text(category),
+            product_name: text(product),
+            display_name: text(display),
+            ..wire::Account::default()
+        })
+        .account_type
+    }
+
+    #[test]
+    fn every_product_category_has_its_type() {
+        for (category, expected) in [
+            ("BUSINESS_LOANS", AccountType::Loan),
+            ("BUY_NOW_PAY_LATER", AccountType::Loan),
+            ("CRED_AND_CHRG_CARDS", AccountType::CreditCard),
+            ("LEASES", AccountType::Loan),
+            ("MARGIN_LOANS", AccountType::Loan),
+            ("OVERDRAFTS", AccountType::Loan),
+            ("PERS_LOANS", AccountType::Loan),
+            ("REGULATED_TRUST_ACCOUNTS", AccountType::Other),
+            ("RESIDENTIAL_MORTGAGES", AccountType::Loan),
+            ("TERM_DEPOSITS", AccountType::TermDeposit),
+            ("TRADE_FINANCE", AccountType::Loan),
+            ("TRANS_AND_SAVINGS_ACCOUNTS", AccountType::Transaction),
+            ("TRAVEL_CARDS", AccountType::Transaction),
+            ("SOMETHING_NEW", AccountType::Other),
+        ] {
+            assert_eq!(typed(category, "Everyday", "Everyday"), expected, "{category}");
+        }
+    }
+
+    #[test]
+    fn savings_by_a_word_of_the_name() {
+        let kind = |product, display| typed("TRANS_AND_SAVINGS_ACCOUNTS", product, display);
+        assert_eq!(kind("NetBank Saver", "x"), AccountType::Savings);
+        assert_eq!(kind("x", "my SAVINGS"), AccountType::Savings);
+        assert_eq!(kind("e-save", "x"), AccountType::Savings);
+        assert_eq!(kind("Unsaved things", "x"), AccountType::Transaction);
+        assert_eq!(kind("Säv", "sa"), AccountType::Transaction);
+    }
+
+    #[test]
+    fn names_come_in_their_order() {
+        let text = |text: &'static str| Some(Text(text.into()));
+        let mut row = wire::Account { product_name: text("Product"), ..wire::Account::default() };
+        assert_eq!(account(&row).name, "Product");
+        row.display_name = text("Display");
+        assert_eq!(account(&row).name, "Display");
+        row.nickname = text(" ");
+        assert_eq!(account(&row).name, "Display");
+        row.nickname = text("Bills");
+        assert_eq!(account(&row).name, "Bills");
+    }
+
+    #[test]
+    fn consents() {
+        let now: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
+        let consent = |active, expires_at: Option<&str>| wire::Consent {
+            arrangement_id: "a".into(),
+            active,
+            institution_id: "1".into(),
+            institution_name: None,
+            institution_logo: None,
+            expires_at: expires_at.map(str::to_owned),
+        };
+        let future = Some("2027-01-01T00:00:00Z");
+        let past = Some("2026-01-01T00:00:00Z");
+        assert_eq!(standing(&consent(true, future), now), Standing::Active);
+        assert_eq!(standing(&consent(true, None), now), Standing::Active);
+        assert_eq!(standing(&consent(true, past), now), Standing::Broken(ConnectionStatus::Invalidated));
+        assert_eq!(standing(&consent(false, past), now), Standing::Broken(ConnectionStatus::Invalidated));
+        assert_eq!(standing(&consent(false, future), now), Standing::Broken(ConnectionStatus::Revoked));
+        assert_eq!(standing(&consent(false, None), now), Standing::Broken(ConnectionStatus::Revoked));
+    }
+}

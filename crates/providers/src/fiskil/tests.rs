@@ -1,0 +1,77 @@
+//! Fixtures in, snapshots out; odd rows by table.
+
+use bellbird_domain::{AccountId, AccountType, ConnectionId, Currency, Interval, UserId};
+use jiff::tz::TimeZone;
+
+use super::*;
+
+fn account(provider_account_id: &str) -> Account {
+    Account {
+        id: AccountId::from(uuid(1)),
+        user_id: UserId::from(uuid(2)),
+        connection_id: ConnectionId::from(uuid(3)),
+        provider: NAME.as_str().to_owned(),
+        provider_account_id: provider_account_id.to_owned(),
+        name: "Everyday".to_owned(),
+        account_type: AccountType::Transaction,
+        institution_name: None,
+        number: None,
+        currency: Currency::UNKNOWN,
+    }
+}
+
+fn uuid(number: u128) -> uuid::Uuid {
+    uuid::Uuid::from_u128(number)
+}
+
+/// The posted rows of a body, as lines.
+fn read(body: &str) -> Result<Vec<String>, Error> {
+    let accounts = [account("123456789")];
+    let zone = TimeZone::get("Australia/Sydney").unwrap();
+    let interval = Interval::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
+    let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
+    let page: wire::TransactionsPage<'_> = api::parse(body.as_bytes())?;
+    let rows = posted(page.transactions, "90bfd779-e8eb-4e9f-87b3-5191ba7332c2", &query)?;
+    Ok(rows.iter().map(|row| line(row, &zone)).collect())
+}
+
+fn line(row: &Transaction<'_>, zone: &TimeZone) -> String {
+    let category = row.category.map_or("-", bellbird_domain::Category::key);
+    let merchant = row.merchant_name.as_deref().unwrap_or("-");
+    let code = row.merchant_category_code.as_deref().unwrap_or("-");
+    let (day, amount, direction) = (row.local_day(zone), &row.amount, row.direction());
+    format!("{} {day} {} {amount} {direction} {category} {merchant} {code} | {}", row.id, row.datetime, row.description)
+}
+
+#[test]
+fn a_page_with_its_quirks() {
+    insta::assert_snapshot!(read(include_str!("fixtures/transactions.json")).unwrap().join("\n"));
+}
+
+#[test]
+fn a_page_with_a_broken_amount_is_not_trusted() {
+    let body = include_str!("fixtures/transactions.json").replace("\"-5.00\"", "\"-5,00\"");
+    assert!(matches!(read(&body), Err(Error::Malformed(_))));
+    let body = include_str!("fixtures/transactions.json").replace("\"-5.00\"", "null");
+    assert!(matches!(read(&body), Err(Error::Malformed(_))));
+}
+
+#[test]
+fn accounts_are_masked_and_named() {
+    let page: wire::AccountsPage<'_> = api::parse(include_bytes!("fixtures/accounts.json")).unwrap();
+    let found: Vec<FoundAccount> = page.accounts.iter().map(map::account).collect();
+    insta::assert_debug_snapshot!(found);
+}
+
+#[test]
+fn grants() {
+    let read = |text: &str| Grant::read(&SecretString::from(text.to_owned())).map(|grant| grant.arrangement_id);
+    assert_eq!(read(r#"{"endUserId":"eu_1","arrangementId":"a"}"#), Ok(Some("a".to_owned())));
+    assert_eq!(read(r#"{"provider":"fiskil","endUserId":"eu_1"}"#), Ok(None));
+    for text in ["", "[]", "{}", r#"{"endUserId":""}"#, r#"{"endUserId":"e","userToken":"t"}"#, r#"{"endUserId":1}"#] {
+        assert!(matches!(read(text), Err(Error::BadGrant(_))), "{text}");
+    }
+    assert!(
+        matches!(read(r#"{"provider":"akahu","endUserId":"e"}"#), Err(Error::BadGrant(why)) if why.contains("another provider"))
+    );
+}

@@ -1,0 +1,122 @@
+//! Structs exactly as on the wire: `../shared/providers/fiskil.md` sections 1.2 to 1.9. Members that we do not use are
+//! left out, unknown ones are ignored, and all that the page does not promise is optional.
+
+use serde::Deserialize;
+
+use crate::exact::ExactNumber;
+use crate::text::Text;
+
+/// `POST /v1/token`.
+#[derive(Deserialize)]
+pub(super) struct Token {
+    pub(super) token: String,
+    pub(super) expires_in: u64,
+}
+
+/// The `links` of a page.
+#[derive(Deserialize, Default)]
+pub(super) struct Links<'a> {
+    #[serde(borrow)]
+    pub(super) next: Option<Text<'a>>,
+}
+
+/// `GET /v1/consent`: an envelope in v3, a bare array before.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum Consents {
+    Envelope { consents: Vec<Consent> },
+    Bare(Vec<Consent>),
+}
+
+#[derive(Deserialize)]
+pub(super) struct Consent {
+    pub(super) arrangement_id: String,
+    pub(super) active: bool,
+    pub(super) institution_id: String,
+    pub(super) institution_name: Option<String>,
+    pub(super) institution_logo: Option<String>,
+    pub(super) expires_at: Option<String>,
+}
+
+/// `GET /v1/institutions/{id}`.
+#[derive(Deserialize)]
+pub(super) struct Institution {
+    pub(super) name: String,
+    pub(super) logo: Option<String>,
+}
+
+/// `GET /v1/banking/accounts`.
+#[derive(Deserialize)]
+pub(super) struct AccountsPage<'a> {
+    #[serde(borrow)]
+    pub(super) accounts: Vec<Account<'a>>,
+    #[serde(borrow, default)]
+    pub(super) links: Option<Links<'a>>,
+}
+
+/// No `Debug`: it holds a full account number.
+#[derive(Deserialize, Default)]
+pub(super) struct Account<'a> {
+    #[serde(borrow)]
+    pub(super) account_id: Text<'a>,
+    pub(super) arrangement_id: Option<Text<'a>>,
+    pub(super) display_name: Option<Text<'a>>,
+    pub(super) nickname: Option<Text<'a>>,
+    pub(super) product_name: Option<Text<'a>>,
+    pub(super) product_category: Option<Text<'a>>,
+    pub(super) masked_number: Option<Text<'a>>,
+    pub(super) account_number: Option<Text<'a>>,
+    pub(super) currency: Option<Text<'a>>,
+}
+
+/// `GET /v1/banking/balances`.
+#[derive(Deserialize)]
+pub(super) struct BalancesPage<'a> {
+    #[serde(borrow)]
+    pub(super) balances: Vec<Balance<'a>>,
+    #[serde(borrow, default)]
+    pub(super) links: Option<Links<'a>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Balance<'a> {
+    #[serde(borrow)]
+    pub(super) account_id: Text<'a>,
+    pub(super) current_balance: Option<ExactNumber<'a>>,
+    pub(super) available_balance: Option<ExactNumber<'a>>,
+    pub(super) currency: Option<Text<'a>>,
+}
+
+/// `GET /v1/banking/transactions`.
+#[derive(Deserialize)]
+pub(super) struct TransactionsPage<'a> {
+    #[serde(borrow)]
+    pub(super) transactions: Vec<Transaction<'a>>,
+    #[serde(borrow, default)]
+    pub(super) links: Option<Links<'a>>,
+}
+
+/// No `Debug`: it holds an amount and a description.
+#[derive(Deserialize)]
+pub(super) struct Transaction<'a> {
+    #[serde(borrow)]
+    pub(super) fiskil_id: Text<'a>,
+    pub(super) account_id: Text<'a>,
+    pub(super) arrangement_id: Option<Text<'a>>,
+    pub(super) status: Text<'a>,
+    pub(super) amount: ExactNumber<'a>,
+    pub(super) description: Option<Text<'a>>,
+    pub(super) posting_date_time: Option<Text<'a>>,
+    pub(super) execution_date_time: Option<Text<'a>>,
+    pub(super) merchant_name: Option<Text<'a>>,
+    pub(super) merchant_category_code: Option<Text<'a>>,
+    /// Prose of the provider once calls it `categories`.
+    #[serde(alias = "categories")]
+    pub(super) category: Option<Category<'a>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Category<'a> {
+    #[serde(borrow)]
+    pub(super) primary_category: Option<Text<'a>>,
+}

@@ -1,0 +1,247 @@
+//! One client for all providers: a deadline on everything, capped bodies, bounded retries, a circuit breaker, a bound on
+//! calls at once, and errors that hold no URL.
+
+mod breaker;
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use bellbird_domain::ProviderName;
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use reqwest::{RequestBuilder, Response, StatusCode};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::{Call, Error};
+use breaker::Breaker;
+
+/// The largest answer that is read.
+pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Calls at once to one provider; more wait.
+const CALLS_AT_ONCE_MAX: usize = 256;
+/// Attempts of one call, the first included.
+const ATTEMPTS_MAX: usize = 3;
+/// A provider that asks us to wait longer than this gets no second attempt within the same request.
+const RETRY_AFTER_WAIT_MAX: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A client for one provider.
+pub struct Client {
+    provider: ProviderName,
+    inner: reqwest::Client,
+    call_timeout: Duration,
+    slots: Semaphore,
+    breaker: Mutex<Breaker>,
+}
+
+/// A complete answer.
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body, at most [`BODY_BYTES_MAX`].
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// The body, if the answer says that it is JSON.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] for any other content type.
+    pub fn json_body(&self) -> Result<&[u8], Error> {
+        let essence = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+        let essence = essence.split(';').next().unwrap_or("").trim();
+        if essence.eq_ignore_ascii_case("application/json") {
+            Ok(&self.body)
+        } else {
+            Err(Error::Malformed("content type is not JSON"))
+        }
+    }
+
+    /// The error that a status outside 2xx means, where the adapter knows nothing better.
+    #[must_use]
+    pub fn failure(&self) -> Error {
+        let retry_after = retry_after(&self.headers);
+        match self.status.as_u16() {
+            429 => Error::RateLimited { retry_after },
+            408 | 500.. => Error::Unavailable { reason: "server error", retry_after },
+            status => Error::Rejected { status },
+        }
+    }
+}
+
+impl Client {
+    /// A client with its own connection pool. Redirects are not followed, proxies from the environment are not used.
+    ///
+    /// # Errors
+    /// A sentence when TLS cannot be set up.
+    pub fn new(provider: ProviderName, call_timeout: Duration) -> Result<Self, String> {
+        let inner = reqwest::Client::builder()
+            .user_agent(concat!("Bellbird/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(Duration::from_secs(50))
+            .build()
+            .map_err(|error| format!("the HTTP client for {provider} cannot be set up: {error}"))?;
+        Ok(Self {
+            provider,
+            inner,
+            call_timeout,
+            slots: Semaphore::new(CALLS_AT_ONCE_MAX),
+            breaker: Mutex::new(Breaker::default()),
+        })
+    }
+
+    /// Makes a call that may be repeated, and hands the answer to `accept`, which turns it into a result or says what is
+    /// wrong with it. Transient failures, `accept`'s included, are repeated with growing, jittered delays, at most three
+    /// attempts in all and never past the deadline.
+    ///
+    /// # Errors
+    /// The last attempt's error.
+    pub async fn call<T: Send>(
+        &self,
+        call: &Call,
+        operation: &'static str,
+        build: impl Fn(&reqwest::Client) -> RequestBuilder + Send + Sync,
+        mut accept: impl FnMut(&Answer) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        let mut delays = ExponentialBuilder::new()
+            .with_min_delay(Duration::from_millis(100))
+            .with_max_delay(Duration::from_secs(1))
+            .with_jitter()
+            .with_max_times(ATTEMPTS_MAX - 1)
+            .build();
+        loop {
+            let outcome = self.attempt(call, operation, build(&self.inner), &mut accept).await;
+            let Err(error) = outcome else { return outcome };
+            let Some(delay) = wait_before_repeat(&error, delays.next(), call.deadline) else { return Err(error) };
+            tracing::debug!(provider = %self.provider, operation, error = %error, "provider call repeated");
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    async fn attempt<T: Send>(
+        &self,
+        call: &Call,
+        operation: &'static str,
+        request: RequestBuilder,
+        accept: &mut (impl FnMut(&Answer) -> Result<T, Error> + Send),
+    ) -> Result<T, Error> {
+        let started = Instant::now();
+        if let Err(wait) = self.breaker.lock().admit(started) {
+            return Err(Error::Unavailable { reason: "too many failures lately", retry_after: Some(wait) });
+        }
+        call.count();
+        let answer = self.exchange(call, request).await;
+        // What counts against the provider's health is not to answer, or to answer with a server error.
+        let healthy = !matches!(&answer, Err(Error::Unavailable { .. } | Error::Deadline))
+            && !answer.as_ref().is_ok_and(|answer| answer.status.is_server_error());
+        if self.breaker.lock().record(Instant::now(), healthy) {
+            tracing::warn!(provider = %self.provider, "too many failed calls: the provider is left alone for a moment");
+        }
+        let outcome = answer.and_then(|answer| accept(&answer));
+        self.observe(operation, started, outcome.as_ref().err());
+        outcome
+    }
+
+    async fn exchange(&self, call: &Call, request: RequestBuilder) -> Result<Answer, Error> {
+        let until = call.deadline.min(Instant::now() + self.call_timeout);
+        let exchange = async {
+            let _slot = self.slots.acquire().await.map_err(|_| Error::unavailable("shutting down"))?;
+            read(request.send().await.map_err(|error| transport_error(&error))?).await
+        };
+        match tokio::time::timeout_at(until, exchange).await {
+            Ok(answer) => answer,
+            Err(_) if until == call.deadline => Err(Error::Deadline),
+            Err(_) => Err(Error::unavailable("too slow")),
+        }
+    }
+
+    fn observe(&self, operation: &'static str, started: Instant, error: Option<&Error>) {
+        let provider = self.provider.as_str();
+        let outcome = error.map_or("ok", Error::kind);
+        metrics::counter!("bellbird_provider_calls_total", "provider" => provider, "operation" => operation, "outcome" => outcome)
+            .increment(1);
+        metrics::histogram!("bellbird_provider_call_seconds", "provider" => provider, "operation" => operation)
+            .record(started.elapsed());
+        if let Some(error) = error {
+            tracing::debug!(provider, operation, error = %error, "provider call failed");
+        }
+    }
+}
+
+/// How long to wait before the next attempt, or none when there shall not be one.
+fn wait_before_repeat(error: &Error, delay: Option<Duration>, deadline: Instant) -> Option<Duration> {
+    if !error.is_transient() || matches!(error, Error::Deadline) {
+        return None;
+    }
+    let asked = error.retry_after().unwrap_or_default();
+    if asked > RETRY_AFTER_WAIT_MAX {
+        return None;
+    }
+    let delay = delay?.max(asked);
+    (Instant::now() + delay < deadline).then_some(delay)
+}
+
+async fn read(mut response: Response) -> Result<Answer, Error> {
+    const TOO_LARGE: Error = Error::Malformed("body too large");
+    let announced = usize::try_from(response.content_length().unwrap_or(0)).unwrap_or(usize::MAX);
+    if announced > BODY_BYTES_MAX {
+        return Err(TOO_LARGE);
+    }
+    let mut body = BytesMut::with_capacity(announced);
+    while let Some(chunk) = response.chunk().await.map_err(|error| transport_error(&error))? {
+        if body.len() + chunk.len() > BODY_BYTES_MAX {
+            return Err(TOO_LARGE);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Answer { status: response.status(), headers: std::mem::take(response.headers_mut()), body: body.freeze() })
+}
+
+/// The URL stays out of it: it may hold a secret.
+fn transport_error(error: &reqwest::Error) -> Error {
+    Error::unavailable(if error.is_connect() {
+        "cannot connect"
+    } else if error.is_timeout() {
+        "too slow"
+    } else if error.is_body() || error.is_decode() {
+        "answer cut off"
+    } else {
+        "connection lost"
+    })
+}
+
+/// Reads `Retry-After` in seconds. Its date form is ignored: no provider here is known to send it.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn repeats_only_what_may_help_and_only_in_time() {
+        let now = Instant::now();
+        let far = now + Duration::from_secs(25);
+        let step = Some(Duration::from_millis(100));
+        let limited = |seconds| Error::RateLimited { retry_after: Some(Duration::from_secs(seconds)) };
+        for (error, delay, deadline, expected) in [
+            (Error::unavailable("x"), step, far, step),
+            (Error::Malformed("x"), step, far, step),
+            (limited(1), step, far, Some(Duration::from_secs(1))),
+            (limited(30), step, far, None),
+            (Error::unavailable("x"), None, far, None),
+            (Error::unavailable("x"), step, now + Duration::from_millis(50), None),
+            (Error::Rejected { status: 400 }, step, far, None),
+            (Error::Deadline, step, far, None),
+        ] {
+            assert_eq!(wait_before_repeat(&error, delay, deadline), expected, "{error}");
+        }
+    }
+}
