@@ -1,1 +1,85 @@
-//! Answers a question about live data: whose account, ask the provider, cut the window.
+//! Answers a question about live data: whose account it is, what the provider says, and which window of it was asked
+//! for. Rows pass through; nothing here keeps one.
+
+pub mod balances;
+pub mod error;
+pub mod page_map;
+mod scope;
+pub mod transactions;
+pub mod window;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellbird_domain::{AccountId, ConnectionId, KeyId};
+use bellbird_providers::{Call, Registry};
+use bellbird_shared_state::{Clock, Expiring};
+use bellbird_storage::Storage;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+pub use error::ReadError;
+use page_map::PageMap;
+pub use scope::Scope;
+use scope::Scopes;
+
+/// How long a page map is kept.
+const PAGE_MAP_LIFE: Duration = Duration::from_secs(600);
+/// All page maps together, in bytes.
+const PAGE_MAPS_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// A map's size for the bound above: it grows after it was put in. With windows of 200 this is 40,000 rows.
+const PAGE_MAP_BYTES: usize = 20 * 1024;
+
+/// The bounds of a read.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The longest that one request may take.
+    pub deadline: Duration,
+    /// Rows that one request looks at, from its offset on.
+    pub row_cap: u64,
+}
+
+/// The list that a page map is of: whose key, which rows, as asked.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ListKey {
+    /// The key that asks.
+    pub key_id: KeyId,
+    /// The connection.
+    pub connection_id: ConnectionId,
+    /// One account, or all.
+    pub account_id: Option<AccountId>,
+    /// As given.
+    pub from: Option<String>,
+    /// As given.
+    pub to: Option<String>,
+}
+
+/// Reads live data.
+#[derive(Clone)]
+pub struct Reads {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    storage: Storage,
+    providers: Registry,
+    clock: Clock,
+    limits: Limits,
+    scopes: Scopes,
+    page_maps: Expiring<ListKey, Arc<Mutex<PageMap>>>,
+}
+
+impl Reads {
+    /// A reader over these.
+    #[must_use]
+    pub fn new(storage: Storage, providers: Registry, clock: Clock, limits: Limits) -> Self {
+        let page_maps = Expiring::new(PAGE_MAP_LIFE, PAGE_MAPS_BYTES_MAX, |_, _| PAGE_MAP_BYTES);
+        Self { inner: Arc::new(Inner { storage, providers, clock, limits, scopes: Scopes::default(), page_maps }) }
+    }
+
+    /// The budget of a request that starts now.
+    #[must_use]
+    pub fn call(&self) -> Call {
+        Call::new(Instant::now() + self.inner.limits.deadline, self.inner.clock.now())
+    }
+}

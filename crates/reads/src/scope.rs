@@ -1,0 +1,82 @@
+//! Whose connection it is, with its accounts and its grant.
+
+use std::sync::Arc;
+
+use bellbird_domain::{Account, Caller, Connection, ConnectionCategory, ConnectionId, UserId};
+use bellbird_providers::Provider;
+use secrecy::SecretString;
+
+use crate::{ReadError, Reads};
+
+/// Scopes that are remembered.
+const SCOPES_MAX: u64 = 10_000;
+
+/// A connection of the caller's, and what is needed to read it.
+pub struct Scope {
+    /// The connection.
+    pub connection: Connection,
+    /// Its accounts.
+    pub accounts: Vec<Account>,
+    pub(crate) grant: SecretString,
+    revision: i64,
+}
+
+/// Scopes by owner and connection, each true at one revision of its owner.
+pub(crate) struct Scopes(moka::sync::Cache<(UserId, ConnectionId), Arc<Scope>>);
+
+impl Default for Scopes {
+    fn default() -> Self {
+        Self(moka::sync::Cache::new(SCOPES_MAX))
+    }
+}
+
+impl Reads {
+    /// The caller's connection. What was loaded before is used again while the caller's revision, which every change
+    /// of theirs raises, is the same.
+    ///
+    /// # Errors
+    /// [`ReadError::NotFound`] when it does not exist, is being removed, or is another user's.
+    pub async fn scope(&self, caller: &Caller, id: ConnectionId) -> Result<Arc<Scope>, ReadError> {
+        let key = (caller.user_id, id);
+        if let Some(scope) = self.inner.scopes.0.get(&key).filter(|scope| scope.revision == caller.revision) {
+            return Ok(scope);
+        }
+        let storage = &self.inner.storage;
+        let connection = storage.find_connection(caller.user_id, id).await?.ok_or(ReadError::NotFound)?;
+        let accounts = storage.list_connection_accounts(caller.user_id, id).await?;
+        let grant = storage.find_grant(caller.user_id, id).await?.ok_or(ReadError::NotFound)?;
+        let scope = Arc::new(Scope { connection, accounts, grant, revision: caller.revision });
+        self.inner.scopes.0.insert(key, Arc::clone(&scope));
+        Ok(scope)
+    }
+
+    pub(crate) fn provider(&self, connection: &Connection) -> Result<&Arc<dyn Provider>, ReadError> {
+        self.inner.providers.find(&connection.provider).ok_or_else(ReadError::not_offered)
+    }
+
+    /// Notes that the provider answered with data, at most once a minute, without keeping anybody waiting.
+    pub(crate) fn note_answered(&self, connection: &Connection) {
+        let now = self.inner.clock.now();
+        let fresh = |at: jiff::Timestamp| now.duration_since(at) < jiff::SignedDuration::from_secs(60);
+        if connection.last_refreshed_at.is_some_and(fresh) {
+            return;
+        }
+        let storage = self.inner.storage.clone();
+        let (user_id, id) = (connection.user_id, connection.id);
+        tokio::spawn(async move {
+            if let Err(error) = storage.mark_refreshed(user_id, id, now).await {
+                tracing::warn!(connection_id = %id, error = %error, "refresh time not kept");
+            }
+        });
+    }
+}
+
+impl Scope {
+    /// Fails unless the connection is of this category.
+    ///
+    /// # Errors
+    /// [`ReadError::WrongCategory`].
+    pub fn expect(&self, category: ConnectionCategory) -> Result<(), ReadError> {
+        if self.connection.category == category { Ok(()) } else { Err(ReadError::WrongCategory) }
+    }
+}

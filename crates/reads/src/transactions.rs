@@ -1,0 +1,216 @@
+//! A window of a connection's transactions: walk the provider's pages newest first, keep the window's rows, count the
+//! others, remember where pages begin.
+
+use std::sync::Arc;
+
+use bellbird_domain::{Account, AccountId, Bound, Caller, Interval, Page, Transaction};
+use bellbird_providers::{Call, Cursor, Error, PageRequest, Provider, TransactionQuery};
+use parking_lot::Mutex;
+use secrecy::SecretString;
+use tokio::time::Instant;
+
+use crate::page_map::{Mark, PageMap};
+use crate::window::{Extent, Window};
+use crate::{ListKey, ReadError, Reads, Scope};
+
+/// A page that only counts is not begun when less than this share of the request's time is left (one part of so many).
+const TIME_KEPT_BACK: u32 = 5;
+
+/// Which rows, as asked.
+pub struct TransactionsRequest {
+    /// The list; also the key of its page map.
+    pub list: ListKey,
+    /// `from`, read.
+    pub from: Option<Bound>,
+    /// `to`, read.
+    pub to: Option<Bound>,
+    /// The window.
+    pub page: Page,
+}
+
+/// What takes the window's rows, newest first.
+pub type KeepRow<'k> = dyn for<'row> FnMut(&Transaction<'row>) + Send + 'k;
+
+impl Scope {
+    /// The accounts that a request is about: the one asked for, or all.
+    ///
+    /// # Errors
+    /// [`ReadError::NotFound`] when the connection has no such account.
+    pub fn accounts_of(&self, account_id: Option<AccountId>) -> Result<&[Account], ReadError> {
+        let Some(id) = account_id else { return Ok(&self.accounts) };
+        let at = self.accounts.iter().position(|account| account.id == id).ok_or(ReadError::NotFound)?;
+        Ok(&self.accounts[at..=at])
+    }
+}
+
+impl Reads {
+    /// Gives the window's rows to `keep`, each once, newest first, and says what is known of the whole list.
+    /// When it fails, the rows given so far are worth nothing.
+    ///
+    /// # Errors
+    /// [`ReadError::NotFound`] for an account that is not the connection's; [`ReadError::Reconnect`];
+    /// [`ReadError::Unavailable`] when the window could not be completed in time. What was learned on the way is kept, so
+    /// that the same request goes on from there.
+    pub async fn transactions(
+        &self,
+        call: &Call,
+        caller: &Caller,
+        scope: &Scope,
+        request: &TransactionsRequest,
+        keep: &mut KeepRow<'_>,
+    ) -> Result<Extent, ReadError> {
+        let accounts = scope.accounts_of(request.list.account_id)?;
+        let map = self.page_map(call, request);
+        let interval = map.lock().interval();
+        let (first, last) = interval.instants(&caller.timezone);
+        if first > last || accounts.is_empty() {
+            return Ok(Window::new(request.page, 0).extent(0, Some(0)));
+        }
+        let one_account = request.list.account_id.is_some();
+        let mut walk = Walk {
+            provider: self.provider(&scope.connection)?.as_ref(),
+            grant: &scope.grant,
+            call,
+            query: TransactionQuery { accounts, one_account, interval: &interval, zone: &caller.timezone },
+            window: Window::new(request.page, self.inner.limits.row_cap),
+            map: &map,
+        };
+        let outcome = walk.complete(keep).await;
+        if let Err(error) = outcome {
+            return Err(ReadError::from_provider(&error, scope.connection.status));
+        }
+        self.note_answered(&scope.connection);
+        walk.count(call.deadline - self.inner.limits.deadline / TIME_KEPT_BACK).await;
+        let map = map.lock();
+        Ok(walk.window.extent(map.counted(), map.end()))
+    }
+
+    /// The map of the list; a request from the start begins a new one, with new instants.
+    fn page_map(&self, call: &Call, request: &TransactionsRequest) -> Arc<Mutex<PageMap>> {
+        let maps = &self.inner.page_maps;
+        if request.page.offset > 0
+            && let Some((map, _)) = maps.get(&request.list, call.now)
+        {
+            return map;
+        }
+        let interval = Interval::resolve(request.from, request.to, call.now);
+        let map = Arc::new(Mutex::new(PageMap::new(interval)));
+        maps.insert(request.list.clone(), Arc::clone(&map), call.now);
+        map
+    }
+}
+
+/// One request's way through a list.
+struct Walk<'w> {
+    provider: &'w dyn Provider,
+    grant: &'w SecretString,
+    call: &'w Call,
+    query: TransactionQuery<'w>,
+    window: Window,
+    map: &'w Mutex<PageMap>,
+}
+
+/// Where a walk stands after a page.
+enum Next {
+    Page(Cursor),
+    End,
+}
+
+impl Walk<'_> {
+    /// Reads pages until the window is complete or the list ends.
+    async fn complete(&mut self, keep: &mut KeepRow<'_>) -> Result<(), Error> {
+        let Some(Mark { row, mut cursor }) = self.start() else { return Ok(()) };
+        self.window.seek(row);
+        let mut remembered = cursor.is_some();
+        let mut rows = self.rows_wanted();
+        while !self.window.is_complete() {
+            match self.page(cursor.as_ref(), rows, keep).await {
+                Ok(Next::Page(next)) => cursor = Some(next),
+                Ok(Next::End) => return Ok(()),
+                Err(Error::Unavailable { .. } | Error::Rejected { .. } | Error::Malformed(_)) if remembered => {
+                    // Perhaps the provider no longer takes a cursor that we remembered: once more from the start.
+                    self.map.lock().forget();
+                    self.window.seek(0);
+                    (remembered, cursor, rows) = (false, None, self.rows_wanted());
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            remembered = false;
+            // Rows were left out, or the window lies far behind: the largest page gets there with the fewest calls.
+            rows = self.rows_wanted().max(self.provider.page_rows_max());
+        }
+        Ok(())
+    }
+
+    /// Where to begin, or none when the window lies behind the known end of the list.
+    fn start(&self) -> Option<Mark> {
+        let map = self.map.lock();
+        let beyond = map.end().is_some_and(|end| end <= self.window.offset());
+        (!beyond).then(|| map.nearest(self.window.offset()))
+    }
+
+    /// A page that ends where the window ends, so that a cursor stands where the next window starts.
+    fn rows_wanted(&self) -> u32 {
+        u32::try_from(self.window.missing()).unwrap_or(u32::MAX).min(self.provider.page_rows_max())
+    }
+
+    /// Counts on behind the window until enough rows are known, the list ends, the time kept back begins, or a page
+    /// fails: then the answer says what is known.
+    async fn count(&mut self, until: Instant) {
+        loop {
+            let Mark { row, cursor } = {
+                let map = self.map.lock();
+                if map.end().is_some() || self.window.uncounted(map.counted()) == 0 {
+                    return;
+                }
+                map.frontier()
+            };
+            if row < self.window.row() {
+                // No room for marks was left: what lies behind is not known, and is not counted.
+                return;
+            }
+            self.window.seek(row);
+            let rows = self.rows_to_count(row);
+            let page = tokio::time::timeout_at(until, self.page(cursor.as_ref(), rows, &mut |_| {})).await;
+            if !matches!(page, Ok(Ok(_))) {
+                tracing::debug!("counting stopped early");
+                return;
+            }
+        }
+    }
+
+    /// The largest page, unless most of one is enough: then it ends at the cap, so that a list with more rows than the
+    /// cap is told from one that ends there.
+    fn rows_to_count(&self, row: u64) -> u32 {
+        let max = self.provider.page_rows_max();
+        let needed = u32::try_from(self.window.uncounted(row)).unwrap_or(u32::MAX);
+        if needed >= max / 2 { needed.min(max) } else { max }
+    }
+
+    /// Reads one page from `cursor` on; the window stands at its first row.
+    async fn page(&mut self, cursor: Option<&Cursor>, rows: u32, keep: &mut KeepRow<'_>) -> Result<Next, Error> {
+        let (window, query) = (&mut self.window, &self.query);
+        let mut sink = |row: Transaction<'_>| {
+            if query.interval.contains(row.instant, row.local_day(query.zone)) && window.take() {
+                keep(&row);
+            }
+        };
+        let request = PageRequest { cursor, rows };
+        let next = self.provider.transactions(self.call, self.grant, query, request, &mut sink).await?;
+        let mut map = self.map.lock();
+        Ok(match next {
+            Some(next) => {
+                map.learn(self.window.row(), next.clone());
+                Next::Page(next)
+            }
+            None => {
+                map.learn_end(self.window.row());
+                Next::End
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Entries that are forgotten after a time, bounded in bytes.
+
+use std::hash::Hash;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+/// A value, and when it was put in.
+#[derive(Clone)]
+struct Entry<V> {
+    value: V,
+    at: Timestamp,
+}
+
+/// A bounded map whose entries live for one fixed time.
+///
+/// Age goes by the caller's clock; the memory is also freed by the machine's, whichever comes first.
+pub struct Expiring<K, V> {
+    entries: moka::sync::Cache<K, Entry<V>>,
+    life: SignedDuration,
+}
+
+impl<K, V> Expiring<K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// A map for entries that live for `life`; zero switches it off. At most about `bytes_max` are held, each entry
+    /// counted by `bytes_of`.
+    pub fn new(life: Duration, bytes_max: u64, bytes_of: impl Fn(&K, &V) -> usize + Send + Sync + 'static) -> Self {
+        let entries = moka::sync::Cache::builder()
+            .max_capacity(bytes_max)
+            .weigher(move |key, entry: &Entry<V>| u32::try_from(bytes_of(key, &entry.value)).unwrap_or(u32::MAX))
+            .time_to_live(life.max(Duration::from_secs(1)))
+            .build();
+        Self { entries, life: SignedDuration::try_from(life).unwrap_or(SignedDuration::MAX) }
+    }
+
+    /// The value and its age, unless it is too old at `now`.
+    pub fn get(&self, key: &K, now: Timestamp) -> Option<(V, SignedDuration)> {
+        let entry = self.entries.get(key)?;
+        let age = now.duration_since(entry.at).max(SignedDuration::ZERO);
+        (age < self.life).then_some((entry.value, age))
+    }
+
+    /// Puts a value in, born at `now`.
+    pub fn insert(&self, key: K, value: V, now: Timestamp) {
+        if !self.life.is_zero() {
+            self.entries.insert(key, Entry { value, at: now });
+        }
+    }
+
+    /// Takes an entry out.
+    pub fn remove(&self, key: &K) {
+        self.entries.invalidate(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn ages_and_ends() {
+        let map = Expiring::new(Duration::from_secs(300), 1_000, |_: &u8, _: &&str| 1);
+        map.insert(1, "one", at(1_000));
+        assert_eq!(map.get(&1, at(1_000)), Some(("one", SignedDuration::ZERO)));
+        assert_eq!(map.get(&1, at(1_299)), Some(("one", SignedDuration::from_secs(299))));
+        assert_eq!(map.get(&1, at(1_300)), None);
+        assert_eq!(map.get(&1, at(999)), Some(("one", SignedDuration::ZERO)), "a clock that went back");
+        map.remove(&1);
+        assert_eq!(map.get(&1, at(1_000)), None);
+    }
+
+    #[test]
+    fn zero_switches_it_off() {
+        let map = Expiring::new(Duration::ZERO, 1_000, |_: &u8, _: &&str| 1);
+        map.insert(1, "one", at(1));
+        assert_eq!(map.get(&1, at(1)), None);
+    }
+
+    #[test]
+    fn is_bounded() {
+        let map = Expiring::new(Duration::from_secs(300), 1_000, |_: &u32, value: &Vec<u8>| value.len());
+        for key in 0..100 {
+            map.insert(key, vec![0; 100], at(1));
+        }
+        map.entries.run_pending_tasks();
+        assert!(map.entries.weighted_size() <= 1_000);
+    }
+}

@@ -1,0 +1,74 @@
+//! Rate limits by key, in memory.
+
+use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::gcra::{self, Decision, Limit};
+
+/// Buckets that are remembered; the least used are forgotten first, which gives their callers a full bucket.
+const BUCKETS_MAX: u64 = 100_000;
+
+/// One limit for many keys, each with its own bucket.
+pub struct RateLimiter<K> {
+    limit: Limit,
+    buckets: moka::sync::Cache<K, Arc<AtomicI64>>,
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> RateLimiter<K> {
+    /// A limiter, or none where `calls_per_minute` is 0.
+    #[must_use]
+    pub fn per_minute(calls_per_minute: u32) -> Option<Self> {
+        // A bucket that nobody touched for a full refill is full again, and need not be remembered.
+        let buckets =
+            moka::sync::Cache::builder().max_capacity(BUCKETS_MAX).time_to_idle(Duration::from_secs(61)).build();
+        (calls_per_minute > 0).then(|| Self { limit: Limit::per_minute(calls_per_minute), buckets })
+    }
+
+    /// Calls in a full bucket.
+    #[must_use]
+    pub fn calls(&self) -> u32 {
+        self.limit.calls
+    }
+
+    /// Asks for one call.
+    pub fn take(&self, key: K, now: Timestamp) -> Decision {
+        let bucket = self.buckets.get_with(key, Arc::default);
+        let now_us = now.as_microsecond();
+        let mut kept = bucket.load(Ordering::Relaxed);
+        loop {
+            let decision = gcra::take(self.limit, kept, now_us);
+            match bucket.compare_exchange_weak(kept, decision.full_at_us, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return decision,
+                Err(newer) => kept = newer,
+            }
+        }
+    }
+
+    /// What a call would be told, without taking it.
+    pub fn look(&self, key: &K, now: Timestamp) -> Decision {
+        let kept = self.buckets.get(key).map_or(0, |bucket| bucket.load(Ordering::Relaxed));
+        gcra::look(self.limit, kept, now.as_microsecond())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_do_not_share_a_bucket() {
+        let limiter = RateLimiter::per_minute(2).unwrap();
+        let now = Timestamp::from_second(1_000).unwrap();
+        assert!(limiter.take("a", now).allowed);
+        assert_eq!(limiter.look(&"a", now).remaining, 1);
+        assert!(limiter.take("a", now).allowed);
+        assert!(!limiter.take("a", now).allowed);
+        assert!(limiter.take("b", now).allowed);
+        assert!(limiter.take("a", now + jiff::SignedDuration::from_secs(30)).allowed);
+        assert!(RateLimiter::<u8>::per_minute(0).is_none());
+    }
+}
