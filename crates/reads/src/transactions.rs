@@ -180,12 +180,15 @@ impl Walk<'_> {
         }
     }
 
-    /// The largest page, unless most of one is enough: then it ends at the cap, so that a list with more rows than the
-    /// cap is told from one that ends there.
+    /// The largest page: it counts with the fewest calls. In a request from the start of the list the last one ends at
+    /// the cap, so that a list with more rows than the cap is told from one that ends there.
     fn rows_to_count(&self, row: u64) -> u32 {
         let max = self.provider.page_rows_max();
+        if self.window.offset() > 0 {
+            return max;
+        }
         let needed = u32::try_from(self.window.uncounted(row)).unwrap_or(u32::MAX);
-        if needed >= max / 2 { needed.min(max) } else { max }
+        needed.clamp(max / 10, max)
     }
 
     /// Reads one page from `cursor` on; the window stands at its first row.
