@@ -1,1 +1,108 @@
-//! The providers pretended, on their real wire protocols. Depends on nothing of ours.
+//! The providers pretended, on their real wire protocols, so that Bellbird can be run and tested without an account
+//! anywhere. Depends on nothing of ours: an adapter must not be able to tell the difference.
+//!
+//! [`start`] opens a listener per provider. Beside the provider's routes each has `/__control`, where a test forces
+//! faults, sets the clock, changes rows and counts calls; the crate's README describes it.
+
+mod calls;
+mod clock;
+mod control;
+mod disturb;
+mod faults;
+mod fiskil;
+mod members;
+mod query;
+mod serve;
+mod world;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+/// What to pretend, and where.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The same seed gives the same amounts, texts and ids.
+    pub seed: u64,
+    /// Posted rows of the busiest account, all in the past.
+    pub rows: u32,
+    /// Where Fiskil listens; port 0 takes any free one.
+    pub fiskil_listen: SocketAddr,
+    /// The time at the start; it runs on from there. `None`: the system's clock.
+    pub now: Option<jiff::Timestamp>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { seed: 1, rows: 2000, fiskil_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), now: None }
+    }
+}
+
+/// Where the pretended providers are and how to get in: what `bellbird sandbox --json` prints.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Description {
+    /// Fiskil's address and credentials.
+    pub fiskil: FiskilAccess,
+    /// Ready-made grants: two of the first person's, one of the second's, two spare.
+    pub grants: Vec<Grant>,
+}
+
+/// Address and credentials of the pretended Fiskil.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FiskilAccess {
+    /// The origin, without a path and without a slash at the end.
+    pub base_url: String,
+    /// The team's id.
+    pub client_id: String,
+    /// The team's secret.
+    pub client_secret: String,
+    /// The key of webhook signatures, base64.
+    pub webhook_secret: String,
+}
+
+/// A consent that somebody has given already, in the form that `connection adopt` reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "provider", rename_all = "lowercase", rename_all_fields = "camelCase")]
+pub enum Grant {
+    /// A consent at Fiskil.
+    Fiskil {
+        /// The end user who gave it.
+        end_user_id: String,
+        /// Which consent.
+        arrangement_id: String,
+    },
+}
+
+/// Running listeners. They end when this is dropped.
+pub struct Sandbox {
+    description: Description,
+    fiskil: serve::Listener,
+}
+
+impl Sandbox {
+    /// Addresses, credentials and grants.
+    #[must_use]
+    pub const fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// Ends the listeners: running calls get half a second, and it never takes more than one.
+    pub async fn stop(self) {
+        self.fiskil.stop().await;
+    }
+}
+
+/// Binds, spawns the listeners and returns when they listen.
+///
+/// # Errors
+///
+/// When an address cannot be bound.
+pub async fn start(options: Options) -> std::io::Result<Sandbox> {
+    let (socket, address) = serve::bind(options.fiskil_listen).await?;
+    let fiskil = Arc::new(fiskil::Fiskil::new(&options, address));
+    let description = Description { fiskil: fiskil.access(), grants: fiskil.grants() };
+    Ok(Sandbox { description, fiskil: serve::Listener::start(socket, fiskil.router()) })
+}

@@ -1,0 +1,100 @@
+//! The two shapes of Fiskil's errors (fiskil.md 1.11). Words in messages are ours unless a comment says otherwise.
+
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+use serde::Serialize;
+
+/// Which half of Fiskil answers, and in which shape it fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Family {
+    /// Token, end users, sessions, consents, institutions.
+    FrontDoor,
+    /// Everything under `/v1/banking` and `/v1/common`.
+    Data,
+}
+
+impl Family {
+    pub(super) fn of(path: &str) -> Self {
+        if path.starts_with("/v1/banking") || path.starts_with("/v1/common") { Self::Data } else { Self::FrontDoor }
+    }
+}
+
+/// An error answer.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) family: Family,
+    pub(super) status: StatusCode,
+    /// Stable within a class; the names of 1.11 where one was seen.
+    pub(super) name: &'static str,
+    pub(super) message: String,
+}
+
+#[derive(Serialize)]
+struct FrontDoorBody<'a> {
+    name: &'a str,
+    id: String,
+    message: &'a str,
+    temporary: bool,
+    timeout: bool,
+    fault: bool,
+}
+
+#[derive(Serialize)]
+struct DataBody<'a> {
+    id: String,
+    name: &'a str,
+    message: &'a str,
+}
+
+impl Failure {
+    /// What a status alone says: for forced faults and unknown routes. Names not in 1.11 are ours.
+    pub(super) fn of_status(family: Family, status: StatusCode) -> Self {
+        let (front, data) = match status.as_u16() {
+            400 => ("bad_request", "InvalidRequest"),
+            401 => ("unauthorized", "Unauthorized"),
+            403 => ("forbidden", "Forbidden"),
+            404 => ("not_found", "NotFound"),
+            405 => ("method_not_allowed", "MethodNotAllowed"),
+            413 => ("request_too_large", "RequestTooLarge"),
+            429 => ("rate_limited", "RateLimited"),
+            502 => ("bad_gateway", "BadGateway"),
+            503 => ("unavailable", "Unavailable"),
+            _ => ("internal_error", "InternalError"),
+        };
+        let message = match status.as_u16() {
+            503 => "temporarily unavailable".to_owned(),
+            _ => status.canonical_reason().unwrap_or("error").to_lowercase(),
+        };
+        Self { family, status, name: if family == Family::Data { data } else { front }, message }
+    }
+
+    /// The content type and the body.
+    pub(super) fn body(&self) -> (&'static str, Vec<u8>) {
+        let id = uuid::Uuid::new_v4();
+        let (content_type, body) = match self.family {
+            Family::Data => {
+                let body = DataBody { id: format!("err_{id}"), name: self.name, message: &self.message };
+                ("application/json", serde_json::to_vec(&body))
+            }
+            Family::FrontDoor => {
+                let body = FrontDoorBody {
+                    name: self.name,
+                    id: id.simple().to_string()[..8].to_owned(),
+                    message: &self.message,
+                    temporary: matches!(self.status.as_u16(), 429 | 503),
+                    timeout: self.status.as_u16() == 504,
+                    fault: self.status.is_server_error(),
+                };
+                ("application/vnd.goa.error", serde_json::to_vec(&body))
+            }
+        };
+        (content_type, body.expect("plain text has a JSON form"))
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let (content_type, body) = self.body();
+        (self.status, [(header::CONTENT_TYPE, content_type)], body).into_response()
+    }
+}

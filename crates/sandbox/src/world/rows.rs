@@ -1,0 +1,200 @@
+//! Years of rows for one account.
+
+use super::calendar::{Calendar, HOUR, SECOND};
+use super::merchants::{PLACES, SPENDING};
+use super::rng::Rng;
+use super::template::Template;
+
+/// An amount as the bank writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Amount {
+    /// Whole cents, negative when money went out.
+    Cents(i64),
+    /// A text of its own, for oddities.
+    Text(&'static str),
+}
+
+/// One row of a statement. Instants are milliseconds since 1970.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    /// Unlike any other row's in the world, and the same for the same seed.
+    pub(crate) number: u64,
+    pub(crate) template: &'static Template,
+    pub(crate) posted: Option<i64>,
+    pub(crate) executed: Option<i64>,
+    pub(crate) amount: Amount,
+    /// Which offset the bank writes with its times, in minutes; 0 is written `Z`.
+    pub(crate) offset_minutes: i16,
+    /// The bank writes milliseconds.
+    pub(crate) millis: bool,
+    pub(crate) pending: bool,
+    pub(crate) place: u8,
+}
+
+/// What an account's statement is made of.
+pub(crate) struct Plan {
+    /// Things on fixed days.
+    pub(crate) fixed: &'static [(u32, Template)],
+    /// How many rows of daily spending there are beside them; with `exact`, how many rows there are in all.
+    pub(crate) spending: u32,
+    pub(crate) exact: bool,
+    /// From how many to how many days back.
+    pub(crate) days: (u32, u32),
+    pub(crate) pending: u32,
+    pub(crate) oddity: Oddity,
+}
+
+/// What is strange about an account's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Oddity {
+    None,
+    /// Some purchases are known by their execution time only.
+    ExecutionOnly,
+    /// Odd decimals, and one posted row without any time.
+    Decimals,
+    /// More digits than any number type holds.
+    Digits,
+}
+
+/// Draws the rows of an account. `base` is the number of its first row.
+pub(crate) fn draw(plan: &Plan, seed: u64, base: u64, calendar: &Calendar) -> Vec<Row> {
+    let mut drawing = Drawing { rng: Rng::new(seed, base), calendar, base, rows: Vec::new() };
+    let (nearest, mut farthest) = plan.days;
+    if plan.exact {
+        // Few rows cover few days: a household has about one a day at least.
+        farthest = farthest.min(plan.spending.max(nearest));
+        drawing.rows.reserve(plan.spending as usize + plan.pending as usize);
+    }
+    drawing.fixed(plan.fixed, nearest, farthest);
+    if plan.exact {
+        drawing.rows.truncate(plan.spending as usize / 2);
+    }
+    let wanted = if plan.exact { plan.spending - drawing.rows.len() as u32 } else { plan.spending };
+    drawing.spending(wanted, nearest, farthest);
+    drawing.around_clock_changes();
+    drawing.oddities(plan.oddity, nearest);
+    drawing.pending(plan.pending);
+    drawing.rows
+}
+
+struct Drawing<'a> {
+    rng: Rng,
+    calendar: &'a Calendar,
+    base: u64,
+    rows: Vec<Row>,
+}
+
+impl Drawing<'_> {
+    /// Newest first over all fixed things, so that cutting off the end keeps the newest.
+    fn fixed(&mut self, plans: &'static [(u32, Template)], nearest: u32, farthest: u32) {
+        for back in nearest..=farthest {
+            for (index, (every, template)) in plans.iter().enumerate() {
+                if back % every == (index as u32 * 3 + 2) % every {
+                    // Banks book such things in the small hours.
+                    let at = self.calendar.instant(back, self.rng.between(0, 4 * 3600) as i64 * SECOND);
+                    self.push(template, at);
+                }
+            }
+        }
+    }
+
+    fn spending(&mut self, wanted: u32, nearest: u32, farthest: u32) {
+        let days = u64::from(farthest - nearest + 1);
+        for index in 0..wanted {
+            let back = nearest + (u64::from(index) * days / u64::from(wanted)) as u32;
+            // Every fifth row takes its turn, so that each kind occurs whatever is drawn.
+            let turn = index as usize / 5 % SPENDING.len();
+            let drawn = self.rng.next() as usize % SPENDING.len();
+            let template = &SPENDING[if index % 5 == 0 { turn } else { drawn }];
+            let seconds = match self.rng.between(0, 19) {
+                0 => 86_399,                           // the last second of the day
+                1 => 0,                                // midnight itself
+                _ => self.rng.between(21_600, 79_200), // six in the morning to ten at night
+            };
+            let at = self.calendar.instant(back, seconds as i64 * SECOND);
+            self.push(template, at);
+        }
+    }
+
+    fn push(&mut self, template: &'static Template, at: i64) {
+        let (low, high) = template.cents;
+        let cents = self.rng.between(u64::from(low), u64::from(high)) as i64;
+        let style = self.rng.between(0, 9);
+        let millis = style >= 7;
+        let posted = if style == 9 { at - self.rng.between(1, 999) as i64 } else { at };
+        let executed = template.placed && self.rng.chance(40);
+        let executed = executed.then(|| at - self.rng.between(2, 50) as i64 * HOUR);
+        self.rows.push(Row {
+            number: self.base + self.rows.len() as u64,
+            template,
+            posted: Some(posted),
+            executed,
+            amount: Amount::Cents(if template.incoming { cents } else { -cents }),
+            offset_minutes: if style == 5 || style == 6 { self.calendar.offset_minutes(posted) } else { 0 },
+            millis,
+            pending: false,
+            place: self.rng.between(0, PLACES.len() as u64 - 1) as u8,
+        });
+    }
+
+    /// Moves two rows next to each of the last changes of Sydney's clocks: the last second before, the first after.
+    fn around_clock_changes(&mut self) {
+        if self.rows.len() < 200 {
+            return;
+        }
+        for change in self.calendar.clock_changes(4) {
+            let near = self
+                .rows
+                .iter_mut()
+                .filter(|row| row.template.placed && row.posted.is_some_and(|at| (at - change).abs() <= 48 * HOUR));
+            for (row, at) in near.take(2).zip([change - SECOND, change]) {
+                row.posted = Some(at);
+                row.executed = None;
+                row.offset_minutes = self.calendar.offset_minutes(at);
+            }
+        }
+    }
+
+    fn oddities(&mut self, oddity: Oddity, nearest: u32) {
+        match oddity {
+            Oddity::None => {}
+            Oddity::ExecutionOnly => {
+                for row in self.rows.iter_mut().filter(|row| row.template.placed).skip(3).step_by(40).take(5) {
+                    row.executed = row.posted.take();
+                }
+            }
+            Oddity::Decimals => {
+                // Amounts of these forms are ours (fiskil.md 1.15); the standard asks for two decimals at least.
+                for text in ["-12.5", "0.00", "-0.00", "1234567.8900", "+15.20", "-3.141", "-7"] {
+                    self.odd(text, nearest + 2);
+                }
+                if let Some(row) = self.rows.last_mut() {
+                    (row.posted, row.executed) = (None, None);
+                }
+            }
+            Oddity::Digits => {
+                for text in ["12345678901234567890123456789012345.67", "-0.000000000000000000000000000001"] {
+                    self.odd(text, nearest + 2);
+                }
+            }
+        }
+    }
+
+    fn odd(&mut self, text: &'static str, back: u32) {
+        let at = self.calendar.instant(back, self.rng.between(9, 17) as i64 * HOUR);
+        self.push(&SPENDING[0], at);
+        if let Some(row) = self.rows.last_mut() {
+            row.amount = Amount::Text(text);
+        }
+    }
+
+    /// Card purchases that have not settled: no time at all (fiskil.md 1.9).
+    fn pending(&mut self, count: u32) {
+        for index in 0..count as usize {
+            self.push(&SPENDING[index * 3 % SPENDING.len()], 0);
+            if let Some(row) = self.rows.last_mut() {
+                (row.posted, row.executed, row.pending) = (None, None, true);
+            }
+        }
+    }
+}
