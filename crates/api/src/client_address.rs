@@ -1,0 +1,138 @@
+//! Who is at the other end, for the limit on failed authentication.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use http::HeaderMap;
+
+/// A range of addresses: `10.0.0.0/8`, or a single one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: u128,
+    bits: u32,
+}
+
+/// Neither an address nor a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NetworkError;
+
+impl FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(text: &str) -> Result<Self, NetworkError> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits.parse::<u32>().map_err(|_| NetworkError)?)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| NetworkError)?;
+        let (width, offset) = if address.is_ipv4() { (32, 96) } else { (128, 0) };
+        let bits = bits.unwrap_or(width);
+        if bits > width {
+            return Err(NetworkError);
+        }
+        Ok(Self { address: number(address), bits: bits + offset })
+    }
+}
+
+impl Network {
+    /// Whether an address lies in the range.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let shift = 128 - self.bits;
+        let prefix = |number: u128| number.checked_shr(shift).unwrap_or(0);
+        prefix(number(address)) == prefix(self.address)
+    }
+}
+
+/// IPv4 as mapped IPv6, so that both spellings of an address are one.
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
+        IpAddr::V6(v6) => u128::from(v6),
+    }
+}
+
+/// The client's address: the peer's, unless that is a trusted proxy; then the last entry of `X-Forwarded-For` that is
+/// not one.
+#[must_use]
+pub fn client_address(peer: SocketAddr, headers: &HeaderMap, trusted: &[Network]) -> IpAddr {
+    let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
+    if !is_trusted(peer.ip()) {
+        return peer.ip();
+    }
+    let lines = headers.get_all("x-forwarded-for").iter().filter_map(|line| line.to_str().ok());
+    let entries: Vec<&str> = lines.flat_map(|line| line.split(',')).map(str::trim).collect();
+    let mut client = peer.ip();
+    for entry in entries.into_iter().rev() {
+        let Some(address) = forwarded(entry) else { break };
+        client = address;
+        if !is_trusted(address) {
+            break;
+        }
+    }
+    client
+}
+
+/// An entry with or without a port.
+fn forwarded(entry: &str) -> Option<IpAddr> {
+    let bare = entry.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(entry);
+    bare.parse().ok().or_else(|| entry.parse::<SocketAddr>().ok().map(|address| address.ip()))
+}
+
+/// What a limit goes by: an IPv4 address, or the /64 that an IPv6 client can choose from.
+#[must_use]
+pub fn limited_by(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX))),
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(peer: &str, forwarded: &[&str], trusted: &[&str]) -> String {
+        let trusted: Vec<Network> = trusted.iter().map(|network| network.parse().unwrap()).collect();
+        let mut headers = HeaderMap::new();
+        for line in forwarded {
+            headers.append("x-forwarded-for", line.parse().unwrap());
+        }
+        client_address(SocketAddr::new(peer.parse().unwrap(), 1), &headers, &trusted).to_string()
+    }
+
+    #[test]
+    fn only_trusted_proxies_speak_for_others() {
+        assert_eq!(client("9.9.9.9", &["1.1.1.1"], &[]), "9.9.9.9");
+        assert_eq!(client("10.0.0.1", &["1.1.1.1"], &["10.0.0.0/8"]), "1.1.1.1");
+        assert_eq!(client("10.0.0.1", &["6.6.6.6, 1.1.1.1, 10.0.0.7"], &["10.0.0.0/8"]), "1.1.1.1");
+        assert_eq!(client("10.0.0.1", &["6.6.6.6", "1.1.1.1"], &["10.0.0.1"]), "1.1.1.1");
+        assert_eq!(client("10.0.0.1", &["10.0.0.9"], &["10.0.0.0/8"]), "10.0.0.9");
+        assert_eq!(client("10.0.0.1", &["1.1.1.1, nonsense"], &["10.0.0.0/8"]), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", &[], &["10.0.0.0/8"]), "10.0.0.1");
+        assert_eq!(client("::1", &["[2001:db8::5]:443"], &["::1"]), "2001:db8::5");
+        assert_eq!(client("10.0.0.1", &["1.1.1.1:8080"], &["::ffff:10.0.0.1"]), "1.1.1.1");
+    }
+
+    #[test]
+    fn ranges() {
+        let within =
+            |network: &str, address: &str| network.parse::<Network>().unwrap().contains(address.parse().unwrap());
+        assert!(within("0.0.0.0/0", "1.2.3.4"));
+        assert!(!within("0.0.0.0/0", "::1"));
+        assert!(within("::/0", "1.2.3.4"));
+        assert!(within("192.168.1.0/24", "192.168.1.255"));
+        assert!(!within("192.168.1.0/24", "192.168.2.0"));
+        for text in ["", "10.0.0.0/33", "::/129", "10.0.0", "10.0.0.0/x", "host"] {
+            assert_eq!(text.parse::<Network>(), Err(NetworkError), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_ipv6_client_cannot_hop_within_its_network() {
+        let by = |address: &str| limited_by(address.parse().unwrap()).to_string();
+        assert_eq!(by("2001:db8:1:2:3:4:5:6"), by("2001:db8:1:2:ffff::1"));
+        assert_ne!(by("2001:db8:1:2::1"), by("2001:db8:1:3::1"));
+        assert_eq!(by("::ffff:1.2.3.4"), "1.2.3.4");
+    }
+}

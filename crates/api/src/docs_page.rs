@@ -1,0 +1,69 @@
+//! The reference page: one page, one script, one style sheet, all from this program; nothing is fetched from elsewhere.
+//!
+//! The script is RapiDoc 9.3.8 (MIT, `assets/rapidoc.LICENSE.txt`), embedded compressed.
+
+use std::io::Read;
+use std::sync::LazyLock;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, VARY};
+use http::{HeaderMap, HeaderValue};
+
+/// The version is in the path, so that it can be cached for ever.
+pub(crate) const SCRIPT_PATH: &str = "/docs/rapidoc-9.3.8.js";
+pub(crate) const STYLE_PATH: &str = "/docs/page.css";
+
+static PAGE: &[u8] = include_bytes!("../assets/docs.html");
+static STYLE: &[u8] = include_bytes!("../assets/docs.css");
+static SCRIPT_GZIP: &[u8] = include_bytes!("../assets/rapidoc-min.js.gz");
+static SCRIPT: LazyLock<Bytes> = LazyLock::new(|| {
+    let mut script = Vec::new();
+    let read = GzDecoder::new(SCRIPT_GZIP).read_to_end(&mut script);
+    if read.is_err() {
+        script.clear();
+    }
+    script.into()
+});
+
+/// RapiDoc styles its parts from script; everything else comes from here only.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+                      connect-src 'self'; font-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+fn file(body: &'static [u8], content_type: &'static str, cache: &'static str) -> Response {
+    let mut response = Response::new(Body::from(Bytes::from_static(body)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache));
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// `GET /docs`
+pub(crate) async fn serve_page() -> Response {
+    let mut response = file(PAGE, "text/html; charset=utf-8", "public, max-age=300");
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    response
+}
+
+/// The page's style sheet.
+pub(crate) async fn serve_style() -> Response {
+    file(STYLE, "text/css; charset=utf-8", "public, max-age=300")
+}
+
+/// The page's script, compressed for whoever takes it so.
+pub(crate) async fn serve_script(headers: HeaderMap) -> Response {
+    let accepted = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let gzip =
+        accepted.split(',').any(|coding| coding.trim().split(';').next() == Some("gzip") && !coding.ends_with("q=0"));
+    let mut response = file(SCRIPT_GZIP, "text/javascript; charset=utf-8", "public, max-age=31536000, immutable");
+    response.headers_mut().insert(VARY, HeaderValue::from_static("accept-encoding"));
+    if gzip {
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    } else {
+        *response.body_mut() = Body::from(SCRIPT.clone());
+    }
+    response
+}

@@ -1,0 +1,146 @@
+//! `GET /v1/transactions`
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use bellbird_domain::{AccountId, Caller, ConnectionCategory, ConnectionId, Page, page};
+use bellbird_reads::transactions::TransactionsRequest;
+use bellbird_reads::{ListKey, ReadError, Scope};
+use http::HeaderValue;
+use http::header::{HeaderName, LINK};
+
+use super::balances::X_CACHE;
+use super::json_bytes;
+use crate::live::{self, LiveAnswer, LiveOutcome};
+use crate::params::Params;
+use crate::problem::{Problem, from_read};
+use crate::state::AppState;
+use crate::views::{Pagination, TransactionList, TransactionView};
+
+const KNOWN: &[&str] = &["connectionId", "accountId", "from", "to", "limit", "offset"];
+const X_SERVICE_TRUNCATED: HeaderName = HeaderName::from_static("x-service-truncated");
+const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
+const SUNSET: HeaderName = HeaderName::from_static("sunset");
+/// When `accountId` becomes required.
+pub(crate) const SUNSET_DATE: &str = "Wed, 01 Sep 2027 00:00:00 GMT";
+const NEEDS_BANKING: &str = "The connection must be a banking connection";
+/// A row takes some 450 bytes of JSON; the buffer grows where that was too little.
+const ROW_BYTES: usize = 450;
+
+/// Read transactions
+///
+/// Live from the provider, newest first, posted transactions only; never cached. To read on, ask for
+/// `offset + limit` with the same other parameters while `hasMore` is true: no window is short while there is more, and
+/// none overlaps another, even while new transactions arrive. A request with `offset` 0 begins afresh.
+///
+/// Counting stops about 5,000 rows behind the offset: then `X-Service-Truncated: true` is set, `hasMore` is true and
+/// `total` is the most that is known. Leaving out `accountId` is deprecated: such answers carry `Deprecation`, `Sunset` and
+/// `Link`.
+#[utoipa::path(
+    get,
+    path = "/v1/transactions",
+    tag = "Transactions",
+    responses((status = 200, description = "A window of the transactions.", body = TransactionList))
+)]
+pub(crate) async fn list_transactions(
+    State(state): State<AppState>,
+    Extension(caller): Extension<Caller>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let request = read_request(query.as_deref(), &caller)?;
+    let scope = state.scope(&caller, &request).await?;
+    let all_accounts = request.list.account_id.is_none();
+    let question = (request.list.clone(), request.page);
+    let reader = state.clone();
+    let work = move || async move { reader.read_transactions(&caller, &scope, &request).await };
+    let respond = |live: LiveAnswer| {
+        let mut response = json_bytes(live.body);
+        let headers = response.headers_mut();
+        headers.insert(X_CACHE, HeaderValue::from_static("BYPASS"));
+        if live.truncated {
+            headers.insert(X_SERVICE_TRUNCATED, HeaderValue::from_static("true"));
+        }
+        if all_accounts {
+            headers.insert(DEPRECATION, HeaderValue::from_static("true"));
+            headers.insert(SUNSET, HeaderValue::from_static(SUNSET_DATE));
+            headers.insert(LINK, state.inner.deprecation_link.clone());
+        }
+        response
+    };
+    Ok(live::ask(&state.inner.transactions_flights, question, work, respond).await)
+}
+
+fn read_request(query: Option<&str>, caller: &Caller) -> Result<TransactionsRequest, Problem> {
+    let mut params = Params::read(query, KNOWN);
+    let connection_id = params.required("connectionId", "connectionId is required");
+    let account_id = params.take("accountId");
+    let (from_text, from) = params.bound("from");
+    let (to_text, to) = params.bound("to");
+    let page = params.page(page::TRANSACTIONS);
+    params.finish()?;
+    let connection_id: ConnectionId = connection_id.parse().map_err(|_| Problem::NotFound("Connection"))?;
+    let account_id: Option<AccountId> =
+        account_id.map(|id| id.parse()).transpose().map_err(|_| Problem::NotFound("Account"))?;
+    let list = ListKey { key_id: caller.key_id, connection_id, account_id, from: from_text, to: to_text };
+    Ok(TransactionsRequest { list, from, to, page })
+}
+
+impl AppState {
+    /// The caller's connection, if it can be asked this.
+    async fn scope(&self, caller: &Caller, request: &TransactionsRequest) -> Result<Arc<Scope>, Problem> {
+        let problem = |error: ReadError| from_read(&error, "Connection", NEEDS_BANKING);
+        let scope = self.inner.reads.scope(caller, request.list.connection_id).await.map_err(problem)?;
+        scope.expect(ConnectionCategory::Banking).map_err(problem)?;
+        scope.accounts_of(request.list.account_id).map_err(|error| from_read(&error, "Account", NEEDS_BANKING))?;
+        Ok(scope)
+    }
+
+    async fn read_transactions(&self, caller: &Caller, scope: &Scope, request: &TransactionsRequest) -> LiveOutcome {
+        let call = self.inner.reads.call();
+        let mut body = TransactionsBody::new(request.page);
+        let mut keep = |row: &bellbird_domain::Transaction<'_>| body.push(&TransactionView::new(row, &caller.timezone));
+        let outcome = self.inner.reads.transactions(&call, caller, scope, request, &mut keep).await;
+        let answer = outcome
+            .map_err(|error| {
+                if matches!(error, ReadError::Reconnect(_)) {
+                    self.inner.connections.check_soon(caller.user_id, request.list.connection_id);
+                }
+                from_read(&error, "Account", NEEDS_BANKING)
+            })
+            .and_then(|extent| {
+                let body = body.finish(&Pagination::of(request.page, extent))?;
+                Ok(LiveAnswer { body: body.into(), truncated: extent.truncated, whole: true })
+            });
+        (answer, call.calls())
+    }
+}
+
+/// The body, written row by row while the provider's page is there.
+struct TransactionsBody {
+    bytes: Vec<u8>,
+    failed: bool,
+}
+
+impl TransactionsBody {
+    fn new(page: Page) -> Self {
+        let mut bytes = Vec::with_capacity(128 + page.limit as usize * ROW_BYTES);
+        bytes.extend_from_slice(br#"{"data":["#);
+        Self { bytes, failed: false }
+    }
+
+    fn push(&mut self, row: &TransactionView<'_>) {
+        if self.bytes.last() == Some(&b'}') {
+            self.bytes.push(b',');
+        }
+        self.failed |= serde_json::to_writer(&mut self.bytes, row).is_err();
+    }
+
+    fn finish(mut self, pagination: &Pagination) -> Result<Vec<u8>, Problem> {
+        self.bytes.extend_from_slice(br#"],"pagination":"#);
+        self.failed |= serde_json::to_writer(&mut self.bytes, pagination).is_err();
+        self.bytes.push(b'}');
+        if self.failed { Err(Problem::Internal) } else { Ok(self.bytes) }
+    }
+}
