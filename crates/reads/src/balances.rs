@@ -76,7 +76,7 @@ impl Reads {
         let Ok(provider) = self.provider(&scope.connection) else { return all_fail() };
         let outcomes = provider.balances(call, &scope.grant, group).await;
         if outcomes.iter().any(Result::is_ok) {
-            self.note_answered(&scope.connection);
+            self.note_answered(&scope);
         }
         outcomes
     }

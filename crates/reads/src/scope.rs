@@ -1,13 +1,17 @@
 //! Whose connection it is, with its accounts and its grant.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use bellbird_domain::{Account, Caller, Connection, ConnectionCategory, ConnectionId, UserId};
 use bellbird_providers::Provider;
+use jiff::Timestamp;
 use secrecy::SecretString;
 
 use crate::{ReadError, Reads};
 
+/// A connection's last answer is kept to the minute: one write a minute, not one a read.
+const ANSWERED_NOTED_EVERY_US: i64 = 60_000_000;
 /// Scopes that are remembered.
 const SCOPES_MAX: u64 = 10_000;
 
@@ -19,6 +23,8 @@ pub struct Scope {
     pub accounts: Vec<Account>,
     pub(crate) grant: SecretString,
     revision: i64,
+    /// When the provider was last noted to have answered, in microseconds: changes without the revision.
+    answered_us: AtomicI64,
 }
 
 /// Scopes by owner and connection, each true at one revision of its owner.
@@ -45,7 +51,8 @@ impl Reads {
         let connection = storage.find_connection(caller.user_id, id).await?.ok_or(ReadError::NotFound)?;
         let accounts = storage.list_connection_accounts(caller.user_id, id).await?;
         let grant = storage.find_grant(caller.user_id, id).await?.ok_or(ReadError::NotFound)?;
-        let scope = Arc::new(Scope { connection, accounts, grant, revision: caller.revision });
+        let answered_us = AtomicI64::new(connection.last_refreshed_at.map_or(i64::MIN, Timestamp::as_microsecond));
+        let scope = Arc::new(Scope { connection, accounts, grant, revision: caller.revision, answered_us });
         self.inner.scopes.0.insert(key, Arc::clone(&scope));
         Ok(scope)
     }
@@ -55,14 +62,18 @@ impl Reads {
     }
 
     /// Notes that the provider answered with data, at most once a minute, without keeping anybody waiting.
-    pub(crate) fn note_answered(&self, connection: &Connection) {
+    pub(crate) fn note_answered(&self, scope: &Scope) {
         let now = self.inner.clock.now();
-        let fresh = |at: jiff::Timestamp| now.duration_since(at) < jiff::SignedDuration::from_secs(60);
-        if connection.last_refreshed_at.is_some_and(fresh) {
+        let now_us = now.as_microsecond();
+        let noted = scope.answered_us.load(Ordering::Relaxed);
+        if now_us.saturating_sub(noted) < ANSWERED_NOTED_EVERY_US {
+            return;
+        }
+        if scope.answered_us.compare_exchange(noted, now_us, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return;
         }
         let storage = self.inner.storage.clone();
-        let (user_id, id) = (connection.user_id, connection.id);
+        let (user_id, id) = (scope.connection.user_id, scope.connection.id);
         tokio::spawn(async move {
             if let Err(error) = storage.mark_refreshed(user_id, id, now).await {
                 tracing::warn!(connection_id = %id, error = %error, "refresh time not kept");

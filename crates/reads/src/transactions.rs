@@ -79,7 +79,7 @@ impl Reads {
         if let Err(error) = outcome {
             return Err(ReadError::from_provider(&error, scope.connection.status));
         }
-        self.note_answered(&scope.connection);
+        self.note_answered(scope);
         walk.count(call.deadline - self.inner.limits.deadline / TIME_KEPT_BACK).await;
         let map = map.lock();
         Ok(walk.window.extent(map.counted(), map.end()))

@@ -347,5 +347,31 @@ fn count_skipped(skipped: Skipped, one_account: bool) {
     metrics::counter!("bellbird_dropped_rows_total", "provider" => NAME.as_str(), "reason" => reason).increment(1);
 }
 
+/// Reads any bytes as a page of transactions and checks what must hold of every page: for the fuzz target.
+///
+/// # Panics
+/// When a promise of the adapter does not hold.
+#[doc(hidden)]
+pub fn fuzz_transactions_page(body: &[u8], account: Account) {
+    let interval = bellbird_domain::Interval::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
+    let accounts = [account];
+    let zone = jiff::tz::TimeZone::UTC;
+    let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
+    let Ok(page) = api::parse::<wire::TransactionsPage<'_>>(body) else { return };
+    let rows = page.transactions.len();
+    let Ok(ours) = posted(page.transactions, "arrangement", &query) else { return };
+    assert!(ours.len() <= rows, "a page never grows");
+    assert!(ours.is_sorted_by_key(|row| std::cmp::Reverse(row.instant)), "newest first");
+    for row in &ours {
+        let amount = row.amount.as_str();
+        assert_eq!(bellbird_domain::Decimal::parse(amount).as_ref().map(ToString::to_string).as_deref(), Ok(amount));
+        assert!(
+            !row.amount.is_negative() || amount.bytes().any(|byte| (b'1'..=b'9').contains(&byte)),
+            "no negative zero"
+        );
+        let _ = row.local_day(&zone);
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,325 @@
+//! The PostgreSQL half: a pool of connections that keep their statements prepared.
+//!
+//! Behind PgBouncer in transaction mode, its version must be 1.21 or newer with `max_prepared_statements` set.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use deadpool_postgres::{Manager, Object, Pool, Runtime};
+use rustls::ClientConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls_platform_verifier::BuilderVerifierExt;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{IsNull, ToSql, Type, WrongType};
+use tokio_postgres::{Config, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use uuid::Uuid;
+
+use super::{Map, Param, Result, Row, Sql};
+use crate::StorageError;
+
+type PgResult<T> = std::result::Result<T, tokio_postgres::Error>;
+
+/// Connections of one copy of the service. PostgreSQL allows 100 in all unless it is told otherwise.
+const CONNECTIONS_MAX: usize = 16;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a request waits for a free connection.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
+const RECYCLE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Far more than any statement here takes: a server that does not answer is given up.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Finds out about a peer that is gone without a word.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+/// Any number, the same in every version: whoever migrates holds this advisory lock.
+const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(4279165203816401)";
+
+/// A pool of connections, cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Postgres {
+    pool: Pool,
+}
+
+impl Postgres {
+    /// Reads the URL and connects once, so that a wrong password is told at the start.
+    pub(crate) async fn open(url: &str) -> Result<Self> {
+        let config = configure(url)?;
+        let manager = if config.get_ssl_mode() == SslMode::Disable {
+            Manager::new(config, NoTls)
+        } else {
+            Manager::new(config, MakeRustlsConnect::new(tls().map_err(StorageError::unavailable)?))
+        };
+        let pool = Pool::builder(manager)
+            .max_size(CONNECTIONS_MAX)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(WAIT_TIMEOUT))
+            .create_timeout(Some(CONNECT_TIMEOUT))
+            .recycle_timeout(Some(RECYCLE_TIMEOUT))
+            .build()
+            .map_err(StorageError::unavailable)?;
+        let db = Self { pool };
+        drop(db.client().await?);
+        Ok(db)
+    }
+
+    async fn client(&self) -> Result<Object> {
+        self.pool.get().await.map_err(|error| match error {
+            deadpool_postgres::PoolError::Backend(error) => failed(error),
+            other => StorageError::unavailable(other.to_string()),
+        })
+    }
+
+    pub(crate) async fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Vec<T>> {
+        let mut client = Leased::new(self.client().await?);
+        let rows = client.query(sql, params).await?;
+        rows.iter().map(|row| map(&Row::Postgres(row))).collect()
+    }
+
+    pub(crate) async fn run(&self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
+        Leased::new(self.client().await?).execute(sql, params).await
+    }
+
+    pub(crate) async fn begin(&self) -> Result<Box<PostgresTx>> {
+        let client = Leased::new(self.client().await?);
+        // From here on, dropping it closes the connection, which undoes whatever was begun.
+        let mut tx = Box::new(PostgresTx { client, ended: false });
+        tx.client.simple("BEGIN").await?;
+        Ok(tx)
+    }
+
+    /// The lock ends with the transaction. It is waited for as long as another copy needs to migrate.
+    pub(crate) async fn begin_migration(&self) -> Result<Box<PostgresTx>> {
+        let mut tx = self.begin().await?;
+        tx.script(MIGRATION_LOCK).await?;
+        Ok(tx)
+    }
+
+    pub(crate) fn close(&self) {
+        self.pool.close();
+    }
+
+    /// Prepares a statement and gives its number of parameters.
+    #[cfg(test)]
+    pub(crate) async fn check(&self, sql: Sql) -> Result<usize> {
+        let client = self.client().await?;
+        client.prepare(sql.text).await.map(|statement| statement.params().len()).map_err(failed)
+    }
+}
+
+/// A connection out of the pool, which goes back unless it was given up.
+struct Leased(Option<Object>);
+
+impl Leased {
+    fn new(client: Object) -> Self {
+        Self(Some(client))
+    }
+
+    fn client(&self) -> Result<&Object> {
+        self.0.as_ref().ok_or_else(|| StorageError::unavailable("the connection was given up"))
+    }
+
+    async fn query(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<Vec<tokio_postgres::Row>> {
+        let outcome = timeout(STATEMENT_TIMEOUT, query(self.client()?, sql, params)).await;
+        self.settle(outcome)
+    }
+
+    async fn execute(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
+        let outcome = timeout(STATEMENT_TIMEOUT, execute(self.client()?, sql, params)).await;
+        self.settle(outcome)
+    }
+
+    async fn simple(&mut self, text: &str) -> Result<()> {
+        let outcome = timeout(STATEMENT_TIMEOUT, self.client()?.batch_execute(text)).await;
+        self.settle(outcome)
+    }
+
+    /// A connection that did not answer in time is closed: whatever it is doing, the next user would have to wait
+    /// for it.
+    fn settle<T>(&mut self, outcome: std::result::Result<PgResult<T>, Elapsed>) -> Result<T> {
+        outcome.map_or_else(
+            |late| {
+                self.give_up();
+                Err(StorageError::unavailable(late))
+            },
+            |done| done.map_err(failed),
+        )
+    }
+
+    /// Closes the connection and takes it out of the pool.
+    fn give_up(&mut self) {
+        drop(self.0.take().map(Object::take));
+    }
+}
+
+async fn query(client: &Object, sql: Sql, params: &[Param<'_>]) -> PgResult<Vec<tokio_postgres::Row>> {
+    let statement = client.prepare_cached(sql.text).await?;
+    client.query(&statement, &references(params)).await
+}
+
+async fn execute(client: &Object, sql: Sql, params: &[Param<'_>]) -> PgResult<u64> {
+    let statement = client.prepare_cached(sql.text).await?;
+    client.execute(&statement, &references(params)).await
+}
+
+/// A transaction on one connection.
+pub(crate) struct PostgresTx {
+    client: Leased,
+    ended: bool,
+}
+
+impl PostgresTx {
+    pub(crate) async fn all<T>(&mut self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Vec<T>> {
+        let rows = self.client.query(sql, params).await?;
+        rows.iter().map(|row| map(&Row::Postgres(row))).collect()
+    }
+
+    pub(crate) async fn run(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
+        self.client.execute(sql, params).await
+    }
+
+    /// Without a time limit: a migration takes as long as it takes.
+    pub(crate) async fn script(&mut self, text: &'static str) -> Result<()> {
+        self.client.client()?.batch_execute(text).await.map_err(failed)
+    }
+
+    pub(crate) async fn commit(mut self) -> Result<()> {
+        self.client.simple("COMMIT").await?;
+        self.ended = true;
+        Ok(())
+    }
+
+    pub(crate) async fn rollback(mut self) {
+        self.ended = self.client.simple("ROLLBACK").await.is_ok();
+    }
+}
+
+impl Drop for PostgresTx {
+    /// Nothing can be awaited here, so a transaction left behind ends with its connection.
+    fn drop(&mut self) {
+        if !self.ended {
+            self.client.give_up();
+        }
+    }
+}
+
+fn references<'a>(params: &'a [Param<'_>]) -> Vec<&'a (dyn ToSql + Sync)> {
+    params.iter().map(|param| param as &(dyn ToSql + Sync)).collect()
+}
+
+impl fmt::Debug for Param<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Param(..)")
+    }
+}
+
+impl ToSql for Param<'_> {
+    fn to_sql(
+        &self,
+        ty: &Type,
+        out: &mut BytesMut,
+    ) -> std::result::Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match self {
+            Self::Null => Ok(IsNull::Yes),
+            Self::Int(number) => number.to_sql(ty, out),
+            Self::Text(text) => text.to_sql(ty, out),
+            Self::Blob(bytes) => bytes.to_sql(ty, out),
+            Self::Id(id) => (&*id.hyphenated().encode_lower(&mut Uuid::encode_buffer())).to_sql(ty, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    /// The server knows each placeholder's type, so a null needs none of its own; every other value must fit.
+    fn to_sql_checked(
+        &self,
+        ty: &Type,
+        out: &mut BytesMut,
+    ) -> std::result::Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        let fits = match self {
+            Self::Null => true,
+            Self::Int(_) => <i64 as ToSql>::accepts(ty),
+            Self::Text(_) | Self::Id(_) => <&str as ToSql>::accepts(ty),
+            Self::Blob(_) => <&[u8] as ToSql>::accepts(ty),
+        };
+        if fits { self.to_sql(ty, out) } else { Err(Box::new(WrongType::new::<Self>(ty.clone()))) }
+    }
+}
+
+/// Reads the URL. `sslmode` as libpq has it, with two differences that make it safer: a server's certificate is always
+/// checked against the system's roots and the host name (so `verify-ca` and `verify-full` mean `require`), and without
+/// `sslmode` a server on this very machine is spoken to in the clear.
+fn configure(url: &str) -> Result<Config> {
+    let (strict, asked) = (["sslmode=verify-full", "sslmode=verify-ca"], url.contains("sslmode="));
+    let url = strict.iter().fold(url.to_owned(), |url, mode| url.replace(mode, "sslmode=require"));
+    // The parser's own message may repeat parts of the URL, of a password with a `?` in it for one.
+    let mut config: Config = url.parse().map_err(|_| {
+        StorageError::BadUrl(
+            "the PostgreSQL URL cannot be read: expected postgres://user:password@host:port/database?sslmode=require, \
+             with special characters of user and password percent-encoded"
+                .to_owned(),
+        )
+    })?;
+    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+        return Err(StorageError::BadUrl("the PostgreSQL URL names no host".to_owned()));
+    }
+    if !asked && config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(is_local) {
+        config.ssl_mode(SslMode::Disable);
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("bellbird");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_TIMEOUT);
+    }
+    config.keepalives_idle(KEEPALIVE_IDLE);
+    Ok(config)
+}
+
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback()),
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    }
+}
+
+fn tls() -> std::result::Result<ClientConfig, rustls::Error> {
+    Ok(ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_platform_verifier()?
+        .with_no_client_auth())
+}
+
+/// What the server said, without the detail, in which it repeats the row.
+#[derive(Debug, thiserror::Error)]
+#[error("PostgreSQL error {code}{message}")]
+struct ServerSaid {
+    code: String,
+    message: String,
+}
+
+/// What an error of PostgreSQL means to the caller.
+fn failed(error: tokio_postgres::Error) -> StorageError {
+    let Some(said) = error.as_db_error() else { return StorageError::unavailable(error) };
+    let code = said.code();
+    if *code == SqlState::UNIQUE_VIOLATION {
+        return StorageError::Conflict("row");
+    }
+    if *code == SqlState::FOREIGN_KEY_VIOLATION {
+        return StorageError::Conflict("reference");
+    }
+    if [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN].contains(code) {
+        return crate::migrate::needed();
+    }
+    // Of data exceptions (22) and broken constraints (23) even the first line may quote a value.
+    let quotes = ["22", "23"].iter().any(|class| code.code().starts_with(class));
+    let message = if quotes { String::new() } else { format!(": {}", said.message()) };
+    StorageError::unavailable(ServerSaid { code: code.code().to_owned(), message })
+}

@@ -1,0 +1,32 @@
+use bellbird_domain::{ConnectionId, ConnectionStatus};
+
+use super::{at, both, grant, new_connection};
+
+both! {
+    async fn tells_a_life_from_beginning_to_end(db) {
+        let user = db.user("a@x").await;
+        let id = db.connection(user.id, "consent", &[]).await.id;
+        let (active, invalidated, deleting) =
+            (ConnectionStatus::Active, ConnectionStatus::Invalidated, ConnectionStatus::Deleting);
+        // All at one instant: the order is that of the steps.
+        db.set_connection_status(user.id, id, active, invalidated, "sync", at(20)).await.unwrap();
+        db.adopt_connection(&new_connection(user.id, "consent", &grant()), &[], at(20)).await.unwrap();
+        db.set_connection_status(user.id, id, active, deleting, "user", at(20)).await.unwrap();
+        db.delete_connection(user.id, id, at(20)).await.unwrap();
+        let rows = db.list_audit(id).await.unwrap();
+        let steps: Vec<_> = rows.iter().map(|row| (row.from, row.to, row.cause.as_str())).collect();
+        assert_eq!(
+            steps,
+            [
+                (None, Some(active), "adopted"),
+                (Some(active), Some(invalidated), "sync"),
+                (Some(invalidated), Some(active), "reconnected"),
+                (Some(active), Some(deleting), "user"),
+                (Some(deleting), None, "deleted"),
+            ]
+        );
+        assert!(rows.iter().all(|row| row.connection_id == id && row.user_id == user.id));
+        assert_eq!((rows[0].at, rows[4].at), (at(10), at(20)));
+        assert_eq!(db.list_audit(ConnectionId::new()).await.unwrap(), []);
+    }
+}

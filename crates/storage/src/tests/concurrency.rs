@@ -1,0 +1,133 @@
+//! Several handles, as several processes have them, and several tasks at once.
+
+use bellbird_domain::{ApiKey, ConnectionStatus, Plan, UserId};
+use secrecy::SecretString;
+use tokio::task::JoinSet;
+
+use super::{at, both, grant, new_account, new_connection};
+use crate::{NewConnection, Sealer, Storage, StorageError, UserChange};
+
+/// So many writes by each of the tasks.
+const ROUNDS: u8 = 12;
+const TASKS: u8 = 6;
+
+both! {
+    async fn every_write_of_two_handles_arrives(db) {
+        let user = db.user("a@x").await.id;
+        let handles = [db.again().await, db.again().await];
+        let mut tasks = JoinSet::new();
+        for task in 0..TASKS {
+            let storage = handles[usize::from(task) % 2].clone();
+            tasks.spawn(async move {
+                for round in 0..ROUNDS {
+                    let key = key_of(task, round);
+                    storage.insert_key(user, &key, "k", None, at(0)).await.unwrap();
+                    assert!(storage.find_caller(&key, at(1)).await.unwrap().is_some(), "one reads what one wrote");
+                    let consent = format!("{task}-{round}");
+                    let new = new_connection_of(user, &consent);
+                    storage.adopt_connection(&new.as_new(), &[new_account("a", "A")], at(2)).await.unwrap();
+                }
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+        let expected = usize::from(TASKS * ROUNDS);
+        assert_eq!(db.list_keys(user).await.unwrap().len(), expected);
+        assert_eq!(db.accounts(user).await.len(), expected);
+        assert_eq!(db.revision(user).await, i64::try_from(expected).unwrap(), "no revision was lost");
+    }
+
+    async fn one_consent_goes_to_one_user(db) {
+        let users = [db.user("a@x").await.id, db.user("b@x").await.id];
+        let handles = [db.again().await, db.again().await];
+        for round in 0..8 {
+            let consent = format!("c{round}");
+            let new = users.map(|user| new_connection_of(user, &consent));
+            let new = new.each_ref().map(OwnedConnection::as_new);
+            let (first, second) = tokio::join!(
+                handles[0].adopt_connection(&new[0], &[], at(1)),
+                handles[1].adopt_connection(&new[1], &[], at(1)),
+            );
+            let (made, refused): (Vec<_>, Vec<_>) = [first, second].into_iter().partition(Result::is_ok);
+            assert_eq!(made.len(), 1);
+            assert!(matches!(refused[0], Err(StorageError::Conflict(_))), "{refused:?}");
+        }
+        assert_eq!(db.list_all_connections().await.unwrap().len(), 8);
+    }
+
+    async fn one_of_two_moves_a_status(db) {
+        let user = db.user("a@x").await.id;
+        let handles = [db.again().await, db.again().await];
+        let (active, revoked) = (ConnectionStatus::Active, ConnectionStatus::Revoked);
+        for round in 0..8 {
+            let id = db.connection(user, &format!("c{round}"), &[]).await.id;
+            let (first, second) = tokio::join!(
+                handles[0].set_connection_status(user, id, active, revoked, "sync", at(1)),
+                handles[1].set_connection_status(user, id, active, revoked, "sync", at(1)),
+            );
+            assert!(first.unwrap() ^ second.unwrap());
+            assert_eq!(db.list_audit(id).await.unwrap().len(), 2);
+        }
+    }
+
+    async fn changes_of_one_user_do_not_get_lost(db) {
+        let user = db.user("a@x").await.id;
+        let handles = [db.again().await, db.again().await];
+        let plan = UserChange { plan: Some(Plan::Saver), timezone: None };
+        let zone = UserChange { plan: None, timezone: Some(Some("Asia/Tokyo")) };
+        let (first, second) = tokio::join!(handles[0].update_user(user, &plan), handles[1].update_user(user, &zone));
+        assert!(first.is_ok() && second.is_ok());
+        let now = db.find_user(user).await.unwrap().unwrap();
+        assert_eq!((now.plan, now.timezone.as_deref()), (Plan::Saver, Some("Asia/Tokyo")));
+        assert_eq!(db.revision(user).await, 2);
+    }
+}
+
+/// A file that several processes open and migrate in the very first moment of its life.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_new_file_may_be_opened_by_several_at_once() {
+    for _ in 0..5 {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("new.db").display());
+        let mut tasks = JoinSet::new();
+        for _ in 0..6 {
+            let url = url.clone();
+            tasks.spawn(async move {
+                let storage = Storage::open(&url, Sealer::random()).await.unwrap();
+                let applied = storage.migrate().await.unwrap();
+                storage.ping().await.unwrap();
+                storage.close().await;
+                applied.len()
+            });
+        }
+        let mut applied = Vec::new();
+        while let Some(count) = tasks.join_next().await {
+            applied.push(count.unwrap());
+        }
+        assert_eq!(applied.iter().filter(|count| **count > 0).count(), 1, "one of them migrated: {applied:?}");
+    }
+}
+
+fn key_of(task: u8, round: u8) -> ApiKey {
+    let mut numbers = [task; 32];
+    numbers[31] = round;
+    ApiKey::from_random(numbers)
+}
+
+/// A connection's parts, kept for a task.
+struct OwnedConnection {
+    user: UserId,
+    consent: String,
+    grant: SecretString,
+}
+
+impl OwnedConnection {
+    fn as_new(&self) -> NewConnection<'_> {
+        new_connection(self.user, &self.consent, &self.grant)
+    }
+}
+
+fn new_connection_of(user: UserId, consent: &str) -> OwnedConnection {
+    OwnedConnection { user, consent: consent.to_owned(), grant: grant() }
+}

@@ -1,0 +1,87 @@
+use bellbird_domain::{Plan, UserId};
+
+use super::{at, both, key};
+use crate::{NewUser, StorageError, UserChange};
+
+both! {
+    async fn finds_what_was_added(db) {
+        let new = NewUser { email: "Zoë@Example.com", plan: Plan::Developer, timezone: Some("Pacific/Auckland") };
+        let user = db.insert_user(&new, "2026-11-21T03:04:05.123456789Z".parse().unwrap()).await.unwrap();
+        assert_eq!(user.created_at.to_string(), "2026-11-21T03:04:05.123456Z");
+        assert_eq!(db.find_user(user.id).await.unwrap(), Some(user.clone()));
+        assert_eq!(db.find_user(UserId::new()).await.unwrap(), None);
+        for email in ["zoë@example.com", "ZOË@EXAMPLE.COM", "Zoë@Example.com"] {
+            assert_eq!(db.find_user_by_email(email).await.unwrap().as_ref(), Some(&user), "{email}");
+        }
+        assert_eq!(db.find_user_by_email("zoe@example.com").await.unwrap(), None);
+    }
+
+    async fn an_address_is_taken_in_any_case(db) {
+        db.user("ärger@example.com").await;
+        let again = NewUser { email: "ÄRGER@example.com", plan: Plan::Saver, timezone: None };
+        let error = db.insert_user(&again, at(1)).await.unwrap_err();
+        assert!(matches!(error, StorageError::Conflict("a user with this e-mail address")), "{error:?}");
+        assert!(!format!("{error:?} {error}").contains("example"));
+        assert_eq!(db.list_users().await.unwrap().len(), 1);
+    }
+
+    async fn lists_by_address(db) {
+        for email in ["émile@x", "Zed@x", "bob@x", "Anna@x"] {
+            db.user(email).await;
+        }
+        let emails: Vec<_> = db.list_users().await.unwrap().into_iter().map(|user| user.email).collect();
+        assert_eq!(emails, ["Anna@x", "bob@x", "Zed@x", "émile@x"]);
+    }
+
+    async fn changes_plan_and_timezone_and_counts_real_changes(db) {
+        let user = db.user("a@x").await;
+        let other = db.user("b@x").await;
+        assert_eq!(db.revision(user.id).await, 0);
+        let plan = UserChange { plan: Some(Plan::Saver), timezone: None };
+        let changed = db.update_user(user.id, &plan).await.unwrap();
+        assert_eq!((changed.plan, changed.timezone.as_deref()), (Plan::Saver, None));
+        assert_eq!(db.revision(user.id).await, 1);
+        let zone = UserChange { plan: None, timezone: Some(Some("Asia/Tokyo")) };
+        let changed = db.update_user(user.id, &zone).await.unwrap();
+        assert_eq!((changed.plan, changed.timezone.as_deref()), (Plan::Saver, Some("Asia/Tokyo")));
+        assert_eq!(db.find_user(user.id).await.unwrap(), Some(changed));
+        assert_eq!(db.revision(user.id).await, 2);
+        for same in [plan, zone, UserChange::default()] {
+            db.update_user(user.id, &same).await.unwrap();
+        }
+        assert_eq!(db.revision(user.id).await, 2, "nothing changed");
+        let none = UserChange { plan: None, timezone: Some(None) };
+        assert_eq!(db.update_user(user.id, &none).await.unwrap().timezone, None);
+        assert_eq!((db.revision(user.id).await, db.revision(other.id).await), (3, 0));
+        let error = db.update_user(UserId::new(), &plan).await.unwrap_err();
+        assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
+    }
+
+    async fn a_user_with_connections_stays(db) {
+        let user = db.user("a@x").await;
+        db.insert_key(user.id, &key(1), "k", None, at(0)).await.unwrap();
+        let connection = db.connection(user.id, "c", &[]).await;
+        let error = db.delete_user(user.id).await.unwrap_err();
+        assert!(matches!(error, StorageError::Conflict(_)), "{error:?}");
+        assert_eq!(db.list_keys(user.id).await.unwrap().len(), 1, "nothing half done");
+        db.delete_connection(user.id, connection.id, at(1)).await.unwrap();
+        db.delete_user(user.id).await.unwrap();
+        assert_eq!(db.find_user(user.id).await.unwrap(), None);
+        assert_eq!(db.find_caller(&key(1), at(1)).await.unwrap(), None);
+        assert_eq!(db.list_audit(connection.id).await.unwrap().len(), 2, "the audit outlives the user");
+        assert!(matches!(db.delete_user(user.id).await, Err(StorageError::NotFound("user"))));
+    }
+
+    async fn an_unknown_plan_is_corrupt(db) {
+        let user = db.user("a@x").await;
+        db.raw("UPDATE users SET plan = 'platinum'").await;
+        assert!(matches!(db.find_user(user.id).await, Err(StorageError::Corrupt("a plan"))));
+    }
+
+    async fn odd_texts_stay_texts(db) {
+        for email in ["o'hara@x", "a$1@x", "\"; DROP TABLE users; --", "%_@x", "日本@x", ""] {
+            let user = db.user(email).await;
+            assert_eq!(db.find_user_by_email(email).await.unwrap(), Some(user), "{email}");
+        }
+    }
+}
