@@ -1,0 +1,230 @@
+//! Settings: sources, precedence, errors, and the example file.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::Path;
+
+use bellbird::config::{Flag, LogLevel, SECTIONS, Settings, Sources, example_file};
+use secrecy::ExposeSecret as _;
+
+fn from_file(text: &str) -> Sources {
+    let mut hasher = DefaultHasher::new();
+    (text, std::process::id(), std::thread::current().id()).hash(&mut hasher);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{:x}.toml", hasher.finish()));
+    std::fs::write(&path, text).unwrap();
+    Sources { file: Some(path), ..Sources::default() }
+}
+
+fn with_variable(mut sources: Sources, name: &str, value: &str) -> Sources {
+    sources.environment.push((name.to_owned(), Ok(value.to_owned())));
+    sources
+}
+
+/// The error text, with the path of the file shortened.
+fn error_of(sources: &Sources) -> String {
+    let text = Settings::load(sources).expect_err("there is an error").to_string();
+    match &sources.file {
+        Some(path) => text.replace(&path.display().to_string(), "FILE"),
+        None => text,
+    }
+}
+
+#[test]
+fn nothing_set_gives_the_documented_defaults() {
+    let settings = Settings::load(&from_file("")).unwrap();
+    assert_eq!(settings.database.url.expose_secret(), "sqlite:bellbird.db");
+    assert_eq!(settings.api.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(settings.console.listen.to_string(), "127.0.0.1:8081");
+    assert_eq!(settings.ops.listen.to_string(), "127.0.0.1:9090");
+    assert_eq!(settings.fiskil.base_url, "https://api.fiskil.com");
+    assert_eq!((settings.reads.deadline_seconds, settings.reads.row_cap), (25, 5000));
+    assert_eq!((settings.reads.provider_timeout_seconds, settings.cache.balances_seconds), (20, 300));
+    let limits = &settings.limits;
+    assert_eq!((limits.metadata_per_minute, limits.balances_per_minute, limits.live_per_minute), (60, 30, 30));
+    assert_eq!((limits.live_in_flight, limits.failed_auth_per_minute), (4, 60));
+    assert!(settings.api.trusted_proxies.is_empty() && settings.api.cors_origins.is_empty());
+    assert!(settings.origins.is_empty());
+}
+
+#[test]
+fn a_flag_beats_a_variable_and_a_variable_beats_the_file() {
+    let file = from_file("[api]\nlisten = \"127.0.0.1:1\"\n[ops]\nlisten = \"127.0.0.1:2\"\n[log]\nlevel = \"warn\"\n");
+    let mut sources = with_variable(file, "BELLBIRD_OPS__LISTEN", "127.0.0.1:3");
+    sources = with_variable(sources, "BELLBIRD_LOG__LEVEL", "debug");
+    sources.flags.push(Flag { name: "--log-level", section: "log", key: "level", value: "trace".to_owned() });
+    let settings = Settings::load(&sources).unwrap();
+    assert_eq!(settings.api.listen.port(), 1);
+    assert_eq!(settings.ops.listen.port(), 3);
+    assert_eq!(settings.log.level, LogLevel::Trace);
+    assert_eq!(settings.origin("ops", "listen").unwrap().to_string(), "the environment variable BELLBIRD_OPS__LISTEN");
+    assert!(settings.origin("console", "listen").is_none());
+}
+
+#[test]
+fn text_from_the_environment_stays_the_text_that_it_is() {
+    for secret in ["0123", "true", "1e3", "[a]", "\"quoted\"", "  blank  ", "a=b"] {
+        let sources = with_variable(from_file(""), "BELLBIRD_FISKIL__CLIENT_SECRET", secret);
+        let settings = Settings::load(&with_variable(sources, "BELLBIRD_FISKIL__CLIENT_ID", "0042")).unwrap();
+        assert_eq!(settings.fiskil.client_secret.unwrap().expose_secret(), secret);
+        assert_eq!(settings.fiskil.client_id.unwrap(), "0042");
+    }
+}
+
+#[test]
+fn lists_come_from_the_file_and_from_commas() {
+    let file =
+        from_file("[api]\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]\ncors_origins = [\"https://App.example\"]\n");
+    let settings = Settings::load(&file).unwrap();
+    assert_eq!(settings.api.trusted_proxies, ["10.0.0.0/8", "::1"].map(|text| text.parse().unwrap()));
+    assert_eq!(settings.api.cors_origins, ["https://app.example"]);
+    let settings = Settings::load(&with_variable(file, "BELLBIRD_API__TRUSTED_PROXIES", "192.0.2.1, ")).unwrap();
+    assert_eq!(settings.api.trusted_proxies, ["192.0.2.1".parse().unwrap()]);
+}
+
+#[test]
+fn an_error_names_the_setting_its_value_what_is_accepted_and_the_source() {
+    let cases = [
+        (
+            "[api]\n\nlisten = \"8080\"",
+            "api.listen is `8080` in FILE, line 3: it must be an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080",
+        ),
+        (
+            "[api]\nlisten = 8080",
+            "api.listen is `8080` in FILE, line 2: it must be an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080",
+        ),
+        (
+            "[api]\nlistne = 1",
+            "unknown setting `api.listne` in FILE, line 2: section api has listen, public_url, trusted_proxies, cors_origins",
+        ),
+        (
+            "[redis]\nurl = \"redis://x\"",
+            "unknown section `redis` in FILE, line 1: the sections are database, api, console, ops, secrets, fiskil, reads, cache, limits, log",
+        ),
+        (
+            "api = 1",
+            "unknown section `api` in FILE, line 1: the sections are database, api, console, ops, secrets, fiskil, reads, cache, limits, log",
+        ),
+        (
+            "[reads]\nrow_cap = 499",
+            "reads.row_cap is `499` in FILE, line 2: it must be a whole number from 500 to 1000000",
+        ),
+        (
+            "[reads]\ndeadline_seconds = 0",
+            "reads.deadline_seconds is `0` in FILE, line 2: it must be a whole number from 1 to 300",
+        ),
+        (
+            "[reads]\ndeadline_seconds = 2.5",
+            "reads.deadline_seconds is `2.5` in FILE, line 2: it must be a whole number from 1 to 300",
+        ),
+        (
+            "[limits]\nlive_in_flight = -1",
+            "limits.live_in_flight is `-1` in FILE, line 2: it must be a whole number from 0 to 10000",
+        ),
+        (
+            "[log]\nlevel = \"loud\"",
+            "log.level is `loud` in FILE, line 2: it must be error, warn, info, debug or trace",
+        ),
+        ("[log]\nformat = \"xml\"", "log.format is `xml` in FILE, line 2: it must be auto, text or json"),
+        (
+            "[api]\npublic_url = \"example.com\"",
+            "api.public_url is `example.com` in FILE, line 2: it must be an address such as https://example.com, without user name, query or fragment",
+        ),
+        (
+            "[api]\ntrusted_proxies = [\"10.0.0.0/40\"]",
+            "api.trusted_proxies is `10.0.0.0/40` in FILE, line 2: it must be a list of IP addresses and CIDR blocks, such as 10.0.0.0/8",
+        ),
+        (
+            "[api]\ncors_origins = [\"https://a.example/x\"]",
+            "api.cors_origins is `https://a.example/x` in FILE, line 2: it must be a list of web origins such as https://app.example.com, without a path",
+        ),
+        ("[fiskil]\nclient_id = 12", "fiskil.client_id is `12` in FILE, line 2: it must be text, in quotes"),
+        (
+            "[fiskil]\nclient_id = \"a\"",
+            "fiskil.client_secret is missing, though fiskil.client_id is set: set it in the settings file, or set BELLBIRD_FISKIL__CLIENT_SECRET",
+        ),
+        ("[api", "FILE, line 1: this is not TOML: unclosed table, expected `]`"),
+    ];
+    for (file, message) in cases {
+        assert_eq!(error_of(&from_file(file)), message, "{file}");
+    }
+}
+
+#[test]
+fn all_errors_are_told_at_once() {
+    let sources =
+        with_variable(from_file("[api]\nlisten = \"x\"\n[cache]\nballances = 1\n"), "BELLBIRD_LOG__LEVEL", "loud");
+    assert_eq!(error_of(&sources).lines().count(), 3);
+}
+
+#[test]
+fn an_error_never_shows_a_secret() {
+    let cases = [
+        ("[fiskil]\nclient_secret = 98765", "fiskil.client_secret in FILE, line 2: it must be text, in quotes"),
+        ("[secrets]\nkey = 98765", "secrets.key in FILE, line 2: it must be text, in quotes"),
+        (
+            "[database]\nurl = \"mysql://me:98765@host/db\"",
+            "database.url in FILE, line 2: it must be `sqlite:` and a path, or `postgres://user:password@host/database`",
+        ),
+    ];
+    for (file, message) in cases {
+        assert_eq!(error_of(&from_file(file)), message);
+    }
+    let broken = error_of(&from_file("[fiskil]\nclient_secret = \"98765"));
+    assert!(!broken.contains("98765"), "{broken}");
+    let settings = Settings::load(&from_file(
+        "[fiskil]\nclient_id = \"i\"\nclient_secret = \"98765\"\n[secrets]\nkey = \"98765\"\n[database]\nurl = \"postgres://me:98765@h/d\"",
+    ));
+    assert!(!format!("{:?}", settings.unwrap()).contains("98765"));
+}
+
+#[test]
+fn an_unknown_variable_is_an_error_and_a_single_underscore_is_noticed() {
+    let error = error_of(&with_variable(Sources::default(), "BELLBIRD_API__LISTNE", "x"));
+    assert_eq!(
+        error,
+        "unknown setting `api.listne` in the environment variable BELLBIRD_API__LISTNE: section api has listen, public_url, trusted_proxies, cors_origins"
+    );
+    let error = error_of(&with_variable(Sources::default(), "BELLBIRD_API_LISTEN", "x"));
+    assert_eq!(
+        error,
+        "unknown environment variable BELLBIRD_API_LISTEN: api.listen is BELLBIRD_API__LISTEN, with two underscores"
+    );
+    // What a container platform puts there by itself is not ours.
+    assert!(Settings::load(&with_variable(Sources::default(), "BELLBIRD_SERVICE_HOST", "x")).is_ok());
+}
+
+#[test]
+fn an_empty_variable_takes_an_optional_setting_back() {
+    let file = from_file("[api]\npublic_url = \"https://a.example/\"\n");
+    assert_eq!(Settings::load(&file).unwrap().api.public_url.as_deref(), Some("https://a.example"));
+    let settings = Settings::load(&with_variable(file, "BELLBIRD_API__PUBLIC_URL", "")).unwrap();
+    assert_eq!(settings.api.public_url, None);
+}
+
+#[test]
+fn a_named_file_must_be_there() {
+    let sources = Sources { file: Some("/nowhere/bellbird.toml".into()), ..Sources::default() };
+    assert!(error_of(&sources).starts_with("the settings file FILE cannot be read: No such file"));
+}
+
+/// Set `UPDATE_EXAMPLE=1` to write the file anew.
+#[test]
+fn the_example_file_is_the_table() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bellbird.example.toml");
+    if std::env::var_os("UPDATE_EXAMPLE").is_some() {
+        std::fs::write(path, example_file()).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap(), example_file(), "run the test with UPDATE_EXAMPLE=1");
+}
+
+#[test]
+fn the_example_file_is_valid_as_it_is_and_with_every_line_taken_in() {
+    assert!(Settings::load(&from_file(&example_file())).is_ok());
+    let mut every_line = String::new();
+    for line in example_file().lines() {
+        let setting = line.strip_prefix('#').filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
+        every_line.push_str(setting.unwrap_or(line));
+        every_line.push('\n');
+    }
+    let settings = Settings::load(&from_file(&every_line)).unwrap();
+    assert_eq!(settings.origins.len(), SECTIONS.iter().map(|section| section.keys.len()).sum::<usize>());
+}

@@ -1,0 +1,333 @@
+//! The real router behind the real listener, over a fresh database, against the sandbox, with a clock that tests set.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bellbird::serve::{self, ServeOptions};
+use bellbird_api::{ApiSettings, AppState};
+use bellbird_connections::Connections;
+use bellbird_domain::{Connection, Plan, User};
+use bellbird_providers::Registry;
+use bellbird_providers::fiskil::FiskilSettings;
+use bellbird_providers::registry::ProviderSettings;
+use bellbird_reads::{Limits, Reads};
+use bellbird_sandbox::Sandbox;
+use bellbird_shared_state::Clock;
+use bellbird_storage::{NewUser, Sealer, Storage};
+use jiff::Timestamp;
+use reqwest::header::HeaderMap;
+use reqwest::{Method, StatusCode};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// The moment at which tests happen: the evening of 20 November 2026 in Sydney.
+pub(crate) const NOW: &str = "2026-11-20T09:30:00Z";
+
+/// Which database a test runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Database {
+    Sqlite,
+    Postgres,
+}
+
+/// How an application under test is set up.
+pub(crate) struct Setup {
+    pub(crate) database: Database,
+    pub(crate) rows: u32,
+    pub(crate) api: ApiSettings,
+    pub(crate) limits: Limits,
+    pub(crate) call_timeout: Duration,
+}
+
+impl Default for Setup {
+    /// Everything as by default, but no rate limits: those have tests of their own.
+    fn default() -> Self {
+        Self {
+            database: Database::Sqlite,
+            rows: 500,
+            api: ApiSettings {
+                balances_cache: Duration::from_secs(300),
+                metadata_per_minute: 0,
+                balances_per_minute: 0,
+                live_per_minute: 0,
+                live_in_flight: 0,
+                failed_auth_per_minute: 0,
+                trusted_proxies: Vec::new(),
+                cors_origins: Vec::new(),
+                public_url: "https://bellbird.example".to_owned(),
+            },
+            limits: Limits { deadline: Duration::from_secs(25), row_cap: 5_000 },
+            call_timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+/// A person with a key and connections.
+pub(crate) struct Person {
+    pub(crate) user: User,
+    pub(crate) key: String,
+    pub(crate) connections: Vec<Connection>,
+}
+
+/// An application under test.
+pub(crate) struct App {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) storage: Storage,
+    pub(crate) connections: Connections,
+    pub(crate) clock: Clock,
+    /// Professional plan; two connections under one end user.
+    pub(crate) olivia: Person,
+    /// Developer plan; one connection.
+    pub(crate) ben: Person,
+    pub(crate) url: String,
+    pub(crate) http: reqwest::Client,
+    stop: CancellationToken,
+    _directory: TempDir,
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {}", self.text))
+    }
+
+    pub(crate) fn data(&self) -> Vec<Value> {
+        assert_eq!(self.status, 200, "{}", self.text);
+        self.json()["data"].as_array().expect("data").clone()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().expect("ASCII"))
+    }
+
+    /// Asserts that this is the error object with this status; returns its message.
+    pub(crate) fn error(&self, status: u16) -> String {
+        assert_eq!(self.status, status, "{}", self.text);
+        assert_eq!(self.header("content-type"), Some("application/json"));
+        assert!(self.header("x-request-id").is_some());
+        let body = self.json();
+        let error = body["error"].as_object().expect("the error object");
+        assert_eq!(body.as_object().expect("an object").len(), 1);
+        for (member, value) in error {
+            match member.as_str() {
+                "message" => assert!(value.as_str().is_some_and(|text| !text.is_empty())),
+                "code" => assert_eq!(value, "professional_required"),
+                "details" => assert!(value.as_array().is_some_and(|details| !details.is_empty())),
+                other => panic!("unknown member {other}"),
+            }
+        }
+        error["message"].as_str().expect("a message").to_owned()
+    }
+}
+
+impl App {
+    pub(crate) async fn start(setup: Setup) -> Self {
+        let now: Timestamp = NOW.parse().expect("an instant");
+        let options = bellbird_sandbox::Options { rows: setup.rows, now: Some(now), ..Default::default() };
+        let sandbox = bellbird_sandbox::start(options).await.expect("the sandbox starts");
+        let directory = tempfile::tempdir().expect("a directory");
+        let url = match setup.database {
+            Database::Sqlite => format!("sqlite:{}", directory.path().join("test.db").display()),
+            Database::Postgres => postgres_database().await,
+        };
+        let storage = Storage::open(&url, Sealer::random()).await.expect("the database opens");
+        storage.migrate().await.expect("migrates");
+        let access = &sandbox.description().fiskil;
+        let providers = Registry::new(ProviderSettings {
+            call_timeout: setup.call_timeout,
+            fiskil: Some(FiskilSettings {
+                base_url: access.base_url.clone(),
+                client_id: access.client_id.clone(),
+                client_secret: SecretString::from(access.client_secret.clone()),
+            }),
+        })
+        .expect("providers");
+        let clock = Clock::standing(now);
+        let connections = Connections::new(storage.clone(), providers.clone(), clock.clone());
+        let reads = Reads::new(storage.clone(), providers, clock.clone(), setup.limits);
+        let state = AppState::new(storage.clone(), reads, connections.clone(), clock.clone(), setup.api);
+        let listener = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");
+        let url = format!("http://{}", listener.address());
+        let stop = CancellationToken::new();
+        tokio::spawn(serve::serve(listener, bellbird_api::router(state), ServeOptions::default(), stop.clone()));
+
+        let grants = serde_json::to_value(&sandbox.description().grants).expect("JSON");
+        let olivia =
+            person(&storage, &connections, now, "olivia@example.com", Plan::Professional, &[&grants[0], &grants[1]])
+                .await;
+        let ben = person(&storage, &connections, now, "ben@example.com", Plan::Developer, &[&grants[2]]).await;
+        // Adopting asked the provider; tests count from here.
+        let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let app = Self { sandbox, storage, connections, clock, olivia, ben, url, http, stop, _directory: directory };
+        app.forget_calls().await;
+        app
+    }
+
+    pub(crate) fn grant(&self, at: usize) -> Value {
+        serde_json::to_value(&self.sandbox.description().grants[at]).expect("JSON")
+    }
+
+    pub(crate) async fn add_person(&self, email: &str, plan: Plan, grants: &[&Value]) -> Person {
+        person(&self.storage, &self.connections, self.clock.now(), email, plan, grants).await
+    }
+
+    /// A GET with Olivia's key.
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.get_as(&self.olivia.key, path).await
+    }
+
+    pub(crate) async fn get_as(&self, key: &str, path: &str) -> Answer {
+        self.send(self.http.get(format!("{}{path}", self.url)).bearer_auth(key)).await
+    }
+
+    pub(crate) async fn get_without_key(&self, path: &str) -> Answer {
+        self.send(self.http.get(format!("{}{path}", self.url))).await
+    }
+
+    pub(crate) async fn method_as(&self, method: Method, key: &str, path: &str) -> Answer {
+        self.send(self.http.request(method, format!("{}{path}", self.url)).bearer_auth(key)).await
+    }
+
+    pub(crate) async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
+        let response = request.send().await.expect("an answer");
+        let (status, headers) = (response.status(), response.headers().clone());
+        Answer { status, headers, text: response.text().await.expect("a body") }
+    }
+
+    /// A call of the sandbox's control interface.
+    pub(crate) async fn control(&self, method: Method, path: &str, body: Value) -> Value {
+        let url = format!("{}/__control{path}", self.sandbox.description().fiskil.base_url);
+        let response = self.http.request(method, url).json(&body).send().await.expect("the sandbox answers");
+        assert!(response.status().is_success(), "{path}: {}", response.text().await.unwrap_or_default());
+        serde_json::from_str(&response.text().await.expect("text")).unwrap_or(Value::Null)
+    }
+
+    pub(crate) async fn fault(&self, fault: Value) {
+        self.control(Method::POST, "/faults", fault).await;
+    }
+
+    pub(crate) async fn clear_faults(&self) {
+        self.control(Method::DELETE, "/faults", json!({})).await;
+    }
+
+    /// Provider calls since the last [`App::forget_calls`], by path.
+    pub(crate) async fn calls(&self) -> BTreeMap<String, u64> {
+        let calls = self.control(Method::GET, "/calls", json!({})).await;
+        let calls = calls["calls"].as_array().expect("calls").clone();
+        calls
+            .iter()
+            .map(|call| (call["path"].as_str().expect("a path").to_owned(), call["count"].as_u64().expect("a count")))
+            .collect()
+    }
+
+    pub(crate) async fn transaction_calls(&self) -> u64 {
+        self.calls().await.get("/v1/banking/transactions").copied().unwrap_or(0)
+    }
+
+    pub(crate) async fn forget_calls(&self) {
+        self.control(Method::DELETE, "/calls", json!({})).await;
+    }
+
+    /// The id of Olivia's account with this name.
+    pub(crate) async fn account(&self, name: &str) -> Value {
+        let accounts = self.get("/v1/accounts?limit=200").await.data();
+        let names: Vec<&str> = accounts.iter().filter_map(|account| account["name"].as_str()).collect();
+        let found = accounts.iter().find(|account| account["name"].as_str().is_some_and(|text| text.contains(name)));
+        found.unwrap_or_else(|| panic!("no account like {name} among {names:?}")).clone()
+    }
+
+    /// Olivia's account with the most rows, as the API shows it, and its id at the provider.
+    pub(crate) async fn busiest(&self) -> (Value, String) {
+        let mut best: Option<(u64, Value, String)> = None;
+        for connection in &self.olivia.connections {
+            for account in
+                self.storage.list_connection_accounts(self.olivia.user.id, connection.id).await.expect("accounts")
+            {
+                let path = format!(
+                    "/v1/transactions?connectionId={}&accountId={}&from=2000-01-01&limit=1",
+                    connection.id, account.id
+                );
+                let total = self.get(&path).await.json()["pagination"]["total"].as_u64().unwrap_or(0);
+                if best.as_ref().is_none_or(|(most, ..)| total > *most) {
+                    let shown = self.account(&account.name).await;
+                    best = Some((total, shown, account.provider_account_id));
+                }
+            }
+        }
+        self.forget_calls().await;
+        let (_, account, provider_account_id) = best.expect("an account");
+        (account, provider_account_id)
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn person(
+    storage: &Storage,
+    connections: &Connections,
+    now: Timestamp,
+    email: &str,
+    plan: Plan,
+    grants: &[&Value],
+) -> Person {
+    let user =
+        storage.insert_user(&NewUser { email, plan, timezone: Some("Australia/Sydney") }, now).await.expect("a user");
+    let key = bellbird::wiring::new_key().expect("a key");
+    storage.insert_key(user.id, &key, "test", None, now).await.expect("the key is kept");
+    let mut adopted = Vec::new();
+    for grant in grants {
+        let grant = SecretString::from(grant.to_string());
+        adopted.extend(connections.adopt(user.id, "fiskil", &grant).await.expect("adopted"));
+    }
+    Person { user, key: key.expose().to_owned(), connections: adopted }
+}
+
+/// A new, empty database on the server of the test command.
+async fn postgres_database() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let server = std::env::var("BELLBIRD_TEST_POSTGRES_URL")
+        .expect("BELLBIRD_TEST_POSTGRES_URL names no PostgreSQL server: run the tests with scripts/test");
+    let name = format!("it_{}_{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+    let (client, connection) =
+        tokio_postgres::connect(&server, tokio_postgres::NoTls).await.expect("PostgreSQL answers");
+    tokio::spawn(connection);
+    client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
+    let (base, _) = server.rsplit_once('/').expect("a URL with a database");
+    format!("{base}/{name}")
+}
+
+/// Runs a test on both databases.
+macro_rules! on_both_databases {
+    ($(#[$meta:meta])* async fn $name:ident($app:ident: App) $body:block) => {
+        mod $name {
+            use super::*;
+
+            async fn body($app: App) $body
+
+            #[tokio::test]
+            async fn sqlite() {
+                body(App::start(Setup::default()).await).await;
+            }
+
+            #[tokio::test]
+            async fn postgres() {
+                body(App::start(Setup { database: Database::Postgres, ..Setup::default() }).await).await;
+            }
+        }
+    };
+}
+pub(crate) use on_both_databases;

@@ -1,0 +1,15 @@
+//! Everything about the program as a whole, in one test binary.
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is the answer")]
+
+mod accounts;
+mod auth;
+mod balances;
+mod cli;
+mod config;
+mod faults;
+mod harness;
+mod isolation;
+mod openapi;
+mod processes;
+mod serve;
+mod transactions;
