@@ -5,7 +5,7 @@ use axum::Router;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use http::StatusCode;
-use http::header::CONTENT_SECURITY_POLICY;
+use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 
 const PAGE: &str = include_str!("../assets/index.html");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'";
@@ -21,5 +21,6 @@ pub fn router(api_url: &str) -> Router {
 }
 
 async fn not_found() -> Response {
-    (StatusCode::NOT_FOUND, "There is nothing at this path.\n").into_response()
+    let body = r#"{"error":{"message":"There is nothing at this path"}}"#;
+    (StatusCode::NOT_FOUND, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
