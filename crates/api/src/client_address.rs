@@ -21,7 +21,10 @@ impl FromStr for Network {
 
     fn from_str(text: &str) -> Result<Self, NetworkError> {
         let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits.parse::<u32>().map_err(|_| NetworkError)?)),
+            Some((address, bits)) if bits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                (address, Some(bits.parse::<u32>().map_err(|_| NetworkError)?))
+            }
+            Some(_) => return Err(NetworkError),
             None => (text, None),
         };
         let address: IpAddr = address.parse().map_err(|_| NetworkError)?;
@@ -123,7 +126,7 @@ mod tests {
         assert!(within("::/0", "1.2.3.4"));
         assert!(within("192.168.1.0/24", "192.168.1.255"));
         assert!(!within("192.168.1.0/24", "192.168.2.0"));
-        for text in ["", "10.0.0.0/33", "::/129", "10.0.0", "10.0.0.0/x", "host"] {
+        for text in ["", "10.0.0.0/33", "::/129", "10.0.0", "10.0.0.0/x", "10.0.0.0/+8", "10.0.0.0/", "host"] {
             assert_eq!(text.parse::<Network>(), Err(NetworkError), "{text}");
         }
     }

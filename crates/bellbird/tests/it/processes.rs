@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::cli::{Place, errors};
 
-const ANY_PORTS: &str = "--api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
+pub(crate) const ANY_PORTS: &str = "--api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
 const MASTER_KEY: &str = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
 /// A running command. Killed when a test fails before it was stopped.
-struct Running {
+pub(crate) struct Running {
     child: Child,
     out: BufReader<ChildStdout>,
     /// The line that says that it is ready.
@@ -19,7 +19,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(place: &Place, line: &str) -> Self {
+    pub(crate) fn start(place: &Place, line: &str) -> Self {
         let mut child = place.command(line).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut said = String::new();
@@ -29,12 +29,12 @@ impl Running {
         Self { child, out, said }
     }
 
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.said).unwrap()
     }
 
     /// Sends a signal; gives the exit status, the rest of standard output, and the log.
-    fn stop(mut self, signal: &str) -> (Option<i32>, String, String) {
+    pub(crate) fn stop(mut self, signal: &str) -> (Option<i32>, String, String) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
         let (mut rest, mut log) = (String::new(), String::new());
@@ -51,7 +51,7 @@ impl Drop for Running {
     }
 }
 
-async fn get(url: &str, key: Option<&str>) -> (u16, Value) {
+pub(crate) async fn get(url: &str, key: Option<&str>) -> (u16, Value) {
     let mut request = reqwest::Client::new().get(url);
     if let Some(key) = key {
         request = request.bearer_auth(key);
@@ -60,7 +60,7 @@ async fn get(url: &str, key: Option<&str>) -> (u16, Value) {
     (answer.status().as_u16(), answer.json().await.unwrap())
 }
 
-fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+pub(crate) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name].as_str().unwrap_or_else(|| panic!("no {name} in {value}"))
 }
 

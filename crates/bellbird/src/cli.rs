@@ -1,0 +1,98 @@
+//! The command line: one file a command.
+
+mod arguments;
+mod completions;
+mod connection;
+mod demo;
+mod doctor;
+mod key;
+mod migrate;
+mod openapi;
+mod output;
+mod sandbox;
+mod serve;
+mod user;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use arguments::SettingArgs;
+
+/// One self-hosted program: a read-only JSON API over the bank accounts that a person has linked.
+///
+/// Balances and transactions are fetched live from the provider for every request; none of them is stored.
+#[derive(Debug, Parser)]
+#[command(name = "bellbird", version, disable_help_subcommand = true)]
+#[command(after_long_help = "\
+Try it:
+  bellbird demo
+
+Host it:
+  export BELLBIRD_SECRETS__KEY=\"main:$(head -c 32 /dev/urandom | base64)\"
+  bellbird migrate
+  bellbird user add --email me@example.com --plan professional
+  bellbird key create --user me@example.com --name laptop
+  bellbird serve
+
+Exit status: 0 done, 1 failed, 2 wrong usage.")]
+struct Cli {
+    #[command(flatten)]
+    settings: SettingArgs,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(demo::DemoArgs),
+    Serve(serve::ServeArgs),
+    Sandbox(sandbox::SandboxArgs),
+    Migrate(migrate::MigrateArgs),
+    Doctor(doctor::DoctorArgs),
+    Openapi(openapi::OpenapiArgs),
+    Completions(completions::CompletionsArgs),
+    #[command(subcommand)]
+    User(user::UserCommand),
+    #[command(subcommand)]
+    Key(key::KeyCommand),
+    #[command(subcommand)]
+    Connection(connection::ConnectionCommand),
+}
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return output::failed(&anyhow::Error::new(error).context("the program cannot start its threads"));
+        }
+    };
+    let result = runtime.block_on(execute(cli));
+    // What still runs has had its time.
+    runtime.shutdown_background();
+    match result {
+        Ok(code) => code,
+        Err(error) => output::failed(&error),
+    }
+}
+
+async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
+    let settings = cli.settings;
+    match cli.command {
+        Command::Demo(args) => demo::run(&settings, &args).await?,
+        Command::Serve(args) => serve::run(&settings, &args).await?,
+        Command::Sandbox(args) => sandbox::run(&settings, &args).await?,
+        Command::Migrate(args) => migrate::run(&settings, &args).await?,
+        Command::Doctor(args) => return doctor::run(&settings, &args).await,
+        Command::Openapi(args) => openapi::run(&args)?,
+        Command::Completions(args) => completions::run(&args, &mut Cli::command())?,
+        Command::User(command) => user::run(&settings, command).await?,
+        Command::Key(command) => key::run(&settings, command).await?,
+        Command::Connection(command) => connection::run(&settings, command).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,21 @@
+//! `bellbird completions`.
+
+use clap::Args;
+use clap_complete::Shell;
+
+use super::output;
+
+/// Print a script that completes commands and flags in a shell.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird completions bash > ~/.local/share/bash-completion/completions/bellbird")]
+pub(super) struct CompletionsArgs {
+    /// Which shell
+    shell: Shell,
+}
+
+pub(super) fn run(args: &CompletionsArgs, command: &mut clap::Command) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, command, "bellbird", &mut script);
+    output::print_text(&String::from_utf8_lossy(&script))
+}

@@ -1,0 +1,258 @@
+//! `bellbird connection`.
+
+use std::io::Read as _;
+
+use anyhow::{Context as _, bail};
+use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus};
+use bellbird_storage::Storage;
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Serialize;
+
+use super::arguments::SettingArgs;
+use super::output::{self, JsonFlag};
+use super::user::find_user;
+use crate::wiring;
+
+/// No grant is longer.
+const GRANT_BYTES_MAX: u64 = 64 * 1024;
+
+/// Take over, list, show and remove connections to institutions.
+#[derive(Debug, Subcommand)]
+pub(super) enum ConnectionCommand {
+    Adopt(AdoptArgs),
+    List(ListArgs),
+    Show(ShowArgs),
+    Remove(RemoveArgs),
+}
+
+/// Take over a consent that a user has given at a provider already.
+///
+/// The grant is one JSON object; for Fiskil {"endUserId": "...", "arrangementId": "..."}. Without the arrangement,
+/// every consent of the end user is adopted. It is read from a file or from standard input, never from an argument,
+/// as others on the machine can see those. The command works beside a running service, and returns when the accounts
+/// are there. Adopting the same consent again renews it and keeps all ids.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  echo '{\"endUserId\": \"eu_123\"}' | bellbird connection adopt --user me@example.com --provider fiskil --grant -")]
+pub(super) struct AdoptArgs {
+    /// Whose connection it will be: e-mail address or id
+    #[arg(long)]
+    user: String,
+
+    /// The provider, such as fiskil; not needed when the grant names it
+    #[arg(long)]
+    provider: Option<String>,
+
+    /// File that holds the grant, or - for standard input
+    #[arg(long, value_name = "FILE")]
+    grant: String,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// List connections.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird connection list --user me@example.com")]
+pub(super) struct ListArgs {
+    /// One user's only: e-mail address or id
+    #[arg(long)]
+    user: Option<String>,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// Show a connection and its accounts.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird connection show 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+pub(super) struct ShowArgs {
+    /// Id of the connection, as `connection list` shows it
+    id: ConnectionId,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// Withdraw a connection's consent at the provider, and forget everything about it.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird connection remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+pub(super) struct RemoveArgs {
+    /// Id of the connection, as `connection list` shows it
+    id: ConnectionId,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// A connection, with the fields that the API shows.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ConnectionView<'a> {
+    id: ConnectionId,
+    provider: &'a str,
+    category: ConnectionCategory,
+    institution_id: &'a str,
+    institution_name: &'a str,
+    institution_logo: Option<&'a str>,
+    status: ConnectionStatus,
+    last_refreshed_at: Option<Timestamp>,
+    created_at: Timestamp,
+}
+
+impl<'a> From<&'a Connection> for ConnectionView<'a> {
+    fn from(connection: &'a Connection) -> Self {
+        Self {
+            id: connection.id,
+            provider: &connection.provider,
+            category: connection.category,
+            institution_id: &connection.institution_id,
+            institution_name: &connection.institution_name,
+            institution_logo: connection.institution_logo.as_deref(),
+            status: connection.status,
+            last_refreshed_at: connection.last_refreshed_at,
+            created_at: connection.created_at,
+        }
+    }
+}
+
+pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> anyhow::Result<()> {
+    let settings = settings.load(None)?;
+    let storage = match &command {
+        ConnectionCommand::Adopt(_) | ConnectionCommand::Remove(_) => wiring::open_sealed_storage(&settings).await?,
+        ConnectionCommand::List(_) | ConnectionCommand::Show(_) => wiring::open_storage(&settings).await?,
+    };
+    let connections = wiring::connections(&storage, &wiring::providers(&settings)?);
+    let result = match command {
+        ConnectionCommand::Adopt(args) => adopt(&storage, &connections, &args).await,
+        ConnectionCommand::List(args) => list(&storage, &args).await,
+        ConnectionCommand::Show(args) => show(&storage, &args).await,
+        ConnectionCommand::Remove(args) => remove(&storage, &connections, &args).await,
+    };
+    storage.close().await;
+    result
+}
+
+async fn adopt(
+    storage: &Storage,
+    connections: &bellbird_connections::Connections,
+    args: &AdoptArgs,
+) -> anyhow::Result<()> {
+    let grant = read_grant(&args.grant)?;
+    let provider = provider_of(&grant, args.provider.as_deref())?;
+    let user = find_user(storage, &args.user).await?;
+    let adopted = connections.adopt(user.id, &provider, &grant).await?;
+    print_all(args.format, &adopted, "Nothing was adopted.")
+}
+
+async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
+    let listed = match &args.user {
+        Some(user) => storage.list_connections(find_user(storage, user).await?.id).await?,
+        None => storage.list_all_connections().await?,
+    };
+    print_all(
+        args.format,
+        &listed,
+        "There are no connections yet: `bellbird connection adopt --help` tells how to make one.",
+    )
+}
+
+async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
+    let connection = find(storage, args.id).await?;
+    if args.format.json {
+        return output::print(args.format, &ConnectionView::from(&connection), |_| String::new());
+    }
+    let user = storage.find_user(connection.user_id).await?.map_or_else(|| "-".to_owned(), |user| user.email);
+    let text = output::details(&[
+        ("id", connection.id.to_string()),
+        ("user", user),
+        ("provider", connection.provider.clone()),
+        ("institution", connection.institution_name.clone()),
+        ("status", connection.status.to_string()),
+        ("refreshed", output::when(connection.last_refreshed_at)),
+        ("created", output::when(Some(connection.created_at))),
+    ]);
+    let accounts = storage.list_connection_accounts(connection.user_id, connection.id).await?;
+    let rows = accounts.iter().map(|account| {
+        let number = account.number.as_ref().map_or("-", |number| number.as_str()).to_owned();
+        let currency = account.currency.to_string();
+        [account.name.clone(), account.account_type.to_string(), number, currency, account.id.to_string()]
+    });
+    let table = output::table(["account", "type", "number", "currency", "id"], rows);
+    output::print_text(&format!("{text}\n\n{table}"))
+}
+
+async fn remove(
+    storage: &Storage,
+    connections: &bellbird_connections::Connections,
+    args: &RemoveArgs,
+) -> anyhow::Result<()> {
+    let connection = find(storage, args.id).await?;
+    connections.remove(args.id).await?;
+    output::print(args.format, &ConnectionView::from(&connection), |view| {
+        format!("Removed the connection to {}.", view.institution_name)
+    })
+}
+
+async fn find(storage: &Storage, id: ConnectionId) -> anyhow::Result<Connection> {
+    let found = storage.find_connection_any(id).await?;
+    found.with_context(|| format!("there is no connection {id}: `bellbird connection list` shows the ids"))
+}
+
+fn print_all(format: JsonFlag, connections: &[Connection], none: &str) -> anyhow::Result<()> {
+    let views: Vec<_> = connections.iter().map(ConnectionView::from).collect();
+    output::print(format, &views, |views| {
+        if views.is_empty() {
+            return none.to_owned();
+        }
+        let rows = views.iter().map(|view| {
+            [
+                view.institution_name.to_owned(),
+                view.provider.to_owned(),
+                view.status.to_string(),
+                output::when(view.last_refreshed_at),
+                view.id.to_string(),
+            ]
+        });
+        output::table(["institution", "provider", "status", "refreshed", "id"], rows)
+    })
+}
+
+/// Reads the grant and sees to it that it is a JSON object. No error repeats any of it.
+fn read_grant(from: &str) -> anyhow::Result<SecretString> {
+    let mut text = String::new();
+    let read = if from == "-" {
+        std::io::stdin().lock().take(GRANT_BYTES_MAX).read_to_string(&mut text)
+    } else {
+        std::fs::File::open(from).and_then(|file| file.take(GRANT_BYTES_MAX).read_to_string(&mut text))
+    };
+    read.with_context(|| match from {
+        "-" => "the grant cannot be read from standard input".to_owned(),
+        file => format!("the grant cannot be read from {file}"),
+    })?;
+    Ok(SecretString::from(text))
+}
+
+/// The provider that was asked for, or the one that the grant names; both must agree.
+fn provider_of(grant: &SecretString, asked: Option<&str>) -> anyhow::Result<String> {
+    let Ok(serde_json::Value::Object(object)) = serde_json::from_str(grant.expose_secret()) else {
+        bail!("the grant is not a JSON object such as {{\"endUserId\": \"...\", \"arrangementId\": \"...\"}}");
+    };
+    let named = match object.get("provider") {
+        None => None,
+        Some(serde_json::Value::String(name)) => Some(name.as_str()),
+        Some(_) => bail!("the grant's `provider` is not text"),
+    };
+    match (asked, named) {
+        (Some(asked), Some(named)) if asked != named => {
+            bail!("the grant is for the provider {named}, not for {asked}")
+        }
+        (Some(name), _) | (None, Some(name)) => Ok(name.to_owned()),
+        (None, None) => bail!("the grant does not name its provider: say it with --provider"),
+    }
+}

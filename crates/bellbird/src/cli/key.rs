@@ -1,0 +1,233 @@
+//! `bellbird key`.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use bellbird_domain::{ApiKey, KeyId};
+use bellbird_storage::{KeyRecord, Storage};
+use clap::{Args, Subcommand};
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use super::arguments::{self, SettingArgs};
+use super::output::{self, JsonFlag};
+use super::user::find_user;
+use crate::wiring;
+
+/// Make, list, rotate and revoke API keys.
+#[derive(Debug, Subcommand)]
+pub(super) enum KeyCommand {
+    Create(CreateArgs),
+    List(ListArgs),
+    Rotate(RotateArgs),
+    Revoke(RevokeArgs),
+}
+
+/// Make an API key. It is shown once; the database keeps only its hash.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird key create --user me@example.com --name laptop --expires 90d")]
+pub(super) struct CreateArgs {
+    /// Whose key: e-mail address or id
+    #[arg(long)]
+    user: String,
+
+    /// What to call it
+    #[arg(long, default_value = "default", value_parser = arguments::key_name)]
+    name: String,
+
+    /// How long it is valid: 30s, 15m, 24h, 90d; without it, until it is revoked
+    #[arg(long, value_name = "DURATION", value_parser = arguments::some_duration)]
+    expires: Option<Duration>,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// List API keys, without the keys themselves.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird key list --user me@example.com")]
+pub(super) struct ListArgs {
+    /// One user's only: e-mail address or id
+    #[arg(long)]
+    user: Option<String>,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// Make a new key in the place of another, which stays valid for a while.
+///
+/// The new key has the name of the old one, and, where that one expires, as long a life.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird key rotate 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --grace 1h")]
+pub(super) struct RotateArgs {
+    /// Id of the old key, as `key list` shows it
+    id: KeyId,
+
+    /// How long the old key stays valid; 0h ends it at once
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = arguments::duration)]
+    grace: Duration,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// Revoke a key, at once.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird key revoke 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+pub(super) struct RevokeArgs {
+    /// Id of the key, as `key list` shows it
+    id: KeyId,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// A key that was just made.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NewKeyView<'a> {
+    id: KeyId,
+    key: &'a str,
+    name: &'a str,
+    prefix: &'a str,
+    created_at: Timestamp,
+    expires_at: Option<Timestamp>,
+}
+
+impl<'a> NewKeyView<'a> {
+    fn new(key: &'a ApiKey, record: &'a KeyRecord) -> Self {
+        let KeyRecord { id, name, prefix, created_at, expires_at, .. } = record;
+        Self { id: *id, key: key.expose(), name, prefix, created_at: *created_at, expires_at: *expires_at }
+    }
+
+    fn text(&self) -> String {
+        let until = self.expires_at.map_or_else(|| "until it is revoked".to_owned(), |at| format!("until {at:.0}"));
+        format!("{}\n\nKeep it: it is not shown again. Its id is {}, and it is valid {until}.", self.key, self.id)
+    }
+}
+
+/// A key in a list.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct KeyView {
+    id: KeyId,
+    user: String,
+    name: String,
+    prefix: String,
+    status: &'static str,
+    created_at: Timestamp,
+    last_used_at: Option<Timestamp>,
+    expires_at: Option<Timestamp>,
+    revoked_at: Option<Timestamp>,
+}
+
+impl KeyView {
+    fn new(user: &str, record: KeyRecord, now: Timestamp) -> Self {
+        let status = status(&record, now);
+        let KeyRecord { id, name, prefix, created_at, last_used_at, expires_at, revoked_at, .. } = record;
+        Self { id, user: user.to_owned(), name, prefix, status, created_at, last_used_at, expires_at, revoked_at }
+    }
+
+    fn row(&self) -> [String; 8] {
+        [
+            self.user.clone(),
+            self.name.clone(),
+            format!("{}...", self.prefix),
+            self.status.to_owned(),
+            output::when(Some(self.created_at)),
+            output::when(self.last_used_at),
+            output::when(self.expires_at),
+            self.id.to_string(),
+        ]
+    }
+}
+
+fn status(record: &KeyRecord, now: Timestamp) -> &'static str {
+    if record.revoked_at.is_some() {
+        "revoked"
+    } else if record.expires_at.is_some_and(|at| at <= now) {
+        "expired"
+    } else {
+        "active"
+    }
+}
+
+pub(super) async fn run(settings: &SettingArgs, command: KeyCommand) -> anyhow::Result<()> {
+    let storage = wiring::open_storage(&settings.load(None)?).await?;
+    let result = match command {
+        KeyCommand::Create(args) => create(&storage, &args).await,
+        KeyCommand::List(args) => list(&storage, &args).await,
+        KeyCommand::Rotate(args) => rotate(&storage, &args).await,
+        KeyCommand::Revoke(args) => revoke(&storage, &args).await,
+    };
+    storage.close().await;
+    result
+}
+
+async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
+    let user = find_user(storage, &args.user).await?;
+    let (key, now) = (wiring::new_key()?, Timestamp::now());
+    let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
+    let record = storage.insert_key(user.id, &key, &args.name, expires_at, now).await?;
+    output::print(args.format, &NewKeyView::new(&key, &record), NewKeyView::text)
+}
+
+async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
+    let users = match &args.user {
+        Some(user) => vec![find_user(storage, user).await?],
+        None => storage.list_users().await?,
+    };
+    let now = Timestamp::now();
+    let mut views = Vec::new();
+    for user in users {
+        let keys = storage.list_keys(user.id).await?;
+        views.extend(keys.into_iter().map(|record| KeyView::new(&user.email, record, now)));
+    }
+    output::print(args.format, &views, |views| {
+        if views.is_empty() {
+            return "There are no keys yet: make one with `bellbird key create --user USER --name NAME`.".to_owned();
+        }
+        let head = ["user", "name", "key", "status", "created", "last used", "expires", "id"];
+        output::table(head, views.iter().map(KeyView::row))
+    })
+}
+
+async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
+    let old = find_key(storage, args.id).await?;
+    let now = Timestamp::now();
+    match status(&old, now) {
+        "active" => {}
+        other => bail!("the key {} is {other}: make a new one with `bellbird key create`", args.id),
+    }
+    let key = wiring::new_key()?;
+    let life = old.expires_at.map(|at| at.duration_since(old.created_at));
+    let expires_at = life.map(|life| now.checked_add(life)).transpose()?;
+    let record = storage.insert_key(old.user_id, &key, &old.name, expires_at, now).await?;
+    storage.expire_key(old.id, after(now, args.grace)?).await.with_context(|| {
+        format!("the old key was left as it is; revoke the new one ({}), which nobody has seen", record.id)
+    })?;
+    output::print(args.format, &NewKeyView::new(&key, &record), NewKeyView::text)
+}
+
+async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
+    find_key(storage, args.id).await?;
+    let now = Timestamp::now();
+    let record = storage.revoke_key(args.id, now).await?;
+    let user = storage.find_user(record.user_id).await?.ok_or_else(|| anyhow!("the key's user is gone"))?;
+    let view = KeyView::new(&user.email, record, now);
+    output::print(args.format, &view, |view| format!("Revoked the key {} of {}.", view.name, view.user))
+}
+
+async fn find_key(storage: &Storage, id: KeyId) -> anyhow::Result<KeyRecord> {
+    let found = storage.find_key(id).await?;
+    found.with_context(|| format!("there is no key {id}: `bellbird key list` shows the ids"))
+}
+
+fn after(now: Timestamp, length: Duration) -> anyhow::Result<Timestamp> {
+    Ok(now.checked_add(SignedDuration::try_from(length)?)?)
+}

@@ -1,0 +1,24 @@
+//! `bellbird openapi`.
+
+use clap::Args;
+
+use super::output;
+
+/// Print the OpenAPI 3.1 description of the API.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird openapi > openapi.json")]
+pub(super) struct OpenapiArgs {
+    /// Print YAML instead of JSON
+    #[arg(long, conflicts_with = "json")]
+    yaml: bool,
+
+    /// Print JSON, as without any flag
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &OpenapiArgs) -> anyhow::Result<()> {
+    let document = if args.yaml { bellbird_api::openapi::yaml_text() } else { bellbird_api::openapi::json_text() };
+    output::print_text(&String::from_utf8_lossy(document))
+}

@@ -1,0 +1,47 @@
+//! `bellbird serve`.
+
+use clap::Args;
+
+use super::arguments::{ListenArgs, SettingArgs};
+use super::output::{self, JsonFlag};
+use crate::service::{self, Listeners, Routers};
+use crate::{telemetry, wiring};
+
+/// Run the service.
+///
+/// Brings the database up to date, listens on three addresses (API, console, ops), and runs until SIGTERM or Ctrl-C;
+/// then it finishes what is in flight. Every setting stands, with its default, in bellbird.example.toml.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  BELLBIRD_SECRETS__KEY=\"main:...\" bellbird serve --config /etc/bellbird.toml")]
+pub(super) struct ServeArgs {
+    #[command(flatten)]
+    listen: ListenArgs,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Result<()> {
+    let settings = settings.load(Some(&args.listen))?;
+    let _log = telemetry::start_log(&settings.log);
+    let stop = wiring::stop_on_signal()?;
+    let metrics = telemetry::start_metrics(stop.clone())?;
+    let storage = wiring::open_sealed_storage(&settings).await?;
+    let listeners = Listeners::open(&settings).await?;
+    service::migrate(&storage).await?;
+    let providers = wiring::providers(&settings)?;
+    if providers.iter().next().is_none() {
+        tracing::warn!("no provider has credentials: set fiskil.client_id and fiskil.client_secret");
+    }
+    let urls = listeners.urls();
+    let routers = Routers::new(&settings, &storage, &providers, metrics, &urls);
+    tracing::info!(api = urls.api_url, console = urls.console_url, ops = urls.ops_url, "ready");
+    output::print(args.format, &urls, |urls| {
+        format!("Bellbird runs.\n\nAPI      {}\nconsole  {}\nops      {}", urls.api_url, urls.console_url, urls.ops_url)
+    })?;
+    listeners.serve(&settings, routers, stop).await;
+    storage.close().await;
+    tracing::info!("stopped");
+    Ok(())
+}

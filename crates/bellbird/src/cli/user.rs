@@ -1,0 +1,238 @@
+//! `bellbird user`.
+
+use anyhow::{Context as _, bail};
+use bellbird_domain::user::DEFAULT_TIMEZONE;
+use bellbird_domain::{Plan, User, UserId};
+use bellbird_storage::{NewUser, Storage, StorageError, UserChange};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::arguments::{self, SettingArgs};
+use super::output::{self, JsonFlag};
+use crate::wiring;
+
+/// Add, show, change and remove users.
+#[derive(Debug, Subcommand)]
+pub(super) enum UserCommand {
+    Add(AddArgs),
+    List(ListArgs),
+    Show(ShowArgs),
+    Set(SetArgs),
+    Remove(RemoveArgs),
+}
+
+/// Add a user.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird user add --email me@example.com --plan professional --timezone Australia/Perth")]
+pub(super) struct AddArgs {
+    /// E-mail address; no other user may have it
+    #[arg(long, value_parser = arguments::email)]
+    email: String,
+
+    /// What the user may call: nothing, everything for banks, or everything
+    #[arg(long, default_value = "professional", value_parser = plan_parser())]
+    plan: Plan,
+
+    /// Timezone in which the user's days are counted, by its IANA name; Australia/Sydney while there is none
+    #[arg(long, value_name = "TZ", value_parser = arguments::timezone)]
+    timezone: Option<String>,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// List all users.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird user list --json | jq -r '.[].email'")]
+pub(super) struct ListArgs {
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// Show one user.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird user show me@example.com")]
+pub(super) struct ShowArgs {
+    #[command(flatten)]
+    user: UserRef,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// Change a user's plan or timezone. A running service goes by it from the next request on.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird user set me@example.com --plan developer")]
+#[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
+pub(super) struct SetArgs {
+    #[command(flatten)]
+    user: UserRef,
+
+    /// The new plan
+    #[arg(long, value_parser = plan_parser(), group = "change")]
+    plan: Option<Plan>,
+
+    /// The new timezone, by its IANA name
+    #[arg(long, value_name = "TZ", value_parser = arguments::timezone, group = "change")]
+    timezone: Option<String>,
+
+    /// Take the timezone away: the default applies again
+    #[arg(long, conflicts_with = "timezone", group = "change")]
+    no_timezone: bool,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// Remove a user and the user's keys. The connections have to be removed first.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird user remove me@example.com")]
+pub(super) struct RemoveArgs {
+    #[command(flatten)]
+    user: UserRef,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// Which user: by e-mail address or id.
+#[derive(Debug, Args)]
+pub(super) struct UserRef {
+    /// E-mail address or id
+    #[arg(value_name = "USER", required_unless_present = "flag")]
+    positional: Option<String>,
+
+    /// The same, as a flag
+    #[arg(long = "user", visible_alias = "email", value_name = "USER", conflicts_with = "positional")]
+    flag: Option<String>,
+}
+
+impl UserRef {
+    async fn find(&self, storage: &Storage) -> anyhow::Result<User> {
+        let given = self.positional.as_deref().or(self.flag.as_deref()).unwrap_or_default();
+        find_user(storage, given).await
+    }
+}
+
+fn plan_parser() -> impl clap::builder::TypedValueParser<Value = Plan> {
+    PossibleValuesParser::new(Plan::ALL.iter().map(|plan| plan.as_str())).try_map(|text| text.parse::<Plan>())
+}
+
+/// A user, as `--json` shows it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UserView<'a> {
+    id: UserId,
+    email: &'a str,
+    plan: Plan,
+    timezone: Option<&'a str>,
+    created_at: Timestamp,
+}
+
+impl<'a> From<&'a User> for UserView<'a> {
+    fn from(user: &'a User) -> Self {
+        let User { id, email, plan, timezone, created_at } = user;
+        Self { id: *id, email, plan: *plan, timezone: timezone.as_deref(), created_at: *created_at }
+    }
+}
+
+impl UserView<'_> {
+    fn details(&self) -> String {
+        let timezone =
+            self.timezone.map_or_else(|| format!("{DEFAULT_TIMEZONE} (by default)"), |timezone| timezone.to_owned());
+        output::details(&[
+            ("id", self.id.to_string()),
+            ("e-mail", self.email.to_owned()),
+            ("plan", self.plan.to_string()),
+            ("timezone", timezone),
+            ("created", output::when(Some(self.created_at))),
+        ])
+    }
+}
+
+pub(super) async fn run(settings: &SettingArgs, command: UserCommand) -> anyhow::Result<()> {
+    let storage = wiring::open_storage(&settings.load(None)?).await?;
+    let result = match command {
+        UserCommand::Add(args) => add(&storage, &args).await,
+        UserCommand::List(args) => list(&storage, &args).await,
+        UserCommand::Show(args) => {
+            let user = args.user.find(&storage).await?;
+            output::print(args.format, &UserView::from(&user), UserView::details)
+        }
+        UserCommand::Set(args) => set(&storage, &args).await,
+        UserCommand::Remove(args) => remove(&storage, &args).await,
+    };
+    storage.close().await;
+    result
+}
+
+/// The user with this e-mail address or id.
+pub(super) async fn find_user(storage: &Storage, given: &str) -> anyhow::Result<User> {
+    let found = match given.parse::<UserId>() {
+        Ok(id) => storage.find_user(id).await?,
+        Err(_) => storage.find_user_by_email(given.trim()).await?,
+    };
+    found.with_context(|| format!("there is no user {given}: `bellbird user list` shows all of them"))
+}
+
+async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
+    let new = NewUser { email: &args.email, plan: args.plan, timezone: args.timezone.as_deref() };
+    let user = match storage.insert_user(&new, Timestamp::now()).await {
+        Err(StorageError::Conflict(_)) => {
+            let email = &args.email;
+            bail!("there is a user {email} already: change it with `bellbird user set {email}`")
+        }
+        other => other?,
+    };
+    output::print(args.format, &UserView::from(&user), |view| {
+        format!("Added.\n\n{}\n\nNext: bellbird key create --user {} --name NAME", view.details(), view.email)
+    })
+}
+
+async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
+    let users = storage.list_users().await?;
+    let views: Vec<_> = users.iter().map(UserView::from).collect();
+    output::print(args.format, &views, |views| {
+        if views.is_empty() {
+            return "There are no users yet: add one with `bellbird user add --email ADDRESS`.".to_owned();
+        }
+        let rows = views.iter().map(|view| {
+            let timezone = view.timezone.unwrap_or("-").to_owned();
+            [
+                view.email.to_owned(),
+                view.plan.to_string(),
+                timezone,
+                output::when(Some(view.created_at)),
+                view.id.to_string(),
+            ]
+        });
+        output::table(["e-mail", "plan", "timezone", "created", "id"], rows)
+    })
+}
+
+async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
+    let user = args.user.find(storage).await?;
+    let timezone = if args.no_timezone { Some(None) } else { args.timezone.as_deref().map(Some) };
+    let user = storage.update_user(user.id, &UserChange { plan: args.plan, timezone }).await?;
+    output::print(args.format, &UserView::from(&user), |view| format!("Changed.\n\n{}", view.details()))
+}
+
+async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
+    let user = args.user.find(storage).await?;
+    match storage.delete_user(user.id).await {
+        Err(StorageError::Conflict(_)) => bail!(
+            "{0} still has connections: `bellbird connection list --user {0}` shows them, and \
+             `bellbird connection remove ID` withdraws the consent of each",
+            user.email
+        ),
+        other => other?,
+    }
+    output::print(args.format, &UserView::from(&user), |view| format!("Removed {} and their keys.", view.email))
+}

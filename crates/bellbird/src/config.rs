@@ -1,0 +1,290 @@
+//! Settings: what they are, where they come from, what is wrong with them.
+//!
+//! One table, [`settings!`] below, is the only list of settings. From it come the typed [`Settings`], the validation,
+//! and the text of `bellbird.example.toml`. A value comes from the settings file, then from an environment variable,
+//! then from a flag; the later one wins.
+//!
+//! The overlay is our own, on `toml`. Figment and its kind re-type what they find in the environment: a client secret
+//! of `0123` becomes the number 123. Here text from outside the file stays the text that it is, and each setting's own
+//! reader says what it makes of it. The same readers let an error name the key, the value, what is accepted, and the
+//! line or variable that the value came from.
+
+mod error;
+mod example;
+mod kinds;
+mod source;
+pub mod terminal;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use bellbird_api::Network;
+use secrecy::SecretString;
+
+pub use error::{SettingError, SettingErrors};
+pub use example::example_file;
+pub use kinds::{LogFormat, LogLevel};
+pub use source::{Flag, Origin, Sources};
+
+use kinds::{
+    database_url, listen_address, log_format, log_level, network_list, number, optional_secret, optional_text,
+    optional_url, origin_list, url,
+};
+use source::{Raw, Values};
+
+/// One setting, as the example file and the error messages know it.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// Its name within the section.
+    pub name: &'static str,
+    /// What it is for, line by line.
+    pub help: &'static [&'static str],
+    /// What holds when nobody sets it, written as in the file.
+    pub default: Option<&'static str>,
+    /// For a setting without a default: what one could look like, written as in the file.
+    pub example: Option<&'static str>,
+    /// Its value is shown nowhere.
+    pub secret: bool,
+}
+
+/// One section of the settings file.
+#[derive(Debug, Clone, Copy)]
+pub struct Section {
+    /// The name in brackets.
+    pub name: &'static str,
+    /// What it is about, line by line.
+    pub help: &'static [&'static str],
+    /// Its settings.
+    pub keys: &'static [Key],
+}
+
+/// How a table entry says its default: `default "8080"`, or `none "an example"`. A `secret` has neither.
+macro_rules! default_of {
+    (default $text:literal) => {
+        Some($text)
+    };
+    ($other:ident $($text:literal)?) => {
+        None
+    };
+}
+macro_rules! example_of {
+    (none $text:literal) => {
+        Some($text)
+    };
+    (secret $text:literal) => {
+        Some($text)
+    };
+    (default $text:literal) => {
+        None
+    };
+}
+macro_rules! is_secret {
+    (secret $text:literal) => {
+        true
+    };
+    ($other:ident $text:literal) => {
+        false
+    };
+}
+
+macro_rules! settings {
+    ($(
+        $(#[doc = $about:literal])+
+        $section:ident: $Type:ident {$(
+            $(#[doc = $help:literal])+
+            $key:ident: $Value:ty = $reader:expr, $word:ident $text:literal;
+        )+}
+    )+) => {
+        $(
+            $(#[doc = $about])+
+            #[derive(Debug, Clone)]
+            pub struct $Type {$(
+                $(#[doc = $help])+
+                pub $key: $Value,
+            )+}
+
+            impl $Type {
+                /// Reads every setting of the section before it gives up, so that all errors are told at once.
+                fn read(values: &Values, errors: &mut Vec<SettingError>) -> Option<Self> {
+                    $(let $key = values.read(stringify!($section), key_named(stringify!($section), stringify!($key)), $reader, errors);)+
+                    Some(Self { $($key: $key?,)+ })
+                }
+            }
+        )+
+
+        /// Every setting, validated.
+        #[derive(Debug, Clone)]
+        pub struct Settings {
+            $($(#[doc = $about])+ pub $section: $Type,)+
+            /// Where each setting that somebody set came from, by `section.key`.
+            pub origins: BTreeMap<String, Origin>,
+        }
+
+        /// The sections, in the order of the example file.
+        pub const SECTIONS: &[Section] = &[$(Section {
+            name: stringify!($section),
+            help: &[$($about,)+],
+            keys: &[$(Key {
+                name: stringify!($key),
+                help: &[$($help,)+],
+                default: default_of!($word $text),
+                example: example_of!($word $text),
+                secret: is_secret!($word $text),
+            },)+],
+        },)+];
+
+        fn read_all(values: &Values, errors: &mut Vec<SettingError>) -> Option<Settings> {
+            $(let $section = $Type::read(values, errors);)+
+            Some(Settings { $($section: $section?,)+ origins: values.origins() })
+        }
+    };
+}
+
+settings! {
+    /// Where Bellbird keeps its users, the hashes of their keys, and their connections. It never holds a balance or a
+    /// transaction.
+    database: Database {
+        /// `sqlite:` and a path, or `postgres://user:password@host/database`. SQLite needs nothing else and suits one
+        /// copy of the service; choose PostgreSQL (15 or newer) to run several. A relative path counts from the
+        /// working directory. `demo` uses a temporary file unless this is set. Put a password into the environment
+        /// (BELLBIRD_DATABASE__URL) rather than into this file.
+        url: SecretString = database_url(), default "\"sqlite:bellbird.db\"";
+    }
+    /// The public API: /health, /v1, the OpenAPI document and its reference page.
+    api: Api {
+        /// Address and port to listen on. Stay on loopback and let a proxy that speaks TLS face the world; port 0
+        /// takes any free port.
+        listen: SocketAddr = listen_address(), default "\"127.0.0.1:8080\"";
+        /// The address that clients use, when it is not the one listened on: shown in the OpenAPI document and in the
+        /// deprecation links.
+        public_url: Option<String> = optional_url(), none "\"https://api.example.com\"";
+        /// Proxies, as addresses or CIDR blocks, whose X-Forwarded-For is believed. It decides which client a failed
+        /// authentication counts against. List your own load balancers here and nothing else: a client could
+        /// otherwise choose the address it is counted under.
+        trusted_proxies: Vec<Network> = network_list(), none "[\"10.0.0.0/8\", \"::1\"]";
+        /// Web origins whose scripts may call the API from a browser. None by default: an API key does not belong
+        /// in a web page.
+        cors_origins: Vec<String> = origin_list(), none "[\"https://app.example.com\"]";
+    }
+    /// The web console, for the users themselves.
+    console: Console {
+        /// Address and port to listen on.
+        listen: SocketAddr = listen_address(), default "\"127.0.0.1:8081\"";
+        /// The address that browsers use, when it is not the one listened on.
+        public_url: Option<String> = optional_url(), none "\"https://bellbird.example.com\"";
+    }
+    /// Metrics for Prometheus (/metrics), readiness (/ready) and liveness (/live). It asks for no key: keep it inside
+    /// your network.
+    ops: Ops {
+        /// Address and port to listen on.
+        listen: SocketAddr = listen_address(), default "\"127.0.0.1:9090\"";
+    }
+    /// The master key under which the tokens of providers are sealed in the database.
+    secrets: Secrets {
+        /// A name, a colon, and the base64 of 32 random bytes; several, separated by commas: the first one seals, all
+        /// of them open. To change keys put the new one in front and keep the old one behind it. Needed by `serve`, and
+        /// to adopt and remove connections; `demo` makes its own. Lose it and every connection has to be linked again; keep it away from backups of the database.
+        /// Make one: echo "main:$(head -c 32 /dev/urandom | base64)". Better given as BELLBIRD_SECRETS__KEY.
+        key: Option<SecretString> = optional_secret(), secret "\"main:...\"";
+    }
+    /// Fiskil, for Australian banks. Offered once client_id and client_secret are set.
+    fiskil: Fiskil {
+        /// Where its API is: another address only for a test server, such as the one of `bellbird sandbox`.
+        base_url: String = url(), default "\"https://api.fiskil.com\"";
+        /// The client id from the Fiskil console.
+        client_id: Option<String> = optional_text(), none "\"...\"";
+        /// The client secret that belongs to it. Better given as BELLBIRD_FISKIL__CLIENT_SECRET.
+        client_secret: Option<SecretString> = optional_secret(), secret "\"...\"";
+    }
+    /// How live data is read.
+    reads: Reads {
+        /// What one request may take in all. A request that cannot be answered by then gets 503 with Retry-After, and
+        /// goes on where it stopped when it is repeated. Stay below the time-out of your clients and proxies, which is
+        /// often 30 seconds.
+        deadline_seconds: u32 = number(1..=300), default "25";
+        /// How many matching transactions are counted from the requested offset on before the answer says that there
+        /// are more. A higher cap gives exact totals for longer histories, and costs calls to the provider.
+        row_cap: u32 = number(500..=1_000_000), default "5000";
+        /// What one call to a provider may take, from connecting to the last byte.
+        provider_timeout_seconds: u32 = number(1..=300), default "20";
+    }
+    /// How long answers are kept, in memory and per API key. 0 switches a cache off. Transactions are never kept.
+    cache: Cache {
+        /// Balances.
+        balances_seconds: u32 = number(0..=86_400), default "300";
+    }
+    /// How much each API key may ask for. A limit of 60 lets 60 calls through at once, then one a second. 0 is no
+    /// limit.
+    limits: Limits {
+        /// Connections, accounts and categories together, a minute.
+        metadata_per_minute: u32 = number(0..=1_000_000), default "60";
+        /// Balances, a minute.
+        balances_per_minute: u32 = number(0..=1_000_000), default "30";
+        /// Transactions, a minute: each call may cost several calls to a provider.
+        live_per_minute: u32 = number(0..=1_000_000), default "30";
+        /// Transaction requests of one key that may run at once.
+        live_in_flight: u32 = number(0..=10_000), default "4";
+        /// Requests without a good key, a minute and client address. A good key is never affected.
+        failed_auth_per_minute: u32 = number(0..=1_000_000), default "60";
+    }
+    /// The log, on standard error: one line a request, without keys, amounts or account numbers.
+    log: Log {
+        /// `text`, `json` (one object a line), or `auto`: text on a terminal, else json.
+        format: LogFormat = log_format(), default "\"auto\"";
+        /// `error`, `warn`, `info`, `debug` or `trace`.
+        level: LogLevel = log_level(), default "\"info\"";
+    }
+}
+
+impl Settings {
+    /// Reads all sources, checks everything, and tells all errors at once.
+    ///
+    /// # Errors
+    /// [`SettingErrors`], each one naming its setting, its source, and what is accepted.
+    pub fn load(sources: &Sources) -> Result<Self, SettingErrors> {
+        let mut errors = Vec::new();
+        let values = Values::collect(sources, &mut errors);
+        let settings = read_all(&values, &mut errors);
+        match settings {
+            Some(settings) if errors.is_empty() => match settings.conflicts() {
+                conflicts if conflicts.is_empty() => Ok(settings),
+                conflicts => Err(SettingErrors(conflicts)),
+            },
+            _ => Err(SettingErrors(errors)),
+        }
+    }
+
+    /// Where the setting came from; none when nobody set it.
+    #[must_use]
+    pub fn origin(&self, section: &str, key: &str) -> Option<&Origin> {
+        self.origins.get(&format!("{section}.{key}"))
+    }
+
+    /// What each setting alone cannot tell.
+    fn conflicts(&self) -> Vec<SettingError> {
+        let mut errors = Vec::new();
+        match (&self.fiskil.client_id, &self.fiskil.client_secret) {
+            (Some(_), None) => errors.push(SettingError::missing("fiskil.client_secret", "fiskil.client_id is set")),
+            (None, Some(_)) => errors.push(SettingError::missing("fiskil.client_id", "fiskil.client_secret is set")),
+            _ => {}
+        }
+        errors
+    }
+}
+
+/// The entry of the table. The macro passes only names that are in it.
+fn key_named(section: &str, key: &str) -> Option<&'static Key> {
+    find_section(section)?.keys.iter().find(|entry| entry.name == key)
+}
+
+fn find_section(name: &str) -> Option<&'static Section> {
+    SECTIONS.iter().find(|section| section.name == name)
+}
+
+/// A default, written as in the file, as the value that it stands for.
+fn default_raw(text: &str) -> Raw {
+    match text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(inner) => Raw::Text(inner.to_owned()),
+        None => Raw::Bare(text.to_owned()),
+    }
+}

@@ -1,0 +1,165 @@
+//! The kinds of values: each reader returns the value, or says in words what it takes.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+
+use bellbird_api::Network;
+use secrecy::SecretString;
+
+use super::source::Raw;
+
+/// What a reader returns: the value, or what would be accepted ("it must be ...").
+type Read<T> = Result<T, String>;
+
+/// How the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text on a terminal, else JSON.
+    Auto,
+    /// For people.
+    Text,
+    /// One object a line.
+    Json,
+}
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Only what is broken.
+    Error,
+    /// And what somebody should look at.
+    Warn,
+    /// And one line a request.
+    Info,
+    /// And what helps to find a fault.
+    Debug,
+    /// And everything else.
+    Trace,
+}
+
+pub(super) fn number(range: RangeInclusive<u32>) -> impl Fn(Option<&Raw>) -> Read<u32> {
+    move |raw| {
+        let parsed = match raw {
+            Some(Raw::Text(text) | Raw::Bare(text)) => {
+                text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+            }
+            _ => None,
+        };
+        parsed
+            .filter(|value| range.contains(value))
+            .ok_or_else(|| format!("a whole number from {} to {}", range.start(), range.end()))
+    }
+}
+
+pub(super) fn optional_text() -> impl Fn(Option<&Raw>) -> Read<Option<String>> {
+    |raw| match raw {
+        None => Ok(None),
+        Some(Raw::Text(text)) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
+        Some(_) => Err("text, in quotes".to_owned()),
+    }
+}
+
+pub(super) fn optional_secret() -> impl Fn(Option<&Raw>) -> Read<Option<SecretString>> {
+    |raw| optional_text()(raw).map(|text| text.map(SecretString::from))
+}
+
+pub(super) fn listen_address() -> impl Fn(Option<&Raw>) -> Read<SocketAddr> {
+    |raw| {
+        let accepted = || "an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080".to_owned();
+        text(raw).and_then(|text| text.parse().ok()).ok_or_else(accepted)
+    }
+}
+
+pub(super) fn url() -> impl Fn(Option<&Raw>) -> Read<String> {
+    |raw| text(raw).and_then(web_address).ok_or_else(|| URL.to_owned())
+}
+
+pub(super) fn optional_url() -> impl Fn(Option<&Raw>) -> Read<Option<String>> {
+    |raw| match text(raw) {
+        None if raw.is_none() => Ok(None),
+        Some("") => Ok(None),
+        given => given.and_then(web_address).map(Some).ok_or_else(|| URL.to_owned()),
+    }
+}
+
+const URL: &str = "an address such as https://example.com, without user name, query or fragment";
+
+pub(super) fn database_url() -> impl Fn(Option<&Raw>) -> Read<SecretString> {
+    |raw| {
+        let known = |text: &&str| {
+            let rest = ["sqlite:", "postgres://", "postgresql://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+            rest.is_some_and(|rest| !rest.is_empty())
+        };
+        let accepted = || "`sqlite:` and a path, or `postgres://user:password@host/database`".to_owned();
+        text(raw).filter(known).map(SecretString::from).ok_or_else(accepted)
+    }
+}
+
+pub(super) fn network_list() -> impl Fn(Option<&Raw>) -> Read<Vec<Network>> {
+    |raw| {
+        let accepted = || "a list of IP addresses and CIDR blocks, such as 10.0.0.0/8".to_owned();
+        list(raw).and_then(|parts| parts.iter().map(|part| part.parse().ok()).collect()).ok_or_else(accepted)
+    }
+}
+
+pub(super) fn origin_list() -> impl Fn(Option<&Raw>) -> Read<Vec<String>> {
+    |raw| {
+        let accepted = || "a list of web origins such as https://app.example.com, without a path".to_owned();
+        list(raw).and_then(|parts| parts.iter().map(|part| web_origin(part)).collect()).ok_or_else(accepted)
+    }
+}
+
+pub(super) fn log_format() -> impl Fn(Option<&Raw>) -> Read<LogFormat> {
+    |raw| match text(raw) {
+        Some("auto") => Ok(LogFormat::Auto),
+        Some("text") => Ok(LogFormat::Text),
+        Some("json") => Ok(LogFormat::Json),
+        _ => Err("auto, text or json".to_owned()),
+    }
+}
+
+pub(super) fn log_level() -> impl Fn(Option<&Raw>) -> Read<LogLevel> {
+    |raw| match text(raw) {
+        Some("error") => Ok(LogLevel::Error),
+        Some("warn") => Ok(LogLevel::Warn),
+        Some("info") => Ok(LogLevel::Info),
+        Some("debug") => Ok(LogLevel::Debug),
+        Some("trace") => Ok(LogLevel::Trace),
+        _ => Err("error, warn, info, debug or trace".to_owned()),
+    }
+}
+
+fn text(raw: Option<&Raw>) -> Option<&str> {
+    match raw {
+        Some(Raw::Text(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// A list of the file, or text with commas; nothing is an empty list.
+fn list(raw: Option<&Raw>) -> Option<Vec<String>> {
+    match raw {
+        None => Some(Vec::new()),
+        Some(Raw::List(parts)) => Some(parts.clone()),
+        Some(Raw::Text(text)) => {
+            Some(text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect())
+        }
+        Some(Raw::Bare(_) | Raw::Other) => None,
+    }
+}
+
+/// An http or https address, without the slash at its end.
+fn web_address(text: &str) -> Option<String> {
+    let uri: http::Uri = text.parse().ok()?;
+    let web = matches!(uri.scheme_str(), Some("http" | "https"));
+    let authority = uri.authority()?;
+    let plain = !authority.as_str().contains('@') && uri.query().is_none() && !text.contains('#');
+    (web && plain && !authority.host().is_empty()).then(|| text.trim_end_matches('/').to_owned())
+}
+
+/// As a browser sends it: scheme, host and port in lower case.
+fn web_origin(text: &str) -> Option<String> {
+    let address = web_address(text)?;
+    let path_free = address.parse::<http::Uri>().ok()?.path() == "/";
+    (path_free && !text.ends_with('/')).then(|| address.to_ascii_lowercase())
+}

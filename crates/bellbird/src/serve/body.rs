@@ -1,0 +1,36 @@
+//! The body of an answer, which keeps its request counted until it has been sent.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body as Inner;
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+
+use super::activity::Call;
+
+/// An answer's body and the request that it answers.
+pub(super) struct CountedBody {
+    pub(super) inner: Inner,
+    pub(super) _call: Call,
+}
+
+impl Body for CountedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.inner).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

@@ -1,0 +1,79 @@
+//! Logs and metrics.
+//!
+//! The log goes to standard error; standard output belongs to what commands print. Only Bellbird's own crates are
+//! logged below `warn`: the HTTP and database libraries write headers and queries at `debug` and `trace`, and those
+//! hold keys.
+
+mod json;
+mod queue;
+
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer as _, fmt};
+
+use crate::config::{Log, LogFormat, LogLevel, terminal};
+use queue::LineQueue;
+
+/// Histograms hold raw samples until somebody tidies them up.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Upper bounds of the buckets of every duration, in seconds: fine where cached answers are, then up to the deadline.
+const DURATION_BUCKETS: [f64; 14] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0];
+
+/// Keeps the log going; what is still queued is written when it is dropped.
+#[must_use]
+pub struct LogGuard(#[expect(dead_code, reason = "held for its Drop")] queue::QueueGuard);
+
+/// Starts the log. Called once; a second call in one process leaves the first log in place.
+pub fn start_log(log: &Log) -> LogGuard {
+    let (lines, guard) = LineQueue::start(std::io::stderr());
+    let as_text = match log.format {
+        LogFormat::Text => true,
+        LogFormat::Json => false,
+        LogFormat::Auto => terminal::stderr_is_terminal(),
+    };
+    let layer = if as_text {
+        fmt::layer().with_writer(lines).with_ansi(terminal::stderr_wants_colour()).boxed()
+    } else {
+        fmt::layer().with_writer(lines).with_ansi(false).event_format(json::JsonLines).boxed()
+    };
+    let _ = tracing_subscriber::registry().with(layer.with_filter(filter(log.level))).try_init();
+    LogGuard(guard)
+}
+
+fn filter(level: LogLevel) -> Targets {
+    let level = match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("bellbird", level)
+}
+
+/// Starts to collect metrics, and tidies them up until `stop`.
+///
+/// # Errors
+/// When this process collects metrics already.
+pub fn start_metrics(stop: CancellationToken) -> Result<PrometheusHandle, BuildError> {
+    let handle = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &DURATION_BUCKETS)?
+        .install_recorder()?;
+    let upkeep = handle.clone();
+    tokio::spawn(async move {
+        while !stop.is_cancelled() {
+            tokio::select! {
+                () = tokio::time::sleep(UPKEEP_INTERVAL) => upkeep.run_upkeep(),
+                () = stop.cancelled() => {}
+            }
+        }
+    });
+    Ok(handle)
+}

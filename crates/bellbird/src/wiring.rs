@@ -1,0 +1,154 @@
+//! How the crates are put together: from settings to something that runs.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use axum::Router;
+use bellbird_api::{ApiSettings, AppState};
+use bellbird_connections::Connections;
+use bellbird_domain::ApiKey;
+use bellbird_providers::Registry;
+use bellbird_providers::fiskil::FiskilSettings;
+use bellbird_providers::registry::ProviderSettings;
+use bellbird_reads::{Limits, Reads};
+use bellbird_shared_state::Clock;
+use bellbird_storage::{Sealer, Storage};
+use secrecy::ExposeSecret as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Settings;
+
+/// What to do about a missing master key.
+const NO_SEALING_KEY: &str = "secrets.key is not set, and the tokens of providers are stored only under it: make one \
+    with `head -c 32 /dev/urandom | base64`, set it as BELLBIRD_SECRETS__KEY=main:THE_OUTPUT, and keep it";
+
+/// Opens the database for commands that touch no sealed secret; the master key is optional.
+///
+/// # Errors
+/// When the key list is malformed or the database cannot be reached.
+pub async fn open_storage(settings: &Settings) -> anyhow::Result<Storage> {
+    let sealer = sealer(settings)?.unwrap_or_else(Sealer::random);
+    open(settings, sealer).await
+}
+
+/// Opens the database for what reads or stores secrets.
+///
+/// # Errors
+/// As [`open_storage`], and when there is no master key.
+pub async fn open_sealed_storage(settings: &Settings) -> anyhow::Result<Storage> {
+    let Some(sealer) = sealer(settings)? else { bail!(NO_SEALING_KEY) };
+    open(settings, sealer).await
+}
+
+/// Opens the database with this sealer.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn open(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
+    let opened = Storage::open(settings.database.url.expose_secret(), sealer).await;
+    opened.context("database.url does not lead to a database")
+}
+
+/// The configured master keys.
+///
+/// # Errors
+/// When they are malformed.
+pub fn sealer(settings: &Settings) -> anyhow::Result<Option<Sealer>> {
+    let keys = settings.secrets.key.as_ref();
+    keys.map(|keys| Sealer::parse(keys.expose_secret())).transpose().context("secrets.key cannot be used")
+}
+
+/// The providers that have credentials.
+///
+/// # Errors
+/// A sentence that names the setting that does not work.
+pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
+    let fiskil = match (&settings.fiskil.client_id, &settings.fiskil.client_secret) {
+        (Some(client_id), Some(client_secret)) => Some(FiskilSettings {
+            base_url: settings.fiskil.base_url.clone(),
+            client_id: client_id.clone(),
+            client_secret: client_secret.clone(),
+        }),
+        _ => None,
+    };
+    let call_timeout = Duration::from_secs(settings.reads.provider_timeout_seconds.into());
+    Registry::new(ProviderSettings { call_timeout, fiskil }).map_err(anyhow::Error::msg)
+}
+
+/// What leads connections through their life.
+#[must_use]
+pub fn connections(storage: &Storage, providers: &Registry) -> Connections {
+    Connections::new(storage.clone(), providers.clone(), Clock::system())
+}
+
+/// A new API key, from the system's random numbers.
+///
+/// # Errors
+/// When the system has none.
+pub fn new_key() -> anyhow::Result<ApiKey> {
+    let mut numbers = [0; 32];
+    let mut filled = 0;
+    while filled < numbers.len() {
+        let mut bytes = [0; 64];
+        aws_lc_rs::rand::fill(&mut bytes).ok().context("the system has no random numbers")?;
+        // Below the largest multiple of 62, so that every character is equally likely.
+        for byte in bytes.into_iter().filter(|byte| *byte < 248).take(numbers.len() - filled) {
+            numbers[filled] = byte % 62;
+            filled += 1;
+        }
+    }
+    Ok(ApiKey::from_random(numbers))
+}
+
+/// Cancelled by SIGTERM or SIGINT. A second signal ends the process at once.
+///
+/// # Errors
+/// When the system does not let us listen for signals.
+pub fn stop_on_signal() -> anyhow::Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let on_signal = stop.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if on_signal.is_cancelled() {
+                tracing::warn!("told to stop twice: stopping at once");
+                std::process::exit(1);
+            }
+            tracing::info!("stopping: what is in flight may end");
+            on_signal.cancel();
+        }
+    });
+    Ok(stop)
+}
+
+/// The public API over one database.
+pub fn api(settings: &Settings, storage: &Storage, providers: &Registry, local_url: &str) -> Router {
+    let limits = Limits {
+        deadline: Duration::from_secs(settings.reads.deadline_seconds.into()),
+        row_cap: settings.reads.row_cap.into(),
+    };
+    let reads = Reads::new(storage.clone(), providers.clone(), Clock::system(), limits);
+    let connections = connections(storage, providers);
+    let state = AppState::new(storage.clone(), reads, connections, Clock::system(), api_settings(settings, local_url));
+    bellbird_api::router(state)
+}
+
+fn api_settings(settings: &Settings, local_url: &str) -> ApiSettings {
+    ApiSettings {
+        balances_cache: Duration::from_secs(settings.cache.balances_seconds.into()),
+        metadata_per_minute: settings.limits.metadata_per_minute,
+        balances_per_minute: settings.limits.balances_per_minute,
+        live_per_minute: settings.limits.live_per_minute,
+        live_in_flight: settings.limits.live_in_flight,
+        failed_auth_per_minute: settings.limits.failed_auth_per_minute,
+        trusted_proxies: settings.api.trusted_proxies.clone(),
+        cors_origins: settings.api.cors_origins.clone(),
+        public_url: settings.api.public_url.clone().unwrap_or_else(|| local_url.to_owned()),
+    }
+}
