@@ -14,4 +14,5 @@ mod openapi;
 mod processes;
 mod secrecy;
 mod serve;
+mod tidy;
 mod transactions;

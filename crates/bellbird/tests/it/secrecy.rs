@@ -35,7 +35,7 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 fn contains(bytes: &[u8], text: &str) -> bool {
-    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+    memchr::memmem::find(bytes, text.as_bytes()).is_some()
 }
 
 async fn fiskil(sandbox: &Value, path: &str) -> Value {

@@ -36,7 +36,14 @@ const WITHOUT_FLOATS: [&str; 6] = ["api", "connections", "domain", "providers", 
 const LINES_MAX: usize = 600;
 /// Beginnings of statements. In capitals, as our SQL is written.
 const SQL: [&str; 9] = [
-    "SELECT ", "INSERT INTO ", "UPDATE ", "DELETE FROM ", "CREATE TABLE ", "CREATE INDEX ", "ALTER TABLE ", "DROP TABLE ",
+    "SELECT ",
+    "INSERT INTO ",
+    "UPDATE ",
+    "DELETE FROM ",
+    "CREATE TABLE ",
+    "CREATE INDEX ",
+    "ALTER TABLE ",
+    "DROP TABLE ",
     "PRAGMA ",
 ];
 
@@ -169,7 +176,10 @@ fn dependencies_are_those_of_the_workspace() {
             }
         }
     }
-    assert_none(&wrong, "put the version into [workspace.dependencies] of Cargo.toml, and write `name.workspace = true`:");
+    assert_none(
+        &wrong,
+        "put the version into [workspace.dependencies] of Cargo.toml, and write `name.workspace = true`:",
+    );
     let unused: Vec<String> = unused.into_iter().map(str::to_owned).collect();
     assert_none(&unused, "no member uses these any more: remove them from [workspace.dependencies] of Cargo.toml");
 }
@@ -198,10 +208,8 @@ fn the_environment_is_read_in_one_place() {
 fn paths_in_documents_exist() {
     let root = root();
     let documents = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned).into_iter();
-    let documents = documents
-        .chain(files("docs", ".md"))
-        .chain(files("crates", "/README.md"))
-        .chain(["fuzz/README.md".to_owned()]);
+    let documents =
+        documents.chain(files("docs", ".md")).chain(files("crates", "/README.md")).chain(["fuzz/README.md".to_owned()]);
     let tops: Vec<String> = fs::read_dir(&root)
         .unwrap()
         .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
@@ -240,7 +248,8 @@ fn named_paths(document: &str) -> Vec<(usize, &str)> {
 /// Whether a path exists, as far as it is spelled out: up to the first `<name>`, `*` or `{a,b}`. What the fuzz targets
 /// write is not in a fresh clone.
 fn exists(root: &Path, path: &str) -> bool {
-    let spelled_out = path.find(['<', '*', '{', '…']).map_or(path, |end| &path[..path[..end].rfind('/').unwrap_or(end)]);
+    let spelled_out =
+        path.find(['<', '*', '{', '…']).map_or(path, |end| &path[..path[..end].rfind('/').unwrap_or(end)]);
     ["fuzz/corpus/", "fuzz/artifacts/"].contains(&path) || root.join(spelled_out).exists()
 }
 
@@ -258,7 +267,8 @@ fn both_databases_have_the_same_migrations() {
 
 #[test]
 fn nothing_is_left_undone() {
-    let rust = || files("crates", ".rs").into_iter().chain(files("benches", ".rs")).filter(|path| !path.ends_with("/tidy.rs"));
+    let rust =
+        || files("crates", ".rs").into_iter().chain(files("benches", ".rs")).filter(|path| !path.ends_with("/tidy.rs"));
     let undone = |line: &str| ["todo!", "unimplemented!", "dbg!"].iter().any(|left| line.contains(left));
     assert_none(&places(rust(), undone), "finish it, or return an error that says what is missing:");
     let ignored = |line: &str| line.trim_start().starts_with("#[ignore");
