@@ -329,7 +329,7 @@ fn the_doctor_finds_what_is_wrong() {
     place.set("BELLBIRD_FISKIL__CLIENT_SECRET", "s3cret");
     place.set("BELLBIRD_FISKIL__BASE_URL", "http://127.0.0.1:1");
     assert_eq!(verdicts(&place, 1), ["fiskil"]);
-    place.set("BELLBIRD_READS__ROW_CAP", "1");
+    place.set("BELLBIRD_READS__ROW_CAP", "0");
     assert_eq!(verdicts(&place, 1), ["settings"]);
 }
 
