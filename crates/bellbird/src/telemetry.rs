@@ -66,6 +66,7 @@ pub fn start_metrics(stop: CancellationToken) -> Result<PrometheusHandle, BuildE
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &DURATION_BUCKETS)?
         .install_recorder()?;
+    describe_metrics();
     let upkeep = handle.clone();
     tokio::spawn(async move {
         while !stop.is_cancelled() {
@@ -76,4 +77,17 @@ pub fn start_metrics(stop: CancellationToken) -> Result<PrometheusHandle, BuildE
         }
     });
     Ok(handle)
+}
+
+/// What `/metrics` says about each metric; docs/hosting.md has the same list.
+fn describe_metrics() {
+    metrics::describe_counter!("bellbird_requests_total", "Requests, by route and class of status.");
+    metrics::describe_histogram!("bellbird_request_seconds", "Time until the answer began, by route.");
+    metrics::describe_counter!(
+        "bellbird_provider_calls_total",
+        "Calls to providers, retries included, by operation and outcome."
+    );
+    metrics::describe_histogram!("bellbird_provider_call_seconds", "Duration of calls to providers, by operation.");
+    metrics::describe_counter!("bellbird_dropped_rows_total", "Rows that could not be shown, by reason.");
+    metrics::describe_counter!("bellbird_unknown_categories_total", "Categories outside the sixteen.");
 }

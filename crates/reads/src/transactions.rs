@@ -117,28 +117,29 @@ enum Next {
 }
 
 impl Walk<'_> {
-    /// Reads pages until the window is complete or the list ends.
+    /// Reads pages until the window is complete or the list ends. Where the provider fails for a cursor that was
+    /// remembered, it may be that it no longer takes it: then once more from the start, and when that works, the map is
+    /// begun anew.
     async fn complete(&mut self, keep: &mut KeepRow<'_>) -> Result<(), Error> {
         let Some(Mark { row, mut cursor }) = self.start() else { return Ok(()) };
         self.window.seek(row);
         let mut remembered = cursor.is_some();
         let mut rows = self.rows_wanted();
         while !self.window.is_complete() {
-            match self.page(cursor.as_ref(), rows, keep).await {
-                Ok(Next::Page(next)) => cursor = Some(next),
-                Ok(Next::End) => return Ok(()),
+            let next = match self.page(cursor.as_ref(), rows, keep).await {
                 Err(Error::Unavailable { .. } | Error::Rejected { .. } | Error::Malformed(_)) if remembered => {
-                    // Perhaps the provider no longer takes a cursor that we remembered: once more from the start.
-                    self.map.lock().forget();
                     self.window.seek(0);
-                    (remembered, cursor, rows) = (false, None, self.rows_wanted());
-                    continue;
+                    let page = self.read(None, self.rows_wanted(), keep).await?;
+                    self.map.lock().forget();
+                    self.learn(page)
                 }
-                Err(error) => return Err(error),
-            }
+                page => page?,
+            };
+            let Next::Page(next) = next else { return Ok(()) };
+            cursor = Some(next);
             remembered = false;
             // Rows were left out, or the window lies far behind: the largest page gets there with the fewest calls.
-            rows = self.rows_wanted().max(self.provider.page_rows_max());
+            rows = self.provider.page_rows_max();
         }
         Ok(())
     }
@@ -191,8 +192,18 @@ impl Walk<'_> {
         needed.clamp(max / 10, max)
     }
 
-    /// Reads one page from `cursor` on; the window stands at its first row.
+    /// Reads one page from `cursor` on, and learns where the next begins; the window stands at its first row.
     async fn page(&mut self, cursor: Option<&Cursor>, rows: u32, keep: &mut KeepRow<'_>) -> Result<Next, Error> {
+        let next = self.read(cursor, rows, keep).await?;
+        Ok(self.learn(next))
+    }
+
+    async fn read(
+        &mut self,
+        cursor: Option<&Cursor>,
+        rows: u32,
+        keep: &mut KeepRow<'_>,
+    ) -> Result<Option<Cursor>, Error> {
         let (window, query) = (&mut self.window, &self.query);
         let mut sink = |row: Transaction<'_>| {
             if query.interval.contains(row.instant, row.local_day(query.zone)) && window.take() {
@@ -200,9 +211,12 @@ impl Walk<'_> {
             }
         };
         let request = PageRequest { cursor, rows };
-        let next = self.provider.transactions(self.call, self.grant, query, request, &mut sink).await?;
+        self.provider.transactions(self.call, self.grant, query, request, &mut sink).await
+    }
+
+    fn learn(&self, next: Option<Cursor>) -> Next {
         let mut map = self.map.lock();
-        Ok(match next {
+        match next {
             Some(next) => {
                 map.learn(self.window.row(), next.clone());
                 Next::Page(next)
@@ -211,7 +225,7 @@ impl Walk<'_> {
                 map.learn_end(self.window.row());
                 Next::End
             }
-        })
+        }
     }
 }
 

@@ -264,6 +264,18 @@ async fn a_dead_cursor_starts_the_walk_again() {
 }
 
 #[tokio::test]
+async fn a_provider_that_is_down_does_not_cost_the_map() {
+    let provider = Pretended::new(3_000);
+    let client = Client::new(&provider);
+    client.window(200, 0).await.unwrap();
+    provider.fail_from_call.store(0, Ordering::Relaxed);
+    assert!(client.window(200, 2_000).await.is_err());
+    provider.fail_from_call.store(u32::MAX, Ordering::Relaxed);
+    let (rows, _, calls) = client.window(200, 2_200).await.unwrap();
+    assert_eq!((rows, calls), (provider.matching()[2_200..2_400].to_vec(), 1));
+}
+
+#[tokio::test]
 async fn a_page_that_fails_while_counting_leaves_the_window() {
     let provider = Pretended::new(3_000);
     provider.fail_from_call.store(2, Ordering::Relaxed);
