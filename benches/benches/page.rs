@@ -1,0 +1,143 @@
+//! The work on one page of 1,000 Fiskil transactions, in this process, without any network: `docs/benchmarks.md`.
+//!
+//! Own timing rather than a framework: what counts are ratios, and for those the candidates must take turns.
+
+#![allow(clippy::float_arithmetic, reason = "figures are ratios; no amount of money comes near them")]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, UserId};
+use bellbird_providers::fiskil::fuzz_transactions_page;
+use bellbird_sandbox::{Grant, Options};
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+const ROWS: u32 = 1_000;
+const ROUNDS: usize = 15;
+/// Pages that each candidate works on in a round.
+const PAGES: u32 = 40;
+
+/// One way to work on the page.
+struct Candidate<'a> {
+    name: &'static str,
+    work: Box<dyn Fn() + 'a>,
+    /// Microseconds a page, one value a round.
+    took: Vec<f64>,
+}
+
+fn main() -> anyhow::Result<()> {
+    // Also built, and perhaps started, as a test: then there is nothing to do.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return Ok(());
+    }
+    let (page, account) = tokio::runtime::Runtime::new()?.block_on(record())?;
+    let mut candidates = candidates(&page, &account);
+    for candidate in &mut candidates {
+        (candidate.work)();
+    }
+    for _ in 0..ROUNDS {
+        for candidate in &mut candidates {
+            let started = Instant::now();
+            for _ in 0..PAGES {
+                (candidate.work)();
+            }
+            candidate.took.push(started.elapsed().as_secs_f64() * 1e6 / f64::from(PAGES));
+        }
+    }
+    print(page.len(), &candidates);
+    Ok(())
+}
+
+/// The first one is what the others are compared with.
+fn candidates<'a>(page: &'a [u8], account: &'a Account) -> [Candidate<'a>; 4] {
+    let candidate = |name, work: Box<dyn Fn() + 'a>| Candidate { name, work, took: Vec::new() };
+    [
+        candidate(
+            "serde_json, read to its end and nothing kept",
+            Box::new(move || drop(black_box(serde_json::from_slice::<IgnoredAny>(black_box(page))))),
+        ),
+        candidate("copying the bytes", Box::new(move || drop(black_box(black_box(page).to_vec())))),
+        candidate(
+            "serde_json, a tree of values",
+            Box::new(move || drop(black_box(serde_json::from_slice::<Value>(black_box(page))))),
+        ),
+        candidate(
+            "the adapter: parse and map (with the fuzz target's checks)",
+            Box::new(move || fuzz_transactions_page(black_box(page), account.clone())),
+        ),
+    ]
+}
+
+#[allow(clippy::print_stdout, reason = "the result of the program")]
+fn print(bytes: usize, candidates: &[Candidate<'_>]) {
+    println!("One page of {ROWS} rows, {bytes} bytes; {ROUNDS} rounds; median (least..most)\n");
+    println!("| work | µs a page | times the first |\n|---|---:|---:|");
+    for candidate in candidates {
+        let base = candidates.iter().next().map_or(&candidate.took, |first| &first.took);
+        let ratios: Vec<f64> = candidate.took.iter().zip(base).map(|(took, base)| took / base).collect();
+        let [took, took_min, took_max] = spread(&candidate.took);
+        let [ratio, ratio_min, ratio_max] = spread(&ratios);
+        let name = candidate.name;
+        println!("| {name} | {took:.0} ({took_min:.0}..{took_max:.0}) | {ratio:.2} ({ratio_min:.2}..{ratio_max:.2}) |");
+    }
+}
+
+fn spread(values: &[f64]) -> [f64; 3] {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |index: usize| sorted.get(index).copied().unwrap_or(f64::NAN);
+    [at(sorted.len() / 2), at(0), at(sorted.len().saturating_sub(1))]
+}
+
+/// A page of the sandbox's busiest account, and that account.
+async fn record() -> anyhow::Result<(Vec<u8>, Account)> {
+    let sandbox = bellbird_sandbox::start(Options { rows: ROWS, ..Options::default() }).await?;
+    let fiskil = &sandbox.description().fiskil;
+    let Some(Grant::Fiskil { end_user_id, arrangement_id }) = sandbox.description().grants.first() else {
+        anyhow::bail!("the sandbox has no grant");
+    };
+    let http = reqwest::Client::builder().no_proxy().build()?;
+    let credentials = json!({ "client_id": fiskil.client_id, "client_secret": fiskil.client_secret });
+    let token = http.post(format!("{}/v1/token", fiskil.base_url)).json(&credentials).send().await?;
+    let token: Value = token.error_for_status()?.json().await?;
+    let token = token["token"].as_str().context("no token")?;
+    let ask = async |path: &str, more: &[(&str, &str)]| {
+        let request = http.get(format!("{}{path}", fiskil.base_url)).bearer_auth(token);
+        let request = request.header("X-Fiskil-Version", "v3").query(&[("end_user_id", end_user_id)]).query(more);
+        anyhow::Ok(request.send().await?.error_for_status()?.bytes().await?)
+    };
+    let accounts: Value = serde_json::from_slice(&ask("/v1/banking/accounts", &[]).await?)?;
+    let accounts = accounts["accounts"].as_array().context("no accounts")?.iter();
+    for account in accounts.filter(|account| account["arrangement_id"] == arrangement_id.as_str()) {
+        let id = account["account_id"].as_str().context("an account without an id")?;
+        let size = ROWS.to_string();
+        let filter =
+            [("account_id", id), ("status", "POSTED"), ("from", "2000-01-01T00:00:00Z"), ("page[size]", &size)];
+        let page = ask("/v1/banking/transactions", &filter).await?;
+        let parsed: Value = serde_json::from_slice(&page)?;
+        if parsed["transactions"].as_array().map_or(0, Vec::len) == ROWS as usize {
+            // The fuzz target's connection has this id: with the sandbox's own, every row would be left out.
+            let page = String::from_utf8(page.to_vec())?.replace(arrangement_id, "arrangement");
+            ensure!(page.contains("\"arrangement\""), "rows without their consent");
+            return Ok((page.into_bytes(), as_stored(id)));
+        }
+    }
+    anyhow::bail!("no account has {ROWS} rows")
+}
+
+fn as_stored(provider_account_id: &str) -> Account {
+    Account {
+        id: AccountId::new(),
+        user_id: UserId::new(),
+        connection_id: ConnectionId::new(),
+        provider: "fiskil".to_owned(),
+        provider_account_id: provider_account_id.to_owned(),
+        name: "Everyday Account".to_owned(),
+        account_type: AccountType::Transaction,
+        institution_name: None,
+        number: None,
+        currency: Currency::UNKNOWN,
+    }
+}

@@ -1,0 +1,174 @@
+//! A load generator that costs little: keep-alive HTTP/1.1 over plain sockets, one request at a time on each.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail, ensure};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// One keep-alive connection.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+/// An answer, in the connection's buffer.
+pub(crate) struct Answer<'a> {
+    pub(crate) status: u16,
+    pub(crate) head: &'a str,
+    pub(crate) body: &'a [u8],
+}
+
+impl Connection {
+    pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(address).await.with_context(|| format!("no connection to {address}"))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, buffer: vec![0; 16 * 1024] })
+    }
+
+    /// Sends a request and reads its answer, which must have a `Content-Length`.
+    pub(crate) async fn ask(&mut self, request: &[u8]) -> anyhow::Result<Answer<'_>> {
+        self.stream.write_all(request).await?;
+        let mut filled = 0;
+        let head_end = loop {
+            filled += self.read(filled).await?;
+            if let Some(at) = find(&self.buffer[..filled], b"\r\n\r\n") {
+                break at + 4;
+            }
+        };
+        let length = content_length(&self.buffer[..head_end]).context("an answer without a Content-Length")?;
+        let end = head_end + length;
+        if self.buffer.len() < end {
+            self.buffer.resize(end, 0);
+        }
+        while filled < end {
+            filled += self.read(filled).await?;
+        }
+        ensure!(filled == end, "more was sent than the answer");
+        let head = std::str::from_utf8(&self.buffer[..head_end])?;
+        let status = head.get(9..12).and_then(|digits| digits.parse().ok()).context("no status line")?;
+        Ok(Answer { status, head, body: &self.buffer[head_end..end] })
+    }
+
+    async fn read(&mut self, filled: usize) -> anyhow::Result<usize> {
+        ensure!(filled < self.buffer.len(), "a head that is too large");
+        let count = self.stream.read(&mut self.buffer[filled..]).await?;
+        ensure!(count > 0, "the server closed the connection");
+        Ok(count)
+    }
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
+
+pub(crate) fn content_length(head: &[u8]) -> Option<usize> {
+    const NAME: &[u8] = b"content-length:";
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let line = lines.find(|line| line.len() > NAME.len() && line[..NAME.len()].eq_ignore_ascii_case(NAME))?;
+    std::str::from_utf8(&line[NAME.len()..]).ok()?.trim().parse().ok()
+}
+
+/// The bytes of a GET.
+pub(crate) fn get(path: &str, token: Option<&str>) -> Vec<u8> {
+    let authorization = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+    format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: */*\r\n{authorization}\r\n").into_bytes()
+}
+
+/// The bytes of a POST of JSON.
+pub(crate) fn post(path: &str, body: &Value) -> Vec<u8> {
+    let body = body.to_string();
+    let head = format!("POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n");
+    format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+/// A request that is made once and must succeed.
+pub(crate) async fn text(address: SocketAddr, request: &[u8]) -> anyhow::Result<String> {
+    let mut connection = Connection::open(address).await?;
+    let answer = connection.ask(request).await?;
+    let body = String::from_utf8_lossy(answer.body).into_owned();
+    let first_line = String::from_utf8_lossy(request.split(|byte| *byte == b'\r').next().unwrap_or_default());
+    ensure!((200..300).contains(&answer.status), "{first_line} was answered {} {body}", answer.status);
+    Ok(body)
+}
+
+/// The same, answered with JSON.
+pub(crate) async fn json(address: SocketAddr, request: &[u8]) -> anyhow::Result<Value> {
+    Ok(serde_json::from_str(&text(address, request).await?)?)
+}
+
+/// Clients, each with a connection and the request that it repeats.
+pub(crate) struct Crowd {
+    clients: Vec<(Connection, Vec<u8>)>,
+}
+
+impl Crowd {
+    pub(crate) async fn open(address: SocketAddr, requests: Vec<Vec<u8>>) -> anyhow::Result<Self> {
+        let mut clients = Vec::with_capacity(requests.len());
+        for request in requests {
+            clients.push((Connection::open(address).await?, request));
+        }
+        Ok(Self { clients })
+    }
+
+    /// Every client once; all answers must be 200 and have `header`, where one is given.
+    pub(crate) async fn warm_up(&mut self, header: Option<&str>) -> anyhow::Result<()> {
+        for (connection, request) in &mut self.clients {
+            connection.ask(request).await?;
+            let answer = connection.ask(request).await?;
+            let body = String::from_utf8_lossy(answer.body);
+            ensure!(answer.status == 200, "answered {}: {body}", answer.status);
+            if let Some(header) = header {
+                ensure!(answer.head.to_ascii_lowercase().contains(header), "no {header} in {}", answer.head);
+            }
+        }
+        Ok(())
+    }
+
+    /// `count` requests in all. Gives the time that each took, in microseconds, sorted.
+    pub(crate) async fn run(&mut self, count: u32) -> anyhow::Result<Vec<f64>> {
+        let each = (count as usize).div_ceil(self.clients.len());
+        let mut running = JoinSet::new();
+        for client in self.clients.drain(..) {
+            running.spawn(repeat(client, each));
+        }
+        let mut took = Vec::with_capacity(count as usize);
+        while let Some(done) = running.join_next().await {
+            let (client, times) = done??;
+            self.clients.push(client);
+            took.extend(times);
+        }
+        took.sort_by(f64::total_cmp);
+        Ok(took)
+    }
+}
+
+type Client = (Connection, Vec<u8>);
+
+async fn repeat((mut connection, request): Client, count: usize) -> anyhow::Result<(Client, Vec<f64>)> {
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
+        let started = Instant::now();
+        let answer = connection.ask(&request).await?;
+        if answer.status != 200 {
+            bail!("answered {}: {}", answer.status, String::from_utf8_lossy(answer.body));
+        }
+        times.push(started.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(((connection, request), times))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads() {
+        assert_eq!(content_length(b"HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n"), Some(17));
+        assert_eq!(content_length(b"HTTP/1.1 200 OK\r\nx-content-length: 17\r\n\r\n"), None);
+        assert_eq!(find(b"ab\r\n\r\nc", b"\r\n\r\n"), Some(2));
+    }
+}

@@ -1,0 +1,198 @@
+//! What was measured, and how it is told.
+
+use serde::Serialize;
+
+/// Median, least and most of some measurements.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// Of at least one value.
+    pub(crate) fn of(values: &[f64]) -> Self {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |index: usize| sorted.get(index).copied().unwrap_or(f64::NAN);
+        let middle = sorted.len() / 2;
+        let median =
+            if sorted.len() % 2 == 1 { at(middle) } else { f64::midpoint(at(middle.wrapping_sub(1)), at(middle)) };
+        Self { median, min: at(0), max: at(sorted.len().wrapping_sub(1)) }
+    }
+}
+
+/// The value that `share` (0.5, 0.99) of the sorted values do not exceed.
+pub(crate) fn percentile(sorted: &[f64], share: f64) -> f64 {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index, cut to the last")]
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1).min(sorted.len().wrapping_sub(1))).copied().unwrap_or(f64::NAN)
+}
+
+/// One figure.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Figure {
+    /// What of the service.
+    pub(crate) name: String,
+    /// What was measured, with its unit.
+    pub(crate) measure: &'static str,
+    /// The service's.
+    pub(crate) ours: Spread,
+    /// What it is compared with.
+    pub(crate) against: Option<&'static str>,
+    /// The same measure of that.
+    pub(crate) theirs: Option<Spread>,
+    /// Ours by theirs, round by round.
+    pub(crate) ratio: Option<Spread>,
+    /// At most; of the median ratio, or of our own median where nothing is compared.
+    pub(crate) target: Option<f64>,
+    /// Whether it is kept.
+    pub(crate) met: Option<bool>,
+}
+
+impl Figure {
+    /// A figure that stands alone.
+    pub(crate) fn alone(name: &str, measure: &'static str, values: &[f64], target: Option<f64>) -> Self {
+        let ours = Spread::of(values);
+        let met = target.map(|target| ours.median <= target);
+        Self { name: name.to_owned(), measure, ours, against: None, theirs: None, ratio: None, target, met }
+    }
+
+    /// Ours by theirs; both have one value a round.
+    pub(crate) fn compared(
+        name: &str,
+        measure: &'static str,
+        against: &'static str,
+        ours: &[f64],
+        theirs: &[f64],
+        target: Option<f64>,
+    ) -> Self {
+        let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
+        let ratio = Spread::of(&ratios);
+        let met = target.map(|target| ratio.median <= target);
+        Self {
+            name: name.to_owned(),
+            measure,
+            ours: Spread::of(ours),
+            against: Some(against),
+            theirs: Some(Spread::of(theirs)),
+            ratio: Some(ratio),
+            target,
+            met,
+        }
+    }
+}
+
+/// Everything of one run.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Report {
+    rounds: u32,
+    connections: u32,
+    cores: usize,
+    figures: Vec<Figure>,
+    /// What was left out, and why.
+    left_out: Vec<String>,
+}
+
+impl Report {
+    pub(crate) fn new(rounds: u32, connections: u32) -> Self {
+        let cores = std::thread::available_parallelism().map_or(0, usize::from);
+        Self { rounds, connections, cores, figures: Vec::new(), left_out: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, figure: Figure) {
+        progress(&format!("{}, {}: {}", figure.name, figure.measure, short(&figure)));
+        self.figures.push(figure);
+    }
+
+    pub(crate) fn leave_out(&mut self, why: String) {
+        progress(&why);
+        self.left_out.push(why);
+    }
+
+    #[allow(clippy::print_stdout, reason = "the result of the program")]
+    pub(crate) fn print_json(&self) -> anyhow::Result<()> {
+        println!("{}", serde_json::to_string_pretty(self)?);
+        Ok(())
+    }
+
+    #[allow(clippy::print_stdout, reason = "the result of the program")]
+    #[allow(clippy::unnecessary_wraps, reason = "as its sister")]
+    pub(crate) fn print_table(&self) -> anyhow::Result<()> {
+        println!(
+            "{} cores, {} connections, {} rounds; median (least..most)\n",
+            self.cores, self.connections, self.rounds
+        );
+        println!("| what | measure | Bellbird | compared with | ratio | target | met |");
+        println!("|---|---|---:|---:|---:|---:|---|");
+        for figure in &self.figures {
+            println!("{}", line(figure));
+        }
+        for why in &self.left_out {
+            println!("\nLeft out: {why}");
+        }
+        Ok(())
+    }
+}
+
+fn line(figure: &Figure) -> String {
+    let theirs = match (figure.against, &figure.theirs) {
+        (Some(against), Some(theirs)) => format!("{} ({against})", number(theirs.median)),
+        _ => String::new(),
+    };
+    let ours = if figure.ratio.is_some() { number(figure.ours.median) } else { with_range(&figure.ours) };
+    format!(
+        "| {} | {} | {ours} | {theirs} | {} | {} | {} |",
+        figure.name,
+        figure.measure,
+        figure.ratio.as_ref().map(with_range).unwrap_or_default(),
+        figure.target.map(number).unwrap_or_default(),
+        figure.met.map_or("", |met| if met { "yes" } else { "NO" }),
+    )
+}
+
+fn short(figure: &Figure) -> String {
+    let target = figure.target.map(|target| format!(", target {}", number(target))).unwrap_or_default();
+    match &figure.ratio {
+        Some(ratio) => format!("ratio {}{target}", with_range(ratio)),
+        None => format!("{}{target}", with_range(&figure.ours)),
+    }
+}
+
+fn with_range(spread: &Spread) -> String {
+    format!("{} ({}..{})", number(spread.median), number(spread.min), number(spread.max))
+}
+
+fn number(value: f64) -> String {
+    match value.abs() {
+        value_abs if value_abs >= 100.0 => format!("{value:.0}"),
+        value_abs if value_abs >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// What goes on, for whoever waits.
+#[allow(clippy::print_stderr, reason = "progress of a program that runs for minutes")]
+pub(crate) fn progress(text: &str) {
+    eprintln!("{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_percentiles() {
+        let spread = Spread::of(&[3.0, 1.0, 2.0]);
+        assert_eq!((spread.median, spread.min, spread.max), (2.0, 1.0, 3.0));
+        assert_eq!(Spread::of(&[1.0, 2.0]).median, 1.5);
+        let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!(
+            (percentile(&hundred, 0.5), percentile(&hundred, 0.99), percentile(&hundred, 1.0)),
+            (50.0, 99.0, 100.0)
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! What stands alone: the first answer, memory, provider calls.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+
+use crate::HttpArgs;
+use crate::client::{self, Connection, Crowd};
+use crate::compare::Stage;
+use crate::figures::{Figure, Report, progress};
+use crate::process::resident_mb;
+use crate::provider;
+use crate::recording::{self, Access};
+use crate::service::{self, Place};
+
+const START: &str = "first answer after start, ms";
+const MEMORY: &str = "memory, MB";
+/// At rest.
+const REST: Duration = Duration::from_secs(2);
+const STARTS: usize = 11;
+/// Of the long walk.
+const MANY_ROWS: u32 = 100_000;
+/// From here on, memory must stay where it is.
+const WARM_ROWS: u32 = 10_000;
+/// Of the walk whose provider calls are counted.
+const FEW_ROWS: u32 = 5_000;
+
+/// From the start of the process to its first answer; memory at rest.
+pub(crate) async fn start(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
+    let names = ["start, new database", "start", "memory at rest"];
+    if !names.iter().any(|name| args.wants(name)) {
+        return Ok(());
+    }
+    let binary = service::binary(&args.program)?;
+    // Never called: the service makes no provider call on its own.
+    let nowhere = Access {
+        address: ([127, 0, 0, 1], 9).into(),
+        client_id: "id".to_owned(),
+        client_secret: "secret".to_owned(),
+        grant: Value::Null,
+    };
+    let (mut new, mut known, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..STARTS {
+        let folder = tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?;
+        let place = Place::new(&binary, folder.path().to_owned(), nowhere.clone());
+        new.push(place.serve().await?.1);
+        let (server, took) = place.serve().await?;
+        known.push(took);
+        if rest.len() < 3 {
+            tokio::time::sleep(REST).await;
+            rest.push(resident_mb(server.id())?);
+        }
+    }
+    report.add(Figure::alone("start", START, &known, Some(100.0)));
+    report.add(Figure::alone("start, new database", START, &new, Some(100.0)));
+    report.add(Figure::alone("memory at rest", MEMORY, &rest, Some(40.0)));
+    Ok(())
+}
+
+/// Walks over accounts of the real sandbox: provider calls of a short one, memory of a long one.
+pub(crate) async fn walk(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
+    if args.wants("provider calls") {
+        let walked = Walked::over(args, FEW_ROWS).await?;
+        report.add(Figure::alone("provider calls, 5,000 rows in windows of 200", "calls", &[walked.calls], Some(40.0)));
+    }
+    if args.wants("memory walking") {
+        let walked = Walked::over(args, MANY_ROWS).await?;
+        let growth = walked.last_mb - walked.warm_mb;
+        report.add(Figure::alone("memory walking 100,000 rows, most", MEMORY, &[walked.most_mb], None));
+        report.add(Figure::alone("memory walking, growth from row 10,000 on", MEMORY, &[growth], Some(2.0)));
+    }
+    Ok(())
+}
+
+struct Walked {
+    calls: f64,
+    warm_mb: f64,
+    last_mb: f64,
+    most_mb: f64,
+}
+
+impl Walked {
+    async fn over(args: &HttpArgs, rows: u32) -> anyhow::Result<Self> {
+        let binary = service::binary(&args.program)?;
+        progress(&format!("walking {rows} rows of the sandbox"));
+        let (sandbox, access) = recording::start_sandbox(&binary, rows)?;
+        let folder = tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?;
+        let (place, connection_id) = Place::with_user(&binary, folder.path().to_owned(), access)?;
+        let keys = place.keys(2)?;
+        let [finder, walker] = &keys[..] else { anyhow::bail!("two keys") };
+        let (server, _) = place.serve().await?;
+        let least = u64::from(rows.min(FEW_ROWS));
+        let path = service::path_to_rows(server.address, finder, &connection_id, least).await?;
+        let before = transaction_calls(sandbox.address).await?;
+        let mut walked = Self { calls: 0.0, warm_mb: 0.0, last_mb: 0.0, most_mb: 0.0 };
+        let mut connection = Connection::open(server.address).await?;
+        let mut offset = 0;
+        loop {
+            let request = client::get(&format!("{path}&offset={offset}"), Some(walker));
+            let answer = connection.ask(&request).await?;
+            ensure!(answer.status == 200, "a window was answered {}", answer.status);
+            let page: Value = serde_json::from_slice(answer.body)?;
+            let given = page["data"].as_array().map_or(0, Vec::len);
+            offset += u32::try_from(given)?;
+            walked.last_mb = resident_mb(server.id())?;
+            walked.most_mb = walked.most_mb.max(walked.last_mb);
+            if offset <= WARM_ROWS {
+                walked.warm_mb = walked.last_mb;
+            }
+            if page["pagination"]["hasMore"] != Value::Bool(true) {
+                break;
+            }
+            ensure!(given == 200, "a window of {given} rows");
+        }
+        ensure!(offset == rows, "{offset} rows of {rows} were seen");
+        walked.calls = transaction_calls(sandbox.address).await? - before;
+        Ok(walked)
+    }
+}
+
+async fn transaction_calls(sandbox: SocketAddr) -> anyhow::Result<f64> {
+    let counted = client::json(sandbox, &client::get("/__control/calls", None)).await?;
+    let calls = counted["calls"].as_array().context("no calls")?;
+    let of_transactions = calls.iter().find(|call| call["path"] == provider::TRANSACTIONS);
+    Ok(of_transactions.and_then(|call| call["count"].as_f64()).unwrap_or(0.0))
+}
+
+/// Memory while many keep-alive clients ask for transactions, of a near and of a distant provider.
+pub(crate) async fn crowd(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
+    let clients = args.clients as usize;
+    let near = format!("memory, {clients} clients");
+    let distant = format!("{near}, distant provider (20 ms)");
+    if !args.wants(&distant) {
+        return Ok(());
+    }
+    let stage = Stage::set(&service::binary(&args.program)?, clients).await?;
+    let mut crowd = stage.crowd(stage.endpoint("transactions")?, clients).await?;
+    for (name, delay) in [(near, 0), (distant, 20)] {
+        provider::set_delay(stage.provider.address, Duration::from_millis(delay)).await?;
+        let most = most_memory(&stage, &mut crowd, 40 * args.clients).await?;
+        report.add(Figure::alone(&name, MEMORY, &[most], Some(100.0)));
+    }
+    Ok(())
+}
+
+/// The most memory that the service has while the crowd asks, looked at every 5 ms.
+async fn most_memory(stage: &Stage, crowd: &mut Crowd, requests: u32) -> anyhow::Result<f64> {
+    let service = stage.service.id();
+    let mut most = resident_mb(service)?;
+    let asking = crowd.run(requests);
+    tokio::pin!(asking);
+    loop {
+        tokio::select! {
+            done = &mut asking => return done.map(|_| most),
+            () = tokio::time::sleep(Duration::from_millis(5)) => most = most.max(resident_mb(service)?),
+        }
+    }
+}

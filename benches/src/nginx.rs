@@ -1,0 +1,81 @@
+//! nginx, which merely hands a provider's page on.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+
+use crate::process::{Server, free_address};
+
+/// What to do when there is none.
+pub(crate) const MISSING: &str = "the comparison with nginx: there is no nginx here; on Debian: \
+    apt-get install -y --no-install-recommends nginx-light";
+
+/// Where the program is.
+pub(crate) fn program() -> Option<PathBuf> {
+    let places = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx", "/usr/bin/nginx"];
+    places.into_iter().map(PathBuf::from).find(|place| place.is_file())
+}
+
+/// Starts nginx in front of the provider.
+pub(crate) async fn start(program: &Path, folder: &Path, provider: SocketAddr) -> anyhow::Result<Server> {
+    let address = free_address()?;
+    let settings = folder.join("nginx.conf");
+    fs::write(&settings, text(folder, address, provider))?;
+    let log = folder.join("nginx.log");
+    let mut command = Command::new(program);
+    command.arg("-c").arg(&settings).arg("-e").arg(&log).stdin(Stdio::null()).stdout(Stdio::null());
+    let server = Server::start(command.stderr(Stdio::null()), address)?;
+    let until = Instant::now() + Duration::from_secs(5);
+    while tokio::net::TcpStream::connect(address).await.is_err() {
+        ensure!(Instant::now() < until, "nginx does not listen: {}", fs::read_to_string(&log).unwrap_or_default());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(server)
+}
+
+/// A worker a core, connections kept on both sides, no access log, and buffers that hold the whole page, so that it
+/// never touches the disk.
+fn text(folder: &Path, address: SocketAddr, provider: SocketAddr) -> String {
+    let folder = folder.display();
+    format!(
+        "daemon off;
+worker_processes 2;
+pid {folder}/nginx.pid;
+error_log {folder}/nginx.log warn;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    keepalive_timeout 600s;
+    keepalive_requests 1000000000;
+    client_body_temp_path {folder}/nginx-body;
+    proxy_temp_path {folder}/nginx-proxy;
+    fastcgi_temp_path {folder}/nginx-fastcgi;
+    uwsgi_temp_path {folder}/nginx-uwsgi;
+    scgi_temp_path {folder}/nginx-scgi;
+    upstream provider {{
+        server {provider};
+        keepalive 300;
+        keepalive_requests 1000000000;
+        keepalive_timeout 600s;
+    }}
+    server {{
+        listen {address};
+        location / {{
+            proxy_pass http://provider;
+            proxy_http_version 1.1;
+            proxy_set_header Connection \"\";
+            proxy_buffering on;
+            proxy_buffer_size 16k;
+            proxy_buffers 16 16k;
+            proxy_busy_buffers_size 128k;
+            proxy_max_temp_file_size 0;
+        }}
+    }}
+}}
+"
+    )
+}

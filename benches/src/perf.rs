@@ -1,0 +1,39 @@
+//! Where the time goes: one endpoint under load, and `perf record` on the service.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+
+use crate::ProfileArgs;
+use crate::compare::Stage;
+use crate::figures::progress;
+use crate::service;
+
+/// Records and reports.
+pub(crate) async fn run(args: &ProfileArgs) -> anyhow::Result<()> {
+    let clients = args.connections as usize;
+    let stage = Stage::set(&service::binary(&args.program)?, clients).await?;
+    let mut crowd = stage.crowd(stage.endpoint(&args.endpoint)?, clients).await?;
+    crowd.run(1_000).await?;
+    let mut record = Command::new("perf");
+    record.args(["record", "--quiet", "--event", "cpu-clock", "--output"]).arg(&args.output);
+    if args.callers {
+        record.args(["--freq", "997", "--call-graph", "dwarf,16384"]);
+    } else {
+        record.args(["--freq", "4999"]);
+    }
+    record.args(["--pid", &stage.service.id().to_string(), "--", "sleep", &args.seconds.to_string()]);
+    let mut recording = record.stdin(Stdio::null()).spawn().context("perf is not here: apt-get install linux-perf")?;
+    let until = Instant::now() + Duration::from_secs(args.seconds);
+    let mut requests = 0;
+    while Instant::now() < until {
+        requests += crowd.run(500).await?.len();
+    }
+    ensure!(recording.wait()?.success(), "perf record failed");
+    progress(&format!("{requests} requests in {} s", args.seconds));
+    let mut report = Command::new("perf");
+    report.args(["report", "--stdio", "--no-children", "--percent-limit", "0.7", "--call-graph", "none"]);
+    ensure!(report.arg("--input").arg(&args.output).status()?.success(), "perf report failed");
+    Ok(())
+}

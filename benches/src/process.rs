@@ -1,0 +1,159 @@
+//! Processes that are measured: started here, ended here, read through `/proc`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::Context as _;
+
+/// Clock ticks a second in `/proc/PID/stat`: the same on every Linux that Rust runs on.
+const TICKS: f64 = 100.0;
+
+/// A process that ends with this value.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    /// Starts a command that listens on `address`.
+    pub(crate) fn start(command: &mut Command, address: SocketAddr) -> anyhow::Result<Self> {
+        let child = command.spawn().with_context(|| format!("{} does not start", program(command)))?;
+        Ok(Self { child, address })
+    }
+
+    /// Starts one of this program's own hidden commands, which says its address when it listens and ends with its
+    /// standard input.
+    pub(crate) fn start_own(name: &str, folder: &Path) -> anyhow::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(name).arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("{name} does not start"))?;
+        let line = first_line(&mut child)?;
+        let address = line.trim().parse().with_context(|| format!("{name} said {line:?}"))?;
+        Ok(Self { child, address })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The first line that it prints.
+    pub(crate) fn first_line(&mut self) -> anyhow::Result<String> {
+        first_line(&mut self.child)
+    }
+
+    /// It, and the processes that it started.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        let own = self.id();
+        let parent = |id: &u32| stat(*id).and_then(|fields| fields.get(1)?.parse::<u32>().ok());
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        std::iter::once(own).chain(all.filter(|id| parent(id) == Some(own))).collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // TERM first: nginx's workers would outlive a master that is killed.
+        let told = Command::new("kill").arg(self.child.id().to_string()).status();
+        if told.is_ok_and(|status| status.success()) {
+            for _ in 0..100 {
+                if matches!(self.child.try_wait(), Ok(Some(_))) {
+                    return;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn first_line(child: &mut Child) -> anyhow::Result<String> {
+    let out = child.stdout.take().context("nothing to read from")?;
+    let mut line = String::new();
+    BufReader::new(out).read_line(&mut line)?;
+    Ok(line)
+}
+
+fn program(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
+}
+
+/// A port that is free now.
+pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// The fields of `/proc/PID/stat` behind the name.
+fn stat(id: u32) -> Option<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    let (_, fields) = text.rsplit_once(") ")?;
+    Some(fields.split(' ').map(str::to_owned).collect())
+}
+
+/// Processor time of processes up to now.
+pub(crate) struct Clock {
+    /// Nanoseconds of each thread.
+    threads: BTreeMap<(u32, u32), u64>,
+    /// Seconds of whole processes, ended threads included, to a hundredth.
+    ticks: f64,
+}
+
+impl Clock {
+    /// Reads the clocks.
+    pub(crate) fn read(ids: &[u32]) -> anyhow::Result<Self> {
+        let mut threads = BTreeMap::new();
+        let mut ticks = 0.0;
+        for id in ids {
+            for entry in fs::read_dir(format!("/proc/{id}/task")).context("a measured process has ended")? {
+                let entry = entry?;
+                let thread = entry.file_name().to_string_lossy().parse()?;
+                // A thread may end between the listing and the reading.
+                let Ok(text) = fs::read_to_string(entry.path().join("schedstat")) else { continue };
+                threads.insert((*id, thread), text.split(' ').next().unwrap_or_default().parse()?);
+            }
+            let fields = stat(*id).context("a measured process has ended")?;
+            for field in fields.get(11..13).context("a short stat line")? {
+                ticks += field.parse::<f64>()? / TICKS;
+            }
+        }
+        Ok(Self { threads, ticks })
+    }
+
+    /// Processor time since `earlier`, in microseconds. To the nanosecond while all threads live; a thread that has ended
+    /// took its own clock along, and then the process's coarser one counts.
+    pub(crate) fn since(&self, earlier: &Self) -> f64 {
+        if earlier.threads.keys().any(|thread| !self.threads.contains_key(thread)) {
+            return (self.ticks - earlier.ticks) * 1e6;
+        }
+        let spent = self.threads.iter().map(|(thread, now)| now - earlier.threads.get(thread).copied().unwrap_or(0));
+        spent.sum::<u64>() as f64 / 1e3
+    }
+}
+
+/// Memory in the machine, in megabytes (10^6 bytes).
+pub(crate) fn resident_mb(id: u32) -> anyhow::Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{id}/status")).context("a measured process has ended")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let kib: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kib * 1024.0 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_runs() {
+        let own = [std::process::id()];
+        let start = Clock::read(&own).unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_millis(30);
+        while std::time::Instant::now() < until {}
+        assert!(Clock::read(&own).unwrap().since(&start) > 1_000.0);
+        assert!(resident_mb(own[0]).unwrap() > 0.5);
+    }
+}

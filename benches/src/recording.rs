@@ -1,0 +1,104 @@
+//! The real sandbox, and what it says, recorded for the provider of fixed bytes.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+
+use crate::client;
+use crate::process::Server;
+use crate::provider::{Answers, TRANSACTIONS};
+
+/// Rows of the recorded page.
+pub(crate) const PAGE_ROWS: u32 = 200;
+/// Accounts of the recorded connection.
+pub(crate) const ACCOUNTS: usize = 60;
+
+/// How the service gets at a provider.
+#[derive(Clone)]
+pub(crate) struct Access {
+    pub(crate) address: SocketAddr,
+    pub(crate) client_id: String,
+    pub(crate) client_secret: String,
+    /// What `connection adopt` reads.
+    pub(crate) grant: Value,
+}
+
+/// `bellbird sandbox`, whose busiest account has so many rows.
+pub(crate) fn start_sandbox(binary: &Path, rows: u32) -> anyhow::Result<(Server, Access)> {
+    let mut command = Command::new(binary);
+    command.args(["sandbox", "--json", "--fiskil-listen", "127.0.0.1:0", "--rows", &rows.to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut server = Server::start(&mut command, ([127, 0, 0, 1], 0).into())?;
+    let description: Value =
+        serde_json::from_str(&server.first_line()?).context("the sandbox did not describe itself")?;
+    let text = |value: &Value| value.as_str().map(str::to_owned).context("the sandbox's description lacks something");
+    let fiskil = &description["fiskil"];
+    let address = text(&fiskil["baseUrl"])?.trim_start_matches("http://").parse()?;
+    server.address = address;
+    let (client_id, client_secret) = (text(&fiskil["clientId"])?, text(&fiskil["clientSecret"])?);
+    Ok((server, Access { address, client_id, client_secret, grant: description["grants"][0].clone() }))
+}
+
+/// Asks the sandbox everything that the service will ask, and keeps the bytes.
+pub(crate) async fn record(binary: &Path) -> anyhow::Result<(Answers, Access)> {
+    let (_sandbox, access) = start_sandbox(binary, PAGE_ROWS)?;
+    let id = |name: &str| access.grant[name].as_str().context("a grant without ids");
+    let (end_user_id, arrangement_id) = (id("endUserId")?, id("arrangementId")?);
+    let asked = json!({ "client_id": access.client_id, "client_secret": access.client_secret });
+    let token = client::json(access.address, &client::post("/v1/token", &asked)).await?;
+    let token = token["token"].as_str().context("no token")?;
+    let ask = async |path: &str, more: &str| {
+        let request = client::get(&format!("{path}?end_user_id={end_user_id}&page%5Bsize%5D=1000{more}"), Some(token));
+        let request = with_version(request);
+        client::text(access.address, &request).await
+    };
+    add_accounts(&access, end_user_id, arrangement_id, &ask("/v1/banking/accounts", "").await?).await?;
+    let mut answers = HashMap::new();
+    for path in ["/v1/consent", "/v1/banking/accounts", "/v1/banking/balances"] {
+        answers.insert(path.to_owned(), ask(path, "").await?);
+    }
+    let token = json!({ "token": "recorded", "token_type": "Bearer", "expires_in": 86_400 });
+    answers.insert("/v1/token".to_owned(), token.to_string());
+    for account_id in account_ids(&answers["/v1/banking/accounts"], arrangement_id)? {
+        let filter = format!("&status=POSTED&from=2000-01-01T00:00:00Z&account_id={account_id}");
+        let page = ask(TRANSACTIONS, &filter).await?;
+        if page.matches("\"posting_date_time\"").count() >= PAGE_ROWS as usize {
+            ensure!(!page.contains("\"next\":\""), "the page is not the last one");
+            answers.insert(TRANSACTIONS.to_owned(), page);
+        }
+    }
+    ensure!(answers.contains_key(TRANSACTIONS), "no account has {PAGE_ROWS} rows");
+    Ok((Answers(answers), access))
+}
+
+/// The version that the adapter asks for.
+fn with_version(mut request: Vec<u8>) -> Vec<u8> {
+    request.truncate(request.len() - 2);
+    request.extend_from_slice(b"x-fiskil-version: v3\r\n\r\n");
+    request
+}
+
+/// The accounts of one consent.
+fn account_ids(page: &str, arrangement_id: &str) -> anyhow::Result<Vec<String>> {
+    let page: Value = serde_json::from_str(page)?;
+    let accounts = page["accounts"].as_array().context("no accounts")?.iter();
+    let ours = accounts.filter(|account| account["arrangement_id"] == arrangement_id);
+    Ok(ours.filter_map(|account| account["account_id"].as_str().map(str::to_owned)).collect())
+}
+
+async fn add_accounts(access: &Access, end_user_id: &str, arrangement_id: &str, page: &str) -> anyhow::Result<()> {
+    for number in account_ids(page, arrangement_id)?.len()..ACCOUNTS {
+        let account = json!({
+            "endUserId": end_user_id,
+            "arrangementId": arrangement_id,
+            "display_name": format!("Bench Account {number:02}"),
+            "masked_number": format!("xxx-xxx xxxxx{number:04}"),
+        });
+        client::text(access.address, &client::post("/__control/accounts", &account)).await?;
+    }
+    Ok(())
+}

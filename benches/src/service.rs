@@ -1,0 +1,152 @@
+//! The program `bellbird` as somebody hosts it: set up through its own command line, run as a process of its own.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+
+use crate::ProgramArgs;
+use crate::client::{self, Connection};
+use crate::process::{Server, free_address};
+use crate::recording::Access;
+
+const EMAIL: &str = "bench@example.com";
+const MASTER_KEY: &str = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+/// No limits; balances stay cached for the whole run; a line of log for each request, as in production.
+const SETTINGS: [(&str, &str); 8] = [
+    ("BELLBIRD_SECRETS__KEY", MASTER_KEY),
+    ("BELLBIRD_LIMITS__METADATA_PER_MINUTE", "0"),
+    ("BELLBIRD_LIMITS__BALANCES_PER_MINUTE", "0"),
+    ("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "0"),
+    ("BELLBIRD_LIMITS__LIVE_IN_FLIGHT", "0"),
+    ("BELLBIRD_LIMITS__FAILED_AUTH_PER_MINUTE", "0"),
+    ("BELLBIRD_CACHE__BALANCES_SECONDS", "3600"),
+    ("BELLBIRD_LOG__LEVEL", "info"),
+];
+
+/// Where the program is.
+pub(crate) fn binary(args: &ProgramArgs) -> anyhow::Result<PathBuf> {
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/bellbird");
+    let binary = args.binary.clone().unwrap_or(default);
+    let found = binary.canonicalize();
+    found.with_context(|| format!("no {}: cargo build --release -p bellbird", binary.display()))
+}
+
+/// A folder with a database, and the settings to use it with.
+pub(crate) struct Place {
+    binary: PathBuf,
+    folder: PathBuf,
+    access: Access,
+}
+
+impl Place {
+    /// An empty place; `folder` is there and empty.
+    pub(crate) fn new(binary: &Path, folder: PathBuf, access: Access) -> Self {
+        Self { binary: binary.to_owned(), folder, access }
+    }
+
+    /// A place with a user and one connection.
+    pub(crate) fn with_user(binary: &Path, folder: PathBuf, access: Access) -> anyhow::Result<(Self, String)> {
+        let place = Self::new(binary, folder, access);
+        place.command_line(&["migrate"], "")?;
+        place.command_line(&["user", "add", "--email", EMAIL, "--plan", "professional", "--json"], "")?;
+        let grant = place.access.grant.to_string();
+        let adopt = ["connection", "adopt", "--user", EMAIL, "--provider", "fiskil", "--grant", "-", "--json"];
+        let adopted: Value = serde_json::from_str(&place.command_line(&adopt, &grant)?)?;
+        let id = adopted[0]["id"].as_str().context("no connection was adopted")?.to_owned();
+        Ok((place, id))
+    }
+
+    /// Makes keys.
+    pub(crate) fn keys(&self, count: usize) -> anyhow::Result<Vec<String>> {
+        let make = |_| {
+            let text = self.command_line(&["key", "create", "--user", EMAIL, "--name", "bench", "--json"], "")?;
+            let made: Value = serde_json::from_str(&text)?;
+            made["key"].as_str().map(str::to_owned).context("no key was made")
+        };
+        (0..count).map(make).collect()
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.current_dir(&self.folder).env_clear().envs(SETTINGS);
+        // Settings of the allocator and of the runtime's threads may be tried out.
+        let passed = |name: &str| name.starts_with("MIMALLOC_") || name == "TOKIO_WORKER_THREADS";
+        command.envs(std::env::vars().filter(|(name, _)| passed(name)));
+        command.env("BELLBIRD_DATABASE__URL", format!("sqlite:{}", self.folder.join("bellbird.db").display()));
+        command.env("BELLBIRD_FISKIL__BASE_URL", format!("http://{}", self.access.address));
+        command.env("BELLBIRD_FISKIL__CLIENT_ID", &self.access.client_id);
+        command.env("BELLBIRD_FISKIL__CLIENT_SECRET", &self.access.client_secret);
+        command
+    }
+
+    fn command_line(&self, arguments: &[&str], input: &str) -> anyhow::Result<String> {
+        let mut command = self.command();
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let written = child.stdin.take().map_or(Ok(()), |mut pipe| pipe.write_all(input.as_bytes()));
+        let output = child.wait_with_output()?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "bellbird {}: {errors}", arguments.join(" "));
+        written?;
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    fn log(&self) -> anyhow::Result<File> {
+        Ok(OpenOptions::new().create(true).append(true).open(self.folder.join("log"))?)
+    }
+
+    /// Starts the service, and waits for its first answer. Also says how long that took, in milliseconds.
+    pub(crate) async fn serve(&self) -> anyhow::Result<(Server, f64)> {
+        let address = free_address()?;
+        let mut command = self.command();
+        command.args(["serve", "--log-format", "json", "--api-listen", &address.to_string()]);
+        command.args(["--console-listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(self.log()?);
+        let started = Instant::now();
+        let server = Server::start(&mut command, address)?;
+        let request = client::get("/health", None);
+        loop {
+            if let Ok(mut connection) = Connection::open(address).await {
+                let status = connection.ask(&request).await?.status;
+                ensure!(status == 200, "/health was answered {status}");
+                return Ok((server, started.elapsed().as_secs_f64() * 1e3));
+            }
+            ensure!(started.elapsed() < Duration::from_secs(20), "bellbird does not listen: {}", self.log_text());
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    fn log_text(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+}
+
+/// The ids of the user's accounts, up to a hundred.
+pub(crate) async fn account_ids(address: SocketAddr, key: &str) -> anyhow::Result<Vec<String>> {
+    let page = client::json(address, &client::get("/v1/accounts?limit=100", Some(key))).await?;
+    let ids = page["data"].as_array().context("no accounts")?.iter();
+    Ok(ids.filter_map(|account| account["id"].as_str().map(str::to_owned)).collect())
+}
+
+/// The account that has `rows` rows, and the path that asks for a window of 200 of them.
+pub(crate) async fn path_to_rows(
+    address: SocketAddr,
+    key: &str,
+    connection_id: &str,
+    rows: u64,
+) -> anyhow::Result<String> {
+    for id in account_ids(address, key).await? {
+        let path = format!("/v1/transactions?connectionId={connection_id}&accountId={id}&from=2000-01-01&limit=200");
+        let answer = client::json(address, &client::get(&path, Some(key))).await?;
+        if answer["pagination"]["total"].as_u64() >= Some(rows) {
+            return Ok(path);
+        }
+    }
+    anyhow::bail!("no account has {rows} rows")
+}

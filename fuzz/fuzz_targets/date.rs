@@ -1,0 +1,51 @@
+//! Bounds are read or refused, and an interval says the same of an instant in both of its ways.
+
+#![no_main]
+
+use bellbird_domain::date::{Bound, Interval, day_of};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use libfuzzer_sys::fuzz_target;
+
+/// With and without summer time, a quarter of an hour off, half an hour of summer time, and a day that never was.
+const ZONES: [&str; 6] =
+    ["Australia/Sydney", "UTC", "Pacific/Chatham", "Australia/Lord_Howe", "Pacific/Apia", "America/St_Johns"];
+
+// Zone, the present moment in seconds, nanoseconds between the end of the interval and the row, `from` `..` `to`.
+fuzz_target!(|input: (u8, i64, i64, &str)| {
+    let (zone, now, distance, bounds) = input;
+    let zone = ZONES[usize::from(zone) % ZONES.len()];
+    let zone = TimeZone::get(zone).expect("bundled");
+    let now = Timestamp::from_second(now % 253_402_207_200).expect("in range");
+    let (from, to) = bounds.split_once("..").unwrap_or((bounds, ""));
+    let (from, to) = (read(from), read(to));
+
+    let interval = Interval::resolve(from, to, now);
+    assert_eq!(from.unwrap_or(interval.from), interval.from);
+    assert_eq!(to.unwrap_or(interval.to), interval.to);
+    assert!(to.is_some() || interval.to == Bound::Instant(now), "the end by default is now");
+
+    let (first, last) = interval.instants(&zone);
+    for end in [first, last, now] {
+        let row = end.checked_add(jiff::SignedDuration::from_nanos(distance)).unwrap_or(end);
+        for row in [row, end] {
+            let inside = interval.contains(row, day_of(row, &zone));
+            assert_eq!(inside, (first..=last).contains(&row), "{row} in {interval:?}, {zone:?}");
+        }
+    }
+});
+
+/// Reads a bound, and compares it with jiff's own reading.
+fn read(text: &str) -> Option<Bound> {
+    let bound = Bound::parse(text).ok()?;
+    match bound {
+        Bound::Day(day) => assert_eq!(day.to_string(), text),
+        Bound::Instant(instant) => {
+            let written = instant.to_string();
+            assert_eq!(Bound::parse(&written), Ok(bound), "{written} does not read back");
+            // jiff takes nine digits of a fraction, and refuses more.
+            assert!(text.parse::<Timestamp>().is_ok_and(|parsed| parsed == instant) || text.len() > 30, "{text}");
+        }
+    }
+    Some(bound)
+}

@@ -1,0 +1,41 @@
+//! A decimal keeps its digits, and its plain form reads back as itself.
+
+#![no_main]
+
+use bellbird_domain::Decimal;
+use bellbird_domain::decimal::EXPANDED_BYTES_MAX;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let Ok(decimal) = Decimal::parse(text) else {
+        assert!(!is_plain(text), "a plain decimal was refused");
+        return;
+    };
+    let shown = decimal.as_str();
+    assert!(is_plain(shown), "not the plain notation");
+    assert!(shown.len() <= text.len() + EXPANDED_BYTES_MAX, "grew past the bound");
+    let nonzero = shown.bytes().any(|byte| (b'1'..=b'9').contains(&byte));
+    assert!(nonzero || !decimal.is_negative(), "a negative zero");
+    assert_eq!(Decimal::parse(shown).as_ref().map(Decimal::as_str), Ok(shown), "the plain form is not canonical");
+    if is_plain(text) {
+        let zero_without_sign = text.strip_prefix('-').filter(|_| !nonzero);
+        assert_eq!(shown, zero_without_sign.unwrap_or(text), "digits were changed");
+    }
+    // An exponent moves the point and adds zeros; the digits between the zeros at both ends stay.
+    let mantissa = text.split(['e', 'E']).next().unwrap_or("");
+    assert_eq!(significant(shown), significant(mantissa), "digits were changed");
+    assert_eq!(decimal.is_negative(), text.starts_with('-') && nonzero, "the sign was changed");
+    assert_eq!(format!("{decimal:?}"), "Decimal(..)");
+});
+
+/// `-?[0-9]+(\.[0-9]+)?`, zero with a sign included.
+fn is_plain(text: &str) -> bool {
+    let unsigned = text.strip_prefix('-').unwrap_or(text);
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    unsigned.split_once('.').map_or(digits(unsigned), |(whole, fraction)| digits(whole) && digits(fraction))
+}
+
+fn significant(text: &str) -> String {
+    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+    digits.trim_matches('0').to_owned()
+}
