@@ -8,8 +8,14 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, UserId};
-use bellbird_providers::fiskil::fuzz_transactions_page;
+use bellbird_api::TransactionsBody;
+use bellbird_api::views::{Pagination, TransactionView};
+use bellbird_domain::{
+    Account, AccountId, AccountType, Bound, ConnectionId, Currency, Interval, Page, Transaction, UserId,
+};
+use bellbird_providers::TransactionQuery;
+use bellbird_providers::fiskil::read_transactions_page;
+use bellbird_reads::window::Window;
 use bellbird_sandbox::{Grant, Options};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -51,7 +57,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// The first one is what the others are compared with.
-fn candidates<'a>(page: &'a [u8], account: &'a Account) -> [Candidate<'a>; 4] {
+fn candidates<'a>(page: &'a [u8], account: &'a Account) -> [Candidate<'a>; 6] {
     let candidate = |name, work: Box<dyn Fn() + 'a>| Candidate { name, work, took: Vec::new() };
     [
         candidate(
@@ -63,11 +69,36 @@ fn candidates<'a>(page: &'a [u8], account: &'a Account) -> [Candidate<'a>; 4] {
             "serde_json, a tree of values",
             Box::new(move || drop(black_box(serde_json::from_slice::<Value>(black_box(page))))),
         ),
+        candidate("the adapter: parse and map", Box::new(move || drop(black_box(read(page, account, 0))))),
         candidate(
-            "the adapter: parse and map (with the fuzz target's checks)",
-            Box::new(move || fuzz_transactions_page(black_box(page), account.clone())),
+            "parse, map, window: 1,000 rows counted, none kept",
+            Box::new(move || drop(black_box(read(page, account, 1)))),
+        ),
+        candidate(
+            "parse, map, window, render: 200 of 1,000 rows kept",
+            Box::new(move || drop(black_box(read(page, account, 2)))),
         ),
     ]
+}
+
+/// What the service does with a page: `depth` 0 parses and maps, 1 counts too, 2 renders the first 200 rows too.
+fn read(page: &[u8], account: &Account, depth: u8) -> Option<Vec<u8>> {
+    let zone = jiff::tz::TimeZone::get("Australia/Sydney").ok()?;
+    let bound = |text| Bound::parse(text).ok();
+    let interval = Interval { from: bound("2000-01-01")?, to: bound("2100-01-01")? };
+    let accounts = std::slice::from_ref(account);
+    let query = TransactionQuery { accounts, one_account: true, interval: &interval, zone: &zone };
+    let asked = Page { limit: 200, offset: if depth == 2 { 0 } else { u64::from(ROWS) } };
+    let mut window = Window::new(asked, 5_000);
+    let mut body = TransactionsBody::new(asked);
+    let mut rows = |row: Transaction<'_>| {
+        if depth > 0 && interval.contains(row.instant, || row.local_day(&zone)) && window.take() {
+            body.push(&TransactionView::new(&row, &zone));
+        }
+    };
+    read_transactions_page(black_box(page), "arrangement", &query, &mut rows).ok()?;
+    let extent = window.extent(window.row(), None);
+    body.finish(&Pagination::of(asked, extent)).ok()
 }
 
 #[allow(clippy::print_stdout, reason = "the result of the program")]
@@ -118,7 +149,6 @@ async fn record() -> anyhow::Result<(Vec<u8>, Account)> {
         let page = ask("/v1/banking/transactions", &filter).await?;
         let parsed: Value = serde_json::from_slice(&page)?;
         if parsed["transactions"].as_array().map_or(0, Vec::len) == ROWS as usize {
-            // The fuzz target's connection has this id: with the sandbox's own, every row would be left out.
             let page = String::from_utf8(page.to_vec())?.replace(arrangement_id, "arrangement");
             ensure!(page.contains("\"arrangement\""), "rows without their consent");
             return Ok((page.into_bytes(), as_stored(id)));

@@ -46,9 +46,12 @@ impl AppState {
     }
 
     fn keep_last_use(&self, caller: &Caller, now: Timestamp) {
+        // One write of a key at a time: while the database is slow, they must not pile up.
+        let Some(place) = self.inner.touching.enter(caller.key_id) else { return };
         let storage = self.inner.storage.clone();
         let (user_id, key_id) = (caller.user_id, caller.key_id);
         tokio::spawn(async move {
+            let _place = place;
             if let Err(error) = storage.touch_key(user_id, key_id, now).await {
                 tracing::warn!(key_id = %key_id, error = %error, "last use of a key not kept");
             }

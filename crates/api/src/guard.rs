@@ -1,6 +1,7 @@
 //! Before every handler under `/v1`: 401, then 404 and 405, then 429, then 403.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
@@ -24,6 +25,13 @@ use crate::state::AppState;
 const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+
+/// A place among the live requests of a key. A handler's work keeps it too, so that a client that leaves does not get
+/// another one while its work goes on.
+#[derive(Clone)]
+pub(crate) struct LivePlace {
+    _place: Option<Arc<Place<KeyId>>>,
+}
 
 /// The moment that a request is about, for its handler.
 #[derive(Clone, Copy)]
@@ -52,6 +60,8 @@ pub(crate) async fn guard(State(state): State<AppState>, request: Request, next:
         let (decision, admitted) = admit(&state, class, limit, &caller, now);
         let response = match admitted {
             Ok(place) => {
+                let place = place.map(Arc::new);
+                request.extensions_mut().insert(LivePlace { _place: place.clone() });
                 request.extensions_mut().insert(caller);
                 request.extensions_mut().insert(RequestTime(now));
                 keep_until_sent(next.run(request).await, place)
@@ -106,7 +116,7 @@ impl Class {
 }
 
 /// A live request holds its place until its answer has been sent.
-fn keep_until_sent(response: Response, place: Option<Place<KeyId>>) -> Response {
+fn keep_until_sent(response: Response, place: Option<Arc<Place<KeyId>>>) -> Response {
     match place {
         Some(place) => response.map(|body| Body::new(Kept { body, _place: place })),
         None => response,
@@ -115,7 +125,7 @@ fn keep_until_sent(response: Response, place: Option<Place<KeyId>>) -> Response 
 
 struct Kept {
     body: Body,
-    _place: Place<KeyId>,
+    _place: Arc<Place<KeyId>>,
 }
 
 impl HttpBody for Kept {

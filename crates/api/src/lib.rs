@@ -15,5 +15,8 @@ mod state;
 pub mod views;
 
 pub use client_address::Network;
+/// For benchmarks.
+#[doc(hidden)]
+pub use handlers::transactions::TransactionsBody;
 pub use router::router;
 pub use state::{ApiSettings, AppState};

@@ -68,7 +68,7 @@ data provider when it is asked for; nothing of it is stored.
 
 **Errors** on every path are `{\"error\": {\"message\", \"code\"?, \"details\"?}}`. Quote `X-Request-Id` when you report one.
 
-**Limits.** Each key has a bucket of calls a minute that refills evenly; every `/v1` answer tells what is left in \
+**Limits.** Each key has a bucket of calls a minute that refills evenly; every `/v1` answer to a valid key tells what is left in \
 `X-RateLimit-*`. A 429 carries `Retry-After` in seconds: the next call after it succeeds.
 
 **Unknown query parameters** are ignored; a known one that stands twice is refused. `HEAD` answers as `GET`, without a body.";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Response};
 use bellbird_domain::ConnectionStatus;
 use bellbird_reads::ReadError;
-use bellbird_storage::StorageError;
+use bellbird_storage::{Chain, StorageError};
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
@@ -163,7 +163,7 @@ impl From<StorageError> for Problem {
 
 impl From<&StorageError> for Problem {
     fn from(error: &StorageError) -> Self {
-        tracing::error!(error = %error, "database failed");
+        tracing::error!(error = %Chain(error), "database failed");
         match error {
             StorageError::Unavailable(_) => Self::ServiceUnavailable,
             _ => Self::Internal,

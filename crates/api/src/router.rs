@@ -1,9 +1,12 @@
 //! Every route on one page.
 
+use std::sync::OnceLock;
+
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
 use http::{HeaderName, HeaderValue, Method};
+use metrics::{Counter, Histogram};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use utoipa_axum::router::OpenApiRouter;
@@ -16,11 +19,28 @@ use crate::problem::Problem;
 use crate::state::AppState;
 use crate::{docs_page, openapi};
 
-/// What a path is, for its limits and the log.
-#[derive(Debug)]
+/// What a path is, for its limits, the log and the metrics.
 pub(crate) struct Route {
     pub(crate) path: &'static str,
     pub(crate) class: Class,
+    metrics: OnceLock<RouteMetrics>,
+}
+
+/// A route's metrics, looked up once.
+pub(crate) struct RouteMetrics {
+    /// By the first digit of the status, from 1 on.
+    pub(crate) requests: [Counter; 5],
+    pub(crate) seconds: Histogram,
+}
+
+impl Route {
+    pub(crate) fn metrics(&self) -> &RouteMetrics {
+        self.metrics.get_or_init(|| RouteMetrics {
+            requests: ["1xx", "2xx", "3xx", "4xx", "5xx"]
+                .map(|status| metrics::counter!("bellbird_requests_total", "route" => self.path, "status" => status)),
+            seconds: metrics::histogram!("bellbird_request_seconds", "route" => self.path),
+        })
+    }
 }
 
 /// Which limit a path counts against.
@@ -39,7 +59,7 @@ pub(crate) enum Class {
 }
 
 const fn route(path: &'static str, class: Class) -> Route {
-    Route { path, class }
+    Route { path, class, metrics: OnceLock::new() }
 }
 
 static ROUTES: [Route; 11] = [
@@ -85,8 +105,8 @@ pub fn router(state: AppState) -> Router {
         .route(docs_page::STYLE_PATH, get(docs_page::serve_style))
         .fallback(|| async { Problem::NoSuchPath })
         .method_not_allowed_fallback(|| async { Problem::MethodNotAllowed })
-        .layer(CatchPanicLayer::custom(|_| axum::response::IntoResponse::into_response(Problem::Internal)))
-        .layer(from_fn_with_state(state.clone(), guard));
+        .layer(from_fn_with_state(state.clone(), guard))
+        .layer(CatchPanicLayer::custom(|_| axum::response::IntoResponse::into_response(Problem::Internal)));
     let guarded = match cors(&state.inner.settings.cors_origins) {
         Some(cors) => guarded.layer(cors),
         None => guarded,

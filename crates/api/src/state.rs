@@ -77,6 +77,8 @@ pub(crate) struct Inner {
     pub(crate) live_limit: Option<RateLimiter<KeyId>>,
     pub(crate) failed_auth_limit: Option<RateLimiter<IpAddr>>,
     pub(crate) live_in_flight: InFlight<KeyId>,
+    /// Keys whose last use is being written.
+    pub(crate) touching: InFlight<KeyId>,
     pub(crate) balances_cache: Expiring<BalancesKey, CachedBalances>,
     pub(crate) balances_flights: SingleFlight<BalancesKey, LiveOutcome>,
     pub(crate) transactions_flights: SingleFlight<(ListKey, Page), LiveOutcome>,
@@ -96,6 +98,7 @@ impl AppState {
             live_limit: RateLimiter::per_minute(settings.live_per_minute),
             failed_auth_limit: RateLimiter::per_minute(settings.failed_auth_per_minute),
             live_in_flight: InFlight::new(settings.live_in_flight),
+            touching: InFlight::new(1),
             balances_cache: Expiring::new(settings.balances_cache, CACHE_BYTES_MAX, bytes_of),
             balances_flights: SingleFlight::default(),
             transactions_flights: SingleFlight::default(),

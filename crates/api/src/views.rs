@@ -18,33 +18,33 @@ use utoipa::ToSchema;
 pub struct ConnectionView<'a> {
     /// Identifier, a UUID made by this service.
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    id: ConnectionId,
+    pub id: ConnectionId,
     /// The provider that the data comes through: `fiskil` (Australian banking).
     #[schema(example = "fiskil")]
-    provider: &'a str,
+    pub provider: &'a str,
     /// What kind of institution it is.
     #[schema(value_type = String, example = "banking")]
-    category: ConnectionCategory,
+    pub category: ConnectionCategory,
     /// The provider's own identifier of the institution. Any text.
     #[schema(example = "22")]
-    institution_id: &'a str,
+    pub institution_id: &'a str,
     /// Display name of the institution.
     #[schema(example = "Wattle Bank")]
-    institution_name: &'a str,
+    pub institution_name: &'a str,
     /// URL of the institution's logo.
     #[schema(format = "uri", example = "https://cdn.example/logos/22.svg")]
     #[schema(required = true)]
-    institution_logo: Option<&'a str>,
+    pub institution_logo: Option<&'a str>,
     /// `active`: it can be read. `invalidated`: credentials or consent expired, the user must reconnect. `pending_mfa`:
     /// the institution waits for the user. `revoked`: consent was withdrawn.
     #[schema(value_type = String, example = "active")]
-    status: ConnectionStatus,
+    pub status: ConnectionStatus,
     /// When the provider last answered with data, RFC 3339 in UTC.
     #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
-    last_refreshed_at: Option<Timestamp>,
+    pub last_refreshed_at: Option<Timestamp>,
     /// When the connection was linked, RFC 3339 in UTC.
     #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
-    created_at: Timestamp,
+    pub created_at: Timestamp,
 }
 
 impl<'a> From<&'a Connection> for ConnectionView<'a> {
@@ -267,7 +267,9 @@ pub struct TransactionView<'a> {
 }
 
 impl<'a> TransactionView<'a> {
-    pub(crate) fn new(row: &'a Transaction<'a>, zone: &TimeZone) -> Self {
+    /// The view of a row, its day as a day in `zone`.
+    #[must_use]
+    pub fn new(row: &'a Transaction<'a>, zone: &TimeZone) -> Self {
         Self {
             id: &row.id,
             account_id: row.account.id,

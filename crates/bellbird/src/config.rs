@@ -155,8 +155,8 @@ settings! {
         /// Address and port to listen on. Stay on loopback and let a proxy that speaks TLS face the world; port 0
         /// takes any free port.
         listen: SocketAddr = listen_address(), default "\"127.0.0.1:8080\"";
-        /// The address that clients use, when it is not the one listened on: shown in the OpenAPI document and in the
-        /// deprecation links.
+        /// The address that clients use, when it is not the one listened on: it stands in the links of deprecated calls
+        /// and on the console's page.
         public_url: Option<String> = optional_url(), none "\"https://api.example.com\"";
         /// Proxies, as addresses or CIDR blocks, whose X-Forwarded-For is believed. It decides which client a failed
         /// authentication counts against. List your own load balancers here and nothing else: a client could
@@ -170,7 +170,8 @@ settings! {
     console: Console {
         /// Address and port to listen on.
         listen: SocketAddr = listen_address(), default "\"127.0.0.1:8081\"";
-        /// The address that browsers use, when it is not the one listened on.
+        /// The address that browsers use, when it is not the one listened on. Taken, but not used yet: link callbacks
+        /// come with a later version.
         public_url: Option<String> = optional_url(), none "\"https://bellbird.example.com\"";
     }
     /// Metrics for Prometheus (/metrics), readiness (/ready) and liveness (/live). It asks for no key: keep it inside

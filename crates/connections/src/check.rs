@@ -17,8 +17,10 @@ impl Connections {
         let standing = self.provider(&connection.provider)?.standing(&self.call(), &grant).await?;
         let Some(next) = lifecycle::after_look(connection.status, standing) else { return Ok(connection.status) };
         let now = self.clock.now();
-        // Lost to somebody else's step: theirs is the newer one.
-        self.storage.set_connection_status(user_id, id, connection.status, next, "checked", now).await?;
+        if !self.storage.set_connection_status(user_id, id, connection.status, next, "checked", now).await? {
+            // Lost to somebody else's step: theirs is the newer one.
+            return Ok(connection.status);
+        }
         tracing::info!(connection_id = %id, from = %connection.status, to = %next, "connection changed its status");
         Ok(next)
     }

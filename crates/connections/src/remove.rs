@@ -13,6 +13,8 @@ impl Connections {
         let connection = self.storage.find_connection_any(id).await?.ok_or(ConnectionsError::NotFound)?;
         let user_id = connection.user_id;
         let provider = self.provider(&connection.provider)?;
+        // Before it is hidden: a grant that cannot be opened (the master key is lost) must leave it as it is.
+        let grant = self.storage.find_grant(user_id, id).await?;
         if connection.status != ConnectionStatus::Deleting {
             let hidden = self
                 .storage
@@ -30,7 +32,7 @@ impl Connections {
                 return Box::pin(self.remove(id)).await;
             }
         }
-        if let Some(grant) = self.storage.find_grant(user_id, id).await? {
+        if let Some(grant) = grant {
             provider.withdraw(&self.call(), &grant).await.map_err(ConnectionsError::NotWithdrawn)?;
         }
         self.storage.delete_connection(user_id, id, self.clock.now()).await?;

@@ -2,6 +2,7 @@
 
 use bellbird_domain::{Account, AccountId, Balance, Caller, ConnectionId, Currency};
 use bellbird_providers::{Call, Error};
+use bellbird_storage::Chain;
 use futures_util::future::join_all;
 
 use crate::{ReadError, Reads};
@@ -72,7 +73,15 @@ impl Reads {
         let all_fail = || vec![Err(Error::unavailable("not offered here")); group.len()];
         let Some(first) = group.first() else { return Vec::new() };
         // Gone since its accounts were found: the same as a provider that does not answer.
-        let Ok(scope) = self.scope(caller, first.connection_id).await else { return all_fail() };
+        let scope = match self.scope(caller, first.connection_id).await {
+            Ok(scope) => scope,
+            Err(error) => {
+                if let ReadError::Storage(error) = &error {
+                    tracing::error!(error = %Chain(error), "database failed");
+                }
+                return all_fail();
+            }
+        };
         let Ok(provider) = self.provider(&scope.connection) else { return all_fail() };
         let outcomes = provider.balances(call, &scope.grant, group).await;
         if outcomes.iter().any(Result::is_ok) {

@@ -23,12 +23,10 @@ use page_map::PageMap;
 pub use scope::Scope;
 use scope::Scopes;
 
-/// How long a page map is kept.
+/// How long a page map is kept after it was last used.
 const PAGE_MAP_LIFE: Duration = Duration::from_secs(600);
 /// All page maps together, in bytes.
 const PAGE_MAPS_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// A map's size for the bound above: it grows after it was put in. With windows of 200 this is 40,000 rows.
-const PAGE_MAP_BYTES: usize = 20 * 1024;
 
 /// The bounds of a read.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +52,13 @@ pub struct ListKey {
     pub to: Option<String>,
 }
 
+impl ListKey {
+    fn bytes(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        size_of::<Self>() + text(&self.from) + text(&self.to)
+    }
+}
+
 /// Reads live data.
 #[derive(Clone)]
 pub struct Reads {
@@ -73,7 +78,9 @@ impl Reads {
     /// A reader over these.
     #[must_use]
     pub fn new(storage: Storage, providers: Registry, clock: Clock, limits: Limits) -> Self {
-        let page_maps = Expiring::new(PAGE_MAP_LIFE, PAGE_MAPS_BYTES_MAX, |_, _| PAGE_MAP_BYTES);
+        // Weighed anew with every window that uses it.
+        let bytes_of = |list: &ListKey, map: &Arc<Mutex<PageMap>>| list.bytes() + map.lock().bytes();
+        let page_maps = Expiring::new(PAGE_MAP_LIFE, PAGE_MAPS_BYTES_MAX, bytes_of);
         Self { inner: Arc::new(Inner { storage, providers, clock, limits, scopes: Scopes::default(), page_maps }) }
     }
 

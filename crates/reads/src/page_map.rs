@@ -85,6 +85,14 @@ impl PageMap {
         self.end = Some(rows);
     }
 
+    /// About how much memory it takes, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let cursors: usize =
+            self.marks.iter().filter_map(|mark| mark.cursor.as_ref()).map(|cursor| cursor.0.len()).sum();
+        size_of::<Self>() + self.marks.capacity() * size_of::<Mark>() + cursors
+    }
+
     /// Forgets everything but the bounds: the provider no longer takes a cursor.
     pub fn forget(&mut self) {
         *self = Self::new(self.interval);

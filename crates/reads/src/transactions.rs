@@ -79,17 +79,21 @@ impl Reads {
         if let Err(error) = outcome {
             return Err(ReadError::from_provider(&error, scope.connection.status));
         }
-        self.note_answered(scope);
+        let seen = walk.window.row();
+        if call.calls() > 0 {
+            self.note_answered(scope);
+        }
         walk.count(call.deadline - self.inner.limits.deadline / TIME_KEPT_BACK).await;
         let map = map.lock();
-        Ok(walk.window.extent(map.counted(), map.end()))
+        // Another window of the list may have begun the map anew meanwhile; what was seen here is known all the same.
+        Ok(walk.window.extent(map.counted().max(seen), map.end()))
     }
 
     /// The map of the list; a request from the start begins a new one, with new instants.
     fn page_map(&self, call: &Call, request: &TransactionsRequest) -> Arc<Mutex<PageMap>> {
         let maps = &self.inner.page_maps;
         if request.page.offset > 0
-            && let Some((map, _)) = maps.get(&request.list, call.now)
+            && let Some(map) = maps.renew(&request.list, call.now)
         {
             return map;
         }
@@ -159,7 +163,7 @@ impl Walk<'_> {
     /// Counts on behind the window until enough rows are known, the list ends, the time kept back begins, or a page
     /// fails: then the answer says what is known.
     async fn count(&mut self, until: Instant) {
-        loop {
+        while Instant::now() < until {
             let Mark { row, cursor } = {
                 let map = self.map.lock();
                 if map.end().is_some() || self.window.uncounted(map.counted()) == 0 {
@@ -206,7 +210,7 @@ impl Walk<'_> {
     ) -> Result<Option<Cursor>, Error> {
         let (window, query) = (&mut self.window, &self.query);
         let mut sink = |row: Transaction<'_>| {
-            if query.interval.contains(row.instant, row.local_day(query.zone)) && window.take() {
+            if query.interval.contains(row.instant, || row.local_day(query.zone)) && window.take() {
                 keep(&row);
             }
         };

@@ -4,6 +4,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use moka::ops::compute::{CompResult, Op};
 
 /// A value, and when it was put in.
 #[derive(Clone)]
@@ -43,16 +44,29 @@ where
         (age < self.life).then_some((entry.value, age))
     }
 
+    /// The value, unless it is too old at `now`; its life begins anew.
+    pub fn renew(&self, key: &K, now: Timestamp) -> Option<V>
+    where
+        K: Clone,
+    {
+        // Computed in place, so that a newer value is never put back by an older one.
+        let renewed = self.entries.entry_by_ref(key).and_compute_with(|entry| match entry {
+            Some(entry) if now.duration_since(entry.value().at) < self.life => {
+                Op::Put(Entry { value: entry.into_value().value, at: now })
+            }
+            _ => Op::Nop,
+        });
+        match renewed {
+            CompResult::ReplacedWith(entry) => Some(entry.into_value().value),
+            _ => None,
+        }
+    }
+
     /// Puts a value in, born at `now`.
     pub fn insert(&self, key: K, value: V, now: Timestamp) {
         if !self.life.is_zero() {
             self.entries.insert(key, Entry { value, at: now });
         }
-    }
-
-    /// Takes an entry out.
-    pub fn remove(&self, key: &K) {
-        self.entries.invalidate(key);
     }
 }
 
@@ -72,8 +86,10 @@ mod tests {
         assert_eq!(map.get(&1, at(1_299)), Some(("one", SignedDuration::from_secs(299))));
         assert_eq!(map.get(&1, at(1_300)), None);
         assert_eq!(map.get(&1, at(999)), Some(("one", SignedDuration::ZERO)), "a clock that went back");
-        map.remove(&1);
-        assert_eq!(map.get(&1, at(1_000)), None);
+        assert_eq!(map.renew(&1, at(1_299)), Some("one"));
+        assert_eq!(map.get(&1, at(1_598)), Some(("one", SignedDuration::from_secs(299))));
+        assert_eq!(map.renew(&1, at(1_599)), None, "too late");
+        assert_eq!(map.renew(&2, at(1_000)), None);
     }
 
     #[test]

@@ -123,8 +123,8 @@ fn sqlite_path(text: &str) -> Result<PathBuf, StorageError> {
     Ok(PathBuf::from(path))
 }
 
-/// Shows an error with all of its causes.
-struct Chain<'a>(&'a StorageError);
+/// Shows an error with all of its causes, for the log.
+pub struct Chain<'a>(pub &'a StorageError);
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

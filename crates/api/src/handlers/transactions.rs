@@ -13,6 +13,7 @@ use http::header::{HeaderName, LINK};
 
 use super::balances::X_CACHE;
 use super::json_bytes;
+use crate::guard::LivePlace;
 use crate::live::{self, LiveAnswer, LiveOutcome};
 use crate::params::Params;
 use crate::problem::{Problem, from_read};
@@ -47,6 +48,7 @@ const ROW_BYTES: usize = 450;
 pub(crate) async fn list_transactions(
     State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
+    Extension(place): Extension<LivePlace>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let request = read_request(query.as_deref(), &caller)?;
@@ -54,7 +56,10 @@ pub(crate) async fn list_transactions(
     let all_accounts = request.list.account_id.is_none();
     let question = (request.list.clone(), request.page);
     let reader = state.clone();
-    let work = move || async move { reader.read_transactions(&caller, &scope, &request).await };
+    let work = move || async move {
+        let _place = place;
+        reader.read_transactions(&caller, &scope, &request).await
+    };
     let respond = |live: LiveAnswer| {
         let mut response = json_bytes(live.body);
         let headers = response.headers_mut();
@@ -118,26 +123,33 @@ impl AppState {
 }
 
 /// The body, written row by row while the provider's page is there.
-struct TransactionsBody {
+pub struct TransactionsBody {
     bytes: Vec<u8>,
     failed: bool,
 }
 
 impl TransactionsBody {
-    fn new(page: Page) -> Self {
+    /// The beginning of a body, with room for a whole window.
+    #[must_use]
+    pub fn new(page: Page) -> Self {
         let mut bytes = Vec::with_capacity(128 + page.limit as usize * ROW_BYTES);
         bytes.extend_from_slice(br#"{"data":["#);
         Self { bytes, failed: false }
     }
 
-    fn push(&mut self, row: &TransactionView<'_>) {
+    /// Writes the next row.
+    pub fn push(&mut self, row: &TransactionView<'_>) {
         if self.bytes.last() == Some(&b'}') {
             self.bytes.push(b',');
         }
         self.failed |= serde_json::to_writer(&mut self.bytes, row).is_err();
     }
 
-    fn finish(mut self, pagination: &Pagination) -> Result<Vec<u8>, Problem> {
+    /// The whole body.
+    ///
+    /// # Errors
+    /// [`Problem::Internal`] when a row could not be written.
+    pub fn finish(mut self, pagination: &Pagination) -> Result<Vec<u8>, Problem> {
         self.bytes.extend_from_slice(br#"],"pagination":"#);
         self.failed |= serde_json::to_writer(&mut self.bytes, pagination).is_err();
         self.bytes.push(b'}');

@@ -3,10 +3,10 @@
 use std::io::Read as _;
 
 use anyhow::{Context as _, bail};
-use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus};
+use bellbird_api::views::{AccountView, ConnectionView};
+use bellbird_domain::{Connection, ConnectionId};
 use bellbird_storage::Storage;
 use clap::{Args, Subcommand};
-use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 
@@ -90,35 +90,12 @@ pub(super) struct RemoveArgs {
     format: JsonFlag,
 }
 
-/// A connection, with the fields that the API shows.
+/// What `show --json` prints: the connection as the API shows it, with its accounts.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ConnectionView<'a> {
-    id: ConnectionId,
-    provider: &'a str,
-    category: ConnectionCategory,
-    institution_id: &'a str,
-    institution_name: &'a str,
-    institution_logo: Option<&'a str>,
-    status: ConnectionStatus,
-    last_refreshed_at: Option<Timestamp>,
-    created_at: Timestamp,
-}
-
-impl<'a> From<&'a Connection> for ConnectionView<'a> {
-    fn from(connection: &'a Connection) -> Self {
-        Self {
-            id: connection.id,
-            provider: &connection.provider,
-            category: connection.category,
-            institution_id: &connection.institution_id,
-            institution_name: &connection.institution_name,
-            institution_logo: connection.institution_logo.as_deref(),
-            status: connection.status,
-            last_refreshed_at: connection.last_refreshed_at,
-            created_at: connection.created_at,
-        }
-    }
+struct ShownConnection<'a> {
+    #[serde(flatten)]
+    connection: ConnectionView<'a>,
+    accounts: Vec<AccountView<'a>>,
 }
 
 pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> anyhow::Result<()> {
@@ -164,8 +141,11 @@ async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
 
 async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
     let connection = find(storage, args.id).await?;
+    let accounts = storage.list_connection_accounts(connection.user_id, connection.id).await?;
     if args.format.json {
-        return output::print(args.format, &ConnectionView::from(&connection), |_| String::new());
+        let accounts = accounts.iter().map(AccountView::from).collect();
+        let shown = ShownConnection { connection: ConnectionView::from(&connection), accounts };
+        return output::print(args.format, &shown, |_| String::new());
     }
     let user = storage.find_user(connection.user_id).await?.map_or_else(|| "-".to_owned(), |user| user.email);
     let text = output::details(&[
@@ -177,7 +157,6 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         ("refreshed", output::when(connection.last_refreshed_at)),
         ("created", output::when(Some(connection.created_at))),
     ]);
-    let accounts = storage.list_connection_accounts(connection.user_id, connection.id).await?;
     let rows = accounts.iter().map(|account| {
         let number = account.number.as_ref().map_or("-", |number| number.as_str()).to_owned();
         let currency = account.currency.to_string();

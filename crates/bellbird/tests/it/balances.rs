@@ -80,7 +80,7 @@ async fn a_cache_time_of_zero_switches_it_off() {
     let app = App::start(setup).await;
     let ids = ids(&app).await;
     for _ in 0..2 {
-        assert_eq!(app.get(&path(&ids[..1])).await.header("x-cache"), Some("MISS"));
+        assert_eq!(app.get(&path(&ids[..1])).await.header("x-cache"), Some("BYPASS"));
     }
 }
 

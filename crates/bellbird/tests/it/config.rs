@@ -103,10 +103,7 @@ fn an_error_names_the_setting_its_value_what_is_accepted_and_the_source() {
             "api = 1",
             "unknown section `api` in FILE, line 1: the sections are database, api, console, ops, secrets, fiskil, reads, cache, limits, log",
         ),
-        (
-            "[reads]\nrow_cap = 0",
-            "reads.row_cap is `0` in FILE, line 2: it must be a whole number from 1 to 1000000",
-        ),
+        ("[reads]\nrow_cap = 0", "reads.row_cap is `0` in FILE, line 2: it must be a whole number from 1 to 1000000"),
         (
             "[reads]\ndeadline_seconds = 0",
             "reads.deadline_seconds is `0` in FILE, line 2: it must be a whole number from 1 to 300",

@@ -18,6 +18,10 @@ const VERSION: &str = "v3";
 pub(super) const PAGE_ROWS_MAX: u32 = 1_000;
 /// A token this close to its end is not used any more.
 const TOKEN_MARGIN: Duration = Duration::from_secs(30);
+/// A longer life than this is not believed: the documented one is 900 s.
+const TOKEN_LIFE_SECONDS_MAX: u64 = 86_400;
+/// The longest cursor that is taken; page maps keep them.
+const CURSOR_BYTES_MAX: usize = 1_024;
 /// Bounds the walks over accounts and balances, whose pages hold a thousand each.
 const PAGES_MAX: usize = 20;
 
@@ -66,14 +70,14 @@ impl Api {
                 read_json,
             )
             .await?;
-        let life = Duration::from_secs(fresh.expires_in).saturating_sub(TOKEN_MARGIN);
+        let life = Duration::from_secs(fresh.expires_in.min(TOKEN_LIFE_SECONDS_MAX)).saturating_sub(TOKEN_MARGIN);
         let token = Token { value: SecretString::from(fresh.token), until: asked + life };
         Ok(held.insert(token).value.clone())
     }
 
     /// Drops `refused`, unless somebody already put a newer one in its place.
-    async fn drop_token(&self, refused: &SecretString) {
-        let mut held = self.token.lock().await;
+    async fn drop_token(&self, call: &Call, refused: &SecretString) {
+        let Ok(mut held) = tokio::time::timeout_at(call.deadline, self.token.lock()).await else { return };
         if held.as_ref().is_some_and(|token| token.value.expose_secret() == refused.expose_secret()) {
             *held = None;
         }
@@ -96,7 +100,7 @@ impl Api {
             match self.client.call(call, operation, request, &mut accept).await {
                 Err(Error::Rejected { status: 401 }) if !renewed => {
                     renewed = true;
-                    self.drop_token(&token).await;
+                    self.drop_token(call, &token).await;
                 }
                 outcome => return outcome,
             }
@@ -221,7 +225,11 @@ impl Api {
         };
         let url = self.base_url.join(next.as_str()).map_err(|_| Error::Malformed("a link that is no URL"))?;
         let after = url.query_pairs().find(|(name, _)| name == "page[after]");
-        after.map(|(_, cursor)| Some(Cursor(cursor.into_owned()))).ok_or(Error::Malformed("a link without a cursor"))
+        match after {
+            Some((_, cursor)) if cursor.len() <= CURSOR_BYTES_MAX => Ok(Some(Cursor(cursor.into_owned()))),
+            Some(_) => Err(Error::Malformed("a cursor too long")),
+            None => Err(Error::Malformed("a link without a cursor")),
+        }
     }
 
     fn url(&self, path: &str) -> Url {
@@ -285,7 +293,9 @@ fn read_json<T: serde::de::DeserializeOwned>(answer: &Answer) -> Result<T, Error
 }
 
 pub(super) fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Error> {
-    serde_json::from_slice(body).map_err(|_| Error::Malformed("not the documented JSON"))
+    // Checked once as a whole, so that no string in it has to be.
+    let text = std::str::from_utf8(body).map_err(|_| Error::Malformed("not UTF-8"))?;
+    serde_json::from_str(text).map_err(|_| Error::Malformed("not the documented JSON"))
 }
 
 #[cfg(test)]

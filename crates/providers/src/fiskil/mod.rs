@@ -15,6 +15,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
 use crate::http::Client;
+use crate::text::Text;
 use crate::{
     Call, Cursor, Error, FoundAccount, FoundConnection, PageRequest, Provider, RowSink, Standing, TransactionQuery,
 };
@@ -59,6 +60,13 @@ struct Grant {
 struct Arrangement {
     end_user_id: String,
     id: String,
+}
+
+impl Arrangement {
+    /// Whether a row is this consent's: an end user's lists hold the rows of all their consents.
+    fn has(&self, arrangement_id: Option<&Text<'_>>) -> bool {
+        arrangement_id.is_none_or(|id| id.as_str() == self.id)
+    }
 }
 
 impl Grant {
@@ -153,10 +161,13 @@ impl Fiskil {
 
     /// Accounts do not say their currency (fiskil.md 1.7), balances do. Best effort: without it the currency is learned
     /// with the first balance that is read.
-    async fn learn_currencies(&self, call: &Call, end_user_id: &str, accounts: &mut [FoundAccount]) {
+    async fn learn_currencies(&self, call: &Call, arrangement: &Arrangement, accounts: &mut [FoundAccount]) {
         let outcome = self
             .api
-            .balances(call, end_user_id, |row| {
+            .balances(call, &arrangement.end_user_id, |row| {
+                if !arrangement.has(row.arrangement_id.as_ref()) {
+                    return;
+                }
                 let account =
                     accounts.iter_mut().find(|account| account.provider_account_id == row.account_id.as_str());
                 if let Some(account) = account {
@@ -211,7 +222,7 @@ impl Provider for Fiskil {
         let mut accounts: Vec<FoundAccount> = Vec::new();
         self.api
             .accounts(call, &arrangement.end_user_id, |row| {
-                let ours = row.arrangement_id.as_ref().is_none_or(|id| id.as_str() == arrangement.id);
+                let ours = arrangement.has(row.arrangement_id.as_ref());
                 let known = |account: &FoundAccount| account.provider_account_id == row.account_id.as_str();
                 if ours && !accounts.iter().any(known) {
                     accounts.push(map::account(row));
@@ -222,7 +233,7 @@ impl Provider for Fiskil {
             self.believe_empty(call, &arrangement).await?;
         }
         if accounts.iter().any(|account| account.currency.is_none()) {
-            self.learn_currencies(call, &arrangement.end_user_id, &mut accounts).await;
+            self.learn_currencies(call, &arrangement, &mut accounts).await;
         }
         Ok(accounts)
     }
@@ -237,8 +248,9 @@ impl Provider for Fiskil {
         let walked = self
             .api
             .balances(call, &arrangement.end_user_id, |row| {
+                let ours = arrangement.has(row.arrangement_id.as_ref());
                 let at = accounts.iter().position(|account| account.provider_account_id == row.account_id.as_str());
-                if let Some(at) = at {
+                if let Some(at) = at.filter(|_| ours) {
                     found[at] = Some(map::balance(row));
                 }
             })
@@ -345,6 +357,22 @@ fn count_skipped(skipped: Skipped, one_account: bool) {
         Skipped::OtherAccount => return,
     };
     metrics::counter!("bellbird_dropped_rows_total", "provider" => NAME.as_str(), "reason" => reason).increment(1);
+}
+
+/// Reads a page of transactions and gives its rows, newest first: for benchmarks.
+///
+/// # Errors
+/// [`Error::Malformed`].
+#[doc(hidden)]
+pub fn read_transactions_page(
+    body: &[u8],
+    arrangement_id: &str,
+    query: &TransactionQuery<'_>,
+    rows: &mut RowSink<'_>,
+) -> Result<(), Error> {
+    let page: wire::TransactionsPage<'_> = api::parse(body)?;
+    posted(page.transactions, arrangement_id, query)?.into_iter().for_each(rows);
+    Ok(())
 }
 
 /// Reads any bytes as a page of transactions and checks what must hold of every page: for the fuzz target.

@@ -82,6 +82,7 @@ pub(super) struct BalancesPage<'a> {
 pub(super) struct Balance<'a> {
     #[serde(borrow)]
     pub(super) account_id: Text<'a>,
+    pub(super) arrangement_id: Option<Text<'a>>,
     pub(super) current_balance: Option<ExactNumber<'a>>,
     pub(super) available_balance: Option<ExactNumber<'a>>,
     pub(super) currency: Option<Text<'a>>,

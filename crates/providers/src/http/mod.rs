@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{RequestBuilder, Response, StatusCode};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::{Call, Error};
@@ -21,6 +21,11 @@ use breaker::Breaker;
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Calls at once to one provider; more wait.
 const CALLS_AT_ONCE_MAX: usize = 256;
+/// Answers that are read at once; the others stay in the network until it is their turn, so that memory does not grow
+/// with the number of callers.
+const BODIES_AT_ONCE_MAX: usize = 32;
+/// Connections kept open without a call.
+const IDLE_CONNECTIONS_MAX: usize = 64;
 /// Attempts of one call, the first included.
 const ATTEMPTS_MAX: usize = 3;
 /// A provider that asks us to wait longer than this gets no second attempt within the same request.
@@ -33,6 +38,7 @@ pub struct Client {
     inner: reqwest::Client,
     call_timeout: Duration,
     slots: Semaphore,
+    bodies: Semaphore,
     breaker: Mutex<Breaker>,
 }
 
@@ -85,6 +91,7 @@ impl Client {
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_idle_timeout(Duration::from_secs(50))
+            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .build()
             .map_err(|error| format!("the HTTP client for {provider} cannot be set up: {error}"))?;
         Ok(Self {
@@ -92,6 +99,7 @@ impl Client {
             inner,
             call_timeout,
             slots: Semaphore::new(CALLS_AT_ONCE_MAX),
+            bodies: Semaphore::new(BODIES_AT_ONCE_MAX),
             breaker: Mutex::new(Breaker::default()),
         })
     }
@@ -139,20 +147,24 @@ impl Client {
         let answer = self.exchange(call, request).await;
         // What counts against the provider's health is not to answer, or to answer with a server error.
         let healthy = !matches!(&answer, Err(Error::Unavailable { .. } | Error::Deadline))
-            && !answer.as_ref().is_ok_and(|answer| answer.status.is_server_error());
+            && !answer.as_ref().is_ok_and(|(answer, _)| answer.status.is_server_error());
         if self.breaker.lock().record(Instant::now(), healthy) {
             tracing::warn!(provider = %self.provider, "too many failed calls: the provider is left alone for a moment");
         }
-        let outcome = answer.and_then(|answer| accept(&answer));
+        let outcome = answer.and_then(|(answer, _turn)| accept(&answer));
         self.observe(operation, started, outcome.as_ref().err());
         outcome
     }
 
-    async fn exchange(&self, call: &Call, request: RequestBuilder) -> Result<Answer, Error> {
+    /// The whole answer, with its turn, which is over when the answer has been worked on.
+    async fn exchange(&self, call: &Call, request: RequestBuilder) -> Result<(Answer, SemaphorePermit<'_>), Error> {
         let until = call.deadline.min(Instant::now() + self.call_timeout);
         let exchange = async {
-            let _slot = self.slots.acquire().await.map_err(|_| Error::unavailable("shutting down"))?;
-            read(request.send().await.map_err(|error| transport_error(&error))?).await
+            const CLOSED: Error = Error::Unavailable { reason: "shutting down", retry_after: None };
+            let _slot = self.slots.acquire().await.map_err(|_| CLOSED)?;
+            let response = request.send().await.map_err(|error| transport_error(&error))?;
+            let turn = self.bodies.acquire().await.map_err(|_| CLOSED)?;
+            Ok((read(response).await?, turn))
         };
         match tokio::time::timeout_at(until, exchange).await {
             Ok(answer) => answer,
