@@ -7,9 +7,11 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use libfuzzer_sys::fuzz_target;
 
-/// With and without summer time, a quarter of an hour off, half an hour of summer time, and a day that never was.
+/// With and without summer time, a quarter of an hour off, half an hour of summer time, a day that never was, and clocks
+/// that change at midnight. Not America/St_Johns: until 2011 its clocks went back one minute past midnight, so that the
+/// day before had two parts, and no first and last instant describe it.
 const ZONES: [&str; 6] =
-    ["Australia/Sydney", "UTC", "Pacific/Chatham", "Australia/Lord_Howe", "Pacific/Apia", "America/St_Johns"];
+    ["Australia/Sydney", "UTC", "Pacific/Chatham", "Australia/Lord_Howe", "Pacific/Apia", "America/Santiago"];
 
 // Zone, the present moment in seconds, nanoseconds between the end of the interval and the row, `from` `..` `to`.
 fuzz_target!(|input: (u8, i64, i64, &str)| {
@@ -28,7 +30,8 @@ fuzz_target!(|input: (u8, i64, i64, &str)| {
     let (first, last) = interval.instants(&zone);
     for end in [first, last, now] {
         let row = end.checked_add(jiff::SignedDuration::from_nanos(distance)).unwrap_or(end);
-        for row in [row, end] {
+        // The calendar's very last instant is inside its day and not asked for: one nanosecond of the year 9999.
+        for row in [row, end].into_iter().filter(|row| *row < Timestamp::MAX) {
             let inside = interval.contains(row, || day_of(row, &zone));
             assert_eq!(inside, (first..=last).contains(&row), "{row} in {interval:?}, {zone:?}");
         }

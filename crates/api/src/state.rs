@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use bellbird_connections::Connections;
-use bellbird_domain::{AccountId, KeyId, Page};
+use bellbird_domain::{AccountId, KeyId, Page, UserId};
 use bellbird_reads::{ListKey, Reads};
 use bellbird_shared_state::{Clock, Expiring, InFlight, RateLimiter, SingleFlight};
 use bellbird_storage::Storage;
@@ -18,6 +18,10 @@ use crate::live::LiveOutcome;
 
 /// All cached answers together, in bytes.
 const CACHE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Lists of connections are kept while they are asked for; what makes them right is their revision.
+const LISTS_LIFE: Duration = Duration::from_secs(600);
+const LISTS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// How the API is set up.
 #[derive(Debug, Clone)]
@@ -80,6 +84,8 @@ pub(crate) struct Inner {
     /// Keys whose last use is being written.
     pub(crate) touching: InFlight<KeyId>,
     pub(crate) balances_cache: Expiring<BalancesKey, CachedBalances>,
+    /// Each user's connections as JSON, with the revision at which they are so.
+    pub(crate) connection_lists: Expiring<UserId, (i64, Bytes)>,
     pub(crate) balances_flights: SingleFlight<BalancesKey, LiveOutcome>,
     pub(crate) transactions_flights: SingleFlight<(ListKey, Page), LiveOutcome>,
 }
@@ -100,6 +106,9 @@ impl AppState {
             live_in_flight: InFlight::new(settings.live_in_flight),
             touching: InFlight::new(1),
             balances_cache: Expiring::new(settings.balances_cache, CACHE_BYTES_MAX, bytes_of),
+            connection_lists: Expiring::new(LISTS_LIFE, LISTS_BYTES_MAX, |_, (_, list): &(i64, Bytes)| {
+                list.len() + 100
+            }),
             balances_flights: SingleFlight::default(),
             transactions_flights: SingleFlight::default(),
             storage,

@@ -158,13 +158,21 @@ impl Storage {
         sealed.map(|sealed| self.open_grant(user, connection, &sealed)).transpose()
     }
 
-    /// Notes that the provider answered with data. Not a change that a revision tells of: it happens because somebody
-    /// read.
+    /// Notes that the provider answered with data.
     ///
     /// # Errors
     /// Those of the database. A connection that is gone is none.
     pub async fn mark_refreshed(&self, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
-        self.db.run(MARK_REFRESHED, params![user, connection, now]).await.map(|_| ())
+        let mut tx = self.db.begin().await?;
+        match bump(&mut tx, user).await {
+            Err(StorageError::NotFound(_)) => return Ok(()),
+            other => other?,
+        }
+        if tx.run(MARK_REFRESHED, params![user, connection, now]).await? == 0 {
+            tx.rollback().await;
+            return Ok(());
+        }
+        tx.commit().await
     }
 
     /// Moves a connection from one status to another, if it still has the first, and writes the step down. Whether the

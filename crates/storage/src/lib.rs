@@ -10,9 +10,9 @@
 //!
 //! A user's `revision` grows, in the same transaction, with every change of plan, timezone, connections, grants and
 //! accounts. So what was learned at one revision (whose connection is it, which accounts has it) is true while the
-//! revision stays, and [`Storage::find_caller`], which runs with every request, tells the revision. Two things may
-//! change without it: the time of a key's last use, and the time of a connection's last refresh. Both change because
-//! somebody read, and a read must not invalidate what is known.
+//! revision stays, and [`Storage::find_caller`], which runs with every request, tells the revision. Only the time of a
+//! key's last use changes without it. That of a connection's last refresh changes because somebody read: callers note
+//! it once a minute, not with every read.
 
 mod accounts;
 mod audit;

@@ -4,8 +4,10 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::Caller;
+use bytes::Bytes;
 
-use super::json;
+use super::json_bytes;
+use crate::guard::RequestTime;
 use crate::problem::Problem;
 use crate::state::AppState;
 use crate::views::{ConnectionList, ConnectionView};
@@ -22,7 +24,18 @@ use crate::views::{ConnectionList, ConnectionView};
 pub(crate) async fn list_connections(
     State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
+    Extension(RequestTime(now)): Extension<RequestTime>,
 ) -> Result<Response, Problem> {
+    let lists = &state.inner.connection_lists;
+    if let Some(((revision, list), _)) = lists.get(&caller.user_id, now)
+        && revision == caller.revision
+    {
+        return Ok(json_bytes(list));
+    }
     let connections = state.inner.storage.list_connections(caller.user_id).await?;
-    json(&ConnectionList { data: connections.iter().map(ConnectionView::from).collect() })
+    let list = ConnectionList { data: connections.iter().map(ConnectionView::from).collect() };
+    let list = Bytes::from(serde_json::to_vec(&list).map_err(|_| Problem::Internal)?);
+    // The list was read behind the revision: at that revision or a later one, which will not match again.
+    lists.insert(caller.user_id, (caller.revision, list.clone()), now);
+    Ok(json_bytes(list))
 }

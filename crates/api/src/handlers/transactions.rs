@@ -125,22 +125,24 @@ impl AppState {
 /// The body, written row by row while the provider's page is there.
 pub struct TransactionsBody {
     bytes: Vec<u8>,
+    /// Rows that there must be room for, until the first one comes: a request that waits holds no empty buffer.
+    rows: usize,
     failed: bool,
 }
 
 impl TransactionsBody {
-    /// The beginning of a body, with room for a whole window.
+    /// The beginning of a body.
     #[must_use]
     pub fn new(page: Page) -> Self {
-        let mut bytes = Vec::with_capacity(128 + page.limit as usize * ROW_BYTES);
-        bytes.extend_from_slice(br#"{"data":["#);
-        Self { bytes, failed: false }
+        Self { bytes: br#"{"data":["#.to_vec(), rows: page.limit as usize, failed: false }
     }
 
     /// Writes the next row.
     pub fn push(&mut self, row: &TransactionView<'_>) {
         if self.bytes.last() == Some(&b'}') {
             self.bytes.push(b',');
+        } else {
+            self.bytes.reserve(128 + self.rows * ROW_BYTES);
         }
         self.failed |= serde_json::to_writer(&mut self.bytes, row).is_err();
     }

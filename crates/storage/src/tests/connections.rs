@@ -160,13 +160,13 @@ both! {
         assert_eq!((nowhere, nobody), (false, false));
     }
 
-    async fn a_refresh_time_is_no_new_revision(db) {
+    async fn a_refresh_time_is_a_new_revision(db) {
         let user = db.user("a@x").await;
         let id = db.connection(user.id, "consent", &[]).await.id;
         db.mark_refreshed(user.id, id, at(50)).await.unwrap();
         db.mark_refreshed(user.id, ConnectionId::new(), at(60)).await.unwrap();
         assert_eq!(db.find_connection(user.id, id).await.unwrap().unwrap().last_refreshed_at, Some(at(50)));
-        assert_eq!(db.revision(user.id).await, 1);
+        assert_eq!(db.revision(user.id).await, 2);
     }
 
     async fn unknown_words_are_corrupt(db) {
