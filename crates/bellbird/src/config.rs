@@ -1,6 +1,6 @@
 //! Settings: what they are, where they come from, what is wrong with them.
 //!
-//! One table, [`settings!`] below, is the only list of settings. From it come the typed [`Settings`], the validation,
+//! One table, `settings!` below, is the only list of settings. From it come the typed [`Settings`], the validation,
 //! and the text of `bellbird.example.toml`. A value comes from the settings file, then from an environment variable,
 //! then from a flag; the later one wins.
 //!

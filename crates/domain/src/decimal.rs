@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// The longest text that writing out an exponent may make, in bytes. A real amount has some twenty digits; the bound
+/// The most digits that writing out an exponent may put before or behind the point, those that are there apart. A real amount has some twenty digits; the bound
 /// only keeps `1e999999999` from filling the memory. Digits that are written out have no bound of their own.
 pub const EXPANDED_BYTES_MAX: usize = 4_096;
 
@@ -13,7 +13,7 @@ pub enum DecimalError {
     /// Not an optional sign, digits with at most one point, and an optional exponent.
     #[error("not a decimal")]
     Syntax,
-    /// The exponent would write out to more than [`EXPANDED_BYTES_MAX`] bytes.
+    /// The exponent would write out to more digits than [`EXPANDED_BYTES_MAX`].
     #[error("exponent too large")]
     Exponent,
 }

@@ -185,6 +185,25 @@ fn dependencies_are_those_of_the_workspace() {
 }
 
 #[test]
+fn the_fuzz_targets_take_what_the_program_takes() {
+    let versions = |path: &str| {
+        let packages = parse(path)["package"].as_array().expect("packages").clone();
+        let field = |package: &toml::Value, name: &str| package[name].as_str().expect("text").to_owned();
+        let pairs = packages.iter().map(|package| (field(package, "name"), field(package, "version")));
+        pairs.collect::<BTreeSet<(String, String)>>()
+    };
+    let (ours, fuzz) = (versions("Cargo.lock"), versions("fuzz/Cargo.lock"));
+    let shared = |name: &str| ours.iter().any(|(other, _)| other == name);
+    let apart =
+        fuzz.difference(&ours).filter(|(name, _)| shared(name)).map(|(name, version)| format!("{name} {version}"));
+    assert_none(
+        &apart.collect::<Vec<String>>(),
+        "other versions than in Cargo.lock: run `cp Cargo.lock fuzz/ && cargo metadata --manifest-path fuzz/Cargo.toml \
+         --format-version 1 >/dev/null`",
+    );
+}
+
+#[test]
 fn every_member_takes_the_lints_of_the_workspace() {
     let inherits = |manifest: &Table| {
         manifest.get("lints").and_then(|lints| lints.get("workspace")).and_then(toml::Value::as_bool) == Some(true)
