@@ -1,6 +1,6 @@
 //! Days and instants. A day is never shifted by a timezone; an instant becomes a day in one named zone only.
 
-use jiff::civil::Date;
+use jiff::civil::{Date, DateTime};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
@@ -109,7 +109,10 @@ fn parse_timestamp(text: &str) -> Result<Timestamp, BoundError> {
         return Err(BoundError);
     }
     let point = if fraction.is_empty() { "" } else { "." };
-    format!("{}{point}{fraction}{rest}", &text[..19]).parse().map_err(|_| BoundError)
+    let clock: DateTime = text[..19].parse().map_err(|_| BoundError)?;
+    let instant = format!("{}{point}{fraction}{rest}", &text[..19]).parse();
+    // A real time at the calendar's very ends, which no instant here reaches: the last or the first one means the same.
+    Ok(instant.unwrap_or(if clock.year() > 0 { Timestamp::MAX } else { Timestamp::MIN }))
 }
 
 fn is_offset(text: &[u8]) -> bool {
@@ -188,6 +191,14 @@ mod tests {
     }
 
     #[test]
+    fn the_ends_of_the_calendar_are_the_ends_of_time() {
+        for text in ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59-23:59"] {
+            assert_eq!(Bound::parse(text), Ok(Bound::Instant(Timestamp::MAX)), "{text}");
+        }
+        assert!(Bound::parse("9999-12-31T24:00:00Z").is_err());
+    }
+
+    #[test]
     fn refuses_every_other_text() {
         for text in [
             "",
@@ -222,7 +233,6 @@ mod tests {
             "today",
             "+002026-01-01",
             "２０２６-01-01",
-            "9999-12-31T23:59:59-23:00",
         ] {
             assert_eq!(Bound::parse(text), Err(BoundError), "{text:?}");
         }

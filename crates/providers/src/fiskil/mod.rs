@@ -8,7 +8,9 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bellbird_domain::{Account, Balance, ConnectionCategory, ConnectionStatus, Currency, ProviderName, Transaction};
+use bellbird_domain::{
+    Account, AccountId, Balance, ConnectionCategory, ConnectionStatus, Currency, ProviderName, Transaction,
+};
 use moka::sync::Cache;
 use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
@@ -318,7 +320,8 @@ impl Provider for Fiskil {
 }
 
 /// The posted rows of a page that are asked for, newest first. The provider's order is not documented beyond what was
-/// seen (fiskil.md 1.9), so a page that is not in order is sorted; rows of one instant stay as they came.
+/// seen (fiskil.md 1.9), so a page that is not in order is sorted. Rows of one instant stay as they came; those of
+/// several accounts go by account id first.
 fn posted<'a>(
     page: Vec<wire::Transaction<'a>>,
     arrangement_id: &str,
@@ -329,16 +332,20 @@ fn posted<'a>(
     for row in page {
         match map::transaction(row, arrangement_id, query.accounts)? {
             Ok(row) => {
-                sorted &= ours.last().is_none_or(|above| above.instant >= row.instant);
+                sorted &= ours.last().is_none_or(|above| place(above) <= place(&row));
                 ours.push(row);
             }
             Err(skipped) => count_skipped(skipped, query.one_account),
         }
     }
     if !sorted {
-        ours.sort_by_key(|row| std::cmp::Reverse(row.instant));
+        ours.sort_by_key(place);
     }
     Ok(ours)
+}
+
+fn place(row: &Transaction<'_>) -> (std::cmp::Reverse<jiff::Timestamp>, AccountId) {
+    (std::cmp::Reverse(row.instant), row.account.id)
 }
 
 fn count_skipped(skipped: Skipped, one_account: bool) {
