@@ -24,9 +24,12 @@ pub enum ConnectionsError {
     /// It belongs to somebody else.
     #[error("this consent is connected already, by another user or by a connection that is being removed")]
     Taken,
+    /// The grant is not of the provider's form.
+    #[error("{0}")]
+    BadGrant(String),
     /// The provider could not be asked.
     #[error("the provider did not do it: {0}")]
-    Provider(#[from] bellbird_providers::Error),
+    Provider(bellbird_providers::Error),
     /// Consent could not be withdrawn; the connection is hidden, and removal goes on when it is asked for again.
     #[error(
         "the connection is hidden, but the provider did not take back its consent ({0}): run the command again until it does"
@@ -35,6 +38,15 @@ pub enum ConnectionsError {
     /// Our database.
     #[error(transparent)]
     Storage(StorageError),
+}
+
+impl From<bellbird_providers::Error> for ConnectionsError {
+    fn from(error: bellbird_providers::Error) -> Self {
+        match error {
+            bellbird_providers::Error::BadGrant(why) => Self::BadGrant(why),
+            other => Self::Provider(other),
+        }
+    }
 }
 
 impl From<StorageError> for ConnectionsError {

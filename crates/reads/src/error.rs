@@ -8,6 +8,9 @@ use bellbird_storage::StorageError;
 /// How long a caller is asked to wait when the provider does not say.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
+/// A provider that asks for more is not passed on: our next call may well succeed earlier.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+
 /// What the API turns into a status.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ReadError {
@@ -48,7 +51,7 @@ impl ReadError {
                 ConnectionStatus::Active => ConnectionStatus::Invalidated,
                 status => status,
             }),
-            other => Self::Unavailable { retry_after: other.retry_after().unwrap_or(RETRY_AFTER) },
+            other => Self::Unavailable { retry_after: other.retry_after().unwrap_or(RETRY_AFTER).min(RETRY_AFTER_MAX) },
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use bellbird_domain::{AccountId, Caller, ConnectionCategory, ConnectionId, Page, page};
+use bellbird_domain::{AccountId, Caller, ConnectionCategory, ConnectionId, ConnectionStatus, Page, page};
 use bellbird_reads::transactions::TransactionsRequest;
 use bellbird_reads::{ListKey, ReadError, Scope};
 use http::HeaderValue;
@@ -107,18 +107,28 @@ impl AppState {
         let mut body = TransactionsBody::new(request.page);
         let mut keep = |row: &bellbird_domain::Transaction<'_>| body.push(&TransactionView::new(row, &caller.timezone));
         let outcome = self.inner.reads.transactions(&call, caller, scope, request, &mut keep).await;
-        let answer = outcome
-            .map_err(|error| {
-                if matches!(error, ReadError::Reconnect(_)) {
-                    self.inner.connections.check_soon(caller.user_id, request.list.connection_id);
-                }
-                from_read(&error, "Account", NEEDS_BANKING)
-            })
-            .and_then(|extent| {
-                let body = body.finish(&Pagination::of(request.page, extent))?;
-                Ok(LiveAnswer { body: body.into(), truncated: extent.truncated, whole: true })
-            });
+        let outcome = match outcome {
+            Err(ReadError::Reconnect(status)) => Err(self.broken(caller, request, status).await),
+            outcome => outcome.map_err(|error| from_read(&error, "Account", NEEDS_BANKING)),
+        };
+        let answer = outcome.and_then(|extent| {
+            let body = body.finish(&Pagination::of(request.page, extent))?;
+            Ok(LiveAnswer { body: body.into(), truncated: extent.truncated, whole: true })
+        });
         (answer, call.calls())
+    }
+
+    /// The provider knows no consent: it is gone because the connection was removed meanwhile, or the user must reconnect.
+    async fn broken(&self, caller: &Caller, request: &TransactionsRequest, status: ConnectionStatus) -> Problem {
+        let id = request.list.connection_id;
+        match self.inner.storage.find_connection(caller.user_id, id).await {
+            Ok(Some(_)) => {
+                self.inner.connections.check_soon(caller.user_id, id);
+                Problem::Reconnect(status)
+            }
+            Ok(None) => Problem::NotFound("Connection"),
+            Err(error) => Problem::from(error),
+        }
     }
 }
 

@@ -98,3 +98,17 @@ async fn a_broken_grant_is_not_adopted() {
     app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "active"})).await;
     assert_eq!(app.add_person("late@example.com", Plan::Developer, &[&spare]).await.connections.len(), 1);
 }
+
+#[tokio::test]
+async fn a_connection_that_is_removed_during_a_read_is_not_found() {
+    let app = App::start(Setup::default()).await;
+    let connection = app.ben.connections[0].id;
+    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 700})).await;
+    let path = format!("/v1/transactions?connectionId={connection}");
+    let removal = async {
+        while app.transaction_calls().await == 0 {}
+        app.connections.remove(connection).await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(app.get_as(&app.ben.key, &path), removal);
+    answer.error(404);
+}

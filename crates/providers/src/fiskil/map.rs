@@ -48,7 +48,7 @@ pub(super) fn transaction<'a>(
         datetime: datetime.0,
         description: row.description.unwrap_or_default().0,
         amount,
-        category: row.category.and_then(|category| category_of(&category)),
+        category: row.category.or(row.categories).and_then(|category| category_of(&category)),
         merchant_name: non_empty(row.merchant_name).map(|name| name.0),
         merchant_category_code: non_empty(row.merchant_category_code).map(|code| code.0),
     }))

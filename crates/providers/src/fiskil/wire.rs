@@ -111,9 +111,9 @@ pub(super) struct Transaction<'a> {
     pub(super) execution_date_time: Option<Text<'a>>,
     pub(super) merchant_name: Option<Text<'a>>,
     pub(super) merchant_category_code: Option<Text<'a>>,
-    /// Prose of the provider once calls it `categories`.
-    #[serde(alias = "categories")]
     pub(super) category: Option<Category<'a>>,
+    /// The provider's prose once calls it so; a field of its own, as a row with both names must not break the page.
+    pub(super) categories: Option<Category<'a>>,
 }
 
 #[derive(Deserialize)]
