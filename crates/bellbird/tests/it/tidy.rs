@@ -28,9 +28,6 @@ const STORAGE: &str = "bellbird-storage";
 
 /// Where the environment may be read: the settings, and the address of the test database.
 const READ_THE_ENVIRONMENT: [&str; 2] = ["crates/bellbird/src/config/", "crates/storage/src/tests/mod.rs"];
-/// Tests that do not run by themselves, each with its reason.
-const IGNORED_TESTS: [(&str, &str); 1] =
-    [("crates/sandbox/tests/it/speed.rs", "prints how fast the sandbox is; nothing to pass or fail")];
 /// Crates that a provider's amount passes through.
 const WITHOUT_FLOATS: [&str; 6] = ["api", "connections", "domain", "providers", "reads", "storage"];
 const LINES_MAX: usize = 600;
@@ -291,15 +288,10 @@ fn nothing_is_left_undone() {
     let undone = |line: &str| ["todo!", "unimplemented!", "dbg!"].iter().any(|left| line.contains(left));
     assert_none(&places(rust(), undone), "finish it, or return an error that says what is missing:");
     let ignored = |line: &str| line.trim_start().starts_with("#[ignore");
-    let others = rust().filter(|path| !IGNORED_TESTS.iter().any(|(may, _)| path == may));
     assert_none(
-        &places(others, ignored),
-        "a test that does not run proves nothing: let it run, make it a benchmark, or name it with its reason in \
-         IGNORED_TESTS in tidy.rs:",
+        &places(rust(), ignored),
+        "a test that does not run proves nothing: let it run, or make it a benchmark:",
     );
-    for (path, _) in IGNORED_TESTS {
-        assert_eq!(places([path.to_owned()], ignored).len(), 1, "{path}: correct IGNORED_TESTS in tidy.rs");
-    }
 }
 
 #[test]

@@ -7,5 +7,4 @@ mod errors;
 mod faults;
 mod paging;
 mod provider;
-mod speed;
 mod world;
