@@ -93,28 +93,6 @@ async fn one_broken_answer_is_repeated_and_not_noticed() {
 }
 
 #[tokio::test]
-async fn a_fault_while_counting_leaves_the_window() {
-    let app = App::start(Setup { rows: 3_000, ..impatient() }).await;
-    let (account, _) = app.busiest().await;
-    let path = format!(
-        "/v1/transactions?connectionId={}&accountId={}&from=2000-01-01",
-        account["connectionId"].as_str().unwrap(),
-        account["id"].as_str().unwrap()
-    );
-    app.fault(json!({"match": "/v1/banking/transactions?", "kind": "status", "status": 500})).await;
-    app.get(&path).await.error(503);
-    app.clear_faults().await;
-    // Only pages of a thousand, which count, are broken.
-    let answer = {
-        let fine = app.get(&path).await;
-        assert_eq!(fine.json()["pagination"]["total"], 3_000);
-        app.control(Method::POST, "/pages", json!({"emptyEvery": 0})).await;
-        fine
-    };
-    assert_eq!(answer.data().len(), 200);
-}
-
-#[tokio::test]
 async fn a_broken_token_call_is_a_503_and_a_dead_token_is_renewed_once() {
     let app = App::start(impatient()).await;
     let (account, _) = app.busiest().await;
