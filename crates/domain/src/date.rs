@@ -1,8 +1,12 @@
 //! Days and instants. A day is never shifted by a timezone; an instant becomes a day in one named zone only.
 
+use std::cmp::Ordering;
+
 use jiff::civil::{Date, DateTime};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
+
+use crate::TradeTime;
 
 /// How far back `from` reaches when it is not given: 30 days of 24 hours.
 pub const DEFAULT_WINDOW: SignedDuration = SignedDuration::from_hours(720);
@@ -161,6 +165,58 @@ impl Interval {
     }
 }
 
+/// The trades that a request is about: `from` and `to` only where they were given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Span {
+    /// The oldest end.
+    pub from: Option<Bound>,
+    /// The newest end.
+    pub to: Option<Bound>,
+}
+
+impl Span {
+    /// Whether every row belongs.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.from.is_none() && self.to.is_none()
+    }
+
+    /// Whether no row can belong: it ends before it begins.
+    #[must_use]
+    pub fn is_empty(&self, zone: &TimeZone) -> bool {
+        let (Some(from), Some(to)) = (self.from, self.to) else { return false };
+        from.first(zone) > to.last(zone)
+    }
+
+    /// Whether a row belongs. A row that has a day only is compared by its day, also with the day of a timestamp in the
+    /// user's zone; a row with an instant as [`Interval::contains`] does.
+    #[must_use]
+    pub fn contains(&self, time: TradeTime, zone: &TimeZone) -> bool {
+        let side = |bound: Option<Bound>, beyond: Ordering| {
+            let order = match (bound?, time) {
+                (Bound::Day(bound), TradeTime::Day(day)) => day.cmp(&bound),
+                (Bound::Day(bound), TradeTime::Instant(instant)) => day_of(instant, zone).cmp(&bound),
+                (Bound::Instant(bound), TradeTime::Day(day)) => day.cmp(&day_of(bound, zone)),
+                (Bound::Instant(bound), TradeTime::Instant(instant)) => instant.cmp(&bound),
+            };
+            (order == beyond).then_some(())
+        };
+        side(self.from, Ordering::Less).is_none() && side(self.to, Ordering::Greater).is_none()
+    }
+
+    /// The days to ask a provider for that knows days only, in a zone that is not said: a day more on either side.
+    #[must_use]
+    pub fn days(&self, zone: &TimeZone) -> (Option<Date>, Option<Date>) {
+        let day = |bound: Bound| match bound {
+            Bound::Day(day) => day,
+            Bound::Instant(instant) => day_of(instant, zone),
+        };
+        let from = self.from.map(|bound| day(bound).yesterday().unwrap_or(Date::MIN));
+        let to = self.to.map(|bound| day(bound).tomorrow().unwrap_or(Date::MAX));
+        (from, to)
+    }
+}
+
 /// The calendar day of an instant in a zone.
 #[must_use]
 pub fn day_of(instant: Timestamp, zone: &TimeZone) -> Date {
@@ -188,6 +244,40 @@ mod tests {
         ] {
             assert_eq!(Bound::parse(text), Ok(Bound::Instant(same.parse().expect("an instant"))), "{text}");
         }
+    }
+
+    #[test]
+    fn a_span_compares_days_as_days() {
+        let zone = TimeZone::get("Australia/Sydney").expect("a zone");
+        let span = |from: &str, to: &str| {
+            let bound = |text: &str| (!text.is_empty()).then(|| Bound::parse(text).expect("a bound"));
+            Span { from: bound(from), to: bound(to) }
+        };
+        let day = |text: &str| TradeTime::Day(text.parse().expect("a day"));
+        let at = |text: &str| TradeTime::Instant(text.parse().expect("an instant"));
+        for (from, to, time, inside) in [
+            ("", "", day("1999-01-01"), true),
+            ("2026-10-31", "", day("2026-10-30"), false),
+            ("2026-10-31", "2026-10-31", day("2026-10-31"), true),
+            ("", "2026-10-31", day("2026-11-01"), false),
+            // 1 November in Sydney.
+            ("2026-11-01", "2026-11-01", at("2026-10-31T13:30:00Z"), true),
+            ("", "2026-10-31", at("2026-10-31T13:30:00Z"), false),
+            // Midday of 31 October in Sydney: the day itself belongs.
+            ("2026-10-31T01:00:00Z", "", day("2026-10-31"), true),
+            ("", "2026-10-31T01:00:00Z", day("2026-10-31"), true),
+            ("2026-10-31T13:00:00Z", "", day("2026-10-31"), false),
+            ("2026-10-31T01:00:00Z", "", at("2026-10-31T00:59:59Z"), false),
+            ("2026-10-31T01:00:00Z", "2026-10-31T01:00:00Z", at("2026-10-31T01:00:00Z"), true),
+            ("2026-11-02", "2026-11-01", day("2026-11-01"), false),
+        ] {
+            assert_eq!(span(from, to).contains(time, &zone), inside, "{from} {to} {time:?}");
+        }
+        let days = |from, to| span(from, to).days(&zone);
+        let date = |text: &str| Some(text.parse().expect("a day"));
+        assert_eq!(days("2026-10-31", "2026-10-31T13:30:00Z"), (date("2026-10-30"), date("2026-11-02")));
+        assert_eq!(days("", ""), (None, None));
+        assert_eq!(days("0000-01-01", "9999-12-31").1, date("9999-12-31"));
     }
 
     #[test]

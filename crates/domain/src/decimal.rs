@@ -40,6 +40,11 @@ impl<'a> Decimal<'a> {
         parts.write_out().map(|plain| Self(Cow::Owned(plain)))
     }
 
+    /// A number that was computed, already in plain form.
+    pub(crate) fn computed(plain: String) -> Self {
+        Self(Cow::Owned(plain))
+    }
+
     /// The plain notation.
     #[must_use]
     pub fn as_str(&self) -> &str {

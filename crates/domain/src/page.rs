@@ -13,6 +13,8 @@ pub struct PageLimits {
 pub const ACCOUNTS: PageLimits = PageLimits { default: 50, max: 200 };
 /// Transactions: 200 by default, 500 at most.
 pub const TRANSACTIONS: PageLimits = PageLimits { default: 200, max: 500 };
+/// Of `/v1/trades`.
+pub const TRADES: PageLimits = PageLimits { default: 200, max: 500 };
 
 /// A window of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,0 +1,161 @@
+//! Holdings: positions of a brokerage account, and what follows from their numbers.
+
+use std::borrow::Cow;
+
+use bigdecimal::BigDecimal;
+
+use crate::{Account, Decimal};
+
+/// Longer numbers are shown, but not multiplied: no position has them, and the time for it grows faster than their length.
+const FACTOR_BYTES_MAX: usize = 1_024;
+
+/// A position. Borrows the answer it came from; has no `Debug`, so that it cannot be logged.
+#[derive(Clone)]
+pub struct Holding<'a> {
+    /// The account that holds it.
+    pub account: &'a Account,
+    /// The provider's id of the instrument.
+    pub instrument_id: Cow<'a, str>,
+    /// 1, or the number of the position among those of the same instrument in the account.
+    pub occurrence: u32,
+    /// Ticker.
+    pub symbol: Cow<'a, str>,
+    /// The security's name.
+    pub name: Option<Cow<'a, str>>,
+    /// Where it is traded, as the provider calls it.
+    pub exchange: Option<Cow<'a, str>>,
+    /// ISO 4217, or the ticker of a crypto asset.
+    pub currency: Cow<'a, str>,
+    /// Units; negative when short.
+    pub quantity: Decimal<'a>,
+    /// Average cost of a unit.
+    pub average_price: Option<Decimal<'a>>,
+    /// Latest price of a unit.
+    pub current_price: Option<Decimal<'a>>,
+    /// What it is worth.
+    pub market_value: Option<Decimal<'a>>,
+    /// Worth less cost.
+    pub unrealized_pnl: Option<Decimal<'a>>,
+}
+
+impl Holding<'_> {
+    /// The identifier: the same from read to read.
+    #[must_use]
+    pub fn id(&self) -> String {
+        match self.occurrence {
+            0 | 1 => format!("{}:{}", self.account.id, self.instrument_id),
+            number => format!("{}:{}:{number}", self.account.id, self.instrument_id),
+        }
+    }
+}
+
+/// How many units of the underlying a unit stands for.
+#[derive(Clone)]
+pub enum Multiplier<'a> {
+    /// One.
+    One,
+    /// So many.
+    Of(Decimal<'a>),
+    /// More or fewer than one, but nobody said how many.
+    Unknown,
+}
+
+/// Market value and unrealised profit, computed exactly: quantity times price, and that less quantity times average
+/// price, both times the multiplier. None where a factor is missing, or longer than anything real.
+#[must_use]
+pub fn valued(
+    quantity: &Decimal<'_>,
+    current_price: Option<&Decimal<'_>>,
+    average_price: Option<&Decimal<'_>>,
+    multiplier: &Multiplier<'_>,
+) -> (Option<Decimal<'static>>, Option<Decimal<'static>>) {
+    let units = number(quantity).and_then(|quantity| match multiplier {
+        Multiplier::One => Some(quantity),
+        Multiplier::Of(multiplier) => Some(quantity * number(multiplier)?),
+        Multiplier::Unknown => None,
+    });
+    let Some(units) = units else { return (None, None) };
+    let Some(value) = current_price.and_then(number).map(|price| &units * price) else { return (None, None) };
+    let profit = average_price.and_then(number).map(|average| &value - units * average);
+    (Some(decimal(&value)), profit.as_ref().map(decimal))
+}
+
+fn number(decimal: &Decimal<'_>) -> Option<BigDecimal> {
+    let text = decimal.as_str();
+    if text.len() > FACTOR_BYTES_MAX { None } else { text.parse().ok() }
+}
+
+fn decimal(number: &BigDecimal) -> Decimal<'static> {
+    Decimal::computed(number.normalized().to_plain_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(text: &str) -> Decimal<'_> {
+        Decimal::parse(text).expect("a decimal")
+    }
+
+    fn shown(
+        quantity: &str,
+        price: Option<&str>,
+        average: Option<&str>,
+        multiplier: &Multiplier<'_>,
+    ) -> (Option<String>, Option<String>) {
+        let (price, average) = (price.map(parse), average.map(parse));
+        let (value, profit) = valued(&parse(quantity), price.as_ref(), average.as_ref(), multiplier);
+        (value.map(|value| value.to_string()), profit.map(|profit| profit.to_string()))
+    }
+
+    #[test]
+    fn products_are_exact_and_end_without_zeros() {
+        let hundred = Multiplier::Of(parse("100"));
+        for (quantity, price, average, multiplier, value, profit) in [
+            ("10.5", Some("123.45"), Some("118.2"), &Multiplier::One, Some("1296.225"), Some("55.125")),
+            ("-2", Some("11.20"), Some("8.75"), &hundred, Some("-2240"), Some("-490")),
+            ("0", Some("5.00"), Some("4"), &Multiplier::One, Some("0"), Some("0")),
+            ("3", Some("7"), None, &Multiplier::One, Some("21"), None),
+            ("3", None, Some("7"), &Multiplier::One, None, None),
+            ("1", Some("20"), Some("10"), &Multiplier::Unknown, None, None),
+            ("200", Some("50"), Some("50.0"), &Multiplier::One, Some("10000"), Some("0")),
+            (
+                "0.000000001",
+                Some("0.000000001"),
+                Some("0"),
+                &Multiplier::One,
+                Some("0.000000000000000001"),
+                Some("0.000000000000000001"),
+            ),
+        ] {
+            let expected = (value.map(str::to_owned), profit.map(str::to_owned));
+            assert_eq!(shown(quantity, price, average, multiplier), expected, "{quantity} {price:?} {average:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_multiplied() {
+        let long = "9".repeat(FACTOR_BYTES_MAX + 1);
+        assert_eq!(shown(&long, Some("1"), Some("1"), &Multiplier::One), (None, None));
+        assert_eq!(shown("1", Some("1"), Some(&long), &Multiplier::One), (Some("1".to_owned()), None));
+    }
+
+    proptest! {
+        /// The model: integers, scaled.
+        #[test]
+        fn agrees_with_whole_numbers(units in -1_000_000_i64..1_000_000, price in 0_i64..1_000_000, average in 0_i64..1_000_000) {
+            let cents = |number: i64| format!("{}{}.{:02}", if number < 0 { "-" } else { "" }, number.abs() / 100, number.abs() % 100);
+            let (value, profit) = shown(&cents(units), Some(&cents(price)), Some(&cents(average)), &Multiplier::One);
+            let scaled = |text: Option<String>| {
+                let text = text.expect("computed");
+                let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+                format!("{whole}{fraction:0<4}").parse::<i128>().expect("a number")
+            };
+            let units = i128::from(units);
+            prop_assert_eq!(scaled(value), units * i128::from(price));
+            prop_assert_eq!(scaled(profit), units * i128::from(price) - units * i128::from(average));
+        }
+    }
+}
