@@ -1,25 +1,36 @@
-//! Any bytes as a page of a provider's transactions: refused, or rows of which every promise holds.
+//! Any bytes as a provider's answer full of rows: refused, or rows of which every promise holds.
 
 #![no_main]
 
 use std::sync::LazyLock;
 
 use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, UserId};
-use bellbird_providers::fiskil::fuzz_transactions_page;
+use bellbird_providers::{akahu, fiskil, snaptrade};
 use libfuzzer_sys::fuzz_target;
 
-/// The account of the seeds.
-static ACCOUNT: LazyLock<Account> = LazyLock::new(|| Account {
-    id: AccountId::new(),
-    user_id: UserId::new(),
-    connection_id: ConnectionId::new(),
-    provider: "fiskil".to_owned(),
-    provider_account_id: "123456789".to_owned(),
-    name: "Everyday".to_owned(),
-    account_type: AccountType::Other,
-    institution_name: None,
-    number: None,
-    currency: Currency::UNKNOWN,
-});
+fn account(provider_account_id: &str) -> Account {
+    Account {
+        id: AccountId::new(),
+        user_id: UserId::new(),
+        connection_id: ConnectionId::new(),
+        provider: String::new(),
+        provider_account_id: provider_account_id.to_owned(),
+        name: "Everyday".to_owned(),
+        account_type: AccountType::Other,
+        institution_name: None,
+        number: None,
+        currency: Currency::UNKNOWN,
+    }
+}
 
-fuzz_target!(|body: &[u8]| fuzz_transactions_page(body, ACCOUNT.clone()));
+/// The account of the seeds, in its provider's words.
+static FISKIL: LazyLock<Account> = LazyLock::new(|| account("123456789"));
+static AKAHU: LazyLock<Account> = LazyLock::new(|| account("acc_c00000000000000000000a001"));
+static SNAPTRADE: LazyLock<Account> = LazyLock::new(|| account("917c8734-8470-4a3e-a18f-57c3f2ee6631"));
+
+fuzz_target!(|body: &[u8]| {
+    fiskil::fuzz_transactions_page(body, FISKIL.clone());
+    akahu::fuzz_transactions_page(body, AKAHU.clone());
+    snaptrade::fuzz_activities_page(body, &SNAPTRADE);
+    snaptrade::fuzz_positions_page(body, &SNAPTRADE);
+});

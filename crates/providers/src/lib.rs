@@ -3,19 +3,25 @@
 //! An adapter turns a provider's wire format into the domain's words and hides its paging, authentication and quirks.
 //! It keeps nothing but access tokens and, for a minute, what it learned about a consent.
 
+pub mod akahu;
+mod balances;
 pub mod error;
 pub mod exact;
 pub mod fiskil;
+mod grant;
 pub mod http;
 pub mod registry;
+mod rows;
+pub mod settings;
+pub mod snaptrade;
 pub mod text;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use bellbird_domain::{
-    Account, AccountType, Balance, ConnectionCategory, ConnectionStatus, Currency, Interval, MaskedNumber,
-    ProviderName, Transaction,
+    Account, AccountType, Balance, ConnectionCategory, ConnectionStatus, Currency, Holding, Interval, MaskedNumber,
+    ProviderName, Span, Trade, Transaction,
 };
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -32,6 +38,7 @@ pub struct Call {
     pub deadline: Instant,
     /// The present moment, as far as this request is concerned.
     pub now: Timestamp,
+    begun: Instant,
     calls: AtomicU32,
 }
 
@@ -39,7 +46,13 @@ impl Call {
     /// A request that may spend until `deadline`.
     #[must_use]
     pub fn new(deadline: Instant, now: Timestamp) -> Self {
-        Self { deadline, now, calls: AtomicU32::new(0) }
+        Self { deadline, now, begun: Instant::now(), calls: AtomicU32::new(0) }
+    }
+
+    /// The present moment as the clock on the wall shows it: later than [`Call::now`] while a request goes on.
+    #[must_use]
+    pub fn wall_clock(&self) -> Timestamp {
+        self.now.saturating_add(self.begun.elapsed()).unwrap_or(self.now)
     }
 
     /// Provider calls made so far, retries included.
@@ -122,6 +135,15 @@ pub struct Cursor(pub String);
 /// What takes the rows of a page, newest first.
 pub type RowSink<'s> = dyn for<'row> FnMut(Transaction<'row>) + Send + 's;
 
+/// The balances that are asked for of one connection.
+#[derive(Clone, Copy)]
+pub struct BalancesQuery<'a> {
+    /// The connection's grant.
+    pub grant: &'a SecretString,
+    /// Accounts of the connection.
+    pub accounts: &'a [Account],
+}
+
 /// A provider of accounts and their rows.
 ///
 /// Every method makes its calls within `call.deadline`, and fails with an [`Error`] that says what to do about it.
@@ -130,11 +152,8 @@ pub trait Provider: Send + Sync {
     /// The short name that the API shows.
     fn name(&self) -> ProviderName;
 
-    /// Banks or brokers.
-    fn category(&self) -> ConnectionCategory;
-
-    /// The most rows that one page can have.
-    fn page_rows_max(&self) -> u32;
+    /// What can be asked of it beyond accounts and balances.
+    fn kind(&self) -> Kind<'_>;
 
     /// Whether the provider can be reached and takes our credentials.
     async fn check(&self, call: &Call) -> Result<(), Error>;
@@ -148,8 +167,38 @@ pub trait Provider: Send + Sync {
     /// The accounts of one connection.
     async fn accounts(&self, call: &Call, grant: &SecretString) -> Result<Vec<FoundAccount>, Error>;
 
-    /// The balances of some accounts of one connection, in the order of `accounts`. A failure is its account's own.
-    async fn balances(&self, call: &Call, grant: &SecretString, accounts: &[Account]) -> Vec<Result<Balance, Error>>;
+    /// The balances of accounts of several connections, in the order asked for: one list a connection, one entry an
+    /// account. As few calls as the provider allows, all at the same time. A failure is its account's own.
+    async fn balances(&self, call: &Call, asked: &[BalancesQuery<'_>]) -> Vec<Vec<Result<Balance, Error>>>;
+
+    /// Withdraws the user's consent. Done also when there was none any more.
+    async fn withdraw(&self, call: &Call, grant: &SecretString) -> Result<(), Error>;
+}
+
+/// What a provider is for.
+pub enum Kind<'p> {
+    /// Banks.
+    Banking(&'p dyn Banking),
+    /// Brokers.
+    Brokerage(&'p dyn Brokerage),
+}
+
+impl Kind<'_> {
+    /// The word that the API shows.
+    #[must_use]
+    pub fn category(&self) -> ConnectionCategory {
+        match self {
+            Self::Banking(_) => ConnectionCategory::Banking,
+            Self::Brokerage(_) => ConnectionCategory::Brokerage,
+        }
+    }
+}
+
+/// What banks have.
+#[async_trait]
+pub trait Banking: Send + Sync {
+    /// The most rows that one page can have.
+    fn page_rows_max(&self) -> u32;
 
     /// One page of posted transactions, newest first, each given to `rows` once. Nothing is given when the page fails.
     /// The rows may lie outside the query's interval; rows of other accounts, pending rows and rows without a time are
@@ -163,7 +212,58 @@ pub trait Provider: Send + Sync {
         page: PageRequest<'_>,
         rows: &mut RowSink<'_>,
     ) -> Result<Option<Cursor>, Error>;
+}
 
-    /// Withdraws the user's consent. Done also when there was none any more.
-    async fn withdraw(&self, call: &Call, grant: &SecretString) -> Result<(), Error>;
+/// Which trades are asked for.
+#[derive(Clone, Copy)]
+pub struct TradeQuery<'a> {
+    /// The account.
+    pub account: &'a Account,
+    /// The days or instants, where they were given. The adapter asks for at least these; the caller filters again.
+    pub span: &'a Span,
+    /// The user's zone, in which days are days.
+    pub zone: &'a TimeZone,
+}
+
+/// A page of trades, counted as the provider counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TradePage {
+    /// Rows on the page, those left out included.
+    pub rows: u64,
+    /// Rows in the provider's whole list for the query.
+    pub total: u64,
+}
+
+/// What takes the trades of a page, newest first, each with its place on the page as the provider counts.
+pub type TradeSink<'s> = dyn for<'row> FnMut(u64, Trade<'row>) + Send + 's;
+
+/// What takes the holdings of an account, in the provider's order.
+pub type HoldingSink<'s> = dyn for<'row> FnMut(Holding<'row>) + Send + 's;
+
+/// What brokers have.
+#[async_trait]
+pub trait Brokerage: Send + Sync {
+    /// What an account holds, each position given to `rows` once. Nothing is given when the call fails.
+    async fn holdings(
+        &self,
+        call: &Call,
+        grant: &SecretString,
+        account: &Account,
+        rows: &mut HoldingSink<'_>,
+    ) -> Result<(), Error>;
+
+    /// The most rows that one page of trades can have.
+    fn trades_rows_max(&self) -> u32;
+
+    /// The trades of an account from the `offset`th of the provider's list on, at most `limit`, newest first. Nothing
+    /// is given when the page fails. The rows may lie outside the query's span; rows without a date are left out.
+    async fn trades(
+        &self,
+        call: &Call,
+        grant: &SecretString,
+        query: &TradeQuery<'_>,
+        offset: u64,
+        limit: u32,
+        rows: &mut TradeSink<'_>,
+    ) -> Result<TradePage, Error>;
 }

@@ -1,18 +1,34 @@
 //! The only list of providers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Provider;
-use crate::fiskil::{Fiskil, FiskilSettings};
+use crate::settings::{Declaration, Form, Values};
+use crate::{Provider, akahu, fiskil, snaptrade};
 
-/// What the configuration says about providers.
-#[derive(Debug)]
-pub struct ProviderSettings {
-    /// The longest that one call may take.
-    pub call_timeout: Duration,
-    /// Australian banking, if there are credentials.
-    pub fiskil: Option<FiskilSettings>,
+/// Every provider there is. A new one is a line here.
+pub const PROVIDERS: &[&Declaration] = &[&fiskil::DECLARATION, &akahu::DECLARATION, &snaptrade::DECLARATION];
+
+/// What the configuration says about the providers, by name.
+#[derive(Debug, Clone, Default)]
+pub struct ProviderSettings(BTreeMap<&'static str, Values>);
+
+impl ProviderSettings {
+    /// The values of a provider's section, to be filled.
+    pub fn section(&mut self, provider: &Declaration) -> &mut Values {
+        self.0.entry(provider.name.as_str()).or_default()
+    }
+
+    fn of(&self, provider: &Declaration) -> Values {
+        let mut values = self.0.get(provider.name.as_str()).cloned().unwrap_or_default();
+        for setting in provider.settings {
+            if let (Form::Url(default), None) = (setting.form, values.get(setting.name)) {
+                values.set(setting.name, default.into());
+            }
+        }
+        values
+    }
 }
 
 /// The providers that this installation offers.
@@ -22,16 +38,23 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// One adapter for each provider that has credentials.
+    /// One adapter for each provider that has credentials; each call takes at most `call_timeout`.
     ///
     /// # Errors
     /// A sentence that names the setting that does not work.
-    pub fn new(settings: ProviderSettings) -> Result<Self, String> {
-        let mut providers: Vec<Arc<dyn Provider>> = Vec::new();
-        if let Some(fiskil) = settings.fiskil {
-            providers.push(Arc::new(Fiskil::new(fiskil, settings.call_timeout)?));
+    pub fn new(settings: &ProviderSettings, call_timeout: Duration) -> Result<Self, String> {
+        let mut offered = Vec::new();
+        for provider in PROVIDERS {
+            let opened = (provider.open)(&settings.of(provider), call_timeout);
+            offered.extend(opened.map_err(|error| format!("{}: {error}", provider.name))?);
         }
-        Ok(Self { providers: providers.into() })
+        Ok(Self { providers: offered.into() })
+    }
+
+    /// A registry of these, for tests.
+    #[must_use]
+    pub fn of(providers: Vec<Arc<dyn Provider>>) -> Self {
+        Self { providers: providers.into() }
     }
 
     /// The adapter with this name, if it is offered here.
@@ -43,5 +66,30 @@ impl Registry {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Provider>> {
         self.providers.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_provider_is_declared_in_full() {
+        let mut names = std::collections::BTreeSet::new();
+        for provider in PROVIDERS {
+            assert!(names.insert(provider.name.as_str()), "{} stands twice", provider.name);
+            assert!(!provider.help.is_empty() && !provider.settings.is_empty(), "{}", provider.name);
+            for setting in provider.settings {
+                assert!(!setting.help.is_empty(), "{}.{}", provider.name, setting.name);
+                let plain = setting.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+                assert!(plain, "{}.{}", provider.name, setting.name);
+            }
+        }
+    }
+
+    #[test]
+    fn without_credentials_nothing_is_offered() {
+        let registry = Registry::new(&ProviderSettings::default(), Duration::from_secs(20)).unwrap();
+        assert_eq!(registry.iter().count(), 0);
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::wire;
-use crate::http::{Answer, Client};
+use crate::http::{Answer, Client, parse_json};
 use crate::{Call, Cursor, Error};
 
 /// Sent with every call, so that the shapes do not depend on a setting in the provider's console (fiskil.md 1.1).
@@ -145,7 +145,7 @@ impl Api {
         mut each: impl FnMut(&wire::Account<'_>) + Send,
     ) -> Result<(), Error> {
         self.walk(call, "accounts", "/v1/banking/accounts", end_user_id, |body| {
-            let page: wire::AccountsPage<'_> = parse(body)?;
+            let page: wire::AccountsPage<'_> = parse_json(body)?;
             page.accounts.iter().for_each(&mut each);
             self.next(page.links)
         })
@@ -160,7 +160,7 @@ impl Api {
         mut each: impl FnMut(&wire::Balance<'_>) + Send,
     ) -> Result<(), Error> {
         self.walk(call, "balances", "/v1/banking/balances", end_user_id, |body| {
-            let page: wire::BalancesPage<'_> = parse(body)?;
+            let page: wire::BalancesPage<'_> = parse_json(body)?;
             page.balances.iter().for_each(&mut each);
             self.next(page.links)
         })
@@ -289,13 +289,7 @@ fn error_id(body: &[u8]) -> Option<String> {
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
-    parse(success(answer)?.json_body()?)
-}
-
-pub(super) fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Error> {
-    // Checked once as a whole, so that no string in it has to be.
-    let text = std::str::from_utf8(body).map_err(|_| Error::Malformed("not UTF-8"))?;
-    serde_json::from_str(text).map_err(|_| Error::Malformed("not the documented JSON"))
+    parse_json(success(answer)?.json_body()?)
 }
 
 #[cfg(test)]

@@ -4,22 +4,24 @@ mod api;
 mod map;
 mod wire;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bellbird_domain::{
-    Account, AccountId, Balance, ConnectionCategory, ConnectionStatus, Currency, ProviderName, Transaction,
-};
+use bellbird_domain::{Account, Balance, ConnectionStatus, Currency, ProviderName, Transaction};
+use futures_util::future::join_all;
 use moka::sync::Cache;
-use reqwest::Url;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-use crate::http::Client;
+use crate::balances::{Asked, by_owner};
+use crate::http::{Client, parse_json};
+use crate::rows::{count_dropped, newest_first};
+use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
-    Call, Cursor, Error, FoundAccount, FoundConnection, PageRequest, Provider, RowSink, Standing, TransactionQuery,
+    BalancesQuery, Banking, Call, Cursor, Error, FoundAccount, FoundConnection, Kind, PageRequest, Provider, RowSink,
+    Standing, TransactionQuery, grant,
 };
 use api::{Api, TransactionsQuery};
 use map::Skipped;
@@ -30,15 +32,41 @@ pub const NAME: ProviderName = ProviderName::new("fiskil");
 const CONSENT_BELIEVED_FOR: Duration = Duration::from_secs(60);
 const CONSENTS_REMEMBERED_MAX: u64 = 10_000;
 
-/// One team's credentials.
-#[derive(Debug)]
-pub struct FiskilSettings {
-    /// Scheme and host.
-    pub base_url: String,
-    /// Public half.
-    pub client_id: String,
-    /// Secret half.
-    pub client_secret: SecretString,
+/// What the configuration says of it.
+pub const DECLARATION: Declaration = Declaration {
+    name: NAME,
+    help: &["Fiskil, for Australian banks. Offered once client_id and client_secret are set."],
+    settings: &[
+        Setting {
+            name: "base_url",
+            help: &["Where its API is: another address only for a test server, such as the one of `bellbird sandbox`."],
+            form: Form::Url("https://api.fiskil.com"),
+        },
+        Setting { name: "client_id", help: &["The client id from the Fiskil console."], form: Form::Text },
+        Setting {
+            name: "client_secret",
+            help: &["The client secret that belongs to it. Better given as BELLBIRD_FISKIL__CLIENT_SECRET."],
+            form: Form::Secret,
+        },
+        Setting {
+            name: "webhook_secret",
+            help: &[
+                "The signing secret of its webhooks. Taken, so that one set of credentials fits every version, but not used",
+                "yet: this version receives no webhooks.",
+            ],
+            form: Form::Secret,
+        },
+    ],
+    open,
+};
+
+fn open(values: &Values, call_timeout: Duration) -> Opened {
+    let (Some(client_id), Some(client_secret)) = (values.get("client_id"), values.secret("client_secret")) else {
+        return Ok(None);
+    };
+    let api = Api::new(Client::new(NAME, call_timeout)?, values.url("base_url")?, client_id.to_owned(), client_secret);
+    let standings = Cache::builder().max_capacity(CONSENTS_REMEMBERED_MAX).time_to_live(CONSENT_BELIEVED_FOR).build();
+    Ok(Some(Arc::new(Fiskil { api, standings })))
 }
 
 /// The adapter.
@@ -51,8 +79,6 @@ pub struct Fiskil {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Grant {
-    #[serde(default, skip_serializing)]
-    provider: Option<String>,
     end_user_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     arrangement_id: Option<String>,
@@ -73,21 +99,8 @@ impl Arrangement {
 
 impl Grant {
     fn read(grant: &SecretString) -> Result<Self, Error> {
-        let form = || {
-            Error::BadGrant(
-                "a Fiskil grant is a JSON object {\"endUserId\": \"...\", \"arrangementId\": \"...\"}; arrangementId may be left out"
-                    .to_owned(),
-            )
-        };
-        let grant: Self = serde_json::from_str(grant.expose_secret()).map_err(|_| form())?;
-        if grant.provider.as_deref().is_some_and(|provider| provider != NAME.as_str()) {
-            return Err(Error::BadGrant("the grant names another provider than fiskil".to_owned()));
-        }
-        let empty = |id: &str| id.is_empty() || id.len() > 256;
-        if empty(&grant.end_user_id) || grant.arrangement_id.as_deref().is_some_and(empty) {
-            return Err(form());
-        }
-        Ok(grant)
+        const FORM: &str = "{\"endUserId\": \"...\", \"arrangementId\": \"...\"}; arrangementId may be left out";
+        grant::read(grant, NAME, FORM)
     }
 
     fn arrangement(grant: &SecretString) -> Result<Arrangement, Error> {
@@ -99,21 +112,6 @@ impl Grant {
 }
 
 impl Fiskil {
-    /// An adapter; makes no call yet.
-    ///
-    /// # Errors
-    /// A sentence that names the setting that does not work.
-    pub fn new(settings: FiskilSettings, call_timeout: Duration) -> Result<Self, String> {
-        let base_url: Url = settings.base_url.parse().map_err(|_| "fiskil.base_url must be a URL".to_owned())?;
-        if !matches!(base_url.scheme(), "http" | "https") || base_url.host().is_none() {
-            return Err("fiskil.base_url must be an http or https URL".to_owned());
-        }
-        let client = Client::new(NAME, call_timeout)?;
-        let standings =
-            Cache::builder().max_capacity(CONSENTS_REMEMBERED_MAX).time_to_live(CONSENT_BELIEVED_FOR).build();
-        Ok(Self { api: Api::new(client, base_url, settings.client_id, settings.client_secret), standings })
-    }
-
     async fn look_up(&self, call: &Call, arrangement: &Arrangement) -> Result<Standing, Error> {
         let consents = self.api.consents(call, &arrangement.end_user_id).await?;
         let consent = consents.iter().find(|consent| consent.arrangement_id == arrangement.id);
@@ -145,19 +143,14 @@ impl Fiskil {
                 (institution.name, institution.logo)
             }
         };
-        let grant = Grant {
-            provider: None,
-            end_user_id: end_user_id.to_owned(),
-            arrangement_id: Some(consent.arrangement_id.clone()),
-        };
-        let grant = serde_json::to_string(&grant).map_err(|_| Error::Malformed("an id that is not text"))?;
+        let grant = Grant { end_user_id: end_user_id.to_owned(), arrangement_id: Some(consent.arrangement_id.clone()) };
         Ok(FoundConnection {
             provider_connection_id: consent.arrangement_id,
             institution_id: consent.institution_id,
             institution_name: name,
             institution_logo: logo.filter(|logo| !logo.is_empty()),
             standing,
-            grant: SecretString::from(grant),
+            grant: grant::write(&grant)?,
         })
     }
 
@@ -184,18 +177,58 @@ impl Fiskil {
     }
 }
 
+impl Fiskil {
+    async fn end_user_balances<'a>(
+        &self,
+        call: &Call,
+        end_user_id: String,
+        consents: Vec<Asked<'a>>,
+    ) -> Vec<(Asked<'a>, Vec<Result<Balance, Error>>)> {
+        let mut found: Vec<Vec<Option<Result<Balance, Error>>>> =
+            consents.iter().map(|consent| vec![None; consent.accounts.len()]).collect();
+        let walked = self
+            .api
+            .balances(call, &end_user_id, |row| {
+                for (consent, found) in consents.iter().zip(&mut found) {
+                    let ours = row.arrangement_id.as_ref().is_none_or(|id| id.as_str() == consent.id);
+                    let is_of = |account: &Account| account.provider_account_id == row.account_id.as_str();
+                    if let Some(at) = consent.accounts.iter().position(is_of).filter(|_| ours) {
+                        found[at] = Some(map::balance(row));
+                    }
+                }
+            })
+            .await;
+        let settled = consents.into_iter().zip(found).map(|(consent, found)| {
+            let (walked, end_user_id) = (walked.clone(), end_user_id.clone());
+            async move {
+                let missing = match walked {
+                    Err(error) => {
+                        let failed = vec![Err(error); consent.accounts.len()];
+                        return (consent, failed);
+                    }
+                    Ok(()) if found.iter().any(Option::is_none) => {
+                        let arrangement = Arrangement { end_user_id, id: consent.id.clone() };
+                        self.believe_empty(call, &arrangement).await.err()
+                    }
+                    Ok(()) => None,
+                };
+                let missing = missing.unwrap_or(Error::Rejected { status: 404 });
+                let settle = |balance: Option<_>| balance.unwrap_or_else(|| Err(missing.clone()));
+                (consent, found.into_iter().map(settle).collect())
+            }
+        });
+        join_all(settled).await
+    }
+}
+
 #[async_trait]
 impl Provider for Fiskil {
     fn name(&self) -> ProviderName {
         NAME
     }
 
-    fn category(&self) -> ConnectionCategory {
-        ConnectionCategory::Banking
-    }
-
-    fn page_rows_max(&self) -> u32 {
-        api::PAGE_ROWS_MAX
+    fn kind(&self) -> Kind<'_> {
+        Kind::Banking(self)
     }
 
     async fn check(&self, call: &Call) -> Result<(), Error> {
@@ -240,35 +273,25 @@ impl Provider for Fiskil {
         Ok(accounts)
     }
 
-    async fn balances(&self, call: &Call, grant: &SecretString, accounts: &[Account]) -> Vec<Result<Balance, Error>> {
-        let all_fail = |error: Error| vec![Err(error); accounts.len()];
-        let arrangement = match Grant::arrangement(grant) {
-            Ok(arrangement) => arrangement,
-            Err(error) => return all_fail(error),
+    /// An end user's list holds the balances of all their consents: one walk for all that are asked of them.
+    async fn balances(&self, call: &Call, asked: &[BalancesQuery<'_>]) -> Vec<Vec<Result<Balance, Error>>> {
+        let whose = |query: &BalancesQuery<'_>| {
+            Grant::arrangement(query.grant).map(|arrangement| (arrangement.end_user_id, arrangement.id))
         };
-        let mut found: Vec<Option<Result<Balance, Error>>> = vec![None; accounts.len()];
-        let walked = self
-            .api
-            .balances(call, &arrangement.end_user_id, |row| {
-                let ours = arrangement.has(row.arrangement_id.as_ref());
-                let at = accounts.iter().position(|account| account.provider_account_id == row.account_id.as_str());
-                if let Some(at) = at.filter(|_| ours) {
-                    found[at] = Some(map::balance(row));
-                }
-            })
-            .await;
-        if let Err(error) = walked {
-            return all_fail(error);
-        }
-        let missing = if found.iter().any(Option::is_none) {
-            match self.believe_empty(call, &arrangement).await {
-                Ok(()) => Error::Rejected { status: 404 },
-                Err(error) => error,
-            }
-        } else {
-            Error::Rejected { status: 404 }
-        };
-        found.into_iter().map(|balance| balance.unwrap_or_else(|| Err(missing.clone()))).collect()
+        by_owner(asked, whose, |end_user_id, consents| self.end_user_balances(call, end_user_id, consents)).await
+    }
+
+    async fn withdraw(&self, call: &Call, grant: &SecretString) -> Result<(), Error> {
+        let arrangement = Grant::arrangement(grant)?;
+        self.standings.invalidate(&arrangement.id);
+        self.api.delete_consent(call, &arrangement.id).await
+    }
+}
+
+#[async_trait]
+impl Banking for Fiskil {
+    fn page_rows_max(&self) -> u32 {
+        api::PAGE_ROWS_MAX
     }
 
     async fn transactions(
@@ -295,7 +318,7 @@ impl Provider for Fiskil {
         let (next, given) = self
             .api
             .transactions(call, &asked, |body| {
-                let page: wire::TransactionsPage<'_> = api::parse(body)?;
+                let page: wire::TransactionsPage<'_> = parse_json(body)?;
                 let next = self.api.next(page.links)?;
                 if next.is_some() && next.as_ref() == asked.cursor {
                     return Err(Error::Malformed("a page names itself as the next"));
@@ -311,12 +334,6 @@ impl Provider for Fiskil {
         }
         Ok(next)
     }
-
-    async fn withdraw(&self, call: &Call, grant: &SecretString) -> Result<(), Error> {
-        let arrangement = Grant::arrangement(grant)?;
-        self.standings.invalidate(&arrangement.id);
-        self.api.delete_consent(call, &arrangement.id).await
-    }
 }
 
 /// The posted rows of a page that are asked for, newest first. The provider's order is not documented beyond what was
@@ -328,24 +345,14 @@ fn posted<'a>(
     query: &TransactionQuery<'a>,
 ) -> Result<Vec<Transaction<'a>>, Error> {
     let mut ours: Vec<Transaction<'a>> = Vec::with_capacity(page.len());
-    let mut sorted = true;
     for row in page {
         match map::transaction(row, arrangement_id, query.accounts)? {
-            Ok(row) => {
-                sorted &= ours.last().is_none_or(|above| place(above) <= place(&row));
-                ours.push(row);
-            }
+            Ok(row) => ours.push(row),
             Err(skipped) => count_skipped(skipped, query.one_account),
         }
     }
-    if !sorted {
-        ours.sort_by_key(place);
-    }
+    newest_first(&mut ours);
     Ok(ours)
-}
-
-fn place(row: &Transaction<'_>) -> (std::cmp::Reverse<jiff::Timestamp>, AccountId) {
-    (std::cmp::Reverse(row.instant), row.account.id)
 }
 
 fn count_skipped(skipped: Skipped, one_account: bool) {
@@ -363,7 +370,7 @@ fn count_skipped(skipped: Skipped, one_account: bool) {
         // Another consent of the same end user: not worth counting.
         Skipped::OtherAccount => return,
     };
-    metrics::counter!("bellbird_dropped_rows_total", "provider" => NAME.as_str(), "reason" => reason).increment(1);
+    count_dropped(NAME, reason);
 }
 
 /// Reads a page of transactions and gives its rows, newest first: for benchmarks.
@@ -377,7 +384,7 @@ pub fn read_transactions_page(
     query: &TransactionQuery<'_>,
     rows: &mut RowSink<'_>,
 ) -> Result<(), Error> {
-    let page: wire::TransactionsPage<'_> = api::parse(body)?;
+    let page: wire::TransactionsPage<'_> = parse_json(body)?;
     posted(page.transactions, arrangement_id, query)?.into_iter().for_each(rows);
     Ok(())
 }
@@ -392,7 +399,7 @@ pub fn fuzz_transactions_page(body: &[u8], account: Account) {
     let accounts = [account];
     let zone = jiff::tz::TimeZone::UTC;
     let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
-    let Ok(page) = api::parse::<wire::TransactionsPage<'_>>(body) else { return };
+    let Ok(page) = parse_json::<wire::TransactionsPage<'_>>(body) else { return };
     let rows = page.transactions.len();
     let Ok(ours) = posted(page.transactions, "arrangement", &query) else { return };
     assert!(ours.len() <= rows, "a page never grows");

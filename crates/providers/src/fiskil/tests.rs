@@ -30,7 +30,7 @@ fn read(body: &str) -> Result<Vec<String>, Error> {
     let zone = TimeZone::get("Australia/Sydney").unwrap();
     let interval = Interval::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
     let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
-    let page: wire::TransactionsPage<'_> = api::parse(body.as_bytes())?;
+    let page: wire::TransactionsPage<'_> = parse_json(body.as_bytes())?;
     let rows = posted(page.transactions, "90bfd779-e8eb-4e9f-87b3-5191ba7332c2", &query)?;
     Ok(rows.iter().map(|row| line(row, &zone)).collect())
 }
@@ -58,7 +58,7 @@ fn a_page_with_a_broken_amount_is_not_trusted() {
 
 #[test]
 fn accounts_are_masked_and_named() {
-    let page: wire::AccountsPage<'_> = api::parse(include_bytes!("fixtures/accounts.json")).unwrap();
+    let page: wire::AccountsPage<'_> = parse_json(include_bytes!("fixtures/accounts.json")).unwrap();
     let found: Vec<FoundAccount> = page.accounts.iter().map(map::account).collect();
     insta::assert_debug_snapshot!(found);
 }

@@ -67,6 +67,17 @@ impl Answer {
         }
     }
 
+    /// The body of a success, read as JSON.
+    ///
+    /// # Errors
+    /// [`Answer::failure`] for a status outside 2xx; [`Error::Malformed`].
+    pub fn success<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<T, Error> {
+        if !self.status.is_success() {
+            return Err(self.failure());
+        }
+        parse_json(self.json_body()?)
+    }
+
     /// The error that a status outside 2xx means, where the adapter knows nothing better.
     #[must_use]
     pub fn failure(&self) -> Error {
@@ -184,6 +195,16 @@ impl Client {
             tracing::debug!(provider, operation, error = %error, "provider call failed");
         }
     }
+}
+
+/// Reads JSON; what can be borrowed is borrowed.
+///
+/// # Errors
+/// [`Error::Malformed`].
+pub fn parse_json<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Error> {
+    // Checked once as a whole, so that no string in it has to be.
+    let text = std::str::from_utf8(body).map_err(|_| Error::Malformed("not UTF-8"))?;
+    serde_json::from_str(text).map_err(|_| Error::Malformed("not the documented JSON"))
 }
 
 /// How long to wait before the next attempt, or none when there shall not be one.

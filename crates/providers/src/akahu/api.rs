@@ -1,0 +1,260 @@
+//! One function per remote call; paging; authentication.
+
+use std::sync::Once;
+
+use bellbird_domain::ConnectionStatus;
+use jiff::Timestamp;
+use reqwest::header::HeaderValue;
+use reqwest::{RequestBuilder, StatusCode, Url};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::{NAME, wire};
+use crate::http::{Answer, Client, parse_json};
+use crate::{Call, Cursor, Error};
+
+/// Rows of a full page; there is no way to choose (akahu.md 5).
+pub(super) const PAGE_ROWS: u32 = 100;
+/// The longest cursor that is taken; page maps keep them. Those seen had 128 characters (akahu.md 5).
+const CURSOR_BYTES_MAX: usize = 1_024;
+
+/// Akahu's HTTP interface with one app's credentials.
+pub(super) struct Api {
+    client: Client,
+    base_url: Url,
+    app_token: HeaderValue,
+    /// Personal apps have none.
+    app_secret: Option<SecretString>,
+    forbidden: Once,
+}
+
+impl Api {
+    pub(super) fn new(client: Client, base_url: Url, app_token: HeaderValue, app_secret: Option<SecretString>) -> Self {
+        Self { client, base_url, app_token, app_secret, forbidden: Once::new() }
+    }
+
+    /// Whether it answers. Only with a secret is there a call that takes the app's credentials alone; without one, a
+    /// refusal for want of a user is an answer too.
+    pub(super) async fn check(&self, call: &Call) -> Result<(), Error> {
+        let Some(secret) = &self.app_secret else {
+            let url = self.url(&["me"]);
+            let reached = |answer: &Answer| match answer.status {
+                status if status.is_success() => Ok(()),
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Ok(()),
+                _ => Err(answer.failure()),
+            };
+            let build = |http: &reqwest::Client| http.get(url.clone()).header("X-Akahu-Id", &self.app_token);
+            return self.client.call(call, "check", build, reached).await;
+        };
+        let url = self.url(&["connections"]);
+        let app = self.app_token.to_str().unwrap_or_default();
+        let build = |http: &reqwest::Client| http.get(url.clone()).basic_auth(app, Some(secret.expose_secret()));
+        self.client.call(call, "check", build, |answer| done(&answer.success()?)).await
+    }
+
+    /// All accounts that a user token covers, of every authorisation.
+    pub(super) async fn accounts<T: Send>(
+        &self,
+        call: &Call,
+        user_token: &str,
+        mut read: impl FnMut(&[wire::Account<'_>]) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        let url = self.url(&["accounts"]);
+        let build = |http: &reqwest::Client| http.get(url.clone());
+        self.user_call(call, "accounts", user_token, build, |answer| read(&list(self.body(answer)?)?.items)).await
+    }
+
+    /// One page of settled transactions as it came. `read` parses it, and must not keep anything when it fails.
+    pub(super) async fn transactions<T: Send>(
+        &self,
+        call: &Call,
+        user_token: &str,
+        query: &TransactionsQuery<'_>,
+        mut read: impl FnMut(&[u8]) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        let url = match query.account_id {
+            Some(id) => self.url(&["accounts", id, "transactions"]),
+            None => self.url(&["transactions"]),
+        };
+        let (start, end) = (query.start(), query.end());
+        let mut pairs = vec![("start", start.as_str()), ("end", end.as_str())];
+        pairs.extend(query.cursor.map(|cursor| ("cursor", cursor.0.as_str())));
+        let build = |http: &reqwest::Client| http.get(url.clone()).query(&pairs);
+        self.user_call(call, "transactions", user_token, build, |answer| read(self.body(answer)?)).await
+    }
+
+    /// Ends one authorisation. A dead token and an unknown authorisation mean that it had ended before.
+    pub(super) async fn delete_authorisation(&self, call: &Call, user_token: &str, id: &str) -> Result<(), Error> {
+        let url = self.url(&["authorisations", id]);
+        let build = |http: &reqwest::Client| http.delete(url.clone());
+        let ended = |answer: &Answer| match answer.status {
+            StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND => Ok(()),
+            _ => done(&parse_json(self.body(answer)?)?),
+        };
+        self.user_call(call, "delete_authorisation", user_token, build, ended).await
+    }
+
+    async fn user_call<T: Send>(
+        &self,
+        call: &Call,
+        operation: &'static str,
+        user_token: &str,
+        build: impl Fn(&reqwest::Client) -> RequestBuilder + Send + Sync,
+        accept: impl FnMut(&Answer) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        let build = |http: &reqwest::Client| build(http).bearer_auth(user_token).header("X-Akahu-Id", &self.app_token);
+        self.client.call(call, operation, build, accept).await
+    }
+
+    /// The body of a success. Only the status decides: messages differ from source to source (akahu.md 6).
+    fn body<'a>(&self, answer: &'a Answer) -> Result<&'a [u8], Error> {
+        match answer.status {
+            status if status.is_success() => return answer.json_body(),
+            StatusCode::UNAUTHORIZED => return Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)),
+            StatusCode::FORBIDDEN => self.forbidden.call_once(|| {
+                tracing::warn!(
+                    provider = %NAME,
+                    "Akahu answers 403: check that akahu.app_token is the app's that the user tokens were given to, that \
+                     the app may read accounts and transactions, and that it may be used from this host's address"
+                );
+            }),
+            _ => {}
+        }
+        Err(answer.failure())
+    }
+
+    fn url(&self, segments: &[&str]) -> Url {
+        let mut url = self.base_url.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(segments);
+        }
+        url
+    }
+}
+
+/// Reads a list.
+///
+/// # Errors
+/// [`Error::Malformed`], for one that says it failed with a status that says it did not, too.
+pub(super) fn list<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<wire::List<T>, Error> {
+    let list: wire::List<T> = parse_json(body)?;
+    done(&wire::Done { success: list.success })?;
+    Ok(list)
+}
+
+fn done(answer: &wire::Done) -> Result<(), Error> {
+    if answer.success == Some(false) { Err(Error::Malformed("a failure called a success")) } else { Ok(()) }
+}
+
+/// Where the page after the one at `here` begins, if there is one (akahu.md 5).
+///
+/// # Errors
+/// [`Error::Malformed`] for a cursor too long, and for that of the page itself, as a walk would not end.
+pub(super) fn next(cursor: Option<wire::Cursor>, here: Option<&Cursor>) -> Result<Option<Cursor>, Error> {
+    let next = cursor.and_then(|cursor| cursor.next).filter(|next| !next.is_empty());
+    match next {
+        Some(next) if next.len() > CURSOR_BYTES_MAX => Err(Error::Malformed("a cursor too long")),
+        Some(next) if here.is_some_and(|here| here.0 == next) => {
+            Err(Error::Malformed("a page names itself as the next"))
+        }
+        next => Ok(next.map(Cursor)),
+    }
+}
+
+/// The parameters of a transactions page.
+pub(super) struct TransactionsQuery<'a> {
+    /// One account, or all that the token covers.
+    pub(super) account_id: Option<&'a str>,
+    /// First and last instant wanted.
+    pub(super) instants: (Timestamp, Timestamp),
+    pub(super) cursor: Option<&'a Cursor>,
+}
+
+impl TransactionsQuery<'_> {
+    /// The last millisecond before the first instant: the start is exclusive (akahu.md 4.4).
+    fn start(&self) -> String {
+        let first = self.instants.0.as_nanosecond().div_euclid(NANOSECONDS);
+        milliseconds(first - 1)
+    }
+
+    /// The first millisecond that is not before the last instant: the end is inclusive.
+    fn end(&self) -> String {
+        let last = self.instants.1.as_nanosecond();
+        milliseconds(-(-last).div_euclid(NANOSECONDS))
+    }
+}
+
+/// In a millisecond.
+const NANOSECONDS: i128 = 1_000_000;
+
+/// RFC 3339 with three digits of a second. Years that it cannot write are cut to those that it can.
+fn milliseconds(since_epoch: i128) -> String {
+    const FIRST: i64 = -62_135_596_800_000; // 0001-01-01T00:00:00.000Z
+    const LAST: i64 = 253_402_207_200_000; // as late as jiff goes: 9999-12-30T22:00:00.000Z
+    let clamped = i64::try_from(since_epoch).unwrap_or(LAST).clamp(FIRST, LAST);
+    format!("{:.3}", Timestamp::from_millisecond(clamped).unwrap_or(Timestamp::UNIX_EPOCH))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn cursors() {
+        let cursor = |next: Option<&str>| Some(wire::Cursor { next: next.map(str::to_owned) });
+        let place = |text: &str| Cursor(text.to_owned());
+        let here = place("here");
+        assert_eq!(next(None, Some(&here)), Ok(None));
+        assert_eq!(next(cursor(None), Some(&here)), Ok(None));
+        assert_eq!(next(cursor(Some("")), Some(&here)), Ok(None));
+        assert_eq!(next(cursor(Some("there")), Some(&here)), Ok(Some(place("there"))));
+        assert_eq!(next(cursor(Some("here")), None), Ok(Some(here.clone())));
+        assert!(matches!(next(cursor(Some("here")), Some(&here)), Err(Error::Malformed(_))));
+        assert!(matches!(next(cursor(Some(&"x".repeat(CURSOR_BYTES_MAX + 1))), None), Err(Error::Malformed(_))));
+    }
+
+    fn range(first: Timestamp, last: Timestamp) -> (String, String) {
+        let query = TransactionsQuery { account_id: None, instants: (first, last), cursor: None };
+        (query.start(), query.end())
+    }
+
+    #[test]
+    fn the_range_in_milliseconds() {
+        for (first, last, start, end) in [
+            (
+                "2026-01-01T00:00:00Z",
+                "2026-01-31T10:59:59.999999999Z",
+                "2025-12-31T23:59:59.999Z",
+                "2026-01-31T11:00:00.000Z",
+            ),
+            (
+                "2026-01-01T00:00:00.000999Z",
+                "2026-01-01T00:00:00.001Z",
+                "2025-12-31T23:59:59.999Z",
+                "2026-01-01T00:00:00.001Z",
+            ),
+            (
+                "1969-12-31T23:59:59.9995Z",
+                "1969-12-31T23:59:59.9985Z",
+                "1969-12-31T23:59:59.998Z",
+                "1969-12-31T23:59:59.999Z",
+            ),
+        ] {
+            let asked = range(first.parse().unwrap(), last.parse().unwrap());
+            assert_eq!(asked, (start.to_owned(), end.to_owned()), "{first} {last}");
+        }
+        let ends = ("0001-01-01T00:00:00.000Z".to_owned(), "9999-12-30T22:00:00.000Z".to_owned());
+        assert_eq!(range(Timestamp::MIN, Timestamp::MAX), ends);
+    }
+
+    proptest! {
+        #[test]
+        fn the_range_holds_every_instant_wanted(seconds in -62_135_596_799_i64..253_402_207_200, nanos in 0_i32..1_000_000_000) {
+            let instant = Timestamp::new(seconds, nanos).unwrap();
+            let (start, end) = range(instant, instant);
+            prop_assert!(start.parse::<Timestamp>().unwrap() < instant);
+            prop_assert!(instant <= end.parse::<Timestamp>().unwrap());
+        }
+    }
+}

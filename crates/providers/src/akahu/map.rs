@@ -1,0 +1,312 @@
+//! Wire to domain, pure.
+
+use bellbird_domain::{
+    Account, AccountType, Balance, ConnectionStatus, Currency, Decimal, Interval, MaskedNumber, Transaction,
+};
+use jiff::Timestamp;
+use jiff::civil::{Date, Time};
+use jiff::tz::TimeZone;
+
+use super::{NAME, categories, wire};
+use crate::exact::ExactNumber;
+use crate::text::Text;
+use crate::{Error, FoundAccount, Standing};
+
+/// As many digits in a name are an account number (akahu.md 8 has those of banks with 15 or 16), whatever separates them.
+const NUMBER_DIGITS_MIN: usize = 12;
+const DAY_NANOSECONDS: i128 = 86_400_000_000_000;
+
+/// Why a row of a page is not a row of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Skipped {
+    /// Of an account that was not asked for.
+    OtherAccount,
+    /// Without a date that can be read.
+    NoTime,
+}
+
+/// Maps a row of one of `accounts`. `auckland` is New Zealand's zone.
+///
+/// # Errors
+/// [`Error::Malformed`] for an amount that is no decimal: the page cannot be trusted.
+pub(super) fn transaction<'a>(
+    row: wire::Transaction<'a>,
+    accounts: &'a [Account],
+    auckland: &TimeZone,
+) -> Result<Result<Transaction<'a>, Skipped>, Error> {
+    let account = accounts.iter().find(|account| account.provider_account_id == row.account.as_str());
+    let Some(account) = account else { return Ok(Err(Skipped::OtherAccount)) };
+    let time = row.date.and_then(|text| text.as_str().parse::<Timestamp>().ok().map(|instant| (instant, text)));
+    let Some((instant, datetime)) = time else { return Ok(Err(Skipped::NoTime)) };
+    let amount = decimal(&row.amount)?.ok_or(Error::Malformed("a transaction without an amount"))?;
+    let category = categories::category(row.category.as_ref(), row.kind.as_ref().map(Text::as_str), &amount);
+    if category.is_err() {
+        metrics::counter!("bellbird_unknown_categories_total", "provider" => NAME.as_str()).increment(1);
+    }
+    Ok(Ok(Transaction {
+        id: row.id.0,
+        account,
+        instant,
+        day: day_only(instant, auckland),
+        datetime: datetime.0,
+        description: row.description.unwrap_or_default().0,
+        amount,
+        category: category.unwrap_or_default(),
+        merchant_name: row.merchant.and_then(|merchant| non_empty(merchant.name)).map(|name| name.0),
+        merchant_category_code: None,
+    }))
+}
+
+/// The day of a row that carries no more than a day: New Zealand midnight is how most banks' rows say so, midnight UTC how
+/// a card issuer's do (akahu.md 8). The day is New Zealand's either way.
+fn day_only(instant: Timestamp, auckland: &TimeZone) -> Option<Date> {
+    let there = auckland.to_datetime(instant);
+    let utc_midnight = instant.as_nanosecond().rem_euclid(DAY_NANOSECONDS) == 0;
+    (utc_midnight || there.time() == Time::midnight()).then(|| there.date())
+}
+
+/// The first and the last instant to ask for: days in the user's zone, and the same days in New Zealand, as rows that
+/// carry only a day stand at its midnight.
+pub(super) fn instants(interval: &Interval, zone: &TimeZone, auckland: &TimeZone) -> (Timestamp, Timestamp) {
+    let (users, theirs) = (interval.instants(zone), interval.instants(auckland));
+    (users.0.min(theirs.0), users.1.max(theirs.1))
+}
+
+fn decimal<'a>(number: &ExactNumber<'a>) -> Result<Option<Decimal<'a>>, Error> {
+    number.decimal().map_err(|_| Error::Malformed("an amount is not a decimal"))
+}
+
+fn non_empty(text: Option<Text<'_>>) -> Option<Text<'_>> {
+    text.filter(|text| !text.as_str().trim().is_empty())
+}
+
+/// The authorisation that an account came with; where there is none, what comes nearest to it: older answers had only
+/// `_credentials` (akahu.md 4.3).
+pub(super) fn authorisation<'r>(row: &'r wire::Account<'_>) -> Option<&'r str> {
+    let institution = row.connection.as_ref().map(|connection| &connection.id);
+    let ids = [row.authorisation.as_ref(), row.credentials.as_ref(), institution];
+    ids.into_iter().flatten().map(Text::as_str).find(|id| !id.is_empty())
+}
+
+/// How an authorisation stands by the accounts that are listed: it says nothing itself (akahu.md 8).
+pub(super) fn standing(rows: &[wire::Account<'_>], id: &str) -> Standing {
+    let mut ours = rows.iter().filter(|row| authorisation(row) == Some(id)).peekable();
+    if ours.peek().is_none() {
+        return Standing::Broken(ConnectionStatus::Revoked);
+    }
+    let inactive = |row: &wire::Account<'_>| row.status.as_ref().is_some_and(|status| status.as_str() == "INACTIVE");
+    if ours.any(inactive) { Standing::Broken(ConnectionStatus::Invalidated) } else { Standing::Active }
+}
+
+/// Maps the balance of an account, which may have none.
+///
+/// # Errors
+/// [`Error::Malformed`] for an amount that is no decimal.
+pub(super) fn balance(row: &wire::Account<'_>) -> Result<Balance, Error> {
+    let Some(balance) = &row.balance else { return Ok(Balance::default()) };
+    let amount = |number: &Option<ExactNumber<'_>>| match number {
+        Some(number) => Ok(decimal(number)?.map(Decimal::into_owned)),
+        None => Ok(None),
+    };
+    Ok(Balance {
+        current: amount(&balance.current)?,
+        available: amount(&balance.available)?,
+        currency: currency(balance),
+    })
+}
+
+fn currency(balance: &wire::Balance<'_>) -> Option<Currency> {
+    balance.currency.as_ref().and_then(|code| Currency::parse(code.as_str()))
+}
+
+/// Maps an account; its full number is masked here and goes no further.
+pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
+    let number = row.formatted_account.as_ref().map_or("", Text::as_str);
+    let name = row.name.as_ref().map(Text::as_str).filter(|name| !name.trim().is_empty()).unwrap_or("Account");
+    FoundAccount {
+        provider_account_id: row.id.as_str().to_owned(),
+        name: without_numbers(name, number),
+        account_type: account_type(row.kind.as_ref().map_or("", Text::as_str)),
+        number: MaskedNumber::mask(number),
+        currency: row.balance.as_ref().and_then(currency),
+    }
+}
+
+/// Decisions section 2b.
+fn account_type(kind: &str) -> AccountType {
+    match kind {
+        "CHECKING" | "FOREIGN" | "WALLET" => AccountType::Transaction,
+        "SAVINGS" => AccountType::Savings,
+        "CREDITCARD" => AccountType::CreditCard,
+        "LOAN" => AccountType::Loan,
+        "KIWISAVER" | "INVESTMENT" => AccountType::Investment,
+        "TERMDEPOSIT" => AccountType::TermDeposit,
+        _ => AccountType::Other,
+    }
+}
+
+/// A name in which the account's number, or any as long as one, is masked however it is written.
+fn without_numbers(name: &str, number: &str) -> String {
+    let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+    let own = digits(number);
+    let mut shown = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(start) = rest.find(|character: char| character.is_ascii_digit()) {
+        let (before, behind) = rest.split_at(start);
+        let of_run = |character: char| character.is_ascii_digit() || " -./*".contains(character);
+        let end = behind.find(|character| !of_run(character)).unwrap_or(behind.len());
+        let run = behind[..end].trim_end_matches(|character: char| !character.is_ascii_digit());
+        let in_run = digits(run);
+        // Four digits are what a mask shows anyway.
+        let secret = if own.len() > 4 && in_run.contains(&own) {
+            Some(number)
+        } else {
+            (in_run.len() >= NUMBER_DIGITS_MIN).then_some(run)
+        };
+        let mask = secret.and_then(MaskedNumber::mask);
+        shown.push_str(before);
+        shown.push_str(mask.as_ref().map_or(run, MaskedNumber::as_str));
+        rest = &behind[run.len()..];
+    }
+    shown + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use bellbird_domain::Bound;
+
+    use super::*;
+
+    fn auckland() -> TimeZone {
+        TimeZone::get("Pacific/Auckland").unwrap()
+    }
+
+    #[test]
+    fn every_account_type() {
+        for (kind, expected) in [
+            ("CHECKING", AccountType::Transaction),
+            ("SAVINGS", AccountType::Savings),
+            ("CREDITCARD", AccountType::CreditCard),
+            ("LOAN", AccountType::Loan),
+            ("KIWISAVER", AccountType::Investment),
+            ("INVESTMENT", AccountType::Investment),
+            ("TERMDEPOSIT", AccountType::TermDeposit),
+            ("FOREIGN", AccountType::Transaction),
+            ("TAX", AccountType::Other),
+            ("REWARDS", AccountType::Other),
+            ("WALLET", AccountType::Transaction),
+            ("LOAN_HOME", AccountType::Other),
+            ("", AccountType::Other),
+        ] {
+            assert_eq!(account_type(kind), expected, "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_name_hides_its_number() {
+        let bank = "12-3456-0000001-51";
+        for (name, number, expected) in [
+            ("Everyday", bank, "Everyday"),
+            ("12-3456-0000001-51", bank, "xxxx0151"),
+            ("Everyday (12-3456-0000001-51), joint", bank, "Everyday (xxxx0151), joint"),
+            ("Mā 123456000000151 é", bank, "Mā xxxx0151 é"),
+            ("No 1 12 3456 0000001 51 - 2", bank, "No xxxx0151"),
+            ("Everyday 12-3456-0000001-051", bank, "Everyday xxxx1051"),
+            ("Everyday 06-1234-7654321-00", "", "Everyday xxxx2100"),
+            ("Card 1234-****-****-5678!", "1234-****-****-5678", "Card xxxx5678!"),
+            ("Visa ****-****-****-5678", "****-****-****-5678", "Visa ****-****-****-5678"),
+            ("IRD 123456789", "123-456-789", "IRD xxxx6789"),
+            ("Term deposit 2026-03-31 at 5.25", "", "Term deposit 2026-03-31 at 5.25"),
+            ("", "", ""),
+        ] {
+            assert_eq!(without_numbers(name, number), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn rows_that_carry_only_a_day() {
+        for (date, day) in [
+            // Summer and winter, and the days on which the clocks change: forward on 27 September, back on 5 April.
+            ("2026-02-25T11:00:00.000Z", Some("2026-02-26")),
+            ("2026-07-01T12:00:00.000Z", Some("2026-07-02")),
+            ("2026-09-26T12:00:00.000Z", Some("2026-09-27")),
+            ("2026-09-27T11:00:00.000Z", Some("2026-09-28")),
+            ("2026-04-04T11:00:00.000Z", Some("2026-04-05")),
+            ("2026-04-05T12:00:00.000Z", Some("2026-04-06")),
+            ("2026-02-25T00:00:00.000Z", Some("2026-02-25")),
+            ("2026-07-01T00:00:00.000Z", Some("2026-07-01")),
+            // Noon of the other half of the year is an hour beside midnight.
+            ("2026-02-25T12:00:00.000Z", None),
+            ("2026-07-01T11:00:00.000Z", None),
+            ("2026-02-25T11:00:00.001Z", None),
+            ("2026-02-25T00:00:00.001Z", None),
+            ("2026-02-25T10:59:59.999Z", None),
+        ] {
+            let found = day_only(date.parse().unwrap(), &auckland());
+            assert_eq!(found.map(|day| day.to_string()).as_deref(), day, "{date}");
+        }
+    }
+
+    #[test]
+    fn days_are_asked_for_here_and_there() {
+        let zone = |name: &str| TimeZone::get(name).unwrap();
+        for (from, to, user, first, last) in [
+            // Days: New Zealand begins first, the user ends last; the other way round in Kiritimati.
+            ("2026-01-05", "2026-01-06", "Australia/Sydney", "2026-01-04T11:00:00Z", "2026-01-06T12:59:59.999999999Z"),
+            ("2026-01-05", "2026-01-06", "Pacific/Honolulu", "2026-01-04T11:00:00Z", "2026-01-07T09:59:59.999999999Z"),
+            (
+                "2026-01-05",
+                "2026-01-06",
+                "Pacific/Kiritimati",
+                "2026-01-04T10:00:00Z",
+                "2026-01-06T10:59:59.999999999Z",
+            ),
+            // Instants are what they are.
+            (
+                "2026-01-05T01:00:00Z",
+                "2026-01-06T02:00:00Z",
+                "Australia/Sydney",
+                "2026-01-05T01:00:00Z",
+                "2026-01-06T02:00:00Z",
+            ),
+        ] {
+            let interval = Interval { from: Bound::parse(from).unwrap(), to: Bound::parse(to).unwrap() };
+            let asked = instants(&interval, &zone(user), &auckland());
+            assert_eq!(asked, (first.parse().unwrap(), last.parse().unwrap()), "{from} {to} {user}");
+        }
+    }
+
+    #[test]
+    fn standings() {
+        let list = |accounts: &[(&str, &str)]| -> String {
+            let row = |(authorisation, status): &(&str, &str)| {
+                format!(r#"{{"_id": "a", "_authorisation": "{authorisation}", "status": "{status}"}}"#)
+            };
+            format!("[{}]", accounts.iter().map(row).collect::<Vec<_>>().join(","))
+        };
+        for (accounts, expected) in [
+            (vec![], Standing::Broken(ConnectionStatus::Revoked)),
+            (vec![("other", "ACTIVE")], Standing::Broken(ConnectionStatus::Revoked)),
+            (vec![("ours", "ACTIVE"), ("other", "INACTIVE")], Standing::Active),
+            (vec![("ours", "ACTIVE"), ("ours", "INACTIVE")], Standing::Broken(ConnectionStatus::Invalidated)),
+            (vec![("ours", "SOMETHING_NEW")], Standing::Active),
+        ] {
+            let body = list(&accounts);
+            let rows: Vec<wire::Account<'_>> = serde_json::from_str(&body).unwrap();
+            assert_eq!(standing(&rows, "ours"), expected, "{accounts:?}");
+        }
+    }
+
+    #[test]
+    fn what_stands_for_an_authorisation() {
+        for (body, expected) in [
+            (r#"{"_id": "a", "_authorisation": "x", "_credentials": "c", "connection": {"_id": "i"}}"#, Some("x")),
+            (r#"{"_id": "a", "_credentials": "c", "connection": {"_id": "i"}}"#, Some("c")),
+            (r#"{"_id": "a", "_authorisation": "", "connection": {"_id": "i"}}"#, Some("i")),
+            (r#"{"_id": "a"}"#, None),
+        ] {
+            let row: wire::Account<'_> = serde_json::from_str(body).unwrap();
+            assert_eq!(authorisation(&row), expected, "{body}");
+        }
+    }
+}

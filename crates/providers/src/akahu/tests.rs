@@ -1,0 +1,427 @@
+//! Fixtures in, snapshots out; odd rows by table; calls against a peer that answers by path.
+
+use std::sync::Arc;
+
+use bellbird_domain::{AccountId, AccountType, Bound, ConnectionId, Currency, Interval, UserId};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use secrecy::ExposeSecret;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use super::*;
+
+const ACCOUNTS: &str = include_str!("fixtures/accounts.json");
+const TRANSACTIONS: &str = include_str!("fixtures/transactions.json");
+const ASB: &str = "authorisation_c000000000000000000000b01";
+const EVERYDAY: &str = "acc_c00000000000000000000a001";
+const VISA: &str = "acc_c00000000000000000000a002";
+
+fn account(number: u128, provider_account_id: &str) -> Account {
+    Account {
+        id: AccountId::from(uuid::Uuid::from_u128(number)),
+        user_id: UserId::from(uuid::Uuid::from_u128(1_000)),
+        connection_id: ConnectionId::from(uuid::Uuid::from_u128(2_000)),
+        provider: NAME.as_str().to_owned(),
+        provider_account_id: provider_account_id.to_owned(),
+        name: "Everyday".to_owned(),
+        account_type: AccountType::Transaction,
+        institution_name: None,
+        number: None,
+        currency: Currency::UNKNOWN,
+    }
+}
+
+fn grant(user_token: &str, authorisation: &str) -> SecretString {
+    SecretString::from(format!(r#"{{"userToken": "{user_token}", "authorisation": "{authorisation}"}}"#))
+}
+
+fn sydney() -> TimeZone {
+    TimeZone::get("Australia/Sydney").unwrap()
+}
+
+/// The rows of a body, as lines.
+fn read(body: &str) -> Result<Vec<String>, Error> {
+    let accounts = [account(1, EVERYDAY), account(2, VISA)];
+    let interval = Interval::resolve(None, None, Timestamp::UNIX_EPOCH);
+    let zone = sydney();
+    let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
+    let page = api::list::<wire::Transaction<'_>>(body.as_bytes())?;
+    let rows = settled(page.items, &query, &auckland().unwrap())?;
+    Ok(rows.iter().map(|row| line(row, &zone)).collect())
+}
+
+fn line(row: &Transaction<'_>, zone: &TimeZone) -> String {
+    let category = row.category.map_or("-", bellbird_domain::Category::key);
+    let merchant = row.merchant_name.as_deref().unwrap_or("-");
+    let (day, amount, direction) = (row.local_day(zone), &row.amount, row.direction());
+    format!("{} {day} {} {amount} {direction} {category} {merchant} | {}", row.id, row.datetime, row.description)
+}
+
+#[test]
+fn a_page_with_its_quirks() {
+    insta::assert_snapshot!(read(TRANSACTIONS).unwrap().join("\n"));
+}
+
+#[test]
+fn a_broken_page_is_not_trusted() {
+    for (sent, broken) in [
+        ("-15.9,", "\"-15,90\","),
+        ("-15.9,", "null,"),
+        ("-15.9,", "{},"),
+        ("\"success\": true", "\"success\": false"),
+        ("\"items\"", "\"rows\""),
+    ] {
+        let body = TRANSACTIONS.replacen(sent, broken, 1);
+        assert!(matches!(read(&body), Err(Error::Malformed(_))), "{broken}");
+    }
+}
+
+#[test]
+fn accounts_are_masked_and_named() {
+    let list = api::list::<wire::Account<'_>>(ACCOUNTS.as_bytes()).unwrap();
+    let found: Vec<FoundAccount> = list.items.iter().map(map::account).collect();
+    let shown = format!("{found:?}");
+    for number in ["0000001", "123-456", "1234-"] {
+        assert!(!shown.contains(number), "{number} got through");
+    }
+    insta::assert_debug_snapshot!(found);
+}
+
+#[test]
+fn an_authorisation_is_a_connection() {
+    let list = api::list::<wire::Account<'_>>(ACCOUNTS.as_bytes()).unwrap();
+    let grant = |authorisation: Option<&str>| Grant {
+        user_token: "user_token_1".to_owned(),
+        authorisation: authorisation.map(str::to_owned),
+    };
+    let all = found(&list.items, &grant(None)).unwrap();
+    let lines = all.iter().map(|found| {
+        let FoundConnection { provider_connection_id, institution_id, institution_name, institution_logo, .. } = found;
+        let (standing, grant) = (found.standing, found.grant.expose_secret());
+        let logo = institution_logo.as_deref().unwrap_or("-");
+        format!("{provider_connection_id} {institution_id} {institution_name} {logo} {standing:?} {grant}")
+    });
+    insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
+
+    let one = found(&list.items, &grant(Some(ASB))).unwrap();
+    assert_eq!(one.iter().map(|found| found.provider_connection_id.as_str()).collect::<Vec<_>>(), [ASB]);
+    assert!(found(&list.items, &grant(Some("authorisation_other"))).unwrap().is_empty());
+}
+
+#[test]
+fn balances_keep_their_digits() {
+    let list = api::list::<wire::Account<'_>>(ACCOUNTS.as_bytes()).unwrap();
+    let lines = list.items.iter().map(|row| match map::balance(row) {
+        Ok(Balance { current, available, currency }) => {
+            let shown = |amount: Option<bellbird_domain::Decimal<'_>>| amount.map_or("-".to_owned(), |a| a.to_string());
+            format!("{} {} {}", shown(current), shown(available), currency.map_or("-".to_owned(), |c| c.to_string()))
+        }
+        Err(error) => error.to_string(),
+    });
+    assert_eq!(
+        lines.collect::<Vec<_>>(),
+        [
+            "2480.15 2480.15 NZD",
+            "-4300.59 561.57 NZD",
+            "- - -",
+            "-350000 - NZD",
+            "-12.30 - NZD",
+            "300 - USD",
+            "the provider's answer is broken: an amount is not a decimal",
+        ]
+    );
+}
+
+#[test]
+fn grants() {
+    let read = |text: &str| Grant::read(&SecretString::from(text.to_owned())).map(|grant| grant.authorisation);
+    assert_eq!(read(r#"{"userToken":"user_token_1","authorisation":"a"}"#), Ok(Some("a".to_owned())));
+    assert_eq!(read(r#"{"provider":"akahu","userToken":"user_token_1"}"#), Ok(None));
+    for text in [
+        "{}",
+        r#"{"authorisation":"a"}"#,
+        r#"{"userToken":"t","endUserId":"e"}"#,
+        r#"{"userToken":"two words"}"#,
+        r#"{"userToken":"t\n"}"#,
+        r#"{"userToken":"ü"}"#,
+        r#"{"provider":"fiskil","userToken":"t"}"#,
+    ] {
+        assert!(matches!(read(text), Err(Error::BadGrant(_))), "{text}");
+    }
+    assert!(Grant::authorisation(&SecretString::from(r#"{"userToken":"t"}"#)).is_err(), "a stored one is of one login");
+}
+
+proptest! {
+    #[test]
+    fn rows_in_any_order_come_newest_first(hours in prop::collection::vec(0_i64..1_000, 0..40)) {
+        let row = |hour: &i64| {
+            let date = Timestamp::from_second(1_767_225_600 + hour * 3_600).unwrap();
+            format!(r#"{{"_id": "t", "_account": "{EVERYDAY}", "date": "{date:.3}", "amount": 1.50}}"#)
+        };
+        let rows: Vec<String> = hours.iter().map(row).collect();
+        let body = format!(r#"{{"success": true, "items": [{}], "cursor": {{"next": null}}}}"#, rows.join(","));
+        prop_assert_eq!(read(&body).unwrap().len(), hours.len());
+        fuzz_transactions_page(body.as_bytes(), account(1, EVERYDAY));
+    }
+
+    #[test]
+    fn no_page_breaks_a_promise(at in 0..TRANSACTIONS.len(), byte in any::<u8>(), cut in any::<bool>()) {
+        let mut body = TRANSACTIONS.as_bytes().to_vec();
+        body[at] = byte;
+        if cut {
+            body.truncate(at);
+        }
+        fuzz_transactions_page(&body, account(1, EVERYDAY));
+    }
+}
+
+/// A provider that answers each request line with a status and a body, and the heads of the requests it got.
+struct Peer {
+    base_url: String,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Peer {
+    async fn new(answer: impl Fn(&str) -> (u16, String) + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&heads);
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.unwrap());
+                }
+                let head = String::from_utf8(head).unwrap();
+                let (status, body) = answer(head.lines().next().unwrap());
+                seen.lock().push(head);
+                let length = body.len();
+                let answer = format!(
+                    "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+                     retry-after: 60\r\nconnection: close\r\n\r\n{body}"
+                );
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        Self { base_url, heads }
+    }
+
+    /// Answers every request alike.
+    async fn always(status: u16, body: &str) -> Self {
+        let body = body.to_owned();
+        Self::new(move |_| (status, body.clone())).await
+    }
+
+    fn akahu(&self, app_secret: Option<&str>) -> Arc<dyn Provider> {
+        let mut values = Values::default();
+        values.set("base_url", self.base_url.clone().into());
+        values.set("app_token", "app_token_1".into());
+        if let Some(secret) = app_secret {
+            values.set("app_secret", secret.into());
+        }
+        open(&values, Duration::from_secs(20)).unwrap().unwrap()
+    }
+
+    /// The request lines so far.
+    fn lines(&self) -> Vec<String> {
+        let line = |head: &String| head.lines().next().unwrap().trim_end_matches(" HTTP/1.1").to_owned();
+        self.heads.lock().iter().map(line).collect()
+    }
+
+    /// A header of a request.
+    fn header(&self, request: usize, name: &str) -> Option<String> {
+        let heads = self.heads.lock();
+        let mut pairs = heads[request].lines().filter_map(|line| line.split_once(": "));
+        pairs.find(|(header, _)| header.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
+    }
+}
+
+fn call() -> Call {
+    Call::new(Instant::now() + Duration::from_secs(20), "2026-03-01T00:00:00Z".parse().unwrap())
+}
+
+/// Reads a page of the ASB login's transactions; the rows given, and where the next page begins.
+async fn page(peer: &Peer, one_account: bool, cursor: Option<&str>) -> (usize, Result<Option<Cursor>, Error>) {
+    let akahu = peer.akahu(None);
+    let Kind::Banking(banking) = akahu.kind() else { panic!("banking") };
+    let accounts = if one_account { vec![account(1, EVERYDAY)] } else { vec![account(1, EVERYDAY), account(2, VISA)] };
+    let bound = |text| Bound::parse(text).unwrap();
+    let interval = Interval { from: bound("2026-02-24"), to: bound("2026-02-26") };
+    let zone = sydney();
+    let query = TransactionQuery { accounts: &accounts, one_account, interval: &interval, zone: &zone };
+    let cursor = cursor.map(|text| Cursor(text.to_owned()));
+    let request = PageRequest { cursor: cursor.as_ref(), rows: 7 };
+    let mut given = 0;
+    let mut sink = |_: Transaction<'_>| given += 1;
+    let next = banking.transactions(&call(), &grant("user_token_1", ASB), &query, request, &mut sink).await;
+    (given, next)
+}
+
+const REVOKED: Error = Error::ReconnectNeeded(ConnectionStatus::Revoked);
+const NOTHING: &str = r#"{"success": true, "items": [], "cursor": {"next": null}}"#;
+
+#[tokio::test]
+async fn a_page_of_one_account_and_of_all() {
+    let peer = Peer::always(200, TRANSACTIONS).await;
+    let next = Ok(Some(Cursor("b3BhcXVl".to_owned())));
+    assert_eq!(page(&peer, true, None).await, (5, next.clone()));
+    assert_eq!(page(&peer, false, Some("a+b/c=")).await, (7, next));
+    let range = "start=2026-02-23T10%3A59%3A59.999Z&end=2026-02-26T13%3A00%3A00.000Z";
+    assert_eq!(
+        peer.lines(),
+        [
+            format!("GET /v1/accounts/{EVERYDAY}/transactions?{range}"),
+            format!("GET /v1/transactions?{range}&cursor=a%2Bb%2Fc%3D"),
+        ]
+    );
+    for request in 0..2 {
+        assert_eq!(peer.header(request, "authorization").as_deref(), Some("Bearer user_token_1"));
+        assert_eq!(peer.header(request, "x-akahu-id").as_deref(), Some("app_token_1"));
+    }
+}
+
+#[tokio::test]
+async fn an_empty_page_with_a_next_goes_on() {
+    let peer = Peer::always(200, r#"{"success": true, "items": [], "cursor": {"next": "on"}}"#).await;
+    assert_eq!(page(&peer, false, None).await, (0, Ok(Some(Cursor("on".to_owned())))));
+    assert_eq!(peer.lines().len(), 1);
+}
+
+#[tokio::test]
+async fn refusals_by_status() {
+    for (status, expected) in [
+        (401, REVOKED),
+        (403, Error::Rejected { status: 403 }),
+        (400, Error::Rejected { status: 400 }),
+        (429, Error::RateLimited { retry_after: Some(Duration::from_secs(60)) }),
+        (500, Error::Unavailable { reason: "server error", retry_after: Some(Duration::from_secs(60)) }),
+    ] {
+        // The message is another status's on purpose.
+        let peer = Peer::always(status, r#"{"success": true, "message": "Not Found"}"#).await;
+        assert_eq!(page(&peer, true, None).await, (0, Err(expected.clone())));
+        assert_eq!(peer.lines().len(), 1, "{status}");
+
+        let akahu = peer.akahu(None);
+        let grant = grant("user_token_1", ASB);
+        assert_eq!(akahu.accounts(&call(), &grant).await, Err(expected.clone()), "{status}");
+        assert_eq!(akahu.discover(&call(), &grant).await.err(), Some(expected.clone()), "{status}");
+        let standing = akahu.standing(&call(), &grant).await;
+        let broken = Ok(Standing::Broken(ConnectionStatus::Revoked));
+        assert_eq!(standing, if status == 401 { broken } else { Err(expected) }, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_believed_only_while_the_login_is_there() {
+    for (one_account, rows, accounts, expected) in [
+        (true, (404, "{}"), ACCOUNTS, Err(Error::Rejected { status: 404 })),
+        (true, (404, "{}"), NOTHING, Err(REVOKED)),
+        (true, (200, NOTHING), "", Ok(None)),
+        (false, (200, NOTHING), ACCOUNTS, Ok(None)),
+        (false, (200, NOTHING), NOTHING, Err(REVOKED)),
+        (false, (404, "{}"), "", Err(Error::Rejected { status: 404 })),
+    ] {
+        let peer = Peer::new(move |line| match line.contains("transactions") {
+            true => (rows.0, rows.1.to_owned()),
+            false => (200, accounts.to_owned()),
+        })
+        .await;
+        assert_eq!(page(&peer, one_account, None).await, (0, expected), "{one_account} {rows:?}");
+        assert_eq!(peer.lines().len(), if accounts.is_empty() { 1 } else { 2 });
+    }
+}
+
+#[tokio::test]
+async fn accounts_of_one_login() {
+    let peer = Peer::always(200, ACCOUNTS).await;
+    let akahu = peer.akahu(None);
+    let found = akahu.accounts(&call(), &grant("user_token_1", ASB)).await.unwrap();
+    assert_eq!(found.len(), 3);
+    assert_eq!(akahu.accounts(&call(), &grant("user_token_1", "authorisation_gone")).await, Err(REVOKED));
+    let gone = akahu.standing(&call(), &grant("user_token_1", "authorisation_gone")).await;
+    assert_eq!(gone, Ok(Standing::Broken(ConnectionStatus::Revoked)));
+}
+
+#[tokio::test]
+async fn one_list_of_balances_a_token() {
+    let peer = Peer::always(200, ACCOUNTS).await;
+    let kiwibank = "authorisation_c000000000000000000000b02";
+    let grants = [
+        grant("user_token_1", ASB),
+        grant("user_token_2", "authorisation_gone"),
+        grant("user_token_1", kiwibank),
+        SecretString::from("{}"),
+    ];
+    let accounts = [
+        vec![account(1, VISA), account(2, "acc_unknown"), account(3, "acc_c00000000000000000000a003")],
+        vec![account(4, "acc_unknown")],
+        vec![account(5, "acc_c00000000000000000000a004")],
+        vec![account(6, EVERYDAY)],
+    ];
+    let asked: Vec<_> =
+        grants.iter().zip(&accounts).map(|(grant, accounts)| BalancesQuery { grant, accounts }).collect();
+    let outcomes = peer.akahu(None).balances(&call(), &asked).await;
+    let current = |outcome: &Result<Balance, Error>| {
+        outcome.clone().map(|balance| balance.current.map(|amount| amount.to_string()))
+    };
+    let outcomes: Vec<Vec<_>> = outcomes.iter().map(|of_one| of_one.iter().map(current).collect()).collect();
+    assert_eq!(
+        outcomes[..3],
+        [
+            vec![Ok(Some("-4300.59".to_owned())), Err(Error::Rejected { status: 404 }), Ok(None)],
+            vec![Err(REVOKED)],
+            vec![Ok(Some("-350000".to_owned()))],
+        ]
+    );
+    assert!(matches!(outcomes[3][..], [Err(Error::BadGrant(_))]));
+    assert_eq!(peer.lines(), ["GET /v1/accounts", "GET /v1/accounts"]);
+
+    let refused = Peer::always(401, "{}").await.akahu(None).balances(&call(), &asked[..1]).await;
+    assert!(refused[0].iter().all(|outcome| *outcome == Err(REVOKED)) && refused[0].len() == 3);
+}
+
+#[tokio::test]
+async fn withdrawing_twice_is_done() {
+    for (status, expected) in [
+        (200, Ok(())),
+        (401, Ok(())),
+        (404, Ok(())),
+        (403, Err(Error::Rejected { status: 403 })),
+        (400, Err(Error::Rejected { status: 400 })),
+    ] {
+        let peer = Peer::always(status, r#"{"success": true}"#).await;
+        let outcome = peer.akahu(None).withdraw(&call(), &grant("user_token_1", ASB)).await;
+        assert_eq!(outcome, expected, "{status}");
+        assert_eq!(peer.lines(), [format!("DELETE /v1/authorisations/{ASB}")]);
+    }
+}
+
+#[tokio::test]
+async fn checks_with_what_the_app_has() {
+    for (secret, status, expected, line) in [
+        (Some("s"), 200, Ok(()), "GET /v1/connections"),
+        (Some("s"), 401, Err(Error::Rejected { status: 401 }), "GET /v1/connections"),
+        (None, 401, Ok(()), "GET /v1/me"),
+        (None, 403, Ok(()), "GET /v1/me"),
+        (None, 404, Err(Error::Rejected { status: 404 }), "GET /v1/me"),
+    ] {
+        let peer = Peer::always(status, r#"{"success": true, "items": []}"#).await;
+        assert_eq!(peer.akahu(secret).check(&call()).await, expected, "{secret:?} {status}");
+        assert_eq!(peer.lines(), [line]);
+        let basic = secret.map(|_| "Basic YXBwX3Rva2VuXzE6cw==".to_owned());
+        assert_eq!(peer.header(0, "authorization"), basic);
+    }
+}
+
+#[test]
+fn offered_once_its_token_is_set() {
+    assert!(open(&Values::default(), Duration::from_secs(20)).unwrap().is_none());
+    let mut values = Values::default();
+    values.set("app_token", "two\nlines".into());
+    assert!(open(&values, Duration::from_secs(20)).is_err_and(|why| why.contains("app_token")));
+}

@@ -1,0 +1,402 @@
+//! One function per remote call; signing; what refusals mean.
+
+use std::sync::Once;
+
+use bellbird_domain::ConnectionStatus;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Method, RequestBuilder, Url};
+use secrecy::SecretString;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::budget::{self, Budgets};
+use super::sign::Signer;
+use super::{NAME, wire};
+use crate::http::{Answer, Client};
+use crate::{Call, Error};
+
+/// The most rows of a page of activities (snaptrade.md 5.8).
+pub(super) const ACTIVITIES_MAX: u32 = 1_000;
+
+/// SnapTrade's HTTP interface with one client's key.
+pub(super) struct Api {
+    client: Client,
+    base_url: Url,
+    client_id: String,
+    signer: Signer,
+    budgets: Mutex<Budgets>,
+    refused_us: Once,
+}
+
+/// Whom a call is for, with a commercial key. No `Debug`: it holds a secret.
+pub(super) struct User {
+    pub(super) id: String,
+    pub(super) secret: String,
+}
+
+/// What a call is about, which decides what a refusal means and which budget it draws on.
+#[derive(Clone, Copy)]
+enum Subject<'a> {
+    Client,
+    User,
+    Connection,
+    Account(&'a str),
+}
+
+/// One request, before it is signed.
+struct Request<'a> {
+    operation: &'static str,
+    method: Method,
+    subject: Subject<'a>,
+    path: &'a [&'a str],
+    query: &'a [(&'a str, &'a str)],
+    /// None with a personal key, whose only user needs no name (snaptrade.md 2.1).
+    user: Option<&'a User>,
+}
+
+impl Api {
+    pub(super) fn new(client: Client, base_url: Url, client_id: String, consumer_key: &SecretString) -> Self {
+        Self {
+            client,
+            base_url,
+            client_id,
+            signer: Signer::new(consumer_key),
+            budgets: Mutex::default(),
+            refused_us: Once::new(),
+        }
+    }
+
+    /// Our own settings at the provider: whether it takes our key.
+    pub(super) async fn partner(&self, call: &Call) -> Result<(), Error> {
+        let request = get("partner", Subject::Client, &["snapTrade", "partners"], None);
+        self.send(call, &request, |answer| answer.success::<IgnoredAny>().map(|_| ())).await
+    }
+
+    /// A user's connections.
+    pub(super) async fn connections(&self, call: &Call, user: Option<&User>) -> Result<Vec<wire::Connection>, Error> {
+        let request = get("connections", Subject::User, &["authorizations"], user);
+        self.send(call, &request, |answer| answer.success()).await
+    }
+
+    pub(super) async fn connection(
+        &self,
+        call: &Call,
+        user: Option<&User>,
+        id: &str,
+    ) -> Result<wire::Connection, Error> {
+        let path = &["authorizations", id];
+        let request = get("connection", Subject::Connection, path, user);
+        self.send(call, &request, |answer| answer.success()).await
+    }
+
+    /// Removes a connection; the provider does it a moment later.
+    pub(super) async fn delete_connection(&self, call: &Call, user: Option<&User>, id: &str) -> Result<(), Error> {
+        let path = &["connection", id];
+        let request = Request { method: Method::DELETE, ..get("delete_connection", Subject::Connection, path, user) };
+        self.send(call, &request, |_| Ok(())).await
+    }
+
+    /// The accounts of a connection. `read` must not keep anything when it fails.
+    pub(super) async fn accounts<T: Send>(
+        &self,
+        call: &Call,
+        user: Option<&User>,
+        connection_id: &str,
+        mut read: impl FnMut(Vec<wire::Account<'_>>) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        let path = &["authorizations", connection_id, "accounts"];
+        let request = get("accounts", Subject::Connection, path, user);
+        self.send(call, &request, |answer| read(answer.success()?)).await
+    }
+
+    /// The cash of an account, by currency.
+    pub(super) async fn balances<T: Send>(
+        &self,
+        call: &Call,
+        user: Option<&User>,
+        account_id: &str,
+        mut read: impl FnMut(Vec<wire::Balance<'_>>) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        let path = &["accounts", account_id, "balances"];
+        let request = get("balances", Subject::Account(account_id), path, user);
+        self.send(call, &request, |answer| read(answer.success()?)).await
+    }
+
+    /// The positions of an account. `read` must not keep anything when it fails.
+    pub(super) async fn positions<T: Send>(
+        &self,
+        call: &Call,
+        user: Option<&User>,
+        account_id: &str,
+        mut read: impl FnMut(wire::Positions<'_>) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        let path = &["accounts", account_id, "positions", "all"];
+        let request = get("positions", Subject::Account(account_id), path, user);
+        self.send(call, &request, |answer| read(answer.success()?)).await
+    }
+
+    /// One page of an account's activities. `read` must not keep anything when it fails.
+    pub(super) async fn activities<T: Send>(
+        &self,
+        call: &Call,
+        user: Option<&User>,
+        account_id: &str,
+        query: &[(&str, &str)],
+        mut read: impl FnMut(wire::Activities<'_>) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        let path = &["accounts", account_id, "activities"];
+        let request = Request { query, ..get("activities", Subject::Account(account_id), path, user) };
+        self.send(call, &request, |answer| read(answer.success()?)).await
+    }
+
+    /// Makes a call, unless its budget is used up. `read` gets answers of status 2xx only.
+    async fn send<T: Send>(
+        &self,
+        call: &Call,
+        request: &Request<'_>,
+        mut read: impl FnMut(&Answer) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        let account = match request.subject {
+            Subject::Account(id) => Some(id),
+            Subject::Client | Subject::User | Subject::Connection => None,
+        };
+        let admit = || self.budgets.lock().admit(Instant::now(), account);
+        admit().map_err(|wait| Error::RateLimited { retry_after: Some(wait) })?;
+        let build = |http: &reqwest::Client| self.signed(http, request, call.wall_clock());
+        let accept = |answer: &Answer| {
+            self.budgets.lock().learn(Instant::now(), account, answer);
+            let outcome = if answer.status.is_success() { read(answer) } else { Err(self.refusal(request, answer)) };
+            outcome.map_err(|error| match admit() {
+                // To repeat it before then would be refused.
+                Err(wait) if error.is_transient() && error.retry_after() < Some(wait) => {
+                    Error::RateLimited { retry_after: Some(wait) }
+                }
+                _ => error,
+            })
+        };
+        self.client.call(call, request.operation, build, accept).await
+    }
+
+    /// Built anew for every attempt, as the signature holds the time. What is signed is read back from the URL, so that
+    /// it is what is sent.
+    fn signed(&self, http: &reqwest::Client, request: &Request<'_>, now: Timestamp) -> RequestBuilder {
+        let url = self.url(request, now);
+        let signature = self.signer.sign(&Value::Null, url.path(), url.query().unwrap_or_default());
+        http.request(request.method.clone(), url).header("Signature", signature)
+    }
+
+    /// The order of the parameters is free (snaptrade.md 2.2); this is that of the official Python client.
+    fn url(&self, request: &Request<'_>, now: Timestamp) -> Url {
+        let user = request.user.map(|user| [("userId", user.id.as_str()), ("userSecret", user.secret.as_str())]);
+        let timestamp = now.as_second().to_string();
+        let ours = [("clientId", self.client_id.as_str()), ("timestamp", timestamp.as_str())];
+        let pairs = request.query.iter().copied().chain(user.into_iter().flatten()).chain(ours);
+        let pairs: Vec<String> = pairs.map(|(name, value)| format!("{name}={}", percent_encoded(value))).collect();
+        let mut url = self.base_url.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(request.path);
+        }
+        url.set_query(Some(&pairs.join("&")));
+        url
+    }
+
+    /// What a status outside 2xx means: snaptrade.md 8.
+    fn refusal(&self, request: &Request<'_>, answer: &Answer) -> Error {
+        let (status, operation) = (answer.status.as_u16(), request.operation);
+        let code = code(&answer.body);
+        tracing::debug!(provider = %NAME, operation, status, code = code.as_deref(), "provider refused");
+        match (status, code.as_deref()) {
+            (401, Some("1083")) => Error::ReconnectNeeded(ConnectionStatus::Revoked),
+            (401, _) => {
+                self.refused_us.call_once(|| {
+                    tracing::warn!(
+                        provider = %NAME,
+                        "our requests are refused: check client_id, consumer_key and this machine's clock"
+                    );
+                });
+                Error::Rejected { status }
+            }
+            (402, Some("3003")) => Error::ReconnectNeeded(ConnectionStatus::Invalidated),
+            // A page that is not JSON is not the provider's word, but somebody's in between.
+            (404, _) if matches!(request.subject, Subject::Connection) && answer.json_body().is_ok() => {
+                Error::ReconnectNeeded(ConnectionStatus::Revoked)
+            }
+            (409 | 425, _) => {
+                let retry_after = budget::seconds(&answer.headers, RETRY_AFTER.as_str());
+                Error::Unavailable { reason: "not ready yet", retry_after }
+            }
+            (410, _) => {
+                tracing::warn!(provider = %NAME, operation, "the provider has retired this operation for our key");
+                Error::Rejected { status }
+            }
+            _ => answer.failure(),
+        }
+    }
+}
+
+fn get<'a>(operation: &'static str, subject: Subject<'a>, path: &'a [&'a str], user: Option<&'a User>) -> Request<'a> {
+    Request { operation, method: Method::GET, subject, path, query: &[], user }
+}
+
+/// A value of the query, as the official Python client writes it: a space is `%20`.
+fn percent_encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// The code of a refusal, if its body has one that can be shown.
+fn code(body: &[u8]) -> Option<String> {
+    let refusal: wire::Refusal = serde_json::from_slice(body).ok()?;
+    let code = match refusal.code.or(refusal.default_code)? {
+        Value::String(text) => text,
+        Value::Number(number) => number.to_string(),
+        _ => return None,
+    };
+    (code.len() <= 20 && code.bytes().all(|byte| byte.is_ascii_alphanumeric())).then_some(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use reqwest::StatusCode;
+    use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+
+    use super::*;
+
+    const AT: i64 = 1_715_123_456;
+
+    fn api(base_url: &str) -> Api {
+        let client = Client::new(NAME, Duration::from_secs(20)).unwrap();
+        let key = SecretString::from("test-consumer-key-1");
+        Api::new(client, base_url.parse().unwrap(), "TESTCLIENT".to_owned(), &key)
+    }
+
+    fn user(id: &str, secret: &str) -> User {
+        User { id: id.to_owned(), secret: secret.to_owned() }
+    }
+
+    fn request<'a>(query: &'a [(&'a str, &'a str)], path: &'a [&'a str], user: Option<&'a User>) -> Request<'a> {
+        Request { query, ..get("test", Subject::User, path, user) }
+    }
+
+    /// Path, query and signature of what would be sent.
+    fn sent(api: &Api, request: &Request<'_>) -> (String, String, String) {
+        let at = Timestamp::from_second(AT).unwrap();
+        let built = api.signed(&reqwest::Client::new(), request, at).build().unwrap();
+        let signature = built.headers()["Signature"].to_str().unwrap().to_owned();
+        (built.url().path().to_owned(), built.url().query().unwrap().to_owned(), signature)
+    }
+
+    #[tokio::test]
+    async fn requests_are_those_of_the_official_python_client() {
+        let api = api("https://api.snaptrade.com");
+        let plain = user("snaptrade-user-123", "adf2aa34-8219-40f7-a6b3-60156985cc61");
+        let (path, _, signature) = sent(&api, &request(&[], &["accounts"], Some(&plain)));
+        assert_eq!(
+            (path.as_str(), signature.as_str()),
+            ("/accounts", "zd+TvnzVfAV6htuAqMYWr1Q8QaHXNFDnUXms8bgpFKU="),
+            "V2"
+        );
+
+        let odd = user("user 1+a@b/ç", "s&e=c");
+        let query = [
+            ("startDate", "2026-01-01"),
+            ("endDate", "2026-01-31"),
+            ("offset", "0"),
+            ("limit", "100"),
+            ("type", "BUY,SELL"),
+        ];
+        let path = ["accounts", "917c8734-8470-4a3e-a18f-57c3f2ee6631", "activities"];
+        let (_, query, signature) = sent(&api, &request(&query, &path, Some(&odd)));
+        assert!(query.contains("&userId=user%201%2Ba%40b/%C3%A7&userSecret=s%26e%3Dc&"), "{query}");
+        assert_eq!(signature, "WeiFiyWIO4TDd6VmFxP9E07Aw7lIQnBez3x0EeQbHfQ=", "V4");
+    }
+
+    #[tokio::test]
+    async fn a_personal_key_names_no_user() {
+        let (_, query, _) = sent(&api("https://api.snaptrade.com"), &request(&[], &["authorizations"], None));
+        assert_eq!(query, "clientId=TESTCLIENT&timestamp=1715123456");
+    }
+
+    #[tokio::test]
+    async fn a_path_of_the_base_is_kept_and_ids_stay_one_segment() {
+        for (base, id, path) in [
+            ("http://127.0.0.1:8931", "a", "/authorizations/a"),
+            ("http://127.0.0.1:8931/api/v1", "a", "/api/v1/authorizations/a"),
+            ("http://127.0.0.1:8931/api/v1/", "a", "/api/v1/authorizations/a"),
+            ("http://127.0.0.1:8931", "../x?y#z", "/authorizations/..%2Fx%3Fy%23z"),
+        ] {
+            assert_eq!(sent(&api(base), &request(&[], &["authorizations", id], None)).0, path);
+        }
+    }
+
+    #[tokio::test]
+    async fn refusals() {
+        const REVOKED: Error = Error::ReconnectNeeded(ConnectionStatus::Revoked);
+        const INVALIDATED: Error = Error::ReconnectNeeded(ConnectionStatus::Invalidated);
+        let not_ready = Error::unavailable("not ready yet");
+        let broken = Error::unavailable("server error");
+        let rejected = |status| Error::Rejected { status };
+        let (connection, account) = (Subject::Connection, Subject::Account("a"));
+        let api = api("https://api.snaptrade.com");
+        for (status, subject, body, expected) in [
+            (401, account, r#"{"detail": "x", "status_code": 401, "code": "1083"}"#, REVOKED),
+            (401, account, r#"{"default_detail": "x", "default_code": 1083}"#, REVOKED),
+            (401, account, r#"{"code": null, "default_code": 1083}"#, REVOKED),
+            (401, account, r#"{"code": "1076"}"#, rejected(401)),
+            (401, account, r#"{"code": "0000"}"#, rejected(401)),
+            (401, account, "<html>", rejected(401)),
+            (402, account, r#"{"code": "3003"}"#, INVALIDATED),
+            (402, account, r#"{"code": "3011"}"#, rejected(402)),
+            (403, account, r#"{"code": "1141"}"#, rejected(403)),
+            (404, connection, r#"{"code": "1011"}"#, REVOKED),
+            (404, connection, "{}", REVOKED),
+            (404, account, r#"{"code": "1011"}"#, rejected(404)),
+            (404, Subject::User, r#"{"code": "1011"}"#, rejected(404)),
+            (409, account, r#"{"code": "1166"}"#, not_ready.clone()),
+            (425, account, r#"{"code": 3012}"#, not_ready),
+            (410, account, r#"{"detail": "gone"}"#, rejected(410)),
+            (429, account, r#"{"code": "0000"}"#, Error::RateLimited { retry_after: None }),
+            (500, account, r#"{"code": ["1083"]}"#, broken.clone()),
+            (503, account, "[]", broken),
+        ] {
+            let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+            let body = bytes::Bytes::from_static(body.as_bytes());
+            let mut answer = Answer { status: StatusCode::from_u16(status).unwrap(), headers, body };
+            let request = get("test", subject, &[], None);
+            assert_eq!(api.refusal(&request, &answer), expected, "{status}");
+            if status == 404 {
+                answer.headers.clear();
+                assert_eq!(api.refusal(&request, &answer), rejected(404), "a proxy's page proves nothing");
+            }
+        }
+    }
+
+    proptest! {
+        /// What the URL library makes of a query must be what was written: it is signed once and sent once.
+        #[test]
+        fn queries_survive(id in any::<String>(), secret in "\\PC{0,30}") {
+            static API: LazyLock<Api> = LazyLock::new(|| api("https://api.snaptrade.com"));
+            let user = user(&id, &secret);
+            let url = API.url(&request(&[], &["accounts"], Some(&user)), Timestamp::UNIX_EPOCH);
+            prop_assert!(!url.query().unwrap().contains('+'));
+            let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+            prop_assert_eq!(&pairs[0], &("userId".to_owned(), id));
+            prop_assert_eq!(&pairs[1], &("userSecret".to_owned(), secret));
+            prop_assert_eq!(url.as_str().parse::<Url>().unwrap(), url);
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! Wire to domain, pure.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use bellbird_domain::holding::{Multiplier, valued};
+use bellbird_domain::{
+    Account, AccountType, Balance, ConnectionStatus, Currency, Decimal, Holding, MaskedNumber, Trade, TradeTime,
+    TradeType,
+};
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::TimeZone;
+
+use super::wire;
+use crate::exact::ExactNumber;
+use crate::text::Text;
+use crate::{Error, FoundAccount, Standing};
+
+/// Why a row is not a row of ours: a word for the metrics.
+pub(super) struct Skipped(pub(super) &'static str);
+
+/// Whether a connection works. Its data are served either way (snaptrade.md 11).
+pub(super) fn standing(connection: &wire::Connection) -> Standing {
+    if connection.disabled.unwrap_or(false) {
+        Standing::Broken(ConnectionStatus::Invalidated)
+    } else {
+        Standing::Active
+    }
+}
+
+/// What people see of a brokerage: its name and logo.
+pub(super) fn shown(brokerage: wire::Brokerage) -> (String, Option<String>) {
+    let first = |texts: [Option<String>; 2]| texts.into_iter().flatten().find(|text| !text.trim().is_empty());
+    let name = first([brokerage.display_name, brokerage.name]).unwrap_or_else(|| "Brokerage".to_owned());
+    (name, first([brokerage.aws_s3_square_logo_url, brokerage.aws_s3_logo_url]))
+}
+
+/// Maps an account; its full number is masked here and goes no further.
+pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
+    let number = row.number.as_ref().and_then(|number| MaskedNumber::mask(number.as_str()));
+    FoundAccount {
+        provider_account_id: row.id.as_str().to_owned(),
+        name: account_name(row),
+        account_type: account_type(row.account_category.as_ref().map(Text::as_str)),
+        number,
+        currency: total(row).and_then(|total| Currency::parse(total.currency.as_ref()?.as_str())),
+    }
+}
+
+/// Its name, else institution and raw type. Brokers put account numbers into names: they are masked there too.
+fn account_name(row: &wire::Account<'_>) -> String {
+    let filled = |text: &Option<Text<'_>>| {
+        let text = text.as_ref()?.as_str().trim();
+        (!text.is_empty()).then(|| text.to_owned())
+    };
+    let named = filled(&row.name).or_else(|| {
+        let parts: Vec<String> = [&row.institution_name, &row.raw_type].into_iter().filter_map(filled).collect();
+        Some(parts.join(" ")).filter(|name| !name.is_empty())
+    });
+    let mut name = named.unwrap_or_else(|| "Account".to_owned());
+    for number in [&row.number, &row.institution_account_id].into_iter().filter_map(filled) {
+        if let Some(masked) = MaskedNumber::mask(&number) {
+            name = name.replace(&number, masked.as_str());
+        }
+    }
+    name
+}
+
+/// Decisions section 2b.
+fn account_type(category: Option<&str>) -> AccountType {
+    match category {
+        Some("INVESTMENT" | "ANNUITY") | None => AccountType::Investment,
+        Some("DEPOSIT") => AccountType::Transaction,
+        Some("LOC") => AccountType::Loan,
+        Some(_) => AccountType::Other,
+    }
+}
+
+fn total<'r, 'a>(row: &'r wire::Account<'a>) -> Option<&'r wire::Total<'a>> {
+    row.balance.as_ref()?.total.as_ref()
+}
+
+/// An amount and its currency: a whole account, or the cash that it holds in one currency.
+pub(super) struct Money {
+    amount: Option<Decimal<'static>>,
+    /// None where it was not said; [`Currency::UNKNOWN`] where it is not one of ISO's.
+    currency: Option<Currency>,
+}
+
+/// What an account is worth; none where it was not said.
+pub(super) fn total_of(row: &wire::Account<'_>) -> Result<Option<Money>, Error> {
+    total(row).map(|total| money(total.amount.as_ref(), total.currency.as_ref())).transpose()
+}
+
+/// The cash of one currency.
+pub(super) fn cash(row: &wire::Balance<'_>) -> Result<Money, Error> {
+    money(row.cash.as_ref(), row.currency.as_ref().and_then(|currency| currency.code.as_ref()))
+}
+
+fn money(amount: Option<&ExactNumber<'_>>, code: Option<&Text<'_>>) -> Result<Money, Error> {
+    let currency = code.filter(|code| !code.as_str().is_empty());
+    let currency = currency.map(|code| Currency::parse(code.as_str()).unwrap_or(Currency::UNKNOWN));
+    Ok(Money { amount: decimal(amount)?.map(Decimal::into_owned), currency })
+}
+
+/// An account's balance: what it is worth, and the cash that it holds in its own currency.
+pub(super) fn balance(account: &Account, total: Option<Money>, cash: Vec<Money>) -> Balance {
+    let currency = total.as_ref().and_then(|total| total.currency).unwrap_or(account.currency);
+    let currency = Some(currency).filter(|currency| *currency != Currency::UNKNOWN);
+    let own = cash.into_iter().find(|cash| currency.is_some() && cash.currency == currency);
+    Balance { current: total.and_then(|total| total.amount), available: own.and_then(|cash| cash.amount), currency }
+}
+
+fn decimal<'a>(number: Option<&ExactNumber<'a>>) -> Result<Option<Decimal<'a>>, Error> {
+    number.map_or(Ok(None), |number| number.decimal().map_err(|_| Error::Malformed("an amount is not a decimal")))
+}
+
+/// The text, unless it is empty.
+fn filled(text: Option<Text<'_>>) -> Option<Cow<'_, str>> {
+    text.map(|text| text.0).filter(|text| !text.trim().is_empty())
+}
+
+/// Maps the positions of an account, in their order; `skipped` hears of those that are left out.
+///
+/// # Errors
+/// [`Error::Malformed`] for an amount that is no decimal: the answer cannot be trusted.
+pub(super) fn holdings<'a>(
+    positions: Vec<wire::Position<'a>>,
+    account: &'a Account,
+    mut skipped: impl FnMut(Skipped),
+) -> Result<Vec<Holding<'a>>, Error> {
+    let mut seen: HashMap<Cow<'a, str>, u32> = HashMap::new();
+    let mut holdings = Vec::with_capacity(positions.len());
+    for position in positions {
+        match holding(position, account)? {
+            Ok(mut holding) => {
+                let occurrences = seen.entry(holding.instrument_id.clone()).or_default();
+                *occurrences += 1;
+                holding.occurrence = *occurrences;
+                holdings.push(holding);
+            }
+            Err(reason) => skipped(reason),
+        }
+    }
+    Ok(holdings)
+}
+
+fn holding<'a>(position: wire::Position<'a>, account: &'a Account) -> Result<Result<Holding<'a>, Skipped>, Error> {
+    let quantity = decimal(position.units.as_ref())?;
+    let current_price = decimal(position.price.as_ref())?;
+    let average_price = decimal(position.cost_basis.as_ref())?;
+    let Some(quantity) = quantity else { return Ok(Err(Skipped("no_units"))) };
+    let instrument = position.instrument.unwrap_or_default();
+    let multiplier = multiplier(&instrument)?;
+    let (market_value, unrealized_pnl) = valued(&quantity, current_price.as_ref(), average_price.as_ref(), &multiplier);
+    let id = filled(instrument.id);
+    let symbols = [instrument.symbol, instrument.raw_symbol, instrument.root_symbol];
+    let Some(symbol) = symbols.into_iter().find_map(filled).or_else(|| id.clone()) else {
+        return Ok(Err(Skipped("no_instrument")));
+    };
+    Ok(Ok(Holding {
+        account,
+        instrument_id: id.unwrap_or_else(|| symbol.clone()),
+        occurrence: 1,
+        symbol,
+        name: filled(instrument.description),
+        exchange: filled(instrument.exchange),
+        currency: filled(position.currency)
+            .or_else(|| filled(instrument.currency))
+            .unwrap_or(Cow::Borrowed(account.currency.as_str())),
+        quantity,
+        average_price,
+        current_price,
+        market_value,
+        unrealized_pnl,
+    }))
+}
+
+/// A contract stands for several units of what it is about: without a number nothing can be said of its worth.
+fn multiplier<'a>(instrument: &wire::Instrument<'a>) -> Result<Multiplier<'a>, Error> {
+    let kind = instrument.kind.as_ref().map_or("", Text::as_str);
+    Ok(match decimal(instrument.multiplier.as_ref())? {
+        Some(sent) => Multiplier::Of(sent),
+        None if matches!(kind, "option" | "future" | "future_option") => Multiplier::Unknown,
+        None => Multiplier::One,
+    })
+}
+
+/// Maps one activity.
+///
+/// # Errors
+/// [`Error::Malformed`] for an amount that is no decimal: the page cannot be trusted.
+pub(super) fn trade<'a>(row: wire::Activity<'a>, account: &'a Account) -> Result<Result<Trade<'a>, Skipped>, Error> {
+    let quantity = decimal(row.units.as_ref())?;
+    let price = decimal(row.price.as_ref())?;
+    let total_amount = decimal(row.amount.as_ref())?;
+    let fees = decimal(row.fee.as_ref())?;
+    let Some((time, trade_date)) = row.trade_date.and_then(|date| Some((trade_time(date.as_str())?, date))) else {
+        return Ok(Err(Skipped("no_date")));
+    };
+    let (symbol, name) = security(row.option_symbol, row.symbol);
+    let quote = row.currency_universal_symbol.and_then(|symbol| filled(symbol.symbol));
+    let provider_type = row.activity_type.unwrap_or_default().0;
+    Ok(Ok(Trade {
+        account,
+        symbol,
+        name,
+        trade_type: trade_type(&provider_type),
+        provider_type,
+        quantity,
+        price,
+        currency: filled(row.currency.and_then(|currency| currency.code))
+            .or(quote)
+            .unwrap_or(Cow::Borrowed(account.currency.as_str())),
+        total_amount,
+        fees,
+        trade_date: with_t(trade_date.0),
+        time,
+        settlement_date: filled(row.settlement_date).map(with_t),
+        description: filled(row.description),
+    }))
+}
+
+/// Ticker and name. Some brokers send the underlying as the symbol of an option too, so the option goes first
+/// (snaptrade.md 5.8).
+fn security<'a>(
+    option: Option<wire::OptionSymbol<'a>>,
+    symbol: Option<wire::Symbol<'a>>,
+) -> (Cow<'a, str>, Option<Cow<'a, str>>) {
+    let split = |symbol: wire::Symbol<'a>| (filled(symbol.symbol), filled(symbol.description));
+    let (ticker, name) = symbol.map(split).unwrap_or_default();
+    let (contract, underlying) =
+        option.map(|option| (filled(option.ticker), option.underlying_symbol)).unwrap_or_default();
+    let underlying_name = underlying.and_then(|underlying| filled(underlying.description));
+    (contract.or(ticker).unwrap_or_default(), underlying_name.or(name))
+}
+
+/// Decisions section 1, "trade types".
+fn trade_type(provider_type: &str) -> TradeType {
+    match provider_type.trim().to_ascii_uppercase().as_str() {
+        "BUY" | "REI" => TradeType::Buy,
+        "SELL" => TradeType::Sell,
+        "DIVIDEND" | "SUBSTITUTE_DIVIDEND" | "STOCK_DIVIDEND" | "DISTRIBUTION" | "RETURN_OF_CAPITAL" => {
+            TradeType::Dividend
+        }
+        "SPLIT" | "REVERSE_SPLIT" => TradeType::Split,
+        "TRANSFER" | "CONTRIBUTION" | "WITHDRAWAL" => TradeType::Transfer,
+        "FEE" | "TAX" => TradeType::Fee,
+        "INTEREST" => TradeType::Interest,
+        kind if kind.starts_with("EXTERNAL_") || kind.starts_with("INTERNAL_") => TradeType::Transfer,
+        _ => TradeType::Other,
+    }
+}
+
+/// Reads a day, or a moment with `T` or a blank before it, `Z`, an offset or nothing (UTC) behind it. Midnight UTC is how
+/// brokers that know no time write a day (snaptrade.md 5.8).
+pub(super) fn trade_time(text: &str) -> Option<TradeTime> {
+    let (day, rest) = text.split_at_checked(10)?;
+    let shape = day
+        .bytes()
+        .enumerate()
+        .all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() });
+    let day: Date = day.parse().ok().filter(|_| shape)?;
+    let Some(clock) = rest.strip_prefix(['T', ' ']) else { return rest.is_empty().then_some(TradeTime::Day(day)) };
+    let plain = clock.bytes().all(|byte| byte.is_ascii_digit() || b":.+-Z".contains(&byte));
+    let utc = |local: DateTime| local.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp());
+    let instant =
+        text.parse::<Timestamp>().or_else(|_| text.parse::<DateTime>().and_then(utc)).ok().filter(|_| plain)?;
+    // With an offset, midnight UTC is a time of day like any other.
+    let at_utc = TimeZone::UTC.to_datetime(instant);
+    let is_day = at_utc.time() == Time::midnight() && clock.starts_with("00:00");
+    Some(if is_day { TradeTime::Day(at_utc.date()) } else { TradeTime::Instant(instant) })
+}
+
+/// A date as sent, with a blank between day and time made a `T`.
+fn with_t(date: Cow<'_, str>) -> Cow<'_, str> {
+    if date.as_bytes().get(10) == Some(&b' ') { Cow::Owned(date.replacen(' ', "T", 1)) } else { date }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(text: &'static str) -> Option<Text<'static>> {
+        Some(Text(text.into()))
+    }
+
+    #[test]
+    fn every_account_category_has_its_type() {
+        for (category, expected) in [
+            (Some("INVESTMENT"), AccountType::Investment),
+            (Some("ANNUITY"), AccountType::Investment),
+            (None, AccountType::Investment),
+            (Some("DEPOSIT"), AccountType::Transaction),
+            (Some("LOC"), AccountType::Loan),
+            (Some("SOMETHING_NEW"), AccountType::Other),
+        ] {
+            assert_eq!(account_type(category), expected, "{category:?}");
+        }
+    }
+
+    #[test]
+    fn names_hold_no_number() {
+        for (name, institution, raw_type, number, expected) in [
+            (
+                text("Robinhood Individual"),
+                text("Robinhood"),
+                text("Margin"),
+                text("Q6542138443"),
+                "Robinhood Individual",
+            ),
+            (None, text("Robinhood"), text("Margin"), text("Q6542138443"), "Robinhood Margin"),
+            (text(" "), text("Robinhood"), None, text("Q6542138443"), "Robinhood"),
+            (None, None, text("Margin"), text("Q6542138443"), "Margin"),
+            (None, None, None, text("Q6542138443"), "Account"),
+            (text("IRA Q6542138443"), None, None, text("Q6542138443"), "IRA xxxx8443"),
+            (text("IRA ****8443"), None, None, text("****8443"), "IRA xxxx8443"),
+            (text("Robinhood 54953432"), None, None, text("****8443"), "Robinhood xxxx3432"),
+            (text("Account 1"), None, None, text("1"), "Account 1"),
+            (text("Account"), None, None, text(""), "Account"),
+        ] {
+            let row = wire::Account {
+                name,
+                institution_name: institution,
+                raw_type,
+                number,
+                institution_account_id: text("54953432"),
+                ..wire::Account::default()
+            };
+            assert_eq!(account(&row).name, expected);
+        }
+    }
+
+    #[test]
+    fn every_documented_activity_has_its_type() {
+        for (types, expected) in [
+            ("BUY REI", TradeType::Buy),
+            ("SELL", TradeType::Sell),
+            ("DIVIDEND SUBSTITUTE_DIVIDEND STOCK_DIVIDEND DISTRIBUTION RETURN_OF_CAPITAL", TradeType::Dividend),
+            ("SPLIT REVERSE_SPLIT", TradeType::Split),
+            ("TRANSFER CONTRIBUTION WITHDRAWAL", TradeType::Transfer),
+            ("EXTERNAL_ASSET_TRANSFER_IN EXTERNAL_ASSET_TRANSFER_OUT", TradeType::Transfer),
+            ("INTERNAL_CASH_TRANSFER_IN INTERNAL_CASH_TRANSFER_OUT", TradeType::Transfer),
+            ("INTERNAL_ASSET_TRANSFER_IN INTERNAL_ASSET_TRANSFER_OUT", TradeType::Transfer),
+            ("FEE TAX", TradeType::Fee),
+            ("INTEREST", TradeType::Interest),
+            ("OPTIONEXPIRATION OPTIONASSIGNMENT OPTIONEXERCISE", TradeType::Other),
+            ("SPINOFF STOCK_MERGER ADJUSTMENT REBATE", TradeType::Other),
+            ("JOURNAL CASH MERGER CORP_ACTION spend BUY_TO_COVER", TradeType::Other),
+        ] {
+            for provider_type in types.split(' ') {
+                assert_eq!(trade_type(provider_type), expected, "{provider_type}");
+                assert_eq!(trade_type(&provider_type.to_lowercase()), expected, "{provider_type}");
+            }
+        }
+        assert_eq!(trade_type(""), TradeType::Other);
+    }
+
+    #[test]
+    fn trade_dates() {
+        let day = |text: &str| Some(TradeTime::Day(text.parse().unwrap()));
+        let at = |text: &str| Some(TradeTime::Instant(text.parse().unwrap()));
+        for (sent, expected) in [
+            ("2024-03-22", day("2024-03-22")),
+            ("2024-03-22T00:00:00Z", day("2024-03-22")),
+            ("2024-03-22T00:00:00.000Z", day("2024-03-22")),
+            ("2024-03-22T00:00:00+00:00", day("2024-03-22")),
+            ("2024-03-22 00:00:00.000000+00:00", day("2024-03-22")),
+            ("2024-03-22T00:00:00", day("2024-03-22")),
+            ("2024-03-22 00:00:00", day("2024-03-22")),
+            ("2024-03-22T16:27:55Z", at("2024-03-22T16:27:55Z")),
+            ("2024-03-22T16:27:55.123456Z", at("2024-03-22T16:27:55.123456Z")),
+            ("2024-03-22T16:27:55.123456789Z", at("2024-03-22T16:27:55.123456789Z")),
+            ("2024-06-28 18:42:46.561408+00:00", at("2024-06-28T18:42:46.561408Z")),
+            ("2024-03-22T16:27:55", at("2024-03-22T16:27:55Z")),
+            ("2024-03-22 16:27:55.5", at("2024-03-22T16:27:55.5Z")),
+            ("2022-01-21T15:11:19.217000-05:00", at("2022-01-21T20:11:19.217Z")),
+            // Midnight in New York, and midnight UTC by another clock.
+            ("2026-08-27T04:00:00Z", at("2026-08-27T04:00:00Z")),
+            ("2026-08-27T00:00:00-04:00", at("2026-08-27T04:00:00Z")),
+            ("2026-08-26T20:00:00-04:00", at("2026-08-27T00:00:00Z")),
+            ("2026-08-27T00:00:00.000000001Z", at("2026-08-27T00:00:00.000000001Z")),
+            ("", None),
+            ("2024-3-22", None),
+            ("2024-02-30", None),
+            ("2024-02-30T00:00:00Z", None),
+            ("20240322", None),
+            ("20240322T162755Z", None),
+            ("2024-03-22X00:00:00Z", None),
+            ("2024-03-22T25:00:00Z", None),
+            ("2024-03-22T", None),
+            ("2024-03-22 ", None),
+            ("2024-03-22T16:27:55[UTC]", None),
+            ("2024-03-22T16:27:55 UTC", None),
+            ("+002024-03-22", None),
+            ("２０２４-03-22", None),
+        ] {
+            assert_eq!(trade_time(sent), expected, "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn dates_are_shown_as_sent() {
+        for (sent, shown) in [
+            ("2024-03-22", "2024-03-22"),
+            ("2024-03-22T00:00:00.000Z", "2024-03-22T00:00:00.000Z"),
+            ("2024-06-28 18:42:46.561408+00:00", "2024-06-28T18:42:46.561408+00:00"),
+            ("soon", "soon"),
+        ] {
+            assert_eq!(with_t(Cow::Borrowed(sent)), shown);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn dates_never_panic(text in "\\PC{0,40}") {
+            let _ = trade_time(&text);
+            let _ = with_t(Cow::Borrowed(&text));
+        }
+
+        #[test]
+        fn near_misses_never_panic(text in "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]?[0-9:.+-]{0,20}Z?") {
+            let _ = trade_time(&text);
+        }
+
+        /// The model: jiff's own text of a moment, with the blank and the fraction that the provider may send.
+        #[test]
+        fn moments_are_read_as_written(second in 0_i64..4_000_000_000, nano in 0_i32..1_000_000_000, blank in any::<bool>()) {
+            let instant = Timestamp::new(second, nano).unwrap();
+            let mut text = format!("{instant:.9}");
+            if blank {
+                text = text.replace('T', " ");
+            }
+            prop_assert_eq!(trade_time(&text).map(TradeTime::instant), Some(instant));
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! Fixtures in, snapshots out; the adapter against a small peer that checks every signature.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bellbird_domain::{AccountId, AccountType, Bound, ConnectionId, Currency, Span, TradeTime, UserId};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use parking_lot::Mutex;
+use secrecy::ExposeSecret;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::Barrier;
+use tokio::time::Instant;
+
+use super::*;
+
+const CONNECTION: &str = "87b24961-b51e-4db8-9226-f198f6518a89";
+const ACCOUNT: &str = "917c8734-8470-4a3e-a18f-57c3f2ee6631";
+const GONE: Answered = (404, "", r#"{"detail": "The requested resource does not exist.", "code": "1011"}"#);
+const ACTIVITIES: &str = include_str!("fixtures/activities.json");
+
+fn account(provider_account_id: &str) -> Account {
+    let uuid = uuid::Uuid::from_u128;
+    Account {
+        id: AccountId::from(uuid(1)),
+        user_id: UserId::from(uuid(2)),
+        connection_id: ConnectionId::from(uuid(3)),
+        provider: NAME.as_str().to_owned(),
+        provider_account_id: provider_account_id.to_owned(),
+        name: "Individual".to_owned(),
+        account_type: AccountType::Investment,
+        institution_name: None,
+        number: None,
+        currency: Currency::parse("AUD").unwrap(),
+    }
+}
+
+fn grant() -> SecretString {
+    SecretString::from(format!(r#"{{"userId": "u 1", "userSecret": "s&e", "authorizationId": "{CONNECTION}"}}"#))
+}
+
+fn call() -> Call {
+    Call::new(Instant::now() + Duration::from_secs(10), "2026-11-21T00:00:00Z".parse().unwrap())
+}
+
+/// Status, header lines, body.
+type Answered = (u16, &'static str, &'static str);
+
+/// A provider on loopback that knows the consumer key; it remembers what it was asked.
+struct Peer {
+    adapter: SnapTrade,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Peer {
+    /// One that answers by method and path; the number is that of the request, from 0.
+    async fn new(answer: impl Fn(usize, &str) -> Answered + Send + Sync + 'static) -> Self {
+        Self::waiting(1, answer).await
+    }
+
+    /// One that answers nothing before so many requests have come, and then so many again.
+    async fn waiting(together: usize, answer: impl Fn(usize, &str) -> Answered + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut values = Values::default();
+        values.set("base_url", format!("http://{}", listener.local_addr().unwrap()).into());
+        let key = SecretString::from("test-consumer-key-1");
+        let client = Client::new(NAME, Duration::from_secs(5)).unwrap();
+        let api = Api::new(client, values.url("base_url").unwrap(), "TESTCLIENT".to_owned(), &key);
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&asked);
+        let (answer, count, barrier) =
+            (Arc::new(answer), Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(together)));
+        tokio::spawn(async move {
+            while let Ok((mut socket, _)) = listener.accept().await {
+                let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
+                let (count, barrier) = (Arc::clone(&count), Arc::clone(&barrier));
+                let signer = sign::Signer::new(&key);
+                tokio::spawn(async move {
+                    let mut head = String::new();
+                    while !head.ends_with("\r\n\r\n") {
+                        head.push(char::from(socket.read_u8().await.unwrap()));
+                    }
+                    let (method, rest) = head.split_once(' ').unwrap();
+                    let (path, query) = rest.split_once(' ').unwrap().0.split_once('?').unwrap();
+                    let signature = signer.sign(&serde_json::Value::Null, path, query);
+                    let signed = head.lines().any(|line| line == format!("signature: {signature}"));
+                    seen.lock().push(format!("{method} {path}?{query}"));
+                    barrier.wait().await;
+                    let number = count.fetch_add(1, Ordering::SeqCst);
+                    let answered = if signed {
+                        answer(number, &format!("{method} {path}"))
+                    } else {
+                        (401, "", r#"{"code": "1076"}"#)
+                    };
+                    let (status, headers, body) = answered;
+                    let length = body.len();
+                    let answer = format!(
+                        "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{headers}connection: close\r\n\r\n{body}"
+                    );
+                    socket.write_all(answer.as_bytes()).await.unwrap();
+                });
+            }
+        });
+        Self { adapter: SnapTrade { api }, asked }
+    }
+
+    /// What it was asked, up to the parameters that every call has.
+    fn asked(&self) -> Vec<String> {
+        let asked = self.asked.lock();
+        let own = |line: &String| line.split("userId=").next().unwrap().trim_end_matches(['&', '?']).to_owned();
+        asked.iter().map(own).collect()
+    }
+
+    async fn trades(&self, span: Span, offset: u64, limit: u32) -> Result<(TradePage, Vec<String>), Error> {
+        let (account, zone) = (account(ACCOUNT), TimeZone::get("Australia/Sydney").unwrap());
+        let query = TradeQuery { account: &account, span: &span, zone: &zone };
+        let mut lines = Vec::new();
+        let mut sink = |at: u64, trade: Trade<'_>| lines.push(trade_line(at, &trade));
+        let page = self.adapter.trades(&call(), &grant(), &query, offset, limit, &mut sink).await?;
+        Ok((page, lines))
+    }
+
+    async fn holdings(&self) -> Result<Vec<String>, Error> {
+        let account = account(ACCOUNT);
+        let mut lines = Vec::new();
+        let mut sink = |holding: bellbird_domain::Holding<'_>| lines.push(holding_line(&holding));
+        self.adapter.holdings(&call(), &grant(), &account, &mut sink).await?;
+        Ok(lines)
+    }
+}
+
+fn trade_line(at: u64, trade: &Trade<'_>) -> String {
+    let time = match trade.time {
+        TradeTime::Day(day) => day.to_string(),
+        TradeTime::Instant(instant) => instant.to_string(),
+    };
+    let numbers = [&trade.quantity, &trade.price, &trade.total_amount, &trade.fees];
+    let numbers = numbers.map(|number| number.as_ref().map_or("-", |number| number.as_str()));
+    format!(
+        "{at} {time} {:?} {:?} {} {} {} {} {:?}\n  {}",
+        trade.symbol,
+        trade.name,
+        trade.trade_type,
+        numbers.join(" "),
+        trade.currency,
+        trade.trade_date,
+        trade.settlement_date,
+        trade.id()
+    )
+}
+
+fn holding_line(holding: &bellbird_domain::Holding<'_>) -> String {
+    let numbers = [&holding.average_price, &holding.current_price, &holding.market_value, &holding.unrealized_pnl];
+    let numbers = numbers.map(|number| number.as_ref().map_or("-", |number| number.as_str()));
+    format!(
+        "{} {:?} {:?} {:?} {} {} | {}",
+        holding.id(),
+        holding.symbol,
+        holding.name,
+        holding.exchange,
+        holding.currency,
+        holding.quantity,
+        numbers.join(" ")
+    )
+}
+
+#[tokio::test]
+async fn connections_are_found() {
+    let peer = Peer::new(|_, _| (200, "", include_str!("fixtures/connections.json"))).await;
+    let all = SecretString::from(r#"{"userId": "u 1", "userSecret": "s&e"}"#);
+    let found = peer.adapter.discover(&call(), &all).await.unwrap();
+    let grants: Vec<&str> = found.iter().map(|found| found.grant.expose_secret()).collect();
+    assert_eq!(grants[0], format!(r#"{{"userId":"u 1","userSecret":"s&e","authorizationId":"{CONNECTION}"}}"#));
+    insta::assert_debug_snapshot!(found);
+
+    let one = peer.adapter.discover(&call(), &grant()).await.unwrap();
+    assert_eq!(one.iter().map(|one| one.provider_connection_id.as_str()).collect::<Vec<&str>>(), [CONNECTION]);
+    let other = SecretString::from(r#"{"authorizationId": "other"}"#);
+    assert!(peer.adapter.discover(&call(), &other).await.unwrap().is_empty());
+    assert!(peer.asked.lock().last().is_some_and(|line| !line.contains("user")), "a personal key names no user");
+}
+
+#[test]
+fn grants() {
+    let read = |text: &str| Covered::read(&SecretString::from(text)).map(|covered| covered.connection_id);
+    assert_eq!(read(r#"{"userId": "u", "userSecret": "s", "authorizationId": "a"}"#), Ok(Some("a".to_owned())));
+    assert_eq!(read(r#"{"provider": "snaptrade", "userId": "u", "userSecret": "s"}"#), Ok(None));
+    assert_eq!(read("{}"), Ok(None), "a personal key");
+    for text in [
+        "",
+        "[]",
+        r#"{"userId": "u"}"#,
+        r#"{"userSecret": "s"}"#,
+        r#"{"userId": "u", "userSecret": ""}"#,
+        r#"{"userId": "u", "userSecret": 5}"#,
+        r#"{"userId": "u", "userSecret": "s", "token": "t"}"#,
+        r#"{"provider": "fiskil", "userId": "u", "userSecret": "s"}"#,
+    ] {
+        assert!(matches!(read(text), Err(Error::BadGrant(_))), "{text}");
+    }
+    let personal = Covered { user: None, connection_id: None };
+    assert_eq!(personal.grant_of("a").unwrap().expose_secret(), r#"{"authorizationId":"a"}"#);
+    assert!(matches!(Link::read(&SecretString::from("{}")), Err(Error::BadGrant(_))));
+}
+
+#[tokio::test]
+async fn standings() {
+    for (answer, expected) in [
+        ((200, "", r#"{"id": "a", "disabled": false}"#), Ok(Standing::Active)),
+        ((200, "", r#"{"id": "a"}"#), Ok(Standing::Active)),
+        ((200, "", r#"{"id": "a", "disabled": true}"#), Ok(Standing::Broken(ConnectionStatus::Invalidated))),
+        (GONE, Ok(Standing::Broken(ConnectionStatus::Revoked))),
+        ((401, "", r#"{"code": "1083"}"#), Ok(Standing::Broken(ConnectionStatus::Revoked))),
+        ((401, "", r#"{"code": "1076"}"#), Err(Error::Rejected { status: 401 })),
+    ] {
+        let peer = Peer::new(move |_, _| answer).await;
+        assert_eq!(peer.adapter.standing(&call(), &grant()).await, expected, "{answer:?}");
+        assert_eq!(peer.asked(), [format!("GET /authorizations/{CONNECTION}")]);
+    }
+}
+
+#[tokio::test]
+async fn accounts_are_masked_and_named() {
+    let peer = Peer::new(|_, _| (200, "", include_str!("fixtures/accounts.json"))).await;
+    insta::assert_debug_snapshot!(peer.adapter.accounts(&call(), &grant()).await.unwrap());
+    assert_eq!(peer.asked(), [format!("GET /authorizations/{CONNECTION}/accounts")]);
+}
+
+#[tokio::test]
+async fn balances_of_all_connections_are_asked_at_once() {
+    const LIST: &str = r#"[{"id": "a1", "balance": {"total": {"amount": 15363.230, "currency": "USD"}}},
+        {"id": "a2", "balance": {"total": null}}, {"id": "a3", "balance": {"total": {"amount": 7, "currency": "USDT"}}}]"#;
+    const CASH: &str = r#"[{"currency": {"code": "AUD"}, "cash": -1.10}, {"currency": {"code": "USD"}, "cash": 300.71},
+        {"currency": {"code": "USDT"}, "cash": 9}, {"currency": null, "cash": null}]"#;
+    // Two lists and five accounts: were one of them waited for, nothing would ever be answered.
+    let peer = Peer::waiting(7, |_, line| match line {
+        "GET /accounts/failing/balances" => (403, "", "{}"),
+        line if line.ends_with("/accounts") => (200, "", LIST),
+        _ => (200, "", CASH),
+    })
+    .await;
+    let other = SecretString::from(r#"{"userId": "u 1", "userSecret": "s&e", "authorizationId": "other"}"#);
+    let (first, second) = ([account("a1"), account("a2"), account("failing")], [account("a3"), account("unlisted")]);
+    let call = call();
+    let asked =
+        [BalancesQuery { grant: &grant(), accounts: &first }, BalancesQuery { grant: &other, accounts: &second }];
+    let found = peer.adapter.balances(&call, &asked).await;
+    let shown = |outcome: &Result<Balance, Error>| {
+        outcome.clone().map(|balance| {
+            let text = |amount: &Option<bellbird_domain::Decimal<'_>>| amount.as_ref().map(ToString::to_string);
+            (text(&balance.current), text(&balance.available), balance.currency.map(|currency| currency.to_string()))
+        })
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        found.iter().map(|list| list.iter().map(shown).collect::<Vec<_>>()).collect::<Vec<_>>(),
+        [
+            vec![
+                Ok((some("15363.230"), some("300.71"), some("USD"))),
+                Ok((None, some("-1.10"), some("AUD"))),
+                Err(Error::Rejected { status: 403 }),
+            ],
+            // A currency that is not ISO's is not the stored one either.
+            vec![Ok((some("7"), None, None)), Ok((None, some("-1.10"), some("AUD")))],
+        ]
+    );
+    assert_eq!(call.calls(), 7);
+}
+
+#[tokio::test]
+async fn a_missing_list_fails_its_accounts_and_no_others() {
+    let peer = Peer::new(|_, line| match line {
+        "GET /authorizations/other/accounts" => GONE,
+        _ => (200, "", "[]"),
+    })
+    .await;
+    let (ours, other) = (grant(), SecretString::from(r#"{"authorizationId": "other"}"#));
+    let accounts = [account("a1"), account("a2")];
+    let broken = SecretString::from("{}");
+    let asked = [&ours, &other, &broken].map(|grant| BalancesQuery { grant, accounts: &accounts });
+    let found = peer.adapter.balances(&call(), &asked).await;
+    let nothing = Balance { currency: Currency::parse("AUD"), ..Balance::default() };
+    assert_eq!(found[0], vec![Ok(nothing); 2]);
+    assert_eq!(found[1], vec![Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)); 2]);
+    assert!(found[2].iter().all(|outcome| matches!(outcome, Err(Error::BadGrant(_)))));
+}
+
+#[tokio::test]
+async fn a_missing_account_is_looked_into_once() {
+    for (connection, expected) in [
+        (GONE, Error::ReconnectNeeded(ConnectionStatus::Revoked)),
+        ((200, "", r#"{"id": "a", "disabled": true}"#), Error::ReconnectNeeded(ConnectionStatus::Invalidated)),
+        ((200, "", r#"{"id": "a", "disabled": false}"#), Error::Rejected { status: 404 }),
+    ] {
+        let peer = Peer::new(move |_, line| match line {
+            line if line.ends_with(CONNECTION) => connection,
+            line if line.ends_with(&format!("{CONNECTION}/accounts")) => (200, "", "[]"),
+            _ => GONE,
+        })
+        .await;
+        assert_eq!(peer.holdings().await, Err(expected.clone()));
+        assert_eq!(peer.trades(Span::default(), 0, 10).await, Err(expected.clone()));
+        assert_eq!(peer.asked.lock().len(), 4);
+        let accounts = [account("a1"), account("a2")];
+        let asked = [BalancesQuery { grant: &grant(), accounts: &accounts }];
+        assert_eq!(peer.adapter.balances(&call(), &asked).await, [vec![Err(expected); 2]]);
+        assert_eq!(peer.asked.lock().len(), 8, "a list, two accounts, and the connection once");
+    }
+}
+
+#[tokio::test]
+async fn positions_with_their_quirks() {
+    let peer = Peer::new(|_, _| (200, "", include_str!("fixtures/positions.json"))).await;
+    insta::assert_snapshot!(peer.holdings().await.unwrap().join("\n"));
+    assert_eq!(peer.asked(), [format!("GET /accounts/{ACCOUNT}/positions/all")]);
+}
+
+#[tokio::test]
+async fn a_page_of_activities_with_its_quirks() {
+    let peer = Peer::new(|_, _| (200, "", ACTIVITIES)).await;
+    let (page, lines) = peer.trades(Span::default(), 0, 5_000).await.unwrap();
+    assert_eq!(page, TradePage { rows: 10, total: 10 });
+    insta::assert_snapshot!(lines.join("\n"));
+    assert_eq!(peer.asked(), [format!("GET /accounts/{ACCOUNT}/activities?offset=0&limit=1000")]);
+}
+
+#[tokio::test]
+async fn days_are_asked_for_a_day_wider_and_only_where_given() {
+    let peer = Peer::new(|_, _| (200, "", r#"{"data": [], "pagination": {"total": 3}}"#)).await;
+    for (from, to, query) in [
+        ("", "", "offset=9&limit=5"),
+        ("2026-03-01", "", "startDate=2026-02-28&offset=9&limit=5"),
+        // 1 March in Sydney.
+        ("", "2026-02-28T13:00:00Z", "endDate=2026-03-02&offset=9&limit=5"),
+        ("0000-01-01", "9999-12-31", "startDate=0001-01-01&endDate=9999-12-31&offset=9&limit=5"),
+    ] {
+        let bound = |text: &str| (!text.is_empty()).then(|| Bound::parse(text).unwrap());
+        let (page, _) = peer.trades(Span { from: bound(from), to: bound(to) }, 9, 5).await.unwrap();
+        assert_eq!(page, TradePage { rows: 0, total: 3 }, "behind the end, the total is still the provider's");
+        let asked = peer.asked().pop().unwrap();
+        assert_eq!(asked, format!("GET /accounts/{ACCOUNT}/activities?{query}"));
+    }
+}
+
+#[test]
+fn pages_are_counted_and_broken_ones_are_not_trusted() {
+    let counted = |body: &str, offset, limit| {
+        let page: wire::Activities<'_> = parse_json(body.as_bytes())?;
+        let counted = counted(&page, offset, limit)?;
+        trades(page, &account(ACCOUNT)).map(|_| counted)
+    };
+    let of = |total: &str| ACTIVITIES.replace("\"total\":10", total);
+    assert_eq!(counted(&of("\"total\":4000"), 20, 10), Ok(TradePage { rows: 10, total: 4000 }));
+    assert_eq!(counted(&of("\"total\":12"), 20, 10), Ok(TradePage { rows: 10, total: 30 }), "at least what was seen");
+    let tampered = [
+        (of("\"total\":-1"), 10),
+        (of("\"total\":null"), 10),
+        (of("\"count\":10"), 10),
+        (ACTIVITIES.replace("pagination", "paging"), 10),
+        (ACTIVITIES.to_owned(), 9),
+        (ACTIVITIES.replace("-2.08", "\"-2,08\""), 10),
+        (ACTIVITIES.replace("\"fee\":0,", "\"fee\":true,"), 10),
+        (ACTIVITIES.replace("\"data\"", "\"results\""), 10),
+    ];
+    for (body, limit) in tampered {
+        assert!(matches!(counted(&body, 0, limit), Err(Error::Malformed(_))), "{limit}");
+    }
+    let positions = include_str!("fixtures/positions.json").replace("\"10.5\"", "\"10,5\"");
+    let page: wire::Positions<'_> = parse_json(positions.as_bytes()).unwrap();
+    assert!(matches!(map::holdings(page.results, &account(ACCOUNT), |_| ()), Err(Error::Malformed(_))));
+}
+
+#[tokio::test]
+async fn every_attempt_has_its_own_time_and_signature() {
+    let peer = Peer::new(|number, _| match number {
+        0 => (503, "retry-after: 1\r\n", r#"{"code": "3002"}"#),
+        _ => (200, "", r#"{"results": []}"#),
+    })
+    .await;
+    assert_eq!(peer.holdings().await, Ok(vec![]));
+    let time = |line: &String| line.rsplit_once("timestamp=").unwrap().1.parse::<i64>().unwrap();
+    let times: Vec<i64> = peer.asked.lock().iter().map(time).collect();
+    let start: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
+    assert!(times.len() == 2 && start.as_second() <= times[0] && times[0] < times[1], "{times:?}");
+}
+
+#[tokio::test]
+async fn a_used_up_budget_makes_no_calls() {
+    const USED_UP: &str = "x-ratelimit-remaining: 0\r\nx-ratelimit-reset: 30\r\n";
+    const OWN_USED_UP: &str =
+        "x-ratelimit-remaining: 9\r\nx-ratelimit-account-remaining: 0\r\nx-ratelimit-account-reset: 30\r\n";
+    let limited = |outcome: Result<Vec<String>, Error>| {
+        let Err(Error::RateLimited { retry_after: Some(wait) }) = outcome else { panic!("{outcome:?}") };
+        assert!(Duration::from_secs(25) < wait && wait <= Duration::from_secs(30), "{wait:?}");
+    };
+    let peer = Peer::new(|_, _| (200, USED_UP, r#"{"results": []}"#)).await;
+    assert_eq!(peer.holdings().await, Ok(vec![]));
+    limited(peer.holdings().await);
+    limited(peer.adapter.check(&call()).await.map(|()| vec![]));
+    assert_eq!(peer.asked().len(), 1);
+
+    // A failure that could be repeated, were the budget not closed.
+    let peer = Peer::new(|_, _| (503, USED_UP, "{}")).await;
+    limited(peer.holdings().await);
+    assert_eq!(peer.asked().len(), 1);
+
+    let peer = Peer::new(|_, _| (200, OWN_USED_UP, r#"{"results": []}"#)).await;
+    assert_eq!(peer.holdings().await, Ok(vec![]));
+    limited(peer.holdings().await);
+    assert_eq!(peer.asked().len(), 1);
+    assert_eq!(peer.adapter.check(&call()).await, Ok(()));
+}
+
+#[tokio::test]
+async fn withdrawing_twice_is_done_twice() {
+    for (answer, expected) in [
+        ((200, "", r#"{"detail": "Connection queued for deletion", "connection_id": "a"}"#), Ok(())),
+        ((204, "", ""), Ok(())),
+        (GONE, Ok(())),
+        ((401, "", r#"{"code": "1083"}"#), Ok(())),
+        ((401, "", r#"{"code": "1076"}"#), Err(Error::Rejected { status: 401 })),
+        ((402, "", r#"{"code": "3003"}"#), Err(Error::ReconnectNeeded(ConnectionStatus::Invalidated))),
+    ] {
+        let peer = Peer::new(move |_, _| answer).await;
+        assert_eq!(peer.adapter.withdraw(&call(), &grant()).await, expected, "{answer:?}");
+        assert_eq!(peer.asked(), [format!("DELETE /connection/{CONNECTION}")]);
+    }
+}
+
+#[test]
+fn the_fuzzed_readers_hold_on_the_fixtures() {
+    fuzz_activities_page(ACTIVITIES.as_bytes(), &account(ACCOUNT));
+    fuzz_positions_page(include_bytes!("fixtures/positions.json"), &account(ACCOUNT));
+}

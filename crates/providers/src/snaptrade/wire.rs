@@ -1,0 +1,152 @@
+//! Structs exactly as on the wire: `../shared/providers/snaptrade.md` sections 5.1 to 5.8. Members that we do not use are
+//! left out, unknown ones are ignored, and all that the page does not promise is optional.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::exact::ExactNumber;
+use crate::text::Text;
+
+/// `GET /authorizations`, one of them.
+#[derive(Deserialize)]
+pub(super) struct Connection {
+    pub(super) id: String,
+    pub(super) brokerage: Option<Brokerage>,
+    pub(super) disabled: Option<bool>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Brokerage {
+    pub(super) id: String,
+    pub(super) name: Option<String>,
+    pub(super) display_name: Option<String>,
+    pub(super) aws_s3_logo_url: Option<String>,
+    pub(super) aws_s3_square_logo_url: Option<String>,
+}
+
+/// `GET /authorizations/{id}/accounts`, one of them. No `Debug`: it holds a full account number.
+#[derive(Deserialize, Default)]
+pub(super) struct Account<'a> {
+    #[serde(borrow)]
+    pub(super) id: Text<'a>,
+    pub(super) name: Option<Text<'a>>,
+    pub(super) number: Option<Text<'a>>,
+    pub(super) institution_account_id: Option<Text<'a>>,
+    pub(super) institution_name: Option<Text<'a>>,
+    pub(super) raw_type: Option<Text<'a>>,
+    pub(super) account_category: Option<Text<'a>>,
+    pub(super) balance: Option<AccountBalance<'a>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct AccountBalance<'a> {
+    #[serde(borrow)]
+    pub(super) total: Option<Total<'a>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Total<'a> {
+    #[serde(borrow)]
+    pub(super) amount: Option<ExactNumber<'a>>,
+    pub(super) currency: Option<Text<'a>>,
+}
+
+/// `GET /accounts/{id}/balances`, one currency of them.
+#[derive(Deserialize)]
+pub(super) struct Balance<'a> {
+    #[serde(borrow)]
+    pub(super) currency: Option<Currency<'a>>,
+    pub(super) cash: Option<ExactNumber<'a>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Currency<'a> {
+    #[serde(borrow)]
+    pub(super) code: Option<Text<'a>>,
+}
+
+/// `GET /accounts/{id}/positions/all`.
+#[derive(Deserialize)]
+pub(super) struct Positions<'a> {
+    #[serde(borrow)]
+    pub(super) results: Vec<Position<'a>>,
+}
+
+/// No `Debug`: it holds amounts.
+#[derive(Deserialize)]
+pub(super) struct Position<'a> {
+    #[serde(borrow)]
+    pub(super) instrument: Option<Instrument<'a>>,
+    pub(super) units: Option<ExactNumber<'a>>,
+    pub(super) price: Option<ExactNumber<'a>>,
+    pub(super) cost_basis: Option<ExactNumber<'a>>,
+    pub(super) currency: Option<Text<'a>>,
+}
+
+/// Of any `kind`: the members of all the kinds.
+#[derive(Deserialize, Default)]
+pub(super) struct Instrument<'a> {
+    #[serde(borrow)]
+    pub(super) kind: Option<Text<'a>>,
+    pub(super) id: Option<Text<'a>>,
+    pub(super) symbol: Option<Text<'a>>,
+    pub(super) raw_symbol: Option<Text<'a>>,
+    pub(super) root_symbol: Option<Text<'a>>,
+    pub(super) description: Option<Text<'a>>,
+    pub(super) currency: Option<Text<'a>>,
+    pub(super) exchange: Option<Text<'a>>,
+    pub(super) multiplier: Option<ExactNumber<'a>>,
+}
+
+/// `GET /accounts/{id}/activities`.
+#[derive(Deserialize)]
+pub(super) struct Activities<'a> {
+    #[serde(borrow)]
+    pub(super) data: Vec<Activity<'a>>,
+    pub(super) pagination: Pagination,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Pagination {
+    pub(super) total: u64,
+}
+
+/// No `Debug`: it holds amounts and a description.
+#[derive(Deserialize)]
+pub(super) struct Activity<'a> {
+    #[serde(borrow)]
+    pub(super) symbol: Option<Symbol<'a>>,
+    pub(super) option_symbol: Option<OptionSymbol<'a>>,
+    pub(super) currency_universal_symbol: Option<Symbol<'a>>,
+    pub(super) price: Option<ExactNumber<'a>>,
+    pub(super) units: Option<ExactNumber<'a>>,
+    pub(super) amount: Option<ExactNumber<'a>>,
+    pub(super) fee: Option<ExactNumber<'a>>,
+    pub(super) currency: Option<Currency<'a>>,
+    #[serde(rename = "type")]
+    pub(super) activity_type: Option<Text<'a>>,
+    pub(super) description: Option<Text<'a>>,
+    pub(super) trade_date: Option<Text<'a>>,
+    pub(super) settlement_date: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Symbol<'a> {
+    #[serde(borrow)]
+    pub(super) symbol: Option<Text<'a>>,
+    pub(super) description: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct OptionSymbol<'a> {
+    #[serde(borrow)]
+    pub(super) ticker: Option<Text<'a>>,
+    pub(super) underlying_symbol: Option<Symbol<'a>>,
+}
+
+/// The body of a refusal. The page's examples have two names for the code, and both types (snaptrade.md 8.1).
+#[derive(Deserialize, Default)]
+pub(super) struct Refusal {
+    pub(super) code: Option<Value>,
+    pub(super) default_code: Option<Value>,
+}
