@@ -90,7 +90,9 @@ fn admit(
     caller: &Caller,
     now: Timestamp,
 ) -> (Option<Decision>, Admitted) {
-    let place = match (class == Class::Live).then(|| state.inner.live_in_flight.enter(caller.key_id)) {
+    let place = match matches!(class, Class::Live | Class::Brokerage)
+        .then(|| state.inner.live_in_flight.enter(caller.key_id))
+    {
         Some(None) => return (limit.map(|limit| limit.look(&caller.key_id, now)), Err(Problem::TooManyRequests(1))),
         Some(place) => place,
         None => None,
@@ -99,6 +101,7 @@ fn admit(
     let admitted = match decision {
         Some(refused) if !refused.allowed => Err(Problem::TooManyRequests(gcra::whole_seconds(refused.wait_us))),
         _ if caller.plan == Plan::Saver => Err(Problem::PlanRequired),
+        _ if class == Class::Brokerage && caller.plan != Plan::Professional => Err(Problem::ProfessionalRequired),
         _ => Ok(place),
     };
     (decision, admitted)
@@ -110,7 +113,7 @@ impl Class {
             Self::Open => None,
             Self::Metadata | Self::Unknown => state.inner.metadata_limit.as_ref(),
             Self::Balances => state.inner.balances_limit.as_ref(),
-            Self::Live => state.inner.live_limit.as_ref(),
+            Self::Live | Self::Brokerage => state.inner.live_limit.as_ref(),
         }
     }
 }

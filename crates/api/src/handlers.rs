@@ -5,6 +5,8 @@ pub(crate) mod balances;
 pub(crate) mod categories;
 pub(crate) mod connections;
 pub(crate) mod health;
+pub(crate) mod holdings;
+pub(crate) mod trades;
 pub(crate) mod transactions;
 
 use axum::body::Body;

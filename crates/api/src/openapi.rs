@@ -58,11 +58,12 @@ fn serve(body: Bytes, content_type: &'static str) -> Response {
 }
 
 const DESCRIPTION: &str = "\
-Bellbird is a read-only API over a person's linked bank accounts. Everything about money is fetched live from the bank's \
-data provider when it is asked for; nothing of it is stored.
+Bellbird is a read-only API over a person's linked bank and brokerage accounts. Everything about money is fetched live from the \
+institution's data provider when it is asked for; nothing of it is stored.
 
 **Authentication.** Every path under `/v1` needs an API key: `Authorization: Bearer <key>`. The service's host makes one with \
-`bellbird key create`. Access needs a Developer or Professional plan.
+`bellbird key create`. Access needs a Developer or Professional plan; holdings \
+and trades need the Professional plan.
 
 **Decimals** are strings, exact to the last digit the provider sent. Parse them as decimals, not as floats.
 
@@ -88,6 +89,7 @@ fn build() -> Value {
             {"name": "Connections and accounts", "description": "What is linked. Answered from the service's own database."},
             {"name": "Balances", "description": "Read live, kept for five minutes."},
             {"name": "Transactions", "description": "Read live, never kept."},
+            {"name": "Holdings and trades", "description": "Of brokerage connections. Read live, kept for ten minutes. Part of the Professional plan."},
             {"name": "Service", "description": "About the service itself."},
         ],
         "security": [{"apiKey": []}],
@@ -121,6 +123,7 @@ fn components(components: &mut Value) {
             "type",
             json!(["transaction", "savings", "credit-card", "loan", "investment", "term-deposit", "other"]),
         ),
+        ("Trade", "type", json!(bellbird_domain::TradeType::ALL)),
         ("Transaction", "status", json!(["posted"])),
         ("Transaction", "direction", json!(["credit", "debit"])),
         ("Category", "key", categories(false)),
@@ -177,6 +180,16 @@ const REFUSALS: [(&str, &str); 7] = [
     ("500", "A fault of the service."),
 ];
 
+const NO_SUCH_DATA: (&str, &str) = ("404", "No such connection, or no such account in it.");
+const PROVIDER_FAILED: (&str, &str) =
+    ("503", "The provider is temporarily unavailable (`Retry-After` is set), or the user must reconnect (it is not).");
+const BAD_BROKERAGE_REQUEST: (&str, &str) =
+    ("400", "A parameter is missing or wrong, one `details` entry each; or it is not a brokerage connection.");
+const NEEDS_PROFESSIONAL: (&str, &str) = (
+    "403",
+    "The user's plan has no API access, or is not the Professional plan (`error.code` is `professional_required`).",
+);
+
 /// Parameters, refusals and headers of one operation.
 fn complete(path: &str, operation: &mut Value) {
     let (parameters, extra, answer_headers): (Vec<Value>, &[(&str, &str)], &[&str]) = match path {
@@ -204,13 +217,25 @@ fn complete(path: &str, operation: &mut Value) {
                     "400",
                     "A parameter is missing or wrong, one `details` entry each; or it is not a banking connection.",
                 ),
-                ("404", "No such connection, or no such account in it."),
-                (
-                    "503",
-                    "The provider is temporarily unavailable (`Retry-After` is set), or the user must reconnect (it is not).",
-                ),
+                NO_SUCH_DATA,
+                PROVIDER_FAILED,
             ],
             &["X-Cache", "X-Service-Truncated", "Deprecation", "Sunset", "Link"],
+        ),
+        "/v1/holdings" => (
+            params::describe_connection_and_account("Without it all accounts of the connection are shown."),
+            &[NEEDS_PROFESSIONAL, BAD_BROKERAGE_REQUEST, NO_SUCH_DATA, PROVIDER_FAILED],
+            &["X-Cache", "Age"],
+        ),
+        "/v1/trades" => (
+            [
+                params::describe_connection_and_account("Without it all accounts of the connection are read, merged."),
+                params::describe_bounds("Default: the broker's own.", "Default: the broker's own."),
+                params::describe_page(page::TRADES),
+            ]
+            .concat(),
+            &[NEEDS_PROFESSIONAL, BAD_BROKERAGE_REQUEST, NO_SUCH_DATA, PROVIDER_FAILED],
+            &["X-Cache", "Age", "X-Service-Truncated"],
         ),
         _ => (Vec::new(), &[], &[]),
     };

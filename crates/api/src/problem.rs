@@ -48,6 +48,8 @@ pub enum Problem {
     TooManyRequests(u64),
     /// The user's plan has no API access.
     PlanRequired,
+    /// The user's plan has no holdings and trades.
+    ProfessionalRequired,
     /// A parameter is wrong.
     BadRequest {
         /// What kind of parameter.
@@ -82,7 +84,7 @@ impl Problem {
         match self {
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::TooManyRequests(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::PlanRequired => StatusCode::FORBIDDEN,
+            Self::PlanRequired | Self::ProfessionalRequired => StatusCode::FORBIDDEN,
             Self::BadRequest { .. } => StatusCode::BAD_REQUEST,
             Self::NotFound(_) | Self::NoSuchPath => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
@@ -102,6 +104,7 @@ impl Problem {
             }
             Self::TooManyRequests(_) => "Too many requests: try again after the number of seconds in Retry-After",
             Self::PlanRequired => "API access requires a Developer or Professional plan",
+            Self::ProfessionalRequired => "Holdings and trades require a Professional plan",
             Self::BadRequest { message, .. } => message,
             Self::NotFound(what) => return format!("{what} not found"),
             Self::NoSuchPath => "There is nothing at this path: see /docs",
@@ -128,8 +131,9 @@ impl Problem {
 
     fn body(self) -> ErrorBody {
         let message = self.message();
+        let code = matches!(self, Self::ProfessionalRequired).then_some("professional_required");
         let details = if let Self::BadRequest { details, .. } = self { details } else { Vec::new() };
-        ErrorBody { error: ErrorObject { message, code: None, details } }
+        ErrorBody { error: ErrorObject { message, code, details } }
     }
 }
 
@@ -197,6 +201,10 @@ mod tests {
         assert_eq!(
             body(Problem::PlanRequired),
             r#"{"error":{"message":"API access requires a Developer or Professional plan"}}"#
+        );
+        assert_eq!(
+            body(Problem::ProfessionalRequired),
+            r#"{"error":{"message":"Holdings and trades require a Professional plan","code":"professional_required"}}"#
         );
         let problem = Problem::BadRequest { message: "Invalid query parameters", details: vec!["limit: x".to_owned()] };
         assert_eq!(body(problem), r#"{"error":{"message":"Invalid query parameters","details":["limit: x"]}}"#);

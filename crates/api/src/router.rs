@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::guard::guard;
-use crate::handlers::{accounts, balances, categories, connections, health, transactions};
+use crate::handlers::{accounts, balances, categories, connections, health, holdings, trades, transactions};
 use crate::observe::observe;
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -54,6 +54,8 @@ pub(crate) enum Class {
     Balances,
     /// Read live, row by row.
     Live,
+    /// Read live, and part of the Professional plan only.
+    Brokerage,
     /// Nothing there.
     Unknown,
 }
@@ -62,13 +64,15 @@ const fn route(path: &'static str, class: Class) -> Route {
     Route { path, class, metrics: OnceLock::new() }
 }
 
-static ROUTES: [Route; 11] = [
+static ROUTES: [Route; 13] = [
     route("/health", Class::Open),
     route("/v1/connections", Class::Metadata),
     route("/v1/accounts", Class::Metadata),
     route("/v1/balances", Class::Balances),
     route("/v1/categories", Class::Metadata),
     route("/v1/transactions", Class::Live),
+    route("/v1/holdings", Class::Brokerage),
+    route("/v1/trades", Class::Brokerage),
     route("/openapi.json", Class::Open),
     route("/openapi.yaml", Class::Open),
     route("/docs", Class::Open),
@@ -87,6 +91,8 @@ fn documented() -> OpenApiRouter<AppState> {
         .routes(routes!(balances::list_balances))
         .routes(routes!(categories::list_categories))
         .routes(routes!(transactions::list_transactions))
+        .routes(routes!(holdings::list_holdings))
+        .routes(routes!(trades::list_trades))
 }
 
 /// The paths and schemas as the handlers' attributes describe them.
@@ -152,7 +158,7 @@ mod tests {
     #[test]
     fn every_documented_path_is_known_by_its_class() {
         let paths = described().paths.paths;
-        assert_eq!(paths.len(), 6);
+        assert_eq!(paths.len(), 8);
         for path in paths.keys() {
             let route = route_of(path);
             assert_eq!(route.path, path);

@@ -1,5 +1,6 @@
 //! What the handlers share.
 
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -7,16 +8,18 @@ use std::time::Duration;
 
 use bellbird_connections::Connections;
 use bellbird_domain::{AccountId, KeyId, Page, UserId};
-use bellbird_reads::{ListKey, Reads};
+use bellbird_reads::{ListKey, Reads, TradesKey};
 use bellbird_shared_state::{Clock, Expiring, InFlight, RateLimiter, SingleFlight};
 use bellbird_storage::Storage;
 use bytes::Bytes;
 use http::HeaderValue;
 
 use crate::client_address::Network;
-use crate::live::LiveOutcome;
+use crate::handlers::holdings::{AccountHoldings, HoldingsKey};
+use crate::live::{LiveAnswer, LiveOutcome};
+use crate::problem::Problem;
 
-/// All cached answers together, in bytes.
+/// All cached answers of an endpoint together, in bytes.
 const CACHE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Lists of connections are kept while they are asked for; what makes them right is their revision.
@@ -28,11 +31,15 @@ const LISTS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 pub struct ApiSettings {
     /// How long balances are kept; zero switches the cache off.
     pub balances_cache: Duration,
+    /// How long holdings are kept.
+    pub holdings_cache: Duration,
+    /// How long trades are kept.
+    pub trades_cache: Duration,
     /// Calls a minute for each key: connections, accounts, categories. 0 is no limit; so for the others.
     pub metadata_per_minute: u32,
     /// Calls a minute for each key: balances.
     pub balances_per_minute: u32,
-    /// Calls a minute for each key: transactions.
+    /// Calls a minute for each key: transactions, holdings and trades together.
     pub live_per_minute: u32,
     /// Live requests at once for each key.
     pub live_in_flight: u32,
@@ -86,7 +93,11 @@ pub(crate) struct Inner {
     pub(crate) balances_cache: Expiring<BalancesKey, CachedBalances>,
     /// Each user's connections as JSON, with the revision at which they are so.
     pub(crate) connection_lists: Expiring<UserId, (i64, Bytes)>,
+    pub(crate) holdings_cache: Expiring<HoldingsKey, AccountHoldings<Infallible>>,
+    pub(crate) trades_cache: Expiring<(TradesKey, Page), LiveAnswer>,
     pub(crate) balances_flights: SingleFlight<BalancesKey, LiveOutcome>,
+    pub(crate) holdings_flights: SingleFlight<HoldingsKey, LiveOutcome<AccountHoldings<Problem>>>,
+    pub(crate) trades_flights: SingleFlight<(TradesKey, Page), LiveOutcome>,
     pub(crate) transactions_flights: SingleFlight<(ListKey, Page), LiveOutcome>,
 }
 
@@ -106,10 +117,23 @@ impl AppState {
             live_in_flight: InFlight::new(settings.live_in_flight),
             touching: InFlight::new(1),
             balances_cache: Expiring::new(settings.balances_cache, CACHE_BYTES_MAX, bytes_of),
+            holdings_cache: Expiring::new(
+                settings.holdings_cache,
+                CACHE_BYTES_MAX,
+                |_, accounts: &AccountHoldings<Infallible>| {
+                    let bytes = |rows: &Result<Bytes, Infallible>| rows.as_ref().map_or(0, Bytes::len);
+                    accounts.iter().map(|(_, rows)| bytes(rows) + 100).sum::<usize>() + 100
+                },
+            ),
+            trades_cache: Expiring::new(settings.trades_cache, CACHE_BYTES_MAX, |_, answer: &LiveAnswer| {
+                answer.body.len() + 200
+            }),
             connection_lists: Expiring::new(LISTS_LIFE, LISTS_BYTES_MAX, |_, (_, list): &(i64, Bytes)| {
                 list.len() + 100
             }),
             balances_flights: SingleFlight::default(),
+            holdings_flights: SingleFlight::default(),
+            trades_flights: SingleFlight::default(),
             transactions_flights: SingleFlight::default(),
             storage,
             reads,

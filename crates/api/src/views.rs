@@ -1,8 +1,9 @@
 //! The shapes on the wire, and their descriptions.
 
+use bellbird_domain::trade::TradeId;
 use bellbird_domain::{
     Account, AccountId, AccountType, Balance, Category, Connection, ConnectionCategory, ConnectionId, ConnectionStatus,
-    Currency, Decimal, Page, Transaction,
+    Currency, Decimal, Holding, Page, Trade, TradeType, Transaction,
 };
 use bellbird_reads::window::Extent;
 use jiff::Timestamp;
@@ -19,7 +20,8 @@ pub struct ConnectionView<'a> {
     /// Identifier, a UUID made by this service.
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub id: ConnectionId,
-    /// The provider that the data comes through: `fiskil` (Australian banking).
+    /// The provider that the data comes through: `fiskil` (Australian banking), `akahu` (New Zealand banking) or
+    /// `snaptrade` (brokerage).
     #[schema(example = "fiskil")]
     pub provider: &'a str,
     /// What kind of institution it is.
@@ -297,6 +299,191 @@ pub struct TransactionList<'a> {
     /// What the window is of.
     #[expect(dead_code, reason = "describes what the handler writes row by row")]
     pagination: Pagination,
+}
+
+/// A position of a brokerage account. Only `symbol`, `currency` and `quantity` are sure to have a value.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Holding)]
+pub struct HoldingView<'a> {
+    /// The same from read to read. Opaque.
+    #[schema(example = "0191e7a0-91d4-7a01-8000-00aabbccddee:1ef3a5d3-4a9b-40b2-b8d1-cc35f74d6324")]
+    id: String,
+    /// The account that holds it.
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-91d4-7a01-8000-00aabbccddee")]
+    account_id: AccountId,
+    /// Display name of that account.
+    #[schema(example = "Margin Account")]
+    account_name: &'a str,
+    /// Ticker.
+    #[schema(example = "AAPL")]
+    symbol: &'a str,
+    /// The security's name.
+    #[schema(required = true, example = "Apple Inc.")]
+    name: Option<&'a str>,
+    /// Where it is traded, as the broker calls it: a MIC or an exchange code.
+    #[schema(required = true, example = "XNAS")]
+    exchange: Option<&'a str>,
+    /// ISO 4217 code of the prices and values, or the ticker of a crypto asset.
+    #[schema(example = "USD")]
+    currency: &'a str,
+    /// Units, a decimal in the provider's own digits; negative when short. Fractions occur.
+    #[schema(value_type = String, format = "decimal", pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "10.5")]
+    quantity: &'a Decimal<'a>,
+    /// Average cost of a unit.
+    #[schema(value_type = Option<String>, format = "decimal", required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "118.2")]
+    average_price: Option<&'a Decimal<'a>>,
+    /// Latest price of a unit.
+    #[schema(value_type = Option<String>, format = "decimal", required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "123.45")]
+    current_price: Option<&'a Decimal<'a>>,
+    /// What the position is worth: quantity times price, times the contract multiplier.
+    #[schema(value_type = Option<String>, format = "decimal", required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "1296.225")]
+    market_value: Option<&'a Decimal<'a>>,
+    /// `marketValue` less quantity times average price, times the contract multiplier.
+    #[schema(value_type = Option<String>, format = "decimal", required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "55.125")]
+    unrealized_pnl: Option<&'a Decimal<'a>>,
+}
+
+impl<'a> HoldingView<'a> {
+    pub(crate) fn new(holding: &'a Holding<'a>) -> Self {
+        Self {
+            id: holding.id(),
+            account_id: holding.account.id,
+            account_name: &holding.account.name,
+            symbol: &holding.symbol,
+            name: holding.name.as_deref(),
+            exchange: holding.exchange.as_deref(),
+            currency: &holding.currency,
+            quantity: &holding.quantity,
+            average_price: holding.average_price.as_ref(),
+            current_price: holding.current_price.as_ref(),
+            market_value: holding.market_value.as_ref(),
+            unrealized_pnl: holding.unrealized_pnl.as_ref(),
+        }
+    }
+}
+
+/// Everything that is held, account by account.
+#[derive(ToSchema)]
+#[schema(as = HoldingList)]
+pub struct HoldingList<'a> {
+    /// The holdings.
+    #[expect(dead_code, reason = "describes what the handler writes row by row")]
+    data: Vec<HoldingView<'a>>,
+}
+
+/// A row of a brokerage account: a fill, a dividend, a fee, a transfer and so on.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Trade)]
+pub struct TradeView<'a> {
+    /// Opaque, and not a key: two equal fills have the same.
+    #[schema(value_type = String, example = "2026-03-22T16:27:55Z-VAB.TO-BUY--2.08-5.2-2026-03-26T00:00:00Z-0-BOUGHT VAB")]
+    id: TradeId<'a, 'a>,
+    /// The account that it is on.
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-91d4-7a01-8000-00aabbccddee")]
+    account_id: AccountId,
+    /// Display name of that account.
+    #[schema(example = "Margin Account")]
+    account_name: &'a str,
+    /// Ticker; empty where no security is concerned.
+    #[schema(example = "VAB.TO")]
+    symbol: &'a str,
+    /// The security's name; of an option that of its underlying.
+    #[schema(required = true, example = "VANGUARD CDN AGGREGATE BOND INDEX ETF")]
+    name: Option<&'a str>,
+    /// What kind of row it is.
+    #[schema(value_type = String, example = "buy")]
+    r#type: TradeType,
+    /// Units, a decimal in the provider's own digits, signed as the broker signs them; `0` where there are none.
+    #[schema(value_type = String, format = "decimal", pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "5.2")]
+    quantity: &'a str,
+    /// Price of a unit; `0` where there is none.
+    #[schema(value_type = String, format = "decimal", pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "0.4")]
+    price: &'a str,
+    /// ISO 4217 code, or the ticker of a crypto asset.
+    #[schema(example = "CAD")]
+    currency: &'a str,
+    /// The effect on cash: positive in, negative out; `0` where there is none.
+    #[schema(value_type = String, format = "decimal", pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "-2.08")]
+    total_amount: &'a str,
+    /// Fees.
+    #[schema(value_type = Option<String>, format = "decimal", required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "0")]
+    fees: Option<&'a Decimal<'a>>,
+    /// When it was made: a day or an ISO 8601 time, as the broker gives it.
+    #[schema(example = "2026-03-22T16:27:55Z")]
+    trade_date: &'a str,
+    /// When it was settled, in the same forms.
+    #[schema(required = true, example = "2026-03-26T00:00:00Z")]
+    settlement_date: Option<&'a str>,
+    /// The broker's text.
+    #[schema(required = true, example = "BOUGHT VAB")]
+    description: Option<&'a str>,
+}
+
+impl<'a> TradeView<'a> {
+    pub(crate) fn new(trade: &'a Trade<'a>) -> Self {
+        let or_zero = |number: &'a Option<Decimal<'a>>| number.as_ref().map_or("0", Decimal::as_str);
+        Self {
+            id: trade.id(),
+            account_id: trade.account.id,
+            account_name: &trade.account.name,
+            symbol: &trade.symbol,
+            name: trade.name.as_deref(),
+            r#type: trade.trade_type,
+            quantity: or_zero(&trade.quantity),
+            price: or_zero(&trade.price),
+            currency: &trade.currency,
+            total_amount: or_zero(&trade.total_amount),
+            fees: trade.fees.as_ref(),
+            trade_date: &trade.trade_date,
+            settlement_date: trade.settlement_date.as_deref(),
+            description: trade.description.as_deref(),
+        }
+    }
+}
+
+/// A window of the trades, newest first. Described here, written row by row.
+#[derive(ToSchema)]
+#[schema(as = TradeList)]
+pub struct TradeList<'a> {
+    /// The trades of the window.
+    #[expect(dead_code, reason = "describes what the handler writes row by row")]
+    data: Vec<TradeView<'a>>,
+    /// What the window is of.
+    #[expect(dead_code, reason = "describes what the handler writes row by row")]
+    pagination: TradesPagination,
+}
+
+/// What a window of trades is of.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TradesPagination {
+    /// -1 while `hasMore` is true; trades in all when it is false.
+    #[schema(minimum = -1, example = -1)]
+    total: i64,
+    /// Items at most, as applied.
+    #[schema(minimum = 1, example = 200)]
+    limit: u32,
+    /// Items skipped.
+    #[schema(minimum = 0, example = 0)]
+    offset: u64,
+    /// Whether items follow: go on with `offset + limit`.
+    #[schema(example = true)]
+    has_more: bool,
+}
+
+impl TradesPagination {
+    pub(crate) fn of(page: Page, extent: Extent) -> Self {
+        let total = if extent.has_more { -1 } else { i64::try_from(extent.total).unwrap_or(i64::MAX) };
+        Self { total, limit: page.limit, offset: page.offset, has_more: extent.has_more }
+    }
+}
+
+/// Writes a view behind what is there.
+pub(crate) fn write(view: &impl Serialize, out: &mut Vec<u8>) {
+    let written = serde_json::to_writer(out, view);
+    debug_assert!(written.is_ok(), "texts and numbers are always JSON");
 }
 
 /// That the service runs.

@@ -48,7 +48,7 @@ impl Connections {
         let connection = NewConnection {
             user_id,
             provider: provider.name().as_str(),
-            category: provider.category(),
+            category: provider.kind().category(),
             provider_connection_id: &found.provider_connection_id,
             institution_id: &found.institution_id,
             institution_name: &found.institution_name,

@@ -1,11 +1,13 @@
 //! Balances of any mix of accounts: all connections at once, each failure confined to its accounts.
 
+use std::sync::Arc;
+
 use bellbird_domain::{Account, AccountId, Balance, Caller, ConnectionId, Currency};
-use bellbird_providers::{Call, Error};
+use bellbird_providers::{BalancesQuery, Call, Error};
 use bellbird_storage::Chain;
 use futures_util::future::join_all;
 
-use crate::{ReadError, Reads};
+use crate::{ReadError, Reads, Scope};
 
 /// What was found out.
 pub struct BalancesAnswer {
@@ -33,7 +35,8 @@ impl Reads {
         if accounts.len() == ids.len() { Ok(accounts) } else { Err(ReadError::NotFound) }
     }
 
-    /// Reads the balances of the caller's own `accounts`, one provider call a connection, all at the same time.
+    /// Reads the balances of the caller's own `accounts`: all providers at the same time, each with as few calls as it
+    /// allows.
     ///
     /// # Errors
     /// [`ReadError::Unavailable`] when every account failed, each for a reason that may pass.
@@ -44,9 +47,11 @@ impl Reads {
         mut accounts: Vec<Account>,
     ) -> Result<BalancesAnswer, ReadError> {
         accounts.sort_by_key(|account| account.connection_id);
-        let groups = accounts.chunk_by(|one, other| one.connection_id == other.connection_id);
-        let outcomes = join_all(groups.map(|group| self.connection_balances(call, caller, group))).await;
-        let mut outcomes: Vec<Result<Balance, Error>> = outcomes.into_iter().flatten().collect();
+        let groups: Vec<&[Account]> =
+            accounts.chunk_by(|one, other| one.connection_id == other.connection_id).collect();
+        let scopes = join_all(groups.iter().map(|group| self.scope_of(caller, group))).await;
+        let mut outcomes: Vec<Result<Balance, Error>> =
+            self.ask_all(call, &groups, &scopes).await.into_iter().flatten().collect();
         self.learn_currencies(&accounts, &outcomes);
 
         if !outcomes.is_empty() && outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(Error::is_transient)) {
@@ -64,28 +69,47 @@ impl Reads {
         Ok(BalancesAnswer { balances, broken })
     }
 
-    async fn connection_balances(
-        &self,
-        call: &Call,
-        caller: &Caller,
-        group: &[Account],
-    ) -> Vec<Result<Balance, Error>> {
-        let all_fail = || vec![Err(Error::unavailable("not offered here")); group.len()];
-        let Some(first) = group.first() else { return Vec::new() };
-        // Gone since its accounts were found: the same as a provider that does not answer.
-        let scope = match self.scope(caller, first.connection_id).await {
-            Ok(scope) => scope,
+    /// The scope of a group of accounts of one connection. None when it is gone since its accounts were found: the same
+    /// as a provider that does not answer.
+    async fn scope_of(&self, caller: &Caller, group: &[Account]) -> Option<Arc<Scope>> {
+        match self.scope(caller, group.first()?.connection_id).await {
+            Ok(scope) => Some(scope),
             Err(error) => {
                 if let ReadError::Storage(error) = &error {
                     tracing::error!(error = %Chain(error), "database failed");
                 }
-                return all_fail();
+                None
             }
-        };
-        let Ok(provider) = self.provider(&scope.connection) else { return all_fail() };
-        let outcomes = provider.balances(call, &scope.grant, group).await;
-        if outcomes.iter().any(Result::is_ok) {
-            self.note_answered(&scope);
+        }
+    }
+
+    /// One question to each provider, about all groups that are its own. One list of outcomes a group.
+    async fn ask_all(
+        &self,
+        call: &Call,
+        groups: &[&[Account]],
+        scopes: &[Option<Arc<Scope>>],
+    ) -> Vec<Vec<Result<Balance, Error>>> {
+        let mut outcomes: Vec<Vec<Result<Balance, Error>>> =
+            groups.iter().map(|group| vec![Err(Error::unavailable("not offered here")); group.len()]).collect();
+        let questions = self.inner.providers.iter().map(|provider| async move {
+            let is_its = |scope: &Scope| scope.connection.provider == provider.name().as_str();
+            let (places, asked): (Vec<usize>, Vec<BalancesQuery<'_>>) = scopes
+                .iter()
+                .enumerate()
+                .filter_map(|(at, scope)| Some((at, scope.as_deref().filter(|scope| is_its(scope))?)))
+                .map(|(at, scope)| (at, BalancesQuery { grant: &scope.grant, accounts: groups[at] }))
+                .unzip();
+            let answers = if asked.is_empty() { Vec::new() } else { provider.balances(call, &asked).await };
+            places.into_iter().zip(answers)
+        });
+        for (at, answers) in join_all(questions).await.into_iter().flatten() {
+            if let Some(scope) = scopes[at].as_deref().filter(|_| answers.iter().any(Result::is_ok)) {
+                self.note_answered(scope);
+            }
+            for (outcome, answer) in outcomes[at].iter_mut().zip(answers) {
+                *outcome = answer;
+            }
         }
         outcomes
     }

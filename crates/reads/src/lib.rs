@@ -3,8 +3,10 @@
 
 pub mod balances;
 pub mod error;
+pub mod holdings;
 pub mod page_map;
 mod scope;
+pub mod trades;
 pub mod transactions;
 pub mod window;
 
@@ -22,6 +24,8 @@ pub use error::ReadError;
 use page_map::PageMap;
 pub use scope::Scope;
 use scope::Scopes;
+pub use trades::TradesKey;
+use trades::TradesMap;
 
 /// How long a page map is kept after it was last used.
 const PAGE_MAP_LIFE: Duration = Duration::from_secs(600);
@@ -72,6 +76,7 @@ struct Inner {
     limits: Limits,
     scopes: Scopes,
     page_maps: Expiring<ListKey, Arc<Mutex<PageMap>>>,
+    trade_maps: Expiring<TradesKey, Arc<Mutex<TradesMap>>>,
 }
 
 impl Reads {
@@ -81,7 +86,10 @@ impl Reads {
         // Weighed anew with every window that uses it.
         let bytes_of = |list: &ListKey, map: &Arc<Mutex<PageMap>>| list.bytes() + map.lock().bytes();
         let page_maps = Expiring::new(PAGE_MAP_LIFE, PAGE_MAPS_BYTES_MAX, bytes_of);
-        Self { inner: Arc::new(Inner { storage, providers, clock, limits, scopes: Scopes::default(), page_maps }) }
+        let bytes_of = |_: &TradesKey, map: &Arc<Mutex<TradesMap>>| size_of::<TradesKey>() + map.lock().bytes();
+        let trade_maps = Expiring::new(PAGE_MAP_LIFE, PAGE_MAPS_BYTES_MAX, bytes_of);
+        let scopes = Scopes::default();
+        Self { inner: Arc::new(Inner { storage, providers, clock, limits, scopes, page_maps, trade_maps }) }
     }
 
     /// The budget of a request that starts now.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use bellbird_domain::{Account, Caller, Connection, ConnectionCategory, ConnectionId, UserId};
-use bellbird_providers::Provider;
+use bellbird_domain::{Account, AccountId, Caller, Connection, ConnectionCategory, ConnectionId, UserId};
+use bellbird_providers::{Banking, Brokerage, Kind, Provider};
 use jiff::Timestamp;
 use secrecy::SecretString;
 
@@ -57,8 +57,22 @@ impl Reads {
         Ok(scope)
     }
 
-    pub(crate) fn provider(&self, connection: &Connection) -> Result<&Arc<dyn Provider>, ReadError> {
+    fn provider(&self, connection: &Connection) -> Result<&Arc<dyn Provider>, ReadError> {
         self.inner.providers.find(&connection.provider).ok_or_else(ReadError::not_offered)
+    }
+
+    pub(crate) fn banking(&self, connection: &Connection) -> Result<&dyn Banking, ReadError> {
+        match self.provider(connection)?.kind() {
+            Kind::Banking(banking) => Ok(banking),
+            Kind::Brokerage(_) => Err(ReadError::WrongCategory),
+        }
+    }
+
+    pub(crate) fn brokerage(&self, connection: &Connection) -> Result<&dyn Brokerage, ReadError> {
+        match self.provider(connection)?.kind() {
+            Kind::Brokerage(brokerage) => Ok(brokerage),
+            Kind::Banking(_) => Err(ReadError::WrongCategory),
+        }
     }
 
     /// Notes that the provider answered with data, at most once a minute, without keeping anybody waiting.
@@ -83,6 +97,16 @@ impl Reads {
 }
 
 impl Scope {
+    /// The accounts that a request is about: the one asked for, or all.
+    ///
+    /// # Errors
+    /// [`ReadError::NotFound`] when the connection has no such account.
+    pub fn accounts_of(&self, account_id: Option<AccountId>) -> Result<&[Account], ReadError> {
+        let Some(id) = account_id else { return Ok(&self.accounts) };
+        let at = self.accounts.iter().position(|account| account.id == id).ok_or(ReadError::NotFound)?;
+        Ok(&self.accounts[at..=at])
+    }
+
     /// Fails unless the connection is of this category.
     ///
     /// # Errors

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use bellbird_domain::{Account, AccountId, Bound, Caller, Interval, Page, Transaction};
-use bellbird_providers::{Call, Cursor, Error, PageRequest, Provider, TransactionQuery};
+use bellbird_domain::{Bound, Caller, Interval, Page, Transaction};
+use bellbird_providers::{Banking, Call, Cursor, Error, PageRequest, TransactionQuery};
 use parking_lot::Mutex;
 use secrecy::SecretString;
 use tokio::time::Instant;
@@ -31,18 +31,6 @@ pub struct TransactionsRequest {
 /// What takes the window's rows, newest first.
 pub type KeepRow<'k> = dyn for<'row> FnMut(&Transaction<'row>) + Send + 'k;
 
-impl Scope {
-    /// The accounts that a request is about: the one asked for, or all.
-    ///
-    /// # Errors
-    /// [`ReadError::NotFound`] when the connection has no such account.
-    pub fn accounts_of(&self, account_id: Option<AccountId>) -> Result<&[Account], ReadError> {
-        let Some(id) = account_id else { return Ok(&self.accounts) };
-        let at = self.accounts.iter().position(|account| account.id == id).ok_or(ReadError::NotFound)?;
-        Ok(&self.accounts[at..=at])
-    }
-}
-
 impl Reads {
     /// Gives the window's rows to `keep`, each once, newest first, and says what is known of the whole list.
     /// When it fails, the rows given so far are worth nothing.
@@ -68,7 +56,7 @@ impl Reads {
         }
         let one_account = request.list.account_id.is_some();
         let mut walk = Walk {
-            provider: self.provider(&scope.connection)?.as_ref(),
+            provider: self.banking(&scope.connection)?,
             grant: &scope.grant,
             call,
             query: TransactionQuery { accounts, one_account, interval: &interval, zone: &caller.timezone },
@@ -106,7 +94,7 @@ impl Reads {
 
 /// One request's way through a list.
 struct Walk<'w> {
-    provider: &'w dyn Provider,
+    provider: &'w dyn Banking,
     grant: &'w SecretString,
     call: &'w Call,
     query: TransactionQuery<'w>,

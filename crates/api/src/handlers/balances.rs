@@ -7,19 +7,14 @@ use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use bellbird_domain::{Account, AccountId, Caller};
-use bytes::Bytes;
-use http::HeaderValue;
-use http::header::{AGE, HeaderName};
 
-use super::json_bytes;
 use crate::guard::RequestTime;
-use crate::live::{self, LiveAnswer, LiveOutcome};
+use crate::live::{self, Cache, LiveAnswer, LiveOutcome};
 use crate::params::{ACCOUNT_IDS_MAX, Params, split_ids};
 use crate::problem::{Problem, from_read};
 use crate::state::{AppState, BalancesKey, CachedBalances};
 use crate::views::{BalanceList, BalanceView};
 
-pub(crate) const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 /// Says nothing about which of several ids it was, nor why.
 const NOT_FOUND: Problem = Problem::NotFound("One or more accounts");
 
@@ -44,9 +39,7 @@ pub(crate) async fn list_balances(
     let key = BalancesKey { key_id: caller.key_id, account_ids: read_ids(query.as_deref())?.into() };
     if let Some((cached, age)) = state.inner.balances_cache.get(&key, now) {
         state.still_own(&caller, &key.account_ids, &cached.revision).await?;
-        let mut response = answer(cached.body, "HIT");
-        response.headers_mut().insert(AGE, HeaderValue::from(age.as_secs()));
-        return Ok(response);
+        return Ok(live::answer(cached.body, Cache::Hit(age), false));
     }
     let accounts = state.own_accounts(&caller, &key.account_ids).await?;
     let revision = caller.revision;
@@ -54,19 +47,13 @@ pub(crate) async fn list_balances(
     let work = move || async move { reader.read_balances(&caller, accounts).await };
     let respond = |live: LiveAnswer| {
         if !live.whole || state.inner.settings.balances_cache.is_zero() {
-            return answer(live.body, "BYPASS");
+            return live::answer(live.body, Cache::Bypass, false);
         }
         let cached = CachedBalances { body: live.body.clone(), revision: Arc::new(AtomicI64::new(revision)) };
         state.inner.balances_cache.insert(key.clone(), cached, now);
-        answer(live.body, "MISS")
+        live::answer(live.body, Cache::Miss, false)
     };
     Ok(live::ask(&state.inner.balances_flights, key.clone(), work, respond).await)
-}
-
-fn answer(body: Bytes, cache: &'static str) -> Response {
-    let mut response = json_bytes(body);
-    response.headers_mut().insert(X_CACHE, HeaderValue::from_static(cache));
-    response
 }
 
 /// The ids as a sorted set: their order makes no difference.

@@ -1,32 +1,26 @@
 //! `GET /v1/transactions`
 
-use std::sync::Arc;
-
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use bellbird_domain::{AccountId, Caller, ConnectionCategory, ConnectionId, ConnectionStatus, Page, page};
+use bellbird_domain::{Caller, ConnectionCategory, Page, page};
 use bellbird_reads::transactions::TransactionsRequest;
-use bellbird_reads::{ListKey, ReadError, Scope};
+use bellbird_reads::{ListKey, Scope};
 use http::HeaderValue;
 use http::header::{HeaderName, LINK};
 
-use super::balances::X_CACHE;
-use super::json_bytes;
 use crate::guard::LivePlace;
-use crate::live::{self, LiveAnswer, LiveOutcome};
+use crate::live::{self, Cache, LiveAnswer, LiveOutcome};
 use crate::params::Params;
-use crate::problem::{Problem, from_read};
+use crate::problem::Problem;
 use crate::state::AppState;
 use crate::views::{Pagination, TransactionList, TransactionView};
 
 const KNOWN: &[&str] = &["connectionId", "accountId", "from", "to", "limit", "offset"];
-const X_SERVICE_TRUNCATED: HeaderName = HeaderName::from_static("x-service-truncated");
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 const SUNSET: HeaderName = HeaderName::from_static("sunset");
 /// When `accountId` becomes required.
 pub(crate) const SUNSET_DATE: &str = "Wed, 01 Sep 2027 00:00:00 GMT";
-const NEEDS_BANKING: &str = "The connection must be a banking connection";
 /// A row takes some 450 bytes of JSON; the buffer grows where that was too little.
 const ROW_BYTES: usize = 450;
 
@@ -52,8 +46,8 @@ pub(crate) async fn list_transactions(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let request = read_request(query.as_deref(), &caller)?;
-    let scope = state.scope(&caller, &request).await?;
-    let all_accounts = request.list.account_id.is_none();
+    let ListKey { connection_id, account_id, .. } = request.list;
+    let scope = state.scope(&caller, connection_id, account_id, ConnectionCategory::Banking).await?;
     let question = (request.list.clone(), request.page);
     let reader = state.clone();
     let work = move || async move {
@@ -61,13 +55,9 @@ pub(crate) async fn list_transactions(
         reader.read_transactions(&caller, &scope, &request).await
     };
     let respond = |live: LiveAnswer| {
-        let mut response = json_bytes(live.body);
-        let headers = response.headers_mut();
-        headers.insert(X_CACHE, HeaderValue::from_static("BYPASS"));
-        if live.truncated {
-            headers.insert(X_SERVICE_TRUNCATED, HeaderValue::from_static("true"));
-        }
-        if all_accounts {
+        let mut response = live::answer(live.body, Cache::Bypass, live.truncated);
+        if account_id.is_none() {
+            let headers = response.headers_mut();
             headers.insert(DEPRECATION, HeaderValue::from_static("true"));
             headers.insert(SUNSET, HeaderValue::from_static(SUNSET_DATE));
             headers.insert(LINK, state.inner.deprecation_link.clone());
@@ -85,50 +75,27 @@ fn read_request(query: Option<&str>, caller: &Caller) -> Result<TransactionsRequ
     let (to_text, to) = params.bound("to");
     let page = params.page(page::TRANSACTIONS);
     params.finish()?;
-    let connection_id: ConnectionId = connection_id.parse().map_err(|_| Problem::NotFound("Connection"))?;
-    let account_id: Option<AccountId> =
-        account_id.map(|id| id.parse()).transpose().map_err(|_| Problem::NotFound("Account"))?;
+    let connection_id = live::read_id(&connection_id, "Connection")?;
+    let account_id = account_id.map(|id| live::read_id(&id, "Account")).transpose()?;
     let list = ListKey { key_id: caller.key_id, connection_id, account_id, from: from_text, to: to_text };
     Ok(TransactionsRequest { list, from, to, page })
 }
 
 impl AppState {
-    /// The caller's connection, if it can be asked this.
-    async fn scope(&self, caller: &Caller, request: &TransactionsRequest) -> Result<Arc<Scope>, Problem> {
-        let problem = |error: ReadError| from_read(&error, "Connection", NEEDS_BANKING);
-        let scope = self.inner.reads.scope(caller, request.list.connection_id).await.map_err(problem)?;
-        scope.expect(ConnectionCategory::Banking).map_err(problem)?;
-        scope.accounts_of(request.list.account_id).map_err(|error| from_read(&error, "Account", NEEDS_BANKING))?;
-        Ok(scope)
-    }
-
     async fn read_transactions(&self, caller: &Caller, scope: &Scope, request: &TransactionsRequest) -> LiveOutcome {
         let call = self.inner.reads.call();
         let mut body = TransactionsBody::new(request.page);
         let mut keep = |row: &bellbird_domain::Transaction<'_>| body.push(&TransactionView::new(row, &caller.timezone));
         let outcome = self.inner.reads.transactions(&call, caller, scope, request, &mut keep).await;
-        let outcome = match outcome {
-            Err(ReadError::Reconnect(status)) => Err(self.broken(caller, request, status).await),
-            outcome => outcome.map_err(|error| from_read(&error, "Account", NEEDS_BANKING)),
+        let answer = match outcome {
+            Ok(extent) => body.finish(&Pagination::of(request.page, extent)).map(|body| LiveAnswer {
+                body: body.into(),
+                truncated: extent.truncated,
+                whole: true,
+            }),
+            Err(error) => Err(self.read_failed(caller, scope, &error).await),
         };
-        let answer = outcome.and_then(|extent| {
-            let body = body.finish(&Pagination::of(request.page, extent))?;
-            Ok(LiveAnswer { body: body.into(), truncated: extent.truncated, whole: true })
-        });
         (answer, call.calls())
-    }
-
-    /// The provider knows no consent: it is gone because the connection was removed meanwhile, or the user must reconnect.
-    async fn broken(&self, caller: &Caller, request: &TransactionsRequest, status: ConnectionStatus) -> Problem {
-        let id = request.list.connection_id;
-        match self.inner.storage.find_connection(caller.user_id, id).await {
-            Ok(Some(_)) => {
-                self.inner.connections.check_soon(caller.user_id, id);
-                Problem::Reconnect(status)
-            }
-            Ok(None) => Problem::NotFound("Connection"),
-            Err(error) => Problem::from(error),
-        }
     }
 }
 

@@ -5,10 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bellbird_domain::{
-    AccountType, Balance, ConnectionCategory, ConnectionId, Currency, Decimal, ProviderName, UserId,
-};
-use bellbird_providers::{FoundAccount, FoundConnection, RowSink, Standing};
+use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, Decimal, UserId};
+use bellbird_providers::RowSink;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
@@ -66,33 +64,9 @@ impl Pretended {
 }
 
 #[async_trait]
-impl Provider for Pretended {
-    fn name(&self) -> ProviderName {
-        ProviderName::new("pretended")
-    }
-    fn category(&self) -> ConnectionCategory {
-        ConnectionCategory::Banking
-    }
+impl Banking for Pretended {
     fn page_rows_max(&self) -> u32 {
         self.page_rows_max
-    }
-    async fn check(&self, _: &Call) -> Result<(), Error> {
-        Ok(())
-    }
-    async fn discover(&self, _: &Call, _: &SecretString) -> Result<Vec<FoundConnection>, Error> {
-        Ok(Vec::new())
-    }
-    async fn standing(&self, _: &Call, _: &SecretString) -> Result<Standing, Error> {
-        Ok(Standing::Active)
-    }
-    async fn accounts(&self, _: &Call, _: &SecretString) -> Result<Vec<FoundAccount>, Error> {
-        Ok(Vec::new())
-    }
-    async fn balances(&self, _: &Call, _: &SecretString, _: &[Account]) -> Vec<Result<Balance, Error>> {
-        Vec::new()
-    }
-    async fn withdraw(&self, _: &Call, _: &SecretString) -> Result<(), Error> {
-        Ok(())
     }
 
     async fn transactions(

@@ -1,0 +1,143 @@
+//! `GET /v1/holdings`
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use bellbird_domain::{AccountId, Caller, ConnectionCategory, ConnectionId, KeyId};
+use bellbird_reads::Scope;
+use bytes::Bytes;
+
+use crate::guard::{LivePlace, RequestTime};
+use crate::live::{self, Cache, LiveOutcome};
+use crate::params::Params;
+use crate::problem::Problem;
+use crate::state::AppState;
+use crate::views::{HoldingList, HoldingView, write};
+
+const KNOWN: &[&str] = &["connectionId", "accountId"];
+
+/// What is kept: one connection's holdings, for one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct HoldingsKey {
+    key_id: KeyId,
+    connection_id: ConnectionId,
+}
+
+/// Each account's holdings as JSON, separated by commas, or why there are none.
+pub(crate) type AccountHoldings<E> = Arc<[(AccountId, Result<Bytes, E>)]>;
+
+/// Read holdings
+///
+/// What a brokerage connection holds now, live from the broker's data provider. All accounts of the connection are read at
+/// the same time and kept for ten minutes for each key and connection (`X-Cache: HIT`, with its `Age` in seconds);
+/// `accountId` chooses among them. Needs the Professional plan.
+///
+/// `marketValue` and `unrealizedPnl` are the exact products of the other values (and of the contract multiplier, for
+/// options and futures), without zeros at the end; null when one of them is missing.
+#[utoipa::path(
+    get,
+    path = "/v1/holdings",
+    tag = "Holdings and trades",
+    responses((status = 200, description = "Everything that is held.", body = HoldingList))
+)]
+pub(crate) async fn list_holdings(
+    State(state): State<AppState>,
+    Extension(caller): Extension<Caller>,
+    Extension(place): Extension<LivePlace>,
+    Extension(RequestTime(now)): Extension<RequestTime>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let (connection_id, account_id) = read_request(query.as_deref())?;
+    let scope = state.scope(&caller, connection_id, account_id, ConnectionCategory::Brokerage).await?;
+    let key = HoldingsKey { key_id: caller.key_id, connection_id };
+    let cached = state.inner.holdings_cache.get(&key, now);
+    if let Some((holdings, age)) = cached.filter(|(holdings, _)| covers(holdings, &scope)) {
+        return body(&holdings, account_id, |never| match never {})
+            .map(|body| live::answer(body, Cache::Hit(age), false));
+    }
+    let reader = state.clone();
+    let work = move || async move {
+        let _place = place;
+        reader.read_holdings(&caller, &scope).await
+    };
+    let respond = |holdings: AccountHoldings<Problem>| {
+        let body = match body(&holdings, account_id, |problem| problem) {
+            Ok(body) => body,
+            Err(problem) => return problem.into_response(),
+        };
+        match whole(&holdings).filter(|_| !state.inner.settings.holdings_cache.is_zero()) {
+            Some(whole) => {
+                state.inner.holdings_cache.insert(key, whole, now);
+                live::answer(body, Cache::Miss, false)
+            }
+            None => live::answer(body, Cache::Bypass, false),
+        }
+    };
+    Ok(live::ask(&state.inner.holdings_flights, key, work, respond).await)
+}
+
+fn read_request(query: Option<&str>) -> Result<(ConnectionId, Option<AccountId>), Problem> {
+    let mut params = Params::read(query, KNOWN);
+    let connection_id = params.required("connectionId", "connectionId is required");
+    let account_id = params.take("accountId");
+    params.finish()?;
+    let account_id = account_id.map(|id| live::read_id(&id, "Account"));
+    Ok((live::read_id(&connection_id, "Connection")?, account_id.transpose()?))
+}
+
+/// Whether what was kept is about all accounts that the connection has now.
+fn covers<E>(holdings: &AccountHoldings<E>, scope: &Scope) -> bool {
+    scope.accounts.iter().all(|account| holdings.iter().any(|(id, _)| *id == account.id))
+}
+
+/// What may be kept: only when no account failed.
+fn whole(holdings: &AccountHoldings<Problem>) -> Option<AccountHoldings<Infallible>> {
+    holdings.iter().map(|(id, rows)| Some((*id, Ok(rows.as_ref().ok()?.clone())))).collect()
+}
+
+/// The body for one account, or for all; the problem of the first of them that failed.
+fn body<E: Clone>(
+    holdings: &AccountHoldings<E>,
+    account_id: Option<AccountId>,
+    problem: impl FnOnce(E) -> Problem,
+) -> Result<Bytes, Problem> {
+    let mut body = br#"{"data":["#.to_vec();
+    for (_, rows) in holdings.iter().filter(|(id, _)| account_id.is_none_or(|wanted| wanted == *id)) {
+        match rows {
+            Ok(rows) => {
+                if !rows.is_empty() && body.ends_with(b"}") {
+                    body.push(b',');
+                }
+                body.extend_from_slice(rows);
+            }
+            Err(error) => return Err(problem(error.clone())),
+        }
+    }
+    body.extend_from_slice(b"]}");
+    Ok(body.into())
+}
+
+impl AppState {
+    async fn read_holdings(&self, caller: &Caller, scope: &Scope) -> LiveOutcome<AccountHoldings<Problem>> {
+        let call = self.inner.reads.call();
+        let outcome =
+            self.inner.reads.holdings(&call, scope, |holding, out| write(&HoldingView::new(holding), out)).await;
+        let outcome = match outcome {
+            Ok(accounts) => {
+                let mut holdings = Vec::with_capacity(accounts.len());
+                for (id, rows) in accounts {
+                    holdings.push(match rows {
+                        Ok(rows) => (id, Ok(Bytes::from(rows))),
+                        Err(error) => (id, Err(self.read_failed(caller, scope, &error).await)),
+                    });
+                }
+                Ok(holdings.into())
+            }
+            Err(error) => Err(self.read_failed(caller, scope, &error).await),
+        };
+        (outcome, call.calls())
+    }
+}

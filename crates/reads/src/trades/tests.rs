@@ -1,0 +1,285 @@
+//! Windows over pretended lists of several accounts, compared with a merge of the whole lists.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bellbird_domain::{Account, AccountType, Bound, ConnectionId, Currency, TradeTime, TradeType, UserId};
+use bellbird_providers::{HoldingSink, TradePage, TradeQuery, TradeSink};
+use jiff::Timestamp;
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::*;
+
+/// What a row of the provider is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Belongs,
+    /// Its day is outside the span.
+    Outside,
+    /// The adapter leaves it out.
+    Undated,
+}
+
+/// Rows of each account, newest first, as (second, kind).
+struct Pretended {
+    accounts: Vec<Account>,
+    lists: Vec<Vec<(i64, Kind)>>,
+    calls: AtomicU32,
+    rows_max: u32,
+}
+
+const DAY: i64 = 86_400;
+const FROM: i64 = 1_000 * DAY;
+
+impl Pretended {
+    fn new(lists: Vec<Vec<(i64, Kind)>>) -> Self {
+        let mut accounts: Vec<Account> = lists.iter().map(|_| account()).collect();
+        accounts.sort_by_key(|account| account.id);
+        Self { accounts, lists, calls: AtomicU32::new(0), rows_max: 1_000 }
+    }
+
+    /// One account with so many rows, a minute apart.
+    fn one(rows: i64) -> Self {
+        Self::new(vec![(0..rows).map(|row| (FROM + DAY * 900 - row * 60, Kind::Belongs)).collect()])
+    }
+
+    fn taken_calls(&self) -> u32 {
+        self.calls.swap(0, Ordering::Relaxed)
+    }
+
+    /// The whole merged list.
+    fn model(&self) -> Vec<String> {
+        let mut rows: Vec<(i64, usize, usize)> = Vec::new();
+        for (at, list) in self.lists.iter().enumerate() {
+            rows.extend(
+                list.iter().enumerate().filter(|(_, row)| row.1 == Kind::Belongs).map(|(n, row)| (-row.0, at, n)),
+            );
+        }
+        rows.sort_unstable();
+        rows.into_iter().map(|(_, at, number)| format!("\"{at}.{number}\"")).collect()
+    }
+
+    async fn window(&self, map: &Mutex<TradesMap>, span: Span, page: Page, row_cap: u64) -> (Vec<String>, Extent) {
+        let call = Call::new(Instant::now() + Duration::from_secs(25), Timestamp::UNIX_EPOCH);
+        let grant = SecretString::from("grant");
+        let write: WriteTrade = |trade, out| out.extend_from_slice(format!("\"{}\"", trade.symbol).as_bytes());
+        let source = Source { brokerage: self, call: &call, grant: &grant, span: &span, zone: &TimeZone::UTC, write };
+        let mut merge = Merge::new(source, self.accounts.iter().map(Stream::new).collect(), page);
+        let has_more = merge.run(map).await.expect("it never fails");
+        let extent = merge.extent(has_more, row_cap);
+        let text = String::from_utf8(merge.written).expect("text");
+        (text.split(',').filter(|row| !row.is_empty()).map(str::to_owned).collect(), extent)
+    }
+
+    fn map(&self) -> Mutex<TradesMap> {
+        Mutex::new(TradesMap::new(self.accounts.iter().map(|account| account.id).collect()))
+    }
+}
+
+fn account() -> Account {
+    Account {
+        id: AccountId::new(),
+        user_id: UserId::new(),
+        connection_id: ConnectionId::new(),
+        provider: "pretended".to_owned(),
+        provider_account_id: "1".to_owned(),
+        name: "Shares".to_owned(),
+        account_type: AccountType::Investment,
+        institution_name: None,
+        number: None,
+        currency: Currency::UNKNOWN,
+    }
+}
+
+#[async_trait]
+impl Brokerage for Pretended {
+    async fn holdings(&self, _: &Call, _: &SecretString, _: &Account, _: &mut HoldingSink<'_>) -> Result<(), Error> {
+        Err(Error::unavailable("not asked for"))
+    }
+
+    fn trades_rows_max(&self) -> u32 {
+        self.rows_max
+    }
+
+    async fn trades(
+        &self,
+        _: &Call,
+        _: &SecretString,
+        query: &TradeQuery<'_>,
+        offset: u64,
+        limit: u32,
+        rows: &mut TradeSink<'_>,
+    ) -> Result<TradePage, Error> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        assert!((1..=self.rows_max).contains(&limit), "asked for {limit} rows");
+        let at = self.accounts.iter().position(|account| account.id == query.account.id).expect("one of ours");
+        let first = usize::try_from(offset).unwrap_or(usize::MAX);
+        let list = &self.lists[at];
+        let page = list.iter().enumerate().skip(first).take(limit as usize);
+        let mut given = 0;
+        for (number, (second, kind)) in page {
+            given += 1;
+            let second = if *kind == Kind::Outside { *second - 100_000 * DAY } else { *second };
+            if *kind != Kind::Undated {
+                rows(given - 1, trade(query.account, format!("{at}.{number}"), second));
+            }
+        }
+        Ok(TradePage { rows: given, total: list.len() as u64 })
+    }
+}
+
+fn trade(account: &Account, symbol: String, second: i64) -> Trade<'_> {
+    Trade {
+        account,
+        symbol: symbol.into(),
+        name: None,
+        trade_type: TradeType::Buy,
+        provider_type: "BUY".into(),
+        quantity: None,
+        price: None,
+        currency: "USD".into(),
+        total_amount: None,
+        fees: None,
+        trade_date: "".into(),
+        time: TradeTime::Instant(Timestamp::from_second(second).expect("an instant")),
+        settlement_date: None,
+        description: None,
+    }
+}
+
+fn from_start() -> Span {
+    Span { from: Some(Bound::Instant(Timestamp::from_second(FROM).expect("an instant"))), to: None }
+}
+
+fn both_ends() -> Span {
+    Span { to: Some(Bound::Instant(Timestamp::MAX)), ..from_start() }
+}
+
+#[tokio::test]
+async fn a_window_of_one_account_is_one_call_wherever_it_starts() {
+    let provider = Pretended::one(20_000);
+    let model = provider.model();
+    for span in [Span::default(), from_start()] {
+        for offset in [0, 200, 12_345, 19_900] {
+            let page = Page { limit: 200, offset };
+            let (rows, extent) = provider.window(&provider.map(), span, page, 5_000).await;
+            let at = offset as usize;
+            assert_eq!(rows, model[at..(at + 200).min(20_000)]);
+            assert_eq!(provider.taken_calls(), 1, "{offset}");
+            assert_eq!(extent.has_more, offset < 19_800);
+            assert_eq!(extent.truncated, offset < 15_000, "{offset}");
+            if !extent.has_more {
+                assert_eq!(extent.total, 20_000);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn exactly_the_cap_is_not_truncated() {
+    let provider = Pretended::one(5_000);
+    let (_, extent) = provider.window(&provider.map(), Span::default(), Page { limit: 200, offset: 0 }, 5_000).await;
+    assert_eq!((extent.has_more, extent.truncated), (true, false));
+}
+
+#[tokio::test]
+async fn behind_the_end_the_total_is_exact() {
+    let provider = Pretended::one(300);
+    let page = Page { limit: 200, offset: 5_000 };
+    for (span, calls) in [(Span::default(), 1), (from_start(), 3), (both_ends(), 1)] {
+        for _ in 0..2 {
+            let (rows, extent) = provider.window(&provider.map(), span, page, 5_000).await;
+            assert_eq!((rows.len(), extent), (0, Extent { total: 300, has_more: false, truncated: false }), "{span:?}");
+            assert!(provider.taken_calls() <= calls, "{span:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_account_that_is_over_costs_no_further_call() {
+    let row = |second: i64| (FROM + second, Kind::Belongs);
+    let provider = Pretended::new(vec![
+        (0..1_000).rev().map(|second| row(second * 60)).collect(),
+        (0..5).rev().map(|second| row(70_000 + second)).collect(),
+    ]);
+    let map = provider.map();
+    let (_, first) = provider.window(&map, Span::default(), Page { limit: 200, offset: 0 }, 5_000).await;
+    assert!(first.has_more);
+    assert_eq!(provider.taken_calls(), 2);
+    let (rows, _) = provider.window(&map, Span::default(), Page { limit: 200, offset: 200 }, 5_000).await;
+    assert_eq!(rows, provider.model()[200..400]);
+    assert_eq!(provider.taken_calls(), 1);
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    prop_oneof![8 => Just(Kind::Belongs), 1 => Just(Kind::Outside), 1 => Just(Kind::Undated)]
+}
+
+fn list() -> impl Strategy<Value = Vec<(i64, Kind)>> {
+    prop::collection::vec((FROM..FROM + 40, kinds()), 0..60).prop_map(|mut rows| {
+        rows.sort_by_key(|row| -row.0);
+        rows
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Going on with `offset + limit` gives every row once, in order, with the exact total at the end, however the
+    /// provider pages.
+    #[test]
+    fn windows_are_those_of_the_merged_list(
+        lists in prop::collection::vec(list(), 1..4),
+        limit in 1_u32..30,
+        rows_max in 1_u32..40,
+        spans in any::<bool>(),
+    ) {
+        let mut provider = Pretended::new(lists);
+        provider.rows_max = rows_max;
+        let span = if spans { both_ends() } else { from_start() };
+        let model = provider.model();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(async {
+            let map = provider.map();
+            let mut all = Vec::new();
+            loop {
+                let page = Page { limit, offset: all.len() as u64 };
+                let (rows, extent) = provider.window(&map, span, page, 1_000_000).await;
+                prop_assert!(rows.len() == limit as usize || !extent.has_more, "a short page with more behind it");
+                prop_assert!(rows.len() <= limit as usize);
+                all.extend(rows);
+                if !extent.has_more {
+                    prop_assert_eq!(extent.total, model.len() as u64);
+                    break;
+                }
+            }
+            prop_assert_eq!(&all, &model);
+            Ok(())
+        })?;
+    }
+
+    /// Any window, without anything remembered, where rows are only left out behind those that belong.
+    #[test]
+    fn any_window_stands_alone(
+        lists in prop::collection::vec(list(), 1..4),
+        limit in 1_u32..30,
+        offset in 0_u64..150,
+    ) {
+        let belonging = |list: Vec<(i64, Kind)>| list.into_iter().filter(|row| row.1 == Kind::Belongs).collect();
+        let provider = Pretended::new(lists.into_iter().map(belonging).collect());
+        let model = provider.model();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        for span in [Span::default(), from_start(), both_ends()] {
+            let (rows, extent) =
+                runtime.block_on(provider.window(&provider.map(), span, Page { limit, offset }, 1_000_000));
+            let expected: Vec<String> = model.iter().skip(offset as usize).take(limit as usize).cloned().collect();
+            prop_assert_eq!(rows, expected);
+            prop_assert_eq!(extent.has_more, offset + u64::from(limit) < model.len() as u64);
+            if !extent.has_more {
+                prop_assert_eq!(extent.total, model.len() as u64);
+            }
+        }
+    }
+}
