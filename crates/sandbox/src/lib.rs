@@ -4,6 +4,7 @@
 //! [`start`] opens a listener per provider. Beside the provider's routes each has `/__control`, where a test forces
 //! faults, sets the clock, changes rows and counts calls; the crate's README describes it.
 
+mod akahu;
 mod calls;
 mod clock;
 mod control;
@@ -13,6 +14,7 @@ mod fiskil;
 mod members;
 mod query;
 mod serve;
+mod snaptrade;
 mod world;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -29,13 +31,18 @@ pub struct Options {
     pub rows: u32,
     /// Where Fiskil listens; port 0 takes any free one.
     pub fiskil_listen: SocketAddr,
+    /// Where Akahu listens.
+    pub akahu_listen: SocketAddr,
+    /// Where SnapTrade listens.
+    pub snaptrade_listen: SocketAddr,
     /// The time at the start; it runs on from there. `None`: the system's clock.
     pub now: Option<jiff::Timestamp>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 1, rows: 2000, fiskil_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), now: None }
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self { seed: 1, rows: 2000, fiskil_listen: any, akahu_listen: any, snaptrade_listen: any, now: None }
     }
 }
 
@@ -45,7 +52,12 @@ impl Default for Options {
 pub struct Description {
     /// Fiskil's address and credentials.
     pub fiskil: FiskilAccess,
-    /// Ready-made grants: two of the first person's, one of the second's, two spare.
+    /// Akahu's addresses and credentials.
+    pub akahu: AkahuAccess,
+    /// SnapTrade's address and credentials.
+    pub snaptrade: SnapTradeAccess,
+    /// Ready-made grants: Fiskil's (two of the first person's, one of the second's, two spare), then Akahu's, then
+    /// SnapTrade's.
     pub grants: Vec<Grant>,
 }
 
@@ -63,6 +75,32 @@ pub struct FiskilAccess {
     pub webhook_secret: String,
 }
 
+/// Addresses and credentials of the pretended Akahu.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AkahuAccess {
+    /// The API, with `/v1` and without a slash at the end.
+    pub base_url: String,
+    /// Where users consent.
+    pub oauth_url: String,
+    /// The app's id token.
+    pub app_token: String,
+    /// The app's secret.
+    pub app_secret: String,
+}
+
+/// Address and credentials of the pretended SnapTrade.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapTradeAccess {
+    /// The origin, without a path and without a slash at the end.
+    pub base_url: String,
+    /// The integration's id.
+    pub client_id: String,
+    /// The key of its signatures.
+    pub consumer_key: String,
+}
+
 /// A consent that somebody has given already, in the form that `connection adopt` reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "provider", rename_all = "lowercase", rename_all_fields = "camelCase")]
@@ -74,12 +112,28 @@ pub enum Grant {
         /// Which consent.
         arrangement_id: String,
     },
+    /// A login that an Akahu user shares.
+    Akahu {
+        /// The user's token.
+        user_token: String,
+        /// Which login.
+        authorisation: String,
+    },
+    /// A connection of a SnapTrade user.
+    SnapTrade {
+        /// The user.
+        user_id: String,
+        /// Their secret.
+        user_secret: String,
+        /// Which connection.
+        authorization_id: String,
+    },
 }
 
 /// Running listeners. They end when this is dropped.
 pub struct Sandbox {
     description: Description,
-    fiskil: serve::Listener,
+    listeners: [serve::Listener; 3],
 }
 
 impl Sandbox {
@@ -91,7 +145,7 @@ impl Sandbox {
 
     /// Ends the listeners: running calls get half a second, and it never takes more than one.
     pub async fn stop(self) {
-        self.fiskil.stop().await;
+        futures_util::future::join_all(self.listeners.map(serve::Listener::stop)).await;
     }
 }
 
@@ -101,8 +155,22 @@ impl Sandbox {
 ///
 /// When an address cannot be bound.
 pub async fn start(options: Options) -> std::io::Result<Sandbox> {
-    let (socket, address) = serve::bind(options.fiskil_listen).await?;
+    let (fiskil_socket, address) = serve::bind(options.fiskil_listen).await?;
     let fiskil = Arc::new(fiskil::Fiskil::new(&options, address));
-    let description = Description { fiskil: fiskil.access(), grants: fiskil.grants() };
-    Ok(Sandbox { description, fiskil: serve::Listener::start(socket, fiskil.router()) })
+    let (akahu_socket, address) = serve::bind(options.akahu_listen).await?;
+    let akahu = Arc::new(akahu::Akahu::new(&options, address));
+    let (snaptrade_socket, address) = serve::bind(options.snaptrade_listen).await?;
+    let snaptrade = Arc::new(snaptrade::SnapTrade::new(&options, address));
+    let description = Description {
+        fiskil: fiskil.access(),
+        akahu: akahu.access(),
+        snaptrade: snaptrade.access(),
+        grants: [fiskil.grants(), akahu.grants(), snaptrade.grants()].concat(),
+    };
+    let listeners = [
+        serve::Listener::start(fiskil_socket, fiskil.router()),
+        serve::Listener::start(akahu_socket, akahu.router()),
+        serve::Listener::start(snaptrade_socket, snaptrade.router()),
+    ];
+    Ok(Sandbox { description, listeners })
 }

@@ -38,6 +38,20 @@ impl Query {
     }
 }
 
+/// Pairs as a query string.
+pub(crate) fn write(pairs: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    for (name, value) in pairs {
+        if !text.is_empty() {
+            text.push('&');
+        }
+        encode(&mut text, name, b"");
+        text.push('=');
+        encode(&mut text, value, b"");
+    }
+    text
+}
+
 fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

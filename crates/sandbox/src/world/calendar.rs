@@ -1,4 +1,4 @@
-//! Days in Sydney, counted back from the day of the start.
+//! Days of a place, counted back from the day of the start.
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan, civil};
@@ -7,6 +7,8 @@ use jiff::{Timestamp, ToSpan, civil};
 pub(crate) const SECOND: i64 = 1000;
 /// Milliseconds of an hour.
 pub(crate) const HOUR: i64 = 3600 * SECOND;
+/// Milliseconds of a day, but for those on which clocks are changed.
+pub(crate) const DAY: i64 = 24 * HOUR;
 
 /// The midnights of the last years.
 pub(crate) struct Calendar {
@@ -18,9 +20,14 @@ pub(crate) struct Calendar {
 }
 
 impl Calendar {
-    /// The days up to the one that `now` lies on.
+    /// Sydney's days up to the one that `now` lies on.
     pub(crate) fn new(now: Timestamp, days: u32) -> Self {
-        let zone = TimeZone::get("Australia/Sydney").expect("the time zone database is built in");
+        Self::in_zone("Australia/Sydney", now, days)
+    }
+
+    /// A zone's days up to the one that `now` lies on.
+    pub(crate) fn in_zone(zone: &str, now: Timestamp, days: u32) -> Self {
+        let zone = TimeZone::get(zone).expect("the time zone database is built in");
         let today = zone.to_datetime(now).date();
         let midnights = (0..=days)
             .map(|back| {
@@ -40,16 +47,25 @@ impl Calendar {
         (self.midnights[index] + offset_ms).min(end)
     }
 
-    /// Sydney's offset from UTC at `instant` (milliseconds), in minutes.
+    /// The place's offset from UTC at `instant` (milliseconds), in minutes.
     pub(crate) fn offset_minutes(&self, instant: i64) -> i16 {
         let at = Timestamp::from_millisecond(instant).unwrap_or(self.now);
         (self.zone.to_offset(at).seconds() / 60) as i16
     }
 
-    /// The last instants before the start at which Sydney changed its clocks, newest first.
+    /// The last instants before the start at which the place changed its clocks, newest first.
     pub(crate) fn clock_changes(&self, count: usize) -> Vec<i64> {
         let before = Timestamp::from_millisecond(self.midnights[0]).unwrap_or(self.now);
         self.zone.preceding(before).take(count).map(|change| change.timestamp().as_millisecond()).collect()
+    }
+
+    /// The midnights that begin the day before, the day of `instant` (milliseconds), and the day after.
+    pub(crate) fn midnights_around(&self, instant: i64) -> [i64; 3] {
+        let day = self.zone.to_datetime(Timestamp::from_millisecond(instant).unwrap_or(self.now)).date();
+        [-1, 0, 1].map(|days: i64| {
+            let midnight = day.saturating_add(days.days()).at(0, 0, 0, 0);
+            self.zone.to_timestamp(midnight).unwrap_or(self.now).as_millisecond()
+        })
     }
 
     /// The day `back` days ago.

@@ -76,7 +76,9 @@ impl Client {
     }
 
     pub(crate) fn grant(&self, index: usize) -> (String, String) {
-        let Grant::Fiskil { end_user_id, arrangement_id } = &self.description().grants[index];
+        let Grant::Fiskil { end_user_id, arrangement_id } = &self.description().grants[index] else {
+            panic!("grant {index} is not Fiskil's");
+        };
         (end_user_id.clone(), arrangement_id.clone())
     }
 

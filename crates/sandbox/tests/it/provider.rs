@@ -46,8 +46,9 @@ async fn credentials_are_checked() {
 async fn five_grants_in_the_order_of_the_people() {
     let client = client().await;
     let description = serde_json::to_value(client.description()).unwrap();
-    let grants = description["grants"].as_array().unwrap();
-    assert_eq!(grants.len(), 5);
+    // Behind Fiskil's come the other providers'.
+    let grants = &description["grants"].as_array().unwrap()[..5];
+    assert_ne!(description["grants"][5]["provider"], "fiskil");
     assert_eq!(grants[0].as_object().unwrap().keys().collect::<Vec<_>>(), ["arrangementId", "endUserId", "provider"]);
     assert_eq!(grants[0]["provider"], "fiskil");
     let users: Vec<_> = (0..5).map(|index| client.grant(index).0).collect();
@@ -58,7 +59,7 @@ async fn five_grants_in_the_order_of_the_people() {
     members.sort();
     assert_eq!(members, ["baseUrl", "clientId", "clientSecret", "webhookSecret"]);
     let served = client.control(Method::GET, "/grants", Value::Null).await;
-    assert_eq!(served["grants"], description["grants"]);
+    assert_eq!(served["grants"].as_array().unwrap(), grants);
 }
 
 #[tokio::test]

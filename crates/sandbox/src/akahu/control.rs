@@ -1,0 +1,286 @@
+//! The part of the control interface that knows Akahu: logins, tokens, rows, accounts, pages, grants.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, patch, post};
+use axum::{Json, Router};
+use bytes::Bytes;
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::call::iso;
+use super::rows::Entry;
+use super::store::{Account, State as LoginState, Store, start_members};
+use super::{Akahu, ids};
+use crate::control::{Misuse, read};
+use crate::members::Members;
+use crate::world::nz::merchants::SPENDING;
+use crate::world::nz::rows::{Calendars, fill};
+
+/// The routes; beside the provider's own.
+pub(super) fn routes(akahu: Arc<Akahu>) -> Router {
+    Router::new()
+        .route("/__control/grants", get(grants))
+        .route("/__control/pages", post(set_pages))
+        .route("/__control/consents/{authorisation}", post(set_consent))
+        .route("/__control/tokens/{user_token}", post(set_token))
+        .route("/__control/accounts", post(add_account))
+        .route("/__control/accounts/{id}", patch(change_account))
+        .route("/__control/fill", post(fill_account))
+        .route("/__control/transactions", post(add_row))
+        .route("/__control/transactions/{id}", patch(change_row).delete(remove_row))
+        .route("/__control/pending", post(add_pending))
+        .route("/__control/pending/{account}", axum::routing::delete(remove_pending))
+        .with_state(akahu)
+}
+
+const ACCOUNT: &str = "the account's members in Akahu's own shape";
+const ROW: &str = "the row's members in Akahu's own shape";
+/// Rows that fill an account lie within so many days.
+const FILL_DAYS: u32 = 300;
+
+fn no(what: &str, id: &str, help: &str) -> Misuse {
+    Misuse(format!("there is no {what} {id:?}: {help}"))
+}
+
+fn no_account(id: &str) -> Misuse {
+    no("account", id, "use an _id of GET /v1/accounts")
+}
+
+async fn grants(State(akahu): State<Arc<Akahu>>) -> Response {
+    Json(json!({"grants": akahu.grants(), "all": akahu.grants_of(|_| true)})).into_response()
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PagesAsk {
+    empty_every: u64,
+    /// Start of the path; both lists of settled rows when absent.
+    #[serde(rename = "match")]
+    start: Option<String>,
+}
+
+async fn set_pages(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Response, Misuse> {
+    let ask: PagesAsk = read(&body, "{\"emptyEvery\": N}, 0 for never")?;
+    akahu.pages.set(ask.empty_every, ask.start);
+    Ok(Json(json!({"emptyEvery": ask.empty_every})).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConsentAsk {
+    state: LoginState,
+}
+
+async fn set_consent(
+    State(akahu): State<Arc<Akahu>>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<StatusCode, Misuse> {
+    let ask: ConsentAsk = read(&body, "{\"state\": \"active|expired|revoked\"}")?;
+    let mut store = akahu.store.write();
+    let login = store.logins.iter().position(|login| login.id == id);
+    let login = login.ok_or_else(|| no("authorisation", &id, "GET /__control/grants lists them under \"all\""))?;
+    store.settle(akahu.port.clock.now());
+    store.set_state(login, ask.state, akahu.port.clock.now());
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum TokenState {
+    Active,
+    Revoked,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TokenAsk {
+    state: TokenState,
+}
+
+async fn set_token(
+    State(akahu): State<Arc<Akahu>>,
+    Path(text): Path<String>,
+    body: Bytes,
+) -> Result<StatusCode, Misuse> {
+    let ask: TokenAsk = read(&body, "{\"state\": \"active|revoked\"}")?;
+    let mut store = akahu.store.write();
+    let mut tokens = store.users.iter_mut().flat_map(|user| &mut user.tokens);
+    let token = tokens.find(|token| token.text == text);
+    let token = token.ok_or_else(|| Misuse::from("there is no such token: GET /__control/grants lists some"))?;
+    token.alive = matches!(ask.state, TokenState::Active);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn add_account(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Response, Misuse> {
+    let mut given: Members = read(&body, "{\"userToken\", \"authorisation\"} and the account's members")?;
+    let (Some(token), Some(authorisation)) = (given.take_text("userToken"), given.take_text("authorisation")) else {
+        return Err("\"userToken\" and \"authorisation\" are needed".into());
+    };
+    let now = akahu.port.clock.now();
+    let mut store = akahu.store.write();
+    let is_meant = |user: usize| store.users[user].tokens.iter().any(|known| known.text == token);
+    let login = store.logins.iter().position(|login| login.id == authorisation && is_meant(login.user));
+    let login =
+        login.ok_or_else(|| no("authorisation of that user", &authorisation, "it must be one of the token's"))?;
+    let id = given.text("_id").unwrap_or_else(|| ids::random("acc_"));
+    if store.accounts.iter().any(|account| account.id == id) {
+        return Err(format!("there is an account {id:?} already: PATCH it").into());
+    }
+    let mut account = Account::blank(&mut store, login, id);
+    defaults(&mut account, &store, now);
+    account.members.merge_all(given);
+    let members = account.members.clone();
+    store.accounts.push(account);
+    Ok((StatusCode::CREATED, Json(members)).into_response())
+}
+
+/// What an account has that a test did not describe.
+fn defaults(account: &mut Account, store: &Store, now: Timestamp) {
+    start_members(account, &store.logins[account.login]);
+    let at = iso(now);
+    let others = json!({
+        "name": "Added Account", "type": "CHECKING", "formatted_account": "01-0001-0000001-00",
+        "attributes": ["TRANSACTIONS"], "balance": {"currency": "NZD", "current": 0}, "meta": {},
+        "refreshed": {"balance": at, "meta": at, "transactions": at},
+    });
+    account.members.merge_all(Members::from_value(&others));
+}
+
+async fn change_account(
+    State(akahu): State<Arc<Akahu>>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, Misuse> {
+    let given: Members = read(&body, ACCOUNT)?;
+    let mut store = akahu.store.write();
+    // What is about to happen by itself must not undo the change.
+    store.settle(akahu.port.clock.now());
+    let account = store.account_mut(&id)?;
+    account.members.merge(given);
+    Ok(Json(&account.members).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct FillAsk {
+    account_id: String,
+    rows: u32,
+}
+
+async fn fill_account(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Response, Misuse> {
+    let ask: FillAsk = read(&body, "{\"accountId\", \"rows\"}")?;
+    let calendars = Calendars::new(akahu.port.clock.now());
+    let mut store = akahu.store.write();
+    let seed = store.seed;
+    let account = store.account_mut(&ask.account_id)?;
+    let base = account.take_numbers(u64::from(ask.rows));
+    let rows = fill(SPENDING, ask.rows, FILL_DAYS, seed, base, &calendars, account.running);
+    account.entries = rows.into_iter().map(Entry::drawn).collect();
+    Ok(Json(json!({"accountId": account.id, "rows": account.entries.len()})).into_response())
+}
+
+async fn add_row(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Response, Misuse> {
+    let given: Members = read(&body, ROW)?;
+    let now = akahu.port.clock.now();
+    let row = akahu.store.write().add_row(given, now)?;
+    Ok((StatusCode::CREATED, Json(row)).into_response())
+}
+
+async fn change_row(State(akahu): State<Arc<Akahu>>, Path(id): Path<String>, body: Bytes) -> Result<Response, Misuse> {
+    let given: Members = read(&body, ROW)?;
+    let now = akahu.port.clock.now();
+    let row = akahu.store.write().change_row(&id, given, now)?;
+    Ok(Json(row).into_response())
+}
+
+async fn remove_row(State(akahu): State<Arc<Akahu>>, Path(id): Path<String>) -> Result<StatusCode, Misuse> {
+    let mut store = akahu.store.write();
+    let (account, index) = store.find_row(&id)?;
+    store.accounts[account].entries.remove(index);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn add_pending(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Response, Misuse> {
+    let mut row: Members = read(&body, ROW)?;
+    let now = iso(akahu.port.clock.now());
+    let mut store = akahu.store.write();
+    let account = store.account_mut(&row.text("_account").ok_or("\"_account\" is needed")?)?;
+    whose(&mut row, account);
+    for (name, value) in
+        [("updated_at", now.as_str()), ("date", now.as_str()), ("description", "ADDED PENDING ROW"), ("type", "EFTPOS")]
+    {
+        row.set_default(name, &value);
+    }
+    row.set_default("amount", &"-10.00");
+    row.set_default("meta", &json!({}));
+    account.pending.insert(0, row.clone());
+    Ok((StatusCode::CREATED, Json(row)).into_response())
+}
+
+async fn remove_pending(State(akahu): State<Arc<Akahu>>, Path(id): Path<String>) -> Result<StatusCode, Misuse> {
+    akahu.store.write().account_mut(&id)?.pending.clear();
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn whose(row: &mut Members, account: &Account) {
+    let names = account.names();
+    row.set_default("_connection", &names.connection_id);
+    row.set_default("_user", &names.user_id);
+}
+
+impl Store {
+    fn account_mut(&mut self, id: &str) -> Result<&mut Account, Misuse> {
+        self.accounts.iter_mut().find(|account| account.id == id).ok_or_else(|| no_account(id))
+    }
+
+    /// Where a row is: account and place.
+    fn find_row(&self, id: &str) -> Result<(usize, usize), Misuse> {
+        let mut all = self.accounts.iter().enumerate();
+        let found = all.find_map(|(account, held)| {
+            Some((account, held.entries.iter().position(|entry| entry.has_id(id, self.seed))?))
+        });
+        found.ok_or_else(|| no("row", id, "use an _id of GET /v1/transactions"))
+    }
+
+    /// Adds a row as given; what is not given is filled in.
+    fn add_row(&mut self, given: Members, now: Timestamp) -> Result<Members, Misuse> {
+        let account_id = given.text("_account").ok_or("\"_account\" is needed")?;
+        if given.text("_id").is_some_and(|id| self.find_row(&id).is_ok()) {
+            return Err("there is a row with this _id already: PATCH it".into());
+        }
+        let seed = self.seed;
+        let account = self.account_mut(&account_id)?;
+        let number = account.take_numbers(1);
+        let mut row = given;
+        row.set_default("_id", &ids::of_row(seed, number));
+        whose(&mut row, account);
+        for name in ["created_at", "updated_at", "date"] {
+            row.set_default(name, &iso(now));
+        }
+        row.set_default("description", &"ADDED ROW");
+        row.set_default("amount", &-10);
+        row.set_default("type", &"DEBIT");
+        account.insert(Entry::given(row.clone(), number));
+        Ok(row)
+    }
+
+    /// Merges members into a row and puts it where it then belongs. It counts as changed now, unless `given` says
+    /// something else.
+    fn change_row(&mut self, id: &str, mut given: Members, now: Timestamp) -> Result<Members, Misuse> {
+        let (account, index) = self.find_row(id)?;
+        let seed = self.seed;
+        let account = &mut self.accounts[account];
+        let entry = account.entries.remove(index);
+        let mut row = entry.members(seed, account.names());
+        given.set_default("updated_at", &iso(now));
+        row.merge(given);
+        account.insert(Entry::given(row.clone(), entry.number()));
+        Ok(row)
+    }
+}

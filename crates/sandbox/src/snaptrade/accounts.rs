@@ -1,0 +1,163 @@
+//! Accounts in both forms, balances and positions (snaptrade.md 5.2 to 5.5).
+
+use axum::extract::Path;
+use axum::response::Response;
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::call::{UserCall, json};
+use super::errors::Failure;
+use super::reference::brokerage_id;
+use super::store::{Account, Store};
+use crate::members::Members;
+
+#[derive(Serialize)]
+struct Results<T> {
+    results: Vec<T>,
+}
+
+/// All accounts of the user.
+pub(super) async fn list(UserCall { call, user }: UserCall) -> Response {
+    let store = call.snaptrade.store.read();
+    json(&store.accounts_of(user, None, call.now).map(|account| &account.members).collect::<Vec<_>>())
+}
+
+/// The accounts of a connection.
+pub(super) async fn list_of_connection(
+    Path(id): Path<String>,
+    UserCall { call, user }: UserCall,
+) -> Result<Response, Failure> {
+    let store = call.snaptrade.store.read();
+    store.connection(user, &id, call.now).ok_or_else(Failure::missing)?;
+    Ok(json(&store.accounts_of(user, Some(&id), call.now).map(|account| &account.members).collect::<Vec<_>>()))
+}
+
+/// One account.
+pub(super) async fn show(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+    let store = call.snaptrade.store.read();
+    let account = store.account(user, &id, call.now).ok_or_else(Failure::missing)?;
+    Ok(json(&account.members))
+}
+
+/// All accounts of the user in the newer form.
+pub(super) async fn list_tagged(UserCall { call, user }: UserCall) -> Response {
+    let store = call.snaptrade.store.read();
+    let results = store.accounts_of(user, None, call.now).map(|account| tagged(&store, account)).collect();
+    json(&Results { results })
+}
+
+/// The accounts of a connection in the newer form.
+pub(super) async fn list_tagged_of_connection(
+    Path(id): Path<String>,
+    UserCall { call, user }: UserCall,
+) -> Result<Response, Failure> {
+    let store = call.snaptrade.store.read();
+    store.connection(user, &id, call.now).ok_or_else(Failure::missing)?;
+    let results = store.accounts_of(user, Some(&id), call.now).map(|account| tagged(&store, account)).collect();
+    Ok(json(&Results { results }))
+}
+
+/// One account in the newer form.
+pub(super) async fn show_tagged(
+    Path(id): Path<String>,
+    UserCall { call, user }: UserCall,
+) -> Result<Response, Failure> {
+    let store = call.snaptrade.store.read();
+    let account = store.account(user, &id, call.now).ok_or_else(Failure::missing)?;
+    Ok(json(&tagged(&store, account)))
+}
+
+/// The newer form, made from the older one (snaptrade.md 5.3).
+fn tagged(store: &Store, account: &Account) -> Members {
+    let old = &account.members;
+    let kind = match old.text("account_category").as_deref() {
+        Some("DEPOSIT") => "deposit",
+        Some("LOC") => "line_of_credit",
+        Some("ANNUITY") => "annuity",
+        // As without a category (snaptrade.md 5.2).
+        _ => "investment",
+    };
+    let mut new = Members::default();
+    new.set("kind", &kind);
+    new.set("id", &account.id);
+    new.set("connection_id", &account.connection_id);
+    new.set("display_name", &old.get("name"));
+    new.set("masked_account_number", &masked(&old.text("number").unwrap_or_default()));
+    new.set("institution_account_id", &old.get("institution_account_id"));
+    let connection = store.connections.iter().find(|connection| connection.id == account.connection_id);
+    new.set("institution_id", &connection.map(|connection| brokerage_id(store.seed, connection.broker)));
+    new.set("opening_date", &old.get("opening_date"));
+    new.set("raw_type", &old.get("raw_type"));
+    new.set("net_value", &member(old.get("balance"), "total"));
+    new.set("sync_status", &sync_status(old.get("sync_status"), kind));
+    if kind == "investment" {
+        let raw_type = old.text("raw_type").unwrap_or_default();
+        let cash_or_margin = match raw_type.as_str() {
+            "" | "Crypto" => "unknown",
+            "Margin" => "margin",
+            _ => "cash",
+        };
+        new.set("funding_date", &old.get("funding_date"));
+        new.set("cash_or_margin", &cash_or_margin);
+        new.set("is_paper", &old.get("is_paper"));
+    }
+    new
+}
+
+/// The four last letters of a number, and never more than there are.
+fn masked(number: &str) -> String {
+    let skipped = number.chars().count().saturating_sub(4);
+    let last: String = number.chars().skip(skipped).collect();
+    if number.starts_with('*') { number.to_owned() } else { format!("****{last}") }
+}
+
+/// A member of an object, to the letter.
+fn member(object: Option<&RawValue>, name: &str) -> Option<Box<RawValue>> {
+    let members = Members::parse(object?.get().as_bytes()).ok()?;
+    members.get(name).map(RawValue::to_owned)
+}
+
+fn sync_status(old: Option<&RawValue>, kind: &str) -> Value {
+    let old: Value = old.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+    let fetched = &old["holdings"]["last_successful_sync"];
+    let mut new = json!({"transactions": old["transactions"], "balances": fetched});
+    if kind == "investment" {
+        new["orders"] = Value::Null;
+        new["positions"] = fetched.clone();
+    }
+    new
+}
+
+/// An entry a currency.
+pub(super) async fn balances(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+    let store = call.snaptrade.store.read();
+    let account = store.account(user, &id, call.now).ok_or_else(Failure::missing)?;
+    Ok(json(&account.balances))
+}
+
+#[derive(Serialize)]
+struct Positions<'a> {
+    results: Vec<&'a Members>,
+    data_freshness: Freshness,
+}
+
+#[derive(Serialize)]
+struct Freshness {
+    as_of: String,
+}
+
+/// What is held, in one answer.
+pub(super) async fn positions(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+    let store = call.snaptrade.store.read();
+    let account = store.account(user, &id, call.now).ok_or_else(Failure::missing)?;
+    let results = account.positions.iter().map(|position| &position.members).collect();
+    let as_of = account.as_of.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    Ok(json(&Positions { results, data_freshness: Freshness { as_of } }))
+}
+
+/// What new customers of SnapTrade no longer get (snaptrade.md, "Three eras"), whatever they ask for.
+pub(super) async fn retired(_: UserCall) -> Failure {
+    Failure::of_status(StatusCode::GONE)
+}

@@ -1,0 +1,90 @@
+//! `GET /accounts/{id}/activities` (snaptrade.md 5.8 and 7).
+
+use axum::extract::Path;
+use axum::response::Response;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan, civil};
+
+use super::call::{ClientCall, UserCall, ready};
+use super::entries::Entry;
+use super::errors::Failure;
+
+/// Default and maximum (snaptrade.md 5.8). That more is cut down to it is ours.
+const LIMIT_MAX: usize = 1000;
+
+/// Which rows are asked for.
+struct Filter<'a> {
+    from: Option<Timestamp>,
+    /// The end of the last day, not included.
+    until: Option<Timestamp>,
+    kinds: Vec<&'a str>,
+}
+
+impl<'a> Filter<'a> {
+    fn of(call: &'a ClientCall) -> Result<Self, Failure> {
+        let start = day(call, "startDate")?;
+        let end = day(call, "endDate")?.map(|day| day.saturating_add(1.day()));
+        let midnight = |day: civil::Date| TimeZone::UTC.to_timestamp(day.at(0, 0, 0, 0)).ok();
+        let kinds = call.query.get("type").unwrap_or_default();
+        let kinds = kinds.split(',').map(str::trim).filter(|kind| !kind.is_empty()).collect();
+        Ok(Self { from: start.and_then(midnight), until: end.and_then(midnight), kinds })
+    }
+
+    /// The rows between the days. Days are those of UTC, and without a date a row is on no day: ours.
+    fn stretch<'b>(&self, entries: &'b [Entry]) -> &'b [Entry] {
+        if self.from.is_none() && self.until.is_none() {
+            return entries;
+        }
+        let dated = &entries[..entries.partition_point(|entry| entry.at.is_some())];
+        let start = dated.partition_point(|entry| self.until.is_some_and(|until| entry.at >= Some(until)));
+        let end = dated.partition_point(|entry| self.from.is_none_or(|from| entry.at >= Some(from)));
+        dated.get(start..end).unwrap_or_default()
+    }
+
+    fn keeps(&self, entry: &Entry) -> bool {
+        self.kinds.is_empty() || self.kinds.contains(&entry.kind())
+    }
+}
+
+/// A day, or a refusal in our words.
+fn day(call: &ClientCall, name: &str) -> Result<Option<civil::Date>, Failure> {
+    let Some(text) = call.query.get(name).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let shaped = text.len() == 10
+        && text.bytes().enumerate().all(|(index, byte)| match index {
+            4 | 7 => byte == b'-',
+            _ => byte.is_ascii_digit(),
+        });
+    let day = if shaped { text.parse().ok() } else { None };
+    day.map(Some).ok_or_else(|| Failure::invalid(format!("{name} must be a date in the form YYYY-MM-DD")))
+}
+
+/// A whole number of at least `low`, or a refusal in our words.
+fn number(call: &ClientCall, name: &str, low: usize, default: usize) -> Result<usize, Failure> {
+    let Some(text) = call.query.get(name).filter(|text| !text.is_empty()) else { return Ok(default) };
+    let number = text.parse().ok().filter(|number| *number >= low);
+    number.ok_or_else(|| Failure::invalid(format!("{name} must be an integer of at least {low}")))
+}
+
+/// A page of rows, newest first. Past the end it is empty, and the total counts what the filters leave: ours.
+pub(super) async fn list(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+    let store = call.snaptrade.store.read();
+    let account = store.account(user, &id, call.now).ok_or_else(Failure::missing)?;
+    let filter = Filter::of(&call)?;
+    let offset = number(&call, "offset", 0, 0)?;
+    let limit = number(&call, "limit", 1, LIMIT_MAX)?.min(LIMIT_MAX);
+    let names = store.names(account);
+    let mut body = b"{\"data\":[".to_vec();
+    let mut total = 0;
+    for entry in filter.stretch(&account.entries).iter().filter(|entry| filter.keeps(entry)) {
+        if total >= offset && total - offset < limit {
+            if total > offset {
+                body.push(b',');
+            }
+            entry.write(&mut body, names);
+        }
+        total += 1;
+    }
+    let end = format!("],\"pagination\":{{\"offset\":{offset},\"limit\":{limit},\"total\":{total}}}}}");
+    body.extend_from_slice(end.as_bytes());
+    Ok(ready(body))
+}

@@ -1,0 +1,211 @@
+//! Securities in SnapTrade's two forms: that of positions (snaptrade.md 5.5) and that of activities (5.8).
+
+use std::collections::BTreeMap;
+
+use jiff::civil;
+use serde_json::{Value, json};
+
+use crate::world::brokerage::securities::{Exchange, SECURITIES, Security, Shape, expiration_code, third_friday};
+use crate::world::rng::{Rng, mix};
+
+/// An identifier that the same seed gives the same thing for ever, whatever is added beside it.
+pub(super) fn id(seed: u64, thing: &str) -> String {
+    let label = thing.bytes().fold(mix(seed), |label, byte| mix(label ^ u64::from(byte)));
+    Rng::new(seed, label).uuid()
+}
+
+/// A security as it is served, written already.
+pub(super) struct Shown {
+    /// `instrument` of a position.
+    pub(super) instrument: Value,
+    /// `symbol` of an activity; an option's is that of its share.
+    pub(super) symbol: String,
+    /// `option_symbol` of an activity, `null` for all but options.
+    pub(super) option_symbol: String,
+}
+
+/// All securities of the world.
+pub(super) struct Instruments {
+    seed: u64,
+    shown: BTreeMap<&'static str, Shown>,
+    currencies: BTreeMap<&'static str, String>,
+}
+
+impl Instruments {
+    pub(super) fn new(seed: u64, today: civil::Date) -> Self {
+        let show = |security: &'static Security| {
+            let shown = Shown {
+                instrument: instrument(seed, today, security),
+                symbol: match &security.shape {
+                    Shape::Option(..) => "null".to_owned(),
+                    _ => symbol(seed, today, security).to_string(),
+                },
+                option_symbol: option_symbol(seed, today, security).to_string(),
+            };
+            (security.symbol, shown)
+        };
+        let shown = SECURITIES.iter().map(|security| show(security)).collect();
+        let currencies = ["USD", "CAD", "AUD"].map(|code| (code, currency(seed, code).to_string()));
+        Self { seed, shown, currencies: BTreeMap::from(currencies) }
+    }
+
+    pub(super) fn get(&self, security: &Security) -> &Shown {
+        self.shown.get(security.symbol).expect("every security is listed")
+    }
+
+    /// A currency as activities have it, written already.
+    pub(super) fn currency(&self, code: &str) -> &str {
+        self.currencies.get(code).map_or("null", String::as_str)
+    }
+
+    /// A currency of any code.
+    pub(super) fn any_currency(&self, code: &str) -> Value {
+        currency(self.seed, code)
+    }
+}
+
+fn security_id(seed: u64, security: &Security) -> String {
+    id(seed, &format!("security {}", security.symbol))
+}
+
+fn currency(seed: u64, code: &str) -> Value {
+    let name = match code {
+        "USD" => "US Dollar",
+        "CAD" => "Canadian Dollar",
+        "AUD" => "Australian Dollar",
+        other => other,
+    };
+    json!({"id": id(seed, &format!("currency {code}")), "code": code, "name": name})
+}
+
+/// Codes of this form, drawn; contracts, coins and what trades nowhere have none.
+fn figi(seed: u64, security: &Security) -> Value {
+    if security.exchange.is_none() || !matches!(security.shape, Shape::Plain) {
+        return Value::Null;
+    }
+    let mut rng = Rng::new(seed, security.symbol.bytes().fold(7, |label, byte| mix(label ^ u64::from(byte))));
+    let mut code = || format!("BBG00{}", rng.text(b"0123456789BCDFGHJKLMNPQRSTVWXYZ", 7));
+    json!({"figi_code": code(), "figi_share_class": code()})
+}
+
+/// Members by kind: snaptrade.md 5.5.
+fn instrument(seed: u64, today: civil::Date, security: &Security) -> Value {
+    let mut shown = json!({
+        "kind": security.kind,
+        "id": security_id(seed, security),
+        "symbol": security.ticker(today),
+    });
+    let mut add = |name: &str, value: Value| shown[name] = value;
+    let exchange = security.exchange.map(|exchange| exchange.mic);
+    match &security.shape {
+        Shape::Plain => {
+            add("raw_symbol", security.raw_symbol.into());
+            add("description", security.name.into());
+            add("currency", security.currency.into());
+            add("figi_instrument", figi(seed, security));
+            if security.kind != "crypto" {
+                add("exchange", exchange.into());
+            }
+        }
+        Shape::Option(terms, under) => {
+            add("description", security.name.into());
+            add("option_type", terms.side().into());
+            add("strike_price", terms.strike.into());
+            add("expiration_date", terms.expires(today).to_string().into());
+            add("multiplier", terms.multiplier.into());
+            add("underlying", instrument(seed, today, under));
+        }
+        Shape::Future { root, months, known } => {
+            let expires = known.map(|_| third_friday(today, *months).to_string());
+            add("root_symbol", (*root).into());
+            add("expiration_code", expiration_code(today, *months).into());
+            add("expiration_date", expires.into());
+            add("multiplier", (*known).into());
+            add("currency", security.currency.into());
+            add("exchange", exchange.into());
+        }
+        Shape::FutureOption(terms, under) => {
+            add("description", security.name.into());
+            add("option_type", terms.side().into());
+            add("strike_price", terms.strike.into());
+            add("expiration_date", terms.expires(today).to_string().into());
+            add("multiplier", terms.multiplier.into());
+            add("underlying", instrument(seed, today, under));
+            add("currency", security.currency.into());
+            add("exchange", exchange.into());
+        }
+        Shape::Mirror(under) => {
+            add("description", security.name.into());
+            add("underlying_instrument", instrument(seed, today, under));
+            if security.kind == "cfd" {
+                add("raw_symbol", security.raw_symbol.into());
+                add("currency", security.currency.into());
+            }
+        }
+    }
+    shown
+}
+
+fn exchange(seed: u64, exchange: &Exchange) -> Value {
+    json!({
+        "id": id(seed, &format!("exchange {}", exchange.code)),
+        "code": exchange.code, "mic_code": exchange.mic, "name": exchange.name,
+        "timezone": exchange.timezone, "start_time": "09:30:00", "close_time": exchange.close,
+        "suffix": exchange.suffix,
+    })
+}
+
+/// The two-letter codes but `et` and `cs` are ours.
+fn security_type(seed: u64, security: &Security) -> Value {
+    let (code, description) = match security.kind {
+        "stock" => ("cs", "Common Stock"),
+        "adr" => ("ad", "ADR"),
+        "etf" => ("et", "ETF"),
+        "cef" => ("cef", "Closed End Fund"),
+        "mutualfund" => ("oef", "Open Ended Fund"),
+        "crypto" => ("crypto", "Cryptocurrency"),
+        "bond" => ("bnd", "Bond"),
+        "future" => ("fut", "Future"),
+        _ => ("oth", "Other"),
+    };
+    json!({"id": id(seed, &format!("type {code}")), "code": code, "description": description, "is_supported": true})
+}
+
+/// The symbol of an activity. Without an exchange there is no member for it: `null` would be against the schema
+/// (snaptrade.md 12).
+fn symbol(seed: u64, today: civil::Date, security: &Security) -> Value {
+    let (figi, ticker) = (figi(seed, security), security.ticker(today));
+    let plain = matches!(security.shape, Shape::Plain);
+    let mut shown = json!({
+        "id": security_id(seed, security),
+        "symbol": ticker,
+        "raw_symbol": if plain { security.raw_symbol } else { &ticker },
+        "description": security.name,
+        "currency": currency(seed, security.currency),
+        "type": security_type(seed, security),
+        "figi_code": figi["figi_code"],
+        "figi_instrument": figi,
+    });
+    if let Some(market) = security.exchange {
+        shown["exchange"] = exchange(seed, market);
+    }
+    shown
+}
+
+fn option_symbol(seed: u64, today: civil::Date, security: &Security) -> Value {
+    let Shape::Option(terms, under) = &security.shape else { return Value::Null };
+    json!({
+        "id": security_id(seed, security),
+        "ticker": security.ticker(today),
+        "option_type": terms.side(),
+        "strike_price": number(terms.strike),
+        "expiration_date": terms.expires(today).to_string(),
+        "is_mini_option": false,
+        "underlying_symbol": symbol(seed, today, under),
+    })
+}
+
+/// A decimal text as a JSON number. Few digits only: it goes through the library's numbers.
+pub(super) fn number(text: &str) -> Value {
+    serde_json::from_str(text).expect("the world's decimals are JSON numbers")
+}

@@ -1,0 +1,239 @@
+//! Years of rows for one account.
+
+use std::fmt;
+
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan, civil};
+
+use super::deals::{Deal, Flow, Plan, Style};
+use super::securities::{Security, USDC};
+use crate::world::rng::Rng;
+
+/// A decimal number: `value` tenths, hundredths, ... of one. Shown without zeros at the end; `{:#}` shows at least one
+/// decimal, as floats are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Scaled {
+    value: i64,
+    places: u32,
+}
+
+impl Scaled {
+    const ZERO: Self = Self::cents(0);
+
+    const fn cents(value: i64) -> Self {
+        Self { value, places: 2 }
+    }
+
+    const fn minus(self) -> Self {
+        Self { value: -self.value, ..self }
+    }
+
+    /// The product, times a whole number, to the nearest cent.
+    fn times(self, other: Self, whole: i64) -> i64 {
+        let product = i128::from(self.value) * i128::from(other.value) * i128::from(whole);
+        let unit = 10_i128.pow((self.places + other.places).saturating_sub(2));
+        let cents = (product.abs() + unit / 2) / unit * product.signum();
+        i64::try_from(cents).unwrap_or(i64::MAX)
+    }
+}
+
+impl fmt::Display for Scaled {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = 10_u64.pow(self.places);
+        let all = self.value.unsigned_abs();
+        let sign = if self.value < 0 { "-" } else { "" };
+        write!(formatter, "{sign}{}", all / unit)?;
+        let (mut rest, mut places) = (all % unit, self.places as usize);
+        if rest == 0 {
+            return formatter.write_str(if formatter.alternate() { ".0" } else { "" });
+        }
+        while rest.is_multiple_of(10) {
+            (rest, places) = (rest / 10, places - 1);
+        }
+        write!(formatter, ".{rest:0places$}")
+    }
+}
+
+/// One row of an account's history.
+#[derive(Clone)]
+pub(crate) struct Trade {
+    /// Unlike any other row's in the world, and the same for the same seed.
+    pub(crate) number: u64,
+    /// Equal for rows that belong together.
+    pub(crate) group: u64,
+    pub(crate) deal: &'static Deal,
+    /// The share, or the option.
+    pub(crate) about: Option<&'static Security>,
+    pub(crate) currency: &'static str,
+    /// What is paid with in place of a currency.
+    pub(crate) coin: Option<&'static Security>,
+    pub(crate) units: Scaled,
+    pub(crate) price: Scaled,
+    pub(crate) amount: Scaled,
+    pub(crate) fee: Scaled,
+    pub(crate) foreign: bool,
+    /// Seconds since 1970.
+    pub(crate) at: i64,
+    pub(crate) settled: civil::Date,
+}
+
+const DAY: i64 = 86_400;
+
+/// Draws the rows of an account that is kept in `currency`, the newest yesterday's. `base` is the number of its first.
+pub(crate) fn draw(plan: &Plan, currency: &'static str, seed: u64, base: u64, today: civil::Date) -> Vec<Trade> {
+    let zone = TimeZone::get("America/New_York").expect("the time zone database is built in");
+    let rng = Rng::new(seed, base);
+    let mut drawing =
+        Drawing { rng, plan, currency, base, today, zone, trades: Vec::with_capacity(plan.rows as usize) };
+    for index in 0..plan.rows {
+        let back = 1 + (u64::from(index) * u64::from(plan.days) / u64::from(plan.rows)) as u32;
+        // Now and then an order is filled in two equal parts: nothing but the id tells them apart.
+        let twin = drawing.trades.last().filter(|last| index % 20 == 7 && last.is_traded()).cloned();
+        if let Some(twin) = twin {
+            drawing.trades.push(Trade { number: base + u64::from(index), ..twin });
+            continue;
+        }
+        let turn = &plan.turns[index as usize / 4 % plan.turns.len()];
+        let drawn = &plan.daily[drawing.rng.next() as usize % plan.daily.len()];
+        drawing.push(if index % 4 == 0 { turn } else { drawn }, back);
+    }
+    drawing.around_clock_changes();
+    drawing.trades
+}
+
+impl Trade {
+    fn is_traded(&self) -> bool {
+        matches!(self.deal.flow, Flow::Buy | Flow::Sell | Flow::OptionBuy | Flow::OptionSell)
+    }
+}
+
+struct Drawing<'a> {
+    rng: Rng,
+    plan: &'a Plan,
+    currency: &'static str,
+    base: u64,
+    today: civil::Date,
+    zone: TimeZone,
+    trades: Vec<Trade>,
+}
+
+impl Drawing<'_> {
+    fn push(&mut self, deal: &'static Deal, back: u32) {
+        let day = self.today.saturating_sub(i64::from(back).days());
+        let options = matches!(deal.flow, Flow::OptionBuy | Flow::OptionSell | Flow::OptionEnd);
+        // Where nobody trades options, the commonest thing happens instead.
+        let deal = if options && self.plan.options.is_empty() { &self.plan.daily[0] } else { deal };
+        let cast = if options && !self.plan.options.is_empty() { self.plan.options } else { self.plan.cast };
+        let money = matches!(deal.flow, Flow::MoneyIn | Flow::MoneyOut);
+        let about = if money { None } else { self.pick(cast) };
+        let number = self.base + self.trades.len() as u64;
+        let currency = about.map_or(self.currency, |security| security.currency);
+        let mut trade = Trade {
+            number,
+            group: number,
+            deal,
+            about,
+            currency,
+            coin: (self.plan.is_crypto() && !money).then_some(&USDC),
+            units: Scaled::ZERO,
+            price: Scaled::ZERO,
+            amount: Scaled::ZERO,
+            fee: Scaled::ZERO,
+            foreign: currency != self.currency,
+            at: 0,
+            settled: day,
+        };
+        self.price(&mut trade);
+        self.date(&mut trade, day);
+        self.trades.push(trade);
+    }
+
+    fn pick(&mut self, cast: &'static [&'static Security]) -> Option<&'static Security> {
+        if cast.is_empty() { None } else { Some(cast[self.rng.next() as usize % cast.len()]) }
+    }
+
+    fn price(&mut self, trade: &mut Trade) {
+        let flow = trade.deal.flow;
+        let multiplier = if matches!(flow, Flow::OptionBuy | Flow::OptionSell) { 100 } else { 1 };
+        if matches!(flow, Flow::Income | Flow::MoneyIn | Flow::MoneyOut) {
+            trade.amount = self.money(flow);
+            return;
+        }
+        trade.units = self.units(flow);
+        match flow {
+            Flow::Buy | Flow::Sell | Flow::OptionBuy | Flow::OptionSell => {
+                let cents = u64::from(trade.about.map_or(100, |security| security.cents));
+                trade.price = Scaled::cents(self.rng.between(cents * 7 / 10, cents * 12 / 10) as i64);
+                trade.fee = Scaled::cents(if self.rng.chance(30) { self.rng.between(1, 995) as i64 } else { 0 });
+                let value = trade.units.times(trade.price, multiplier);
+                trade.amount = Scaled::cents(-value - trade.fee.value);
+            }
+            _ => {}
+        }
+    }
+
+    fn money(&mut self, flow: Flow) -> Scaled {
+        let (low, high) = if flow == Flow::Income { (40, 25_000) } else { (100, 150_000) };
+        let amount = Scaled::cents(self.rng.between(low, high) as i64);
+        if flow == Flow::MoneyOut { amount.minus() } else { amount }
+    }
+
+    fn units(&mut self, flow: Flow) -> Scaled {
+        let options = matches!(flow, Flow::OptionBuy | Flow::OptionSell | Flow::OptionEnd);
+        let (low, high, places) = match () {
+            () if self.plan.is_crypto() => (1_000_001, 2_000_000_001, 9),
+            () if options => (1, 5, 0),
+            () if self.rng.chance(30) => (10_003, 4_000_003, 5),
+            () => (1, 40, 0),
+        };
+        let units = Scaled { value: self.rng.between(low, high) as i64, places };
+        let out = matches!(flow, Flow::Sell | Flow::SharesOut | Flow::OptionSell | Flow::OptionEnd);
+        if out { units.minus() } else { units }
+    }
+
+    fn date(&mut self, trade: &mut Trade, day: civil::Date) {
+        let midnight = TimeZone::UTC.to_timestamp(day.at(0, 0, 0, 0)).map_or(0, Timestamp::as_second);
+        let settles = if trade.is_traded() { 1 } else { 0 };
+        trade.settled = day.saturating_add(settles.days());
+        trade.at = match self.plan.style {
+            // While New York's exchanges are open, in winter and in summer.
+            Style::Exact if trade.is_traded() => midnight + self.rng.between(14 * 3600 + 1800, 20 * 3600 - 1) as i64,
+            Style::Exact | Style::UtcMidnight => midnight,
+            Style::NewYorkMidnight => self.zone.to_timestamp(day.at(0, 0, 0, 0)).map_or(midnight, Timestamp::as_second),
+        };
+    }
+
+    /// Moves two trades next to each of the last changes of New York's clocks: the last second before, the first
+    /// after.
+    fn around_clock_changes(&mut self) {
+        if self.plan.style != Style::Exact || self.trades.len() < 200 {
+            return;
+        }
+        let today = TimeZone::UTC.to_timestamp(self.today.at(0, 0, 0, 0)).unwrap_or_default();
+        for change in self.zone.preceding(today).take(4).map(|change| change.timestamp().as_second()) {
+            let near = self.trades.iter_mut().filter(|trade| trade.is_traded() && (trade.at - change).abs() <= 3 * DAY);
+            for (trade, at) in near.take(2).zip([change - 1, change]) {
+                trade.at = at;
+                let day = TimeZone::UTC.to_datetime(Timestamp::from_second(at).unwrap_or_default()).date();
+                trade.settled = day.saturating_add(1.days());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Scaled;
+
+    #[test]
+    fn decimals_end_without_zeros() {
+        let text = |value, places| Scaled { value, places }.to_string();
+        assert_eq!(text(-1050, 2), "-10.5");
+        assert_eq!(text(5, 9), "0.000000005");
+        assert_eq!(text(4000, 2), "40");
+        assert_eq!(text(0, 2), "0");
+        assert_eq!(format!("{:#}", Scaled { value: -4000, places: 2 }), "-40.0");
+        let units = Scaled { value: 1_053_817, places: 5 };
+        assert_eq!(units.times(Scaled::cents(18_432), 1), 194_240);
+    }
+}
