@@ -19,9 +19,9 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use arguments::SettingArgs;
 
-/// One self-hosted program: a read-only JSON API over the bank accounts that a person has linked.
+/// One self-hosted program: a read-only JSON API over the bank and brokerage accounts that a person has linked.
 ///
-/// Balances and transactions are fetched live from the provider for every request; none of them is stored.
+/// Balances, transactions, holdings and trades are fetched live from the provider; none of them is stored.
 #[derive(Debug, Parser)]
 #[command(name = "bellbird", version, disable_help_subcommand = true)]
 #[command(after_long_help = "\

@@ -1,8 +1,9 @@
 //! Settings: what they are, where they come from, what is wrong with them.
 //!
-//! One table, `settings!` below, is the only list of settings. From it come the typed [`Settings`], the validation,
-//! and the text of `bellbird.example.toml`. A value comes from the settings file, then from an environment variable,
-//! then from a flag; the later one wins.
+//! One table, `settings!` below, is the only list of settings, but for the sections of the providers: those follow from
+//! what each provider declares of itself. From both come the typed [`Settings`], the validation, and the text of
+//! `bellbird.example.toml`. A value comes from the settings file, then from an environment variable, then from a flag;
+//! the later one wins.
 //!
 //! The overlay is our own, on `toml`. Figment and its kind re-type what they find in the environment: a client secret
 //! of `0123` becomes the number 123. Here text from outside the file stays the text that it is, and each setting's own
@@ -12,13 +13,17 @@
 mod error;
 mod example;
 mod kinds;
+mod providers;
 mod source;
 pub mod terminal;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::LazyLock;
 
 use bellbird_api::Network;
+use bellbird_providers::registry::ProviderSettings;
 use secrecy::SecretString;
 
 pub use error::{SettingError, SettingErrors};
@@ -27,20 +32,20 @@ pub use kinds::{LogFormat, LogLevel};
 pub use source::{Flag, Origin, Sources};
 
 use kinds::{
-    database_url, listen_address, log_format, log_level, network_list, number, optional_secret, optional_text,
-    optional_url, origin_list, url,
+    database_url, listen_address, log_format, log_level, network_list, number, optional_secret, optional_url,
+    origin_list,
 };
 use source::{Raw, Values};
 
 /// One setting, as the example file and the error messages know it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Key {
     /// Its name within the section.
     pub name: &'static str,
     /// What it is for, line by line.
     pub help: &'static [&'static str],
     /// What holds when nobody sets it, written as in the file.
-    pub default: Option<&'static str>,
+    pub default: Option<Cow<'static, str>>,
     /// For a setting without a default: what one could look like, written as in the file.
     pub example: Option<&'static str>,
     /// Its value is shown nowhere.
@@ -48,20 +53,20 @@ pub struct Key {
 }
 
 /// One section of the settings file.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Section {
     /// The name in brackets.
     pub name: &'static str,
     /// What it is about, line by line.
     pub help: &'static [&'static str],
     /// Its settings.
-    pub keys: &'static [Key],
+    pub keys: Vec<Key>,
 }
 
 /// How a table entry says its default: `default "8080"`, or `none "an example"`. A `secret` has neither.
 macro_rules! default_of {
     (default $text:literal) => {
-        Some($text)
+        Some(Cow::Borrowed($text))
     };
     ($other:ident $($text:literal)?) => {
         None
@@ -116,26 +121,31 @@ macro_rules! settings {
         #[derive(Debug, Clone)]
         pub struct Settings {
             $($(#[doc = $about])+ pub $section: $Type,)+
+            /// What the providers' sections say.
+            pub providers: ProviderSettings,
             /// Where each setting that somebody set came from, by `section.key`.
             pub origins: BTreeMap<String, Origin>,
         }
 
-        /// The sections, in the order of the example file.
-        pub const SECTIONS: &[Section] = &[$(Section {
-            name: stringify!($section),
-            help: &[$($about,)+],
-            keys: &[$(Key {
-                name: stringify!($key),
-                help: &[$($help,)+],
-                default: default_of!($word $text),
-                example: example_of!($word $text),
-                secret: is_secret!($word $text),
-            },)+],
-        },)+];
+        /// The sections of the table.
+        fn table() -> Vec<Section> {
+            vec![$(Section {
+                name: stringify!($section),
+                help: &[$($about,)+],
+                keys: vec![$(Key {
+                    name: stringify!($key),
+                    help: &[$($help,)+],
+                    default: default_of!($word $text),
+                    example: example_of!($word $text),
+                    secret: is_secret!($word $text),
+                },)+],
+            },)+]
+        }
 
         fn read_all(values: &Values, errors: &mut Vec<SettingError>) -> Option<Settings> {
             $(let $section = $Type::read(values, errors);)+
-            Some(Settings { $($section: $section?,)+ origins: values.origins() })
+            let providers = providers::read(values, errors);
+            Some(Settings { $($section: $section?,)+ providers, origins: values.origins() })
         }
     };
 }
@@ -189,18 +199,6 @@ settings! {
         /// Make one: echo "main:$(head -c 32 /dev/urandom | base64)". Better given as BELLBIRD_SECRETS__KEY.
         key: Option<SecretString> = optional_secret(), secret "\"main:...\"";
     }
-    /// Fiskil, for Australian banks. Offered once client_id and client_secret are set.
-    fiskil: Fiskil {
-        /// Where its API is: another address only for a test server, such as the one of `bellbird sandbox`.
-        base_url: String = url(), default "\"https://api.fiskil.com\"";
-        /// The client id from the Fiskil console.
-        client_id: Option<String> = optional_text(), none "\"...\"";
-        /// The client secret that belongs to it. Better given as BELLBIRD_FISKIL__CLIENT_SECRET.
-        client_secret: Option<SecretString> = optional_secret(), secret "\"...\"";
-        /// The signing secret of its webhooks. Taken, so that one set of credentials fits every version, but not used
-        /// yet: this version receives no webhooks.
-        webhook_secret: Option<SecretString> = optional_secret(), secret "\"...\"";
-    }
     /// How live data is read.
     reads: Reads {
         /// What one request may take in all. A request that cannot be answered by then gets 503 with Retry-After, and
@@ -217,6 +215,10 @@ settings! {
     cache: Cache {
         /// Balances.
         balances_seconds: u32 = number(0..=86_400), default "300";
+        /// Holdings.
+        holdings_seconds: u32 = number(0..=86_400), default "600";
+        /// Trades.
+        trades_seconds: u32 = number(0..=86_400), default "600";
     }
     /// How much each API key may ask for. A limit of 60 lets 60 calls through at once, then one a second. 0 is no
     /// limit.
@@ -225,9 +227,9 @@ settings! {
         metadata_per_minute: u32 = number(0..=1_000_000), default "60";
         /// Balances, a minute.
         balances_per_minute: u32 = number(0..=1_000_000), default "30";
-        /// Transactions, a minute: each call may cost several calls to a provider.
+        /// Transactions, holdings and trades together, a minute: each call may cost several calls to a provider.
         live_per_minute: u32 = number(0..=1_000_000), default "30";
-        /// Transaction requests of one key that may run at once.
+        /// Requests for transactions, holdings and trades of one key that may run at once.
         live_in_flight: u32 = number(0..=10_000), default "4";
         /// Requests without a good key, a minute and client address. A good key is never affected.
         failed_auth_per_minute: u32 = number(0..=1_000_000), default "60";
@@ -241,6 +243,15 @@ settings! {
     }
 }
 
+/// The sections, in the order of the example file: the table's, and behind the key that seals what providers give, the
+/// providers'.
+pub static SECTIONS: LazyLock<Vec<Section>> = LazyLock::new(|| {
+    let mut sections = table();
+    let behind_secrets = sections.iter().position(|section| section.name == "secrets").map_or(0, |at| at + 1);
+    sections.splice(behind_secrets..behind_secrets, providers::sections());
+    sections
+});
+
 impl Settings {
     /// Reads all sources, checks everything, and tells all errors at once.
     ///
@@ -250,13 +261,7 @@ impl Settings {
         let mut errors = Vec::new();
         let values = Values::collect(sources, &mut errors);
         let settings = read_all(&values, &mut errors);
-        match settings {
-            Some(settings) if errors.is_empty() => match settings.conflicts() {
-                conflicts if conflicts.is_empty() => Ok(settings),
-                conflicts => Err(SettingErrors(conflicts)),
-            },
-            _ => Err(SettingErrors(errors)),
-        }
+        settings.filter(|_| errors.is_empty()).ok_or(SettingErrors(errors))
     }
 
     /// Where the setting came from; none when nobody set it.
@@ -264,20 +269,9 @@ impl Settings {
     pub fn origin(&self, section: &str, key: &str) -> Option<&Origin> {
         self.origins.get(&format!("{section}.{key}"))
     }
-
-    /// What each setting alone cannot tell.
-    fn conflicts(&self) -> Vec<SettingError> {
-        let mut errors = Vec::new();
-        match (&self.fiskil.client_id, &self.fiskil.client_secret) {
-            (Some(_), None) => errors.push(SettingError::missing("fiskil.client_secret", "fiskil.client_id is set")),
-            (None, Some(_)) => errors.push(SettingError::missing("fiskil.client_id", "fiskil.client_secret is set")),
-            _ => {}
-        }
-        errors
-    }
 }
 
-/// The entry of the table. The macro passes only names that are in it.
+/// What is known of a setting. Only names that there are get here.
 fn key_named(section: &str, key: &str) -> Option<&'static Key> {
     find_section(section)?.keys.iter().find(|entry| entry.name == key)
 }

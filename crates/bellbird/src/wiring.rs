@@ -8,9 +8,10 @@ use bellbird_api::{ApiSettings, AppState};
 use bellbird_connections::Connections;
 use bellbird_domain::ApiKey;
 use bellbird_providers::Registry;
-use bellbird_providers::fiskil::FiskilSettings;
-use bellbird_providers::registry::ProviderSettings;
+use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
+use bellbird_providers::settings::{Declaration, Form};
 use bellbird_reads::{Limits, Reads};
+use bellbird_sandbox::Description;
 use bellbird_shared_state::Clock;
 use bellbird_storage::{Sealer, Storage};
 use secrecy::ExposeSecret as _;
@@ -62,18 +63,61 @@ pub fn sealer(settings: &Settings) -> anyhow::Result<Option<Sealer>> {
 /// The providers that have credentials.
 ///
 /// # Errors
-/// A sentence that names the setting that does not work.
+/// A sentence that names the setting that does not work, or the provider that has some of its credentials only.
 pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
-    let fiskil = match (&settings.fiskil.client_id, &settings.fiskil.client_secret) {
-        (Some(client_id), Some(client_secret)) => Some(FiskilSettings {
-            base_url: settings.fiskil.base_url.clone(),
-            client_id: client_id.clone(),
-            client_secret: client_secret.clone(),
-        }),
-        _ => None,
-    };
     let call_timeout = Duration::from_secs(settings.reads.provider_timeout_seconds.into());
-    Registry::new(ProviderSettings { call_timeout, fiskil }).map_err(anyhow::Error::msg)
+    let registry = Registry::new(&settings.providers, call_timeout).map_err(anyhow::Error::msg)?;
+    for provider in PROVIDERS.iter().filter(|provider| registry.find(provider.name.as_str()).is_none()) {
+        if let Some(set) = credential_of(provider, &settings.providers) {
+            bail!("{} has {set}, but not all that it needs. {}", provider.name, provider.help.join(" "));
+        }
+    }
+    Ok(registry)
+}
+
+/// A setting of the provider, other than an address, that has a value.
+fn credential_of(provider: &Declaration, settings: &ProviderSettings) -> Option<&'static str> {
+    let mut settings = settings.clone();
+    let values = settings.section(provider);
+    let mut credentials = provider.settings.iter().filter(|setting| !matches!(setting.form, Form::Url(_)));
+    credentials.find(|setting| values.get(setting.name).is_some()).map(|setting| setting.name)
+}
+
+/// What to do when no provider has credentials.
+#[must_use]
+pub fn no_provider() -> String {
+    let names: Vec<_> = PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
+    format!("none has credentials: set those of at least one of {}", names.join(", "))
+}
+
+/// The settings that lead to the pretended providers: what the sandbox says of each, `clientId` as `client_id`. A
+/// provider that is not pretended gets none.
+///
+/// # Errors
+/// None that can happen: the description is JSON.
+pub fn sandbox_settings(sandbox: &Description) -> anyhow::Result<ProviderSettings> {
+    let sandbox = serde_json::to_value(sandbox)?;
+    let mut settings = ProviderSettings::default();
+    for provider in PROVIDERS {
+        let access = &sandbox[provider.name.as_str()];
+        for setting in provider.settings {
+            if let Some(value) = access[camel_case(setting.name)].as_str() {
+                settings.section(provider).set(setting.name, value.into());
+            }
+        }
+    }
+    Ok(settings)
+}
+
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let mut text = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let (first, rest) = word.split_at(word.len().min(1));
+        text.push_str(&first.to_ascii_uppercase());
+        text.push_str(rest);
+    }
+    text
 }
 
 /// What leads connections through their life.
@@ -142,6 +186,8 @@ pub fn api(settings: &Settings, storage: &Storage, providers: &Registry, local_u
 fn api_settings(settings: &Settings, local_url: &str) -> ApiSettings {
     ApiSettings {
         balances_cache: Duration::from_secs(settings.cache.balances_seconds.into()),
+        holdings_cache: Duration::from_secs(settings.cache.holdings_seconds.into()),
+        trades_cache: Duration::from_secs(settings.cache.trades_seconds.into()),
         metadata_per_minute: settings.limits.metadata_per_minute,
         balances_per_minute: settings.limits.balances_per_minute,
         live_per_minute: settings.limits.live_per_minute,

@@ -5,7 +5,9 @@ use std::io::Read as _;
 use anyhow::{Context as _, bail};
 use bellbird_api::views::{AccountView, ConnectionView};
 use bellbird_domain::{Connection, ConnectionId};
+use bellbird_providers::registry::PROVIDERS;
 use bellbird_storage::Storage;
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
@@ -29,10 +31,11 @@ pub(super) enum ConnectionCommand {
 
 /// Take over a consent that a user has given at a provider already.
 ///
-/// The grant is one JSON object; for Fiskil {"endUserId": "...", "arrangementId": "..."}. Without the arrangement,
-/// every consent of the end user is adopted. It is read from a file or from standard input, never from an argument,
-/// as others on the machine can see those. The command works beside a running service, and returns when the accounts
-/// are there. Adopting the same consent again renews it and keeps all ids.
+/// The grant is one JSON object, whose members are the provider's own; when they are wrong, the command says what they
+/// should be. Without the member that names one consent, all that the user has given are adopted. It is read from a
+/// file or from standard input, never from an argument, as others on the machine can see those. The command works
+/// beside a running service, and returns when the accounts are there. Adopting the same consent again renews it and
+/// keeps all ids.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   echo '{\"endUserId\": \"eu_123\"}' | bellbird connection adopt --user me@example.com --provider fiskil --grant -")]
@@ -41,8 +44,8 @@ pub(super) struct AdoptArgs {
     #[arg(long)]
     user: String,
 
-    /// The provider, such as fiskil; not needed when the grant names it
-    #[arg(long)]
+    /// The provider; not needed when the grant names it
+    #[arg(long, value_parser = PossibleValuesParser::new(PROVIDERS.iter().map(|provider| provider.name.as_str())))]
     provider: Option<String>,
 
     /// File that holds the grant, or - for standard input
@@ -220,7 +223,7 @@ fn read_grant(from: &str) -> anyhow::Result<SecretString> {
 /// The provider that was asked for, or the one that the grant names; both must agree.
 fn provider_of(grant: &SecretString, asked: Option<&str>) -> anyhow::Result<String> {
     let Ok(serde_json::Value::Object(object)) = serde_json::from_str(grant.expose_secret()) else {
-        bail!("the grant is not a JSON object such as {{\"endUserId\": \"...\", \"arrangementId\": \"...\"}}");
+        bail!("the grant is not a JSON object: `bellbird connection adopt --help` shows one");
     };
     let named = match object.get("provider") {
         None => None,

@@ -3,18 +3,19 @@
 use anyhow::{Context as _, anyhow};
 use bellbird_connections::Connections;
 use bellbird_domain::user::DEFAULT_TIMEZONE;
-use bellbird_domain::{AccountType, ApiKey, Plan, User};
-use bellbird_sandbox::{Description, Grant, Sandbox};
+use bellbird_domain::{AccountType, ApiKey, ConnectionCategory, Plan, User};
+use bellbird_sandbox::Description;
 use bellbird_storage::{NewUser, Sealer, Storage};
 use clap::Args;
 use jiff::Timestamp;
 use secrecy::SecretString;
 use serde::Serialize;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
-use super::sandbox::{self, DataArgs};
+use super::sandbox::DataArgs;
 use crate::config::Settings;
 use crate::service::{self, Listeners, Routers, Urls};
 use crate::{telemetry, wiring};
@@ -23,7 +24,7 @@ const PROFESSIONAL: &str = "demo@bellbird.example";
 const DEVELOPER: &str = "developer@bellbird.example";
 const SAVER: &str = "saver@bellbird.example";
 
-/// Run everything in one process, with made-up people and banks, to try it out.
+/// Run everything in one process, with made-up people, banks and brokers, to try it out.
 ///
 /// Needs no settings, no database server and no account anywhere. There are three users, one for each plan. The
 /// database is a temporary file, gone at the end, unless database.url is set.
@@ -68,8 +69,9 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let stop = wiring::stop_on_signal()?;
     let metrics = telemetry::start_metrics(stop.clone())?;
     let listeners = Listeners::open(&settings).await?;
-    let sandbox = sandbox::start(&args.data, ([127, 0, 0, 1], 0).into()).await.context("the sandbox cannot listen")?;
-    let folder = point_at_sandbox(&mut settings, &sandbox)?;
+    let sandbox = bellbird_sandbox::start(args.data.options()).await.context("the sandbox cannot listen")?;
+    settings.providers = wiring::sandbox_settings(sandbox.description())?;
+    let folder = take_temporary_database(&mut settings)?;
     let storage = wiring::open(&settings, wiring::sealer(&settings)?.unwrap_or_else(Sealer::random)).await?;
     service::migrate(&storage).await?;
     let providers = wiring::providers(&settings)?;
@@ -86,12 +88,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     Ok(())
 }
 
-/// Takes the sandbox's providers in the place of all configured ones, and a temporary database if none is configured.
-fn point_at_sandbox(settings: &mut Settings, sandbox: &Sandbox) -> anyhow::Result<Option<TempDir>> {
-    let access = &sandbox.description().fiskil;
-    settings.fiskil.base_url.clone_from(&access.base_url);
-    settings.fiskil.client_id = Some(access.client_id.clone());
-    settings.fiskil.client_secret = Some(SecretString::from(access.client_secret.clone()));
+/// Takes a temporary database if none is configured.
+fn take_temporary_database(settings: &mut Settings) -> anyhow::Result<Option<TempDir>> {
     if settings.origin("database", "url").is_some() {
         return Ok(None);
     }
@@ -113,13 +111,24 @@ async fn add_people(
         add_person(storage, DEVELOPER, Plan::Developer).await?,
         add_person(storage, SAVER, Plan::Saver).await?,
     ];
-    // Two consents of the sandbox's first person, one of the second's; the others are left to try `adopt` with.
-    for (grant, person) in description.grants.iter().zip([&people[0], &people[0], &people[1]]) {
-        let Grant::Fiskil { .. } = grant;
-        let grant = SecretString::from(serde_json::to_string(grant)?);
-        connections.adopt(person.user.id, "fiskil", &grant).await.context("the sandbox's grant was not adopted")?;
+    // At each provider the first two grants are the sandbox's first person's; the very third is the second person's.
+    // The others are left to try `adopt` with.
+    let grants = description.grants.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
+    let providers = grants.chunk_by(|one, next| one["provider"] == next["provider"]);
+    for grant in providers.flat_map(|grants| grants.iter().take(2)) {
+        adopt(connections, &people[0], grant).await?;
+    }
+    if let Some(grant) = grants.get(2) {
+        adopt(connections, &people[1], grant).await?;
     }
     Ok(people)
+}
+
+async fn adopt(connections: &Connections, person: &Person, grant: &Value) -> anyhow::Result<()> {
+    let provider = grant["provider"].as_str().unwrap_or_default();
+    let adopted = connections.adopt(person.user.id, provider, &SecretString::from(grant.to_string())).await;
+    adopted.with_context(|| format!("the sandbox's grant of {provider} was not adopted"))?;
+    Ok(())
 }
 
 async fn add_person(storage: &Storage, email: &str, plan: Plan) -> anyhow::Result<Person> {
@@ -154,16 +163,23 @@ async fn say_ready(
     output::print(format, &view, |view| text(view, &paths))
 }
 
-/// Three paths of the API, with ids that are there.
+/// Paths of the API, with ids that are there.
 async fn paths_to_try(storage: &Storage, user: &User) -> anyhow::Result<Vec<String>> {
     let (accounts, _) = storage.list_accounts(user.id, 50, 0).await?;
     let ids: Vec<_> = accounts.iter().take(3).map(|account| account.id.to_string()).collect();
-    let everyday = accounts.iter().find(|account| account.account_type == AccountType::Transaction);
     let mut paths = vec!["/v1/accounts".to_owned(), format!("/v1/balances?accountIds={}", ids.join(","))];
-    paths.extend(everyday.or(accounts.first()).map(|account| {
+    let connections = storage.list_connections(user.id).await?;
+    let (brokers, banks): (Vec<_>, Vec<_>) =
+        connections.iter().partition(|connection| connection.category == ConnectionCategory::Brokerage);
+    let mut at_banks = accounts.iter().filter(|account| banks.iter().any(|bank| bank.id == account.connection_id));
+    if let Some(account) = at_banks.find(|account| account.account_type == AccountType::Transaction) {
         let (connection, account) = (account.connection_id, account.id);
-        format!("/v1/transactions?connectionId={connection}&accountId={account}&limit=5")
-    }));
+        paths.push(format!("/v1/transactions?connectionId={connection}&accountId={account}&limit=5"));
+    }
+    if let Some(broker) = brokers.first() {
+        paths.push(format!("/v1/holdings?connectionId={}", broker.id));
+        paths.push(format!("/v1/trades?connectionId={}&limit=5", broker.id));
+    }
     Ok(paths)
 }
 
@@ -174,7 +190,7 @@ fn text(view: &DemoView<'_>, paths: &[String]) -> String {
         .map(|path| format!("  curl -s -H \"Authorization: Bearer $BELLBIRD_KEY\" '{api}{path}'"))
         .collect();
     format!(
-        "Bellbird runs at {api}, with made-up people and banks. Try it in another terminal:\n\n  \
+        "Bellbird runs at {api}, with made-up people, banks and brokers. Try it in another terminal:\n\n  \
          export BELLBIRD_KEY={}\n\n{}\n\n\
          The reference is at {api}/docs, metrics are at {}/metrics. Stop it with Ctrl-C.",
         view.api_key,

@@ -149,11 +149,7 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
         Err(error) => return checks.add("providers", Verdict::Wrong, format!("{error:#}")),
     };
     if providers.iter().next().is_none() {
-        checks.add(
-            "providers",
-            Verdict::Note,
-            "none has credentials: fiskil.client_id and fiskil.client_secret are not set",
-        );
+        checks.add("providers", Verdict::Note, wiring::no_provider());
     }
     for provider in providers.iter() {
         let deadline = Duration::from_secs(settings.reads.provider_timeout_seconds.into());

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use anyhow::Context as _;
-use bellbird_sandbox::{Description, Options, Sandbox};
+use bellbird_providers::registry::PROVIDERS;
+use bellbird_sandbox::{Description, Options};
 use clap::Args;
 
 use super::arguments::SettingArgs;
@@ -20,11 +21,19 @@ use crate::{telemetry, wiring};
   # prints the settings for a service that uses it, and grants for `bellbird connection adopt`")]
 pub(super) struct SandboxArgs {
     #[command(flatten)]
-    pub(super) data: DataArgs,
+    data: DataArgs,
 
     /// Address of the pretended Fiskil; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
     fiskil_listen: SocketAddr,
+
+    /// Address of the pretended Akahu
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8091")]
+    akahu_listen: SocketAddr,
+
+    /// Address of the pretended SnapTrade
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8092")]
+    snaptrade_listen: SocketAddr,
 
     #[command(flatten)]
     format: JsonFlag,
@@ -35,46 +44,65 @@ pub(super) struct SandboxArgs {
 pub(super) struct DataArgs {
     /// The same seed gives the same people, amounts and ids of rows
     #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(super) seed: u64,
+    seed: u64,
 
     /// Transactions of the busiest account
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(super) rows: u32,
+    rows: u32,
+}
+
+impl DataArgs {
+    /// Pretended providers with this data, on any free ports.
+    pub(super) fn options(&self) -> Options {
+        Options { seed: self.seed, rows: self.rows, ..Options::default() }
+    }
 }
 
 pub(super) async fn run(settings: &SettingArgs, args: &SandboxArgs) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
     let _log = telemetry::start_log(&settings.log);
     let stop = wiring::stop_on_signal()?;
-    let sandbox = start(&args.data, args.fiskil_listen).await.with_context(|| {
-        let address = args.fiskil_listen;
-        format!("the sandbox cannot listen on {address}; choose another address with --fiskil-listen")
+    let SandboxArgs { data, fiskil_listen, akahu_listen, snaptrade_listen, format } = args;
+    let options = Options {
+        fiskil_listen: *fiskil_listen,
+        akahu_listen: *akahu_listen,
+        snaptrade_listen: *snaptrade_listen,
+        ..data.options()
+    };
+    let sandbox = bellbird_sandbox::start(options).await.with_context(|| {
+        format!(
+            "the sandbox cannot listen on {fiskil_listen}, {akahu_listen} and {snaptrade_listen}; choose other \
+             addresses with --fiskil-listen, --akahu-listen and --snaptrade-listen"
+        )
     })?;
-    output::print(args.format, sandbox.description(), text)?;
+    let exports = exports(sandbox.description())?;
+    output::print(*format, sandbox.description(), |description| text(&exports, description))?;
     stop.cancelled().await;
     sandbox.stop().await;
     Ok(())
 }
 
-/// Starts the pretended providers.
-pub(super) async fn start(data: &DataArgs, fiskil_listen: SocketAddr) -> std::io::Result<Sandbox> {
-    bellbird_sandbox::start(Options { seed: data.seed, rows: data.rows, fiskil_listen, now: None }).await
+/// The variables that point a service at the sandbox, provider by provider, to be pasted into a shell.
+fn exports(description: &Description) -> anyhow::Result<String> {
+    let mut settings = wiring::sandbox_settings(description)?;
+    let blocks = PROVIDERS.iter().map(|provider| {
+        let values = settings.section(provider);
+        let lines = provider.settings.iter().filter_map(|setting| {
+            let variable = format!("BELLBIRD_{}__{}", provider.name, setting.name).to_ascii_uppercase();
+            values.get(setting.name).map(|value| format!("export {variable}='{value}'\n"))
+        });
+        lines.collect::<String>()
+    });
+    Ok(blocks.filter(|block| !block.is_empty()).collect::<Vec<_>>().join("\n"))
 }
 
-fn text(description: &Description) -> String {
-    let fiskil = &description.fiskil;
+fn text(exports: &str, description: &Description) -> String {
     let grants: Vec<_> = description.grants.iter().filter_map(|grant| serde_json::to_string(grant).ok()).collect();
     format!(
-        "The sandbox runs. Settings for a service that uses it:\n\n\
-         export BELLBIRD_FISKIL__BASE_URL={}\n\
-         export BELLBIRD_FISKIL__CLIENT_ID={}\n\
-         export BELLBIRD_FISKIL__CLIENT_SECRET={}\n\n\
-         Grants, each for `bellbird connection adopt --grant -`:\n\n{}\n\n\
+        "The sandbox runs. Settings for a service that uses it:\n\n{exports}\n\
+         Grants, each for `bellbird connection adopt --user EMAIL --grant -`:\n\n{}\n\n\
          Stop it with Ctrl-C.",
-        fiskil.base_url,
-        fiskil.client_id,
-        fiskil.client_secret,
         grants.join("\n")
     )
 }

@@ -27,12 +27,12 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     let _log = telemetry::start_log(&settings.log);
     let stop = wiring::stop_on_signal()?;
     let metrics = telemetry::start_metrics(stop.clone())?;
+    let providers = wiring::providers(&settings)?;
     let storage = wiring::open_sealed_storage(&settings).await?;
     let listeners = Listeners::open(&settings).await?;
     service::migrate(&storage).await?;
-    let providers = wiring::providers(&settings)?;
     if providers.iter().next().is_none() {
-        tracing::warn!("no provider has credentials: set fiskil.client_id and fiskil.client_secret");
+        tracing::warn!("providers: {}", wiring::no_provider());
     }
     let urls = listeners.urls();
     let routers = Routers::new(&settings, &storage, &providers, metrics, &urls);

@@ -20,7 +20,7 @@ impl SettingError {
         Self(format!("{key}{value} in {origin}: it must be {accepted}"))
     }
 
-    /// A section that is not in the table.
+    /// A section that there is not.
     pub(super) fn unknown_section(section: &str, origin: &Origin) -> Self {
         let known: Vec<_> = SECTIONS.iter().map(|section| section.name).collect();
         let section = shortened(section);
@@ -34,21 +34,10 @@ impl SettingError {
         Self(format!("unknown setting `{name}.{key}` in {origin}: section {name} has {}", known.join(", ")))
     }
 
-    /// A setting that another one makes necessary.
-    pub(super) fn missing(key: &str, because: &str) -> Self {
-        let variable = variable_name(key);
-        Self(format!("{key} is missing, though {because}: set it in the settings file, or set {variable}"))
-    }
-
     /// Anything else: a file that cannot be read, a file that is not TOML.
     pub(super) fn other(message: String) -> Self {
         Self(message)
     }
-}
-
-/// `api.listen` as `BELLBIRD_API__LISTEN`.
-fn variable_name(key: &str) -> String {
-    format!("BELLBIRD_{}", key.replace('.', "__").to_ascii_uppercase())
 }
 
 /// A value, cut so that a message stays one line, without control characters.

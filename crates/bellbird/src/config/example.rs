@@ -13,14 +13,14 @@ const HEAD: &str = "\
 # BELLBIRD_<SECTION>__<KEY> (two underscores between section and key) beats the file, and a flag beats both. A list is
 # written with commas in a variable. An unknown section or key is an error.
 #
-# This file is made from the table in crates/bellbird/src/config.rs; a test keeps the two alike.
+# This file is made from the table in crates/bellbird/src/config.rs and what the providers declare; a test keeps it so.
 ";
 
 /// Every setting, commented out, with its help and its default.
 #[must_use]
 pub fn example_file() -> String {
     let mut text = HEAD.to_owned();
-    for section in SECTIONS {
+    for section in SECTIONS.iter() {
         write_section(&mut text, section);
     }
     text
@@ -30,7 +30,7 @@ fn write_section(text: &mut String, section: &Section) {
     text.push('\n');
     write_help(text, section.help);
     let _ = writeln!(text, "[{}]", section.name);
-    for key in section.keys {
+    for key in &section.keys {
         text.push('\n');
         write_help(text, key.help);
         let _ = writeln!(text, "{}", key_line(key));
@@ -38,7 +38,7 @@ fn write_section(text: &mut String, section: &Section) {
 }
 
 fn key_line(key: &Key) -> String {
-    match (key.default, key.example) {
+    match (&key.default, key.example) {
         (Some(default), _) => format!("#{} = {default}", key.name),
         (None, Some(example)) => format!("# none by default, for example:\n#{} = {example}", key.name),
         (None, None) => format!("#{} = \"\"", key.name),

@@ -121,7 +121,7 @@ impl Values {
     ) -> Option<T> {
         let key = key?;
         let found = self.0.get(&(section, key.name));
-        let default = key.default.map(default_raw);
+        let default = key.default.as_deref().map(default_raw);
         let raw = found.map(|(raw, _)| raw).or(default.as_ref());
         match (reader(raw), found) {
             (Ok(value), _) => Some(value),

@@ -238,6 +238,8 @@ fn wrong_usage_ends_with_2_and_says_what_is_accepted() {
         ("serve --api-listen 8080", "invalid socket address"),
         ("serve --log-level loud", "[possible values: error, warn, info, debug, trace]"),
         ("demo --rows 0", "0 is not in 1..=1000000"),
+        ("sandbox --akahu-listen 8091", "invalid socket address"),
+        ("connection adopt --user me@example.com --provider acme --grant -", "[possible values: "),
     ] {
         let error = place.error(line, 2);
         assert!(error.contains(says), "{line}: {error}");
@@ -266,6 +268,12 @@ fn failures_end_with_1_and_say_what_to_do() {
         place.error("serve", 1),
         "error: secrets.key cannot be used: sealing key number 1 must be base64 of exactly 32 bytes after its id"
     );
+    place.set("BELLBIRD_FISKIL__CLIENT_SECRET", "s3cret");
+    assert_eq!(
+        place.error("serve", 1),
+        "error: fiskil has client_secret, but not all that it needs. Fiskil, for Australian banks. Offered once \
+         client_id and client_secret are set."
+    );
     place.set("BELLBIRD_API__LISTNE", "127.0.0.1:1");
     assert!(place.error("serve", 1).starts_with("error: unknown setting `api.listne` in the environment variable"));
 }
@@ -290,11 +298,20 @@ fn a_grant_is_checked_before_anybody_is_asked() {
     place.set("BELLBIRD_SECRETS__KEY", "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
     place.json("user add --email me@example.com");
     for (input, options, says) in [
-        ("nonsense with s3cret", "--provider fiskil", "the grant is not a JSON object such as"),
-        ("[\"s3cret\"]", "--provider fiskil", "the grant is not a JSON object such as"),
+        (
+            "nonsense with s3cret",
+            "--provider fiskil",
+            "the grant is not a JSON object: `bellbird connection adopt --help` shows",
+        ),
+        (
+            "[\"s3cret\"]",
+            "--provider fiskil",
+            "the grant is not a JSON object: `bellbird connection adopt --help` shows",
+        ),
         ("{\"endUserId\": \"s3cret\"}", "", "the grant does not name its provider: say it with --provider"),
         ("{\"provider\": \"akahu\"}", "--provider fiskil", "the grant is for the provider akahu, not for fiskil"),
         ("{\"endUserId\": \"s3cret\"}", "--provider fiskil", "the provider fiskil is not configured here: set its"),
+        ("{\"provider\": \"akahu\", \"userToken\": \"s3cret\"}", "", "the provider akahu is not configured here: set"),
     ] {
         let output =
             place.run_with_input(&format!("connection adopt --user me@example.com --grant - {options}"), input);
@@ -326,6 +343,7 @@ fn the_doctor_finds_what_is_wrong() {
     let text = place.text(&format!("doctor {free}"));
     insta::assert_snapshot!(text);
     place.set("BELLBIRD_FISKIL__CLIENT_ID", "id");
+    assert_eq!(verdicts(&place, 1), ["providers"]);
     place.set("BELLBIRD_FISKIL__CLIENT_SECRET", "s3cret");
     place.set("BELLBIRD_FISKIL__BASE_URL", "http://127.0.0.1:1");
     assert_eq!(verdicts(&place, 1), ["fiskil"]);

@@ -4,6 +4,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 
 use bellbird::config::{Flag, LogLevel, SECTIONS, Settings, Sources, example_file};
+use bellbird_providers::registry::PROVIDERS;
+use bellbird_providers::settings::{Declaration, Form, Setting};
 use secrecy::ExposeSecret as _;
 
 fn from_file(text: &str) -> Sources {
@@ -35,9 +37,9 @@ fn nothing_set_gives_the_documented_defaults() {
     assert_eq!(settings.api.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(settings.console.listen.to_string(), "127.0.0.1:8081");
     assert_eq!(settings.ops.listen.to_string(), "127.0.0.1:9090");
-    assert_eq!(settings.fiskil.base_url, "https://api.fiskil.com");
     assert_eq!((settings.reads.deadline_seconds, settings.reads.row_cap), (25, 5000));
     assert_eq!((settings.reads.provider_timeout_seconds, settings.cache.balances_seconds), (20, 300));
+    assert_eq!((settings.cache.holdings_seconds, settings.cache.trades_seconds), (600, 600));
     let limits = &settings.limits;
     assert_eq!((limits.metadata_per_minute, limits.balances_per_minute, limits.live_per_minute), (60, 30, 30));
     assert_eq!((limits.live_in_flight, limits.failed_auth_per_minute), (4, 60));
@@ -63,9 +65,74 @@ fn a_flag_beats_a_variable_and_a_variable_beats_the_file() {
 fn text_from_the_environment_stays_the_text_that_it_is() {
     for secret in ["0123", "true", "1e3", "[a]", "\"quoted\"", "  blank  ", "a=b"] {
         let sources = with_variable(from_file(""), "BELLBIRD_FISKIL__CLIENT_SECRET", secret);
-        let settings = Settings::load(&with_variable(sources, "BELLBIRD_FISKIL__CLIENT_ID", "0042")).unwrap();
-        assert_eq!(settings.fiskil.client_secret.unwrap().expose_secret(), secret);
-        assert_eq!(settings.fiskil.client_id.unwrap(), "0042");
+        let mut settings = Settings::load(&with_variable(sources, "BELLBIRD_FISKIL__CLIENT_ID", "0042")).unwrap();
+        let fiskil = settings.providers.section(&bellbird_providers::fiskil::DECLARATION);
+        assert_eq!(fiskil.get("client_secret"), Some(secret));
+        assert_eq!(fiskil.get("client_id"), Some("0042"));
+    }
+}
+
+/// Everything that providers declare.
+fn provider_settings() -> impl Iterator<Item = (&'static Declaration, &'static Setting)> {
+    PROVIDERS.iter().flat_map(|provider| provider.settings.iter().map(move |setting| (*provider, setting)))
+}
+
+#[test]
+fn every_provider_is_a_section_of_its_own() {
+    let names: Vec<_> = SECTIONS.iter().map(|section| section.name).collect();
+    let behind_secrets = names.iter().position(|name| *name == "secrets").unwrap() + 1;
+    let providers: Vec<_> = PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
+    assert_eq!(names[behind_secrets..behind_secrets + providers.len()], providers);
+    let mut once = names.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), names.len(), "{names:?}");
+}
+
+#[test]
+fn what_a_provider_declares_is_read_from_the_file_and_from_the_environment() {
+    for (provider, setting) in provider_settings() {
+        let (written, read, other) = match setting.form {
+            Form::Url(_) => ("https://a.example/v1/", "https://a.example/v1", "http://127.0.0.1:1"),
+            Form::Text | Form::Secret => ("from the file", "from the file", "0123"),
+        };
+        let (section, key) = (provider.name.as_str(), setting.name);
+        let file = from_file(&format!("[{section}]\n{key} = \"{written}\"\n"));
+        let mut settings = Settings::load(&file).unwrap();
+        assert_eq!(settings.providers.section(provider).get(key), Some(read), "{section}.{key}");
+        assert!(settings.origin(section, key).unwrap().to_string().ends_with(", line 2"));
+
+        let variable = format!("BELLBIRD_{section}__{key}").to_ascii_uppercase();
+        let mut settings = Settings::load(&with_variable(file, &variable, other)).unwrap();
+        assert_eq!(settings.providers.section(provider).get(key), Some(other), "{section}.{key}");
+        let origin = settings.origin(section, key).unwrap().to_string();
+        assert_eq!(origin, format!("the environment variable {variable}"));
+    }
+}
+
+#[test]
+fn a_wrong_setting_of_a_provider_is_named_and_a_secret_is_not_shown() {
+    for (provider, setting) in provider_settings() {
+        let name = format!("{}.{}", provider.name, setting.name);
+        let error = error_of(&from_file(&format!("[{}]\n{} = 98765\n", provider.name, setting.name)));
+        let says = match setting.form {
+            Form::Url(_) => " is `98765` in FILE, line 2: it must be an address such as https://example.com, ",
+            Form::Text => " is `98765` in FILE, line 2: it must be text, in quotes",
+            Form::Secret => " in FILE, line 2: it must be text, in quotes",
+        };
+        assert!(error.starts_with(&format!("{name}{says}")), "{error}");
+        if setting.form == Form::Secret {
+            let settings = from_file(&format!("[{}]\n{} = \"98765\"\n", provider.name, setting.name));
+            assert!(!format!("{:?}", Settings::load(&settings).unwrap()).contains("98765"), "{name}");
+        }
+    }
+    for provider in PROVIDERS {
+        let known: Vec<_> = provider.settings.iter().map(|setting| setting.name).collect();
+        let (name, known) = (provider.name, known.join(", "));
+        assert_eq!(
+            error_of(&from_file(&format!("[{name}]\nsecert = \"98765\"\n"))),
+            format!("unknown setting `{name}.secert` in FILE, line 2: section {name} has {known}")
+        );
     }
 }
 
@@ -94,14 +161,6 @@ fn an_error_names_the_setting_its_value_what_is_accepted_and_the_source() {
         (
             "[api]\nlistne = 1",
             "unknown setting `api.listne` in FILE, line 2: section api has listen, public_url, trusted_proxies, cors_origins",
-        ),
-        (
-            "[redis]\nurl = \"redis://x\"",
-            "unknown section `redis` in FILE, line 1: the sections are database, api, console, ops, secrets, fiskil, reads, cache, limits, log",
-        ),
-        (
-            "api = 1",
-            "unknown section `api` in FILE, line 1: the sections are database, api, console, ops, secrets, fiskil, reads, cache, limits, log",
         ),
         ("[reads]\nrow_cap = 0", "reads.row_cap is `0` in FILE, line 2: it must be a whole number from 1 to 1000000"),
         (
@@ -135,12 +194,25 @@ fn an_error_names_the_setting_its_value_what_is_accepted_and_the_source() {
         ),
         ("[fiskil]\nclient_id = 12", "fiskil.client_id is `12` in FILE, line 2: it must be text, in quotes"),
         (
-            "[fiskil]\nclient_id = \"a\"",
-            "fiskil.client_secret is missing, though fiskil.client_id is set: set it in the settings file, or set BELLBIRD_FISKIL__CLIENT_SECRET",
+            "[akahu]\nbase_url = \"akahu\"",
+            "akahu.base_url is `akahu` in FILE, line 2: it must be an address such as https://example.com, without user name, query or fragment",
+        ),
+        (
+            "[cache]\nholdings_seconds = 86401",
+            "cache.holdings_seconds is `86401` in FILE, line 2: it must be a whole number from 0 to 86400",
         ),
         ("[api", "FILE, line 1: this is not TOML: unclosed table, expected `]`"),
     ];
     for (file, message) in cases {
+        assert_eq!(error_of(&from_file(file)), message, "{file}");
+    }
+    let providers: Vec<_> = PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
+    let providers = providers.join(", ");
+    for (file, section) in [("[redis]\nurl = \"redis://x\"", "redis"), ("api = 1", "api")] {
+        let message = format!(
+            "unknown section `{section}` in FILE, line 1: the sections are database, api, console, ops, secrets, \
+             {providers}, reads, cache, limits, log"
+        );
         assert_eq!(error_of(&from_file(file)), message, "{file}");
     }
 }

@@ -52,6 +52,10 @@ async fn every_documented_curl_works() {
     let (api, key) = (text(&said, "apiUrl"), text(&said, "apiKey"));
     let (_, accounts) = get(&format!("{api}/v1/accounts"), Some(key)).await;
     let account = &accounts["data"][0];
+    let (_, connections) = get(&format!("{api}/v1/connections"), Some(key)).await;
+    let connections = connections["data"].as_array().expect("connections").iter();
+    let mut brokerages = connections.filter(|connection| connection["category"] == "brokerage");
+    let brokerage = brokerages.next().expect("a brokerage connection");
     let mut run = 0;
     for (path, document) in documents() {
         for block in curl_blocks(&document) {
@@ -61,6 +65,7 @@ async fn every_documented_curl_works() {
                 .env("BELLBIRD_KEY", key)
                 .env("CONNECTION", text(account, "connectionId"))
                 .env("ACCOUNT", text(account, "id"))
+                .env("BROKERAGE", text(brokerage, "id"))
                 .output()
                 .expect("bash and curl are there");
             let answer = String::from_utf8(output.stdout).unwrap();
@@ -69,7 +74,7 @@ async fn every_documented_curl_works() {
             run += 1;
         }
     }
-    assert!(run >= 9, "only {run} examples were found");
+    assert!(run >= 11, "only {run} examples were found");
 }
 
 /// An answer of one of the documented forms: JSON, JSON behind its head, or the lines of a walk.

@@ -9,8 +9,7 @@ use bellbird_api::{ApiSettings, AppState};
 use bellbird_connections::Connections;
 use bellbird_domain::{Connection, Plan, User};
 use bellbird_providers::Registry;
-use bellbird_providers::fiskil::FiskilSettings;
-use bellbird_providers::registry::ProviderSettings;
+use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::{Limits, Reads};
 use bellbird_sandbox::Sandbox;
 use bellbird_shared_state::Clock;
@@ -50,6 +49,8 @@ impl Default for Setup {
             rows: 500,
             api: ApiSettings {
                 balances_cache: Duration::from_secs(300),
+                holdings_cache: Duration::from_secs(600),
+                trades_cache: Duration::from_secs(600),
                 metadata_per_minute: 0,
                 balances_per_minute: 0,
                 live_per_minute: 0,
@@ -78,7 +79,7 @@ pub(crate) struct App {
     pub(crate) storage: Storage,
     pub(crate) connections: Connections,
     pub(crate) clock: Clock,
-    /// Professional plan; two connections under one end user.
+    /// Professional plan; two connections under one end user, both at Fiskil.
     pub(crate) olivia: Person,
     /// Developer plan; one connection.
     pub(crate) ben: Person,
@@ -142,16 +143,8 @@ impl App {
         };
         let storage = Storage::open(&url, Sealer::random()).await.expect("the database opens");
         storage.migrate().await.expect("migrates");
-        let access = &sandbox.description().fiskil;
-        let providers = Registry::new(ProviderSettings {
-            call_timeout: setup.call_timeout,
-            fiskil: Some(FiskilSettings {
-                base_url: access.base_url.clone(),
-                client_id: access.client_id.clone(),
-                client_secret: SecretString::from(access.client_secret.clone()),
-            }),
-        })
-        .expect("providers");
+        let settings = bellbird::wiring::sandbox_settings(sandbox.description()).expect("settings");
+        let providers = Registry::new(&settings, setup.call_timeout).expect("providers");
         let clock = Clock::standing(now);
         let connections = Connections::new(storage.clone(), providers.clone(), clock.clone());
         let reads = Reads::new(storage.clone(), providers, clock.clone(), setup.limits);
@@ -177,6 +170,14 @@ impl App {
         serde_json::to_value(&self.sandbox.description().grants[at]).expect("JSON")
     }
 
+    /// The sandbox's grants of one provider.
+    pub(crate) fn grants_of(&self, provider: &str) -> Vec<Value> {
+        let grants = serde_json::to_value(&self.sandbox.description().grants).expect("JSON");
+        let grants = grants.as_array().expect("an array").iter();
+        grants.filter(|grant| grant["provider"] == provider).cloned().collect()
+    }
+
+    /// Someone with these grants, of whatever providers.
     pub(crate) async fn add_person(&self, email: &str, plan: Plan, grants: &[&Value]) -> Person {
         person(&self.storage, &self.connections, self.clock.now(), email, plan, grants).await
     }
@@ -204,25 +205,38 @@ impl App {
         Answer { status, headers, text: response.text().await.expect("a body") }
     }
 
-    /// A call of the sandbox's control interface.
-    pub(crate) async fn control(&self, method: Method, path: &str, body: Value) -> Value {
-        let url = format!("{}/__control{path}", self.sandbox.description().fiskil.base_url);
+    /// A call of the control interface of a pretended provider.
+    pub(crate) async fn control_of(&self, provider: &str, method: Method, path: &str, body: Value) -> Value {
+        let description = serde_json::to_value(self.sandbox.description()).expect("JSON");
+        let base: reqwest::Url = description[provider]["baseUrl"].as_str().expect(provider).parse().expect("a URL");
+        let url = base.join(&format!("/__control{path}")).expect("a URL");
         let response = self.http.request(method, url).json(&body).send().await.expect("the sandbox answers");
         assert!(response.status().is_success(), "{path}: {}", response.text().await.unwrap_or_default());
         serde_json::from_str(&response.text().await.expect("text")).unwrap_or(Value::Null)
     }
 
+    pub(crate) async fn control(&self, method: Method, path: &str, body: Value) -> Value {
+        self.control_of("fiskil", method, path, body).await
+    }
+
+    pub(crate) async fn fault_at(&self, provider: &str, fault: Value) {
+        self.control_of(provider, Method::POST, "/faults", fault).await;
+    }
+
     pub(crate) async fn fault(&self, fault: Value) {
-        self.control(Method::POST, "/faults", fault).await;
+        self.fault_at("fiskil", fault).await;
     }
 
+    /// At every provider.
     pub(crate) async fn clear_faults(&self) {
-        self.control(Method::DELETE, "/faults", json!({})).await;
+        for provider in PROVIDERS {
+            self.control_of(provider.name.as_str(), Method::DELETE, "/faults", json!({})).await;
+        }
     }
 
-    /// Provider calls since the last [`App::forget_calls`], by path.
-    pub(crate) async fn calls(&self) -> BTreeMap<String, u64> {
-        let calls = self.control(Method::GET, "/calls", json!({})).await;
+    /// Calls of a provider since the last [`App::forget_calls`], by path.
+    pub(crate) async fn calls_of(&self, provider: &str) -> BTreeMap<String, u64> {
+        let calls = self.control_of(provider, Method::GET, "/calls", json!({})).await;
         let calls = calls["calls"].as_array().expect("calls").clone();
         calls
             .iter()
@@ -230,12 +244,19 @@ impl App {
             .collect()
     }
 
+    pub(crate) async fn calls(&self) -> BTreeMap<String, u64> {
+        self.calls_of("fiskil").await
+    }
+
     pub(crate) async fn transaction_calls(&self) -> u64 {
         self.calls().await.get("/v1/banking/transactions").copied().unwrap_or(0)
     }
 
+    /// At every provider.
     pub(crate) async fn forget_calls(&self) {
-        self.control(Method::DELETE, "/calls", json!({})).await;
+        for provider in PROVIDERS {
+            self.control_of(provider.name.as_str(), Method::DELETE, "/calls", json!({})).await;
+        }
     }
 
     /// The id of Olivia's account with this name.
@@ -290,8 +311,9 @@ async fn person(
     storage.insert_key(user.id, &key, "test", None, now).await.expect("the key is kept");
     let mut adopted = Vec::new();
     for grant in grants {
+        let provider = grant["provider"].as_str().expect("a provider");
         let grant = SecretString::from(grant.to_string());
-        adopted.extend(connections.adopt(user.id, "fiskil", &grant).await.expect("adopted"));
+        adopted.extend(connections.adopt(user.id, provider, &grant).await.expect("adopted"));
     }
     Person { user, key: key.expose().to_owned(), connections: adopted }
 }
@@ -331,3 +353,14 @@ macro_rules! on_both_databases {
     };
 }
 pub(crate) use on_both_databases;
+
+/// Waits until something that goes on in the background has come about.
+pub(crate) async fn eventually(is_so: impl AsyncFn() -> bool) {
+    for _ in 0..1_000 {
+        if is_so().await {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("it never came about");
+}

@@ -4,12 +4,15 @@
 mod accounts;
 mod auth;
 mod balances;
+mod brokerage;
 mod cli;
 mod config;
+mod contract;
 mod docs;
 mod faults;
 mod harness;
 mod isolation;
+mod newzealand;
 mod openapi;
 mod processes;
 mod secrecy;

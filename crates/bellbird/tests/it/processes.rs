@@ -3,11 +3,14 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Command};
 
+use bellbird_providers::registry::PROVIDERS;
 use serde_json::{Value, json};
 
 use crate::cli::{Place, errors};
 
 pub(crate) const ANY_PORTS: &str = "--api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
+pub(crate) const ANY_SANDBOX_PORTS: &str =
+    "--fiskil-listen 127.0.0.1:0 --akahu-listen 127.0.0.1:0 --snaptrade-listen 127.0.0.1:0";
 const MASTER_KEY: &str = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
 /// A running command. Killed when a test fails before it was stopped.
@@ -86,20 +89,49 @@ async fn serve_says_when_it_is_ready_and_stops_when_told_to() {
     assert_eq!(lines.last().unwrap()["message"], "stopped");
 }
 
+/// Asserts that this is the description of all pretended providers, as decisions section 7 has it.
+fn assert_described(sandbox: &Value) {
+    let members = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(members(sandbox), "akahu fiskil grants snaptrade");
+    assert_eq!(members(&sandbox["fiskil"]), "baseUrl clientId clientSecret webhookSecret");
+    assert_eq!(members(&sandbox["akahu"]), "appSecret appToken baseUrl oauthUrl");
+    assert_eq!(members(&sandbox["snaptrade"]), "baseUrl clientId consumerKey");
+    let all = ["fiskil", "akahu", "snaptrade"].map(|name| sandbox[name].as_object().unwrap().values());
+    assert!(all.into_iter().flatten().all(|value| value.as_str().is_some_and(|text| !text.is_empty())));
+    let grants: Vec<_> = sandbox["grants"].as_array().unwrap().iter().collect();
+    assert!(
+        grants.is_sorted_by_key(|grant| ["fiskil", "akahu", "snaptrade"]
+            .iter()
+            .position(|name| grant["provider"] == *name))
+    );
+    for grant in grants {
+        let form = match text(grant, "provider") {
+            "fiskil" => "arrangementId endUserId provider",
+            "akahu" => "authorisation provider userToken",
+            _ => "authorizationId provider userId userSecret",
+        };
+        assert_eq!(members(grant), form);
+    }
+}
+
 #[tokio::test]
 async fn the_demo_is_ready_at_once_and_leaves_nothing_behind() {
     let place = Place::new();
     let running = Running::start(&place, &format!("demo --json --seed 7 --rows 50 {ANY_PORTS}"));
     let demo = running.json();
     assert_eq!((text(&demo, "timezone"), demo["email"].is_string()), ("Australia/Sydney", true));
-    assert!(demo["sandbox"]["fiskil"]["baseUrl"].is_string() && demo["sandbox"]["grants"].is_array());
+    assert_described(&demo["sandbox"]);
     let api = text(&demo, "apiUrl");
     let keys = ["apiKey", "developerKey", "saverKey"].map(|name| text(&demo, name));
     for (key, expected) in keys.iter().zip([200, 200, 403]) {
         assert_eq!(get(&format!("{api}/v1/accounts"), Some(key)).await.0, expected);
     }
     let (_, connections) = get(&format!("{api}/v1/connections"), Some(keys[0])).await;
-    assert!(!connections["data"].as_array().unwrap().is_empty());
+    let mut linked: Vec<_> = connections["data"].as_array().unwrap().iter().map(|one| text(one, "provider")).collect();
+    linked.sort_unstable();
+    assert_eq!(linked, ["akahu", "akahu", "fiskil", "fiskil", "snaptrade", "snaptrade"]);
+    let (_, connections) = get(&format!("{api}/v1/connections"), Some(keys[1])).await;
+    assert_eq!((&connections["data"][0]["provider"], &connections["data"][1]), (&json!("fiskil"), &Value::Null));
     assert!(place.folder.path().read_dir().unwrap().next().is_some());
     let (code, rest, log) = running.stop("-INT");
     assert_eq!((code, rest.as_str()), (Some(0), ""));
@@ -109,17 +141,25 @@ async fn the_demo_is_ready_at_once_and_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn what_the_demo_says_can_be_tried() {
-    let place = Place::new();
+    let mut place = Place::new();
+    // The real providers' settings are left aside, whole or not.
+    place.set("BELLBIRD_FISKIL__CLIENT_ID", "of another service");
     let mut running = Running::start(&place, &format!("demo --rows 50 {ANY_PORTS}"));
     assert!(running.said.starts_with("Bellbird runs at http://127.0.0.1:"));
     let (mut key, mut urls) = (String::new(), Vec::new());
-    while urls.len() < 3 {
+    loop {
         let mut line = String::new();
         assert!(running.out.read_line(&mut line).unwrap() > 0);
+        if line.starts_with("The reference is at") {
+            break;
+        }
         if let Some(found) = line.trim().strip_prefix("export BELLBIRD_KEY=") {
             key = found.to_owned();
         }
         urls.extend(line.contains("curl").then(|| line.split('\'').nth(1).unwrap().to_owned()));
+    }
+    for path in ["accounts", "balances", "transactions", "holdings", "trades"] {
+        assert_eq!(urls.iter().filter(|url| url.contains(&format!("/v1/{path}"))).count(), 1, "{path}");
     }
     for url in urls {
         let (status, body) = get(&url, Some(&key)).await;
@@ -131,8 +171,9 @@ async fn what_the_demo_says_can_be_tried() {
 #[test]
 fn a_connection_is_adopted_shown_and_removed() {
     let mut place = Place::migrated();
-    let sandbox = Running::start(&place, "sandbox --json --rows 50 --fiskil-listen 127.0.0.1:0");
+    let sandbox = Running::start(&place, &format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}"));
     let description = sandbox.json();
+    assert_described(&description);
     let fiskil = &description["fiskil"];
     place.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     place.set("BELLBIRD_FISKIL__BASE_URL", text(fiskil, "baseUrl"));
@@ -169,5 +210,38 @@ fn a_connection_is_adopted_shown_and_removed() {
     place.json(&format!("connection remove {id}"));
     assert_eq!(place.json("connection list --user me@example.com"), json!([]));
     place.json("user remove me@example.com");
+    assert_eq!(sandbox.stop("-TERM").0, Some(0));
+}
+
+/// What `sandbox` says is pasted into a shell: every provider then takes the credentials and its grants.
+#[test]
+fn what_the_sandbox_says_can_be_pasted() {
+    let mut place = Place::migrated();
+    place.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    place.json("user add --email me@example.com");
+    let mut sandbox = Running::start(&place, &format!("sandbox --rows 50 {ANY_SANDBOX_PORTS}"));
+    let (mut grants, mut line) = (Vec::new(), String::new());
+    while !line.starts_with("Stop it") {
+        line.clear();
+        assert!(sandbox.out.read_line(&mut line).unwrap() > 0);
+        if let Some((name, value)) = line.trim().strip_prefix("export ").and_then(|rest| rest.split_once('=')) {
+            place.set(name, value.trim_matches('\''));
+        }
+        grants.extend(serde_json::from_str::<Value>(&line).ok());
+    }
+    let report = place.json(&format!("doctor {ANY_PORTS}"));
+    let checks = report["checks"].as_array().unwrap();
+    for provider in PROVIDERS {
+        let name = provider.name.as_str();
+        assert!(checks.iter().any(|check| check["name"] == name && check["verdict"] == "ok"), "{name}: {report}");
+        let grant =
+            grants.iter().find(|grant| grant["provider"] == name).unwrap_or_else(|| panic!("no grant of {name}"));
+        let output =
+            place.run_with_input("connection adopt --user me@example.com --grant - --json", &grant.to_string());
+        assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
+        let adopted: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&adopted[0]["provider"], &adopted[0]["status"]), (&json!(name), &json!("active")));
+    }
+    assert_eq!(place.json("connection list").as_array().unwrap().len(), PROVIDERS.len());
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
 }

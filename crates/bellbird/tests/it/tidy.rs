@@ -30,6 +30,8 @@ const STORAGE: &str = "bellbird-storage";
 const READ_THE_ENVIRONMENT: [&str; 2] = ["crates/bellbird/src/config/", "crates/storage/src/tests/mod.rs"];
 /// Crates that a provider's amount passes through.
 const WITHOUT_FLOATS: [&str; 6] = ["api", "connections", "domain", "providers", "reads", "storage"];
+/// Where a provider may be named: the providers and what pretends them. The flags of `bellbird sandbox` are promised by name.
+const MAY_NAME_PROVIDERS: [&str; 3] = ["crates/providers/", "crates/sandbox/", "crates/bellbird/src/cli/sandbox.rs"];
 const LINES_MAX: usize = 600;
 /// Beginnings of statements. In capitals, as our SQL is written.
 const SQL: [&str; 9] = [
@@ -308,6 +310,22 @@ fn sql_is_in_storage_only() {
     let others = sources().into_iter().filter(|path| !path.starts_with("crates/storage/"));
     let is_sql = |line: &str| line.split('"').skip(1).step_by(2).any(|text| SQL.iter().any(|word| text.contains(word)));
     assert_none(&places(others, is_sql), "statements belong into crates/storage, as constants that its tests prepare:");
+}
+
+/// The list of providers is `PROVIDERS` of the registry: a new one is a folder and a line there.
+#[test]
+fn providers_are_named_in_their_folders_only() {
+    let names: Vec<&str> =
+        bellbird_providers::registry::PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
+    let may = |path: &String| MAY_NAME_PROVIDERS.iter().any(|start| path.starts_with(start)) || path.contains("/tests");
+    let named = |line: &str| {
+        let example = line.contains("example = ") || line.contains("--provider ");
+        !example && names.iter().any(|name| line.to_ascii_lowercase().contains(name))
+    };
+    assert_none(
+        &places(sources().into_iter().filter(|path| !may(path)), named),
+        "what this says of one provider belongs into its folder, behind the trait or into its declaration:",
+    );
 }
 
 #[test]

@@ -1,0 +1,82 @@
+//! Balances of several accounts and connections in one question.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bellbird_domain::{Account, Balance, ConnectionStatus};
+use bellbird_providers::{BalancesQuery, Error, Provider};
+
+use super::stage::{Link, Stage, call};
+
+/// Two accounts for each connection, each with a balance of its own; and these, in the same order.
+async fn accounts(stage: &Stage, links: &[Link]) -> (Vec<Vec<Account>>, Vec<Vec<String>>) {
+    let (mut accounts, mut amounts) = (Vec::new(), Vec::new());
+    for at in 0..links.len() {
+        let (mut of_link, mut holding) = (Vec::new(), Vec::new());
+        for number in 0..2 {
+            let account = stage.add_account(&links[at], serde_json::json!({})).await;
+            let amount = format!("{}.5", 100 * (at + 1) + number);
+            stage.control((stage.subject.set_balance)(&account.provider_account_id, &amount)).await;
+            of_link.push(account);
+            holding.push(amount);
+        }
+        // The other way round than the provider lists them.
+        of_link.reverse();
+        holding.reverse();
+        accounts.push(of_link);
+        amounts.push(holding);
+    }
+    (accounts, amounts)
+}
+
+type Outcomes = Vec<Vec<Result<Option<String>, Error>>>;
+
+async fn ask(provider: &dyn Provider, links: &[Link], accounts: &[Vec<Account>]) -> Outcomes {
+    let asked = links.iter().zip(accounts).map(|(link, accounts)| BalancesQuery { grant: &link.grant, accounts });
+    let answer = provider.balances(&call(), &asked.collect::<Vec<_>>()).await;
+    let amount = |balance: Balance| balance.current.map(|amount| amount.to_string());
+    answer.into_iter().map(|found| found.into_iter().map(|balance| balance.map(amount)).collect()).collect()
+}
+
+fn all_well(amounts: &[Vec<String>]) -> Outcomes {
+    amounts.iter().map(|amounts| amounts.iter().map(|amount| Ok(Some(amount.clone()))).collect()).collect()
+}
+
+promise! {
+    async fn balances_are_answered_as_asked_in_few_calls(stage) {
+        let mut links = stage.links().await;
+        links.reverse();
+        let (accounts, amounts) = accounts(&stage, &links).await;
+        let provider = stage.adapter(Duration::from_secs(20)).await;
+        assert_eq!(ask(&*provider, &links, &accounts).await, all_well(&amounts));
+        let users: BTreeSet<String> = links.iter().map(|link| link.members[stage.subject.user].to_string()).collect();
+        let expected = (stage.subject.balances_calls)(users.len(), links.len(), 2 * links.len());
+        assert_eq!(stage.calls().await.values().sum::<u64>(), expected as u64);
+        assert_eq!(ask(&*provider, &[], &[]).await, Outcomes::new());
+    }
+}
+
+promise! {
+    async fn an_unknown_account_fails_alone(stage) {
+        let links = stage.links().await;
+        let (mut accounts, amounts) = accounts(&stage, &links).await;
+        accounts[0].insert(1, stage.account("00000000-0000-4000-8000-000000000000"));
+        let mut outcomes = ask(&*stage.provider, &links, &accounts).await;
+        let error = outcomes[0].remove(1).expect_err("nobody has it");
+        assert!(!error.is_transient() && !matches!(error, Error::ReconnectNeeded(_)), "{error:?}");
+        assert_eq!(outcomes, all_well(&amounts));
+    }
+}
+
+promise! {
+    async fn a_lost_consent_fails_alone(stage) {
+        let links = stage.links().await;
+        let (accounts, amounts) = accounts(&stage, &links).await;
+        let revoke = (stage.subject.revoke)(&links[0].members).remove(0);
+        stage.control(revoke).await;
+        let mut outcomes = ask(&*stage.provider, &links, &accounts).await;
+        let lost = Err(Error::ReconnectNeeded(ConnectionStatus::Revoked));
+        assert_eq!(outcomes.remove(0), [lost.clone(), lost]);
+        assert_eq!(outcomes, all_well(&amounts[1..]));
+    }
+}

@@ -1,0 +1,94 @@
+//! Providers are asked for the interval: nothing inside it is missing, and not everything else is delivered.
+
+use bellbird_domain::{Bound, Interval};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use super::stage::{Asked, Row, Stage, walk};
+
+/// Both are days on which clocks change somewhere: Sydney's go forward, Los Angeles's back.
+const FIRST: &str = "2026-10-04";
+const LAST: &str = "2026-11-01";
+
+fn instant(text: &str) -> Timestamp {
+    text.parse().expect("an instant")
+}
+
+/// Midnight in the middle of whatever `day` is anywhere on Earth.
+fn noon(day: &str) -> Timestamp {
+    instant(&format!("{day}T12:00:00Z"))
+}
+
+/// Rows on and just before every full hour of two days around each end, where days begin in all zones below, and rows
+/// far outside.
+fn moments() -> Vec<Timestamp> {
+    let mut moments = Vec::new();
+    for day in [FIRST, LAST] {
+        for hour in -30..=30 {
+            let at = noon(day) + SignedDuration::from_hours(hour);
+            moments.extend([at, at - SignedDuration::from_millis(1)]);
+        }
+    }
+    moments.extend(outside());
+    moments
+}
+
+fn outside() -> [Timestamp; 4] {
+    let far = |day, days: i64| noon(day) + SignedDuration::from_hours(24 * days);
+    [far(FIRST, -60), far(FIRST, -10), far(LAST, 10), far(LAST, 15)]
+}
+
+/// Days in several zones, and instants that are rows', just beside them, and between two milliseconds.
+fn intervals() -> Vec<(Interval, &'static str)> {
+    let mut intervals = Vec::new();
+    let day = |text: &str| Bound::Day(text.parse().expect("a day"));
+    let at = |text: &str| Bound::Instant(instant(text));
+    for zone in ["Australia/Sydney", "Pacific/Auckland", "America/Los_Angeles", "Pacific/Kiritimati"] {
+        for (from, to) in [
+            (day(FIRST), day(LAST)),
+            (day(FIRST), day(FIRST)),
+            (day(LAST), day(LAST)),
+            (day(FIRST), at("2026-11-01T03:00:00Z")),
+            (at("2026-10-04T03:00:00Z"), day(LAST)),
+        ] {
+            intervals.push((Interval { from, to }, zone));
+        }
+    }
+    for (from, to) in [
+        ("2026-10-04T03:00:00Z", "2026-11-01T03:00:00Z"),
+        ("2026-10-04T02:59:59.999Z", "2026-11-01T02:59:59.999Z"),
+        ("2026-10-04T03:00:00.000000001Z", "2026-11-01T02:59:59.999999999Z"),
+        ("2026-10-04T02:59:59.9990001Z", "2026-11-01T02:59:59.9989999Z"),
+        ("2026-10-04T00:00:00Z", "2026-10-04T00:00:00Z"),
+        ("2026-10-04T03:00:00Z", "2026-10-04T03:00:00Z"),
+    ] {
+        intervals.push((Interval { from: at(from), to: at(to) }, "Australia/Sydney"));
+    }
+    intervals
+}
+
+promise! {
+    async fn nothing_inside_is_missing_and_what_is_far_is_not_asked_for(stage) {
+        let link = stage.links().await.remove(0);
+        let account = stage.add_account(&link, json!({})).await;
+        let moments = moments();
+        stage.add_rows(&account, &moments).await;
+        let accounts = [account];
+        let everything = walk(&*stage.provider, &Asked::all(&link.grant, &accounts, 1_000)).await.expect("rows");
+        assert_eq!(everything.len(), moments.len());
+        for (interval, zone_name) in intervals() {
+            let zone = TimeZone::get(zone_name).expect("a zone");
+            let asked = Asked { interval, zone: zone.clone(), ..Asked::all(&link.grant, &accounts, 1_000) };
+            let given = walk(&*stage.provider, &asked).await.expect("rows");
+            let inside = |rows: &[Row]| -> Vec<String> {
+                rows.iter().filter(|row| row.is_inside(&interval, &zone)).map(|row| row.text.clone()).collect()
+            };
+            let expected = inside(&everything);
+            assert!(!expected.is_empty(), "{interval:?}");
+            assert_eq!(inside(&given), expected, "{interval:?} {zone_name}");
+            let far = given.iter().find(|row| outside().contains(&row.instant()));
+            assert_eq!(far, None, "{interval:?} {zone_name}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Rows and their pages.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bellbird_domain::Account;
+use bellbird_providers::Kind;
+use futures_util::future::join_all;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use super::stage::{Asked, Link, Row, Stage, call, now, page, walk};
+
+/// More than two pages of the provider that has the smallest.
+const ROWS: usize = 230;
+
+/// A new account with rows out of order, several of them at one moment; and their texts.
+async fn busy(stage: &Stage, link: &Link) -> (Account, BTreeSet<String>) {
+    let account = stage.add_account(link, json!({})).await;
+    // 37 has no factor in common with the number of moments, so that all are met, in an order that is none.
+    let at = |number: usize| now() - SignedDuration::from_hours(((number * 37) % 200 + 1) as i64);
+    let moments: Vec<Timestamp> = (0..ROWS).map(at).collect();
+    stage.add_rows(&account, &moments).await;
+    (account, moments.iter().enumerate().map(|(number, at)| format!("{at} {number}")).collect())
+}
+
+/// Newest first, each once, all of them.
+fn assert_complete(rows: &[Row], expected: &BTreeSet<String>) {
+    assert!(rows.is_sorted_by(|row, next| row.instant() >= next.instant()), "newest first");
+    let texts: BTreeSet<String> = rows.iter().map(|row| row.text.clone()).collect();
+    assert_eq!(texts, *expected);
+    assert_eq!(rows.len(), expected.len(), "each once");
+}
+
+promise! {
+    async fn rows_come_newest_first_each_once_to_the_end(stage) {
+        let link = stage.links().await.remove(0);
+        let (account, expected) = busy(&stage, &link).await;
+        for size in [ROWS as u32 / 7, ROWS as u32 / 2, 1_000] {
+            let rows = walk(&*stage.provider, &Asked::all(&link.grant, std::slice::from_ref(&account), size)).await;
+            assert_complete(&rows.expect("rows"), &expected);
+        }
+    }
+}
+
+promise! {
+    async fn a_page_is_one_call(stage) {
+        let link = stage.links().await.remove(0);
+        let (account, expected) = busy(&stage, &link).await;
+        let asked = Asked::all(&link.grant, std::slice::from_ref(&account), 50);
+        let provider = stage.adapter(Duration::from_secs(20)).await;
+        let (mut rows, mut place, mut pages) = (Vec::new(), None, 0);
+        loop {
+            let call = call();
+            place = page(&*provider, &call, &asked, place.as_ref(), &mut rows).await.expect("a page");
+            pages += 1;
+            assert_eq!(call.calls(), 1);
+            assert_eq!(stage.calls().await.values().sum::<u64>(), pages);
+            if place.is_none() {
+                break;
+            }
+        }
+        assert_complete(&rows, &expected);
+        assert!(pages > 2);
+    }
+}
+
+promise! {
+    async fn the_end_is_where_the_provider_ends(stage) {
+        let link = stage.links().await.remove(0);
+        let (account, expected) = busy(&stage, &link).await;
+        let asked = Asked::all(&link.grant, std::slice::from_ref(&account), 50);
+        match stage.provider.kind() {
+            // A page without rows that names a next one is not the end, wherever it stands.
+            Kind::Banking(_) => {
+                stage.empty_pages(1).await;
+                let mut rows = Vec::new();
+                let next = page(&*stage.provider, &call(), &asked, None, &mut rows).await.expect("a page");
+                assert!(rows.is_empty() && next.is_some());
+                stage.empty_pages(2).await;
+                let mut place = next;
+                while place.is_some() {
+                    place = page(&*stage.provider, &call(), &asked, place.as_ref(), &mut rows).await.expect("a page");
+                }
+                assert_complete(&rows, &expected);
+            }
+            // Behind the end there is nothing, and the total stays what it is.
+            Kind::Brokerage(broker) => {
+                let total = ROWS as u64;
+                for (offset, rows) in [(0, 50), (total - 20, 20), (total, 0), (total + 1_000, 0)] {
+                    let span = bellbird_domain::Span::default();
+                    let query = bellbird_providers::TradeQuery { account: &account, span: &span, zone: &asked.zone };
+                    let mut given = 0;
+                    let page = broker.trades(&call(), &link.grant, &query, offset, 50, &mut |_, _| given += 1).await;
+                    assert_eq!(page, Ok(bellbird_providers::TradePage { rows, total }), "{offset}");
+                    assert_eq!(given, rows);
+                }
+            }
+        }
+    }
+}
+
+promise! {
+    async fn only_the_asked_accounts_rows_are_given(stage) {
+        let links = stage.links().await;
+        let link = &links[0];
+        let accounts = [
+            stage.account_with_rows(link, 5).await,
+            stage.account_with_rows(link, 6).await,
+            stage.account_with_rows(link, 7).await,
+        ];
+        // Under the same user's other consent.
+        let elsewhere = stage.account_with_rows(&links[1], 8).await;
+        for (account, rows) in accounts.iter().zip([5, 6, 7]) {
+            let given = walk(&*stage.provider, &Asked::all(&link.grant, std::slice::from_ref(account), 3)).await.expect("rows");
+            assert_eq!(given.len(), rows);
+            assert!(given.iter().all(|row| row.account == account.id));
+        }
+        if matches!(stage.provider.kind(), Kind::Banking(_)) {
+            let two = [accounts[2].clone(), accounts[0].clone()];
+            let given = walk(&*stage.provider, &Asked::all(&link.grant, &two, 1_000)).await.expect("rows");
+            assert!(given.is_sorted_by(|row, next| row.instant() >= next.instant()), "newest first");
+            let of = |account: &Account| given.iter().filter(|row| row.account == account.id).count();
+            assert_eq!((of(&two[0]), of(&two[1]), given.len()), (7, 5, 12));
+        }
+        let given = walk(&*stage.provider, &Asked::all(&links[1].grant, &[elsewhere], 1_000)).await.expect("rows");
+        assert_eq!(given.len(), 8);
+    }
+}
+
+promise! {
+    async fn many_reads_at_the_same_time_all_succeed(stage) {
+        let link = stage.links().await.remove(0);
+        let (account, expected) = busy(&stage, &link).await;
+        let asked = Asked::all(&link.grant, std::slice::from_ref(&account), 100);
+        let walks = join_all((0..40).map(|_| walk(&*stage.provider, &asked))).await;
+        for rows in walks {
+            assert_complete(&rows.expect("rows"), &expected);
+        }
+    }
+}
