@@ -5,6 +5,8 @@ use bellbird_domain::decimal::DecimalError;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::Error;
+
 /// A decimal in a provider's answer: a JSON string or a JSON number, kept as the characters that were sent.
 ///
 /// Must sit in a plain struct read from a slice: `RawValue` fails inside flattened, tagged and untagged types.
@@ -25,6 +27,14 @@ impl<'a> ExactNumber<'a> {
         let digits = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(raw);
         Decimal::parse(digits).map(Some)
     }
+}
+
+/// The decimal of a member that may be absent or null.
+///
+/// # Errors
+/// [`Error::Malformed`] when it is not a decimal: then the answer cannot be trusted.
+pub(crate) fn amount<'a>(number: Option<&ExactNumber<'a>>) -> Result<Option<Decimal<'a>>, Error> {
+    number.map_or(Ok(None), |number| number.decimal().map_err(|_| Error::Malformed("an amount is not a decimal")))
 }
 
 #[cfg(test)]

@@ -19,6 +19,11 @@ impl Text<'_> {
     }
 }
 
+/// The characters of an optional text; none when it is blank.
+pub(crate) fn filled(text: Option<Text<'_>>) -> Option<Cow<'_, str>> {
+    text.map(|text| text.0).filter(|text| !text.trim().is_empty())
+}
+
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         struct TextVisitor;

@@ -12,6 +12,7 @@ mod disturb;
 mod faults;
 mod fiskil;
 mod members;
+mod pages;
 mod query;
 mod serve;
 mod snaptrade;

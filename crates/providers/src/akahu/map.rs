@@ -8,8 +8,8 @@ use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 
 use super::{NAME, categories, wire};
-use crate::exact::ExactNumber;
-use crate::text::Text;
+use crate::exact::{self, ExactNumber};
+use crate::text::{Text, filled};
 use crate::{Error, FoundAccount, Standing};
 
 /// As many digits in a name are an account number (akahu.md 8 has those of banks with 15 or 16), whatever separates them.
@@ -38,7 +38,7 @@ pub(super) fn transaction<'a>(
     let Some(account) = account else { return Ok(Err(Skipped::OtherAccount)) };
     let time = row.date.and_then(|text| text.as_str().parse::<Timestamp>().ok().map(|instant| (instant, text)));
     let Some((instant, datetime)) = time else { return Ok(Err(Skipped::NoTime)) };
-    let amount = decimal(&row.amount)?.ok_or(Error::Malformed("a transaction without an amount"))?;
+    let amount = exact::amount(Some(&row.amount))?.ok_or(Error::Malformed("a transaction without an amount"))?;
     let category = categories::category(row.category.as_ref(), row.kind.as_ref().map(Text::as_str), &amount);
     if category.is_err() {
         metrics::counter!("bellbird_unknown_categories_total", "provider" => NAME.as_str()).increment(1);
@@ -52,7 +52,7 @@ pub(super) fn transaction<'a>(
         description: row.description.unwrap_or_default().0,
         amount,
         category: category.unwrap_or_default(),
-        merchant_name: row.merchant.and_then(|merchant| non_empty(merchant.name)).map(|name| name.0),
+        merchant_name: row.merchant.and_then(|merchant| filled(merchant.name)),
         merchant_category_code: None,
     }))
 }
@@ -70,14 +70,6 @@ fn day_only(instant: Timestamp, auckland: &TimeZone) -> Option<Date> {
 pub(super) fn instants(interval: &Interval, zone: &TimeZone, auckland: &TimeZone) -> (Timestamp, Timestamp) {
     let (users, theirs) = (interval.instants(zone), interval.instants(auckland));
     (users.0.min(theirs.0), users.1.max(theirs.1))
-}
-
-fn decimal<'a>(number: &ExactNumber<'a>) -> Result<Option<Decimal<'a>>, Error> {
-    number.decimal().map_err(|_| Error::Malformed("an amount is not a decimal"))
-}
-
-fn non_empty(text: Option<Text<'_>>) -> Option<Text<'_>> {
-    text.filter(|text| !text.as_str().trim().is_empty())
 }
 
 /// The authorisation that an account came with; where there is none, what comes nearest to it: older answers had only
@@ -104,10 +96,8 @@ pub(super) fn standing(rows: &[wire::Account<'_>], id: &str) -> Standing {
 /// [`Error::Malformed`] for an amount that is no decimal.
 pub(super) fn balance(row: &wire::Account<'_>) -> Result<Balance, Error> {
     let Some(balance) = &row.balance else { return Ok(Balance::default()) };
-    let amount = |number: &Option<ExactNumber<'_>>| match number {
-        Some(number) => Ok(decimal(number)?.map(Decimal::into_owned)),
-        None => Ok(None),
-    };
+    let amount =
+        |number: &Option<ExactNumber<'_>>| exact::amount(number.as_ref()).map(|amount| amount.map(Decimal::into_owned));
     Ok(Balance {
         current: amount(&balance.current)?,
         available: amount(&balance.available)?,

@@ -6,8 +6,8 @@ use bellbird_domain::{
 use jiff::Timestamp;
 
 use super::wire;
-use crate::exact::ExactNumber;
-use crate::text::Text;
+use crate::exact::{self, ExactNumber};
+use crate::text::{Text, filled};
 use crate::{Error, FoundAccount, Standing};
 
 /// Why a row of a page is not a row of ours.
@@ -39,7 +39,7 @@ pub(super) fn transaction<'a>(
     let Some((instant, datetime)) = [row.posting_date_time, row.execution_date_time].into_iter().find_map(time) else {
         return Ok(Err(Skipped::NoTime));
     };
-    let amount = decimal(&row.amount)?.ok_or(Error::Malformed("a transaction without an amount"))?;
+    let amount = exact::amount(Some(&row.amount))?.ok_or(Error::Malformed("a transaction without an amount"))?;
     Ok(Ok(Transaction {
         id: row.fiskil_id.0,
         account,
@@ -49,8 +49,8 @@ pub(super) fn transaction<'a>(
         description: row.description.unwrap_or_default().0,
         amount,
         category: row.category.or(row.categories).and_then(|category| category_of(&category)),
-        merchant_name: non_empty(row.merchant_name).map(|name| name.0),
-        merchant_category_code: non_empty(row.merchant_category_code).map(|code| code.0),
+        merchant_name: filled(row.merchant_name),
+        merchant_category_code: filled(row.merchant_category_code),
     }))
 }
 
@@ -68,23 +68,13 @@ fn category_of(category: &wire::Category<'_>) -> Option<Category> {
     known
 }
 
-fn decimal<'a>(number: &ExactNumber<'a>) -> Result<Option<Decimal<'a>>, Error> {
-    number.decimal().map_err(|_| Error::Malformed("an amount is not a decimal"))
-}
-
-fn non_empty(text: Option<Text<'_>>) -> Option<Text<'_>> {
-    text.filter(|text| !text.as_str().trim().is_empty())
-}
-
 /// Maps a balance.
 ///
 /// # Errors
 /// [`Error::Malformed`] for an amount that is no decimal.
 pub(super) fn balance(row: &wire::Balance<'_>) -> Result<Balance, Error> {
-    let amount = |number: &Option<ExactNumber<'_>>| match number {
-        Some(number) => Ok(decimal(number)?.map(Decimal::into_owned)),
-        None => Ok(None),
-    };
+    let amount =
+        |number: &Option<ExactNumber<'_>>| exact::amount(number.as_ref()).map(|amount| amount.map(Decimal::into_owned));
     Ok(Balance {
         current: amount(&row.current_balance)?,
         available: amount(&row.available_balance)?,

@@ -13,8 +13,8 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 
 use super::wire;
-use crate::exact::ExactNumber;
-use crate::text::Text;
+use crate::exact::{self, ExactNumber};
+use crate::text::{Text, filled};
 use crate::{Error, FoundAccount, Standing};
 
 /// Why a row is not a row of ours: a word for the metrics.
@@ -50,16 +50,16 @@ pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
 
 /// Its name, else institution and raw type. Brokers put account numbers into names: they are masked there too.
 fn account_name(row: &wire::Account<'_>) -> String {
-    let filled = |text: &Option<Text<'_>>| {
+    let plain = |text: &Option<Text<'_>>| {
         let text = text.as_ref()?.as_str().trim();
         (!text.is_empty()).then(|| text.to_owned())
     };
-    let named = filled(&row.name).or_else(|| {
-        let parts: Vec<String> = [&row.institution_name, &row.raw_type].into_iter().filter_map(filled).collect();
+    let named = plain(&row.name).or_else(|| {
+        let parts: Vec<String> = [&row.institution_name, &row.raw_type].into_iter().filter_map(plain).collect();
         Some(parts.join(" ")).filter(|name| !name.is_empty())
     });
     let mut name = named.unwrap_or_else(|| "Account".to_owned());
-    for number in [&row.number, &row.institution_account_id].into_iter().filter_map(filled) {
+    for number in [&row.number, &row.institution_account_id].into_iter().filter_map(plain) {
         if let Some(masked) = MaskedNumber::mask(&number) {
             name = name.replace(&number, masked.as_str());
         }
@@ -101,7 +101,7 @@ pub(super) fn cash(row: &wire::Balance<'_>) -> Result<Money, Error> {
 fn money(amount: Option<&ExactNumber<'_>>, code: Option<&Text<'_>>) -> Result<Money, Error> {
     let currency = code.filter(|code| !code.as_str().is_empty());
     let currency = currency.map(|code| Currency::parse(code.as_str()).unwrap_or(Currency::UNKNOWN));
-    Ok(Money { amount: decimal(amount)?.map(Decimal::into_owned), currency })
+    Ok(Money { amount: exact::amount(amount)?.map(Decimal::into_owned), currency })
 }
 
 /// An account's balance: what it is worth, and the cash that it holds in its own currency.
@@ -110,15 +110,6 @@ pub(super) fn balance(account: &Account, total: Option<Money>, cash: Vec<Money>)
     let currency = Some(currency).filter(|currency| *currency != Currency::UNKNOWN);
     let own = cash.into_iter().find(|cash| currency.is_some() && cash.currency == currency);
     Balance { current: total.and_then(|total| total.amount), available: own.and_then(|cash| cash.amount), currency }
-}
-
-fn decimal<'a>(number: Option<&ExactNumber<'a>>) -> Result<Option<Decimal<'a>>, Error> {
-    number.map_or(Ok(None), |number| number.decimal().map_err(|_| Error::Malformed("an amount is not a decimal")))
-}
-
-/// The text, unless it is empty.
-fn filled(text: Option<Text<'_>>) -> Option<Cow<'_, str>> {
-    text.map(|text| text.0).filter(|text| !text.trim().is_empty())
 }
 
 /// Maps the positions of an account, in their order; `skipped` hears of those that are left out.
@@ -147,9 +138,9 @@ pub(super) fn holdings<'a>(
 }
 
 fn holding<'a>(position: wire::Position<'a>, account: &'a Account) -> Result<Result<Holding<'a>, Skipped>, Error> {
-    let quantity = decimal(position.units.as_ref())?;
-    let current_price = decimal(position.price.as_ref())?;
-    let average_price = decimal(position.cost_basis.as_ref())?;
+    let quantity = exact::amount(position.units.as_ref())?;
+    let current_price = exact::amount(position.price.as_ref())?;
+    let average_price = exact::amount(position.cost_basis.as_ref())?;
     let Some(quantity) = quantity else { return Ok(Err(Skipped("no_units"))) };
     let instrument = position.instrument.unwrap_or_default();
     let multiplier = multiplier(&instrument)?;
@@ -180,7 +171,7 @@ fn holding<'a>(position: wire::Position<'a>, account: &'a Account) -> Result<Res
 /// A contract stands for several units of what it is about: without a number nothing can be said of its worth.
 fn multiplier<'a>(instrument: &wire::Instrument<'a>) -> Result<Multiplier<'a>, Error> {
     let kind = instrument.kind.as_ref().map_or("", Text::as_str);
-    Ok(match decimal(instrument.multiplier.as_ref())? {
+    Ok(match exact::amount(instrument.multiplier.as_ref())? {
         Some(sent) => Multiplier::Of(sent),
         None if matches!(kind, "option" | "future" | "future_option") => Multiplier::Unknown,
         None => Multiplier::One,
@@ -192,10 +183,10 @@ fn multiplier<'a>(instrument: &wire::Instrument<'a>) -> Result<Multiplier<'a>, E
 /// # Errors
 /// [`Error::Malformed`] for an amount that is no decimal: the page cannot be trusted.
 pub(super) fn trade<'a>(row: wire::Activity<'a>, account: &'a Account) -> Result<Result<Trade<'a>, Skipped>, Error> {
-    let quantity = decimal(row.units.as_ref())?;
-    let price = decimal(row.price.as_ref())?;
-    let total_amount = decimal(row.amount.as_ref())?;
-    let fees = decimal(row.fee.as_ref())?;
+    let quantity = exact::amount(row.units.as_ref())?;
+    let price = exact::amount(row.price.as_ref())?;
+    let total_amount = exact::amount(row.amount.as_ref())?;
+    let fees = exact::amount(row.fee.as_ref())?;
     let Some((time, trade_date)) = row.trade_date.and_then(|date| Some((trade_time(date.as_str())?, date))) else {
         return Ok(Err(Skipped("no_date")));
     };

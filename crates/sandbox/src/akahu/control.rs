@@ -55,19 +55,8 @@ async fn grants(State(akahu): State<Arc<Akahu>>) -> Response {
     Json(json!({"grants": akahu.grants(), "all": akahu.grants_of(|_| true)})).into_response()
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct PagesAsk {
-    empty_every: u64,
-    /// Start of the path; both lists of settled rows when absent.
-    #[serde(rename = "match")]
-    start: Option<String>,
-}
-
 async fn set_pages(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Response, Misuse> {
-    let ask: PagesAsk = read(&body, "{\"emptyEvery\": N}, 0 for never")?;
-    akahu.pages.set(ask.empty_every, ask.start);
-    Ok(Json(json!({"emptyEvery": ask.empty_every})).into_response())
+    akahu.pages.set(&body, "")
 }
 
 #[derive(Deserialize)]

@@ -26,6 +26,7 @@ use http::StatusCode;
 use parking_lot::RwLock;
 
 use crate::clock::Clock;
+use crate::pages::Pages;
 use crate::serve::Port;
 use crate::world::rng::{BASE62, Rng};
 use crate::{AkahuAccess, Grant, Options, disturb};
@@ -39,7 +40,7 @@ pub(crate) struct Akahu {
     store: RwLock<Store>,
     codes: token::Codes,
     cursors: paging::Cursors,
-    pages: paging::Pages,
+    pages: Pages,
     keys: webhooks::Keys,
 }
 
@@ -64,7 +65,7 @@ impl Akahu {
             store: RwLock::new(Store::new(options.seed, port.clock.now())),
             codes: token::Codes::default(),
             cursors: paging::Cursors::new(),
-            pages: paging::Pages::default(),
+            pages: Pages::default(),
             keys: webhooks::Keys::default(),
             port: Arc::new(port),
         }

@@ -6,7 +6,6 @@ use std::io::Write as _;
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use parking_lot::Mutex;
 
 use super::call::UserCall;
 use super::errors::Failure;
@@ -36,34 +35,6 @@ impl Cursors {
         let (place, tag) = bytes.split_first_chunk::<16>()?;
         hmac::verify(&self.0, &[place, query].concat(), tag).ok()?;
         Some(Position::of_bytes(*place))
-    }
-}
-
-/// Makes pages empty now and then, as a test asked.
-#[derive(Default)]
-pub(super) struct Pages(Mutex<PageFault>);
-
-#[derive(Default)]
-struct PageFault {
-    /// 0 is never.
-    every: u64,
-    start: String,
-    seen: u64,
-}
-
-impl Pages {
-    /// Every how many pages, and of which paths: those that begin so.
-    pub(super) fn set(&self, every: u64, start: Option<String>) {
-        *self.0.lock() = PageFault { every, start: start.unwrap_or_default(), seen: 0 };
-    }
-
-    fn is_turn(&self, path: &str) -> bool {
-        let mut fault = self.0.lock();
-        if fault.every == 0 || !path.starts_with(&fault.start) {
-            return false;
-        }
-        fault.seen += 1;
-        fault.seen.is_multiple_of(fault.every)
     }
 }
 

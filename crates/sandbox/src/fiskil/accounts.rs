@@ -26,7 +26,7 @@ pub(super) fn answer(
     let mut accounts = store.visible_accounts(end_user_id, call.now);
     accounts.retain(|account| account_id.is_none_or(|id| account.is_called(id)));
     let list: Vec<&[Account]> = accounts.into_iter().map(std::slice::from_ref).collect();
-    let page = call.fiskil.pages.turn(&call.path, page(&list, ask, |_| true), ask);
+    let page = call.fiskil.page(&call.path, page(&list, ask, |_| true), ask);
     let body = write(call, name, &page, |out, _, account| {
         serde_json::to_writer(out, shown(account)).expect("text can be written to memory");
     });

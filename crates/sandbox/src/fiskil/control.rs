@@ -40,19 +40,8 @@ async fn grants(State(fiskil): State<Arc<Fiskil>>) -> Response {
     Json(json!({"grants": fiskil.grants()})).into_response()
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct PagesAsk {
-    empty_every: u64,
-    /// Start of the path; transactions when absent.
-    #[serde(rename = "match")]
-    start: Option<String>,
-}
-
 async fn set_pages(State(fiskil): State<Arc<Fiskil>>, body: Bytes) -> Result<Response, Misuse> {
-    let ask: PagesAsk = read(&body, "{\"emptyEvery\": N}, 0 for never")?;
-    fiskil.pages.set(ask.empty_every, ask.start);
-    Ok(Json(json!({"emptyEvery": ask.empty_every})).into_response())
+    fiskil.pages.set(&body, "/v1/banking/transactions")
 }
 
 #[derive(Deserialize)]

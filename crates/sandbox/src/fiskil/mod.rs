@@ -26,9 +26,10 @@ use axum::routing::{get, post};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use crate::clock::Clock;
+use crate::pages::Pages;
 use crate::serve::Port;
 use crate::world::rng::{BASE62, Rng};
 use crate::{FiskilAccess, Grant, Options, disturb};
@@ -68,35 +69,6 @@ pub(crate) struct Fiskil {
     pages: Pages,
 }
 
-/// Makes pages empty now and then, as a test asked.
-#[derive(Default)]
-struct Pages(Mutex<PageFault>);
-
-#[derive(Default)]
-struct PageFault {
-    /// 0 is never.
-    every: u64,
-    start: String,
-    seen: u64,
-}
-
-impl Pages {
-    fn set(&self, every: u64, start: Option<String>) {
-        let start = start.unwrap_or_else(|| "/v1/banking/transactions".to_owned());
-        *self.0.lock() = PageFault { every, start, seen: 0 };
-    }
-
-    /// The page, or an empty one when it is its turn.
-    fn turn<'a, T: Placed>(&self, path: &str, page: Page<'a, T>, ask: Ask) -> Page<'a, T> {
-        let mut fault = self.0.lock();
-        if fault.every == 0 || !path.starts_with(&fault.start) {
-            return page;
-        }
-        fault.seen += 1;
-        if fault.seen.is_multiple_of(fault.every) { paging::emptied(page, ask) } else { page }
-    }
-}
-
 impl Fiskil {
     /// The provider with its world, for a listener at `address`.
     pub(crate) fn new(options: &Options, address: SocketAddr) -> Self {
@@ -119,6 +91,11 @@ impl Fiskil {
             client_id,
             port: Arc::new(port),
         }
+    }
+
+    /// The page, or an empty one when a test asked for one.
+    fn page<'a, T: Placed>(&self, path: &str, page: Page<'a, T>, ask: Ask) -> Page<'a, T> {
+        if self.pages.is_turn(path) { paging::emptied(page, ask) } else { page }
     }
 
     /// How an adapter gets in.

@@ -99,7 +99,7 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     let mut accounts = store.visible_accounts(end_user_id, call.now);
     accounts.retain(|account| account_id.is_none_or(|id| account.is_called(id)));
     let lists: Vec<&[Entry]> = accounts.iter().flat_map(|account| filter.stretches(&account.entries)).collect();
-    let page = call.fiskil.pages.turn(&call.path, page(&lists, ask, |entry| filter.keeps(entry)), ask);
+    let page = call.fiskil.page(&call.path, page(&lists, ask, |entry| filter.keeps(entry)), ask);
     let body = write(&call, "transactions", &page, |out, list, entry| {
         // Two lists of each account, in the order of the accounts.
         let account: &Account = accounts[list / 2];
