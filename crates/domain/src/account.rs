@@ -25,6 +25,9 @@ named! {
     }
 }
 
+/// As many digits in a name are an account number, whatever separates them.
+const NUMBER_DIGITS_MIN: usize = 12;
+
 /// `xxxx` and the last four digits. The only form of an account number that leaves an adapter.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct MaskedNumber(String);
@@ -43,6 +46,35 @@ impl MaskedNumber {
             return None;
         }
         String::from_utf8(masked.to_vec()).ok().map(Self)
+    }
+
+    /// A name in which the account's number, or any as long as one, is masked however it is written: institutions put
+    /// numbers into names.
+    #[must_use]
+    pub fn hide_in(name: &str, number: &str) -> String {
+        let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+        let own = digits(number);
+        // Four digits are what a mask shows anyway.
+        let own = Some(own).filter(|own| own.len() > 4);
+        // Letters and all, where it is written as the provider writes it.
+        let masked = own.as_ref().and_then(|_| Self::mask(number));
+        let name = masked.map_or_else(|| name.to_owned(), |masked| name.replace(number, masked.as_str()));
+        let mut shown = String::with_capacity(name.len());
+        let mut rest = name.as_str();
+        while let Some(start) = rest.find(|character: char| character.is_ascii_digit()) {
+            let (before, behind) = rest.split_at(start);
+            let of_run = |character: char| character.is_ascii_digit() || " -./*".contains(character);
+            let end = behind.find(|character| !of_run(character)).unwrap_or(behind.len());
+            let run = behind[..end].trim_end_matches(|character: char| !character.is_ascii_digit());
+            let in_run = digits(run);
+            let is_own = own.as_ref().is_some_and(|own| in_run.contains(own));
+            let secret = if is_own { Some(number) } else { (in_run.len() >= NUMBER_DIGITS_MIN).then_some(run) };
+            let mask = secret.and_then(Self::mask);
+            shown.push_str(before);
+            shown.push_str(mask.as_ref().map_or(run, Self::as_str));
+            rest = &behind[run.len()..];
+        }
+        shown + rest
     }
 
     /// `xxxx1234`.
@@ -101,6 +133,31 @@ mod tests {
             ("٣٣٣٣", None),
         ] {
             assert_eq!(MaskedNumber::mask(number).as_ref().map(MaskedNumber::as_str), expected, "{number}");
+        }
+    }
+
+    #[test]
+    fn a_name_hides_its_number() {
+        let bank = "12-3456-0000001-51";
+        for (name, number, expected) in [
+            ("Everyday", bank, "Everyday"),
+            ("12-3456-0000001-51", bank, "xxxx0151"),
+            ("Everyday (12-3456-0000001-51), joint", bank, "Everyday (xxxx0151), joint"),
+            ("Mā 123456000000151 é", bank, "Mā xxxx0151 é"),
+            ("No 1 12 3456 0000001 51 - 2", bank, "No xxxx0151"),
+            ("Everyday 12-3456-0000001-051", bank, "Everyday xxxx1051"),
+            ("Everyday 06-1234-7654321-00", "", "Everyday xxxx2100"),
+            ("Card 1234-****-****-5678!", "1234-****-****-5678", "Card xxxx5678!"),
+            ("Visa ****-****-****-5678", "****-****-****-5678", "Visa ****-****-****-5678"),
+            ("IRD 123456789", "123-456-789", "IRD xxxx6789"),
+            ("Term deposit 2026-03-31 at 5.25", "", "Term deposit 2026-03-31 at 5.25"),
+            ("IRA Q6542138443", "Q6542138443", "IRA xxxx8443"),
+            ("IRA 6542-138443", "Q6542138443", "IRA xxxx8443"),
+            ("IRA ****8443", "****8443", "IRA ****8443"),
+            ("Account 1", "1", "Account 1"),
+            ("", "", ""),
+        ] {
+            assert_eq!(MaskedNumber::hide_in(name, number), expected, "{name}");
         }
     }
 }

@@ -72,11 +72,12 @@ on_both_databases! {
 async fn unknown_paths_and_methods() {
     let app = App::start(Setup::default()).await;
     for path in
-        ["/", "/nothing", "/v2/accounts", "/health/", "/v1", "/v1/", "/v1/accounts/", "/v1/Accounts", "/v1/holdings"]
+        ["/", "/nothing", "/v2/accounts", "/health/", "/v1", "/v1/", "/v1/accounts/", "/v1/Accounts", "/v1/holding"]
     {
         app.get(path).await.error(404);
     }
-    for path in ["/health", "/v1/accounts", "/v1/transactions", "/openapi.json", "/docs"] {
+    for path in ["/health", "/v1/accounts", "/v1/transactions", "/v1/holdings", "/v1/trades", "/openapi.json", "/docs"]
+    {
         for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS] {
             let answer = app.method_as(method, &app.olivia.key, path).await;
             answer.error(405);

@@ -29,7 +29,7 @@ on_both_databases! {
             assert!(current.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'));
         }
         assert!(balances.iter().any(|balance| balance["currentBalance"].as_str().unwrap().starts_with('-')));
-        assert_eq!(app.calls().await["/v1/banking/balances"], 2, "one call a connection");
+        assert_eq!(app.calls().await["/v1/banking/balances"], 1, "both connections are one end user's");
     }
 }
 

@@ -9,6 +9,7 @@ mod cli;
 mod config;
 mod contract;
 mod docs;
+mod exact;
 mod faults;
 mod harness;
 mod isolation;

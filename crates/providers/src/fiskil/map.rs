@@ -90,9 +90,10 @@ pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
         .into_iter()
         .flatten()
         .find_map(|number| MaskedNumber::mask(number.as_str()));
+    let full = row.account_number.as_ref().map_or("", Text::as_str);
     FoundAccount {
         provider_account_id: row.account_id.0.clone().into_owned(),
-        name: name.to_owned(),
+        name: MaskedNumber::hide_in(name, full),
         account_type: account_type(row),
         number,
         currency: row.currency.as_ref().and_then(|code| Currency::parse(code.as_str())),

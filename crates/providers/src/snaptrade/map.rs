@@ -60,9 +60,7 @@ fn account_name(row: &wire::Account<'_>) -> String {
     });
     let mut name = named.unwrap_or_else(|| "Account".to_owned());
     for number in [&row.number, &row.institution_account_id].into_iter().filter_map(plain) {
-        if let Some(masked) = MaskedNumber::mask(&number) {
-            name = name.replace(&number, masked.as_str());
-        }
+        name = MaskedNumber::hide_in(&name, &number);
     }
     name
 }
@@ -308,7 +306,7 @@ mod tests {
             (None, None, text("Margin"), text("Q6542138443"), "Margin"),
             (None, None, None, text("Q6542138443"), "Account"),
             (text("IRA Q6542138443"), None, None, text("Q6542138443"), "IRA xxxx8443"),
-            (text("IRA ****8443"), None, None, text("****8443"), "IRA xxxx8443"),
+            (text("IRA ****8443"), None, None, text("****8443"), "IRA ****8443"),
             (text("Robinhood 54953432"), None, None, text("****8443"), "Robinhood xxxx3432"),
             (text("Account 1"), None, None, text("1"), "Account 1"),
             (text("Account"), None, None, text(""), "Account"),

@@ -270,7 +270,8 @@ async fn connections_are_refreshed_disabled_and_deleted() {
     let said = post("refresh").await.ok();
     assert_eq!(said["detail"], format!("Connection {first} scheduled for refresh"));
     let again = post("refresh").await;
-    assert_eq!((again.error(), again.header("retry-after")), ((429, "throttled".to_owned()), "60"));
+    assert_eq!(again.error(), (429, "throttled".to_owned()));
+    assert!((1..=60).contains(&again.header("retry-after").parse().unwrap()));
     client.advance(60).await;
     post("refresh").await.ok();
     let said = post("transactions/sync").await.ok();
@@ -286,8 +287,10 @@ async fn connections_are_refreshed_disabled_and_deleted() {
 
     let said = client.call("DELETE", &format!("/connection/{first}"), Value::Null).await.ok();
     assert_eq!(said["connection_id"], first.as_str());
+    // Back to before the deletion is done, however slow this test is.
+    client.advance(-60).await;
     assert_eq!(client.ok("/authorizations").await.as_array().unwrap().len(), 2);
-    client.advance(1).await;
+    client.advance(61).await;
     assert_eq!(client.ok("/authorizations").await.as_array().unwrap().len(), 1);
     assert_eq!(client.accounts().await.len(), 3);
     let legacy = client.call("DELETE", &format!("/authorizations/{second}"), Value::Null).await;
