@@ -15,6 +15,15 @@ pub(super) fn no(what: &str, id: &str) -> Misuse {
     Misuse(format!("there is no {what} {id:?}"))
 }
 
+/// Takes out which account a row is for. Rows of today do not say it; those of the retired lists have an object.
+fn take_account(row: &mut Members) -> Result<String, Misuse> {
+    let object = row.get("account").and_then(|value| Members::parse(value.get().as_bytes()).ok());
+    // Takes them all out, whatever they are.
+    let named = ["account", "accountId", "account_id"].map(|name| row.take_text(name));
+    let id = named.into_iter().flatten().next().or_else(|| object?.text("id"));
+    id.ok_or_else(|| "\"account\" is needed: the id of an account".into())
+}
+
 impl Store {
     /// An account, whoever has it.
     pub(super) fn any_account(&mut self, id: &str) -> Result<&mut Account, Misuse> {
@@ -33,7 +42,7 @@ impl Store {
 
     /// Adds a row as given; what is not given is filled in.
     pub(super) fn add_trade(&mut self, mut row: Members, now: Timestamp) -> Result<Members, Misuse> {
-        let account_id = row.take_text("account").ok_or("\"account\" is needed: the id of an account")?;
+        let account_id = take_account(&mut row)?;
         if row.text("id").is_some_and(|id| self.find_trade(&id).is_ok()) {
             return Err("there is a trade with this id already: PATCH it".into());
         }
@@ -83,7 +92,7 @@ impl Store {
 
     /// Adds a position as given; what is not given is filled in.
     pub(super) fn add_position(&mut self, mut position: Members) -> Result<Members, Misuse> {
-        let account_id = position.take_text("account").ok_or("\"account\" is needed: the id of an account")?;
+        let account_id = take_account(&mut position)?;
         let account = self.any_account(&account_id)?;
         position.set_default(
             "instrument",

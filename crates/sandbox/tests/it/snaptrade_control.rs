@@ -76,6 +76,10 @@ async fn trades_are_served_as_given() {
     let mut expected = before.clone();
     expected.remove(700);
     assert_eq!(client.activities(&account).await, expected);
+    for also in [json!({"accountId": account}), json!({"account_id": account}), json!({"account": {"id": account}})] {
+        let row = client.control("POST", "/trades", also).await;
+        assert!(row.get("account").is_none() && row.get("accountId").is_none(), "{row}");
+    }
     for bad in [json!({}), json!({"account": "nobody"}), json!({"account": account, "id": before[0]["id"]}), json!(3)] {
         assert_eq!(client.control_text("POST", "/trades", bad.to_string()).await.0, 400, "{bad}");
     }
