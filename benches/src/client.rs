@@ -29,7 +29,7 @@ impl Connection {
         Ok(Self { stream, buffer: vec![0; 16 * 1024] })
     }
 
-    /// Sends a request and reads its answer, which must have a `Content-Length`.
+    /// Sends a request and reads its answer, which must have a `Content-Length` unless it is a 204.
     pub(crate) async fn ask(&mut self, request: &[u8]) -> anyhow::Result<Answer<'_>> {
         self.stream.write_all(request).await?;
         let mut filled = 0;
@@ -39,7 +39,9 @@ impl Connection {
                 break at + 4;
             }
         };
-        let length = content_length(&self.buffer[..head_end]).context("an answer without a Content-Length")?;
+        let status = status(&self.buffer[..head_end]).context("no status line")?;
+        let length = content_length(&self.buffer[..head_end]).or((status == 204).then_some(0));
+        let length = length.context("an answer without a Content-Length")?;
         let end = head_end + length;
         if self.buffer.len() < end {
             self.buffer.resize(end, 0);
@@ -49,7 +51,6 @@ impl Connection {
         }
         ensure!(filled == end, "more was sent than the answer");
         let head = std::str::from_utf8(&self.buffer[..head_end])?;
-        let status = head.get(9..12).and_then(|digits| digits.parse().ok()).context("no status line")?;
         Ok(Answer { status, head, body: &self.buffer[head_end..end] })
     }
 
@@ -65,6 +66,10 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
+fn status(head: &[u8]) -> Option<u16> {
+    std::str::from_utf8(head.get(9..12)?).ok()?.parse().ok()
+}
+
 pub(crate) fn content_length(head: &[u8]) -> Option<usize> {
     const NAME: &[u8] = b"content-length:";
     let mut lines = head.split(|byte| *byte == b'\n');
@@ -76,6 +81,18 @@ pub(crate) fn content_length(head: &[u8]) -> Option<usize> {
 pub(crate) fn get(path: &str, token: Option<&str>) -> Vec<u8> {
     let authorization = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
     format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: */*\r\n{authorization}\r\n").into_bytes()
+}
+
+/// The bytes of a DELETE.
+pub(crate) fn delete(path: &str) -> Vec<u8> {
+    format!("DELETE {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n").into_bytes()
+}
+
+/// A request without a body, with one more header.
+pub(crate) fn with_header(mut request: Vec<u8>, header: &str) -> Vec<u8> {
+    request.truncate(request.len() - 2);
+    request.extend_from_slice(format!("{header}\r\n\r\n").as_bytes());
+    request
 }
 
 /// The bytes of a POST of JSON.
@@ -169,6 +186,7 @@ mod tests {
     fn heads() {
         assert_eq!(content_length(b"HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n"), Some(17));
         assert_eq!(content_length(b"HTTP/1.1 200 OK\r\nx-content-length: 17\r\n\r\n"), None);
+        assert_eq!((status(b"HTTP/1.1 204 No Content\r\n\r\n"), status(b"HTTP/1.1 ")), (Some(204), None));
         assert_eq!(find(b"ab\r\n\r\nc", b"\r\n\r\n"), Some(2));
     }
 }

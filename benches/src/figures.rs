@@ -46,7 +46,9 @@ pub(crate) struct Figure {
     pub(crate) theirs: Option<Spread>,
     /// Ours by theirs, round by round.
     pub(crate) ratio: Option<Spread>,
-    /// At most; of the median ratio, or of our own median where nothing is compared.
+    /// Ours less theirs, round by round, where that is what counts.
+    pub(crate) difference: Option<Spread>,
+    /// At most; of the median ratio or difference, or of our own median where nothing is compared.
     pub(crate) target: Option<f64>,
     /// Whether it is kept.
     pub(crate) met: Option<bool>,
@@ -57,7 +59,17 @@ impl Figure {
     pub(crate) fn alone(name: &str, measure: &'static str, values: &[f64], target: Option<f64>) -> Self {
         let ours = Spread::of(values);
         let met = target.map(|target| ours.median <= target);
-        Self { name: name.to_owned(), measure, ours, against: None, theirs: None, ratio: None, target, met }
+        Self {
+            name: name.to_owned(),
+            measure,
+            ours,
+            against: None,
+            theirs: None,
+            ratio: None,
+            difference: None,
+            target,
+            met,
+        }
     }
 
     /// Ours by theirs; both have one value a round.
@@ -79,9 +91,37 @@ impl Figure {
             against: Some(against),
             theirs: Some(Spread::of(theirs)),
             ratio: Some(ratio),
+            difference: None,
             target,
             met,
         }
+    }
+
+    /// How much more ours is than theirs; both have one value a round.
+    pub(crate) fn beyond(
+        name: &str,
+        measure: &'static str,
+        against: &'static str,
+        ours: &[f64],
+        theirs: &[f64],
+        target: Option<f64>,
+    ) -> Self {
+        let differences: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours - theirs).collect();
+        let difference = Spread::of(&differences);
+        let met = target.map(|target| difference.median <= target);
+        let ratio = None;
+        Self {
+            ratio,
+            difference: Some(difference),
+            met,
+            ..Self::compared(name, measure, against, ours, theirs, target)
+        }
+    }
+
+    /// What the comparison came to.
+    fn outcome(&self) -> Option<String> {
+        let ratio = self.ratio.as_ref().map(with_range);
+        ratio.or_else(|| self.difference.as_ref().map(|more| format!("{} more", with_range(more))))
     }
 }
 
@@ -126,7 +166,7 @@ impl Report {
             "{} cores, {} connections, {} rounds; median (least..most)\n",
             self.cores, self.connections, self.rounds
         );
-        println!("| what | measure | Bellbird | compared with | ratio | target | met |");
+        println!("| what | measure | Bellbird | compared with | ratio, or how much more | target | met |");
         println!("|---|---|---:|---:|---:|---:|---|");
         for figure in &self.figures {
             println!("{}", line(figure));
@@ -143,12 +183,12 @@ fn line(figure: &Figure) -> String {
         (Some(against), Some(theirs)) => format!("{} ({against})", number(theirs.median)),
         _ => String::new(),
     };
-    let ours = if figure.ratio.is_some() { number(figure.ours.median) } else { with_range(&figure.ours) };
+    let ours = if figure.against.is_some() { number(figure.ours.median) } else { with_range(&figure.ours) };
     format!(
         "| {} | {} | {ours} | {theirs} | {} | {} | {} |",
         figure.name,
         figure.measure,
-        figure.ratio.as_ref().map(with_range).unwrap_or_default(),
+        figure.outcome().unwrap_or_default(),
         figure.target.map(number).unwrap_or_default(),
         figure.met.map_or("", |met| if met { "yes" } else { "NO" }),
     )
@@ -158,7 +198,7 @@ fn short(figure: &Figure) -> String {
     let target = figure.target.map(|target| format!(", target {}", number(target))).unwrap_or_default();
     match &figure.ratio {
         Some(ratio) => format!("ratio {}{target}", with_range(ratio)),
-        None => format!("{}{target}", with_range(&figure.ours)),
+        None => format!("{}{target}", figure.outcome().unwrap_or_else(|| with_range(&figure.ours))),
     }
 }
 
@@ -183,6 +223,13 @@ pub(crate) fn progress(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn differences() {
+        let figure = Figure::beyond("x", "ms", "y", &[205.0, 211.0, 203.0], &[200.0, 201.0, 202.0], Some(5.0));
+        assert_eq!(figure.outcome().unwrap(), "5.00 (1.00..10.0) more");
+        assert_eq!((figure.met, figure.ratio.is_none()), (Some(true), true));
+    }
 
     #[test]
     fn medians_and_percentiles() {

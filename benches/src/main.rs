@@ -6,6 +6,7 @@
 mod bare;
 mod client;
 mod compare;
+mod fan_out;
 mod figures;
 mod memory;
 mod nginx;
@@ -35,7 +36,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Compare the service with a bare handler and with nginx; start, memory, provider calls
+    /// Compare the service with a bare handler, nginx and a provider call; start, memory, provider calls
     Http(HttpArgs),
     /// Run one endpoint under `perf record` and print where the time went
     Profile(ProfileArgs),
@@ -148,6 +149,7 @@ async fn http(args: &HttpArgs) -> anyhow::Result<Report> {
     let mut report = Report::new(args.rounds, args.connections);
     memory::start(args, &mut report).await?;
     compare::run(args, &mut report).await?;
+    fan_out::run(args, &mut report).await?;
     memory::walk(args, &mut report).await?;
     memory::crowd(args, &mut report).await?;
     Ok(report)

@@ -27,20 +27,54 @@ pub(crate) struct Access {
     pub(crate) grant: Value,
 }
 
+impl Access {
+    /// Fiskil's, with the first grant.
+    pub(crate) fn read(description: &Value) -> anyhow::Result<Self> {
+        let fiskil = &description["fiskil"];
+        Ok(Self {
+            address: text(&fiskil["baseUrl"])?.trim_start_matches("http://").parse()?,
+            client_id: text(&fiskil["clientId"])?,
+            client_secret: text(&fiskil["clientSecret"])?,
+            grant: description["grants"][0].clone(),
+        })
+    }
+
+    pub(crate) async fn token(&self) -> anyhow::Result<String> {
+        let asked = json!({ "client_id": self.client_id, "client_secret": self.client_secret });
+        let token = client::json(self.address, &client::post("/v1/token", &asked)).await?;
+        token["token"].as_str().map(str::to_owned).context("no token")
+    }
+
+    /// Asks for a page of what the grant's user has, in the version that the adapter asks for.
+    pub(crate) fn page(&self, token: &str, path: &str, more: &str) -> anyhow::Result<Vec<u8>> {
+        let end_user_id = text(&self.grant["endUserId"])?;
+        let path = format!("{path}?end_user_id={end_user_id}&page%5Bsize%5D=1000{more}");
+        Ok(client::with_header(client::get(&path, Some(token)), "x-fiskil-version: v3"))
+    }
+}
+
+/// A text of the sandbox's description.
+pub(crate) fn text(value: &Value) -> anyhow::Result<String> {
+    value.as_str().map(str::to_owned).context("the sandbox's description lacks something")
+}
+
 /// `bellbird sandbox`, whose busiest account has so many rows.
 pub(crate) fn start_sandbox(binary: &Path, rows: u32) -> anyhow::Result<(Server, Access)> {
+    let (server, description) = start_described(binary, rows)?;
+    Ok((server, Access::read(&description)?))
+}
+
+/// The same, with all that it says of itself.
+pub(crate) fn start_described(binary: &Path, rows: u32) -> anyhow::Result<(Server, Value)> {
     let mut command = Command::new(binary);
-    command.args(["sandbox", "--json", "--fiskil-listen", "127.0.0.1:0", "--rows", &rows.to_string()]);
+    command.args(["sandbox", "--json", "--rows", &rows.to_string()]);
+    command.args(["--fiskil-listen", "--akahu-listen", "--snaptrade-listen"].map(|flag| format!("{flag}=127.0.0.1:0")));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut server = Server::start(&mut command, ([127, 0, 0, 1], 0).into())?;
     let description: Value =
         serde_json::from_str(&server.first_line()?).context("the sandbox did not describe itself")?;
-    let text = |value: &Value| value.as_str().map(str::to_owned).context("the sandbox's description lacks something");
-    let fiskil = &description["fiskil"];
-    let address = text(&fiskil["baseUrl"])?.trim_start_matches("http://").parse()?;
-    server.address = address;
-    let (client_id, client_secret) = (text(&fiskil["clientId"])?, text(&fiskil["clientSecret"])?);
-    Ok((server, Access { address, client_id, client_secret, grant: description["grants"][0].clone() }))
+    server.address = Access::read(&description)?.address;
+    Ok((server, description))
 }
 
 /// Asks the sandbox everything that the service will ask, and keeps the bytes.
@@ -48,14 +82,8 @@ pub(crate) async fn record(binary: &Path) -> anyhow::Result<(Answers, Access)> {
     let (_sandbox, access) = start_sandbox(binary, PAGE_ROWS)?;
     let id = |name: &str| access.grant[name].as_str().context("a grant without ids");
     let (end_user_id, arrangement_id) = (id("endUserId")?, id("arrangementId")?);
-    let asked = json!({ "client_id": access.client_id, "client_secret": access.client_secret });
-    let token = client::json(access.address, &client::post("/v1/token", &asked)).await?;
-    let token = token["token"].as_str().context("no token")?;
-    let ask = async |path: &str, more: &str| {
-        let request = client::get(&format!("{path}?end_user_id={end_user_id}&page%5Bsize%5D=1000{more}"), Some(token));
-        let request = with_version(request);
-        client::text(access.address, &request).await
-    };
+    let token = access.token().await?;
+    let ask = async |path: &str, more: &str| client::text(access.address, &access.page(&token, path, more)?).await;
     add_accounts(&access, end_user_id, arrangement_id, &ask("/v1/banking/accounts", "").await?).await?;
     let mut answers = HashMap::new();
     for path in ["/v1/consent", "/v1/banking/accounts", "/v1/banking/balances"] {
@@ -73,13 +101,6 @@ pub(crate) async fn record(binary: &Path) -> anyhow::Result<(Answers, Access)> {
     }
     ensure!(answers.contains_key(TRANSACTIONS), "no account has {PAGE_ROWS} rows");
     Ok((Answers(answers), access))
-}
-
-/// The version that the adapter asks for.
-fn with_version(mut request: Vec<u8>) -> Vec<u8> {
-    request.truncate(request.len() - 2);
-    request.extend_from_slice(b"x-fiskil-version: v3\r\n\r\n");
-    request
 }
 
 /// The accounts of one consent.

@@ -42,24 +42,41 @@ pub(crate) struct Place {
     binary: PathBuf,
     folder: PathBuf,
     access: Access,
+    /// Beside [`SETTINGS`], and instead of them.
+    more: Vec<(&'static str, String)>,
 }
 
 impl Place {
     /// An empty place; `folder` is there and empty.
     pub(crate) fn new(binary: &Path, folder: PathBuf, access: Access) -> Self {
-        Self { binary: binary.to_owned(), folder, access }
+        Self { binary: binary.to_owned(), folder, access, more: Vec::new() }
+    }
+
+    /// The same with more settings.
+    pub(crate) fn with_settings(self, more: Vec<(&'static str, String)>) -> Self {
+        Self { more, ..self }
     }
 
     /// A place with a user and one connection.
     pub(crate) fn with_user(binary: &Path, folder: PathBuf, access: Access) -> anyhow::Result<(Self, String)> {
         let place = Self::new(binary, folder, access);
-        place.command_line(&["migrate"], "")?;
-        place.command_line(&["user", "add", "--email", EMAIL, "--plan", "professional", "--json"], "")?;
-        let grant = place.access.grant.to_string();
-        let adopt = ["connection", "adopt", "--user", EMAIL, "--provider", "fiskil", "--grant", "-", "--json"];
-        let adopted: Value = serde_json::from_str(&place.command_line(&adopt, &grant)?)?;
-        let id = adopted[0]["id"].as_str().context("no connection was adopted")?.to_owned();
+        place.add_user()?;
+        let id = place.adopt(&place.access.grant)?;
         Ok((place, id))
+    }
+
+    /// Makes the database and the user.
+    pub(crate) fn add_user(&self) -> anyhow::Result<()> {
+        self.command_line(&["migrate"], "")?;
+        self.command_line(&["user", "add", "--email", EMAIL, "--plan", "professional", "--json"], "")?;
+        Ok(())
+    }
+
+    /// Adopts a grant that names its provider, and gives the connection's id.
+    pub(crate) fn adopt(&self, grant: &Value) -> anyhow::Result<String> {
+        let adopt = ["connection", "adopt", "--user", EMAIL, "--grant", "-", "--json"];
+        let adopted: Value = serde_json::from_str(&self.command_line(&adopt, &grant.to_string())?)?;
+        adopted[0]["id"].as_str().map(str::to_owned).context("no connection was adopted")
     }
 
     /// Makes keys.
@@ -82,6 +99,7 @@ impl Place {
         command.env("BELLBIRD_FISKIL__BASE_URL", format!("http://{}", self.access.address));
         command.env("BELLBIRD_FISKIL__CLIENT_ID", &self.access.client_id);
         command.env("BELLBIRD_FISKIL__CLIENT_SECRET", &self.access.client_secret);
+        command.envs(self.more.iter().map(|(name, value)| (name, value)));
         command
     }
 
