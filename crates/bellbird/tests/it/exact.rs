@@ -158,6 +158,9 @@ fn assert_computed(what: &str, expected: &BigDecimal, shown: &Value) {
     assert!(!shown.contains('.') || !shown.ends_with('0'), "zeros at the end of {shown}");
 }
 
+/// Method, path and body of a call of the control interface.
+type Control = (Method, String, String);
+
 /// A provider's words for what is done here. Bodies are text, as decimals must arrive as they are written.
 struct Words {
     provider: &'static str,
@@ -167,7 +170,7 @@ struct Words {
     add_account: fn(grant: &Value) -> Value,
     account_id: &'static str,
     /// The calls that set an account's current and available balance.
-    balance: fn(account: &str, current: &str, available: &str) -> Vec<(Method, String, String)>,
+    balance: fn(account: &str, current: &str, available: &str) -> Vec<Control>,
 }
 
 const FISKIL: Words = Words {

@@ -32,7 +32,7 @@ impl Cursors {
 
     fn decode(&self, text: &str, query: &[u8]) -> Option<Position> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (place, tag) = bytes.split_first_chunk::<16>()?;
+        let (place, tag) = bytes.split_first_chunk::<17>()?;
         hmac::verify(&self.0, &[place, query].concat(), tag).ok()?;
         Some(Position::of_bytes(*place))
     }
@@ -91,6 +91,9 @@ pub(super) fn page(call: &UserCall, ask: &Ask, accounts: &[&Account], seed: u64)
         }
         entry.write(&mut out, seed, accounts[list].names());
         last = entry.position;
+    }
+    if is_empty {
+        last = last.passed();
     }
     out.extend_from_slice(b"],\"cursor\":{\"next\":");
     let _ = match newest(&rests) {

@@ -18,14 +18,16 @@ pub(super) struct Position {
     major: i64,
     /// Of one instant the row with the larger number comes first: ours (akahu.md 4.4).
     minor: u64,
+    /// How many empty pages have passed here, so that each has a cursor of its own; 0 for every row.
+    passed: u8,
 }
 
 impl Position {
     /// Before every row.
-    pub(super) const START: Self = Self { major: i64::MIN, minor: 0 };
+    pub(super) const START: Self = Self { major: i64::MIN, minor: 0, passed: 0 };
 
     const fn new(at: i64, number: u64) -> Self {
-        Self { major: !at, minor: u64::MAX - number }
+        Self { major: !at, minor: u64::MAX - number, passed: 0 }
     }
 
     /// The instant of the row, in milliseconds.
@@ -33,20 +35,26 @@ impl Position {
         !self.major
     }
 
-    pub(super) fn to_bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
+    /// The same place, one empty page later.
+    pub(super) const fn passed(self) -> Self {
+        Self { passed: self.passed.wrapping_add(1), ..self }
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; 17] {
+        let mut bytes = [0; 17];
         bytes[..8].copy_from_slice(&self.major.to_be_bytes());
-        bytes[8..].copy_from_slice(&self.minor.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.minor.to_be_bytes());
+        bytes[16] = self.passed;
         bytes
     }
 
-    pub(super) fn of_bytes(bytes: [u8; 16]) -> Self {
+    pub(super) fn of_bytes(bytes: [u8; 17]) -> Self {
         let [major, minor] = [0, 8].map(|from| {
             let mut half = [0; 8];
             half.copy_from_slice(&bytes[from..from + 8]);
             half
         });
-        Self { major: i64::from_be_bytes(major), minor: u64::from_be_bytes(minor) }
+        Self { major: i64::from_be_bytes(major), minor: u64::from_be_bytes(minor), passed: bytes[16] }
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Position {
     pub(super) major: i64,
     /// Fixes the order of what is equal otherwise.
     pub(super) minor: u64,
+    /// How many empty pages have passed here, so that each has a cursor of its own; 0 for every item.
+    pub(super) passed: u8,
 }
 
 impl Position {
@@ -33,22 +35,26 @@ impl Position {
         let mut bytes = vec![self.group];
         bytes.extend_from_slice(&self.major.to_be_bytes());
         bytes.extend_from_slice(&self.minor.to_be_bytes());
+        bytes.push(self.passed);
         bytes.extend_from_slice(&self.check().to_be_bytes());
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
     fn from_cursor(text: &str) -> Option<Self> {
-        let bytes: [u8; 21] = URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()?;
+        let bytes: [u8; 22] = URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()?;
         let (group, rest) = bytes.split_first()?;
         let (major, rest) = rest.split_first_chunk::<8>()?;
-        let (minor, check) = rest.split_first_chunk::<8>()?;
-        let position = Self { group: *group, major: i64::from_be_bytes(*major), minor: u64::from_be_bytes(*minor) };
+        let (minor, rest) = rest.split_first_chunk::<8>()?;
+        let (passed, check) = rest.split_first()?;
+        let (major, minor) = (i64::from_be_bytes(*major), u64::from_be_bytes(*minor));
+        let position = Self { group: *group, major, minor, passed: *passed };
         (position.check().to_be_bytes() == check).then_some(position)
     }
 
     /// So that an invented cursor is seen to be none.
     fn check(self) -> u32 {
-        (mix(mix(u64::from(self.group) ^ self.major as u64) ^ self.minor) >> 32) as u32
+        let small = u64::from(self.group) | u64::from(self.passed) << 8;
+        (mix(mix(small ^ self.major as u64) ^ self.minor) >> 32) as u32
     }
 }
 
@@ -126,7 +132,8 @@ pub(super) fn emptied<'a, T: Placed>(page: Page<'a, T>, ask: Ask) -> Page<'a, T>
     if page.items.is_empty() || ask.before.is_some() {
         return page;
     }
-    Page { items: Vec::new(), next: Some(ask.after.unwrap_or_default()), prev: None }
+    let here = ask.after.unwrap_or_default();
+    Page { items: Vec::new(), next: Some(Position { passed: here.passed.wrapping_add(1), ..here }), prev: None }
 }
 
 fn forward<'a, T: Placed>(

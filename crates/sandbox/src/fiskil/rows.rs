@@ -130,7 +130,7 @@ fn place(status: Status, time: Option<i64>, number: u64) -> Position {
         (_, Some(_)) => 1,
         (_, None) => 2,
     };
-    Position { group, major: time.map_or(i64::MIN, |time| !time), minor: u64::MAX - number }
+    Position { group, major: time.map_or(i64::MIN, |time| !time), minor: u64::MAX - number, passed: 0 }
 }
 
 /// An instant as a number; those beyond the years 1677 to 2262 count as the first or last one.

@@ -11,10 +11,10 @@ use super::stage::{Link, Stage, call};
 /// Two accounts for each connection, each with a balance of its own; and these, in the same order.
 async fn accounts(stage: &Stage, links: &[Link]) -> (Vec<Vec<Account>>, Vec<Vec<String>>) {
     let (mut accounts, mut amounts) = (Vec::new(), Vec::new());
-    for at in 0..links.len() {
+    for (at, link) in links.iter().enumerate() {
         let (mut of_link, mut holding) = (Vec::new(), Vec::new());
         for number in 0..2 {
-            let account = stage.add_account(&links[at], serde_json::json!({})).await;
+            let account = stage.add_account(link, serde_json::json!({})).await;
             let amount = format!("{}.5", 100 * (at + 1) + number);
             stage.control((stage.subject.set_balance)(&account.provider_account_id, &amount)).await;
             of_link.push(account);
@@ -70,13 +70,19 @@ promise! {
 
 promise! {
     async fn a_lost_consent_fails_alone(stage) {
-        let links = stage.links().await;
+        let mut links = stage.links().await;
         let (accounts, amounts) = accounts(&stage, &links).await;
-        let revoke = (stage.subject.revoke)(&links[0].members).remove(0);
-        stage.control(revoke).await;
-        let mut outcomes = ask(&*stage.provider, &links, &accounts).await;
+        // One connection of the first user, and everything of the last; a grant between them that is none.
+        let last = links.len() - 1;
+        stage.control((stage.subject.revoke)(&links[0].members).remove(0)).await;
+        stage.control((stage.subject.revoke)(&links[last].members).pop().expect("a way")).await;
+        let good = std::mem::replace(&mut links[1].grant, "{}".into());
+        let outcomes = ask(&*stage.provider, &links, &accounts).await;
         let lost = Err(Error::ReconnectNeeded(ConnectionStatus::Revoked));
-        assert_eq!(outcomes.remove(0), [lost.clone(), lost]);
-        assert_eq!(outcomes, all_well(&amounts[1..]));
+        assert_eq!([&outcomes[0], &outcomes[last]], [&vec![lost.clone(), lost.clone()]; 2]);
+        assert!(outcomes[1].iter().all(|outcome| matches!(outcome, Err(Error::BadGrant(_)))), "{outcomes:?}");
+        assert_eq!(outcomes[2..last], all_well(&amounts)[2..last]);
+        links[1].grant = good;
+        assert_eq!(ask(&*stage.provider, &links, &accounts).await[1], all_well(&amounts)[1]);
     }
 }
