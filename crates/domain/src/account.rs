@@ -1,6 +1,7 @@
 //! Accounts, and the masking of their numbers.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::connection::named;
 use crate::{AccountId, ConnectionId, Currency, UserId};
@@ -25,8 +26,20 @@ named! {
     }
 }
 
-/// As many digits in a name are an account number, whatever separates them.
+/// As many digits in a name are an account number.
 const NUMBER_DIGITS_MIN: usize = 12;
+
+/// The digits of a text as byte positions, in runs: two digits are in one run where `joined` says so of what is between.
+fn digit_runs(text: &str, joined: impl Fn(&str) -> bool) -> Vec<Vec<usize>> {
+    let mut runs: Vec<Vec<usize>> = Vec::new();
+    for (at, _) in text.bytes().enumerate().filter(|(_, byte)| byte.is_ascii_digit()) {
+        match runs.last_mut() {
+            Some(run) if run.last().is_some_and(|last| joined(&text[last + 1..at])) => run.push(at),
+            _ => runs.push(vec![at]),
+        }
+    }
+    runs
+}
 
 /// `xxxx` and the last four digits. The only form of an account number that leaves an adapter.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -48,33 +61,42 @@ impl MaskedNumber {
         String::from_utf8(masked.to_vec()).ok().map(Self)
     }
 
-    /// A name in which the account's number, or any as long as one, is masked however it is written: institutions put
-    /// numbers into names.
+    /// A name in which the account's number is masked, however it is written: institutions put numbers into names.
+    /// Where the provider masks `number` itself, any longer number with its end is; and any number as long as an
+    /// account's is, whoever's it is.
     #[must_use]
     pub fn hide_in(name: &str, number: &str) -> String {
-        let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
-        let own = digits(number);
-        // Four digits are what a mask shows anyway.
-        let own = Some(own).filter(|own| own.len() > 4);
-        // Letters and all, where it is written as the provider writes it.
-        let masked = own.as_ref().and_then(|_| Self::mask(number));
-        let name = masked.map_or_else(|| name.to_owned(), |masked| name.replace(number, masked.as_str()));
-        let mut shown = String::with_capacity(name.len());
-        let mut rest = name.as_str();
-        while let Some(start) = rest.find(|character: char| character.is_ascii_digit()) {
-            let (before, behind) = rest.split_at(start);
-            let of_run = |character: char| character.is_ascii_digit() || " -./*".contains(character);
-            let end = behind.find(|character| !of_run(character)).unwrap_or(behind.len());
-            let run = behind[..end].trim_end_matches(|character: char| !character.is_ascii_digit());
-            let in_run = digits(run);
-            let is_own = own.as_ref().is_some_and(|own| in_run.contains(own));
-            let secret = if is_own { Some(number) } else { (in_run.len() >= NUMBER_DIGITS_MIN).then_some(run) };
-            let mask = secret.and_then(Self::mask);
-            shown.push_str(before);
-            shown.push_str(mask.as_ref().map_or(run, Self::as_str));
-            rest = &behind[run.len()..];
+        let own: String = number.chars().filter(char::is_ascii_digit).collect();
+        // Letters and all, where it is written as the provider writes it. Four digits are what a mask shows anyway.
+        let as_sent = Some(number).filter(|_| own.len() > 4).and_then(Self::mask);
+        let name = as_sent.map_or_else(|| name.to_owned(), |mask| name.replace(number, mask.as_str()));
+        let mut secrets: Vec<Range<usize>> = Vec::new();
+        if own.len() > 4 {
+            let apart = |between: &str| !between.contains(char::is_alphanumeric);
+            for run in digit_runs(&name, apart) {
+                let digits: String = run.iter().map(|at| char::from(name.as_bytes()[*at])).collect();
+                secrets.extend(digits.match_indices(&own).map(|(at, _)| run[at]..run[at + own.len() - 1] + 1));
+            }
         }
-        shown + rest
+        let close = |between: &str| !between.contains(char::is_alphanumeric) && between.chars().count() <= 1;
+        for run in digit_runs(&name, close) {
+            let ends_alike = || {
+                own.len() == 4 && run.iter().rev().zip(own.bytes().rev()).all(|(at, own)| name.as_bytes()[*at] == own)
+            };
+            if run.len() >= NUMBER_DIGITS_MIN || run.len() > 4 && ends_alike() {
+                secrets.push(run[0]..run[run.len() - 1] + 1);
+            }
+        }
+        secrets.sort_by_key(|secret| secret.start);
+        let (mut shown, mut done) = (String::with_capacity(name.len()), 0);
+        for secret in secrets {
+            if let Some(mask) = Self::mask(&name[secret.clone()]).filter(|_| secret.start >= done) {
+                shown.push_str(&name[done..secret.start]);
+                shown.push_str(mask.as_str());
+                done = secret.end;
+            }
+        }
+        shown + &name[done..]
     }
 
     /// `xxxx1234`.
@@ -144,7 +166,14 @@ mod tests {
             ("12-3456-0000001-51", bank, "xxxx0151"),
             ("Everyday (12-3456-0000001-51), joint", bank, "Everyday (xxxx0151), joint"),
             ("Mā 123456000000151 é", bank, "Mā xxxx0151 é"),
-            ("No 1 12 3456 0000001 51 - 2", bank, "No xxxx0151"),
+            ("No 1 12 3456 0000001 51 - 2", bank, "No xxxx0151 - 2"),
+            ("Everyday 12–3456–0000001–51", bank, "Everyday xxxx0151"),
+            ("Everyday 12\u{a0}3456\u{a0}0000001\u{a0}51", bank, "Everyday xxxx0151"),
+            ("12_3456_0000001_51 and 12 3456 0000001 51", bank, "xxxx0151 and xxxx0151"),
+            ("TFSA 51238443", "****8443", "TFSA xxxx8443"),
+            ("TFSA 8443", "****8443", "TFSA 8443"),
+            ("TFSA 51238444", "****8443", "TFSA 51238444"),
+            ("Fixed 31/03/2026 - 30/06/2026 at 5.25", "", "Fixed 31/03/2026 - 30/06/2026 at 5.25"),
             ("Everyday 12-3456-0000001-051", bank, "Everyday xxxx1051"),
             ("Everyday 06-1234-7654321-00", "", "Everyday xxxx2100"),
             ("Card 1234-****-****-5678!", "1234-****-****-5678", "Card xxxx5678!"),

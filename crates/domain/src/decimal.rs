@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// The most digits that writing out an exponent may put before or behind the point, those that are there apart. A real amount has some twenty digits; the bound
-/// only keeps `1e999999999` from filling the memory. Digits that are written out have no bound of their own.
-pub const EXPANDED_BYTES_MAX: usize = 4_096;
+/// The most zeros that writing out an exponent may add. A double's largest has some three hundred; the bound only keeps
+/// `1e999999999` from filling the memory. Digits that are there have no bound.
+pub const ZEROS_MAX: usize = 1_024;
 
 /// What is wrong with a text that should have been a decimal. Never holds the text: it may be an amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum DecimalError {
     /// Not an optional sign, digits with at most one point, and an optional exponent.
     #[error("not a decimal")]
     Syntax,
-    /// The exponent would write out to more digits than [`EXPANDED_BYTES_MAX`].
+    /// The exponent would add more zeros than [`ZEROS_MAX`].
     #[error("exponent too large")]
     Exponent,
 }
@@ -143,8 +143,9 @@ impl<'a> Parts<'a> {
 /// zeros, and how many are behind the point now. Zeros that only the exponent made necessary go again: `0.05e2` is `5`.
 fn shift(mut digits: String, scale: usize, exponent: i64) -> Result<(String, usize), DecimalError> {
     let scale = i64::try_from(scale).map_err(|_| DecimalError::Exponent)?.saturating_sub(exponent);
-    let growth = scale.unsigned_abs().max(digits.len() as u64);
-    if growth > EXPANDED_BYTES_MAX as u64 {
+    let there = i64::try_from(digits.len()).map_err(|_| DecimalError::Exponent)?;
+    let zeros = if scale < 0 { scale.unsigned_abs() } else { u64::try_from(scale - there).unwrap_or(0) };
+    if zeros > ZEROS_MAX as u64 {
         return Err(DecimalError::Exponent);
     }
     let Ok(scale) = usize::try_from(scale) else {
@@ -225,9 +226,17 @@ mod tests {
         ] {
             assert_eq!(plain(text), Err(DecimalError::Syntax), "{text:?}");
         }
-        for text in ["1e5000", "1e-5000", "1e99999999999999999999", "0e-9999999"] {
+        for text in ["1e1025", "1e-1026", "1e99999999999999999999", "0e-9999999"] {
             assert_eq!(plain(text), Err(DecimalError::Exponent), "{text:?}");
         }
+    }
+
+    #[test]
+    fn an_exponent_moves_the_point_through_any_number_of_digits() {
+        let digits = "7".repeat(5_000);
+        assert_eq!(plain(&format!("{digits}e-2500")), Ok(format!("{0}.{0}", "7".repeat(2_500))));
+        assert_eq!(plain(&format!("0.{digits}e5000")), Ok(digits.clone()));
+        assert_eq!(plain(&format!("{digits}e1024")), Ok(format!("{digits}{}", "0".repeat(1_024))));
     }
 
     #[test]

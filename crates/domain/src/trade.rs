@@ -47,7 +47,10 @@ impl TradeTime {
     pub fn instant(self) -> Timestamp {
         match self {
             Self::Instant(instant) => instant,
-            Self::Day(day) => day.to_zoned(TimeZone::UTC).map_or(Timestamp::MIN, |start| start.timestamp()),
+            Self::Day(day) => {
+                let beyond = if day.year() > 0 { Timestamp::MAX } else { Timestamp::MIN };
+                day.to_zoned(TimeZone::UTC).map_or(beyond, |start| start.timestamp())
+            }
         }
     }
 }
@@ -99,7 +102,9 @@ pub struct TradeId<'t, 'a>(&'t Trade<'a>);
 impl fmt::Display for TradeId<'_, '_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let trade = self.0;
-        let digits = |number: &'_ Option<Decimal<'_>>| number.as_ref().map_or("", Decimal::as_str).to_owned();
+        fn digits<'d>(number: &'d Option<Decimal<'_>>) -> &'d str {
+            number.as_ref().map_or("", |number| number.as_str())
+        }
         write!(
             out,
             "{}-{}-{}-{}-{}-{}-{}-{}",
@@ -118,5 +123,22 @@ impl fmt::Display for TradeId<'_, '_> {
 impl serde::Serialize for TradeId<'_, '_> {
     fn serialize<S: serde::Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         out.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_stands_at_its_start_in_utc() {
+        for (day, instant) in [
+            ("2026-10-31", "2026-10-31T00:00:00Z".parse().expect("an instant")),
+            // Brokers' way to say never.
+            ("9999-12-31", Timestamp::MAX),
+            ("0001-01-01", "0001-01-01T00:00:00Z".parse().expect("an instant")),
+        ] {
+            assert_eq!(TradeTime::Day(day.parse().expect("a day")).instant(), instant, "{day}");
+        }
     }
 }
