@@ -1,6 +1,5 @@
 //! What the handlers share.
 
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -16,8 +15,8 @@ use http::HeaderValue;
 
 use crate::client_address::Network;
 use crate::handlers::holdings::{AccountHoldings, HoldingsKey};
-use crate::live::{LiveAnswer, LiveOutcome};
-use crate::problem::Problem;
+use crate::handlers::trades::CachedTrades;
+use crate::live::LiveOutcome;
 
 /// All cached answers of an endpoint together, in bytes.
 const CACHE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -69,6 +68,10 @@ pub(crate) struct CachedBalances {
     pub(crate) revision: Arc<AtomicI64>,
 }
 
+fn holdings_bytes(_: &HoldingsKey, accounts: &Arc<[(AccountId, Bytes)]>) -> usize {
+    accounts.iter().map(|(_, rows)| rows.len() + 100).sum::<usize>() + 100
+}
+
 /// What the handlers share; cheap to clone.
 #[derive(Clone)]
 pub struct AppState {
@@ -93,11 +96,11 @@ pub(crate) struct Inner {
     pub(crate) balances_cache: Expiring<BalancesKey, CachedBalances>,
     /// Each user's connections as JSON, with the revision at which they are so.
     pub(crate) connection_lists: Expiring<UserId, (i64, Bytes)>,
-    pub(crate) holdings_cache: Expiring<HoldingsKey, AccountHoldings<Infallible>>,
-    pub(crate) trades_cache: Expiring<(TradesKey, Page), LiveAnswer>,
+    pub(crate) holdings_cache: Expiring<HoldingsKey, Arc<[(AccountId, Bytes)]>>,
+    pub(crate) trades_cache: Expiring<(TradesKey, Page), CachedTrades>,
     pub(crate) balances_flights: SingleFlight<BalancesKey, LiveOutcome>,
-    pub(crate) holdings_flights: SingleFlight<HoldingsKey, LiveOutcome<AccountHoldings<Problem>>>,
-    pub(crate) trades_flights: SingleFlight<(TradesKey, Page), LiveOutcome>,
+    pub(crate) holdings_flights: SingleFlight<(HoldingsKey, i64), LiveOutcome<AccountHoldings>>,
+    pub(crate) trades_flights: SingleFlight<((TradesKey, Page), i64), LiveOutcome>,
     pub(crate) transactions_flights: SingleFlight<(ListKey, Page), LiveOutcome>,
 }
 
@@ -117,16 +120,9 @@ impl AppState {
             live_in_flight: InFlight::new(settings.live_in_flight),
             touching: InFlight::new(1),
             balances_cache: Expiring::new(settings.balances_cache, CACHE_BYTES_MAX, bytes_of),
-            holdings_cache: Expiring::new(
-                settings.holdings_cache,
-                CACHE_BYTES_MAX,
-                |_, accounts: &AccountHoldings<Infallible>| {
-                    let bytes = |rows: &Result<Bytes, Infallible>| rows.as_ref().map_or(0, Bytes::len);
-                    accounts.iter().map(|(_, rows)| bytes(rows) + 100).sum::<usize>() + 100
-                },
-            ),
-            trades_cache: Expiring::new(settings.trades_cache, CACHE_BYTES_MAX, |_, answer: &LiveAnswer| {
-                answer.body.len() + 200
+            holdings_cache: Expiring::new(settings.holdings_cache, CACHE_BYTES_MAX, holdings_bytes),
+            trades_cache: Expiring::new(settings.trades_cache, CACHE_BYTES_MAX, |_, cached: &CachedTrades| {
+                cached.answer.body.len() + 300
             }),
             connection_lists: Expiring::new(LISTS_LIFE, LISTS_BYTES_MAX, |_, (_, list): &(i64, Bytes)| {
                 list.len() + 100

@@ -20,8 +20,7 @@ pub struct ConnectionView<'a> {
     /// Identifier, a UUID made by this service.
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub id: ConnectionId,
-    /// The provider that the data comes through: `fiskil` (Australian banking), `akahu` (New Zealand banking) or
-    /// `snaptrade` (brokerage).
+    /// The provider that the data comes through, such as `fiskil` (Australian banking).
     #[schema(example = "fiskil")]
     pub provider: &'a str,
     /// What kind of institution it is.
@@ -289,7 +288,7 @@ impl<'a> TransactionView<'a> {
     }
 }
 
-/// A window of the transactions, newest first. Described here, written row by row.
+/// A window of the transactions, newest first.
 #[derive(ToSchema)]
 #[schema(as = TransactionList)]
 pub struct TransactionList<'a> {
@@ -413,7 +412,7 @@ pub struct TradeView<'a> {
     /// When it was made: a day or an ISO 8601 time, as the broker gives it.
     #[schema(example = "2026-03-22T16:27:55Z")]
     trade_date: &'a str,
-    /// When it was settled, in the same forms.
+    /// When it was settled: a day or an ISO 8601 time, like `tradeDate`.
     #[schema(required = true, example = "2026-03-26T00:00:00Z")]
     settlement_date: Option<&'a str>,
     /// The broker's text.
@@ -443,7 +442,7 @@ impl<'a> TradeView<'a> {
     }
 }
 
-/// A window of the trades, newest first. Described here, written row by row.
+/// A window of the trades, newest first.
 #[derive(ToSchema)]
 #[schema(as = TradeList)]
 pub struct TradeList<'a> {

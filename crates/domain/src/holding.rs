@@ -7,7 +7,7 @@ use bigdecimal::BigDecimal;
 use crate::{Account, Decimal};
 
 /// Longer numbers are shown, but not multiplied: no position has them, and the time for it grows faster than their length.
-const FACTOR_BYTES_MAX: usize = 256;
+const FACTOR_BYTES_MAX: usize = 512;
 
 /// A position. Borrows the answer it came from; has no `Debug`, so that it cannot be logged.
 #[derive(Clone)]

@@ -14,6 +14,7 @@ pub mod registry;
 mod rows;
 pub mod settings;
 pub mod snaptrade;
+mod standings;
 pub mod text;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -124,7 +125,7 @@ pub struct TransactionQuery<'a> {
 pub struct PageRequest<'a> {
     /// The end of an earlier page, or none for the newest row.
     pub cursor: Option<&'a Cursor>,
-    /// As many rows as this, where the provider lets us choose; at most [`Provider::page_rows_max`].
+    /// As many rows as this, where the provider lets us choose; at most [`Banking::page_rows_max`].
     pub rows: u32,
 }
 

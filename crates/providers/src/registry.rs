@@ -20,6 +20,15 @@ impl ProviderSettings {
         self.0.entry(provider.name.as_str()).or_default()
     }
 
+    /// A key that the provider needs and does not have, though it has others of those: somebody has forgotten it.
+    #[must_use]
+    pub fn forgotten(&self, provider: &Declaration) -> Option<&'static str> {
+        let values = self.of(provider);
+        let is_set = |needed: &&&str| values.get(needed).is_some();
+        let some = provider.needs.iter().any(|needed| is_set(&needed));
+        provider.needs.iter().find(|needed| some && !is_set(needed)).copied()
+    }
+
     fn of(&self, provider: &Declaration) -> Values {
         let mut values = self.0.get(provider.name.as_str()).cloned().unwrap_or_default();
         for setting in provider.settings {
@@ -45,8 +54,11 @@ impl Registry {
     pub fn new(settings: &ProviderSettings, call_timeout: Duration) -> Result<Self, String> {
         let mut offered = Vec::new();
         for provider in PROVIDERS {
-            let opened = (provider.open)(&settings.of(provider), call_timeout);
-            offered.extend(opened.map_err(|error| format!("{}: {error}", provider.name))?);
+            let values = settings.of(provider);
+            if provider.needs.iter().all(|needed| values.get(needed).is_some()) {
+                let opened = (provider.open)(&values, call_timeout);
+                offered.push(opened.map_err(|error| format!("{}: {error}", provider.name))?);
+            }
         }
         Ok(Self { providers: offered.into() })
     }
@@ -84,6 +96,8 @@ mod tests {
                 let plain = setting.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
                 assert!(plain, "{}.{}", provider.name, setting.name);
             }
+            let is_known = |needed: &&str| provider.settings.iter().any(|setting| setting.name == *needed);
+            assert!(!provider.needs.is_empty() && provider.needs.iter().all(is_known), "{}", provider.name);
         }
     }
 

@@ -18,12 +18,14 @@ pub struct Declaration {
     pub help: &'static [&'static str],
     /// Its keys.
     pub settings: &'static [Setting],
-    /// Makes the adapter. The time is the longest that one call may take.
+    /// The keys without which it is not offered.
+    pub needs: &'static [&'static str],
+    /// Makes the adapter, once all that it needs is set. The time is the longest that one call may take.
     pub open: fn(&Values, Duration) -> Opened,
 }
 
-/// The adapter; none when its credentials are not set. The error is a sentence that names the setting that does not work.
-pub type Opened = Result<Option<Arc<dyn Provider>>, String>;
+/// The adapter, or a sentence that names the setting that does not work.
+pub type Opened = Result<Arc<dyn Provider>, String>;
 
 /// One key of a provider's section.
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +69,14 @@ impl Values {
     #[must_use]
     pub fn secret(&self, name: &str) -> Option<SecretString> {
         self.0.get(name).cloned()
+    }
+
+    /// A value that is needed; the registry has seen that it is set.
+    ///
+    /// # Errors
+    /// A sentence, when it is not.
+    pub fn needed(&self, name: &str) -> Result<&str, String> {
+        self.get(name).ok_or_else(|| format!("{name} is not set"))
     }
 
     /// A URL that has a default.

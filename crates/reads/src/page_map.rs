@@ -3,6 +3,7 @@
 
 use bellbird_domain::Interval;
 use bellbird_providers::Cursor;
+use jiff::tz::TimeZone;
 
 /// Marks kept in one map. Past them a walk goes on, but is not remembered: with windows of 200 rows that is two million.
 const MARKS_MAX: usize = 10_000;
@@ -20,6 +21,8 @@ pub struct Mark {
 #[derive(Debug, Clone)]
 pub struct PageMap {
     interval: Interval,
+    /// In which days were days.
+    zone: TimeZone,
     /// By row, the list's start first.
     marks: Vec<Mark>,
     counted: u64,
@@ -29,14 +32,20 @@ pub struct PageMap {
 impl PageMap {
     /// A map of a list of which nothing is known. `interval` holds the instants that the list's bounds stood for.
     #[must_use]
-    pub fn new(interval: Interval) -> Self {
-        Self { interval, marks: vec![Mark { row: 0, cursor: None }], counted: 0, end: None }
+    pub fn new(interval: Interval, zone: TimeZone) -> Self {
+        Self { interval, zone, marks: vec![Mark { row: 0, cursor: None }], counted: 0, end: None }
     }
 
     /// The bounds.
     #[must_use]
     pub fn interval(&self) -> Interval {
         self.interval
+    }
+
+    /// Whether it counted days of this zone.
+    #[must_use]
+    pub fn is_in(&self, zone: &TimeZone) -> bool {
+        self.zone == *zone
     }
 
     /// Rows known so far.
@@ -95,7 +104,7 @@ impl PageMap {
 
     /// Forgets everything but the bounds: the provider no longer takes a cursor.
     pub fn forget(&mut self) {
-        *self = Self::new(self.interval);
+        *self = Self::new(self.interval, self.zone.clone());
     }
 }
 
@@ -108,7 +117,7 @@ mod tests {
 
     fn map() -> PageMap {
         let bound = Bound::parse("2026-01-01").unwrap();
-        PageMap::new(Interval { from: bound, to: bound })
+        PageMap::new(Interval { from: bound, to: bound }, TimeZone::UTC)
     }
 
     fn cursor(name: impl ToString) -> Cursor {

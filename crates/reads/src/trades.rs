@@ -35,6 +35,24 @@ pub struct TradesKey {
     pub span: Span,
 }
 
+/// A window of trades.
+pub struct TradesAnswer {
+    /// The rows as they were written, separated by commas.
+    pub rows: Vec<u8>,
+    /// What is known of the whole list.
+    pub extent: Extent,
+    /// False when it could not be found out whether rows follow.
+    pub whole: bool,
+}
+
+/// Whether rows follow the window.
+enum More {
+    Yes,
+    No,
+    /// The provider failed when it was asked.
+    Unknown,
+}
+
 /// Writes a trade.
 pub type WriteTrade = fn(&Trade<'_>, &mut Vec<u8>);
 
@@ -54,41 +72,46 @@ impl Reads {
         list: TradesKey,
         page: Page,
         write: WriteTrade,
-    ) -> Result<(Vec<u8>, Extent), ReadError> {
+    ) -> Result<TradesAnswer, ReadError> {
         let accounts = scope.accounts_of(list.account_id)?;
         let brokerage = self.brokerage(&scope.connection)?;
         if accounts.is_empty() || list.span.is_empty(&caller.timezone) {
-            return Ok((Vec::new(), Extent { total: 0, has_more: false, truncated: false }));
+            let extent = Extent { total: 0, has_more: false, truncated: false };
+            return Ok(TradesAnswer { rows: Vec::new(), extent, whole: true });
         }
         let mut streams: Vec<Stream<'_>> = accounts.iter().map(Stream::new).collect();
         streams.sort_by_key(Stream::account_id);
-        let map = self.trades_map(call, list, page, &streams);
+        let map = self.trades_map(call, list, page, &streams, &caller.timezone);
         let source = Source { brokerage, call, grant: &scope.grant, span: &list.span, zone: &caller.timezone, write };
         let mut merge = Merge::new(source, streams, page);
-        let outcome = merge.run(&map).await;
-        if call.calls() > 0 && outcome.is_ok() {
+        let more = merge.run(&map).await;
+        let more = more.map_err(|error| ReadError::from_provider(&error, scope.connection.status))?;
+        if call.calls() > 0 {
             self.note_answered(scope);
         }
-        match outcome {
-            Ok(has_more) => {
-                let extent = merge.extent(has_more, self.inner.limits.row_cap);
-                Ok((merge.written, extent))
-            }
-            Err(error) => Err(ReadError::from_provider(&error, scope.connection.status)),
-        }
+        let extent = merge.extent(&more, self.inner.limits.row_cap);
+        Ok(TradesAnswer { rows: merge.written, extent, whole: !matches!(more, More::Unknown) })
     }
 
-    /// The map of the list. A request from the start, and one about other accounts than before, begins a new one.
-    fn trades_map(&self, call: &Call, list: TradesKey, page: Page, streams: &[Stream<'_>]) -> Arc<Mutex<TradesMap>> {
+    /// The map of the list. A request from the start, and one about other accounts or another timezone than before,
+    /// begins a new one.
+    fn trades_map(
+        &self,
+        call: &Call,
+        list: TradesKey,
+        page: Page,
+        streams: &[Stream<'_>],
+        zone: &TimeZone,
+    ) -> Arc<Mutex<TradesMap>> {
         let maps = &self.inner.trade_maps;
         let accounts: Vec<AccountId> = streams.iter().map(Stream::account_id).collect();
         if page.offset > 0
             && let Some(map) = maps.renew(&list, call.now)
-            && map.lock().is_of(&accounts)
+            && map.lock().is_of(&accounts, zone)
         {
             return map;
         }
-        let map = Arc::new(Mutex::new(TradesMap::new(accounts)));
+        let map = Arc::new(Mutex::new(TradesMap::new(accounts, zone.clone())));
         maps.insert(list, Arc::clone(&map), call.now);
         map
     }
@@ -125,7 +148,7 @@ impl<'m> Merge<'m> {
     }
 
     /// Reads until the window is complete and it is known whether a row follows it.
-    async fn run(&mut self, map: &Mutex<TradesMap>) -> Result<bool, Error> {
+    async fn run(&mut self, map: &Mutex<TradesMap>) -> Result<More, Error> {
         let mark = map.lock().nearest(self.page.offset);
         self.seek(mark);
         self.jump();
@@ -146,25 +169,30 @@ impl<'m> Merge<'m> {
         }
     }
 
-    /// The rows of one account are numbered by the provider: unless newer rows are left out, a window starts at its own
-    /// offset, whatever is known of the rows before it.
+    /// The rows of one account are numbered by the provider: unless newer rows are left out, a window starts as far behind
+    /// the last known place as its offset is, without reading what is between.
     fn jump(&mut self) {
         if let ([stream], None) = (self.streams.as_mut_slice(), self.source.span.to)
             && self.row < self.page.offset
+            && !stream.is_over()
         {
-            stream.seek(self.page.offset);
+            stream.seek(stream.position().saturating_add(self.page.offset - self.row));
             self.row = self.page.offset;
             self.jumped = true;
         }
     }
 
-    async fn advance(&mut self, map: &Mutex<TradesMap>) -> Result<bool, Error> {
+    async fn advance(&mut self, map: &Mutex<TradesMap>) -> Result<More, Error> {
         let behind = self.page.end();
         loop {
             self.note(map);
-            self.fill(behind + 1 - self.row).await?;
+            match self.fill(behind + 1 - self.row).await {
+                // The window is there; only what follows it is not known.
+                Err(error) if self.row == behind && error.is_transient() => return Ok(More::Unknown),
+                outcome => outcome?,
+            }
             while self.row < behind && self.streams.iter().all(Stream::is_ready) {
-                let Some(json) = self.take() else { return Ok(false) };
+                let Some(json) = self.take() else { break };
                 self.note(map);
                 if self.row > self.page.offset {
                     if !self.written.is_empty() {
@@ -174,18 +202,20 @@ impl<'m> Merge<'m> {
                 }
             }
             if self.row == behind && self.streams.iter().any(|stream| stream.head().is_some()) {
-                return Ok(true);
+                return Ok(More::Yes);
             }
             if self.streams.iter().all(Stream::is_over) {
-                return Ok(false);
+                self.note(map);
+                return Ok(More::No);
             }
         }
     }
 
-    /// Remembers where the streams stand, at the window's ends and where pages were used up.
+    /// Remembers where the streams stand, at the window's ends, where pages were used up, and at the end of all.
     fn note(&mut self, map: &Mutex<TradesMap>) {
         let at_window = self.row == self.page.offset || self.row == self.page.end();
-        if !at_window && self.streams.iter().all(|stream| stream.head().is_some() || stream.is_over()) {
+        let used_up = self.streams.iter().any(|stream| !stream.is_ready());
+        if !at_window && !used_up && !self.streams.iter().all(Stream::is_over) {
             return;
         }
         let positions: Box<[u64]> = self.streams.iter().map(Stream::position).collect();
@@ -196,7 +226,7 @@ impl<'m> Merge<'m> {
                 return;
             }
         }
-        map.lock().learn(self.row, positions);
+        map.lock().learn(self.row, positions, !self.jumped);
     }
 
     /// Asks all accounts of which the next row is not known, at the same time.
@@ -204,12 +234,9 @@ impl<'m> Merge<'m> {
         let spare = if self.source.span.is_open() { 0 } else { ROWS_SPARE };
         let rows_max = self.source.brokerage.trades_rows_max();
         let rows = u32::try_from(needed + spare).unwrap_or(u32::MAX).min(rows_max);
-        let in_hand: u64 = self.streams.iter().map(|stream| stream.rows_in_hand() + u64::from(rows)).sum();
-        // Rows that are sure to lie before the window are not written.
-        let near = self.row + in_hand > self.page.offset;
         let source = &self.source;
         let asked = self.streams.iter_mut().filter(|stream| !stream.is_ready());
-        try_join_all(asked.map(|stream| stream.fetch(source, rows, near))).await?;
+        try_join_all(asked.map(|stream| stream.fetch(source, rows))).await?;
         Ok(())
     }
 
@@ -222,16 +249,18 @@ impl<'m> Merge<'m> {
         self.streams[at].take()
     }
 
-    fn extent(&self, has_more: bool, row_cap: u64) -> Extent {
+    fn extent(&self, more: &More, row_cap: u64) -> Extent {
         let begun = self.begun.as_deref().unwrap_or_default();
-        let left: u64 = self.streams.iter().zip(begun).map(|(stream, begun)| stream.left_from(*begun)).sum();
-        let total = if self.source.span.is_open() && self.row == self.page.offset && self.streams.len() == 1 {
+        let left = self.streams.iter().zip(begun).map(|(stream, begun)| stream.left_from(*begun));
+        let left = left.fold(0, u64::saturating_add);
+        let total = match self.streams.as_slice() {
             // Behind the end, where nothing was read: the provider's own number.
-            self.streams.iter().map(Stream::total).sum::<u64>().min(self.row)
-        } else {
-            self.row
+            [stream] if self.jumped && self.row == self.page.offset => stream.total().min(self.row),
+            _ => self.row,
         };
-        Extent { total, has_more, truncated: has_more && left > row_cap }
+        let has_more = !matches!(more, More::No);
+        let truncated = matches!(more, More::Unknown) || has_more && left > row_cap;
+        Extent { total, has_more, truncated }
     }
 }
 

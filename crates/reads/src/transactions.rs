@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bellbird_domain::{Bound, Caller, Interval, Page, Transaction};
 use bellbird_providers::{Banking, Call, Cursor, Error, PageRequest, TransactionQuery};
+use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use secrecy::SecretString;
 use tokio::time::Instant;
@@ -48,7 +49,7 @@ impl Reads {
         keep: &mut KeepRow<'_>,
     ) -> Result<Extent, ReadError> {
         let accounts = scope.accounts_of(request.list.account_id)?;
-        let map = self.page_map(call, request);
+        let map = self.page_map(call, request, &caller.timezone);
         let interval = map.lock().interval();
         let (first, last) = interval.instants(&caller.timezone);
         if first > last || accounts.is_empty() {
@@ -77,16 +78,18 @@ impl Reads {
         Ok(walk.window.extent(map.counted().max(seen), map.end()))
     }
 
-    /// The map of the list; a request from the start begins a new one, with new instants.
-    fn page_map(&self, call: &Call, request: &TransactionsRequest) -> Arc<Mutex<PageMap>> {
+    /// The map of the list; a request from the start begins a new one, with new instants, and so does one in another
+    /// timezone than before.
+    fn page_map(&self, call: &Call, request: &TransactionsRequest, zone: &TimeZone) -> Arc<Mutex<PageMap>> {
         let maps = &self.inner.page_maps;
         if request.page.offset > 0
             && let Some(map) = maps.renew(&request.list, call.now)
+            && map.lock().is_in(zone)
         {
             return map;
         }
         let interval = Interval::resolve(request.from, request.to, call.now);
-        let map = Arc::new(Mutex::new(PageMap::new(interval)));
+        let map = Arc::new(Mutex::new(PageMap::new(interval, zone.clone())));
         maps.insert(request.list.clone(), Arc::clone(&map), call.now);
         map
     }

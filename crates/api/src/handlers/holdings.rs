@@ -1,6 +1,5 @@
 //! `GET /v1/holdings`
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -27,7 +26,7 @@ pub(crate) struct HoldingsKey {
 }
 
 /// Each account's holdings as JSON, separated by commas, or why there are none.
-pub(crate) type AccountHoldings<E> = Arc<[(AccountId, Result<Bytes, E>)]>;
+pub(crate) type AccountHoldings = Arc<[(AccountId, Result<Bytes, Problem>)]>;
 
 /// Read holdings
 ///
@@ -53,22 +52,34 @@ pub(crate) async fn list_holdings(
     let (connection_id, account_id) = read_request(query.as_deref())?;
     let scope = state.scope(&caller, connection_id, account_id, ConnectionCategory::Brokerage).await?;
     let key = HoldingsKey { key_id: caller.key_id, connection_id };
-    let cached = state.inner.holdings_cache.get(&key, now);
-    if let Some((holdings, age)) = cached.filter(|(holdings, _)| covers(holdings, &scope)) {
-        return body(&holdings, account_id, |never| match never {})
-            .map(|body| live::answer(body, Cache::Hit(age), false));
+    let asked: Vec<AccountId> = scope
+        .accounts
+        .iter()
+        .map(|account| account.id)
+        .filter(|id| account_id.is_none_or(|wanted| wanted == *id))
+        .collect();
+    if let Some((kept, age)) = state.inner.holdings_cache.get(&key, now) {
+        let find = |id| kept.iter().find(|(known, _)| *known == id).map(|(_, rows)| rows);
+        // An account that is new since is not there.
+        if let Some(parts) = asked.iter().map(|id| find(*id)).collect::<Option<Vec<&Bytes>>>() {
+            return Ok(live::answer(body(&parts), Cache::Hit(age), false));
+        }
     }
+    let flight = (key, caller.revision);
     let reader = state.clone();
     let work = move || async move {
         let _place = place;
         reader.read_holdings(&caller, &scope).await
     };
-    let respond = |holdings: AccountHoldings<Problem>| {
-        let body = match body(&holdings, account_id, |problem| problem) {
-            Ok(body) => body,
-            Err(problem) => return problem.into_response(),
+    let respond = |found: AccountHoldings| {
+        let of_asked = found.iter().filter(|(id, _)| asked.contains(id)).map(|(_, rows)| rows.as_ref());
+        let body = match of_asked.collect::<Result<Vec<&Bytes>, &Problem>>() {
+            Ok(parts) => body(&parts),
+            Err(problem) => return problem.clone().into_response(),
         };
-        match whole(&holdings).filter(|_| !state.inner.settings.holdings_cache.is_zero()) {
+        let whole =
+            found.iter().map(|(id, rows)| Some((*id, rows.as_ref().ok()?.clone()))).collect::<Option<Arc<[_]>>>();
+        match whole.filter(|_| !state.inner.settings.holdings_cache.is_zero()) {
             Some(whole) => {
                 state.inner.holdings_cache.insert(key, whole, now);
                 live::answer(body, Cache::Miss, false)
@@ -76,7 +87,7 @@ pub(crate) async fn list_holdings(
             None => live::answer(body, Cache::Bypass, false),
         }
     };
-    Ok(live::ask(&state.inner.holdings_flights, key, work, respond).await)
+    Ok(live::ask(&state.inner.holdings_flights, flight, work, respond).await)
 }
 
 fn read_request(query: Option<&str>) -> Result<(ConnectionId, Option<AccountId>), Problem> {
@@ -88,40 +99,14 @@ fn read_request(query: Option<&str>) -> Result<(ConnectionId, Option<AccountId>)
     Ok((live::read_id(&connection_id, "Connection")?, account_id.transpose()?))
 }
 
-/// Whether what was kept is about all accounts that the connection has now.
-fn covers<E>(holdings: &AccountHoldings<E>, scope: &Scope) -> bool {
-    scope.accounts.iter().all(|account| holdings.iter().any(|(id, _)| *id == account.id))
-}
-
-/// What may be kept: only when no account failed.
-fn whole(holdings: &AccountHoldings<Problem>) -> Option<AccountHoldings<Infallible>> {
-    holdings.iter().map(|(id, rows)| Some((*id, Ok(rows.as_ref().ok()?.clone())))).collect()
-}
-
-/// The body for one account, or for all; the problem of the first of them that failed.
-fn body<E: Clone>(
-    holdings: &AccountHoldings<E>,
-    account_id: Option<AccountId>,
-    problem: impl FnOnce(E) -> Problem,
-) -> Result<Bytes, Problem> {
-    let mut body = br#"{"data":["#.to_vec();
-    for (_, rows) in holdings.iter().filter(|(id, _)| account_id.is_none_or(|wanted| wanted == *id)) {
-        match rows {
-            Ok(rows) => {
-                if !rows.is_empty() && body.ends_with(b"}") {
-                    body.push(b',');
-                }
-                body.extend_from_slice(rows);
-            }
-            Err(error) => return Err(problem(error.clone())),
-        }
-    }
-    body.extend_from_slice(b"]}");
-    Ok(body.into())
+/// The body of these accounts' holdings.
+fn body(parts: &[&Bytes]) -> Bytes {
+    let filled: Vec<&[u8]> = parts.iter().map(|part| part.as_ref()).filter(|part| !part.is_empty()).collect();
+    [br#"{"data":["#, &*filled.join(&b','), b"]}"].concat().into()
 }
 
 impl AppState {
-    async fn read_holdings(&self, caller: &Caller, scope: &Scope) -> LiveOutcome<AccountHoldings<Problem>> {
+    async fn read_holdings(&self, caller: &Caller, scope: &Scope) -> LiveOutcome<AccountHoldings> {
         let call = self.inner.reads.call();
         let outcome =
             self.inner.reads.holdings(&call, scope, |holding, out| write(&HoldingView::new(holding), out)).await;

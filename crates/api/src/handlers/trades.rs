@@ -1,10 +1,14 @@
 //! `GET /v1/trades`
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use bellbird_domain::{Caller, ConnectionCategory, Page, Span, page};
+use bellbird_domain::{Account, AccountId, Caller, ConnectionCategory, Page, Span, page};
 use bellbird_reads::{Scope, TradesKey};
+use bytes::Bytes;
+use jiff::tz::TimeZone;
 
 use crate::guard::{LivePlace, RequestTime};
 use crate::live::{self, Cache, LiveAnswer, LiveOutcome};
@@ -14,6 +18,30 @@ use crate::state::AppState;
 use crate::views::{TradeList, TradeView, TradesPagination, write};
 
 const KNOWN: &[&str] = &["connectionId", "accountId", "from", "to", "limit", "offset"];
+
+/// A finished answer, and what it is true of: its days are those of a timezone, and it is about certain accounts.
+#[derive(Clone)]
+pub(crate) struct CachedTrades {
+    pub(crate) answer: LiveAnswer,
+    zone: TimeZone,
+    accounts: Arc<[AccountId]>,
+}
+
+impl CachedTrades {
+    fn of(caller: &Caller, scope: &Scope, list: &TradesKey) -> Result<Self, Problem> {
+        let accounts = scope.accounts_of(list.account_id).map_err(|_| Problem::NotFound("Account"))?;
+        Ok(Self {
+            answer: LiveAnswer { body: Bytes::new(), truncated: false, whole: false },
+            zone: caller.timezone.clone(),
+            accounts: accounts.iter().map(|account| account.id).collect(),
+        })
+    }
+
+    fn is_of(&self, caller: &Caller, scope: &Scope, list: &TradesKey) -> bool {
+        let same = |accounts: &[Account]| accounts.iter().map(|account| account.id).eq(self.accounts.iter().copied());
+        self.zone == caller.timezone && scope.accounts_of(list.account_id).is_ok_and(same)
+    }
+}
 
 /// Read trades
 ///
@@ -41,24 +69,26 @@ pub(crate) async fn list_trades(
     let (list, page) = read_request(query.as_deref(), &caller)?;
     let scope = state.scope(&caller, list.connection_id, list.account_id, ConnectionCategory::Brokerage).await?;
     let question = (list, page);
-    if let Some((cached, age)) = state.inner.trades_cache.get(&question, now) {
-        return Ok(live::answer(cached.body, Cache::Hit(age), cached.truncated));
+    let cached = state.inner.trades_cache.get(&question, now);
+    if let Some((cached, age)) = cached.filter(|(cached, _)| cached.is_of(&caller, &scope, &list)) {
+        return Ok(live::answer(cached.answer.body, Cache::Hit(age), cached.answer.truncated));
     }
+    let kept = CachedTrades::of(&caller, &scope, &list)?;
+    let flight = (question, caller.revision);
     let reader = state.clone();
     let work = move || async move {
         let _place = place;
         reader.read_trades(&caller, &scope, list, page).await
     };
     let respond = |live: LiveAnswer| {
-        let cache = if state.inner.settings.trades_cache.is_zero() {
-            Cache::Bypass
-        } else {
-            state.inner.trades_cache.insert(question, live.clone(), now);
-            Cache::Miss
-        };
-        live::answer(live.body, cache, live.truncated)
+        let (body, truncated) = (live.body.clone(), live.truncated);
+        if !live.whole || state.inner.settings.trades_cache.is_zero() {
+            return live::answer(body, Cache::Bypass, truncated);
+        }
+        state.inner.trades_cache.insert(question, CachedTrades { answer: live, ..kept }, now);
+        live::answer(body, Cache::Miss, truncated)
     };
-    Ok(live::ask(&state.inner.trades_flights, question, work, respond).await)
+    Ok(live::ask(&state.inner.trades_flights, flight, work, respond).await)
 }
 
 fn read_request(query: Option<&str>, caller: &Caller) -> Result<(TradesKey, Page), Problem> {
@@ -83,10 +113,10 @@ impl AppState {
             .trades(&call, caller, scope, list, page, |trade, out| write(&TradeView::new(trade), out))
             .await;
         let answer = match outcome {
-            Ok((rows, extent)) => serde_json::to_vec(&TradesPagination::of(page, extent))
+            Ok(found) => serde_json::to_vec(&TradesPagination::of(page, found.extent))
                 .map_err(|_| Problem::Internal)
-                .map(|pagination| [br#"{"data":["#, &*rows, br#"],"pagination":"#, &*pagination, b"}"].concat())
-                .map(|body| LiveAnswer { body: body.into(), truncated: extent.truncated, whole: true }),
+                .map(|pagination| [br#"{"data":["#, &*found.rows, br#"],"pagination":"#, &*pagination, b"}"].concat())
+                .map(|body| LiveAnswer { body: body.into(), truncated: found.extent.truncated, whole: found.whole }),
             Err(error) => Err(self.read_failed(caller, scope, &error).await),
         };
         (answer, call.calls())

@@ -14,6 +14,8 @@ use crate::{Call, Cursor, Error};
 
 /// Rows of a full page; there is no way to choose (akahu.md 5).
 pub(super) const PAGE_ROWS: u32 = 100;
+/// A page with more rows than this is not believed.
+const PAGE_ROWS_BELIEVED: usize = 1_000;
 /// The longest cursor that is taken; page maps keep them. Those seen had 128 characters (akahu.md 5).
 const CURSOR_BYTES_MAX: usize = 1_024;
 
@@ -82,12 +84,13 @@ impl Api {
         self.user_call(call, "transactions", user_token, build, |answer| read(self.body(answer)?)).await
     }
 
-    /// Ends one authorisation. A dead token and an unknown authorisation mean that it had ended before.
+    /// Ends one authorisation. A dead token and an unknown authorisation mean that it had ended before, if it is the
+    /// provider who says so, and not somebody in between.
     pub(super) async fn delete_authorisation(&self, call: &Call, user_token: &str, id: &str) -> Result<(), Error> {
         let url = self.url(&["authorisations", id]);
         let build = |http: &reqwest::Client| http.delete(url.clone());
         let ended = |answer: &Answer| match answer.status {
-            StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND => Ok(()),
+            StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND if answer.json_body().is_ok() => Ok(()),
             _ => done(&parse_json(self.body(answer)?)?),
         };
         self.user_call(call, "delete_authorisation", user_token, build, ended).await
@@ -138,6 +141,9 @@ impl Api {
 pub(super) fn list<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<wire::List<T>, Error> {
     let list: wire::List<T> = parse_json(body)?;
     done(&wire::Done { success: list.success })?;
+    if list.items.len() > PAGE_ROWS_BELIEVED {
+        return Err(Error::Malformed("more rows than a page has"));
+    }
     Ok(list)
 }
 

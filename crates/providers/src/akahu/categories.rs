@@ -33,9 +33,10 @@ pub(super) fn category(
 
 fn by_category(theirs: &wire::Category<'_>, amount: &Decimal<'_>) -> Option<Category> {
     let group = theirs.groups.as_ref().and_then(|groups| groups.personal_finance.as_ref());
-    find(CODES, theirs.id.as_ref())
-        .or_else(|| find(GROUPS, group?.id.as_ref()))
-        .or_else(|| is_positive(amount).then(|| by_name_of_credit(theirs.name.as_ref().map_or("", Text::as_str))))
+    find(CODES, theirs.id.as_ref()).or_else(|| find(GROUPS, group?.id.as_ref())).or_else(|| {
+        (group.is_none() && is_positive(amount))
+            .then(|| by_name_of_credit(theirs.name.as_ref().map_or("", Text::as_str)))
+    })
 }
 
 /// A category outside the spending groups is one for money received (akahu.md 9).
@@ -317,7 +318,8 @@ mod tests {
             (bare("nzfcc_new", "KiwiSaver withdrawal"), "CREDIT", "1", Ok(Some(TransferIn))),
             (bare("nzfcc_new", "Transfers from others"), "CREDIT", "1", Ok(Some(TransferIn))),
             (bare("nzfcc_new", "Home Loan received"), "CREDIT", "1", Ok(Some(TransferIn))),
-            (odd.to_owned(), "CREDIT", "8.20", Ok(Some(Income))),
+            // A group that nobody knows is a group: money in may be a refund.
+            (odd.to_owned(), "CREDIT", "8.20", Err(Unknown)),
             (r#"{"_id": "nzfcc_new", "groups": {}}"#.to_owned(), "CREDIT", "1", Ok(Some(Income))),
             (bare("nzfcc_new", "Salary or wages"), "DEBIT", "-2500", Err(Unknown)),
             (bare("nzfcc_new", "Salary or wages"), "FEE", "0.00", Err(Unknown)),

@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::balances::{Asked, by_owner};
 use crate::http::Client;
 use crate::rows::{assert_promises, count_dropped, newest_first};
-use crate::settings::{Declaration, Form, Setting, Values};
+use crate::settings::{Declaration, Form, Opened, Setting, Values};
+use crate::standings::Standings;
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, Call, Cursor, Error, FoundAccount, FoundConnection, Kind, PageRequest, Provider, RowSink,
@@ -65,15 +66,16 @@ pub const DECLARATION: Declaration = Declaration {
             form: Form::Secret,
         },
     ],
+    needs: &["app_token"],
     open,
 };
 
-fn open(values: &Values, call_timeout: Duration) -> Result<Option<Arc<dyn Provider>>, String> {
-    let Some(app_token) = values.get("app_token") else { return Ok(None) };
-    let app_token = HeaderValue::from_str(app_token).map_err(|_| "app_token must be plain text".to_owned())?;
+fn open(values: &Values, call_timeout: Duration) -> Opened {
+    let app_token = HeaderValue::from_str(values.needed("app_token")?);
+    let app_token = app_token.map_err(|_| "app_token must be plain text".to_owned())?;
     let client = Client::new(NAME, call_timeout)?;
     let api = Api::new(client, values.url("base_url")?, app_token, values.secret("app_secret"));
-    Ok(Some(Arc::new(Akahu { api, auckland: auckland()? })))
+    Ok(Arc::new(Akahu { api, auckland: auckland()?, standings: Standings::default() }))
 }
 
 fn auckland() -> Result<TimeZone, String> {
@@ -84,6 +86,7 @@ fn auckland() -> Result<TimeZone, String> {
 pub struct Akahu {
     api: Api,
     auckland: TimeZone,
+    standings: Standings,
 }
 
 /// A grant: decisions section 7. One user token covers every institution login that the user shared with the app; each
@@ -131,7 +134,7 @@ impl Akahu {
     /// Nothing where something was asked for may mean that the authorisation is gone while the token lives: then none
     /// of its accounts is listed any more. One that waits for the user still answers (akahu.md 8).
     async fn believe_nothing(&self, call: &Call, authorisation: &Authorisation) -> Result<(), Error> {
-        match self.look_up(call, authorisation).await? {
+        match self.standings.known_or(&authorisation.id, self.look_up(call, authorisation)).await? {
             Standing::Broken(status @ ConnectionStatus::Revoked) => Err(Error::ReconnectNeeded(status)),
             _ => Ok(()),
         }
@@ -185,10 +188,13 @@ impl Provider for Akahu {
     }
 
     async fn standing(&self, call: &Call, grant: &SecretString) -> Result<Standing, Error> {
-        match self.look_up(call, &Grant::authorisation(grant)?).await {
-            Err(Error::ReconnectNeeded(status)) => Ok(Standing::Broken(status)),
-            outcome => outcome,
-        }
+        let authorisation = Grant::authorisation(grant)?;
+        let standing = match self.look_up(call, &authorisation).await {
+            Err(Error::ReconnectNeeded(status)) => Standing::Broken(status),
+            outcome => outcome?,
+        };
+        self.standings.learn(&authorisation.id, standing).await;
+        Ok(standing)
     }
 
     async fn accounts(&self, call: &Call, grant: &SecretString) -> Result<Vec<FoundAccount>, Error> {
@@ -209,6 +215,7 @@ impl Provider for Akahu {
 
     async fn withdraw(&self, call: &Call, grant: &SecretString) -> Result<(), Error> {
         let authorisation = Grant::authorisation(grant)?;
+        self.standings.forget(&authorisation.id).await;
         self.api.delete_authorisation(call, &authorisation.user_token, &authorisation.id).await
     }
 }

@@ -224,7 +224,7 @@ impl Peer {
         if let Some(secret) = app_secret {
             values.set("app_secret", secret.into());
         }
-        open(&values, Duration::from_secs(20)).unwrap().unwrap()
+        open(&values, Duration::from_secs(20)).unwrap()
     }
 
     /// The request lines so far.
@@ -420,7 +420,7 @@ async fn checks_with_what_the_app_has() {
 
 #[test]
 fn offered_once_its_token_is_set() {
-    assert!(open(&Values::default(), Duration::from_secs(20)).unwrap().is_none());
+    assert!(open(&Values::default(), Duration::from_secs(20)).is_err());
     let mut values = Values::default();
     values.set("app_token", "two\nlines".into());
     assert!(open(&values, Duration::from_secs(20)).is_err_and(|why| why.contains("app_token")));

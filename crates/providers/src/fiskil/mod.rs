@@ -10,7 +10,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bellbird_domain::{Account, Balance, ConnectionStatus, Currency, ProviderName, Transaction};
 use futures_util::future::join_all;
-use moka::sync::Cache;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +17,7 @@ use crate::balances::{Asked, by_owner};
 use crate::http::{Client, parse_json};
 use crate::rows::{assert_promises, count_dropped, newest_first};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
+use crate::standings::Standings;
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, Call, Cursor, Error, FoundAccount, FoundConnection, Kind, PageRequest, Provider, RowSink,
@@ -28,10 +28,6 @@ use map::Skipped;
 
 /// The adapter's name.
 pub const NAME: ProviderName = ProviderName::new("fiskil");
-/// How long a looked-up consent is believed.
-const CONSENT_BELIEVED_FOR: Duration = Duration::from_secs(60);
-const CONSENTS_REMEMBERED_MAX: u64 = 10_000;
-
 /// What the configuration says of it.
 pub const DECLARATION: Declaration = Declaration {
     name: NAME,
@@ -57,22 +53,21 @@ pub const DECLARATION: Declaration = Declaration {
             form: Form::Secret,
         },
     ],
+    needs: &["client_id", "client_secret"],
     open,
 };
 
 fn open(values: &Values, call_timeout: Duration) -> Opened {
-    let (Some(client_id), Some(client_secret)) = (values.get("client_id"), values.secret("client_secret")) else {
-        return Ok(None);
-    };
-    let api = Api::new(Client::new(NAME, call_timeout)?, values.url("base_url")?, client_id.to_owned(), client_secret);
-    let standings = Cache::builder().max_capacity(CONSENTS_REMEMBERED_MAX).time_to_live(CONSENT_BELIEVED_FOR).build();
-    Ok(Some(Arc::new(Fiskil { api, standings })))
+    let client_secret = SecretString::from(values.needed("client_secret")?);
+    let client = Client::new(NAME, call_timeout)?;
+    let api = Api::new(client, values.url("base_url")?, values.needed("client_id")?.to_owned(), client_secret);
+    Ok(Arc::new(Fiskil { api, standings: Standings::default() }))
 }
 
 /// The adapter.
 pub struct Fiskil {
     api: Api,
-    standings: Cache<String, Standing>,
+    standings: Standings,
 }
 
 /// The grant of one connection: decisions section 7.
@@ -115,20 +110,13 @@ impl Fiskil {
     async fn look_up(&self, call: &Call, arrangement: &Arrangement) -> Result<Standing, Error> {
         let consents = self.api.consents(call, &arrangement.end_user_id).await?;
         let consent = consents.iter().find(|consent| consent.arrangement_id == arrangement.id);
-        let standing =
-            consent.map_or(Standing::Broken(ConnectionStatus::Revoked), |consent| map::standing(consent, call.now));
-        self.standings.insert(arrangement.id.clone(), standing);
-        Ok(standing)
+        Ok(consent.map_or(Standing::Broken(ConnectionStatus::Revoked), |consent| map::standing(consent, call.now)))
     }
 
     /// An empty answer may mean that consent is gone: the provider says 200 either way. The consent is looked up, and
     /// believed for a minute, before an empty answer counts.
     async fn believe_empty(&self, call: &Call, arrangement: &Arrangement) -> Result<(), Error> {
-        let standing = match self.standings.get(&arrangement.id) {
-            Some(standing) => standing,
-            None => self.look_up(call, arrangement).await?,
-        };
-        match standing {
+        match self.standings.known_or(&arrangement.id, self.look_up(call, arrangement)).await? {
             Standing::Active => Ok(()),
             Standing::Broken(status) => Err(Error::ReconnectNeeded(status)),
         }
@@ -249,7 +237,10 @@ impl Provider for Fiskil {
     }
 
     async fn standing(&self, call: &Call, grant: &SecretString) -> Result<Standing, Error> {
-        self.look_up(call, &Grant::arrangement(grant)?).await
+        let arrangement = Grant::arrangement(grant)?;
+        let standing = self.look_up(call, &arrangement).await?;
+        self.standings.learn(&arrangement.id, standing).await;
+        Ok(standing)
     }
 
     async fn accounts(&self, call: &Call, grant: &SecretString) -> Result<Vec<FoundAccount>, Error> {
@@ -283,7 +274,7 @@ impl Provider for Fiskil {
 
     async fn withdraw(&self, call: &Call, grant: &SecretString) -> Result<(), Error> {
         let arrangement = Grant::arrangement(grant)?;
-        self.standings.invalidate(&arrangement.id);
+        self.standings.forget(&arrangement.id).await;
         self.api.delete_consent(call, &arrangement.id).await
     }
 }
@@ -344,6 +335,9 @@ fn posted<'a>(
     arrangement_id: &str,
     query: &TransactionQuery<'a>,
 ) -> Result<Vec<Transaction<'a>>, Error> {
+    if page.len() > api::PAGE_ROWS_MAX as usize {
+        return Err(Error::Malformed("more rows than a page has"));
+    }
     let mut ours: Vec<Transaction<'a>> = Vec::with_capacity(page.len());
     for row in page {
         match map::transaction(row, arrangement_id, query.accounts)? {

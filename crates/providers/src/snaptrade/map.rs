@@ -17,6 +17,9 @@ use crate::exact::{self, ExactNumber};
 use crate::text::{Text, filled};
 use crate::{Error, FoundAccount, Standing};
 
+/// An account with more positions than this is not believed.
+const POSITIONS_MAX: usize = 10_000;
+
 /// Why a row is not a row of ours: a word for the metrics.
 pub(super) struct Skipped(pub(super) &'static str);
 
@@ -119,6 +122,9 @@ pub(super) fn holdings<'a>(
     account: &'a Account,
     mut skipped: impl FnMut(Skipped),
 ) -> Result<Vec<Holding<'a>>, Error> {
+    if positions.len() > POSITIONS_MAX {
+        return Err(Error::Malformed("more positions than an account has"));
+    }
     let mut seen: HashMap<Cow<'a, str>, u32> = HashMap::new();
     let mut holdings = Vec::with_capacity(positions.len());
     for position in positions {

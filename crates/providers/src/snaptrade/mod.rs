@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::http::{Client, parse_json};
 use crate::rows::count_dropped;
-use crate::settings::{Declaration, Form, Setting, Values};
+use crate::settings::{Declaration, Form, Opened, Setting, Values};
+use crate::standings::Standings;
 use crate::{
     BalancesQuery, Brokerage, Call, Error, FoundAccount, FoundConnection, HoldingSink, Kind, Provider, Standing,
     TradePage, TradeQuery, TradeSink, grant,
@@ -53,21 +54,21 @@ pub const DECLARATION: Declaration = Declaration {
             form: Form::Secret,
         },
     ],
+    needs: &["client_id", "consumer_key"],
     open,
 };
 
-fn open(values: &Values, call_timeout: Duration) -> Result<Option<Arc<dyn Provider>>, String> {
-    let (Some(client_id), Some(consumer_key)) = (values.get("client_id"), values.secret("consumer_key")) else {
-        return Ok(None);
-    };
+fn open(values: &Values, call_timeout: Duration) -> Opened {
+    let consumer_key = SecretString::from(values.needed("consumer_key")?);
     let client = Client::new(NAME, call_timeout)?;
-    let api = Api::new(client, values.url("base_url")?, client_id.to_owned(), &consumer_key);
-    Ok(Some(Arc::new(SnapTrade { api })))
+    let api = Api::new(client, values.url("base_url")?, values.needed("client_id")?.to_owned(), &consumer_key);
+    Ok(Arc::new(SnapTrade { api, standings: Standings::default() }))
 }
 
 /// The adapter.
 pub struct SnapTrade {
     api: Api,
+    standings: Standings,
 }
 
 /// The grant of one connection: decisions section 7. No `Debug`: it holds a secret.
@@ -132,12 +133,20 @@ impl Link {
 const MISSING: Error = Error::Rejected { status: 404 };
 
 impl SnapTrade {
+    async fn look_up(&self, call: &Call, link: &Link) -> Result<Standing, Error> {
+        match self.api.connection(call, link.user(), &link.id).await {
+            Ok(connection) => Ok(map::standing(&connection)),
+            Err(Error::ReconnectNeeded(status)) => Ok(Standing::Broken(status)),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Why an account is missing: because its connection is gone, or waits to be reconnected, or for no known reason.
     async fn why_missing(&self, call: &Call, link: &Link) -> Error {
-        match self.api.connection(call, link.user(), &link.id).await.as_ref().map(map::standing) {
+        match self.standings.known_or(&link.id, self.look_up(call, link)).await {
             Ok(Standing::Broken(status)) => Error::ReconnectNeeded(status),
             Ok(Standing::Active) => MISSING,
-            Err(error) => error.clone(),
+            Err(error) => error,
         }
     }
 
@@ -158,7 +167,7 @@ impl SnapTrade {
         let totals = self.api.accounts(call, link.user(), &link.id, |rows| {
             let find = |account: &Account| rows.iter().find(|row| row.id.as_str() == account.provider_account_id);
             let total = |account| find(account).map_or(Ok(None), map::total_of);
-            asked.accounts.iter().map(total).collect::<Result<Vec<_>, Error>>()
+            Ok(asked.accounts.iter().map(total).collect::<Vec<Result<_, Error>>>())
         });
         let cash = asked.accounts.iter().map(|account| {
             let read = |rows: Vec<wire::Balance<'_>>| rows.iter().map(map::cash).collect::<Result<Vec<_>, Error>>();
@@ -171,8 +180,8 @@ impl SnapTrade {
         };
         let is_missing = |cash: &Result<_, Error>| matches!(cash, Err(MISSING));
         let why_missing = if cash.iter().any(is_missing) { self.why_missing(call, &link).await } else { MISSING };
-        let settle = |((account, total), cash)| match cash {
-            Ok(cash) => Ok(map::balance(account, total, cash)),
+        let settle = |((account, total), cash): ((&Account, Result<_, Error>), Result<_, Error>)| match cash {
+            Ok(cash) => Ok(map::balance(account, total?, cash)),
             Err(MISSING) => Err(why_missing.clone()),
             Err(error) => Err(error),
         };
@@ -220,11 +229,9 @@ impl Provider for SnapTrade {
 
     async fn standing(&self, call: &Call, grant: &SecretString) -> Result<Standing, Error> {
         let link = Link::read(grant)?;
-        match self.api.connection(call, link.user(), &link.id).await {
-            Ok(connection) => Ok(map::standing(&connection)),
-            Err(Error::ReconnectNeeded(status)) => Ok(Standing::Broken(status)),
-            Err(error) => Err(error),
-        }
+        let standing = self.look_up(call, &link).await?;
+        self.standings.learn(&link.id, standing).await;
+        Ok(standing)
     }
 
     async fn accounts(&self, call: &Call, grant: &SecretString) -> Result<Vec<FoundAccount>, Error> {
@@ -247,8 +254,10 @@ impl Provider for SnapTrade {
 
     async fn withdraw(&self, call: &Call, grant: &SecretString) -> Result<(), Error> {
         let link = Link::read(grant)?;
+        self.standings.forget(&link.id).await;
         match self.api.delete_connection(call, link.user(), &link.id).await {
-            Err(MISSING | Error::ReconnectNeeded(ConnectionStatus::Revoked)) => Ok(()),
+            // A refusal in the provider's own words: it had ended before.
+            Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)) => Ok(()),
             outcome => outcome,
         }
     }
@@ -316,6 +325,9 @@ fn day_text(day: Date) -> String {
     day.max(FIRST).to_string()
 }
 
+/// A larger total is not believed: it only has to be added to others.
+const TRADES_BELIEVED: u64 = 1 << 53;
+
 /// How many rows there are. A total that the page itself disproves is raised to what was seen.
 fn counted(page: &wire::Activities<'_>, offset: u64, limit: u32) -> Result<TradePage, Error> {
     let rows = page.data.len() as u64;
@@ -323,7 +335,7 @@ fn counted(page: &wire::Activities<'_>, offset: u64, limit: u32) -> Result<Trade
         return Err(Error::Malformed("more rows than asked for"));
     }
     let seen = if rows == 0 { 0 } else { offset.saturating_add(rows) };
-    Ok(TradePage { rows, total: page.pagination.total.max(seen) })
+    Ok(TradePage { rows, total: page.pagination.total.max(seen).min(TRADES_BELIEVED) })
 }
 
 /// The trades of a page, each with its place on it; the order, newest first, is the provider's (snaptrade.md 5.8).

@@ -51,10 +51,6 @@ impl<'a> Stream<'a> {
         if self.is_over() { OVER } else { self.in_hand.front().map_or(self.next, |row| row.at) }
     }
 
-    pub(super) fn rows_in_hand(&self) -> u64 {
-        self.in_hand.len() as u64
-    }
-
     /// The instant of the row that comes next, when it is in hand.
     pub(super) fn head(&self) -> Option<Timestamp> {
         self.in_hand.front().map(|row| row.instant)
@@ -84,9 +80,8 @@ impl<'a> Stream<'a> {
         self.total().saturating_sub(position)
     }
 
-    /// Asks for the next page. Rows outside the span are left out; those that belong are written unless they cannot be
-    /// in the window.
-    pub(super) async fn fetch(&mut self, source: &Source<'_>, rows: u32, write: bool) -> Result<(), Error> {
+    /// Asks for the next page. Rows outside the span are left out, those that belong are written.
+    pub(super) async fn fetch(&mut self, source: &Source<'_>, rows: u32) -> Result<(), Error> {
         let query = TradeQuery { account: self.account, span: source.span, zone: source.zone };
         let (first, in_hand) = (self.next, &mut self.in_hand);
         let mut sink = |at: u64, trade: Trade<'_>| {
@@ -94,9 +89,7 @@ impl<'a> Stream<'a> {
                 return;
             }
             let mut json = Vec::new();
-            if write {
-                (source.write)(&trade, &mut json);
-            }
+            (source.write)(&trade, &mut json);
             in_hand.push_back(Row { at: first + at, instant: trade.time.instant(), json });
         };
         let rows = if self.fruitless { source.brokerage.trades_rows_max() } else { rows };

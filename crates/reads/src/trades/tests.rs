@@ -28,6 +28,8 @@ struct Pretended {
     lists: Vec<Vec<(i64, Kind)>>,
     calls: AtomicU32,
     rows_max: u32,
+    /// From this call on it fails.
+    fail_from_call: u32,
 }
 
 const DAY: i64 = 86_400;
@@ -37,7 +39,7 @@ impl Pretended {
     fn new(lists: Vec<Vec<(i64, Kind)>>) -> Self {
         let mut accounts: Vec<Account> = lists.iter().map(|_| account()).collect();
         accounts.sort_by_key(|account| account.id);
-        Self { accounts, lists, calls: AtomicU32::new(0), rows_max: 1_000 }
+        Self { accounts, lists, calls: AtomicU32::new(0), rows_max: 1_000, fail_from_call: u32::MAX }
     }
 
     /// One account with so many rows, a minute apart.
@@ -67,14 +69,15 @@ impl Pretended {
         let write: WriteTrade = |trade, out| out.extend_from_slice(format!("\"{}\"", trade.symbol).as_bytes());
         let source = Source { brokerage: self, call: &call, grant: &grant, span: &span, zone: &TimeZone::UTC, write };
         let mut merge = Merge::new(source, self.accounts.iter().map(Stream::new).collect(), page);
-        let has_more = merge.run(map).await.expect("it never fails");
-        let extent = merge.extent(has_more, row_cap);
+        let more = merge.run(map).await.expect("the window is read");
+        let extent = merge.extent(&more, row_cap);
         let text = String::from_utf8(merge.written).expect("text");
+        assert!(text.is_empty() || text.split(',').all(|row| row.len() > 4), "not what was written: {text}");
         (text.split(',').filter(|row| !row.is_empty()).map(str::to_owned).collect(), extent)
     }
 
     fn map(&self) -> Mutex<TradesMap> {
-        Mutex::new(TradesMap::new(self.accounts.iter().map(|account| account.id).collect()))
+        Mutex::new(TradesMap::new(self.accounts.iter().map(|account| account.id).collect(), TimeZone::UTC))
     }
 }
 
@@ -112,7 +115,9 @@ impl Brokerage for Pretended {
         limit: u32,
         rows: &mut TradeSink<'_>,
     ) -> Result<TradePage, Error> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
+        if self.calls.fetch_add(1, Ordering::Relaxed) >= self.fail_from_call {
+            return Err(Error::unavailable("told to fail"));
+        }
         assert!((1..=self.rows_max).contains(&limit), "asked for {limit} rows");
         let at = self.accounts.iter().position(|account| account.id == query.account.id).expect("one of ours");
         let first = usize::try_from(offset).unwrap_or(usize::MAX);
@@ -213,6 +218,78 @@ async fn an_account_that_is_over_costs_no_further_call() {
     assert_eq!(provider.taken_calls(), 1);
 }
 
+/// A row a minute, newest first; the first account's all lie above the second's.
+fn stacked(above: i64, below: i64) -> Pretended {
+    let list = |rows: i64, from: i64| (0..rows).map(|row| (FROM + from - row * 60, Kind::Belongs)).collect();
+    Pretended::new(vec![list(above, DAY * 900), list(below, DAY * 400)])
+}
+
+#[tokio::test]
+async fn a_far_window_over_several_accounts_has_all_its_rows() {
+    let provider = stacked(4_500, 1_000);
+    let model = provider.model();
+    for (offset, limit) in [(4_497, 6), (5_000, 10), (3_000, 200), (5_400, 500)] {
+        let page = Page { limit, offset };
+        let (rows, _) = provider.window(&provider.map(), Span::default(), page, 5_000).await;
+        let expected: Vec<String> = model.iter().skip(offset as usize).take(limit as usize).cloned().collect();
+        assert_eq!(rows, expected, "{offset}");
+    }
+}
+
+#[tokio::test]
+async fn two_large_accounts_cost_two_calls_a_window() {
+    let provider = stacked(20_000, 20_000);
+    let map = provider.map();
+    for window in 0..5 {
+        let page = Page { limit: 200, offset: window * 200 };
+        provider.window(&map, Span::default(), page, 5_000).await;
+        assert!(provider.taken_calls() <= 2, "{window}");
+    }
+}
+
+#[tokio::test]
+async fn rows_that_are_left_out_shift_no_window() {
+    let mut provider = Pretended::one(1_000);
+    for undated in [0, 1, 350] {
+        provider.lists[0][undated].1 = Kind::Undated;
+    }
+    let model = provider.model();
+    let map = provider.map();
+    // A window in between is left out, and one overlaps: neither shifts those that are walked.
+    for offset in [0_u64, 400, 300, 200, 400, 600, 997, 5_000, 800] {
+        let (rows, extent) = provider.window(&map, Span::default(), Page { limit: 200, offset }, 5_000).await;
+        let known = [0, 200, 997, 5_000].contains(&offset);
+        let at = (offset as usize).min(model.len());
+        if known {
+            assert_eq!(rows, model[at..(at + 200).min(model.len())], "{offset}");
+        }
+        if !extent.has_more && known {
+            assert!(extent.total == 997 || offset == 5_000, "{offset}: {}", extent.total);
+        }
+    }
+    let walk = provider.map();
+    let mut all = Vec::new();
+    while all.len() < 997 {
+        let page = Page { limit: 200, offset: all.len() as u64 };
+        all.extend(provider.window(&walk, Span::default(), page, 5_000).await.0);
+    }
+    assert_eq!(all, model);
+    provider.taken_calls();
+    let (rows, extent) = provider.window(&walk, Span::default(), Page { limit: 200, offset: 5_000 }, 5_000).await;
+    assert_eq!((rows.len(), extent.total, provider.taken_calls()), (0, 997, 0), "the end is known");
+}
+
+#[tokio::test]
+async fn when_only_what_follows_is_not_known_the_window_is_served() {
+    let mut provider = Pretended::one(300);
+    // The row that would tell whether more follow is left out.
+    provider.lists[0][200].1 = Kind::Undated;
+    provider.fail_from_call = 1;
+    let (rows, extent) = provider.window(&provider.map(), Span::default(), Page { limit: 200, offset: 0 }, 5_000).await;
+    assert_eq!(rows.len(), 200);
+    assert_eq!((extent.has_more, extent.truncated), (true, true));
+}
+
 fn kinds() -> impl Strategy<Value = Kind> {
     prop_oneof![8 => Just(Kind::Belongs), 1 => Just(Kind::Outside), 1 => Just(Kind::Undated)]
 }
@@ -266,9 +343,11 @@ proptest! {
         lists in prop::collection::vec(list(), 1..4),
         limit in 1_u32..30,
         offset in 0_u64..150,
+        rows_max in 1_u32..40,
     ) {
         let belonging = |list: Vec<(i64, Kind)>| list.into_iter().filter(|row| row.1 == Kind::Belongs).collect();
-        let provider = Pretended::new(lists.into_iter().map(belonging).collect());
+        let mut provider = Pretended::new(lists.into_iter().map(belonging).collect());
+        provider.rows_max = rows_max;
         let model = provider.model();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         for span in [Span::default(), from_start(), both_ends()] {
