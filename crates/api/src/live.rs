@@ -93,6 +93,11 @@ pub(crate) fn read_id<T: std::str::FromStr>(text: &str, what: &'static str) -> R
     text.parse().map_err(|_| Problem::NotFound(what))
 }
 
+/// Reads an account's id. One that is none is one that nobody has: the connection's category is looked at first.
+pub(crate) fn read_account_id(text: &str) -> AccountId {
+    text.parse().unwrap_or_else(|_| AccountId::new())
+}
+
 /// What a read that failed means for a caller; `category` is the kind of connection that it needed.
 pub(crate) fn read_problem(error: &ReadError, what: &'static str, category: ConnectionCategory) -> Problem {
     let needs = match category {

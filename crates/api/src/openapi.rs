@@ -150,6 +150,7 @@ fn headers() -> Value {
         "X-RateLimit-Remaining": integer("Calls that could follow at once.", 59),
         "X-RateLimit-Reset": integer("Whole seconds until the next call is free; 0 while there is one.", 0),
         "Retry-After": integer("Whole seconds to wait, at least 1.", 2),
+        "Cache-Control": text("No cache but the service's own keeps an answer.", "private, no-store"),
         "WWW-Authenticate": text("How to authenticate.", "Bearer"),
         "Allow": text("The methods that the path knows.", "GET, HEAD"),
         "X-Cache": {
@@ -276,6 +277,6 @@ fn refusal(status: &str, description: &str, guarded: bool) -> Value {
 fn references(limited: bool, own: &[&str]) -> Value {
     let limits: &[&str] =
         if limited { &["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"] } else { &[] };
-    let names = ["X-Request-Id"].iter().chain(limits).chain(own);
+    let names = ["X-Request-Id", "Cache-Control"].iter().chain(limits).chain(own);
     names.map(|name| ((*name).to_owned(), json!({"$ref": format!("#/components/headers/{name}")}))).collect()
 }

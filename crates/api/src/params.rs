@@ -178,7 +178,7 @@ pub fn describe_bounds(from_default: &str, to_default: &str) -> Vec<Value> {
                 "The {end} end. A date means that whole day in the user's timezone, a timestamp that instant; both are \
                  included. Timestamps are RFC 3339 with `T`, seconds, and `Z` or an offset (encode `+` as `%2B`). {default}"
             ),
-            "schema": {"type": "string", "oneOf": [{"format": "date"}, {"format": "date-time"}]}, "example": example,
+            "schema": {"type": "string", "anyOf": [{"format": "date"}, {"format": "date-time"}]}, "example": example,
         })
     };
     vec![bound("from", "oldest", from_default, "2026-10-01"), bound("to", "newest", to_default, "2026-10-31T12:59:59Z")]

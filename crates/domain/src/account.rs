@@ -50,6 +50,8 @@ impl MaskedNumber {
     /// None when it has fewer than four.
     #[must_use]
     pub fn mask(number: &str) -> Option<Self> {
+        // What the institution has hidden is not skipped: digits before it are not the last ones.
+        let number = number.rsplit(['*', 'x', 'X', '•', '#']).next().unwrap_or(number);
         let mut masked = *b"xxxxxxxx";
         let mut places = masked.iter_mut().rev().take(4);
         for digit in number.bytes().rev().filter(u8::is_ascii_digit).take(4) {
@@ -78,13 +80,20 @@ impl MaskedNumber {
                 secrets.extend(digits.match_indices(&own).map(|(at, _)| run[at]..run[at + own.len() - 1] + 1));
             }
         }
+        if own.len() == 4 {
+            let unbroken =
+                |between: &str| !between.contains(char::is_alphanumeric) && !between.contains(char::is_whitespace);
+            for run in digit_runs(&name, unbroken).into_iter().filter(|run| run.len() > 4) {
+                if run.iter().rev().zip(own.bytes().rev()).all(|(at, own)| name.as_bytes()[*at] == own) {
+                    secrets.push(run[0]..run[run.len() - 1] + 1);
+                }
+            }
+        }
         let close = |between: &str| !between.contains(char::is_alphanumeric) && between.chars().count() <= 1;
-        for run in digit_runs(&name, close) {
-            let ends_alike = || {
-                own.len() == 4 && run.iter().rev().zip(own.bytes().rev()).all(|(at, own)| name.as_bytes()[*at] == own)
-            };
-            if run.len() >= NUMBER_DIGITS_MIN || run.len() > 4 && ends_alike() {
-                secrets.push(run[0]..run[run.len() - 1] + 1);
+        for run in digit_runs(&name, close).into_iter().filter(|run| run.len() >= NUMBER_DIGITS_MIN) {
+            let whole = run[0]..run[run.len() - 1] + 1;
+            if !secrets.iter().any(|secret| secret.start < whole.end && whole.start < secret.end) {
+                secrets.push(whole);
             }
         }
         secrets.sort_by_key(|secret| secret.start);
@@ -151,6 +160,9 @@ mod tests {
             ("12 34", Some("xxxx1234")),
             ("Q6542138443", Some("xxxx8443")),
             ("xxx 123", None),
+            ("4988-****-****-12", None),
+            ("1234-****-****-****", None),
+            ("1234-****-****-5678", Some("xxxx5678")),
             ("", None),
             ("٣٣٣٣", None),
         ] {
@@ -166,11 +178,13 @@ mod tests {
             ("12-3456-0000001-51", bank, "xxxx0151"),
             ("Everyday (12-3456-0000001-51), joint", bank, "Everyday (xxxx0151), joint"),
             ("Mā 123456000000151 é", bank, "Mā xxxx0151 é"),
-            ("No 1 12 3456 0000001 51 - 2", bank, "No xxxx0151 - 2"),
+            ("No 1 12 3456 0000001 51 - 2", bank, "No 1 xxxx0151 - 2"),
             ("Everyday 12–3456–0000001–51", bank, "Everyday xxxx0151"),
             ("Everyday 12\u{a0}3456\u{a0}0000001\u{a0}51", bank, "Everyday xxxx0151"),
             ("12_3456_0000001_51 and 12 3456 0000001 51", bank, "xxxx0151 and xxxx0151"),
             ("TFSA 51238443", "****8443", "TFSA xxxx8443"),
+            ("A3 123456000000151", bank, "A3 xxxx0151"),
+            ("Q1 778899001122", "****1122", "Q1 xxxx1122"),
             ("TFSA 8443", "****8443", "TFSA 8443"),
             ("TFSA 51238444", "****8443", "TFSA 51238444"),
             ("Fixed 31/03/2026 - 30/06/2026 at 5.25", "", "Fixed 31/03/2026 - 30/06/2026 at 5.25"),

@@ -188,6 +188,17 @@ impl Span {
         from.first(zone) > to.last(zone)
     }
 
+    /// The instant before which `to` leaves no row out; none where it leaves none out at all.
+    #[must_use]
+    pub fn settled_before(&self, zone: &TimeZone) -> Option<Timestamp> {
+        let to = self.to?;
+        let day = match to {
+            Bound::Day(day) => day,
+            Bound::Instant(instant) => day_of(instant, zone),
+        };
+        Some(to.first(zone).min(TradeTime::Day(day).instant()))
+    }
+
     /// Whether a row belongs. A row that has a day only is compared by its day, also with the day of a timestamp in the
     /// user's zone; a row with an instant as [`Interval::contains`] does.
     #[must_use]
@@ -272,6 +283,16 @@ mod tests {
             ("2026-11-02", "2026-11-01", day("2026-11-01"), false),
         ] {
             assert_eq!(span(from, to).contains(time, &zone), inside, "{from} {to} {time:?}");
+        }
+        for (to, before) in [
+            ("", None),
+            // The day begins in Sydney, and in UTC half a day later.
+            ("2026-10-31", Some("2026-10-30T13:00:00Z")),
+            ("2026-10-31T01:00:00Z", Some("2026-10-31T00:00:00Z")),
+            ("2026-10-31T13:30:00Z", Some("2026-10-31T13:30:00Z")),
+        ] {
+            let before = before.map(|instant| instant.parse().expect("an instant"));
+            assert_eq!(span("", to).settled_before(&zone), before, "{to}");
         }
         let days = |from, to| span(from, to).days(&zone);
         let date = |text: &str| Some(text.parse().expect("a day"));

@@ -21,6 +21,8 @@ pub struct Transaction<'a> {
     pub instant: Timestamp,
     /// The day, where the provider's row carries only a calendar day; it is never shifted.
     pub day: Option<Date>,
+    /// When the provider first saw it, where it says so: what came later than a walk began does not belong to it.
+    pub seen_at: Option<Timestamp>,
     /// The raw text of the field that `instant` or `day` came from.
     pub datetime: Cow<'a, str>,
     /// The bank's text.

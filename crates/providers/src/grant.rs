@@ -1,4 +1,4 @@
-//! Grants: what a user's consent is written down as, one JSON object of decisions section 7.
+//! Grants: what a user's consent is written down as, one JSON object (docs/hosting.md has its forms).
 
 use bellbird_domain::ProviderName;
 use secrecy::{ExposeSecret, SecretString};

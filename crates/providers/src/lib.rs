@@ -159,7 +159,8 @@ pub trait Provider: Send + Sync {
     /// Whether the provider can be reached and takes our credentials.
     async fn check(&self, call: &Call) -> Result<(), Error>;
 
-    /// The connections that a grant covers. `grant` is the JSON object of decisions section 7, from outside.
+    /// The connections that a grant covers. `grant` is a JSON object from outside, in the form
+    /// of docs/hosting.md.
     async fn discover(&self, call: &Call, grant: &SecretString) -> Result<Vec<FoundConnection>, Error>;
 
     /// Whether the grant of one connection still works.
@@ -172,7 +173,7 @@ pub trait Provider: Send + Sync {
     /// account. As few calls as the provider allows, all at the same time. A failure is its account's own.
     async fn balances(&self, call: &Call, asked: &[BalancesQuery<'_>]) -> Vec<Vec<Result<Balance, Error>>>;
 
-    /// Withdraws the user's consent. Done also when there was none any more.
+    /// Withdraws the user's consent. Done also when there was none any more, and where the provider knows no such thing.
     async fn withdraw(&self, call: &Call, grant: &SecretString) -> Result<(), Error>;
 }
 
@@ -203,8 +204,9 @@ pub trait Banking: Send + Sync {
 
     /// One page of posted transactions, newest first, each given to `rows` once. Nothing is given when the page fails.
     /// The rows may lie outside the query's interval; rows of other accounts, pending rows and rows without a time are
-    /// left out. Returns where the next page begins, or none at the provider's end. A page may be empty and not the
-    /// last.
+    /// left out. Returns where the next page begins, or none at the end: of the provider's list, or, where the provider
+    /// cannot be asked for the interval, once the rows lie before it, for the caller reads on until then. A page may be
+    /// empty and not the last. Where the provider has no list of several accounts, the adapter merges theirs.
     async fn transactions(
         &self,
         call: &Call,

@@ -3,6 +3,7 @@
 
 use bellbird_domain::Interval;
 use bellbird_providers::Cursor;
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 /// Marks kept in one map. Past them a walk goes on, but is not remembered: with windows of 200 rows that is two million.
@@ -23,6 +24,8 @@ pub struct PageMap {
     interval: Interval,
     /// In which days were days.
     zone: TimeZone,
+    /// Rows that the provider has seen since then do not belong: the walk sees one moment.
+    as_of: Timestamp,
     /// By row, the list's start first.
     marks: Vec<Mark>,
     counted: u64,
@@ -30,16 +33,28 @@ pub struct PageMap {
 }
 
 impl PageMap {
-    /// A map of a list of which nothing is known. `interval` holds the instants that the list's bounds stood for.
+    /// A map of a list of which nothing is known. `interval` holds the instants that the list's bounds stood for, `as_of` is
+    /// the present moment.
     #[must_use]
-    pub fn new(interval: Interval, zone: TimeZone) -> Self {
-        Self { interval, zone, marks: vec![Mark { row: 0, cursor: None }], counted: 0, end: None }
+    pub fn new(interval: Interval, zone: TimeZone, as_of: Timestamp) -> Self {
+        Self { interval, zone, as_of, marks: vec![Mark { row: 0, cursor: None }], counted: 0, end: None }
     }
 
     /// The bounds.
     #[must_use]
     pub fn interval(&self) -> Interval {
         self.interval
+    }
+
+    /// The moment that the walk sees.
+    #[must_use]
+    pub fn as_of(&self) -> Timestamp {
+        self.as_of
+    }
+
+    /// A row of the walk's beginning that was first seen then: clocks differ, and what was shown belongs.
+    pub fn shown(&mut self, seen_at: Timestamp) {
+        self.as_of = self.as_of.max(seen_at);
     }
 
     /// Whether it counted days of this zone.
@@ -104,7 +119,7 @@ impl PageMap {
 
     /// Forgets everything but the bounds: the provider no longer takes a cursor.
     pub fn forget(&mut self) {
-        *self = Self::new(self.interval, self.zone.clone());
+        *self = Self::new(self.interval, self.zone.clone(), self.as_of);
     }
 }
 
@@ -117,7 +132,7 @@ mod tests {
 
     fn map() -> PageMap {
         let bound = Bound::parse("2026-01-01").unwrap();
-        PageMap::new(Interval { from: bound, to: bound }, TimeZone::UTC)
+        PageMap::new(Interval { from: bound, to: bound }, TimeZone::UTC, Timestamp::UNIX_EPOCH)
     }
 
     fn cursor(name: impl ToString) -> Cursor {

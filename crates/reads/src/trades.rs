@@ -151,6 +151,7 @@ impl<'m> Merge<'m> {
     async fn run(&mut self, map: &Mutex<TradesMap>) -> Result<More, Error> {
         let mark = map.lock().nearest(self.page.offset);
         self.seek(mark);
+        self.pass_head(map).await?;
         self.jump();
         let more = self.advance(map).await?;
         if self.jumped && self.row == self.page.offset && !self.source.span.is_open() {
@@ -169,10 +170,29 @@ impl<'m> Merge<'m> {
         }
     }
 
-    /// The rows of one account are numbered by the provider: unless newer rows are left out, a window starts as far behind
-    /// the last known place as its offset is, without reading what is between.
+    /// Reads on to where `to` leaves no row out any more: the provider was asked for a day more, and whose rows those are
+    /// only reading shows. Behind them the numbers of an account's rows are the provider's.
+    async fn pass_head(&mut self, map: &Mutex<TradesMap>) -> Result<(), Error> {
+        let Some(settled_before) = self.source.span.settled_before(self.source.zone) else { return Ok(()) };
+        while self.row < self.page.offset && self.streams.len() == 1 && !self.streams[0].is_over() {
+            match self.streams[0].head() {
+                Some(head) if head < settled_before => return Ok(()),
+                Some(_) => {
+                    self.take();
+                }
+                None => {
+                    self.note(map);
+                    self.fill(u64::from(self.source.brokerage.trades_rows_max())).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of one account are numbered by the provider: a window starts as far behind the last known place as its
+    /// offset is, without reading what is between.
     fn jump(&mut self) {
-        if let ([stream], None) = (self.streams.as_mut_slice(), self.source.span.to)
+        if let [stream] = self.streams.as_mut_slice()
             && self.row < self.page.offset
             && !stream.is_over()
         {

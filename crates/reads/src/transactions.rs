@@ -89,7 +89,7 @@ impl Reads {
             return map;
         }
         let interval = Interval::resolve(request.from, request.to, call.now);
-        let map = Arc::new(Mutex::new(PageMap::new(interval, zone.clone())));
+        let map = Arc::new(Mutex::new(PageMap::new(interval, zone.clone(), call.now)));
         maps.insert(request.list.clone(), Arc::clone(&map), call.now);
         map
     }
@@ -200,13 +200,26 @@ impl Walk<'_> {
         keep: &mut KeepRow<'_>,
     ) -> Result<Option<Cursor>, Error> {
         let (window, query) = (&mut self.window, &self.query);
+        // Only a walk's beginning shows whatever is there.
+        let (beginning, as_of) = (window.offset() == 0, self.map.lock().as_of());
+        let mut newest = as_of;
         let mut sink = |row: Transaction<'_>| {
-            if query.interval.contains(row.instant, || row.local_day(query.zone)) && window.take() {
+            if !query.interval.contains(row.instant, || row.local_day(query.zone)) {
+                return;
+            }
+            match row.seen_at {
+                Some(seen_at) if beginning => newest = newest.max(seen_at),
+                Some(seen_at) if seen_at > as_of => return,
+                _ => {}
+            }
+            if window.take() {
                 keep(&row);
             }
         };
         let request = PageRequest { cursor, rows };
-        self.provider.transactions(self.call, self.grant, query, request, &mut sink).await
+        let next = self.provider.transactions(self.call, self.grant, query, request, &mut sink).await?;
+        self.map.lock().shown(newest);
+        Ok(next)
     }
 
     fn learn(&self, next: Option<Cursor>) -> Next {

@@ -95,8 +95,7 @@ fn read_request(query: Option<&str>) -> Result<(ConnectionId, Option<AccountId>)
     let connection_id = params.required("connectionId", "connectionId is required");
     let account_id = params.take("accountId");
     params.finish()?;
-    let account_id = account_id.map(|id| live::read_id(&id, "Account"));
-    Ok((live::read_id(&connection_id, "Connection")?, account_id.transpose()?))
+    Ok((live::read_id(&connection_id, "Connection")?, account_id.map(|id| live::read_account_id(&id))))
 }
 
 /// The body of these accounts' holdings.

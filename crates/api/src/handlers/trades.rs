@@ -100,7 +100,7 @@ fn read_request(query: Option<&str>, caller: &Caller) -> Result<(TradesKey, Page
     let page = params.page(page::TRADES);
     params.finish()?;
     let connection_id = live::read_id(&connection_id, "Connection")?;
-    let account_id = account_id.map(|id| live::read_id(&id, "Account")).transpose()?;
+    let account_id = account_id.map(|id| live::read_account_id(&id));
     Ok((TradesKey { key_id: caller.key_id, connection_id, account_id, span: Span { from, to } }, page))
 }
 

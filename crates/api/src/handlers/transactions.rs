@@ -76,7 +76,7 @@ fn read_request(query: Option<&str>, caller: &Caller) -> Result<TransactionsRequ
     let page = params.page(page::TRANSACTIONS);
     params.finish()?;
     let connection_id = live::read_id(&connection_id, "Connection")?;
-    let account_id = account_id.map(|id| live::read_id(&id, "Account")).transpose()?;
+    let account_id = account_id.map(|id| live::read_account_id(&id));
     let list = ListKey { key_id: caller.key_id, connection_id, account_id, from: from_text, to: to_text };
     Ok(TransactionsRequest { list, from, to, page })
 }

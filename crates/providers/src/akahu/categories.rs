@@ -1,4 +1,4 @@
-//! What an Akahu transaction was for: their categories and types as the sixteen of ours, decisions section 2b.
+//! What an Akahu transaction was for: their categories and types as the sixteen of ours.
 //!
 //! Ids and names are NZFCC codes and their groups, from akahu.md 9; which of ours each means is our reading. Neither the
 //! codes nor the groups say anything about income, transfers or fees (akahu.md 9), so type and sign speak there.

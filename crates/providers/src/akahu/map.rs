@@ -46,6 +46,7 @@ pub(super) fn transaction<'a>(
         account,
         instant,
         day: day_only(instant, auckland),
+        seen_at: row.created_at.and_then(|text| text.as_str().parse().ok()),
         datetime: datetime.0,
         description: row.description.unwrap_or_default().0,
         amount,
@@ -120,7 +121,6 @@ pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
     }
 }
 
-/// Decisions section 2b.
 fn account_type(kind: &str) -> AccountType {
     match kind {
         "CHECKING" | "FOREIGN" | "WALLET" => AccountType::Transaction,

@@ -89,7 +89,7 @@ pub struct Akahu {
     standings: Standings,
 }
 
-/// A grant: decisions section 7. One user token covers every institution login that the user shared with the app; each
+/// A grant. One user token covers every institution login that the user shared with the app; each
 /// is an authorisation, and a connection of ours (akahu.md 2).
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

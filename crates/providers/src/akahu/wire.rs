@@ -68,6 +68,7 @@ pub(super) struct Transaction<'a> {
     pub(super) id: Text<'a>,
     #[serde(rename = "_account")]
     pub(super) account: Text<'a>,
+    pub(super) created_at: Option<Text<'a>>,
     pub(super) date: Option<Text<'a>>,
     pub(super) description: Option<Text<'a>>,
     pub(super) amount: ExactNumber<'a>,

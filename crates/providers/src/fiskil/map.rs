@@ -45,6 +45,7 @@ pub(super) fn transaction<'a>(
         account,
         instant,
         day: None,
+        seen_at: None,
         datetime: datetime.0,
         description: row.description.unwrap_or_default().0,
         amount,
@@ -100,7 +101,7 @@ pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
     }
 }
 
-/// Decisions section 2b. Everyday and savings accounts share one category, so the name decides between them.
+/// Everyday and savings accounts share one category, so the name decides between them.
 fn account_type(row: &wire::Account<'_>) -> AccountType {
     let category = row.product_category.as_ref().map_or("", Text::as_str);
     match category {

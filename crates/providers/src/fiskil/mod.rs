@@ -70,7 +70,7 @@ pub struct Fiskil {
     standings: Standings,
 }
 
-/// The grant of one connection: decisions section 7.
+/// The grant of one connection.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Grant {

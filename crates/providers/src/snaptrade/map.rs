@@ -68,7 +68,6 @@ fn account_name(row: &wire::Account<'_>) -> String {
     name
 }
 
-/// Decisions section 2b.
 fn account_type(category: Option<&str>) -> AccountType {
     match category {
         Some("INVESTMENT" | "ANNUITY") | None => AccountType::Investment,
@@ -231,7 +230,6 @@ fn security<'a>(
     (contract.or(ticker).unwrap_or_default(), underlying_name.or(name))
 }
 
-/// Decisions section 1, "trade types".
 fn trade_type(provider_type: &str) -> TradeType {
     match provider_type.trim().to_ascii_uppercase().as_str() {
         "BUY" | "REI" => TradeType::Buy,

@@ -71,7 +71,7 @@ pub struct SnapTrade {
     standings: Standings,
 }
 
-/// The grant of one connection: decisions section 7. No `Debug`: it holds a secret.
+/// The grant of one connection. No `Debug`: it holds a secret.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Grant {

@@ -20,6 +20,8 @@ enum Kind {
     Outside,
     /// The adapter leaves it out.
     Undated,
+    /// It lies behind `to`, whatever its place.
+    Later,
 }
 
 /// Rows of each account, newest first, as (second, kind).
@@ -126,7 +128,11 @@ impl Brokerage for Pretended {
         let mut given = 0;
         for (number, (second, kind)) in page {
             given += 1;
-            let second = if *kind == Kind::Outside { *second - 100_000 * DAY } else { *second };
+            let second = match kind {
+                Kind::Outside => *second - 100_000 * DAY,
+                Kind::Later => *second + DAY * 100,
+                Kind::Belongs | Kind::Undated => *second,
+            };
             if *kind != Kind::Undated {
                 rows(given - 1, trade(query.account, format!("{at}.{number}"), second));
             }
@@ -183,6 +189,25 @@ async fn a_window_of_one_account_is_one_call_wherever_it_starts() {
 }
 
 #[tokio::test]
+async fn a_far_window_with_an_end_is_found_behind_what_the_end_leaves_out() {
+    let mut provider = Pretended::one(20_000);
+    // Rows of the day behind `to` come first, and one stands among those that belong.
+    for left_out in (0..120).chain([130]) {
+        provider.lists[0][left_out].1 = Kind::Later;
+    }
+    let model = provider.model();
+    let newest = Timestamp::from_second(FROM + DAY * 900 - 120 * 60).expect("an instant");
+    let span = Span { from: None, to: Some(Bound::Instant(newest)) };
+    for (offset, calls) in [(0, 2), (200, 3), (10_000, 3), (19_878, 3)] {
+        let map = provider.map();
+        let (rows, _) = provider.window(&map, span, Page { limit: 200, offset }, 5_000).await;
+        let at = offset as usize;
+        assert_eq!(rows, model[at.min(model.len())..(at + 200).min(model.len())], "{offset}");
+        assert!(provider.taken_calls() <= calls, "{offset}");
+    }
+}
+
+#[tokio::test]
 async fn exactly_the_cap_is_not_truncated() {
     let provider = Pretended::one(5_000);
     let (_, extent) = provider.window(&provider.map(), Span::default(), Page { limit: 200, offset: 0 }, 5_000).await;
@@ -193,7 +218,7 @@ async fn exactly_the_cap_is_not_truncated() {
 async fn behind_the_end_the_total_is_exact() {
     let provider = Pretended::one(300);
     let page = Page { limit: 200, offset: 5_000 };
-    for (span, calls) in [(Span::default(), 1), (from_start(), 3), (both_ends(), 1)] {
+    for (span, calls) in [(Span::default(), 1), (from_start(), 3), (both_ends(), 3)] {
         for _ in 0..2 {
             let (rows, extent) = provider.window(&provider.map(), span, page, 5_000).await;
             assert_eq!((rows.len(), extent), (0, Extent { total: 300, has_more: false, truncated: false }), "{span:?}");

@@ -102,6 +102,7 @@ impl Banking for Pretended {
                 account: &query.accounts[0],
                 instant,
                 day: None,
+                seen_at: None,
                 datetime: instant.to_string().into(),
                 description: "".into(),
                 amount: Decimal::parse("-1.00").unwrap(),
@@ -126,7 +127,12 @@ impl<'p> Client<'p> {
     fn new(provider: &'p Pretended) -> Self {
         let from = Bound::Instant(Timestamp::from_second(NOW - 60 * 60 * 24 * 365 * 20).unwrap());
         let interval = Interval { from, to: Bound::Instant(Timestamp::from_second(NOW).unwrap()) };
-        Self { provider, map: Mutex::new(PageMap::new(interval, TimeZone::UTC)), interval, row_cap: 5_000 }
+        Self {
+            provider,
+            map: Mutex::new(PageMap::new(interval, TimeZone::UTC, Timestamp::from_second(NOW).unwrap())),
+            interval,
+            row_cap: 5_000,
+        }
     }
 
     async fn window(&self, limit: u32, offset: u64) -> Result<(Vec<String>, Extent, u32), Error> {
