@@ -343,6 +343,57 @@ async fn bounds_are_days_of_the_user_or_instants() {
 }
 
 #[tokio::test]
+async fn what_is_kept_is_true_of_its_zone_and_its_key() {
+    let app = App::start(Setup::default()).await;
+    let mia = investor(&app).await;
+    let (account, at_provider) = accounts(&app, &mia).await.swap_remove(0);
+    let row =
+        json!({"account": at_provider, "trade_date": "2026-11-16T23:59:59Z", "description": "late", "type": "BUY"});
+    app.control_of(PROVIDER, Method::POST, "/trades", row).await;
+    // 17 November in Sydney, 16 in Los Angeles.
+    let path = of("trades", &account, "&from=2026-11-17&to=2026-11-17");
+    let has_row = |answer: &Answer| answer.data().iter().any(|trade| trade["description"] == "late");
+    let first = app.get_as(&mia.key, &path).await;
+    assert!(has_row(&first));
+    assert_eq!(app.get_as(&mia.key, &path).await.header("x-cache"), Some("HIT"));
+    let change = UserChange { timezone: Some(Some("America/Los_Angeles")), ..UserChange::default() };
+    app.storage.update_user(mia.user.id, &change).await.unwrap();
+    let elsewhere = app.get_as(&mia.key, &path).await;
+    assert_eq!((elsewhere.header("x-cache"), has_row(&elsewhere)), (Some("MISS"), false));
+    // A warm cache says nothing to others, and a removed connection is gone from it.
+    let holdings = of("holdings", &account, "");
+    assert_eq!(app.get_as(&mia.key, &holdings).await.status, 200);
+    for path in [&path, &holdings] {
+        app.get(path).await.error(404);
+    }
+    app.connections.remove(mia.connections[0].id).await.unwrap();
+    app.connections.remove(mia.connections[1].id).await.unwrap();
+    for path in [&path, &holdings] {
+        app.get_as(&mia.key, path).await.error(404);
+    }
+}
+
+#[tokio::test]
+async fn of_several_mistakes_the_category_is_told_before_the_account() {
+    let app = App::start(Setup::default()).await;
+    let mia = investor(&app).await;
+    let (bank, broker) = (app.olivia.connections[0].id, mia.connections[0].id);
+    for what in ["holdings", "trades"] {
+        let answer = app.get(&format!("/v1/{what}?connectionId={bank}&accountId=zz")).await;
+        assert!(answer.error(400).contains("must be a brokerage connection"));
+        app.get_as(&mia.key, &format!("/v1/{what}?connectionId={broker}&accountId=zz")).await.error(404);
+        let answer = app.send(app.http.post(format!("{}/v1/{what}", app.url))).await;
+        answer.error(401);
+        assert_eq!(answer.header("allow"), None, "without a key nothing says what there is");
+        let answer = app.method_as(Method::POST, &mia.key, &format!("/v1/{what}")).await;
+        answer.error(405);
+        assert_eq!(answer.header("allow"), Some("GET, HEAD"));
+    }
+    let answer = app.get_as(&mia.key, &format!("/v1/transactions?connectionId={broker}&accountId=zz")).await;
+    assert!(answer.error(400).contains("must be a banking connection"));
+}
+
+#[tokio::test]
 async fn a_disabled_connection_is_served_and_a_lost_one_says_so() {
     let app = App::start(Setup { database: Database::Sqlite, ..Setup::default() }).await;
     let grants = app.grants_of(PROVIDER);

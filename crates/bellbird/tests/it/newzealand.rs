@@ -114,6 +114,36 @@ async fn an_empty_page_is_not_the_end() {
     assert_eq!(walk(&app, &kiri, &account, "2000-01-01", 150).await, rows);
 }
 
+/// Most banks date a new row with a day that began hours ago: it stands among rows that were shown already.
+#[tokio::test]
+async fn a_walk_sees_one_moment_while_rows_arrive() {
+    let app = App::start(Setup::default()).await;
+    let kiri = saver(&app).await;
+    let (account, at_provider) = account_of(&app, &kiri, "transaction").await;
+    app.control_of(PROVIDER, Method::POST, "/fill", json!({"accountId": at_provider, "rows": 320})).await;
+    let before: Vec<Value> = walk(&app, &kiri, &account, "2020-01-01", 500).await;
+    for limit in [10, 30, 70, 200] {
+        let mut rows: Vec<Value> = Vec::new();
+        loop {
+            let path = of(&account, &format!("&from=2020-01-01&limit={limit}&offset={}", rows.len()));
+            let answer = app.get_as(&kiri.key, &path).await;
+            rows.extend(answer.data());
+            if answer.json()["pagination"]["hasMore"] == false {
+                assert_eq!(answer.json()["pagination"]["total"], rows.len());
+                break;
+            }
+            let row = json!({"_account": at_provider, "date": "2026-11-19T11:00:00.000Z", "amount": -1.5, "description": "arrived"});
+            app.control_of(PROVIDER, Method::POST, "/transactions", row).await;
+        }
+        let ids: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
+        assert_eq!(ids.len(), rows.len(), "{limit}: a row came twice");
+        let old: Vec<&Value> = rows.iter().filter(|row| row["description"] != "arrived").collect();
+        assert_eq!(old, before.iter().collect::<Vec<_>>(), "{limit}");
+    }
+    let fresh = app.get_as(&kiri.key, &of(&account, "&from=2020-01-01&limit=500")).await.data();
+    assert!(fresh.len() > before.len(), "from the start everything is seen");
+}
+
 #[tokio::test]
 async fn a_day_is_never_shifted() {
     let app = App::start(Setup::default()).await;

@@ -1,8 +1,10 @@
 """SnapTrade's own Python client against the sandbox: every call that Bellbird's protocol page names, each answer
 validated by the client's own models. Reads the description that `bellbird sandbox --json` prints from the file named."""
 
+import http.client
 import json
 import sys
+import urllib.parse
 import urllib.request
 
 from snaptrade_client import ApiException, Configuration, SnapTrade, SnapTradeAuth
@@ -108,6 +110,14 @@ login = snaptrade.authentication.login_snap_trade_user(
     **own, connection_type="read", custom_redirect="https://example.com/cb?x=1&y=é/ü", immediate_redirect=True
 ).body
 assert login["redirectURI"].startswith(access["baseUrl"]) and login["sessionId"]
+# Past the portal's pages; what somebody new gets has the right shape too.
+link = urllib.parse.urlsplit(login["redirectURI"])
+portal = http.client.HTTPConnection(link.netloc)
+portal.request("GET", f"{link.path}?{link.query}&sandbox_auto=accept")
+back = urllib.parse.urlsplit(portal.getresponse().getheader("location"))
+result = dict(urllib.parse.parse_qsl(back.query))
+assert result["status"] == "SUCCESS" and result["x"] == "1" and result["y"] == "é/ü", result
+assert check_user(snaptrade, own, result["connection_id"])[2] == 70
 assert snaptrade.authentication.login_snap_trade_user(**own).body["sessionId"]
 snaptrade.authentication.delete_snap_trade_user(user_id=made["userId"])
 
