@@ -7,6 +7,7 @@
 mod akahu;
 mod calls;
 mod clock;
+mod consent_page;
 mod control;
 mod disturb;
 mod faults;
@@ -16,12 +17,16 @@ mod pages;
 mod query;
 mod serve;
 mod snaptrade;
+mod webhooks;
 mod world;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use serde::Serialize;
+
+/// The providers that are pretended, by the names of their members in [`Description`].
+pub const PROVIDERS: [&str; 3] = ["fiskil", "akahu", "snaptrade"];
 
 /// What to pretend, and where.
 #[derive(Debug, Clone)]

@@ -29,6 +29,10 @@ impl Members {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
     /// The member as text, when it is a JSON string.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         serde_json::from_str(self.get(name)?.get()).ok()

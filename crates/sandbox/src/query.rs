@@ -25,6 +25,11 @@ impl Query {
         self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// The names, repeated ones too.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
     /// The parameters as a query string, without the ones named.
     pub(crate) fn without(&self, names: &[&str]) -> String {
         let mut text = String::new();

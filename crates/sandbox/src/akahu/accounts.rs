@@ -51,7 +51,9 @@ pub(super) async fn delete(Path(id): Path<String>, call: UserCall) -> Result<Res
     if store.logins[account.login].institution.official.is_some() {
         return Err(Failure::invalid("Accounts with an official connection cannot be revoked individually"));
     }
-    store.accounts.retain(|account| account.id != id);
+    for account in store.accounts.iter_mut().filter(|account| account.id == id) {
+        account.shared = false;
+    }
     Ok(done())
 }
 

@@ -13,9 +13,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::call::iso;
+use super::linking::Ways;
 use super::rows::Entry;
 use super::store::{Account, State as LoginState, Store, start_members};
 use super::{Akahu, ids};
+use crate::consent_page::is_target;
 use crate::control::{Misuse, read};
 use crate::members::Members;
 use crate::world::nz::merchants::SPENDING;
@@ -30,6 +32,9 @@ pub(super) fn routes(akahu: Arc<Akahu>) -> Router {
         .route("/__control/tokens/{user_token}", post(set_token))
         .route("/__control/accounts", post(add_account))
         .route("/__control/accounts/{id}", patch(change_account))
+        .route("/__control/redirects", post(set_redirects))
+        .route("/__control/relink", post(set_relink))
+        .route("/__control/keys/rotate", post(super::webhooks::rotate))
         .route("/__control/fill", post(fill_account))
         .route("/__control/transactions", post(add_row))
         .route("/__control/transactions/{id}", patch(change_row).delete(remove_row))
@@ -57,6 +62,28 @@ async fn grants(State(akahu): State<Arc<Akahu>>) -> Response {
 
 async fn set_pages(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Response, Misuse> {
     akahu.pages.set(&body, "")
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RedirectsAsk {
+    uris: Vec<String>,
+}
+
+async fn set_redirects(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Response, Misuse> {
+    let ask: RedirectsAsk = read(&body, "{\"uris\": [\"https://app.example/cb\"]}")?;
+    if let Some(bad) = ask.uris.iter().find(|uri| !is_target(uri)) {
+        return Err(format!("{bad:?} is not an absolute URL").into());
+    }
+    let answer = Json(json!({"uris": ask.uris})).into_response();
+    akahu.seal.register(ask.uris);
+    Ok(answer)
+}
+
+async fn set_relink(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Response, Misuse> {
+    let ways: Ways = read(&body, "{\"newToken\", \"oldTokenLives\", \"newAuthorisation\"}, each true or false")?;
+    *akahu.linking.lock() = ways;
+    Ok(Json(ways).into_response())
 }
 
 #[derive(Deserialize)]
@@ -178,6 +205,7 @@ async fn add_row(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Respons
     let given: Members = read(&body, ROW)?;
     let now = akahu.port.clock.now();
     let row = akahu.store.write().add_row(given, now)?;
+    akahu.tell_of_row(&row);
     Ok((StatusCode::CREATED, Json(row)).into_response())
 }
 
@@ -185,6 +213,7 @@ async fn change_row(State(akahu): State<Arc<Akahu>>, Path(id): Path<String>, bod
     let given: Members = read(&body, ROW)?;
     let now = akahu.port.clock.now();
     let row = akahu.store.write().change_row(&id, given, now)?;
+    akahu.tell_of_row(&row);
     Ok(Json(row).into_response())
 }
 
@@ -192,6 +221,9 @@ async fn remove_row(State(akahu): State<Arc<Akahu>>, Path(id): Path<String>) -> 
     let mut store = akahu.store.write();
     let (account, index) = store.find_row(&id)?;
     store.accounts[account].entries.remove(index);
+    let account_id = store.accounts[account].id.clone();
+    drop(store);
+    akahu.tell_of_removed_row(&account_id, &id);
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -2,12 +2,15 @@
 //! service says so where it stands; the crate's README lists it.
 
 mod accounts;
+mod authorize;
 mod call;
 mod categories;
 mod connections;
 mod control;
 mod errors;
 mod ids;
+mod linking;
+mod notify;
 mod paging;
 mod refresh;
 mod rows;
@@ -23,9 +26,10 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 use http::StatusCode;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::clock::Clock;
+use crate::consent_page::{self, Desk};
 use crate::pages::Pages;
 use crate::serve::Port;
 use crate::world::rng::{BASE62, Rng};
@@ -42,6 +46,10 @@ pub(crate) struct Akahu {
     cursors: paging::Cursors,
     pages: Pages,
     keys: webhooks::Keys,
+    outbox: crate::webhooks::Outbox<notify::Seen>,
+    desk: Desk<authorize::Ask>,
+    seal: authorize::Seal,
+    linking: Mutex<linking::Ways>,
 }
 
 impl Akahu {
@@ -67,6 +75,10 @@ impl Akahu {
             cursors: paging::Cursors::new(),
             pages: Pages::default(),
             keys: webhooks::Keys::default(),
+            outbox: crate::webhooks::Outbox::default(),
+            desk: Desk::default(),
+            seal: authorize::Seal::new(),
+            linking: Mutex::default(),
             port: Arc::new(port),
         }
     }
@@ -93,12 +105,12 @@ impl Akahu {
 
     /// Every route of the port: the provider's, counted and disturbed, and the control interface.
     pub(crate) fn router(self: Arc<Self>) -> Router {
-        let port = Arc::clone(&self.port);
+        let (port, notifier) = (Arc::clone(&self.port), Arc::clone(&self));
         let control = control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&port)));
-        let provider = Router::new()
+        let provider = consent_page::routes::<Self>()
             // The official client appends a path of the caller's choice; the documented address has none.
-            .route("/", get(token::authorize))
-            .route("/authorize", get(token::authorize))
+            .route("/", get(authorize::show).post(authorize::begin))
+            .route("/authorize", get(authorize::show).post(authorize::begin))
             .route(token::PATH, post(token::exchange).delete(token::revoke))
             .route("/v1/me", get(accounts::me))
             .route("/v1/connections", get(connections::list))
@@ -124,7 +136,7 @@ impl Akahu {
             .fallback(|| refuse(StatusCode::NOT_FOUND))
             .with_state(self)
             .layer(from_fn_with_state(port, disturb::observe));
-        provider.merge(control)
+        crate::webhooks::attach(&notifier, provider.merge(control))
     }
 }
 

@@ -11,13 +11,13 @@ use super::rows::{Entry, Names, pending};
 use crate::members::Members;
 use crate::world::nz::institutions::{Institution, find};
 use crate::world::nz::merchants::{PLACES, SPENDING};
-use crate::world::nz::people::{self, Holding, PEOPLE, Person};
+use crate::world::nz::people::{Holding, PEOPLE, Person};
 use crate::world::nz::rows::{Calendars, draw};
 use crate::world::nz::template::Template;
 use crate::world::rng::{DIGITS, Rng};
 
 /// Each account has room for this many rows in the numbers of rows.
-const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
+pub(super) const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
 /// How long before the start everything was read from the banks.
 const READ_BEFORE: SignedDuration = SignedDuration::from_hours(3);
 /// How long before the start a login that is not let in any more was last read.
@@ -78,6 +78,18 @@ pub(super) struct Login {
     pub(super) due: Option<Timestamp>,
 }
 
+impl Login {
+    pub(super) const fn new(
+        id: String,
+        user: usize,
+        institution: &'static Institution,
+        state: State,
+        read_at: Timestamp,
+    ) -> Self {
+        Self { id, user, institution, state, read_at, asked_at: None, due: None }
+    }
+}
+
 /// An account with its rows.
 pub(super) struct Account {
     pub(super) id: String,
@@ -92,6 +104,8 @@ pub(super) struct Account {
     pub(super) pending: Vec<Members>,
     /// The balance in cents from which the rows' balances count back.
     pub(super) running: Option<i64>,
+    /// Whether its owner shares it with the app.
+    pub(super) shared: bool,
     order: u64,
     next_row: u64,
 }
@@ -112,6 +126,7 @@ impl Account {
             entries: Vec::new(),
             pending: Vec::new(),
             running: None,
+            shared: true,
             order,
             next_row: 0,
         }
@@ -179,7 +194,9 @@ impl Store {
 
     /// The accounts that a user's token sees.
     pub(super) fn accounts_of(&self, user: usize) -> Vec<&Account> {
-        let seen = |account: &&Account| account.user == user && self.logins[account.login].state != State::Revoked;
+        let seen = |account: &&Account| {
+            account.user == user && account.shared && self.logins[account.login].state != State::Revoked
+        };
         self.accounts.iter().filter(seen).collect()
     }
 
@@ -212,29 +229,35 @@ impl Store {
             hooks: Vec::new(),
         });
         for login in person.logins {
-            self.add_login(login, &mut rng, calendars, now);
+            let institution = find(login.connection).expect("people hold accounts at institutions of the world");
+            let state = if login.active { State::Active } else { State::Expired };
+            let read_at = now - if login.active { READ_BEFORE } else { LOST_BEFORE };
+            let one =
+                Login::new(ids::draw("authorisation_", &mut rng), self.users.len() - 1, institution, state, read_at);
+            self.logins.push(one);
+            for holding in login.accounts {
+                self.add_holding(self.logins.len() - 1, holding, &mut rng, Some(calendars), now);
+            }
         }
     }
 
-    fn add_login(&mut self, login: &people::Login, rng: &mut Rng, calendars: &Calendars, now: Timestamp) {
-        let institution = find(login.connection).expect("people hold accounts at institutions of the world");
-        self.logins.push(Login {
-            id: ids::draw("authorisation_", rng),
-            user: self.users.len() - 1,
-            institution,
-            state: if login.active { State::Active } else { State::Expired },
-            read_at: now - if login.active { READ_BEFORE } else { LOST_BEFORE },
-            asked_at: None,
-            due: None,
-        });
-        for holding in login.accounts {
-            let login = self.logins.len() - 1;
-            let mut account = Account::blank(self, login, ids::draw("acc_", rng));
-            describe(&mut account, &self.logins[login], holding);
+    /// An account of a login, with everything on it; without a calendar, without settled rows.
+    pub(super) fn add_holding(
+        &mut self,
+        login: usize,
+        holding: &Holding,
+        rng: &mut Rng,
+        calendars: Option<&Calendars>,
+        now: Timestamp,
+    ) -> &mut Account {
+        let mut account = Account::blank(self, login, ids::draw("acc_", rng));
+        describe(&mut account, &self.logins[login], holding);
+        if let Some(calendars) = calendars {
             draw_rows(&mut account, self.seed, holding, calendars);
-            draw_pending(&mut account, rng, holding, now);
-            self.accounts.push(account);
         }
+        draw_pending(&mut account, rng, holding, now);
+        self.accounts.push(account);
+        self.accounts.last_mut().expect("one was pushed just now")
     }
 }
 

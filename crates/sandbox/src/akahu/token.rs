@@ -1,18 +1,17 @@
-//! `/token` and `/authorize`: how the app gets in (akahu.md 3).
+//! `/token`: how the app gets in with what the consent page gave (akahu.md 3.3).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
+use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::call::{UserCall, body, done, json, says_json};
-use super::errors::Failure;
-use super::store::{State as LoginState, Token};
+use super::store::Token;
 use super::{Akahu, ids};
 use crate::query::Query;
 
@@ -22,9 +21,6 @@ const CODE_LIFE: SignedDuration = SignedDuration::from_secs(60);
 /// What everybody has consented to: all that `ENDURING_CONSENT` stands for here.
 const SCOPE: &str = "ENDURING_CONSENT AKAHU ACCOUNTS TRANSACTIONS";
 
-/// What the redirect of somebody who consented says beside the code (akahu.md 3.2).
-const ACCEPTED: [(&str, &str); 2] = [("source", "oauth"), ("event", "ACCEPT")];
-
 /// Codes that were given out and not exchanged yet.
 #[derive(Default)]
 pub(super) struct Codes(Mutex<HashMap<String, Code>>);
@@ -33,6 +29,16 @@ struct Code {
     user: usize,
     redirect_uri: String,
     issued_at: Timestamp,
+}
+
+impl Codes {
+    /// A code for that user, good for a moment and for that address only.
+    pub(super) fn issue(&self, user: usize, redirect_uri: &str, now: Timestamp) -> String {
+        let code = uuid::Uuid::new_v4().simple().to_string();
+        let known = Code { user, redirect_uri: redirect_uri.to_owned(), issued_at: now };
+        self.0.lock().insert(code.clone(), known);
+        code
+    }
 }
 
 /// Why there is no token.
@@ -133,11 +139,16 @@ fn redeem(akahu: &Akahu, ask: Exchange) -> Result<String, Refusal> {
     Ok(token_of(akahu, user))
 }
 
-/// The same token as long as it is alive, a new one after that: ours (akahu.md 3.3).
+/// The same token as long as it is alive, a new one after that, or always when a test wants it so: whether a new
+/// consent gives a new one is not known (akahu.md 3.3).
 fn token_of(akahu: &Akahu, user: usize) -> String {
+    let ways = *akahu.linking.lock();
     let user = &mut akahu.store.write().users[user];
-    if let Some(token) = user.tokens.iter().rev().find(|token| token.alive) {
+    if let Some(token) = user.tokens.iter().rev().find(|token| token.alive && !ways.new_token) {
         return token.text.clone();
+    }
+    for token in &mut user.tokens {
+        token.alive &= ways.old_token_lives;
     }
     let text = ids::random("user_token_");
     user.tokens.push(Token { text: text.clone(), alive: true });
@@ -152,51 +163,4 @@ pub(super) async fn revoke(call: UserCall) -> Response {
     }
     user.hooks.clear();
     done()
-}
-
-/// A stand-in for the pages on which a user consents: it comes straight back with a code. Whoever has the address in
-/// `email` consents, else the first person; all their logins are shared and active from then on.
-pub(super) async fn authorize(State(akahu): State<Arc<Akahu>>, request: Request) -> Result<Response, Failure> {
-    let query = Query::parse(request.uri().query());
-    // Without a known app there is nowhere to go back to. Which addresses an app has registered is not known here.
-    if query.get("client_id") != Some(akahu.access.app_token.as_str()) {
-        return Err(Failure::invalid("client_id is not known"));
-    }
-    let Some(redirect_uri) = query.get("redirect_uri").filter(|uri| uri.parse::<http::Uri>().is_ok()) else {
-        return Err(Failure::invalid("redirect_uri is required"));
-    };
-    let outcome = if query.get("response_type") != Some("code") {
-        Err("unsupported_response_type")
-    } else if !query.get("scope").is_some_and(|scope| scope.split(' ').any(|one| one == "ENDURING_CONSENT")) {
-        Err("invalid_scope")
-    } else if query.get("sandbox_deny") == Some("1") {
-        Err("access_denied")
-    } else {
-        Ok(consent(&akahu, query.get("email"), redirect_uri))
-    };
-    let state = query.get("state").map(|state| ("state", state));
-    let answer: Vec<(&str, &str)> = match &outcome {
-        Ok(code) => [("code", code.as_str())].into_iter().chain(state).chain(ACCEPTED).collect(),
-        Err(error) => [("error", *error)].into_iter().chain(state).collect(),
-    };
-    let separator = if redirect_uri.contains('?') { '&' } else { '?' };
-    let location = format!("{redirect_uri}{separator}{}", crate::query::write(&answer));
-    Ok((StatusCode::FOUND, [(header::LOCATION, location)]).into_response())
-}
-
-/// Shares everything and gives a code for it.
-fn consent(akahu: &Akahu, email: Option<&str>, redirect_uri: &str) -> String {
-    let now = akahu.port.clock.now();
-    let mut store = akahu.store.write();
-    let user = store.users.iter().position(|user| Some(user.email.as_str()) == email).unwrap_or_default();
-    for login in 0..store.logins.len() {
-        if store.logins[login].user == user && store.logins[login].state != LoginState::Active {
-            store.set_state(login, LoginState::Active, now);
-        }
-    }
-    store.users[user].granted_at = now;
-    let code = uuid::Uuid::new_v4().simple().to_string();
-    let known = Code { user, redirect_uri: redirect_uri.to_owned(), issued_at: now };
-    akahu.codes.0.lock().insert(code.clone(), known);
-    code
 }

@@ -1,45 +1,54 @@
-//! Subscriptions and keys of webhooks (akahu.md 7). Nothing is delivered yet.
+//! Subscriptions, deliveries and keys of webhooks (akahu.md 7); what they tell of is in `notify`.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::{KeyPair, KeySize};
-use aws_lc_rs::signature::KeyPair as _;
-use axum::extract::Path;
-use axum::response::Response;
+use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256};
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::call::{AppCall, UserCall, check_id, done, iso, item, items, json};
 use super::errors::Failure;
-use super::ids;
+use super::{Akahu, ids};
+use crate::members::Members;
+use crate::webhooks::{Delivery, Standing};
 
 const TYPES: [&str; 5] = ["TOKEN", "ACCOUNT", "TRANSACTION", "TRANSFER", "PAYMENT"];
 const STATUSES: [&str; 3] = ["SENT", "FAILED", "RETRY"];
-/// Where the app's webhooks go: agreed with Akahu out of band, so invented here.
+/// Where the app's webhooks go as long as no test says it: agreed with Akahu out of band, so invented here.
 const URL: &str = "https://app.example.com/webhooks/akahu";
-/// The key that signs now: an integer, larger ones are newer.
-const KEY_ID: u64 = 1;
+/// How far back deliveries are listed unless a start is given.
+const EVENT_DAYS: i64 = 30;
 
 /// A subscription of a user's.
+#[derive(Clone)]
 pub(super) struct Hook {
-    id: String,
-    kind: String,
-    state: Option<String>,
+    pub(super) id: String,
+    pub(super) kind: String,
+    pub(super) state: Option<String>,
     created_at: Timestamp,
 }
 
 impl Hook {
-    fn shown(&self) -> Shown<'_> {
+    fn shown<'a>(&'a self, url: &'a str, deliveries: &[Delivery]) -> Shown<'a> {
+        let own = deliveries.iter().filter(|delivery| delivery.event.subscription.as_ref() == Some(&self.id));
+        let called = own.filter_map(|delivery| delivery.attempts.last()).map(|attempt| attempt.at).max();
         Shown {
             _id: &self.id,
             kind: &self.kind,
             state: self.state.as_deref(),
-            url: URL,
+            url,
             created_at: iso(self.created_at),
             updated_at: iso(self.created_at),
+            last_called_at: called.map(iso),
         }
     }
 }
@@ -51,9 +60,11 @@ struct Shown<'a> {
     kind: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'a str>,
-    url: &'static str,
+    url: &'a str,
     created_at: String,
     updated_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_called_at: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -79,10 +90,12 @@ pub(super) async fn subscribe(call: UserCall) -> Result<Response, Failure> {
     Ok(answer)
 }
 
-/// A user's subscriptions. None was ever called, so `last_called_at` is not there: ours.
+/// A user's subscriptions. One that was never called has no `last_called_at`: ours.
 pub(super) async fn list(call: UserCall) -> Response {
+    let (url, deliveries) = (call.akahu.outbox.url(), call.akahu.outbox.deliveries());
     let store = call.akahu.store.read();
-    items(store.users[call.user].hooks.iter().map(Hook::shown).collect::<Vec<_>>())
+    let shown = store.users[call.user].hooks.iter().map(|hook| hook.shown(url.as_deref().unwrap_or(URL), &deliveries));
+    items(shown.collect::<Vec<_>>())
 }
 
 /// Ends a subscription.
@@ -94,37 +107,129 @@ pub(super) async fn unsubscribe(Path(id): Path<String>, call: UserCall) -> Resul
     Ok(done())
 }
 
-/// What was delivered: nothing yet.
-pub(super) async fn events(call: AppCall) -> Result<Response, Failure> {
-    if call.query.get("status").is_some_and(|status| !STATUSES.contains(&status)) {
-        return Err(Failure::invalid("queryParams.status must be one of SENT, FAILED, RETRY"));
-    }
-    call.instant("start")?;
-    call.instant("end")?;
-    Ok(items(Vec::<()>::new()))
+/// A delivery as Akahu lists it (akahu.md 7).
+#[derive(Serialize)]
+struct ShownEvent {
+    _id: String,
+    /// In the API's own document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hook: Option<String>,
+    /// The same in the official client's types.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    _hook: Option<String>,
+    status: &'static str,
+    payload: Members,
+    created_at: String,
+    updated_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_failed_at: Option<String>,
 }
 
-/// The key of webhook signatures. Made when it is first asked for, because that takes a while.
-#[derive(Default)]
-pub(super) struct Keys(OnceLock<KeyPair>);
+/// What was delivered, or tried to be, oldest first; the order is ours. What waits for its first attempt has no
+/// documented state, so it is not there.
+pub(super) async fn events(call: AppCall) -> Result<Response, Failure> {
+    let status = call.query.get("status");
+    if status.is_some_and(|status| !STATUSES.contains(&status)) {
+        return Err(Failure::invalid("queryParams.status must be one of SENT, FAILED, RETRY"));
+    }
+    let (start, end) = (call.instant("start")?, call.instant("end")?);
+    let now = call.akahu.port.clock.now();
+    let start = start.unwrap_or_else(|| now.as_millisecond().saturating_sub(EVENT_DAYS * 86_400_000));
+    let is_asked = |delivery: &Delivery| {
+        let at = delivery.made_at.as_millisecond();
+        // Both ends included: ours.
+        delivery.repeats.is_none() && at >= start && end.is_none_or(|end| at <= end)
+    };
+    let all = call.akahu.outbox.deliveries().into_iter().filter(is_asked).filter_map(shown_event);
+    Ok(items(all.filter(|event| status.is_none_or(|status| event.status == status)).collect::<Vec<_>>()))
+}
 
-impl Keys {
+fn shown_event(delivery: Delivery) -> Option<ShownEvent> {
+    let status = match delivery.standing {
+        Standing::Sent => "SENT",
+        Standing::Retry => "RETRY",
+        Standing::Failed => "FAILED",
+        Standing::Waiting | Standing::Lost => return None,
+    };
+    let mut attempts = delivery.attempts.iter().rev();
+    let failed = attempts.clone().find(|attempt| attempt.status != Some(200));
+    Some(ShownEvent {
+        _id: delivery.event.id,
+        hook: delivery.event.subscription.clone(),
+        _hook: delivery.event.subscription,
+        status,
+        payload: delivery.event.body,
+        created_at: iso(delivery.made_at),
+        updated_at: iso(attempts.next()?.at),
+        last_failed_at: failed.map(|attempt| iso(attempt.at)),
+    })
+}
+
+/// The key that signs, and its number: an integer, larger ones are newer.
+pub(super) struct Keys(Mutex<Arc<Key>>);
+
+/// Made when it is first needed, because that takes a while.
+struct Key {
+    id: u64,
+    pair: OnceLock<KeyPair>,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self(Mutex::new(Key::new(1)))
+    }
+}
+
+impl Key {
+    fn new(id: u64) -> Arc<Self> {
+        Arc::new(Self { id, pair: OnceLock::new() })
+    }
+
+    fn pair(&self) -> &KeyPair {
+        self.pair.get_or_init(|| KeyPair::generate(KeySize::Rsa2048).expect("a key can be made"))
+    }
+
     /// The public key in PEM (PKCS#1).
     fn public(&self) -> String {
-        let pair = self.0.get_or_init(|| KeyPair::generate(KeySize::Rsa2048).expect("a key can be made"));
-        let text = STANDARD.encode(pair.public_key());
+        let text = STANDARD.encode(self.pair().public_key());
         let lines: Vec<&str> = text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
         format!("-----BEGIN RSA PUBLIC KEY-----\n{}\n-----END RSA PUBLIC KEY-----\n", lines.join("\n"))
     }
 }
 
-/// The public key of that number; there is one.
+impl Keys {
+    fn current(&self) -> Arc<Key> {
+        Arc::clone(&self.0.lock())
+    }
+
+    /// The number of the key and its signature in base64. The first takes a while.
+    pub(super) fn sign(&self, body: &[u8]) -> (u64, String) {
+        let key = self.current();
+        let pair = key.pair();
+        let mut signature = vec![0; pair.public_modulus_len()];
+        let signed = pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), body, &mut signature);
+        signed.expect("a key signs whatever it is given");
+        (key.id, STANDARD.encode(signature))
+    }
+}
+
+/// The public key of that number, as long as it is the one that signs.
 pub(super) async fn key(Path(id): Path<String>, call: AppCall) -> Result<Response, Failure> {
     let id: u64 = id.parse().map_err(|_| Failure::invalid("pathParams.id must be an integer"))?;
-    if id != KEY_ID {
+    let key = call.akahu.keys.current();
+    if (1..key.id).contains(&id) {
+        return Err(Failure::invalid("This key has expired"));
+    }
+    if id != key.id {
         return Err(Failure::not_found());
     }
-    let akahu = call.akahu;
-    let key = tokio::task::spawn_blocking(move || akahu.keys.public()).await;
+    let key = tokio::task::spawn_blocking(move || key.public()).await;
     key.map(item).map_err(|_| Failure::of_status(StatusCode::INTERNAL_SERVER_ERROR))
+}
+
+/// `POST /__control/keys/rotate`: another key signs from now on, and the one before has expired.
+pub(super) async fn rotate(State(akahu): State<Arc<Akahu>>) -> Response {
+    let mut key = akahu.keys.0.lock();
+    *key = Key::new(key.id + 1);
+    Json(serde_json::json!({"id": key.id})).into_response()
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::call::{Call, Version, json};
 use super::errors::Failure;
 use super::institutions::logo;
-use super::store::{CONSENT_SECONDS, Consent, Grip, Store};
+use super::store::{Account, CONSENT_SECONDS, Consent, Grip, Store};
 
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -51,7 +51,9 @@ fn seconds(at: Timestamp) -> Timestamp {
 
 fn shown<'a>(store: &'a Store, consent: &'a Consent, now: Timestamp) -> Shown<'a> {
     let active = consent.is_active(now);
-    let accounts = store.accounts.iter().filter(|account| account.arrangement_id == consent.arrangement_id);
+    // Which ones they are is known when they can be seen: ours.
+    let seen = |account: &&Account| account.arrangement_id == consent.arrangement_id && account.visible_at <= now;
+    let accounts = store.accounts.iter().filter(seen);
     let user = store.end_users.iter().find(|user| user.id == consent.end_user_id);
     Shown {
         arrangement_id: &consent.arrangement_id,

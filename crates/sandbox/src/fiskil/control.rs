@@ -25,6 +25,8 @@ pub(super) fn routes(fiskil: Arc<Fiskil>) -> Router {
     Router::new()
         .route("/__control/grants", get(grants))
         .route("/__control/pages", post(set_pages))
+        .route("/__control/lag", post(set_lag))
+        .route("/__control/relink", post(set_relink))
         .route("/__control/consents/{id}", post(set_consent))
         .route("/__control/accounts", post(add_account))
         .route("/__control/accounts/{account_id}", patch(change_account))
@@ -42,6 +44,30 @@ async fn grants(State(fiskil): State<Arc<Fiskil>>) -> Response {
 
 async fn set_pages(State(fiskil): State<Arc<Fiskil>>, body: Bytes) -> Result<Response, Misuse> {
     fiskil.pages.set(&body, "/v1/banking/transactions")
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LagAsk {
+    seconds: u32,
+}
+
+async fn set_lag(State(fiskil): State<Arc<Fiskil>>, body: Bytes) -> Result<Response, Misuse> {
+    let ask: LagAsk = read(&body, "{\"seconds\": N}, 0 for none")?;
+    fiskil.linking.lock().lag_seconds = ask.seconds;
+    Ok(Json(json!({"seconds": ask.seconds})).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RelinkAsk {
+    same_ids: bool,
+}
+
+async fn set_relink(State(fiskil): State<Arc<Fiskil>>, body: Bytes) -> Result<Response, Misuse> {
+    let ask: RelinkAsk = read(&body, "{\"sameIds\": true|false}")?;
+    fiskil.linking.lock().same_ids = ask.same_ids;
+    Ok(Json(json!({"sameIds": ask.same_ids})).into_response())
 }
 
 #[derive(Deserialize)]
@@ -157,6 +183,7 @@ async fn remove_row(State(fiskil): State<Arc<Fiskil>>, Path(id): Path<String>) -
     let mut store = fiskil.store.write();
     let (account, index) = store.find_row(&id).ok_or_else(|| no("row", &id, "use a fiskil_id"))?;
     store.accounts[account].entries.remove(index);
+    store.accounts[account].row_changes += 1;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -9,6 +9,8 @@ mod control;
 mod end_users;
 mod errors;
 mod institutions;
+mod linking;
+mod notify;
 mod paging;
 mod rows;
 mod sessions;
@@ -26,9 +28,10 @@ use axum::routing::{get, post};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::clock::Clock;
+use crate::consent_page::{self, Desk};
 use crate::pages::Pages;
 use crate::serve::Port;
 use crate::world::rng::{BASE62, Rng};
@@ -67,6 +70,9 @@ pub(crate) struct Fiskil {
     tokens: token::Tokens,
     store: RwLock<Store>,
     pages: Pages,
+    outbox: crate::webhooks::Outbox<notify::Seen>,
+    desk: Desk<sessions::Session>,
+    linking: Mutex<sessions::Ways>,
 }
 
 impl Fiskil {
@@ -88,6 +94,9 @@ impl Fiskil {
             tokens: token::Tokens::new(&rng.uuid(), &client_id),
             store: RwLock::new(Store::new(options.seed, options.rows, port.clock.now())),
             pages: Pages::default(),
+            outbox: crate::webhooks::Outbox::default(),
+            desk: Desk::default(),
+            linking: Mutex::default(),
             client_id,
             port: Arc::new(port),
         }
@@ -120,9 +129,10 @@ impl Fiskil {
 
     /// Every route of the port: the provider's, counted and disturbed, and the control interface.
     pub(crate) fn router(self: Arc<Self>) -> Router {
-        let port = Arc::clone(&self.port);
+        let (port, notifier) = (Arc::clone(&self.port), Arc::clone(&self));
         let control = control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&port)));
-        let provider = Router::new()
+        let provider = consent_page::routes::<Self>()
+            .route("/", get(sessions::enter))
             .route(token::PATH, post(token::issue))
             .route("/v1/end-users", post(end_users::create).get(end_users::list))
             .route("/v1/end-users/{id}", get(end_users::show).post(end_users::update).delete(end_users::delete))
@@ -140,7 +150,7 @@ impl Fiskil {
             .with_state(self)
             .layer(from_fn_with_state(port, disturb::observe))
             .layer(from_fn(call::say_version));
-        provider.merge(control)
+        crate::webhooks::attach(&notifier, provider.merge(control))
     }
 }
 

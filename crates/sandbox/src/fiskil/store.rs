@@ -14,7 +14,7 @@ use crate::world::rows::draw;
 /// A year, the longest that the Australian rules allow a consent to last.
 pub(super) const CONSENT_SECONDS: i64 = 365 * 86_400;
 /// Each account has room for this many rows in the numbers of rows.
-const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
+pub(super) const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
 
 /// The memory of the provider.
 pub(super) struct Store {
@@ -67,8 +67,16 @@ pub(super) struct Account {
     pub(super) balance: Members,
     /// Sorted by position.
     pub(super) entries: Vec<Entry>,
+    /// Grows with every change to the rows.
+    pub(super) row_changes: u64,
+    /// The user name at the bank; empty where a test made the account.
+    pub(super) owner: String,
+    /// What tells it from the owner's other accounts at the bank, whatever its ids are.
+    pub(super) slot: String,
+    /// Nobody sees it before: data lag consent (fiskil.md 1.14).
+    pub(super) visible_at: Timestamp,
     order: u64,
-    next_row: u64,
+    pub(super) next_row: u64,
 }
 
 impl Placed for Account {
@@ -98,9 +106,14 @@ impl Account {
         self.account_id == id || self.fiskil_id == id
     }
 
+    /// The number of the account's first row.
+    pub(super) const fn first_number(&self) -> u64 {
+        self.order * NUMBERS_PER_ACCOUNT
+    }
+
     /// A number for a row that is new.
     pub(super) const fn take_number(&mut self) -> u64 {
-        let number = self.order * NUMBERS_PER_ACCOUNT + self.next_row;
+        let number = self.first_number() + self.next_row;
         self.next_row += 1;
         number
     }
@@ -108,6 +121,7 @@ impl Account {
     pub(super) fn insert(&mut self, entry: Entry) {
         let index = self.entries.partition_point(|known| known.position <= entry.position);
         self.entries.insert(index, entry);
+        self.row_changes += 1;
     }
 }
 
@@ -154,6 +168,7 @@ impl Store {
         }
         let holds = |account: &&Account| {
             account.end_user_id == end_user_id
+                && account.visible_at <= now
                 && self.consent(&account.arrangement_id).is_some_and(|consent| consent.is_active(now))
         };
         self.accounts.iter().filter(holds).collect()
@@ -186,7 +201,8 @@ impl Store {
                 grip: Grip::Held,
             });
             for holding in *holdings {
-                let account = blank(&mut rng, &id, &arrangement_id, institution.id);
+                let mut account = blank(&mut rng, &id, &arrangement_id, institution.id);
+                (account.owner, account.slot) = (person.email.to_owned(), holding.name.to_owned());
                 let account = self.add_account(account);
                 fill(account, holding, &mut rng, calendar);
             }
@@ -198,7 +214,7 @@ impl Store {
     fn draw_rows(&mut self, holdings: &[Holding], busiest_rows: u32, calendar: &Calendar) {
         let (seed, first) = (self.seed, self.accounts.len() - holdings.len());
         for (account, holding) in self.accounts[first..].iter_mut().zip(holdings) {
-            let rows = draw(&holding.kind.plan(busiest_rows), seed, account.order * NUMBERS_PER_ACCOUNT, calendar);
+            let rows = draw(&holding.kind.plan(busiest_rows), seed, account.first_number(), calendar);
             account.next_row = rows.len() as u64;
             account.entries = rows.into_iter().map(Entry::drawn).collect();
             account.entries.sort_unstable_by_key(|entry| entry.position);
@@ -217,6 +233,10 @@ pub(super) fn blank(rng: &mut Rng, end_user_id: &str, arrangement_id: &str, inst
         members: Members::default(),
         balance: Members::default(),
         entries: Vec::new(),
+        row_changes: 0,
+        owner: String::new(),
+        slot: String::new(),
+        visible_at: Timestamp::MIN,
         order: 0,
         next_row: 0,
     }
@@ -234,7 +254,7 @@ pub(super) fn set_names(account: &mut Account, rng: &mut Rng) {
 }
 
 /// Account and balance in Fiskil's words (fiskil.md 1.7 and 1.8).
-fn fill(account: &mut Account, holding: &Holding, rng: &mut Rng, calendar: &Calendar) {
+pub(super) fn fill(account: &mut Account, holding: &Holding, rng: &mut Rng, calendar: &Calendar) {
     set_names(account, rng);
     let members = &mut account.members;
     members.set("display_name", &holding.name);

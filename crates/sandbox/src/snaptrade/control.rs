@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::fill::raw;
 use super::limits::Allowed;
+use super::portal::Join;
 use super::rows::no;
 use super::{Credentials, Key, SnapTrade};
 use crate::control::{Misuse, read};
@@ -28,6 +29,7 @@ pub(super) fn routes(snaptrade: Arc<SnapTrade>) -> Router {
         .route("/__control/access", get(access))
         .route("/__control/grants", get(grants))
         .route("/__control/limits", post(set_limits))
+        .route("/__control/redirects", post(set_redirects))
         .route("/__control/consents/{authorization_id}", post(set_consent))
         .route("/__control/users/{user_id}", post(set_user))
         .route("/__control/accounts", post(add_account))
@@ -68,6 +70,18 @@ async fn set_limits(State(snaptrade): Provider, body: Bytes) -> Result<Response,
     let allowed: Allowed = read(&body, "{\"perMinute\", \"perAccountPerMinute\"}")?;
     snaptrade.limits.set(allowed);
     Ok(Json(allowed).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RedirectsAsk {
+    join: Join,
+}
+
+async fn set_redirects(State(snaptrade): Provider, body: Bytes) -> Result<Response, Misuse> {
+    let ask: RedirectsAsk = read(&body, "{\"join\": \"&\"} or {\"join\": \"?\"}")?;
+    *snaptrade.join.lock() = ask.join;
+    Ok(Json(json!({"join": ask.join})).into_response())
 }
 
 #[derive(Deserialize)]
@@ -159,7 +173,10 @@ async fn set_balances(State(snaptrade): Provider, Path(id): Path<String>, body: 
     if !balances.get().starts_with('[') {
         return Err(format!("send {EXPECTED}").into());
     }
-    snaptrade.store.write().any_account(&id)?.balances = balances.clone();
+    let mut store = snaptrade.store.write();
+    let account = store.any_account(&id)?;
+    account.balances = balances.clone();
+    account.holding_changes += 1;
     Ok(Json(balances).into_response())
 }
 

@@ -37,6 +37,7 @@ impl Store {
             let mut connection = Connection::new(connection_id.clone(), user, login.broker, name, created);
             connection.disabled = login.disabled.then(|| before(now, 3));
             connection.granted = investor.role == Role::Granted;
+            connection.login = Some(format!("{}@example.com", investor.user_id.replace('-', ".")));
             self.connections.push(connection);
             match login.accounts {
                 Accounts::Made(folders) => {
@@ -91,7 +92,7 @@ impl Store {
     }
 
     /// Accounts that are written down to the letter, but for ids and days.
-    fn add_messy(&mut self, connection_id: &str, now: Timestamp) {
+    pub(super) fn add_messy(&mut self, connection_id: &str, now: Timestamp) {
         #[derive(Deserialize)]
         struct Messy {
             account: Members,

@@ -11,7 +11,10 @@ mod errors;
 mod fill;
 mod instruments;
 mod limits;
+mod linking;
 mod login;
+mod notify;
+mod portal;
 mod reference;
 mod rows;
 mod sign;
@@ -25,9 +28,10 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 use http::StatusCode;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::clock::Clock;
+use crate::consent_page::{self, Desk};
 use crate::serve::Port;
 use crate::world::rng::Rng;
 use crate::{Grant, Options, SnapTradeAccess, disturb};
@@ -57,7 +61,9 @@ pub(crate) struct SnapTrade {
     personal: Credentials,
     store: RwLock<Store>,
     limits: limits::Limits,
-    links: login::Links,
+    desk: Desk<portal::Link>,
+    join: Mutex<portal::Join>,
+    outbox: crate::webhooks::Outbox<notify::Seen>,
 }
 
 impl SnapTrade {
@@ -81,7 +87,9 @@ impl SnapTrade {
             personal: credentials("PERS-EXAMPLE"),
             store: RwLock::new(Store::new(options.seed, port.clock.now())),
             limits: limits::Limits::default(),
-            links: login::Links::default(),
+            desk: Desk::default(),
+            join: Mutex::default(),
+            outbox: crate::webhooks::Outbox::default(),
             port: Arc::new(port),
         }
     }
@@ -137,19 +145,20 @@ impl SnapTrade {
     /// Every route of the port: the provider's, counted and disturbed, and the control interface. The provider's
     /// stand below the old prefix too.
     pub(crate) fn router(self: Arc<Self>) -> Router {
-        let port = Arc::clone(&self.port);
+        let (port, notifier) = (Arc::clone(&self.port), Arc::clone(&self));
         let control = control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&port)));
         let provider = api()
             .nest(sign::PREFIX, api())
             .route("/", get(reference::status))
-            .route(login::PORTAL, get(login::portal))
+            .merge(consent_page::routes())
+            .route(portal::PATH, get(portal::enter))
             .method_not_allowed_fallback(async || Failure::of_status(StatusCode::METHOD_NOT_ALLOWED))
             .fallback(async || Failure::of_status(StatusCode::NOT_FOUND))
             .with_state(Arc::clone(&self))
             .layer(from_fn_with_state(Arc::clone(&self), limits::throttle))
             .layer(from_fn_with_state(port, disturb::observe))
             .layer(from_fn_with_state(self, limits::announce));
-        provider.merge(control)
+        crate::webhooks::attach(&notifier, provider.merge(control))
     }
 }
 

@@ -87,6 +87,7 @@ impl Store {
     pub(super) fn remove_trade(&mut self, id: &str) -> Result<(), Misuse> {
         let (account, place) = self.find_trade(id)?;
         self.accounts[account].entries.remove(place);
+        self.accounts[account].row_changes += 1;
         Ok(())
     }
 
@@ -141,6 +142,7 @@ impl Store {
     pub(super) fn remove_position(&mut self, instrument_id: &str, account: Option<&str>) -> Result<(), Misuse> {
         let (account, place) = self.find_position(instrument_id, account)?;
         account.positions.remove(place);
+        account.holding_changes += 1;
         Ok(())
     }
 }

@@ -43,7 +43,6 @@ impl Signed<'_> {
 }
 
 /// The signature of a webhook: over its whole body, as Python writes it (snaptrade.md 10).
-#[cfg_attr(not(test), expect(dead_code, reason = "the sandbox does not send webhooks yet"))]
 pub(super) fn webhook_signature(consumer_key: &str, body: &Value) -> String {
     let mut message = String::new();
     write(&mut message, body, Letters::Escaped);

@@ -13,7 +13,7 @@ use crate::world::brokerage::Broker;
 /// (snaptrade.md 13.6).
 const DELETION: SignedDuration = SignedDuration::from_secs(1);
 /// Each account has room for this many rows in the numbers of rows.
-const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
+pub(super) const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
 
 /// The memory of the provider.
 pub(super) struct Store {
@@ -46,8 +46,12 @@ pub(super) struct Connection {
     pub(super) broker: &'static Broker,
     pub(super) name: String,
     pub(super) trading: bool,
+    /// The user name at the broker; `None` where a test made the connection.
+    pub(super) login: Option<String>,
     pub(super) created: Timestamp,
     pub(super) disabled: Option<Timestamp>,
+    /// How often it was made to work, also when it did.
+    pub(super) revivals: u64,
     /// The last time that a refresh was asked for.
     pub(super) refreshed: Option<Timestamp>,
     /// Whether there is a ready-made grant.
@@ -66,9 +70,15 @@ pub(super) struct Account {
     pub(super) positions: Vec<Position>,
     /// Sorted by place.
     pub(super) entries: Vec<Entry>,
+    /// Grows with every change to the rows.
+    pub(super) row_changes: u64,
+    /// Grows with every change to positions and balances.
+    pub(super) holding_changes: u64,
     /// When positions were last fetched from the broker.
     pub(super) as_of: Timestamp,
     pub(super) institution: &'static str,
+    /// Whether its owner shares it.
+    pub(super) shared: bool,
     order: u64,
     next_row: u64,
 }
@@ -107,6 +117,11 @@ impl Store {
         number
     }
 
+    /// Whether the user of that number is there.
+    pub(super) fn has_user(&self, number: u64, now: Timestamp) -> bool {
+        self.users.iter().any(|user| user.number == number && !user.revoked && there(user.gone_at, now))
+    }
+
     /// Deletes a user, a little later, with all connections.
     pub(super) fn delete_user(&mut self, number: u64, now: Timestamp) {
         let then = now.saturating_add(DELETION).unwrap_or(Timestamp::MAX);
@@ -141,11 +156,11 @@ impl Store {
     ) -> impl Iterator<Item = &'a Account> {
         self.connections_of(user, now)
             .filter(move |held| connection.is_none_or(|id| held.id == id))
-            .flat_map(|held| self.accounts.iter().filter(|account| account.connection_id == held.id))
+            .flat_map(|held| self.accounts.iter().filter(|account| account.connection_id == held.id && account.shared))
     }
 
     pub(super) fn account(&self, user: u64, id: &str, now: Timestamp) -> Option<&Account> {
-        let account = self.accounts.iter().find(|account| account.id == id)?;
+        let account = self.accounts.iter().find(|account| account.id == id && account.shared)?;
         self.connection(user, &account.connection_id, now).map(|_| account)
     }
 
@@ -171,8 +186,11 @@ impl Store {
             balances: RawValue::from_string("[]".to_owned()).expect("an empty array is JSON"),
             positions: Vec::new(),
             entries: Vec::new(),
+            row_changes: 0,
+            holding_changes: 0,
             as_of: now,
             institution: connection.map_or("", |connection| connection.broker.name),
+            shared: true,
             order,
             next_row: 0,
         });
@@ -193,8 +211,10 @@ impl Connection {
             broker,
             name,
             trading: false,
+            login: None,
             created,
             disabled: None,
+            revivals: 0,
             refreshed: None,
             granted: false,
             gone_at: None,
@@ -218,6 +238,7 @@ impl Connection {
     /// It works, whatever it was before.
     pub(super) const fn revive(&mut self) {
         (self.disabled, self.gone_at) = (None, None);
+        self.revivals += 1;
     }
 }
 
@@ -243,6 +264,7 @@ impl Account {
     pub(super) fn insert(&mut self, entry: Entry) {
         let index = self.entries.partition_point(|known| known.place() <= entry.place());
         self.entries.insert(index, entry);
+        self.row_changes += 1;
     }
 
     pub(super) fn hold(&mut self, members: Members) {
@@ -253,5 +275,6 @@ impl Account {
         let instrument = members.get("instrument").and_then(|raw| serde_json::from_str::<Named>(raw.get()).ok());
         let instrument_id = instrument.map(|instrument| instrument.id).unwrap_or_default();
         self.positions.push(Position { instrument_id, members });
+        self.holding_changes += 1;
     }
 }

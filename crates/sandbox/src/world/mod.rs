@@ -3,6 +3,7 @@
 
 pub(crate) mod brokerage;
 pub(crate) mod calendar;
+pub(crate) mod invented;
 pub(crate) mod merchants;
 pub(crate) mod nz;
 pub(crate) mod people;

@@ -10,6 +10,12 @@ pub(crate) const fn mix(value: u64) -> u64 {
     c ^ (c >> 31)
 }
 
+/// One number for several texts, in their order.
+pub(crate) fn label(texts: &[&str]) -> u64 {
+    let letters = texts.iter().flat_map(|text| text.bytes().map(u64::from).chain([256]));
+    letters.fold(0, |label, letter| mix(label ^ letter))
+}
+
 /// A repeatable stream of numbers.
 pub(crate) struct Rng(u64);
 

@@ -122,7 +122,7 @@ async fn a_code_lasts_a_minute_and_forms_are_good_too() {
 #[tokio::test]
 async fn consent_can_be_refused() {
     let akahu = akahu().await;
-    let denied = akahu.consent("&sandbox_deny=1").await;
+    let denied = akahu.consent_as("deny", "").await;
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     assert_eq!(denied, [pair("error", "access_denied"), pair("state", "s%201")]);
     let open = async |query: String| {
@@ -130,9 +130,11 @@ async fn consent_can_be_refused() {
         let location = response.headers().get("location").map(|value| value.to_str().unwrap().to_owned());
         (response.status().as_u16(), location)
     };
-    let good = format!("client_id={}&redirect_uri=https://a.example/?x=1", akahu.access.app_token);
+    let uris = json!({"uris": ["https://a.example/?x=1"]});
+    akahu.control(Method::POST, "/redirects", uris).await;
+    let good = format!("client_id={}&redirect_uri=https://a.example/?x=1&sandbox_auto=accept", akahu.access.app_token);
     let (status, location) = open(format!("{good}&response_type=code&scope=ENDURING_CONSENT%20ACCOUNTS")).await;
-    assert!(status == 302 && location.unwrap().starts_with("https://a.example/?x=1&code="));
+    assert!(status == 303 && location.unwrap().starts_with("https://a.example/?x=1&code="));
     let scope = "scope=ENDURING_CONSENT";
     assert_eq!(
         open(format!("{good}&{scope}")).await.1.unwrap(),

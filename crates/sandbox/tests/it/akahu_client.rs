@@ -116,15 +116,20 @@ impl Akahu {
         self.control(Method::POST, "/clock", json!({"advanceSeconds": seconds})).await;
     }
 
-    /// Opens the page where a user consents and returns what it comes back with.
+    /// Consents without pages and returns what comes back.
     pub(crate) async fn consent(&self, more: &str) -> Vec<(String, String)> {
+        self.consent_as("accept", more).await
+    }
+
+    pub(crate) async fn consent_as(&self, word: &str, more: &str) -> Vec<(String, String)> {
+        self.control(Method::POST, "/redirects", json!({"uris": ["https://app.example/cb"]})).await;
         let url = format!(
             "{}/authorize?response_type=code&client_id={}&scope=ENDURING_CONSENT&state=s%201\
-             &redirect_uri=https%3A%2F%2Fapp.example%2Fcb{more}",
+             &redirect_uri=https%3A%2F%2Fapp.example%2Fcb&sandbox_auto={word}{more}",
             self.access.oauth_url, self.access.app_token
         );
         let response = self.http.get(url).send().await.unwrap();
-        assert_eq!(response.status(), 302);
+        assert_eq!(response.status(), 303);
         let location = response.headers()["location"].to_str().unwrap();
         let (base, query) = location.split_once('?').unwrap();
         assert_eq!(base, "https://app.example/cb");

@@ -201,31 +201,35 @@ async fn links_are_followed_once_and_soon() {
         uri
     };
     let follow = async |uri: &str| Answer::of(client.http.get(uri).send().await.unwrap()).await;
-    let lands = async |uri: &str| follow(uri).await.header("location").to_owned();
+    let lands_as = async |uri: &str, word: &str| {
+        let answer = follow(&format!("{uri}&sandbox_auto={word}")).await;
+        assert_eq!(answer.status, 303);
+        answer.header("location").to_owned()
+    };
+    let lands = async |uri: &str| lands_as(uri, "accept").await;
+    let again = async |uri: &str| follow(&format!("{uri}&sandbox_auto=accept")).await.error();
 
     let back = json!({"customRedirect": "https://example.com/cb?state=1", "broker": "TIDEPOOL-EXAMPLE"});
     let uri = link(back.clone()).await;
     assert!(uri.contains("&broker=TIDEPOOL-EXAMPLE&"), "{uri}");
     let landed = lands(&uri).await;
     let id = landed.strip_prefix("https://example.com/cb?state=1&status=SUCCESS&connection_id=").unwrap().to_owned();
-    assert_eq!(follow(&uri).await.error(), (400, "1006".to_owned()));
+    assert_eq!(again(&uri).await, (400, "1006".to_owned()));
     assert_eq!(client.ok(&format!("/authorizations/{id}")).await["brokerage"]["slug"], "TIDEPOOL-EXAMPLE");
     assert_eq!(client.ok(&format!("/authorizations/{id}/accounts")).await.as_array().unwrap().len(), 2);
     // The same login again is the same connection.
     assert_eq!(lands(&link(back).await).await, landed);
 
-    for (outcome, end) in [
-        ("error", "?status=ERROR&status_code=403&error_code=1066"),
-        ("abandoned", "?status=ABANDONED"),
-        ("cancelled", ""),
-    ] {
+    for (outcome, end) in
+        [("error", "?status=ERROR&status_code=403&error_code=1066"), ("abandon", "?status=ABANDONED"), ("deny", "")]
+    {
         let uri = link(json!({"customRedirect": "https://example.com/cb"})).await;
-        let landed = lands(&format!("{uri}&sandbox_outcome={outcome}")).await;
+        let landed = lands_as(&uri, outcome).await;
         assert_eq!(landed, format!("https://example.com/cb{end}"));
     }
     let late = link(Value::Null).await;
     client.advance(300).await;
-    assert_eq!(follow(&late).await.error(), (400, "1006".to_owned()));
+    assert_eq!(again(&late).await, (400, "1006".to_owned()));
 
     // Reconnecting makes a broken connection work again, with the ids that it had.
     let broken = client.connection(0);

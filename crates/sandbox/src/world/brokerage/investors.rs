@@ -69,6 +69,13 @@ pub(crate) struct Investor {
     pub(crate) logins: &'static [Login],
 }
 
+impl Investor {
+    /// Whether that is the user name with which this person signs in at brokers: an e-mail address.
+    pub(crate) fn signs_in_as(&self, name: &str) -> bool {
+        name.strip_suffix("@example.com").is_some_and(|local| local.replace('.', "-") == self.user_id)
+    }
+}
+
 /// What an investor is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -274,20 +281,24 @@ static AT_HARRIER: &[Folder] = &[Folder {
     plan: Plan::stocks(30, 200, Style::Exact, &[&EXRB]),
 }];
 
-/// What a login brings that a test makes through the page.
+/// What a login brings of somebody whom the world does not know. Names and numbers are put in place when they sign in.
 pub(crate) static LINKED: &[Folder] = &[
     Folder {
-        name: Some("Linked Individual"),
-        raw_type: "Cash",
+        name: Some("Individual Margin"),
+        raw_type: "Margin",
         category: INVESTMENT,
         number: "LK-20260001",
-        total: ("6171.4", "USD"),
-        cash: &[("USD", "348.0", "348.0")],
-        holdings: &[held(&EXTM, "20", "291.17", "250", "USD")],
-        plan: Plan::stocks(40, 300, Style::Exact, &[&EXTM, &EXRB]),
+        total: ("16171.4", "USD"),
+        cash: &[("USD", "-348.5", "7410.2")],
+        holdings: &[
+            held(&EXTM, "20", "291.17", "250", "USD"),
+            held(&EXRB, "31.5", "184.32", "122.4", "USD"),
+            held(&WREN, "8", "612.75", "580.1", "USD"),
+        ],
+        plan: Plan::stocks(60, 400, Style::Exact, &[&EXTM, &EXRB, &WREN]),
     },
     Folder {
-        name: Some("Linked Spending"),
+        name: Some("Cash Management"),
         raw_type: "Cash Management",
         category: "DEPOSIT",
         number: "LK-20260002",

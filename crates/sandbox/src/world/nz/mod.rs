@@ -2,6 +2,7 @@
 //! those of the category codes is invented.
 
 pub(crate) mod institutions;
+pub(crate) mod invented;
 pub(crate) mod merchants;
 pub(crate) mod nzfcc;
 pub(crate) mod people;

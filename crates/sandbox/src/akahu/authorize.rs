@@ -1,0 +1,310 @@
+//! The hosted page on which somebody consents (akahu.md 3.1, 3.2), and a way past it for those who want no pages.
+
+use std::sync::Arc;
+
+use aws_lc_rs::hmac;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
+use jiff::Timestamp;
+use parking_lot::RwLock;
+
+use super::Akahu;
+use super::store::State as LoginState;
+use crate::consent_page::{
+    self, Brand, Desk, End, Host, Landing, Offer, Place, Visit, is_target, see_other, with_result,
+};
+use crate::query::{self, Query};
+use crate::world::nz::institutions::{INSTITUTIONS, Institution, find};
+
+/// What may be asked with; `sandbox_auto` is ours.
+const KNOWN: [&str; 9] = [
+    "response_type",
+    "client_id",
+    "redirect_uri",
+    "scope",
+    "state",
+    "email",
+    "connection",
+    "redirect_mode",
+    "sandbox_auto",
+];
+const MODES: [&str; 3] = ["default", "embedded", "deep_link"];
+
+/// What the app asks for, as far as the way back needs it.
+pub(crate) struct Ask {
+    redirect_uri: String,
+    state: Option<String>,
+}
+
+/// Which addresses the app has registered, and the key under which first pages were made.
+pub(super) struct Seal {
+    registered: RwLock<Vec<String>>,
+    key: hmac::Key,
+}
+
+impl Seal {
+    pub(super) fn new() -> Self {
+        let random = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()].map(uuid::Uuid::into_bytes).concat();
+        Self { registered: RwLock::default(), key: hmac::Key::new(hmac::HMAC_SHA256, &random) }
+    }
+
+    /// Puts these addresses in the place of those registered before.
+    pub(super) fn register(&self, uris: Vec<String>) {
+        *self.registered.write() = uris;
+    }
+
+    /// Any address of this machine is registered from the start: ours.
+    fn is_registered(&self, uri: &str) -> bool {
+        is_loopback(uri) || self.registered.read().iter().any(|known| known == uri)
+    }
+
+    /// The hidden field of a first page. Nothing is remembered of it, so it says itself that it was made here, and for
+    /// what.
+    fn token(&self, query: &str) -> String {
+        let random = uuid::Uuid::new_v4().simple().to_string();
+        format!("{random}{}", self.tag(&random, query))
+    }
+
+    fn tag(&self, random: &str, query: &str) -> String {
+        URL_SAFE_NO_PAD.encode(hmac::sign(&self.key, format!("{random}?{query}").as_bytes()))
+    }
+
+    fn made(&self, token: &str, query: &str) -> bool {
+        let Some((random, tag)) = token.split_at_checked(32) else { return false };
+        let tag = URL_SAFE_NO_PAD.decode(tag).unwrap_or_default();
+        hmac::verify(&self.key, format!("{random}?{query}").as_bytes(), &tag).is_ok()
+    }
+}
+
+fn is_loopback(uri: &str) -> bool {
+    let host = uri.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned));
+    let web = uri.starts_with("http://") || uri.starts_with("https://");
+    web && host.is_some_and(|host| ["localhost", "127.0.0.1", "[::1]"].contains(&host.as_str()))
+}
+
+/// What a first page is for, or the answer to a bad question. Without a known app and address there is nowhere to go
+/// back to, so that is a page; what else is wrong goes back (akahu.md 3.2). Which of the two what is not known gets, is
+/// ours.
+struct Question {
+    ask: Ask,
+    email: String,
+    connection: Option<String>,
+    auto: Option<String>,
+}
+
+/// Why there is no first page.
+enum Refusal {
+    /// Nowhere to go back to: the words of a page.
+    Here(String),
+    /// The address to go back to.
+    There(String),
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Here(text) => {
+                consent_page::refuse::<Akahu>(StatusCode::BAD_REQUEST, "This request cannot be answered", &text)
+            }
+            Self::There(location) => see_other(&location),
+        }
+    }
+}
+
+impl Question {
+    fn of(akahu: &Akahu, query: &Query) -> Result<Self, Refusal> {
+        if let Some(name) = query.names().find(|name| !KNOWN.contains(name)) {
+            return Err(Refusal::Here(format!("The parameter {name} is not known.")));
+        }
+        if query.get("client_id") != Some(akahu.access.app_token.as_str()) {
+            return Err(Refusal::Here("The app (client_id) is not known.".to_owned()));
+        }
+        let uri = query.get("redirect_uri").unwrap_or_default();
+        if !is_target(uri) || !akahu.seal.is_registered(uri) {
+            return Err(Refusal::Here(format!("The address to go back to (redirect_uri) is not registered: {uri}")));
+        }
+        if query.get("redirect_mode").is_some_and(|mode| !MODES.contains(&mode)) {
+            return Err(Refusal::Here(format!("redirect_mode must be one of {}.", MODES.join(", "))));
+        }
+        let connection = query.get("connection").map(str::to_owned);
+        if connection.as_ref().is_some_and(|id| find(id).is_none()) {
+            return Err(Refusal::Here("The institution (connection) is not known.".to_owned()));
+        }
+        let ask = Ask { redirect_uri: uri.to_owned(), state: query.get("state").map(str::to_owned) };
+        if query.get("response_type") != Some("code") {
+            return Err(Refusal::There(ask.failed("unsupported_response_type", None)));
+        }
+        if !query.get("scope").is_some_and(|scope| scope.split(' ').any(|one| one == "ENDURING_CONSENT")) {
+            return Err(Refusal::There(ask.failed("invalid_scope", None)));
+        }
+        let email = query.get("email").unwrap_or_default().to_owned();
+        Ok(Self { ask, email, connection, auto: query.get("sandbox_auto").map(str::to_owned) })
+    }
+
+    fn visit(self) -> Visit<Ask> {
+        // Begun with its first form only, so it cannot be late before.
+        Visit::new(None, self.ask, Timestamp::MAX).at(self.connection).named(&self.email)
+    }
+}
+
+impl Ask {
+    fn back(&self, pairs: &[(&str, &str)]) -> String {
+        with_result(&self.redirect_uri, '&', &query::write(pairs))
+    }
+
+    fn failed(&self, error: &str, description: Option<&str>) -> String {
+        let state = self.state.as_deref().map(|state| ("state", state));
+        let description = description.map(|text| ("error_description", text));
+        self.back(&[("error", error)].into_iter().chain(description).chain(state).collect::<Vec<_>>())
+    }
+
+    fn accepted(&self, code: &str, event: &str) -> String {
+        let state = self.state.as_deref().map(|state| ("state", state));
+        let rest = [("source", "oauth"), ("event", event)];
+        self.back(&[("code", code)].into_iter().chain(state).chain(rest).collect::<Vec<_>>())
+    }
+}
+
+/// The first page. Nothing is remembered of it.
+pub(super) async fn show(State(akahu): State<Arc<Akahu>>, request: Request) -> Response {
+    let text = request.uri().query().unwrap_or_default();
+    let question = match Question::of(&akahu, &Query::parse(Some(text))) {
+        Ok(question) => question,
+        Err(refusal) => return refusal.into_response(),
+    };
+    match question.auto.as_deref() {
+        None => consent_page::greet(&*akahu, &question.visit().with_token(akahu.seal.token(text))),
+        Some("accept") => see_other(&akahu.accept(&question)),
+        Some("deny") => see_other(&question.ask.failed("access_denied", None)),
+        Some(_) => Refusal::Here("sandbox_auto must be accept or deny.".to_owned()).into_response(),
+    }
+}
+
+/// The form of the first page: from here on the visit is remembered.
+pub(super) async fn begin(State(akahu): State<Arc<Akahu>>, request: Request) -> Response {
+    let text = request.uri().query().unwrap_or_default().to_owned();
+    let question = match Question::of(&akahu, &Query::parse(Some(&text))) {
+        Ok(question) => question,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let form = match consent_page::form::<Akahu>(request).await {
+        Ok(form) => form,
+        Err(answer) => return answer,
+    };
+    let token = form.get("session").unwrap_or_default();
+    if akahu.seal.made(token, &text) && !akahu.desk.has(token) {
+        akahu.desk.open(question.visit().with_token(token.to_owned()));
+    }
+    consent_page::go_on(&*akahu, &form)
+}
+
+impl Akahu {
+    /// Whoever has the address in `email` consents, else the first person; all their logins are shared and active.
+    fn accept(&self, question: &Question) -> String {
+        let now = self.port.clock.now();
+        let mut store = self.store.write();
+        let user = store.users.iter().position(|user| user.email == question.email).unwrap_or_default();
+        for login in 0..store.logins.len() {
+            if store.logins[login].user == user && store.logins[login].state != LoginState::Active {
+                store.set_state(login, LoginState::Active, now);
+            }
+        }
+        store.users[user].granted_at = now;
+        question.ask.accepted(&self.codes.issue(user, &question.ask.redirect_uri, now), "ACCEPT")
+    }
+}
+
+/// The classic twin of an official connection takes nobody new (akahu.md 4.2).
+fn takes_nobody(institution: &Institution) -> bool {
+    INSTITUTIONS.iter().any(|other| other.official.as_ref().is_some_and(|it| it.classic == institution.id))
+}
+
+impl Host for Akahu {
+    type Subject = Ask;
+
+    const BRAND: Brand = Brand {
+        name: "Akahu",
+        colour: "#0b6b5d",
+        tint: "#f0f8f6",
+        // Never in a frame (akahu.md 3.1).
+        framed: false,
+        place: "bank or provider",
+        wants: &["Your name and e-mail address", "Names, numbers and balances of the accounts", "Their transactions"],
+        note: "It may do so until you stop it, which you can do at any time.",
+        stale: "The request is over, took too long, or was never there. Go back to the app and begin anew.",
+    };
+
+    fn desk(&self) -> &Desk<Ask> {
+        &self.desk
+    }
+
+    fn now(&self) -> Timestamp {
+        self.port.clock.now()
+    }
+
+    fn places(&self) -> Vec<Place> {
+        let place = |one: &Institution| Place {
+            id: one.id.to_owned(),
+            name: one.name.to_owned(),
+            note: takes_nobody(one).then_some("Not available for new connections"),
+        };
+        INSTITUTIONS.iter().map(place).collect()
+    }
+
+    fn barred(&self, place: &str) -> Option<End> {
+        find(place).is_none_or(takes_nobody).then_some(End::Failed)
+    }
+
+    fn sign_in(&self, _: &Ask, place: &str, name: &str) -> Result<(String, Vec<Offer>), End> {
+        let (store, institution) = (self.store.read(), find(place).ok_or(End::Failed)?);
+        Ok((store.who(name), store.offers(institution, name)))
+    }
+
+    /// `access_denied` is documented for those who decline; that the other ends have these two standard codes of OAuth,
+    /// and all descriptions, are ours.
+    fn finish(&self, ask: &Ask, end: End) -> Landing {
+        let failed = |error, text: &str| ask.failed(error, Some(text));
+        let location = match end {
+            End::Allowed { place, name, chosen } => {
+                let Some(institution) = find(&place) else {
+                    return stopped(failed("server_error", "Unknown connection"));
+                };
+                let (mut store, now) = (self.store.write(), self.now());
+                let event = if store.shares(&name) { "UPDATE" } else { "ACCEPT" };
+                let user = store.share(institution, &name, &chosen, *self.linking.lock(), now);
+                ask.accepted(&self.codes.issue(user, &ask.redirect_uri, now), event)
+            }
+            End::Cancelled { .. } | End::Left => ask.failed("access_denied", None),
+            End::WrongCode => failed("access_denied", "The one-time code was wrong too often"),
+            End::Refused | End::Different | End::Gone => failed("access_denied", "The institution refused the login"),
+            End::TimedOut => failed("access_denied", "The request took too long"),
+            End::Failed => failed("temporarily_unavailable", "The institution is not available"),
+        };
+        stopped(location)
+    }
+}
+
+/// Straight back: there is no last page.
+fn stopped(location: String) -> Landing {
+    Landing { location: Some(location), stays: false, title: "Done".to_owned(), text: "You were sent back.".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_loopback;
+
+    #[test]
+    fn loopback_addresses_are_registered() {
+        for good in ["http://127.0.0.1:8081/cb?x=1", "http://localhost/cb", "https://[::1]:9/cb"] {
+            assert!(is_loopback(good), "{good}");
+        }
+        for bad in
+            ["http://127.0.0.1.evil.example/", "http://localhost@evil.example/", "https://a.example/", "x://localhost"]
+        {
+            assert!(!is_loopback(bad), "{bad}");
+        }
+    }
+}
