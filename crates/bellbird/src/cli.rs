@@ -10,6 +10,7 @@ mod migrate;
 mod openapi;
 mod output;
 mod sandbox;
+mod secrets;
 mod serve;
 mod user;
 
@@ -59,6 +60,8 @@ enum Command {
     Key(key::KeyCommand),
     #[command(subcommand)]
     Connection(connection::ConnectionCommand),
+    #[command(subcommand)]
+    Secrets(secrets::SecretsCommand),
 }
 
 /// Runs the command line of this process.
@@ -92,7 +95,8 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Completions(args) => completions::run(&args, &mut Cli::command())?,
         Command::User(command) => user::run(&settings, command).await?,
         Command::Key(command) => key::run(&settings, command).await?,
-        Command::Connection(command) => connection::run(&settings, command).await?,
+        Command::Connection(command) => return connection::run(&settings, command).await,
+        Command::Secrets(command) => return secrets::run(&settings, command).await,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -193,7 +193,8 @@ settings! {
     /// The master key under which the tokens of providers are sealed in the database.
     secrets: Secrets {
         /// A name, a colon, and the base64 of 32 random bytes; several, separated by commas: the first one seals, all
-        /// of them open. To change keys put the new one in front and keep the old one behind it. Needed by `serve`, and
+        /// of them open. To change keys put the new one in front, keep the old one behind it, restart, and run `bellbird
+        /// secrets rotate`; with several copies of the service, docs/hosting.md tells the order. Needed by `serve`, and
         /// to adopt and remove connections; `demo` makes its own. Lose it and every connection has to be linked again;
         /// keep it away from backups of the database.
         /// Make one: echo "main:$(head -c 32 /dev/urandom | base64)". Better given as BELLBIRD_SECRETS__KEY.

@@ -2,6 +2,7 @@
 //!
 //! A library, so that tests and benchmarks can start the real thing; [`cli::run`] is all that `main` calls.
 
+pub mod background;
 pub mod cli;
 pub mod config;
 pub mod ops;

@@ -16,6 +16,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, fmt};
 
+use crate::background::REMOVALS_WAITING;
 use crate::config::{Log, LogFormat, LogLevel, terminal};
 use queue::LineQueue;
 
@@ -90,4 +91,5 @@ fn describe_metrics() {
     metrics::describe_histogram!("bellbird_provider_call_seconds", "Duration of calls to providers, by operation.");
     metrics::describe_counter!("bellbird_dropped_rows_total", "Rows that could not be shown, by reason.");
     metrics::describe_counter!("bellbird_unknown_categories_total", "Categories outside the sixteen.");
+    metrics::describe_gauge!(REMOVALS_WAITING, "Connections that are hidden, whose consent is not withdrawn yet.");
 }

@@ -9,7 +9,6 @@ use bellbird_connections::Connections;
 use bellbird_domain::ApiKey;
 use bellbird_providers::Registry;
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
-use bellbird_providers::settings::{Declaration, Form};
 use bellbird_reads::{Limits, Reads};
 use bellbird_sandbox::Description;
 use bellbird_shared_state::Clock;
@@ -67,20 +66,16 @@ pub fn sealer(settings: &Settings) -> anyhow::Result<Option<Sealer>> {
 pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
     let call_timeout = Duration::from_secs(settings.reads.provider_timeout_seconds.into());
     let registry = Registry::new(&settings.providers, call_timeout).map_err(anyhow::Error::msg)?;
-    for provider in PROVIDERS.iter().filter(|provider| registry.find(provider.name.as_str()).is_none()) {
-        if let Some(set) = credential_of(provider, &settings.providers) {
-            bail!("{} has {set}, but not all that it needs. {}", provider.name, provider.help.join(" "));
+    for provider in PROVIDERS {
+        if let Some(key) = settings.providers.forgotten(provider) {
+            let name = provider.name;
+            let variable = format!("BELLBIRD_{name}__{key}").to_ascii_uppercase();
+            bail!(
+                "{name}.{key} is not set, though other credentials of {name} are: set {variable}, or take those away"
+            );
         }
     }
     Ok(registry)
-}
-
-/// A setting of the provider, other than an address, that has a value.
-fn credential_of(provider: &Declaration, settings: &ProviderSettings) -> Option<&'static str> {
-    let mut settings = settings.clone();
-    let values = settings.section(provider);
-    let mut credentials = provider.settings.iter().filter(|setting| !matches!(setting.form, Form::Url(_)));
-    credentials.find(|setting| values.get(setting.name).is_some()).map(|setting| setting.name)
 }
 
 /// What to do when no provider has credentials.

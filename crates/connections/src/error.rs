@@ -30,11 +30,6 @@ pub enum ConnectionsError {
     /// The provider could not be asked.
     #[error("the provider did not do it: {0}")]
     Provider(bellbird_providers::Error),
-    /// Consent could not be withdrawn; the connection is hidden, and removal goes on when it is asked for again.
-    #[error(
-        "the connection is hidden, but the provider did not take back its consent ({0}): run the command again until it does"
-    )]
-    NotWithdrawn(bellbird_providers::Error),
     /// Our database.
     #[error(transparent)]
     Storage(StorageError),

@@ -5,6 +5,7 @@ mod check;
 pub mod error;
 pub mod lifecycle;
 mod remove;
+pub mod schedule;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use bellbird_storage::Storage;
 use tokio::time::Instant;
 
 pub use error::ConnectionsError;
+pub use remove::Removal;
 
 /// How long one step may take.
 const STEP_DEADLINE: Duration = Duration::from_secs(60);

@@ -15,6 +15,9 @@ statements! {
 
     LIST = "SELECT at, connection_id, user_id, from_status, to_status, cause
         FROM connection_audit WHERE connection_id = $1 ORDER BY at, id";
+
+    LIST_ENDS = "SELECT DISTINCT user_id, connection_id FROM connection_audit
+        WHERE at >= $1 AND (to_status IS NULL OR to_status = 'deleting')";
 }
 
 /// One step in the life of a connection.
@@ -41,6 +44,15 @@ impl Storage {
     /// Those of the database.
     pub async fn list_audit(&self, connection: ConnectionId) -> Result<Vec<AuditRow>> {
         self.db.all(LIST, params![connection], audit_row).await
+    }
+
+    /// The connections that were hidden or went since then, each once, with their owners. By it a copy of the service
+    /// learns what another one, or the command line, removed.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn list_ended_connections(&self, since: Timestamp) -> Result<Vec<(UserId, ConnectionId)>> {
+        self.db.all(LIST_ENDS, params![since], |row| Ok((row.id(0)?, row.id(1)?))).await
     }
 }
 

@@ -1,22 +1,19 @@
 //! Connections and their grants.
 //!
-//! A connection being deleted is seen by nobody but [`Storage::find_grant`], by which its consent is withdrawn, and
-//! the command line.
+//! A connection being deleted is seen by nobody but its removal, [`Storage::find_grant`], by which its consent is
+//! withdrawn, and the command line.
 
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 
 use crate::accounts::{self, NewAccount, storable};
 use crate::audit::{self, Step};
 use crate::db::{Row, Tx, params, statements};
 use crate::users::bump;
-use crate::{SealError, SealedFor, Storage, StorageError};
+use crate::{Storage, StorageError};
 
 type Result<T> = std::result::Result<T, StorageError>;
-
-/// What grants are sealed for.
-const PURPOSE: &str = "grant";
 
 /// The columns of every read of connections, in the order that [`connection`] expects.
 macro_rules! select_connections {
@@ -49,19 +46,10 @@ statements! {
             status = $7
         WHERE user_id = $1 AND id = $2";
 
-    UPSERT_GRANT = "INSERT INTO connection_grants (user_id, connection_id, sealed) VALUES ($1, $2, $3)
-        ON CONFLICT (user_id, connection_id) DO UPDATE SET sealed = excluded.sealed";
-
-    FIND_GRANT = "SELECT sealed FROM connection_grants WHERE user_id = $1 AND connection_id = $2";
-
-    LIST_GRANTS = "SELECT user_id, connection_id, sealed FROM connection_grants";
-
     MARK_REFRESHED = "UPDATE connections SET last_refreshed_at = $3
         WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
 
     SET_STATUS = "UPDATE connections SET status = $4 WHERE user_id = $1 AND id = $2 AND status = $3";
-
-    DELETE = "DELETE FROM connections WHERE user_id = $1 AND id = $2 RETURNING status";
 }
 
 /// A connection to adopt.
@@ -149,15 +137,6 @@ impl Storage {
         self.db.one(FIND_ANY, params![id], connection).await
     }
 
-    /// The opened grant of the user's connection, also of one being deleted.
-    ///
-    /// # Errors
-    /// [`StorageError::Sealed`] when it does not open.
-    pub async fn find_grant(&self, user: UserId, connection: ConnectionId) -> Result<Option<SecretString>> {
-        let sealed = self.db.one(FIND_GRANT, params![user, connection], |row| row.blob(0).map(<[u8]>::to_vec)).await?;
-        sealed.map(|sealed| self.open_grant(user, connection, &sealed)).transpose()
-    }
-
     /// Notes that the provider answered with data.
     ///
     /// # Errors
@@ -208,56 +187,6 @@ impl Storage {
         audit::record(&mut tx, &Step { user, connection, from: Some(from), to: Some(to), cause }, now).await?;
         tx.commit().await?;
         Ok(true)
-    }
-
-    /// Forgets a connection: its row, its grant, its accounts. What remains are the audit rows.
-    ///
-    /// # Errors
-    /// [`StorageError::NotFound`] when the user has no such connection.
-    pub async fn delete_connection(&self, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
-        let mut tx = self.db.begin().await?;
-        let deleted = match bump(&mut tx, user).await {
-            Err(StorageError::NotFound(_)) => None,
-            other => {
-                other?;
-                tx.one(DELETE, params![user, connection], |row| row.word(0, "a connection status")).await?
-            }
-        };
-        let Some(from) = deleted else { return Err(StorageError::NotFound("connection")) };
-        audit::record(&mut tx, &Step { user, connection, from: Some(from), to: None, cause: "deleted" }, now).await?;
-        tx.commit().await
-    }
-
-    /// How many secrets are stored, and how many of them do not open with the configured keys.
-    ///
-    /// # Errors
-    /// Those of the database.
-    pub async fn unopenable_secrets(&self) -> Result<(u64, u64)> {
-        let grants =
-            self.db.all(LIST_GRANTS, params![], |row| Ok((row.id(0)?, row.id(1)?, row.blob(2)?.to_vec()))).await?;
-        let bad =
-            grants.iter().filter(|(user, connection, sealed)| self.open_grant(*user, *connection, sealed).is_err());
-        Ok((grants.len() as u64, bad.count() as u64))
-    }
-
-    async fn store_grant(
-        &self,
-        tx: &mut Tx,
-        user: UserId,
-        connection: ConnectionId,
-        grant: &SecretString,
-    ) -> Result<()> {
-        let row = (user.to_string(), connection.to_string());
-        let owner = SealedFor { purpose: PURPOSE, row: &[&row.0, &row.1] };
-        let sealed = self.sealer.seal(owner, grant.expose_secret().as_bytes())?;
-        tx.run(UPSERT_GRANT, params![user, connection, sealed.as_slice()]).await.map(|_| ())
-    }
-
-    fn open_grant(&self, user: UserId, connection: ConnectionId, sealed: &[u8]) -> Result<SecretString> {
-        let (user, connection) = (user.to_string(), connection.to_string());
-        let opened = self.sealer.open(SealedFor { purpose: PURPOSE, row: &[&user, &connection] }, sealed)?;
-        let text = std::str::from_utf8(&opened).map_err(|_| SealError::DoesNotOpen)?;
-        Ok(SecretString::from(text))
     }
 }
 
@@ -310,7 +239,8 @@ async fn renew(tx: &mut Tx, before: &Connection, new: &NewConnection<'_>, now: T
     Ok(connection)
 }
 
-fn connection(row: &Row<'_>) -> Result<Connection> {
+/// A connection of the columns that every read of connections begins with.
+pub(crate) fn connection(row: &Row<'_>) -> Result<Connection> {
     Ok(Connection {
         id: row.id(0)?,
         user_id: row.id(1)?,

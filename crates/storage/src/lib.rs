@@ -21,7 +21,9 @@ mod db;
 mod error;
 mod keys;
 mod migrate;
+mod removals;
 mod sealed;
+mod secrets;
 mod users;
 
 #[cfg(test)]
@@ -36,7 +38,9 @@ pub use audit::AuditRow;
 pub use connections::NewConnection;
 pub use error::StorageError;
 pub use keys::{FoundCaller, KeyRecord};
+pub use removals::{ClaimedRemoval, PendingRemoval};
 pub use sealed::{SealError, SealedFor, Sealer, key_id_of};
+pub use secrets::{Leftovers, ResealedBatch, SealedSecrets, SecretCursor, UnopenableSecret};
 pub use users::{NewUser, UserChange};
 
 use db::postgres::Postgres;

@@ -32,6 +32,7 @@ macro_rules! migrations {
 /// All of them, oldest first. One that was released is never edited.
 const MIGRATIONS: &[Migration] = migrations! {
     1 "0001_initial",
+    2 "0002_removal",
 };
 
 const CREATE_TABLE_SQLITE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (

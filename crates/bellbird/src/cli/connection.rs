@@ -1,14 +1,17 @@
 //! `bellbird connection`.
 
 use std::io::Read as _;
+use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use bellbird_api::views::{AccountView, ConnectionView};
-use bellbird_domain::{Connection, ConnectionId};
+use bellbird_connections::{Connections, Removal};
+use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_providers::registry::PROVIDERS;
-use bellbird_storage::Storage;
+use bellbird_storage::{PendingRemoval, Storage};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 
@@ -56,7 +59,10 @@ pub(super) struct AdoptArgs {
     format: JsonFlag,
 }
 
-/// List connections.
+/// List connections, those that are being removed included.
+///
+/// One that is being removed is hidden from everybody but this list, until its consent is withdrawn at the provider. The
+/// list says why that has not been done yet.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird connection list --user me@example.com")]
@@ -82,6 +88,10 @@ pub(super) struct ShowArgs {
 }
 
 /// Withdraw a connection's consent at the provider, and forget everything about it.
+///
+/// The connection is hidden at once. When its consent cannot be withdrawn now, the command says why and ends with status
+/// 1: a running service tries again until it is done, and `connection list` shows it until then. Running the command
+/// again tries at once.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird connection remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
@@ -89,8 +99,44 @@ pub(super) struct RemoveArgs {
     /// Id of the connection, as `connection list` shows it
     id: ConnectionId,
 
+    /// Forget it without telling the provider, where the consent stays until the user withdraws it there. For a provider
+    /// that can never be told again, or a grant whose master key is lost
+    #[arg(long)]
+    forget: bool,
+
     #[command(flatten)]
     format: JsonFlag,
+}
+
+/// What `list --json` prints of each: the connection as the API shows it, and how its removal stands.
+#[derive(Serialize)]
+struct ListedConnection<'a> {
+    #[serde(flatten)]
+    connection: ConnectionView<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removal: Option<RemovalView<'a>>,
+}
+
+/// A removal that waits.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RemovalView<'a> {
+    attempts: u32,
+    next_attempt_at: Option<Timestamp>,
+    reason: Option<&'a str>,
+}
+
+/// What `remove --json` prints: the connection as it was, and what became of it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RemovedConnection<'a> {
+    #[serde(flatten)]
+    connection: ConnectionView<'a>,
+    /// Nothing is left of it.
+    removed: bool,
+    consent_withdrawn: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removal: Option<RemovalView<'a>>,
 }
 
 /// What `show --json` prints: the connection as the API shows it, with its accounts.
@@ -101,7 +147,7 @@ struct ShownConnection<'a> {
     accounts: Vec<AccountView<'a>>,
 }
 
-pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> anyhow::Result<()> {
+pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> anyhow::Result<ExitCode> {
     let settings = settings.load(None)?;
     let storage = match &command {
         ConnectionCommand::Adopt(_) | ConnectionCommand::Remove(_) => wiring::open_sealed_storage(&settings).await?,
@@ -109,37 +155,66 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
     };
     let connections = wiring::connections(&storage, &wiring::providers(&settings)?);
     let result = match command {
-        ConnectionCommand::Adopt(args) => adopt(&storage, &connections, &args).await,
-        ConnectionCommand::List(args) => list(&storage, &args).await,
-        ConnectionCommand::Show(args) => show(&storage, &args).await,
+        ConnectionCommand::Adopt(args) => adopt(&storage, &connections, &args).await.map(|()| ExitCode::SUCCESS),
+        ConnectionCommand::List(args) => list(&storage, &args).await.map(|()| ExitCode::SUCCESS),
+        ConnectionCommand::Show(args) => show(&storage, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::Remove(args) => remove(&storage, &connections, &args).await,
     };
     storage.close().await;
     result
 }
 
-async fn adopt(
-    storage: &Storage,
-    connections: &bellbird_connections::Connections,
-    args: &AdoptArgs,
-) -> anyhow::Result<()> {
+async fn adopt(storage: &Storage, connections: &Connections, args: &AdoptArgs) -> anyhow::Result<()> {
     let grant = read_grant(&args.grant)?;
     let provider = provider_of(&grant, args.provider.as_deref())?;
     let user = find_user(storage, &args.user).await?;
     let adopted = connections.adopt(user.id, &provider, &grant).await?;
-    print_all(args.format, &adopted, "Nothing was adopted.")
+    let views: Vec<_> = adopted.iter().map(ConnectionView::from).collect();
+    output::print(args.format, &views, |views| table(views.iter()))
 }
 
 async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
-    let listed = match &args.user {
-        Some(user) => storage.list_connections(find_user(storage, user).await?.id).await?,
+    let user = match &args.user {
+        Some(user) => Some(find_user(storage, user).await?.id),
+        None => None,
+    };
+    let mut removals = storage.list_removals().await?;
+    removals.retain(|removal| user.is_none_or(|user| removal.connection.user_id == user));
+    let mut listed = match user {
+        Some(user) => storage.list_connections(user).await?,
         None => storage.list_all_connections().await?,
     };
-    print_all(
-        args.format,
-        &listed,
-        "There are no connections yet: `bellbird connection adopt --help` tells how to make one.",
-    )
+    // What is being removed comes last. It may have gone, or come, between the two reads.
+    listed.retain(|connection| connection.status != ConnectionStatus::Deleting);
+    let staying = listed.iter().map(|connection| (connection, None));
+    let going = removals.iter().map(|removal| (&removal.connection, Some(RemovalView::from(removal))));
+    let views: Vec<_> = staying
+        .chain(going)
+        .map(|(connection, removal)| ListedConnection { connection: ConnectionView::from(connection), removal })
+        .collect();
+    output::print(args.format, &views, |views| {
+        if views.is_empty() {
+            return "There are no connections yet: `bellbird connection adopt --help` tells how to make one."
+                .to_owned();
+        }
+        let mut text = table(views.iter().map(|view| &view.connection));
+        for removal in &removals {
+            text = format!("{text}\n\n{} is being removed: {}", removal.connection.id, stands(removal));
+        }
+        text
+    })
+}
+
+/// How a removal stands, in words.
+pub(super) fn stands(removal: &PendingRemoval) -> String {
+    let next = output::when(removal.next_attempt_at);
+    match &removal.problem {
+        None => "its consent is about to be withdrawn.".to_owned(),
+        Some(problem) => {
+            let times = if removal.attempts == 1 { "once".to_owned() } else { format!("{} times", removal.attempts) };
+            format!("{problem}. Tried {times}; a running service tries again at {next}.")
+        }
+    }
 }
 
 async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
@@ -169,16 +244,47 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
     output::print_text(&format!("{text}\n\n{table}"))
 }
 
-async fn remove(
-    storage: &Storage,
-    connections: &bellbird_connections::Connections,
-    args: &RemoveArgs,
-) -> anyhow::Result<()> {
+async fn remove(storage: &Storage, connections: &Connections, args: &RemoveArgs) -> anyhow::Result<ExitCode> {
     let connection = find(storage, args.id).await?;
-    connections.remove(args.id).await?;
-    output::print(args.format, &ConnectionView::from(&connection), |view| {
-        format!("Removed the connection to {}.", view.institution_name)
-    })
+    let removal = if args.forget { connections.forget(args.id).await? } else { connections.remove(args.id).await? };
+    let removed = removal == Removal::Done;
+    let waiting = match &removal {
+        Removal::Done => None,
+        Removal::Waiting { .. } => storage.list_removals().await?.into_iter().find(|one| one.connection.id == args.id),
+    };
+    let view = RemovedConnection {
+        connection: ConnectionView::from(waiting.as_ref().map_or(&connection, |waiting| &waiting.connection)),
+        removed,
+        consent_withdrawn: removed && !args.forget,
+        removal: waiting.as_ref().map(RemovalView::from),
+    };
+    let name = &connection.institution_name;
+    match removal {
+        Removal::Done => {
+            output::print(args.format, &view, |_| {
+                if args.forget {
+                    format!(
+                        "Forgot the connection to {name}. Its consent stays at the provider until the user withdraws it there."
+                    )
+                } else {
+                    format!("Removed the connection to {name}.")
+                }
+            })?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Removal::Waiting { reason, next_attempt_at } => {
+            if args.format.json {
+                output::print(args.format, &view, |_| String::new())?;
+            }
+            let again = next_attempt_at
+                .map_or_else(|| "in a few minutes".to_owned(), |next| format!("at {}", output::when(Some(next))));
+            output::note(&format!(
+                "error: the connection to {name} is hidden, but its consent is not withdrawn yet: {reason}. A running \
+                 service tries again {again} and goes on until it is done; `bellbird connection list` shows it until then"
+            ));
+            Ok(ExitCode::FAILURE)
+        }
+    }
 }
 
 async fn find(storage: &Storage, id: ConnectionId) -> anyhow::Result<Connection> {
@@ -186,23 +292,24 @@ async fn find(storage: &Storage, id: ConnectionId) -> anyhow::Result<Connection>
     found.with_context(|| format!("there is no connection {id}: `bellbird connection list` shows the ids"))
 }
 
-fn print_all(format: JsonFlag, connections: &[Connection], none: &str) -> anyhow::Result<()> {
-    let views: Vec<_> = connections.iter().map(ConnectionView::from).collect();
-    output::print(format, &views, |views| {
-        if views.is_empty() {
-            return none.to_owned();
-        }
-        let rows = views.iter().map(|view| {
-            [
-                view.institution_name.to_owned(),
-                view.provider.to_owned(),
-                view.status.to_string(),
-                output::when(view.last_refreshed_at),
-                view.id.to_string(),
-            ]
-        });
-        output::table(["institution", "provider", "status", "refreshed", "id"], rows)
-    })
+fn table<'v>(views: impl Iterator<Item = &'v ConnectionView<'v>>) -> String {
+    let rows = views.map(|view| {
+        [
+            view.institution_name.to_owned(),
+            view.provider.to_owned(),
+            view.status.to_string(),
+            output::when(view.last_refreshed_at),
+            view.id.to_string(),
+        ]
+    });
+    output::table(["institution", "provider", "status", "refreshed", "id"], rows)
+}
+
+impl<'a> From<&'a PendingRemoval> for RemovalView<'a> {
+    fn from(removal: &'a PendingRemoval) -> Self {
+        let PendingRemoval { attempts, next_attempt_at, problem, .. } = removal;
+        Self { attempts: *attempts, next_attempt_at: *next_attempt_at, reason: problem.as_deref() }
+    }
 }
 
 /// Reads the grant and sees to it that it is a JSON object. No error repeats any of it.

@@ -18,7 +18,7 @@ use super::output::{self, JsonFlag};
 use super::sandbox::DataArgs;
 use crate::config::Settings;
 use crate::service::{self, Listeners, Routers, Urls};
-use crate::{telemetry, wiring};
+use crate::{background, telemetry, wiring};
 
 const PROFESSIONAL: &str = "demo@bellbird.example";
 const DEVELOPER: &str = "developer@bellbird.example";
@@ -79,7 +79,9 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let urls = listeners.urls();
     let routers = Routers::new(&settings, &storage, &providers, metrics, &urls);
     say_ready(&storage, args.format, &urls, &people, sandbox.description()).await?;
+    let background = background::start(wiring::connections(&storage, &providers), |_, _| {}, stop.clone());
     listeners.serve(&settings, routers, stop).await;
+    background.await?;
     storage.close().await;
     sandbox.stop().await;
     if let Some(folder) = folder {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bellbird_providers::Call;
-use bellbird_storage::Storage;
+use bellbird_storage::{PendingRemoval, Storage};
 use clap::Args;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
@@ -13,9 +13,16 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::arguments::{ListenArgs, SettingArgs};
+use super::connection::stands;
 use super::output::{self, JsonFlag};
+use super::secrets::unopened;
 use crate::config::Settings;
 use crate::{serve, wiring};
+
+/// Removals that are shown one by one.
+const REMOVALS_SHOWN: usize = 5;
+/// A provider may fail to take a consent back a few times; after that, somebody should look.
+const REMOVAL_ATTEMPTS_FINE: u32 = 3;
 
 /// Check settings, database, secrets, providers and ports, and say what is wrong.
 ///
@@ -123,6 +130,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
         Ok(pending) if pending.is_empty() => {
             checks.add("database", Verdict::Ok, format!("{} answers and is up to date", storage.kind()));
             check_sealed(checks, &storage).await;
+            check_removals(checks, &storage).await;
         }
         Ok(pending) => {
             let detail = format!("{} to apply ({}): run `bellbird migrate`", pending.len(), pending.join(", "));
@@ -133,13 +141,49 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
 }
 
 async fn check_sealed(checks: &mut Checks, storage: &Storage) {
-    match storage.unopenable_secrets().await {
-        Ok((all, 0)) => checks.add("sealed tokens", Verdict::Ok, format!("all {all} open")),
-        Ok((all, bad)) => {
-            let detail = format!("{bad} of {all} do not open: add the key that sealed them to secrets.key");
-            checks.add("sealed tokens", Verdict::Wrong, detail);
+    const NAME: &str = "sealed tokens";
+    let secrets = match storage.sealed_secrets().await {
+        Ok(secrets) => secrets,
+        Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
+    };
+    let current = storage.sealing_key_id();
+    let counts: Vec<_> = secrets.by_key.iter().map(|(key, count)| format!("{count} with the key `{key}`")).collect();
+    let missing = unopened(&secrets.unopenable);
+    let old = secrets.by_key.keys().any(|key| key != current);
+    match (missing.is_empty(), old) {
+        _ if counts.is_empty() && missing.is_empty() => checks.add(NAME, Verdict::Ok, "there are none"),
+        (true, false) => checks.add(NAME, Verdict::Ok, format!("{}; all open", counts.join(", "))),
+        (true, true) => {
+            let detail =
+                format!("{}; all open. `bellbird secrets rotate` seals them with `{current}`", counts.join(", "));
+            checks.add(NAME, Verdict::Note, detail);
         }
-        Err(error) => checks.add("sealed tokens", Verdict::Wrong, error.to_string()),
+        (false, _) => checks.add(NAME, Verdict::Wrong, format!("{}; not all open", counts.join(", "))),
+    }
+    for detail in missing {
+        checks.add(NAME, Verdict::Wrong, detail);
+    }
+}
+
+async fn check_removals(checks: &mut Checks, storage: &Storage) {
+    const NAME: &str = "removals";
+    let removals = match storage.list_removals().await {
+        Ok(removals) => removals,
+        Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
+    };
+    if removals.is_empty() {
+        return checks.add(NAME, Verdict::Ok, "none waits");
+    }
+    let verdict = |removal: &PendingRemoval| {
+        if removal.attempts < REMOVAL_ATTEMPTS_FINE { Verdict::Note } else { Verdict::Wrong }
+    };
+    for removal in removals.iter().take(REMOVALS_SHOWN) {
+        checks.add(NAME, verdict(removal), format!("connection {}: {}", removal.connection.id, stands(removal)));
+    }
+    if let Some(more) = removals.get(REMOVALS_SHOWN..).filter(|more| !more.is_empty()) {
+        let verdict =
+            if more.iter().any(|one| verdict(one) == Verdict::Wrong) { Verdict::Wrong } else { Verdict::Note };
+        checks.add(NAME, verdict, format!("{} more: `bellbird connection list` shows them", more.len()));
     }
 }
 

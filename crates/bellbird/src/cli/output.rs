@@ -9,6 +9,8 @@ use comfy_table::{ContentArrangement, Table};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::config::terminal;
+
 /// The flag of every command that prints data.
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct JsonFlag {
@@ -36,6 +38,36 @@ pub(super) fn print_text(text: &str) -> anyhow::Result<()> {
 /// A remark for the person at the terminal.
 pub(super) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// How far something is, on a terminal and nowhere else: one line that is written over, and gone in the end.
+pub(super) struct Progress {
+    what: &'static str,
+    done: u64,
+    total: u64,
+    shown: bool,
+}
+
+impl Progress {
+    pub(super) fn new(what: &'static str, total: u64) -> Self {
+        Self { what, done: 0, total, shown: terminal::stderr_is_terminal() }
+    }
+
+    pub(super) fn add(&mut self, done: u64) {
+        self.done += done;
+        if self.shown {
+            let _ = write!(io::stderr().lock(), "\r{} of {} {}", self.done, self.total.max(self.done), self.what);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown {
+            // Back to the start of the line, which is cleared.
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
 }
 
 /// Tells the error, its causes behind it, in one sentence; one line for each wrong setting.

@@ -4,8 +4,9 @@ use clap::Args;
 
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
+use super::secrets;
 use crate::service::{self, Listeners, Routers};
-use crate::{telemetry, wiring};
+use crate::{background, telemetry, wiring};
 
 /// Run the service.
 ///
@@ -34,13 +35,18 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     if providers.iter().next().is_none() {
         tracing::warn!("providers: {}", wiring::no_provider());
     }
+    for problem in secrets::unopened(&storage.sealed_secrets().await?.unopenable) {
+        tracing::warn!("secrets: {problem}");
+    }
     let urls = listeners.urls();
     let routers = Routers::new(&settings, &storage, &providers, metrics, &urls);
     tracing::info!(api = urls.api_url, console = urls.console_url, ops = urls.ops_url, "ready");
     output::print(args.format, &urls, |urls| {
         format!("Bellbird runs.\n\nAPI      {}\nconsole  {}\nops      {}", urls.api_url, urls.console_url, urls.ops_url)
     })?;
+    let background = background::start(wiring::connections(&storage, &providers), |_, _| {}, stop.clone());
     listeners.serve(&settings, routers, stop).await;
+    background.await?;
     storage.close().await;
     tracing::info!("stopped");
     Ok(())

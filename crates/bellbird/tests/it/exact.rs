@@ -378,8 +378,8 @@ async fn holdings_and_what_is_computed_of_them() {
     let stage = Stage::start(SNAPTRADE).await;
     let account = stage.add_account().await;
     let (sent, mut multipliers) = (values(Form::Text, RANDOM), values(Form::Number, RANDOM));
-    // Factors of more than 1,024 digits are not multiplied: docs/using.md.
-    multipliers.retain(|multiplier| number(&multiplier.text).to_plain_string().len() <= 1_000);
+    // Factors of more than 512 digits are not multiplied: docs/using.md.
+    multipliers.retain(|multiplier| number(&multiplier.text).to_plain_string().len() <= 500);
     let of = |number: usize, place: usize| &sent[(number + place * 7) % sent.len()];
     // Every other position is one of contracts.
     let multiplier = |number: usize| (number % 2 == 1).then(|| &multipliers[number % multipliers.len()]);

@@ -229,8 +229,8 @@ impl App {
 
     /// At every provider.
     pub(crate) async fn clear_faults(&self) {
-        for provider in PROVIDERS {
-            self.control_of(provider.name.as_str(), Method::DELETE, "/faults", json!({})).await;
+        for provider in pretended() {
+            self.control_of(provider, Method::DELETE, "/faults", json!({})).await;
         }
     }
 
@@ -254,8 +254,8 @@ impl App {
 
     /// At every provider.
     pub(crate) async fn forget_calls(&self) {
-        for provider in PROVIDERS {
-            self.control_of(provider.name.as_str(), Method::DELETE, "/calls", json!({})).await;
+        for provider in pretended() {
+            self.control_of(provider, Method::DELETE, "/calls", json!({})).await;
         }
     }
 
@@ -319,7 +319,7 @@ async fn person(
 }
 
 /// A new, empty database on the server of the test command.
-async fn postgres_database() -> String {
+pub(crate) async fn postgres_database() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let server = std::env::var("BELLBIRD_TEST_POSTGRES_URL")
         .expect("BELLBIRD_TEST_POSTGRES_URL names no PostgreSQL server: run the tests with scripts/test");
@@ -327,6 +327,8 @@ async fn postgres_database() -> String {
     let (client, connection) =
         tokio_postgres::connect(&server, tokio_postgres::NoTls).await.expect("PostgreSQL answers");
     tokio::spawn(connection);
+    // A process of an earlier run may have had the same number.
+    client.batch_execute(&format!("DROP DATABASE IF EXISTS {name}")).await.expect("no database");
     client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
     let (base, _) = server.rsplit_once('/').expect("a URL with a database");
     format!("{base}/{name}")
@@ -353,6 +355,11 @@ macro_rules! on_both_databases {
     };
 }
 pub(crate) use on_both_databases;
+
+/// The providers that the program knows and the sandbox pretends. One that is not pretended is tested without it.
+pub(crate) fn pretended() -> impl Iterator<Item = &'static str> {
+    PROVIDERS.iter().map(|provider| provider.name.as_str()).filter(|name| bellbird_sandbox::PROVIDERS.contains(name))
+}
 
 /// Waits until something that goes on in the background has come about.
 pub(crate) async fn eventually(is_so: impl AsyncFn() -> bool) {

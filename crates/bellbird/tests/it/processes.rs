@@ -3,15 +3,15 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Command};
 
-use bellbird_providers::registry::PROVIDERS;
 use serde_json::{Value, json};
 
 use crate::cli::{Place, errors};
+use crate::harness::pretended;
 
 pub(crate) const ANY_PORTS: &str = "--api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
 pub(crate) const ANY_SANDBOX_PORTS: &str =
     "--fiskil-listen 127.0.0.1:0 --akahu-listen 127.0.0.1:0 --snaptrade-listen 127.0.0.1:0";
-const MASTER_KEY: &str = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+pub(crate) const MASTER_KEY: &str = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
 /// A running command. Killed when a test fails before it was stopped.
 pub(crate) struct Running {
@@ -89,7 +89,7 @@ async fn serve_says_when_it_is_ready_and_stops_when_told_to() {
     assert_eq!(lines.last().unwrap()["message"], "stopped");
 }
 
-/// Asserts that this is the description of all pretended providers, as decisions section 7 has it.
+/// Asserts that this is the description of all pretended providers, and of nothing else.
 fn assert_described(sandbox: &Value) {
     let members = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(members(sandbox), "akahu fiskil grants snaptrade");
@@ -231,8 +231,7 @@ fn what_the_sandbox_says_can_be_pasted() {
     }
     let report = place.json(&format!("doctor {ANY_PORTS}"));
     let checks = report["checks"].as_array().unwrap();
-    for provider in PROVIDERS {
-        let name = provider.name.as_str();
+    for name in pretended() {
         assert!(checks.iter().any(|check| check["name"] == name && check["verdict"] == "ok"), "{name}: {report}");
         let grant =
             grants.iter().find(|grant| grant["provider"] == name).unwrap_or_else(|| panic!("no grant of {name}"));
@@ -242,6 +241,6 @@ fn what_the_sandbox_says_can_be_pasted() {
         let adopted: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&adopted[0]["provider"], &adopted[0]["status"]), (&json!(name), &json!("active")));
     }
-    assert_eq!(place.json("connection list").as_array().unwrap().len(), PROVIDERS.len());
+    assert_eq!(place.json("connection list").as_array().unwrap().len(), pretended().count());
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
 }

@@ -3,14 +3,24 @@
 
 mod breaker;
 
+use std::io::Read as _;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use bellbird_domain::ProviderName;
 use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
-use reqwest::{RequestBuilder, Response, StatusCode};
+use reqwest::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT,
+};
+use reqwest::{RequestBuilder, StatusCode};
+use rustls_platform_verifier::ConfigVerifierExt;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -24,6 +34,8 @@ const CALLS_AT_ONCE_MAX: usize = 256;
 /// Answers that are read at once; the others stay in the network until it is their turn, so that memory does not grow
 /// with the number of callers.
 const BODIES_AT_ONCE_MAX: usize = 32;
+/// The buffer of a connection over HTTP/1.1, in bytes: every open connection keeps its own.
+const READ_BUFFER_BYTES: usize = 32 * 1024;
 /// Connections kept open without a call.
 const IDLE_CONNECTIONS_MAX: usize = 64;
 /// Attempts of one call, the first included.
@@ -35,7 +47,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A client for one provider.
 pub struct Client {
     provider: ProviderName,
-    inner: reqwest::Client,
+    /// Builds requests, and makes none: its connections could not be told how much to buffer.
+    builder: reqwest::Client,
+    pool: Pool<HttpsConnector<HttpConnector>, reqwest::Body>,
     call_timeout: Duration,
     slots: Semaphore,
     bodies: Semaphore,
@@ -96,18 +110,29 @@ impl Client {
     /// # Errors
     /// A sentence when TLS cannot be set up.
     pub fn new(provider: ProviderName, call_timeout: Duration) -> Result<Self, String> {
-        let inner = reqwest::Client::builder()
-            .user_agent(concat!("Bellbird/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT)
+        let failed =
+            |error: &dyn std::fmt::Display| format!("the HTTP client for {provider} cannot be set up: {error}");
+        let builder = reqwest::Client::builder().no_proxy().build().map_err(|error| failed(&error))?;
+        let tls = rustls::ClientConfig::with_platform_verifier().map_err(|error| failed(&error))?;
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_all_versions()
+            .wrap_connector(connector);
+        let pool = Pool::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(50))
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-            .build()
-            .map_err(|error| format!("the HTTP client for {provider} cannot be set up: {error}"))?;
+            .http1_max_buf_size(READ_BUFFER_BYTES)
+            .build(connector);
         Ok(Self {
             provider,
-            inner,
+            builder,
+            pool,
             call_timeout,
             slots: Semaphore::new(CALLS_AT_ONCE_MAX),
             bodies: Semaphore::new(BODIES_AT_ONCE_MAX),
@@ -135,7 +160,7 @@ impl Client {
             .with_max_times(ATTEMPTS_MAX - 1)
             .build();
         loop {
-            let outcome = self.attempt(call, operation, build(&self.inner), &mut accept).await;
+            let outcome = self.attempt(call, operation, build(&self.builder), &mut accept).await;
             let Err(error) = outcome else { return outcome };
             let Some(delay) = wait_before_repeat(&error, delays.next(), call.deadline) else { return Err(error) };
             tracing::debug!(provider = %self.provider, operation, error = %error, "provider call repeated");
@@ -173,7 +198,9 @@ impl Client {
         let exchange = async {
             const CLOSED: Error = Error::Unavailable { reason: "shutting down", retry_after: None };
             let _slot = self.slots.acquire().await.map_err(|_| CLOSED)?;
-            let response = request.send().await.map_err(|error| transport_error(&error))?;
+            let response = self.pool.request(prepared(request)?).await.map_err(|error| {
+                Error::unavailable(if error.is_connect() { "cannot connect" } else { "connection lost" })
+            })?;
             let turn = self.bodies.acquire().await.map_err(|_| CLOSED)?;
             Ok((read(response).await?, turn))
         };
@@ -220,33 +247,49 @@ fn wait_before_repeat(error: &Error, delay: Option<Duration>, deadline: Instant)
     (Instant::now() + delay < deadline).then_some(delay)
 }
 
-async fn read(mut response: Response) -> Result<Answer, Error> {
+/// The request as it goes over the wire.
+fn prepared(request: RequestBuilder) -> Result<hyper::Request<reqwest::Body>, Error> {
+    const BROKEN: Error = Error::Malformed("a request that cannot be written");
+    let mut request: hyper::Request<reqwest::Body> =
+        request.build().map_err(|_| BROKEN)?.try_into().map_err(|_| BROKEN)?;
+    let headers = request.headers_mut();
+    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("Bellbird/", env!("CARGO_PKG_VERSION"))));
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    Ok(request)
+}
+
+async fn read(response: hyper::Response<Incoming>) -> Result<Answer, Error> {
     const TOO_LARGE: Error = Error::Malformed("body too large");
-    let announced = usize::try_from(response.content_length().unwrap_or(0)).unwrap_or(usize::MAX);
+    let (mut head, mut incoming) = response.into_parts();
+    let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0);
     if announced > BODY_BYTES_MAX {
         return Err(TOO_LARGE);
     }
     let mut body = BytesMut::with_capacity(announced);
-    while let Some(chunk) = response.chunk().await.map_err(|error| transport_error(&error))? {
+    while let Some(frame) = incoming.frame().await {
+        let Ok(chunk) = frame.map_err(|_| Error::unavailable("answer cut off"))?.into_data() else { continue };
         if body.len() + chunk.len() > BODY_BYTES_MAX {
             return Err(TOO_LARGE);
         }
         body.extend_from_slice(&chunk);
     }
-    Ok(Answer { status: response.status(), headers: std::mem::take(response.headers_mut()), body: body.freeze() })
+    let body = match head.headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+        None | Some(b"identity") => body.freeze(),
+        Some(b"gzip") => unpacked(&body)?,
+        Some(_) => return Err(Error::Malformed("an encoding that was not asked for")),
+    };
+    Ok(Answer { status: head.status, headers: std::mem::take(&mut head.headers), body })
 }
 
-/// The URL stays out of it: it may hold a secret.
-fn transport_error(error: &reqwest::Error) -> Error {
-    Error::unavailable(if error.is_connect() {
-        "cannot connect"
-    } else if error.is_timeout() {
-        "too slow"
-    } else if error.is_body() || error.is_decode() {
-        "answer cut off"
-    } else {
-        "connection lost"
-    })
+/// A gzipped body, of which as much is unpacked as of any other is read.
+fn unpacked(packed: &[u8]) -> Result<Bytes, Error> {
+    let mut body = Vec::new();
+    let bound = BODY_BYTES_MAX as u64 + 1;
+    flate2::read::MultiGzDecoder::new(packed)
+        .take(bound)
+        .read_to_end(&mut body)
+        .map_err(|_| Error::Malformed("a broken gzip body"))?;
+    if body.len() > BODY_BYTES_MAX { Err(Error::Malformed("body too large")) } else { Ok(body.into()) }
 }
 
 /// Reads `Retry-After` in seconds. Its date form is ignored: no provider here is known to send it.
@@ -256,7 +299,21 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
+
+    #[test]
+    fn gzip_is_unpacked_up_to_the_bound() {
+        let pack = |body: &[u8]| {
+            let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            packer.write_all(body).unwrap();
+            packer.finish().unwrap()
+        };
+        assert_eq!(unpacked(&pack(b"{}")).as_deref(), Ok(&b"{}"[..]));
+        assert_eq!(unpacked(&pack(&vec![b' '; BODY_BYTES_MAX + 1])), Err(Error::Malformed("body too large")));
+        assert_eq!(unpacked(b"no gzip"), Err(Error::Malformed("a broken gzip body")));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn repeats_only_what_may_help_and_only_in_time() {

@@ -30,14 +30,28 @@ pub(crate) struct Sql {
     /// The constant's name, for the messages of that test.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the test that prepares every statement"))]
     pub(crate) name: &'static str,
-    /// The text, the same for both databases.
+    /// The text, for both databases unless [`Self::on_postgres`] said otherwise.
     pub(crate) text: &'static str,
+    /// The text for PostgreSQL.
+    pub(crate) postgres: &'static str,
+}
+
+impl Sql {
+    pub(crate) const fn new(name: &'static str, text: &'static str) -> Self {
+        Self { name, text, postgres: text }
+    }
+
+    /// The same statement as PostgreSQL needs it: with row locks, which SQLite has no words for.
+    pub(crate) const fn on_postgres(self, postgres: &'static str) -> Self {
+        Self { postgres, ..self }
+    }
 }
 
 /// Declares the statements of a module, and the list of them all.
 macro_rules! statements {
-    ($($(#[$doc:meta])* $name:ident = $text:expr;)*) => {
-        $($(#[$doc])* const $name: $crate::db::Sql = $crate::db::Sql { name: stringify!($name), text: $text };)*
+    ($($(#[$doc:meta])* $name:ident = $text:expr $(, on_postgres = $postgres:expr)?;)*) => {
+        $($(#[$doc])* const $name: $crate::db::Sql =
+            $crate::db::Sql::new(stringify!($name), $text)$(.on_postgres($postgres))?;)*
 
         /// Every statement of this module.
         #[cfg(test)]

@@ -107,7 +107,7 @@ impl Postgres {
     #[cfg(test)]
     pub(crate) async fn check(&self, sql: Sql) -> Result<usize> {
         let client = self.client().await?;
-        client.prepare(sql.text).await.map(|statement| statement.params().len()).map_err(failed)
+        client.prepare(sql.postgres).await.map(|statement| statement.params().len()).map_err(failed)
     }
 }
 
@@ -157,12 +157,12 @@ impl Leased {
 }
 
 async fn query(client: &Object, sql: Sql, params: &[Param<'_>]) -> PgResult<Vec<tokio_postgres::Row>> {
-    let statement = client.prepare_cached(sql.text).await?;
+    let statement = client.prepare_cached(sql.postgres).await?;
     client.query(&statement, &references(params)).await
 }
 
 async fn execute(client: &Object, sql: Sql, params: &[Param<'_>]) -> PgResult<u64> {
-    let statement = client.prepare_cached(sql.text).await?;
+    let statement = client.prepare_cached(sql.postgres).await?;
     client.execute(&statement, &references(params)).await
 }
 

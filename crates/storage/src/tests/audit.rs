@@ -11,8 +11,7 @@ both! {
         // All at one instant: the order is that of the steps.
         db.set_connection_status(user.id, id, active, invalidated, "sync", at(20)).await.unwrap();
         db.adopt_connection(&new_connection(user.id, "consent", &grant()), &[], at(20)).await.unwrap();
-        db.set_connection_status(user.id, id, active, deleting, "user", at(20)).await.unwrap();
-        db.delete_connection(user.id, id, at(20)).await.unwrap();
+        assert!(db.remove(user.id, id, at(20)).await);
         let rows = db.list_audit(id).await.unwrap();
         let steps: Vec<_> = rows.iter().map(|row| (row.from, row.to, row.cause.as_str())).collect();
         assert_eq!(
@@ -21,7 +20,7 @@ both! {
                 (None, Some(active), "adopted"),
                 (Some(active), Some(invalidated), "sync"),
                 (Some(invalidated), Some(active), "reconnected"),
-                (Some(active), Some(deleting), "user"),
+                (Some(active), Some(deleting), "removed"),
                 (Some(deleting), None, "deleted"),
             ]
         );

@@ -2,7 +2,7 @@ use bellbird_domain::{ConnectionCategory, ConnectionId, ConnectionStatus, UserId
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{GRANT, at, both, currency, give_up_after, grant, new_account, new_connection};
-use crate::{NewConnection, SealError, Sealer, Storage, StorageError};
+use crate::{NewConnection, StorageError};
 
 both! {
     async fn adopts_and_finds(db) {
@@ -34,9 +34,9 @@ both! {
         assert!(!db.set_connection_status(other.id, made.id, active, revoked, "sync", at(20)).await.unwrap());
         db.mark_refreshed(other.id, made.id, at(99)).await.unwrap();
         db.set_account_currency(other.id, account, currency("AUD")).await.unwrap();
+        assert!(!db.remove(other.id, made.id, at(20)).await);
+        assert!(!db.remove(UserId::new(), made.id, at(20)).await);
         for error in [
-            db.delete_connection(other.id, made.id, at(20)).await.unwrap_err(),
-            db.delete_connection(UserId::new(), made.id, at(20)).await.unwrap_err(),
             db.refresh_accounts(other.id, made.id, &[], true, at(20)).await.unwrap_err(),
             db.refresh_accounts(UserId::new(), made.id, &[], true, at(20)).await.unwrap_err(),
         ] {
@@ -79,8 +79,7 @@ both! {
         assert_eq!(db.revision(other.id).await, 0);
         let elsewhere = NewConnection { provider: "fiskil", ..new_connection(other.id, "consent", &grant) };
         db.adopt_connection(&elsewhere, &[], at(20)).await.expect("another provider's ids are other ids");
-        let (active, deleting) = (ConnectionStatus::Active, ConnectionStatus::Deleting);
-        db.set_connection_status(user.id, made.id, active, deleting, "user", at(30)).await.unwrap();
+        db.begin_removal(user.id, made.id, at(30), at(40)).await.unwrap().expect("hidden");
         let error = db.adopt_connection(&new_connection(user.id, "consent", &grant), &[], at(40)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict(_)), "{error:?}");
         let error = db.adopt_connection(&new_connection(UserId::new(), "c2", &grant), &[], at(40)).await.unwrap_err();
@@ -91,8 +90,7 @@ both! {
         let user = db.user("a@x").await;
         let made = db.connection(user.id, "consent", &[new_account("acc_1", "Everyday")]).await;
         let account = db.accounts(user.id).await[0].id;
-        let (active, deleting) = (ConnectionStatus::Active, ConnectionStatus::Deleting);
-        assert!(db.set_connection_status(user.id, made.id, active, deleting, "user", at(20)).await.unwrap());
+        db.begin_removal(user.id, made.id, at(20), at(40)).await.unwrap().expect("hidden");
         assert_eq!(db.find_connection(user.id, made.id).await.unwrap(), None);
         assert_eq!(db.list_connections(user.id).await.unwrap(), []);
         assert_eq!(db.list_accounts(user.id, 10, 0).await.unwrap(), (vec![], 0));
@@ -101,7 +99,7 @@ both! {
         assert_eq!(db.find_accounts(user.id, &[account]).await.unwrap(), []);
         let error = db.refresh_accounts(user.id, made.id, &[], false, at(30)).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("connection")), "{error:?}");
-        assert_eq!(db.find_connection_any(made.id).await.unwrap().map(|found| found.status), Some(deleting));
+        assert_eq!(db.find_connection_any(made.id).await.unwrap().map(|found| found.status), Some(ConnectionStatus::Deleting));
         assert_eq!(db.list_all_connections().await.unwrap().len(), 1);
         assert!(db.find_grant(user.id, made.id).await.unwrap().is_some());
         assert!(matches!(db.delete_user(user.id).await, Err(StorageError::Conflict(_))));
@@ -111,7 +109,7 @@ both! {
         let user = db.user("a@x").await;
         let made = db.connection(user.id, "consent", &[new_account("acc_1", "Everyday")]).await;
         let kept = db.connection(user.id, "other", &[new_account("acc_1", "Kept")]).await;
-        db.delete_connection(user.id, made.id, at(20)).await.unwrap();
+        assert!(db.remove(user.id, made.id, at(20)).await);
         assert_eq!(db.find_connection_any(made.id).await.unwrap(), None);
         assert!(db.find_grant(user.id, made.id).await.unwrap().is_none());
         let names: Vec<_> = db.accounts(user.id).await.into_iter().map(|account| account.name).collect();
@@ -120,8 +118,8 @@ both! {
             assert_eq!(db.texts(&format!("SELECT user_id FROM {table}")).await.len(), 1, "{table}");
         }
         assert!(db.find_grant(user.id, kept.id).await.unwrap().is_some());
-        assert_eq!(db.revision(user.id).await, 3);
-        assert!(matches!(db.delete_connection(user.id, made.id, at(30)).await, Err(StorageError::NotFound(_))));
+        assert_eq!(db.revision(user.id).await, 4, "it was hidden, and it went");
+        assert!(!db.remove(user.id, made.id, at(30)).await);
         let again = db.connection(user.id, "consent", &[]).await;
         assert_ne!(again.id, made.id, "the consent is free again");
     }
@@ -178,23 +176,6 @@ both! {
         assert!(matches!(db.list_connections(user.id).await, Err(StorageError::Corrupt("a connection category"))));
     }
 
-    async fn a_grant_opens_with_its_key_and_in_its_row_only(db) {
-        let user = db.user("a@x").await;
-        let first = db.connection(user.id, "c1", &[]).await.id;
-        let second = db.connection(user.id, "c2", &[]).await.id;
-        assert_eq!(db.unopenable_secrets().await.unwrap(), (2, 0));
-        let stranger = Storage::open(&db.url, Sealer::random()).await.unwrap();
-        assert_eq!(stranger.unopenable_secrets().await.unwrap(), (2, 2));
-        let error = stranger.find_grant(user.id, first).await.unwrap_err();
-        assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
-        db.raw(&format!(
-            "UPDATE connection_grants SET sealed = (SELECT sealed FROM connection_grants WHERE connection_id = '{first}')
-             WHERE connection_id = '{second}'"
-        ))
-        .await;
-        assert_eq!(db.unopenable_secrets().await.unwrap(), (2, 1), "a grant moved to another row");
-    }
-
     async fn giving_up_leaves_all_or_nothing(db) {
         let user = db.user("a@x").await;
         let grant = grant();
@@ -213,7 +194,7 @@ both! {
             made = db.list_connections(user.id).await.unwrap().len();
             assert_eq!(db.accounts(user.id).await.len(), made * 2);
             assert_eq!(db.revision(user.id).await, i64::try_from(made).unwrap());
-            assert_eq!(db.unopenable_secrets().await.unwrap(), (made as u64, 0));
+            assert_eq!(db.sealed_secrets().await.unwrap().opened_by.into_values().sum::<u64>(), made as u64);
         }
         assert!(made > 0);
     }

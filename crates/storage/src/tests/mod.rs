@@ -6,7 +6,9 @@ mod concurrency;
 mod connections;
 mod keys;
 mod migrations;
+mod removals;
 mod sealed;
+mod secrets;
 mod sql_check;
 mod stolen_file;
 mod urls;
@@ -18,7 +20,8 @@ use std::pin::pin;
 use std::task::Poll;
 
 use bellbird_domain::{
-    Account, AccountType, ApiKey, Connection, ConnectionCategory, Currency, MaskedNumber, Plan, User, UserId,
+    Account, AccountType, ApiKey, Connection, ConnectionCategory, ConnectionId, Currency, MaskedNumber, Plan, User,
+    UserId,
 };
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -113,6 +116,12 @@ impl TestDb {
 
     pub(crate) async fn accounts(&self, user: UserId) -> Vec<Account> {
         self.list_accounts(user, 1000, 0).await.expect("accounts").0
+    }
+
+    /// Hides a connection and forgets it.
+    pub(crate) async fn remove(&self, user: UserId, connection: ConnectionId, now: Timestamp) -> bool {
+        let Some(claim) = self.begin_removal(user, connection, now, now).await.expect("hidden") else { return false };
+        self.finish_removal(&claim, "deleted", now).await.expect("gone")
     }
 
     /// A user's revision, as a caller learns it.

@@ -11,6 +11,8 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
         crate::connections::STATEMENTS,
         crate::keys::STATEMENTS,
         crate::migrate::STATEMENTS,
+        crate::removals::STATEMENTS,
+        crate::secrets::STATEMENTS,
         crate::users::STATEMENTS,
     ]
     .into_iter()
@@ -55,6 +57,12 @@ fn no_statement_speaks_one_dialect() {
         for word in ["::", "?", "ILIKE", "jsonb", "lower(", "now()", "INSERT OR", "FOR UPDATE"] {
             assert!(!sql.text.contains(word), "{} has {word}", sql.name);
         }
+        assert_eq!(
+            sql.postgres.replace(" FOR UPDATE SKIP LOCKED", ""),
+            sql.text,
+            "{}: only the locks differ",
+            sql.name
+        );
     }
 }
 

@@ -1,9 +1,11 @@
 //! What a thief of the SQLite files gets.
 
+use std::collections::HashSet;
 use std::path::Path;
 
+use super::secrets::{rotate, with_keys};
 use super::{GRANT, at, grant, key, new_account, new_connection, on_sqlite};
-use crate::{Storage, StorageError};
+use crate::{Leftovers, SealError, Storage, StorageError};
 
 /// All bytes of the database, of its log and of the index of the log.
 fn bytes(folder: &Path) -> Vec<u8> {
@@ -44,6 +46,86 @@ fn holds_neither_grant_nor_key() {
         check("while it is open");
         Storage::clone(db).close().await;
         check("after it was closed");
+    });
+}
+
+/// Bytes that are long enough not to stand somewhere by chance.
+const STRETCH: usize = 12;
+
+/// How many of the sealed values have a part in the bytes.
+fn parts_of(sealed: &[Vec<u8>], bytes: &[u8]) -> usize {
+    let there: HashSet<&[u8]> = bytes.windows(STRETCH).collect();
+    sealed.iter().filter(|sealed| sealed.windows(STRETCH).any(|part| there.contains(part))).count()
+}
+
+fn all_sealed(file: &rusqlite::Connection) -> Vec<Vec<u8>> {
+    let mut statement = file.prepare("SELECT sealed FROM connection_grants").unwrap();
+    let rows = statement.query_map([], |row| row.get(0)).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+/// Whoever has the old key and the files after a rotation, taken while a service runs, opens nothing.
+#[test]
+fn after_a_rotation_the_old_key_opens_nothing() {
+    on_sqlite(async |db| {
+        let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap()).parent().unwrap();
+        let user = db.user("a@x").await.id;
+        let old = with_keys(db, &[1]).await;
+        // As an older version left it: what is deleted stays in pages that nobody uses.
+        let file = rusqlite::Connection::open(folder.join("test.db")).unwrap();
+        file.execute_batch("PRAGMA secure_delete = OFF").unwrap();
+        let consents: Vec<String> = (0..60).map(|number| format!("c{number}")).collect();
+        let mut ids = Vec::new();
+        for consent in &consents {
+            ids.push(old.adopt_connection(&new_connection(user, consent, &grant()), &[], at(1)).await.unwrap().id);
+        }
+        let mut sealed = all_sealed(&file);
+        file.execute_batch(
+            "CREATE TABLE big (x BLOB);
+            INSERT INTO big SELECT sealed || zeroblob(5000) FROM connection_grants;
+            DROP TABLE big",
+        )
+        .unwrap();
+        for consent in &consents {
+            old.adopt_connection(&new_connection(user, consent, &grant()), &[], at(2)).await.unwrap();
+        }
+        sealed.extend(all_sealed(&file));
+        drop(file);
+        assert_eq!(parts_of(&sealed, &bytes(folder)), 120, "the search finds what is there, and what was there");
+
+        // A service that has both keys runs on, beside the command.
+        let (service, command) = (with_keys(db, &[2, 1]).await, with_keys(db, &[2, 1]).await);
+        assert!(service.find_grant(user, ids[0]).await.unwrap().is_some());
+        assert_eq!(rotate(&command).await.resealed, 60);
+        assert_eq!(command.erase_leftovers().await.unwrap(), Leftovers::None);
+        assert_eq!(parts_of(&sealed, &bytes(folder)), 0, "what the old key opens");
+        // It writes on, and its connections end.
+        service.adopt_connection(&new_connection(user, "c0", &grant()), &[], at(3)).await.unwrap();
+        service.close().await;
+        assert_eq!(parts_of(&sealed, &bytes(folder)), 0);
+        for id in ids {
+            let error = old.find_grant(user, id).await.unwrap_err();
+            assert!(matches!(error, StorageError::Sealed(SealError::UnknownKeyId(key)) if key == "k2"));
+        }
+    });
+}
+
+/// What was deleted is nowhere in the files, once the log was moved into them.
+#[test]
+fn a_removed_connection_leaves_no_bytes() {
+    on_sqlite(async |db| {
+        let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap()).parent().unwrap();
+        let user = db.user("a@x").await.id;
+        let made = db.connection(user, "consent_gone", &[new_account("acc_gone", "Rainy Day Gone")]).await;
+        db.connection(user, "consent_kept", &[new_account("acc_kept", "Rainy Day Kept")]).await;
+        assert!(contains(&bytes(folder), "Rainy Day Gone"));
+        assert!(db.remove(user, made.id, at(20)).await);
+        Storage::clone(db).close().await;
+        let bytes = bytes(folder);
+        assert!(contains(&bytes, "Rainy Day Kept"));
+        for name in ["Rainy Day Gone", "acc_gone", "consent_gone"] {
+            assert!(!contains(&bytes, name), "{name}");
+        }
     });
 }
 

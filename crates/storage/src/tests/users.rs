@@ -64,11 +64,11 @@ both! {
         let error = db.delete_user(user.id).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict(_)), "{error:?}");
         assert_eq!(db.list_keys(user.id).await.unwrap().len(), 1, "nothing half done");
-        db.delete_connection(user.id, connection.id, at(1)).await.unwrap();
+        assert!(db.remove(user.id, connection.id, at(1)).await);
         db.delete_user(user.id).await.unwrap();
         assert_eq!(db.find_user(user.id).await.unwrap(), None);
         assert_eq!(db.find_caller(&key(1), at(1)).await.unwrap(), None);
-        assert_eq!(db.list_audit(connection.id).await.unwrap().len(), 2, "the audit outlives the user");
+        assert_eq!(db.list_audit(connection.id).await.unwrap().len(), 3, "the audit outlives the user");
         assert!(matches!(db.delete_user(user.id).await, Err(StorageError::NotFound("user"))));
     }
 

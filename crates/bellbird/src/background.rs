@@ -1,0 +1,86 @@
+//! What a running service does when nobody asks: it goes on with the removals that are due.
+
+use std::time::Duration;
+
+use bellbird_connections::{Connections, ConnectionsError};
+use bellbird_domain::{ConnectionId, UserId};
+use jiff::{SignedDuration, Timestamp};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// How often due work is looked for: one indexed read where there is none.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// What work that is under way gets to end when the service stops. What does not make it is due again when its lease
+/// ends, for whichever copy comes first.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Clocks of several machines differ; looking back so far finds what another one wrote down.
+const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(120);
+
+/// The metric of connections that are hidden and not gone yet.
+pub const REMOVALS_WAITING: &str = "bellbird_removals_waiting";
+
+/// Works until `stop`. Each connection that was hidden or removed, by whichever program, is given to `ended`, within
+/// seconds and perhaps more than once: what is in memory about it can go.
+pub fn start(
+    connections: Connections,
+    ended: impl Fn(UserId, ConnectionId) + Send + Sync + 'static,
+    stop: CancellationToken,
+) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        // Apart from each other: a provider that does not answer must not hold up what only needs the database.
+        let work = async { tokio::join!(remove(&connections, &stop), tell(&connections, ended, &stop)) };
+        let late = async {
+            stop.cancelled().await;
+            tokio::time::sleep(STOP_TIMEOUT).await;
+        };
+        tokio::select! {
+            _ = work => {}
+            () = late => tracing::warn!("work was given up because the service stops; it is due again in minutes"),
+        }
+    })
+}
+
+/// Waits for the next round; false when there is none.
+async fn next(stop: &CancellationToken) -> bool {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => false,
+        () = tokio::time::sleep(LOOK_EVERY) => true,
+    }
+}
+
+/// Goes on with removals.
+async fn remove(connections: &Connections, stop: &CancellationToken) {
+    loop {
+        if let Err(error) = remove_once(connections).await {
+            tracing::warn!(%error, "removals that are due could not be looked for");
+        }
+        if !next(stop).await {
+            return;
+        }
+    }
+}
+
+async fn remove_once(connections: &Connections) -> Result<(), ConnectionsError> {
+    connections.remove_due().await?;
+    // A gauge is a float; no count of connections is too large for one.
+    let waiting = u32::try_from(connections.removals_waiting().await?).unwrap_or(u32::MAX);
+    metrics::gauge!(REMOVALS_WAITING).set(f64::from(waiting));
+    Ok(())
+}
+
+/// Tells what ended.
+async fn tell(connections: &Connections, ended: impl Fn(UserId, ConnectionId), stop: &CancellationToken) {
+    // Nothing about what ended before this process began is in its memory.
+    let mut since = Timestamp::now();
+    while next(stop).await {
+        let now = Timestamp::now();
+        match connections.ended_since(since.saturating_sub(CLOCKS_DIFFER).unwrap_or(since)).await {
+            Ok(all) => {
+                all.into_iter().for_each(|(user, connection)| ended(user, connection));
+                since = now;
+            }
+            Err(error) => tracing::warn!(%error, "removed connections could not be looked for"),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+-- Removing a connection is due work of its own row. What is NULL or in the past is due; whoever works on it holds the
+-- lease until its time, and every later write of theirs names the fencing number that they got with it.
+-- See ../sqlite for the other database.
+
+ALTER TABLE connections ADD COLUMN removal_at BIGINT;
+ALTER TABLE connections ADD COLUMN removal_attempts BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE connections ADD COLUMN removal_lease_until BIGINT;
+ALTER TABLE connections ADD COLUMN removal_fence BIGINT NOT NULL DEFAULT 0;
+-- Why the last attempt failed, in words for the person who hosts; never what a provider said.
+ALTER TABLE connections ADD COLUMN removal_problem TEXT COLLATE "C";
+
+CREATE INDEX connections_removal ON connections (removal_at) WHERE status = 'deleting';
+
+-- Every copy of the service looks what went since it last looked.
+CREATE INDEX connection_audit_at ON connection_audit (at);

@@ -1,0 +1,177 @@
+//! Removals as due work: who may work on one, when, and what is left in the end.
+
+use std::collections::BTreeSet;
+
+use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
+
+use super::{TestDb, at, both, masked, new_account};
+use crate::{ClaimedRemoval, NewAccount, StorageError};
+
+/// So many connections that are being removed and that nobody works on.
+async fn hidden(db: &TestDb, user: UserId, count: usize) -> Vec<ConnectionId> {
+    let mut ids = Vec::new();
+    for number in 0..count {
+        let id = db.connection(user, &format!("c{number}"), &[new_account("acc", "Name")]).await.id;
+        let claim = db.begin_removal(user, id, at(0), at(0)).await.unwrap().expect("hidden");
+        assert!(db.postpone_removal(&claim, at(i64::try_from(number).unwrap()), "the provider sleeps").await.unwrap());
+        ids.push(id);
+    }
+    ids
+}
+
+fn ids(claims: &[ClaimedRemoval]) -> BTreeSet<ConnectionId> {
+    claims.iter().map(|claim| claim.connection_id).collect()
+}
+
+both! {
+    async fn hiding_claims_and_the_lease_ends(db) {
+        let user = db.user("a@x").await.id;
+        let id = db.connection(user, "c", &[]).await.id;
+        let claim = db.begin_removal(user, id, at(20), at(50)).await.unwrap().expect("hidden");
+        assert_eq!((claim.user_id, claim.connection_id, claim.provider.as_str(), claim.attempts), (user, id, "akahu", 0));
+        assert_eq!(db.begin_removal(user, id, at(20), at(50)).await.unwrap(), None, "hidden already");
+        assert_eq!(db.begin_removal(UserId::new(), id, at(20), at(50)).await.unwrap(), None);
+        assert_eq!(db.revision(user).await, 2);
+        for now in [20, 49] {
+            assert_eq!(db.claim_removal(user, id, at(now), at(90)).await.unwrap(), None, "somebody has it");
+            assert_eq!(db.claim_due_removals(at(now), at(90), 8).await.unwrap(), []);
+        }
+        let other = db.claim_due_removals(at(50), at(90), 8).await.unwrap();
+        assert_eq!(ids(&other), BTreeSet::from([id]));
+        assert_eq!(db.claim_removal(user, id, at(60), at(90)).await.unwrap(), None);
+        // Whoever was overtaken changes nothing any more.
+        assert!(!db.postpone_removal(&claim, at(99), "late").await.unwrap());
+        assert!(!db.finish_removal(&claim, "deleted", at(60)).await.unwrap());
+        assert_eq!(db.revision(user).await, 2);
+        assert!(db.finish_removal(&other[0], "deleted", at(60)).await.unwrap());
+        assert!(!db.finish_removal(&other[0], "deleted", at(60)).await.unwrap());
+        assert_eq!((db.count_removals().await.unwrap(), db.revision(user).await), (0, 3));
+    }
+
+    async fn a_failed_attempt_says_why_and_when(db) {
+        let user = db.user("a@x").await.id;
+        let id = db.connection(user, "c", &[]).await.id;
+        let claim = db.begin_removal(user, id, at(20), at(50)).await.unwrap().expect("hidden");
+        assert!(db.postpone_removal(&claim, at(30), "the provider sleeps").await.unwrap());
+        let waiting = db.list_removals().await.unwrap();
+        assert_eq!((waiting[0].connection.id, waiting[0].connection.status), (id, ConnectionStatus::Deleting));
+        assert_eq!((waiting[0].attempts, waiting[0].next_attempt_at), (1, Some(at(30))));
+        assert_eq!(waiting[0].problem.as_deref(), Some("the provider sleeps"));
+        assert_eq!(db.claim_due_removals(at(29), at(90), 8).await.unwrap(), [], "not due");
+        let claim = db.claim_removal(user, id, at(29), at(90)).await.unwrap().expect("whoever asks for it may");
+        assert_eq!(claim.attempts, 1);
+        assert!(db.postpone_removal(&claim, at(40), "still").await.unwrap());
+        assert_eq!(db.claim_due_removals(at(40), at(90), 8).await.unwrap()[0].attempts, 2);
+        assert_eq!(db.revision(user).await, 2, "nobody sees any of it");
+    }
+
+    async fn what_is_hidden_by_whatever_way_is_due(db) {
+        let user = db.user("a@x").await.id;
+        let id = db.connection(user, "c", &[]).await.id;
+        // As a version without due work hid them.
+        db.raw("UPDATE connections SET status = 'deleting'").await;
+        assert_eq!(ids(&db.claim_due_removals(at(0), at(9), 8).await.unwrap()), BTreeSet::from([id]));
+    }
+
+    async fn two_copies_share_what_is_due(db) {
+        let user = db.user("a@x").await.id;
+        let all: BTreeSet<_> = hidden(db, user, 12).await.into_iter().collect();
+        let kept = db.connection(user, "kept", &[]).await.id;
+        let handles = [db.again().await, db.again().await];
+        let mut seen = Vec::new();
+        while seen.len() < all.len() {
+            let (one, other) = tokio::join!(
+                handles[0].claim_due_removals(at(100), at(200), 4),
+                handles[1].claim_due_removals(at(100), at(200), 4),
+            );
+            let (one, other) = (one.unwrap(), other.unwrap());
+            assert!(one.len() <= 4 && other.len() <= 4 && one.len() + other.len() > 0);
+            seen.extend(one.into_iter().chain(other));
+        }
+        assert_eq!((seen.len(), ids(&seen)), (all.len(), all), "each is claimed once");
+        assert_eq!(db.claim_due_removals(at(100), at(200), 4).await.unwrap(), []);
+        let (one, other) = tokio::join!(
+            handles[0].finish_removal(&seen[0], "deleted", at(101)),
+            handles[1].finish_removal(&seen[1], "deleted", at(101)),
+        );
+        assert!(one.unwrap() && other.unwrap());
+        assert!(db.find_connection(user, kept).await.unwrap().is_some());
+    }
+
+    async fn the_longest_due_comes_first(db) {
+        let user = db.user("a@x").await.id;
+        let all = hidden(db, user, 3).await;
+        assert_eq!(ids(&db.claim_due_removals(at(0), at(9), 8).await.unwrap()), BTreeSet::from([all[0]]));
+        assert_eq!(ids(&db.claim_due_removals(at(2), at(9), 1).await.unwrap()), BTreeSet::from([all[1]]));
+    }
+
+    async fn what_ended_is_told_to_every_copy(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let gone = db.connection(user, "gone", &[]).await.id;
+        let hidden = db.connection(other, "hidden", &[]).await.id;
+        db.connection(user, "stays", &[]).await;
+        assert!(db.remove(user, gone, at(20)).await);
+        db.begin_removal(other, hidden, at(30), at(90)).await.unwrap().expect("hidden");
+        let ended = async |since| db.list_ended_connections(at(since)).await.unwrap().into_iter().collect::<BTreeSet<_>>();
+        assert_eq!(ended(0).await, BTreeSet::from([(user, gone), (other, hidden)]));
+        assert_eq!(ended(30).await, BTreeSet::from([(other, hidden)]));
+        assert_eq!(ended(31).await, BTreeSet::new());
+    }
+
+    async fn no_row_of_any_table_names_what_was_removed(db) {
+        let user = db.user("a@x").await.id;
+        let number = masked("06-1234-9876");
+        let account = NewAccount { number: Some(&number), ..new_account("acc_provider_gone", "Rainy Day Gone") };
+        let made = db.connection(user, "consent_gone", &[account]).await;
+        let kept = db.connection(user, "consent_kept", &[new_account("acc_provider_kept", "Kept")]).await;
+        let accounts = db.list_connection_accounts(user, made.id).await.unwrap();
+        let names = [made.id.to_string(), accounts[0].id.to_string(), "acc_provider_gone".to_owned(), "Rainy Day Gone".to_owned(), "consent_gone".to_owned(), "9876".to_owned()];
+        let claim = db.begin_removal(user, made.id, at(20), at(50)).await.unwrap().expect("hidden");
+        assert!(db.postpone_removal(&claim, at(30), "the provider sleeps").await.unwrap());
+        for name in &names {
+            assert!(!places(db, name).await.is_empty(), "{name}: the search finds what is there");
+        }
+        let claim = db.claim_removal(user, made.id, at(30), at(50)).await.unwrap().expect("claimed");
+        assert!(db.finish_removal(&claim, "deleted", at(40)).await.unwrap());
+        assert_eq!(places(db, &names[0]).await, ["connection_audit.connection_id"], "ids and times outlive it");
+        for name in &names[1..] {
+            assert_eq!(places(db, name).await, [""; 0], "{name}");
+        }
+        let audit = "SELECT CAST(COUNT(*) AS TEXT) FROM connection_audit WHERE cause NOT IN ('adopted', 'removed', 'deleted')";
+        assert_eq!(db.texts(audit).await, ["0"]);
+        assert!(!places(db, &kept.id.to_string()).await.is_empty());
+        assert!(matches!(db.delete_user(user).await, Err(StorageError::Conflict(_))), "the other one is there");
+    }
+}
+
+/// Every column of every table in which a value contains the text, as `table.column`. Bytes are searched too.
+async fn places(db: &TestDb, text: &str) -> Vec<String> {
+    let columns = match db.kind() {
+        "sqlite" => {
+            "SELECT t.name || '.' || c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c
+            WHERE t.type = 'table' ORDER BY 1"
+        }
+        _ => {
+            "SELECT CAST(table_name || '.' || column_name AS TEXT) FROM information_schema.columns
+            WHERE table_schema = 'public' ORDER BY 1"
+        }
+    };
+    let columns = db.texts(columns).await;
+    assert!(columns.len() > 40, "{columns:?}");
+    let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let mut found = Vec::new();
+    for name in columns {
+        let (table, column) = name.split_once('.').unwrap();
+        let is_bytes = ["sealed", "key_hash"].contains(&column);
+        let (value, wanted) = match (is_bytes, db.kind()) {
+            (false, _) => (format!("CAST({column} AS TEXT)"), text),
+            (true, "sqlite") => (format!("lower(hex({column}))"), hex.as_str()),
+            (true, _) => (format!("encode({column}, 'hex')"), hex.as_str()),
+        };
+        let sql = format!("SELECT CAST(COUNT(*) AS TEXT) FROM {table} WHERE {value} LIKE '%{wanted}%'");
+        if db.texts(&sql).await != ["0"] {
+            found.push(name);
+        }
+    }
+    found
+}
