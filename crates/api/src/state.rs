@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use bellbird_connections::Connections;
-use bellbird_domain::{AccountId, KeyId, Page, UserId};
+use bellbird_domain::{AccountId, ConnectionId, KeyId, Page, UserId};
 use bellbird_reads::{ListKey, Reads, TradesKey};
 use bellbird_shared_state::{Clock, Expiring, InFlight, RateLimiter, SingleFlight};
 use bellbird_storage::Storage;
@@ -138,5 +138,16 @@ impl AppState {
             settings,
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Forgets what is kept in memory about a connection that has ended. Nothing of it could be served any more: every
+    /// answer begins with the question whose the connection is.
+    pub fn forget(&self, user_id: UserId, connection_id: ConnectionId) {
+        let accounts = self.inner.reads.forget(user_id, connection_id);
+        let concerns = |key: &BalancesKey| accounts.iter().any(|id| key.account_ids.contains(id));
+        self.inner.balances_cache.remove_where(concerns);
+        self.inner.holdings_cache.remove_where(|key| key.connection_id == connection_id);
+        self.inner.trades_cache.remove_where(|(list, _)| list.connection_id == connection_id);
+        self.inner.connection_lists.remove_where(|owner| *owner == user_id);
     }
 }

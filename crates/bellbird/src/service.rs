@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
-use bellbird_providers::Registry;
+use bellbird_api::AppState;
 use bellbird_storage::Storage;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
+use crate::ops;
 use crate::serve::{self, Listener, ServeOptions};
-use crate::{ops, wiring};
 
 /// Beyond a request's own deadline, what it gets to send its answer when the service stops.
 const STOP_MARGIN: Duration = Duration::from_secs(5);
@@ -94,15 +94,9 @@ pub struct Routers {
 impl Routers {
     /// Everything, over one database.
     #[must_use]
-    pub fn new(
-        settings: &Settings,
-        storage: &Storage,
-        providers: &Registry,
-        metrics: PrometheusHandle,
-        urls: &Urls,
-    ) -> Self {
+    pub fn new(settings: &Settings, api: AppState, storage: &Storage, metrics: PrometheusHandle, urls: &Urls) -> Self {
         Self {
-            api: wiring::api(settings, storage, providers, &urls.api_url),
+            api: bellbird_api::router(api),
             console: bellbird_console::router(settings.api.public_url.as_deref().unwrap_or(&urls.api_url)),
             ops: ops::router(storage.clone(), metrics),
         }

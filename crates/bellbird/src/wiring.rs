@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use axum::Router;
 use bellbird_api::{ApiSettings, AppState};
 use bellbird_connections::Connections;
 use bellbird_domain::ApiKey;
@@ -166,16 +165,15 @@ pub fn stop_on_signal() -> anyhow::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// The public API over one database.
-pub fn api(settings: &Settings, storage: &Storage, providers: &Registry, local_url: &str) -> Router {
+/// What the public API needs, over one database.
+pub fn api(settings: &Settings, storage: &Storage, providers: &Registry, local_url: &str) -> AppState {
     let limits = Limits {
         deadline: Duration::from_secs(settings.reads.deadline_seconds.into()),
         row_cap: settings.reads.row_cap.into(),
     };
     let reads = Reads::new(storage.clone(), providers.clone(), Clock::system(), limits);
     let connections = connections(storage, providers);
-    let state = AppState::new(storage.clone(), reads, connections, Clock::system(), api_settings(settings, local_url));
-    bellbird_api::router(state)
+    AppState::new(storage.clone(), reads, connections, Clock::system(), api_settings(settings, local_url))
 }
 
 fn api_settings(settings: &Settings, local_url: &str) -> ApiSettings {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellbird_domain::{Connection, UserId};
+use bellbird_domain::{Connection, ConnectionStatus, UserId};
 use bellbird_providers::{Call, FoundAccount, FoundConnection, Provider, Standing};
 use bellbird_storage::{NewAccount, NewConnection};
 use secrecy::SecretString;
@@ -13,6 +13,24 @@ use crate::{Connections, ConnectionsError};
 /// Data lags consent: accounts that are not there yet are asked for again after this, until [`ACCOUNTS_WAIT_MAX`].
 const ACCOUNTS_ASKED_AGAIN_AFTER: Duration = Duration::from_secs(2);
 const ACCOUNTS_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// What became of a grant.
+#[derive(Debug)]
+pub struct Adopted {
+    /// What is connected now.
+    pub connections: Vec<Connection>,
+    /// What the grant covers as well, but does not work.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A consent that was not adopted because it does not work.
+#[derive(Debug)]
+pub struct LeftOut {
+    /// Whose it is.
+    pub institution_name: String,
+    /// What it would be.
+    pub status: ConnectionStatus,
+}
 
 impl Connections {
     /// Adopts what a grant covers: one connection for each consent that works, each with its accounts. Adopting the same
@@ -25,17 +43,17 @@ impl Connections {
         user_id: UserId,
         provider: &str,
         grant: &SecretString,
-    ) -> Result<Vec<Connection>, ConnectionsError> {
+    ) -> Result<Adopted, ConnectionsError> {
         let provider = self.provider(provider)?;
         let call = self.call();
         let found = provider.discover(&call, grant).await?;
-        let working = working(found)?;
-        let mut adopted = Vec::with_capacity(working.len());
+        let (working, left_out) = working(found)?;
+        let mut connections = Vec::with_capacity(working.len());
         for connection in working {
             let accounts = accounts_when_there(provider.as_ref(), &call, &connection.grant).await?;
-            adopted.push(self.store(user_id, provider.as_ref(), &connection, &accounts).await?);
+            connections.push(self.store(user_id, provider.as_ref(), &connection, &accounts).await?);
         }
-        Ok(adopted)
+        Ok(Adopted { connections, left_out })
     }
 
     async fn store(
@@ -70,16 +88,20 @@ fn new_account(found: &FoundAccount) -> NewAccount<'_> {
     }
 }
 
-/// The consents that work; an error when there is none.
-fn working(found: Vec<FoundConnection>) -> Result<Vec<FoundConnection>, ConnectionsError> {
-    let broken = found.iter().find_map(|connection| match connection.standing {
-        Standing::Broken(status) => Some(status),
-        Standing::Active => None,
-    });
-    let working: Vec<_> = found.into_iter().filter(|connection| connection.standing == Standing::Active).collect();
-    match (working.is_empty(), broken) {
-        (false, _) => Ok(working),
-        (true, Some(status)) => Err(ConnectionsError::Broken(status)),
+/// The consents that work, and those that do not; an error when none works.
+fn working(found: Vec<FoundConnection>) -> Result<(Vec<FoundConnection>, Vec<LeftOut>), ConnectionsError> {
+    let (mut working, mut left_out) = (Vec::new(), Vec::new());
+    for connection in found {
+        match connection.standing {
+            Standing::Active => working.push(connection),
+            Standing::Broken(status) => {
+                left_out.push(LeftOut { institution_name: connection.institution_name, status });
+            }
+        }
+    }
+    match (working.is_empty(), left_out.first()) {
+        (false, _) => Ok((working, left_out)),
+        (true, Some(broken)) => Err(ConnectionsError::Broken(broken.status)),
         (true, None) => Err(ConnectionsError::NoConsent),
     }
 }

@@ -39,6 +39,7 @@ impl From<bellbird_providers::Error> for ConnectionsError {
     fn from(error: bellbird_providers::Error) -> Self {
         match error {
             bellbird_providers::Error::BadGrant(why) => Self::BadGrant(why),
+            bellbird_providers::Error::ReconnectNeeded(status) => Self::Broken(status),
             other => Self::Provider(other),
         }
     }

@@ -16,6 +16,7 @@ use bellbird_shared_state::{Clock, SingleFlight};
 use bellbird_storage::Storage;
 use tokio::time::Instant;
 
+pub use adopt::{Adopted, LeftOut};
 pub use error::ConnectionsError;
 pub use remove::Removal;
 

@@ -13,7 +13,7 @@ pub mod window;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{AccountId, ConnectionId, KeyId};
+use bellbird_domain::{AccountId, ConnectionId, KeyId, UserId};
 use bellbird_providers::{Call, Registry};
 use bellbird_shared_state::{Clock, Expiring};
 use bellbird_storage::Storage;
@@ -90,6 +90,14 @@ impl Reads {
         let trade_maps = Expiring::new(PAGE_MAP_LIFE, PAGE_MAPS_BYTES_MAX, bytes_of);
         let scopes = Scopes::default();
         Self { inner: Arc::new(Inner { storage, providers, clock, limits, scopes, page_maps, trade_maps }) }
+    }
+
+    /// Forgets what is remembered of a connection that has ended, its opened grant first of all. Returns its accounts, as
+    /// far as they were known here.
+    pub fn forget(&self, user_id: UserId, connection_id: ConnectionId) -> Vec<AccountId> {
+        self.inner.page_maps.remove_where(|list| list.connection_id == connection_id);
+        self.inner.trade_maps.remove_where(|list| list.connection_id == connection_id);
+        self.inner.scopes.take_out(user_id, connection_id)
     }
 
     /// The budget of a request that starts now.

@@ -36,6 +36,14 @@ impl Default for Scopes {
     }
 }
 
+impl Scopes {
+    /// Takes one out; its accounts.
+    pub(crate) fn take_out(&self, user_id: UserId, connection_id: ConnectionId) -> Vec<AccountId> {
+        let scope = self.0.remove(&(user_id, connection_id));
+        scope.iter().flat_map(|scope| &scope.accounts).map(|account| account.id).collect()
+    }
+}
+
 impl Reads {
     /// The caller's connection. What was loaded before is used again while the caller's revision, which every change
     /// of theirs raises, is the same.

@@ -62,6 +62,13 @@ where
         }
     }
 
+    /// Takes out every entry whose key is one of these. Looks at all of them: for what happens seldom.
+    pub fn remove_where(&self, is_one: impl Fn(&K) -> bool) {
+        for (key, _) in self.entries.iter().filter(|(key, _)| is_one(key)) {
+            self.entries.invalidate(&*key);
+        }
+    }
+
     /// Puts a value in, born at `now`.
     pub fn insert(&self, key: K, value: V, now: Timestamp) {
         if !self.life.is_zero() {
@@ -107,5 +114,16 @@ mod tests {
         }
         map.entries.run_pending_tasks();
         assert!(map.entries.weighted_size() <= 1_000);
+    }
+
+    #[test]
+    fn entries_are_taken_out_by_their_keys() {
+        let map: Expiring<u32, u32> = Expiring::new(Duration::from_secs(60), 1_000, |_, _| 1);
+        for key in 0..10 {
+            map.insert(key, key, at(0));
+        }
+        map.remove_where(|key| key.is_multiple_of(2));
+        let left: Vec<u32> = (0..10).filter(|key| map.get(key, at(1)).is_some()).collect();
+        assert_eq!(left, [1, 3, 5, 7, 9]);
     }
 }

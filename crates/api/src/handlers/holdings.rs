@@ -22,7 +22,7 @@ const KNOWN: &[&str] = &["connectionId", "accountId"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct HoldingsKey {
     key_id: KeyId,
-    connection_id: ConnectionId,
+    pub(crate) connection_id: ConnectionId,
 }
 
 /// Each account's holdings as JSON, separated by commas, or why there are none.

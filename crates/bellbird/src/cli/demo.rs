@@ -77,9 +77,11 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let providers = wiring::providers(&settings)?;
     let people = add_people(&storage, &wiring::connections(&storage, &providers), sandbox.description()).await?;
     let urls = listeners.urls();
-    let routers = Routers::new(&settings, &storage, &providers, metrics, &urls);
+    let api = wiring::api(&settings, &storage, &providers, &urls.api_url);
+    let routers = Routers::new(&settings, api.clone(), &storage, metrics, &urls);
     say_ready(&storage, args.format, &urls, &people, sandbox.description()).await?;
-    let background = background::start(wiring::connections(&storage, &providers), |_, _| {}, stop.clone());
+    let forget = move |user, connection| api.forget(user, connection);
+    let background = background::start(wiring::connections(&storage, &providers), forget, stop.clone());
     listeners.serve(&settings, routers, stop).await;
     background.await?;
     storage.close().await;

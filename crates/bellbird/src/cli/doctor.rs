@@ -200,7 +200,7 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
         let call = Call::new(Instant::now() + deadline, Timestamp::now());
         let name = provider.name();
         match provider.check(&call).await {
-            Ok(()) => checks.add(name.as_str(), Verdict::Ok, "answers, and takes the credentials"),
+            Ok(()) => checks.add(name.as_str(), Verdict::Ok, "answers, and does not refuse the credentials"),
             Err(error) => checks.add(name.as_str(), Verdict::Wrong, error.to_string()),
         }
     }

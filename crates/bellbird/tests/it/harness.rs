@@ -313,7 +313,7 @@ async fn person(
     for grant in grants {
         let provider = grant["provider"].as_str().expect("a provider");
         let grant = SecretString::from(grant.to_string());
-        adopted.extend(connections.adopt(user.id, provider, &grant).await.expect("adopted"));
+        adopted.extend(connections.adopt(user.id, provider, &grant).await.expect("adopted").connections);
     }
     Person { user, key: key.expose().to_owned(), connections: adopted }
 }

@@ -74,10 +74,15 @@ async fn a_grant_of_anothers_connection_is_refused_and_ones_own_keeps_its_ids() 
     let app = App::start(Setup::default()).await;
     let grant = secrecy::SecretString::from(app.grant(0).to_string());
     assert!(app.connections.adopt(app.ben.user.id, "fiskil", &grant).await.is_err());
-    let again = app.connections.adopt(app.olivia.user.id, "fiskil", &grant).await.unwrap();
+    let again = app.connections.adopt(app.olivia.user.id, "fiskil", &grant).await.unwrap().connections;
     assert!(app.olivia.connections.iter().any(|connection| connection.id == again[0].id));
     let whole = json!({"endUserId": app.grant(0)["endUserId"]}).to_string();
-    let both = app.connections.adopt(app.olivia.user.id, "fiskil", &secrecy::SecretString::from(whole)).await.unwrap();
+    let both = app
+        .connections
+        .adopt(app.olivia.user.id, "fiskil", &secrecy::SecretString::from(whole))
+        .await
+        .unwrap()
+        .connections;
     assert_eq!(both.len(), 2, "a grant without an arrangement covers all of the end user's");
 }
 

@@ -219,6 +219,12 @@ async fn an_inactive_login_is_served_and_a_dead_token_says_so() {
     let refused = app.connections.adopt(other.user.id, PROVIDER, &grant).await.expect_err("it does not work");
     assert!(refused.to_string().contains("invalidated"), "{refused}");
 
+    // The whole token: what works is adopted, and what does not is named.
+    let whole = json!({"userToken": grants[0]["userToken"]}).to_string();
+    let renewed = app.connections.adopt(kiri.user.id, PROVIDER, &secrecy::SecretString::from(whole)).await.unwrap();
+    assert_eq!((renewed.connections.len(), renewed.left_out.len()), (1, 1));
+    assert_eq!(renewed.left_out[0].status, bellbird_domain::ConnectionStatus::Invalidated);
+
     let token = grants[0]["userToken"].as_str().unwrap();
     app.control_of(PROVIDER, Method::POST, &format!("/tokens/{token}"), json!({"state": "revoked"})).await;
     let answer = app.get_as(&kiri.key, &of(&account, "&limit=3")).await;

@@ -48,7 +48,7 @@ async fn adopt_again(app: &App) -> Connection {
     let consent = grant["arrangementId"].as_str().unwrap();
     app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "active"})).await;
     let grant = SecretString::from(grant.to_string());
-    let mut adopted = app.connections.adopt(app.olivia.user.id, "fiskil", &grant).await.unwrap();
+    let mut adopted = app.connections.adopt(app.olivia.user.id, "fiskil", &grant).await.unwrap().connections;
     app.forget_calls().await;
     adopted.remove(0)
 }

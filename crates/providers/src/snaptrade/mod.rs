@@ -205,7 +205,15 @@ impl Provider for SnapTrade {
 
     async fn discover(&self, call: &Call, grant: &SecretString) -> Result<Vec<FoundConnection>, Error> {
         let covered = Covered::read(grant)?;
-        let connections = self.api.connections(call, covered.user.as_ref()).await?;
+        let connections = match self.api.connections(call, covered.user.as_ref()).await {
+            Err(Error::Rejected { status: 401 }) if covered.user.is_none() => {
+                return Err(Error::BadGrant(
+                    "SnapTrade refuses a grant without userId and userSecret, which works with a personal key only"
+                        .to_owned(),
+                ));
+            }
+            connections => connections?,
+        };
         let wanted = |connection: &wire::Connection| {
             covered.connection_id.as_ref().is_none_or(|wanted| *wanted == connection.id)
         };
