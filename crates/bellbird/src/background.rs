@@ -1,5 +1,6 @@
 //! What a running service does when nobody asks: it goes on with the removals that are due.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use bellbird_connections::{Connections, ConnectionsError};
@@ -62,7 +63,13 @@ async fn remove(connections: &Connections, stop: &CancellationToken) {
 }
 
 async fn remove_once(connections: &Connections) -> Result<(), ConnectionsError> {
+    // Before and after: with a provider that does not answer, a round takes long.
+    show_waiting(connections).await?;
     connections.remove_due().await?;
+    show_waiting(connections).await
+}
+
+async fn show_waiting(connections: &Connections) -> Result<(), ConnectionsError> {
     // A gauge is a float; no count of connections is too large for one.
     let waiting = u32::try_from(connections.removals_waiting().await?).unwrap_or(u32::MAX);
     metrics::gauge!(REMOVALS_WAITING).set(f64::from(waiting));
@@ -73,11 +80,17 @@ async fn remove_once(connections: &Connections) -> Result<(), ConnectionsError> 
 async fn tell(connections: &Connections, ended: impl Fn(UserId, ConnectionId), stop: &CancellationToken) {
     // Nothing about what ended before this process began is in its memory.
     let mut since = Timestamp::now();
+    let mut told: HashSet<ConnectionId> = HashSet::new();
     while next(stop).await {
         let now = Timestamp::now();
         match connections.ended_since(since.saturating_sub(CLOCKS_DIFFER).unwrap_or(since)).await {
             Ok(all) => {
-                all.into_iter().for_each(|(user, connection)| ended(user, connection));
+                for (user, connection) in all.iter().filter(|(_, connection)| !told.contains(connection)) {
+                    ended(*user, *connection);
+                    tokio::task::yield_now().await;
+                }
+                // Those that the next look finds once more.
+                told = all.into_iter().map(|(_, connection)| connection).collect();
                 since = now;
             }
             Err(error) => tracing::warn!(%error, "removed connections could not be looked for"),

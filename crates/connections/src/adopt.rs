@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellbird_domain::{Connection, ConnectionStatus, UserId};
+use bellbird_domain::{Connection, UserId};
 use bellbird_providers::{Call, FoundAccount, FoundConnection, Provider, Standing};
 use bellbird_storage::{NewAccount, NewConnection};
 use secrecy::SecretString;
@@ -19,17 +19,17 @@ const ACCOUNTS_WAIT_MAX: Duration = Duration::from_secs(30);
 pub struct Adopted {
     /// What is connected now.
     pub connections: Vec<Connection>,
-    /// What the grant covers as well, but does not work.
+    /// What the grant covers as well, but could not be taken over.
     pub left_out: Vec<LeftOut>,
 }
 
-/// A consent that was not adopted because it does not work.
+/// A consent that was not adopted.
 #[derive(Debug)]
 pub struct LeftOut {
     /// Whose it is.
     pub institution_name: String,
-    /// What it would be.
-    pub status: ConnectionStatus,
+    /// Why.
+    pub reason: ConnectionsError,
 }
 
 impl Connections {
@@ -47,13 +47,32 @@ impl Connections {
         let provider = self.provider(provider)?;
         let call = self.call();
         let found = provider.discover(&call, grant).await?;
-        let (working, left_out) = working(found)?;
-        let mut connections = Vec::with_capacity(working.len());
-        for connection in working {
-            let accounts = accounts_when_there(provider.as_ref(), &call, &connection.grant).await?;
-            connections.push(self.store(user_id, provider.as_ref(), &connection, &accounts).await?);
+        let (mut connections, mut left_out) = (Vec::with_capacity(found.len()), Vec::new());
+        for consent in found {
+            match self.take_over(user_id, provider.as_ref(), &consent).await {
+                Ok(connection) => connections.push(connection),
+                Err(reason) => left_out.push(LeftOut { institution_name: consent.institution_name, reason }),
+            }
+        }
+        if connections.is_empty() {
+            let first = left_out.into_iter().next();
+            return Err(first.map_or(ConnectionsError::NoConsent, |left_out| left_out.reason));
         }
         Ok(Adopted { connections, left_out })
+    }
+
+    async fn take_over(
+        &self,
+        user_id: UserId,
+        provider: &dyn Provider,
+        consent: &FoundConnection,
+    ) -> Result<Connection, ConnectionsError> {
+        if let Standing::Broken(status) = consent.standing {
+            return Err(ConnectionsError::Broken(status));
+        }
+        // Time of its own: one that waits for its accounts takes none from the others.
+        let accounts = accounts_when_there(provider, &self.call(), &consent.grant).await?;
+        self.store(user_id, provider, consent, &accounts).await
     }
 
     async fn store(
@@ -85,24 +104,6 @@ fn new_account(found: &FoundAccount) -> NewAccount<'_> {
         account_type: found.account_type,
         number: found.number.as_ref(),
         currency: found.currency,
-    }
-}
-
-/// The consents that work, and those that do not; an error when none works.
-fn working(found: Vec<FoundConnection>) -> Result<(Vec<FoundConnection>, Vec<LeftOut>), ConnectionsError> {
-    let (mut working, mut left_out) = (Vec::new(), Vec::new());
-    for connection in found {
-        match connection.standing {
-            Standing::Active => working.push(connection),
-            Standing::Broken(status) => {
-                left_out.push(LeftOut { institution_name: connection.institution_name, status });
-            }
-        }
-    }
-    match (working.is_empty(), left_out.first()) {
-        (false, _) => Ok((working, left_out)),
-        (true, Some(broken)) => Err(ConnectionsError::Broken(broken.status)),
-        (true, None) => Err(ConnectionsError::NoConsent),
     }
 }
 

@@ -147,11 +147,15 @@ impl Connections {
                 let connections = self.clone();
                 attempts.spawn(async move { connections.attempt(&claim, Consent::Withdrawn).await });
             }
+            let mut failed = None;
             while let Some(attempt) = attempts.join_next().await {
-                // A panic in one attempt ends that one: its lease runs out.
-                if let Ok(attempt) = attempt {
-                    attempt?;
+                // A panic in one attempt ends that one: its lease runs out. An error ends no other attempt.
+                if let Ok(Err(error)) = attempt {
+                    failed.get_or_insert(error);
                 }
+            }
+            if let Some(error) = failed {
+                return Err(error);
             }
         }
     }

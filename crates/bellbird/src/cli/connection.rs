@@ -170,10 +170,7 @@ async fn adopt(storage: &Storage, connections: &Connections, args: &AdoptArgs) -
     let user = find_user(storage, &args.user).await?;
     let adopted = connections.adopt(user.id, &provider, &grant).await?;
     for left_out in &adopted.left_out {
-        output::note(&format!(
-            "{} was left out: its consent is {}, and the user has to give it again at the provider first",
-            left_out.institution_name, left_out.status
-        ));
+        output::note(&format!("{} was left out: {}", left_out.institution_name, left_out.reason));
     }
     let views: Vec<_> = adopted.connections.iter().map(ConnectionView::from).collect();
     output::print(args.format, &views, |views| table(views.iter()))

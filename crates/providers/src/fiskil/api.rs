@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use reqwest::{RequestBuilder, StatusCode, Url};
+use reqwest::{RequestBuilder, Url};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -123,7 +123,7 @@ impl Api {
             segments.push(arrangement_id);
         }
         let done = |answer: &Answer| match answer.status {
-            status if status.is_success() || status == StatusCode::NOT_FOUND => Ok(()),
+            status if status.is_success() => Ok(()),
             _ => Err(answer.failure()),
         };
         self.authorised(call, "delete_consent", |http| http.delete(url.clone()), done).await

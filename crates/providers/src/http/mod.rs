@@ -4,25 +4,32 @@
 mod breaker;
 
 use std::io::Read as _;
+use std::pin::Pin;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use bellbird_domain::ProviderName;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
+use hyper::Uri;
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use reqwest::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER,
+    USER_AGENT,
 };
 use reqwest::{RequestBuilder, StatusCode};
 use rustls_platform_verifier::ConfigVerifierExt;
+use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
+use tower::BoxError;
+use tower::Service;
+use tower::util::MapFuture;
 
 use crate::{Call, Error};
 use breaker::Breaker;
@@ -43,13 +50,21 @@ const ATTEMPTS_MAX: usize = 3;
 /// A provider that asks us to wait longer than this gets no second attempt within the same request.
 const RETRY_AFTER_WAIT_MAX: Duration = Duration::from_secs(2);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// What is sent must be acknowledged within this, or the connection is given up.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+type Connecting = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
+/// HTTP/1.1 only: its connections share nothing, so that answers which wait for their turn to be read hold up no others.
+type Connector =
+    MapFuture<HttpsConnector<HttpConnector>, fn(<HttpsConnector<HttpConnector> as Service<Uri>>::Future) -> Connecting>;
 
 /// A client for one provider.
 pub struct Client {
     provider: ProviderName,
     /// Builds requests, and makes none: its connections could not be told how much to buffer.
     builder: reqwest::Client,
-    pool: Pool<HttpsConnector<HttpConnector>, reqwest::Body>,
+    pool: Pool<Connector, reqwest::Body>,
     call_timeout: Duration,
     slots: Semaphore,
     bodies: Semaphore,
@@ -117,12 +132,14 @@ impl Client {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_all_versions()
-            .wrap_connector(connector);
+        // A peer that has gone without a word is noticed, also on a connection that is only kept.
+        connector.set_keepalive(Some(SILENCE_MAX / 2));
+        connector.set_keepalive_interval(Some(SILENCE_MAX / 6));
+        connector.set_keepalive_retries(Some(3));
+        connector.set_tcp_user_timeout(Some(SILENCE_MAX));
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(connector);
+        let connector = MapFuture::new(connector, in_time as fn(_) -> _);
         let pool = Pool::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(50))
@@ -247,6 +264,16 @@ fn wait_before_repeat(error: &Error, delay: Option<Duration>, deadline: Instant)
     (Instant::now() + delay < deadline).then_some(delay)
 }
 
+/// The deadline of a connection, TLS included.
+fn in_time(connecting: <HttpsConnector<HttpConnector> as Service<Uri>>::Future) -> Connecting {
+    Box::pin(async move {
+        match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+            Ok(connected) => connected,
+            Err(late) => Err(late.into()),
+        }
+    })
+}
+
 /// The request as it goes over the wire.
 fn prepared(request: RequestBuilder) -> Result<hyper::Request<reqwest::Body>, Error> {
     const BROKEN: Error = Error::Malformed("a request that cannot be written");
@@ -254,6 +281,7 @@ fn prepared(request: RequestBuilder) -> Result<hyper::Request<reqwest::Body>, Er
         request.build().map_err(|_| BROKEN)?.try_into().map_err(|_| BROKEN)?;
     let headers = request.headers_mut();
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("Bellbird/", env!("CARGO_PKG_VERSION"))));
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     Ok(request)
 }
@@ -273,10 +301,12 @@ async fn read(response: hyper::Response<Incoming>) -> Result<Answer, Error> {
         }
         body.extend_from_slice(&chunk);
     }
-    let body = match head.headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
-        None | Some(b"identity") => body.freeze(),
-        Some(b"gzip") => unpacked(&body)?,
-        Some(_) => return Err(Error::Malformed("an encoding that was not asked for")),
+    let encoding = head.headers.get(CONTENT_ENCODING).and_then(|encoding| encoding.to_str().ok()).unwrap_or("");
+    let body = match encoding.trim().to_ascii_lowercase().as_str() {
+        _ if body.is_empty() => Bytes::new(),
+        "" | "identity" => body.freeze(),
+        "gzip" | "x-gzip" => unpacked(&body)?,
+        _ => return Err(Error::Malformed("an encoding that was not asked for")),
     };
     Ok(Answer { status: head.status, headers: std::mem::take(&mut head.headers), body })
 }
