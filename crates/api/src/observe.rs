@@ -6,8 +6,8 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bellbird_domain::KeyId;
-use http::header::{ALLOW, CACHE_CONTROL, HeaderName};
-use http::{HeaderValue, Method, StatusCode};
+use http::header::{CACHE_CONTROL, HeaderName};
+use http::{HeaderValue, Method};
 use uuid::Uuid;
 
 use crate::problem::Problem;
@@ -44,10 +44,6 @@ pub(crate) async fn observe(request: Request, next: Next) -> Response {
         Some(problem) => problem.into_response(),
         None => next.run(request).await,
     };
-    if response.status() != StatusCode::METHOD_NOT_ALLOWED {
-        // The router says so of every answer to a method that a path does not know, a refusal of the key included.
-        response.headers_mut().remove(ALLOW);
-    }
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(visit.id.hyphenated().encode_lower(&mut Uuid::encode_buffer())) {
         headers.insert(X_REQUEST_ID, value);

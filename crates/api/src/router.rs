@@ -117,8 +117,7 @@ pub fn router(state: AppState) -> Router {
         Some(cors) => guarded.layer(cors),
         None => guarded,
     };
-    // A router adds `Allow` behind its own layers, so what looks at whole answers stands around it.
-    Router::new().fallback_service(guarded.with_state(state)).layer(from_fn(observe))
+    guarded.layer(from_fn(observe)).with_state(state)
 }
 
 /// What a path is.

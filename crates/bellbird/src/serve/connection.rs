@@ -10,6 +10,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::routing::future::RouteFuture;
+use http::StatusCode;
+use http::header::ALLOW;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -161,10 +163,14 @@ impl Future for CountedAnswer {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let answer = match ready!(Pin::new(&mut this.answer).poll(context)) {
+        let mut answer = match ready!(Pin::new(&mut this.answer).poll(context)) {
             Ok(answer) => answer,
             Err(never) => match never {},
         };
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            // The router says, behind all layers, what a path knows; a refused key is told nothing of that.
+            answer.headers_mut().remove(ALLOW);
+        }
         match this.call.take() {
             Some(call) => Poll::Ready(Ok(answer.map(|inner| CountedBody { inner, _call: call }))),
             // Polled again behind its end, which no caller does.
