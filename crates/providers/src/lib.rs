@@ -10,6 +10,10 @@ pub mod exact;
 pub mod fiskil;
 mod grant;
 pub mod http;
+pub mod linking;
+pub mod notifying;
+#[cfg(test)]
+mod peer;
 pub mod registry;
 mod rows;
 pub mod settings;
@@ -30,6 +34,8 @@ use secrecy::SecretString;
 use tokio::time::Instant;
 
 pub use error::Error;
+pub use linking::Linking;
+pub use notifying::Notifying;
 pub use registry::Registry;
 
 /// What one request may spend on providers: until when, seen from which moment, and how many calls it has made.
@@ -71,6 +77,8 @@ impl Call {
 pub struct FoundConnection {
     /// The provider's own id of it; unique within the provider.
     pub provider_connection_id: String,
+    /// The provider's id of whose consent it is, where it has one that is no secret: events may name it.
+    pub owner: Option<String>,
     /// The provider's id of the institution.
     pub institution_id: String,
     /// Display name.
@@ -175,6 +183,16 @@ pub trait Provider: Send + Sync {
 
     /// Withdraws the user's consent. Done also when there was none any more, and where the provider knows no such thing.
     async fn withdraw(&self, call: &Call, grant: &SecretString) -> Result<(), Error>;
+
+    /// Its consent page, where our credentials allow for one.
+    fn linking(&self) -> Option<&dyn Linking> {
+        None
+    }
+
+    /// The events that it sends, where our credentials let us check them.
+    fn notifying(&self) -> Option<&dyn Notifying> {
+        None
+    }
 }
 
 /// What a provider is for.

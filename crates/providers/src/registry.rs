@@ -90,6 +90,7 @@ mod tests {
         let mut names = std::collections::BTreeSet::new();
         for provider in PROVIDERS {
             assert!(names.insert(provider.name.as_str()), "{} stands twice", provider.name);
+            assert!(!provider.title.is_empty() && !provider.reaches.is_empty(), "{}", provider.name);
             assert!(!provider.help.is_empty() && !provider.settings.is_empty(), "{}", provider.name);
             for setting in provider.settings {
                 assert!(!setting.help.is_empty(), "{}.{}", provider.name, setting.name);

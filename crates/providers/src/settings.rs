@@ -14,6 +14,10 @@ use crate::Provider;
 pub struct Declaration {
     /// The provider's name, which is also that of the section.
     pub name: ProviderName,
+    /// Its own name, as it writes it.
+    pub title: &'static str,
+    /// What it reaches, as people say it: `Australian banks`.
+    pub reaches: &'static str,
     /// What the section is about, line by line.
     pub help: &'static [&'static str],
     /// Its keys.

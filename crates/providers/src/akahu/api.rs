@@ -48,9 +48,114 @@ impl Api {
             return self.client.call(call, "check", build, reached).await;
         };
         let url = self.url(&["connections"]);
-        let app = self.app_token.to_str().unwrap_or_default();
-        let build = |http: &reqwest::Client| http.get(url.clone()).basic_auth(app, Some(secret.expose_secret()));
+        let build = |http: &reqwest::Client| http.get(url.clone()).basic_auth(self.app(), Some(secret.expose_secret()));
         self.client.call(call, "check", build, |answer| done(&answer.success()?)).await
+    }
+
+    /// The app's id, which is its token.
+    pub(super) fn app(&self) -> &str {
+        self.app_token.to_str().unwrap_or_default()
+    }
+
+    /// Only a full app has a secret (akahu.md 2).
+    pub(super) fn is_full_app(&self) -> bool {
+        self.app_secret.is_some()
+    }
+
+    fn secret(&self) -> Result<&str, Error> {
+        let secret = self.app_secret.as_ref().map(|secret| secret.expose_secret());
+        secret.ok_or_else(|| Error::BadGrant("akahu.app_secret is not set".to_owned()))
+    }
+
+    /// Exchanges the code of a consent for a user token, in one attempt: a code is good once, for 60 s (akahu.md 3.2).
+    pub(super) async fn exchange(&self, call: &Call, code: &str, return_url: &Url) -> Result<String, Error> {
+        let url = self.url(&["token"]);
+        let body = serde_json::json!({
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": return_url.as_str(),
+            "client_id": self.app(),
+            "client_secret": self.secret()?,
+        });
+        let read = |answer: &Answer| {
+            if !answer.status.is_success() {
+                return Err(self.not_exchanged(answer));
+            }
+            let token: wire::Token = parse_json(answer.json_body()?)?;
+            done(&wire::Done { success: token.success })?;
+            Ok(token.access_token)
+        };
+        self.client.call_once(call, "token", |http| http.post(url).json(&body), read).await
+    }
+
+    /// Why there is no token: the codes of akahu.md 3.3.
+    fn not_exchanged(&self, answer: &Answer) -> Error {
+        let refusal: wire::NotExchanged = serde_json::from_slice(&answer.body).unwrap_or_default();
+        match refusal.error.as_deref() {
+            Some("invalid_grant" | "expired_grant") => Error::BadGrant(
+                "the consent could not be taken up: its code is good once, for 60 seconds; begin again".to_owned(),
+            ),
+            Some("invalid_client") => {
+                tracing::warn!(
+                    provider = %NAME,
+                    "Akahu does not know us: check that akahu.app_token and akahu.app_secret are those of one full app"
+                );
+                Error::Rejected { status: answer.status.as_u16() }
+            }
+            _ => answer.failure(),
+        }
+    }
+
+    /// The address of the person behind a user token, if the app may see it (akahu.md 4.1).
+    pub(super) async fn email(&self, call: &Call, user_token: &str) -> Result<Option<String>, Error> {
+        let url = self.url(&["me"]);
+        let build = |http: &reqwest::Client| http.get(url.clone());
+        let read = |answer: &Answer| {
+            let me: wire::Me = parse_json(self.body(answer)?)?;
+            Ok(me.item.email.filter(|email| !email.is_empty()))
+        };
+        self.user_call(call, "me", user_token, build, read).await
+    }
+
+    /// The `state` of each of a user's webhook subscriptions; what type one is of is not listed (akahu.md 7).
+    pub(super) async fn subscriptions(&self, call: &Call, user_token: &str) -> Result<Vec<String>, Error> {
+        let url = self.url(&["webhooks"]);
+        let build = |http: &reqwest::Client| http.get(url.clone());
+        let read = |answer: &Answer| {
+            let list: wire::List<wire::Subscription> = list(self.body(answer)?)?;
+            Ok(list.items.into_iter().filter_map(|subscription| subscription.state).collect())
+        };
+        self.user_call(call, "webhooks", user_token, build, read).await
+    }
+
+    /// Subscribes to one type of event, in one attempt, as a second subscription sends everything twice. A 400 means that
+    /// the app has no address for webhooks (akahu.md 7); messages differ from source to source, so it is not looked at.
+    pub(super) async fn subscribe(&self, call: &Call, user_token: &str, kind: &str, state: &str) -> Result<(), Error> {
+        let url = self.url(&["webhooks"]);
+        let body = serde_json::json!({"webhook_type": kind, "state": state});
+        let build = |http: &reqwest::Client| {
+            http.post(url).bearer_auth(user_token).header("X-Akahu-Id", &self.app_token).json(&body)
+        };
+        let read = |answer: &Answer| match answer.status {
+            StatusCode::BAD_REQUEST => {
+                tracing::debug!(provider = %NAME, "Akahu takes no subscription: the app may have no webhook address");
+                Ok(())
+            }
+            _ => done(&parse_json(self.body(answer)?)?),
+        };
+        self.client.call_once(call, "subscribe", build, read).await
+    }
+
+    /// The public key with which webhooks are signed, as PEM; none when the provider has no such key, or has it no more.
+    /// One attempt: events name the key, and anybody can send us events.
+    pub(super) async fn signing_key(&self, call: &Call, id: u64) -> Result<Option<String>, Error> {
+        let url = self.url(&["keys", &id.to_string()]);
+        let secret = self.secret()?;
+        let read = |answer: &Answer| match answer.status {
+            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND if answer.json_body().is_ok() => Ok(None),
+            _ => answer.success().map(|key: wire::SigningKey| Some(key.item)),
+        };
+        self.client.call_once(call, "key", |http| http.get(url).basic_auth(self.app(), Some(secret)), read).await
     }
 
     /// All accounts that a user token covers, of every authorisation.

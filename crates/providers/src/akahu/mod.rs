@@ -2,7 +2,10 @@
 
 mod api;
 mod categories;
+mod keys;
+mod link;
 mod map;
+mod webhook;
 mod wire;
 
 use std::sync::Arc;
@@ -11,6 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bellbird_domain::{Account, Balance, ConnectionStatus, ProviderName, Transaction};
 use jiff::tz::TimeZone;
+use reqwest::Url;
 use reqwest::header::HeaderValue;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -22,10 +26,11 @@ use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::standings::Standings;
 use crate::text::Text;
 use crate::{
-    BalancesQuery, Banking, Call, Cursor, Error, FoundAccount, FoundConnection, Kind, PageRequest, Provider, RowSink,
-    Standing, TransactionQuery, grant,
+    BalancesQuery, Banking, Call, Cursor, Error, FoundAccount, FoundConnection, Kind, Linking, Notifying, PageRequest,
+    Provider, RowSink, Standing, TransactionQuery, grant,
 };
 use api::{Api, TransactionsQuery};
+use keys::Keys;
 use map::Skipped;
 
 /// The adapter's name.
@@ -34,6 +39,8 @@ pub const NAME: ProviderName = ProviderName::new("akahu");
 /// What the configuration says of it.
 pub const DECLARATION: Declaration = Declaration {
     name: NAME,
+    title: "Akahu",
+    reaches: "New Zealand banks",
     help: &["Akahu, for New Zealand banks. Offered once app_token is set."],
     settings: &[
         Setting {
@@ -47,8 +54,8 @@ pub const DECLARATION: Declaration = Declaration {
         Setting {
             name: "oauth_url",
             help: &[
-                "Where its consent pages are. Taken, so that one set of settings fits every version, but not used yet: it is",
-                "for linking in the browser, which a later version brings.",
+                "Where its consent pages are, to which browsers are sent: another address only for a test server.",
+                "Register {console.public_url}/link/callback with Akahu as the app's redirect URI.",
             ],
             form: Form::Url("https://oauth.akahu.nz"),
         },
@@ -61,7 +68,8 @@ pub const DECLARATION: Declaration = Declaration {
             name: "app_secret",
             help: &[
                 "The App Secret of a full app; a personal app has none. Better given as BELLBIRD_AKAHU__APP_SECRET.",
-                "Without it everything works that this version does.",
+                "With it banks are linked in the browser, and Akahu's webhooks are received: have Akahu send them to",
+                "{console.public_url}/webhooks/akahu. Without it connections are adopted, and everything else works.",
             ],
             form: Form::Secret,
         },
@@ -75,7 +83,9 @@ fn open(values: &Values, call_timeout: Duration) -> Opened {
     let app_token = app_token.map_err(|_| "app_token must be plain text".to_owned())?;
     let client = Client::new(NAME, call_timeout)?;
     let api = Api::new(client, values.url("base_url")?, app_token, values.secret("app_secret"));
-    Ok(Arc::new(Akahu { api, auckland: auckland()?, standings: Standings::default() }))
+    let oauth_url = values.url("oauth_url")?;
+    let (keys, standings) = (Keys::default(), Standings::default());
+    Ok(Arc::new(Akahu { api, oauth_url, auckland: auckland()?, keys, standings }))
 }
 
 fn auckland() -> Result<TimeZone, String> {
@@ -85,7 +95,9 @@ fn auckland() -> Result<TimeZone, String> {
 /// The adapter.
 pub struct Akahu {
     api: Api,
+    oauth_url: Url,
     auckland: TimeZone,
+    keys: Keys,
     standings: Standings,
 }
 
@@ -218,6 +230,16 @@ impl Provider for Akahu {
         self.standings.forget(&authorisation.id).await;
         self.api.delete_authorisation(call, &authorisation.user_token, &authorisation.id).await
     }
+
+    /// A personal app has no consent page of its own (akahu.md 2).
+    fn linking(&self) -> Option<&dyn Linking> {
+        self.api.is_full_app().then_some(self)
+    }
+
+    /// Webhooks, and the keys to check them with, are a full app's too.
+    fn notifying(&self) -> Option<&dyn Notifying> {
+        self.api.is_full_app().then_some(self)
+    }
 }
 
 /// The connections of a list of accounts that a grant is about: one an authorisation, in the order of the list.
@@ -235,6 +257,7 @@ fn found(rows: &[wire::Account<'_>], grant: &Grant) -> Result<Vec<FoundConnectio
         let own = Grant { user_token: grant.user_token.clone(), authorisation: Some(id.to_owned()) };
         found.push(FoundConnection {
             provider_connection_id: id.to_owned(),
+            owner: None,
             institution_id: institution.id.as_str().to_owned(),
             institution_name: name.unwrap_or("Bank").to_owned(),
             institution_logo: logo.map(str::to_owned),
@@ -331,6 +354,12 @@ pub fn fuzz_transactions_page(body: &[u8], account: Account) {
         let there = bellbird_domain::date::day_of(row.instant, &auckland);
         assert!(row.day.is_none() || day == there, "a day is New Zealand's");
     }
+}
+
+/// Reads any bytes as an event whose signature is good: for the fuzz target.
+#[doc(hidden)]
+pub fn fuzz_event(body: &[u8]) {
+    let _ = webhook::notification(body);
 }
 
 #[cfg(test)]

@@ -220,6 +220,7 @@ impl Peer {
     fn akahu(&self, app_secret: Option<&str>) -> Arc<dyn Provider> {
         let mut values = Values::default();
         values.set("base_url", self.base_url.clone().into());
+        values.set("oauth_url", "https://oauth.akahu.nz".into());
         values.set("app_token", "app_token_1".into());
         if let Some(secret) = app_secret {
             values.set("app_secret", secret.into());

@@ -1,7 +1,8 @@
-//! Structs exactly as on the wire: akahu.md 4.3 and 4.4. Members that we do not use are left out, unknown ones are
+//! Structs exactly as on the wire: akahu.md 3.3, 4.1, 4.3, 4.4 and 7. Members that we do not use are left out, unknown ones are
 //! ignored, and all that the page does not promise is optional.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::exact::ExactNumber;
 use crate::text::Text;
@@ -24,6 +25,52 @@ pub(super) struct List<T> {
 #[derive(Deserialize)]
 pub(super) struct Cursor {
     pub(super) next: Option<String>,
+}
+
+/// `POST /token`, flat. No `Debug`: it holds a user token.
+#[derive(Deserialize)]
+pub(super) struct Token {
+    pub(super) success: Option<bool>,
+    pub(super) access_token: String,
+}
+
+/// Its refusal.
+#[derive(Deserialize, Default)]
+pub(super) struct NotExchanged {
+    pub(super) error: Option<String>,
+}
+
+/// `GET /me`.
+#[derive(Deserialize)]
+pub(super) struct Me {
+    pub(super) item: Person,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Person {
+    pub(super) email: Option<String>,
+}
+
+/// `GET /webhooks`, one of them.
+#[derive(Deserialize)]
+pub(super) struct Subscription {
+    pub(super) state: Option<String>,
+}
+
+/// `GET /keys/{id}`: PEM.
+#[derive(Deserialize)]
+pub(super) struct SigningKey {
+    pub(super) item: String,
+}
+
+/// A webhook. No `Debug`: `item_id` can be a user token.
+#[derive(Deserialize)]
+pub(super) struct Event {
+    pub(super) webhook_type: String,
+    pub(super) state: Option<Value>,
+    pub(super) item_id: Option<Value>,
+    pub(super) previous_item_id: Option<Value>,
+    pub(super) new_item_id: Option<Value>,
 }
 
 /// No `Debug`: it holds a full account number and a balance.

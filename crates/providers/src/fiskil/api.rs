@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use reqwest::{RequestBuilder, Url};
+use reqwest::{RequestBuilder, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::wire;
 use crate::http::{Answer, Client, parse_json};
-use crate::{Call, Cursor, Error};
+use crate::{Call, Cursor, Error, linking};
 
 /// Sent with every call, so that the shapes do not depend on a setting in the provider's console (fiskil.md 1.1).
 const VERSION: &str = "v3";
@@ -22,8 +22,10 @@ const TOKEN_MARGIN: Duration = Duration::from_secs(30);
 const TOKEN_LIFE_SECONDS_MAX: u64 = 86_400;
 /// The longest cursor that is taken; page maps keep them.
 const CURSOR_BYTES_MAX: usize = 1_024;
-/// Bounds the walks over accounts and balances, whose pages hold a thousand each.
+/// Bounds the walks over accounts, balances and end users, whose pages hold a thousand each.
 const PAGES_MAX: usize = 20;
+/// What a call is answered whose token has ended.
+const REFUSED: Error = Error::Rejected { status: 401 };
 
 /// Fiskil's HTTP interface with one team's credentials.
 pub(super) struct Api {
@@ -91,20 +93,83 @@ impl Api {
         build: impl Fn(&reqwest::Client) -> RequestBuilder + Send + Sync,
         mut accept: impl FnMut(&Answer) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        let mut renewed = false;
-        loop {
-            let token = self.token(call).await?;
-            let request = |http: &reqwest::Client| {
-                build(http).bearer_auth(token.expose_secret()).header("X-Fiskil-Version", VERSION)
-            };
-            match self.client.call(call, operation, request, &mut accept).await {
-                Err(Error::Rejected { status: 401 }) if !renewed => {
-                    renewed = true;
-                    self.drop_token(call, &token).await;
-                }
-                outcome => return outcome,
-            }
+        let token = self.token(call).await?;
+        let outcome = self.client.call(call, operation, bearing(&token, &build), &mut accept).await;
+        if outcome.as_ref().err() != Some(&REFUSED) {
+            return outcome;
         }
+        self.drop_token(call, &token).await;
+        let token = self.token(call).await?;
+        self.client.call(call, operation, bearing(&token, &build), accept).await
+    }
+
+    /// An authorised call for what may have been done though no answer came. Only what was refused for its token, and so
+    /// was not done, is tried once more.
+    async fn authorised_once<T: Send>(
+        &self,
+        call: &Call,
+        operation: &'static str,
+        build: impl Fn(&reqwest::Client) -> RequestBuilder + Send + Sync,
+        mut accept: impl FnMut(&Answer) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        let token = self.token(call).await?;
+        let outcome = self.client.call_once(call, operation, bearing(&token, &build), &mut accept).await;
+        if outcome.as_ref().err() != Some(&REFUSED) {
+            return outcome;
+        }
+        self.drop_token(call, &token).await;
+        let token = self.token(call).await?;
+        self.client.call_once(call, operation, bearing(&token, &build), accept).await
+    }
+
+    /// Registers an end user; gives the provider's id. There is no uniqueness: each call that arrives makes another one
+    /// (fiskil.md 1.4).
+    pub(super) async fn add_end_user(&self, call: &Call, name: &str, email: &str) -> Result<String, Error> {
+        let url = self.url("/v1/end-users");
+        let body = serde_json::json!({"email": email, "name": name});
+        let added: wire::AddedEndUser =
+            self.authorised_once(call, "add_end_user", |http| http.post(url.clone()).json(&body), read_json).await?;
+        Ok(added.end_user_id)
+    }
+
+    /// The ids of the end users with this address and name.
+    pub(super) async fn end_users(&self, call: &Call, email: &str, name: &str) -> Result<Vec<String>, Error> {
+        let mut ids = Vec::new();
+        self.walk(call, "end_users", "/v1/end-users", ("email", email), |body| {
+            let (users, links) = match parse_json(body)? {
+                wire::EndUsers::Envelope { end_users, links } => (end_users, links),
+                wire::EndUsers::Bare(users) => (users, None),
+            };
+            let next = self.next(links)?;
+            let ours = users.into_iter().filter(|user| user.name.as_ref().is_some_and(|known| known.as_str() == name));
+            ids.extend(ours.map(|user| user.id.0.into_owned()));
+            Ok(next)
+        })
+        .await?;
+        Ok(ids)
+    }
+
+    /// Deletes an end user. One that is not there any more is deleted, if it is the provider who says so.
+    pub(super) async fn delete_end_user(&self, call: &Call, id: &str) -> Result<(), Error> {
+        let mut url = self.url("/v1/end-users");
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.push(id);
+        }
+        let deleted = |answer: &Answer| match answer.status {
+            StatusCode::NOT_FOUND if is_named(answer, "end_user_not_found") => Ok(()),
+            _ => success(answer).map(|_| ()),
+        };
+        self.authorised(call, "delete_end_user", |http| http.delete(url.clone()), deleted).await
+    }
+
+    /// A page for one consent; each call makes another one, and one that is not used does no harm.
+    pub(super) async fn session(&self, call: &Call, session: &wire::NewSession<'_>) -> Result<Url, Error> {
+        let url = self.url("/v1/auth/session");
+        let page = |answer: &Answer| {
+            let session: wire::Session<'_> = parse_json(success(answer)?.json_body()?)?;
+            linking::page(session.auth_url.as_str())
+        };
+        self.authorised(call, "session", |http| http.post(url.clone()).json(session), page).await
     }
 
     /// All consents of an end user, ended ones included.
@@ -144,7 +209,7 @@ impl Api {
         end_user_id: &str,
         mut each: impl FnMut(&wire::Account<'_>) + Send,
     ) -> Result<(), Error> {
-        self.walk(call, "accounts", "/v1/banking/accounts", end_user_id, |body| {
+        self.walk(call, "accounts", "/v1/banking/accounts", ("end_user_id", end_user_id), |body| {
             let page: wire::AccountsPage<'_> = parse_json(body)?;
             page.accounts.iter().for_each(&mut each);
             self.next(page.links)
@@ -159,7 +224,7 @@ impl Api {
         end_user_id: &str,
         mut each: impl FnMut(&wire::Balance<'_>) + Send,
     ) -> Result<(), Error> {
-        self.walk(call, "balances", "/v1/banking/balances", end_user_id, |body| {
+        self.walk(call, "balances", "/v1/banking/balances", ("end_user_id", end_user_id), |body| {
             let page: wire::BalancesPage<'_> = parse_json(body)?;
             page.balances.iter().for_each(&mut each);
             self.next(page.links)
@@ -172,14 +237,14 @@ impl Api {
         call: &Call,
         operation: &'static str,
         path: &str,
-        end_user_id: &str,
+        whose: (&str, &str),
         mut read: impl FnMut(&[u8]) -> Result<Option<Cursor>, Error> + Send,
     ) -> Result<(), Error> {
         let url = self.url(path);
         let size = PAGE_ROWS_MAX.to_string();
         let mut cursor: Option<Cursor> = None;
         for _ in 0..PAGES_MAX {
-            let mut query = vec![("end_user_id", end_user_id), ("page[size]", &size)];
+            let mut query = vec![whose, ("page[size]", &size)];
             query.extend(cursor.as_ref().map(|cursor| ("page[after]", cursor.0.as_str())));
             let build = |http: &reqwest::Client| http.get(url.clone()).query(&query);
             let next = self.authorised(call, operation, build, |answer| read(success(answer)?.json_body()?)).await?;
@@ -268,6 +333,14 @@ fn whole_seconds(instant: Result<Timestamp, jiff::Error>) -> String {
     Timestamp::from_second(second).unwrap_or(Timestamp::UNIX_EPOCH).to_string()
 }
 
+/// A call with its token.
+fn bearing<'a>(
+    token: &'a SecretString,
+    build: &'a (impl Fn(&reqwest::Client) -> RequestBuilder + Sync),
+) -> impl Fn(&reqwest::Client) -> RequestBuilder + Sync {
+    move |http| build(http).bearer_auth(token.expose_secret()).header("X-Fiskil-Version", VERSION)
+}
+
 fn success(answer: &Answer) -> Result<&Answer, Error> {
     if answer.status.is_success() {
         return Ok(answer);
@@ -286,6 +359,15 @@ fn error_id(body: &[u8]) -> Option<String> {
     }
     let id = serde_json::from_slice::<WithId>(body).ok()?.id;
     (id.len() <= 80 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))).then_some(id)
+}
+
+/// Whether an error has this name, which is the same for a class of errors (fiskil.md 1.11).
+fn is_named(answer: &Answer, expected: &str) -> bool {
+    #[derive(serde::Deserialize)]
+    struct WithName {
+        name: String,
+    }
+    serde_json::from_slice::<WithName>(&answer.body).is_ok_and(|error| error.name == expected)
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(answer: &Answer) -> Result<T, Error> {

@@ -1,7 +1,9 @@
 //! Fiskil: Australian banking through the Consumer Data Right. Facts and quirks with their sources: `README.md` here.
 
 mod api;
+mod link;
 mod map;
+mod webhook;
 mod wire;
 
 use std::sync::{Arc, LazyLock};
@@ -20,17 +22,20 @@ use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::standings::Standings;
 use crate::text::Text;
 use crate::{
-    BalancesQuery, Banking, Call, Cursor, Error, FoundAccount, FoundConnection, Kind, PageRequest, Provider, RowSink,
-    Standing, TransactionQuery, grant,
+    BalancesQuery, Banking, Call, Cursor, Error, FoundAccount, FoundConnection, Kind, Linking, Notifying, PageRequest,
+    Provider, RowSink, Standing, TransactionQuery, grant,
 };
 use api::{Api, TransactionsQuery};
 use map::Skipped;
+use webhook::Webhooks;
 
 /// The adapter's name.
 pub const NAME: ProviderName = ProviderName::new("fiskil");
 /// What the configuration says of it.
 pub const DECLARATION: Declaration = Declaration {
     name: NAME,
+    title: "Fiskil",
+    reaches: "Australian banks",
     help: &["Fiskil, for Australian banks. Offered once client_id and client_secret are set."],
     settings: &[
         Setting {
@@ -47,8 +52,9 @@ pub const DECLARATION: Declaration = Declaration {
         Setting {
             name: "webhook_secret",
             help: &[
-                "The signing secret of its webhooks. Taken, so that one set of credentials fits every version, but not used",
-                "yet: this version receives no webhooks.",
+                "The signing secret of its webhooks from the Fiskil console, where they are switched on by entering",
+                "{console.public_url}/webhooks/fiskil as their address: then a consent that ends or changes is noticed at",
+                "once. Without it nothing is received. Better given as BELLBIRD_FISKIL__WEBHOOK_SECRET.",
             ],
             form: Form::Secret,
         },
@@ -61,13 +67,15 @@ fn open(values: &Values, call_timeout: Duration) -> Opened {
     let client_secret = SecretString::from(values.needed("client_secret")?);
     let client = Client::new(NAME, call_timeout)?;
     let api = Api::new(client, values.url("base_url")?, values.needed("client_id")?.to_owned(), client_secret);
-    Ok(Arc::new(Fiskil { api, standings: Standings::default() }))
+    let webhooks = values.get("webhook_secret").map(Webhooks::new).transpose()?;
+    Ok(Arc::new(Fiskil { api, standings: Standings::default(), webhooks }))
 }
 
 /// The adapter.
 pub struct Fiskil {
     api: Api,
     standings: Standings,
+    webhooks: Option<Webhooks>,
 }
 
 /// The grant of one connection.
@@ -134,6 +142,7 @@ impl Fiskil {
         let grant = Grant { end_user_id: end_user_id.to_owned(), arrangement_id: Some(consent.arrangement_id.clone()) };
         Ok(FoundConnection {
             provider_connection_id: consent.arrangement_id,
+            owner: Some(end_user_id.to_owned()),
             institution_id: consent.institution_id,
             institution_name: name,
             institution_logo: logo.filter(|logo| !logo.is_empty()),
@@ -277,6 +286,14 @@ impl Provider for Fiskil {
         self.standings.forget(&arrangement.id).await;
         self.api.delete_consent(call, &arrangement.id).await
     }
+
+    fn linking(&self) -> Option<&dyn Linking> {
+        Some(self)
+    }
+
+    fn notifying(&self) -> Option<&dyn Notifying> {
+        self.webhooks.as_ref().map(|webhooks| webhooks as &dyn Notifying)
+    }
 }
 
 #[async_trait]
@@ -400,6 +417,12 @@ pub fn fuzz_transactions_page(body: &[u8], account: Account) {
     for row in &ours {
         let _ = row.local_day(&zone);
     }
+}
+
+/// Reads any bytes as an event whose signature is good: for the fuzz target.
+#[doc(hidden)]
+pub fn fuzz_event(body: &[u8]) {
+    let _ = webhook::notification(body);
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Structs exactly as on the wire: `../shared/providers/fiskil.md` sections 1.2 to 1.9. Members that we do not use are
+//! Structs exactly as on the wire: `../shared/providers/fiskil.md` sections 1.2 to 1.9 and 1.13. Members that we do not use are
 //! left out, unknown ones are ignored, and all that the page does not promise is optional.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::exact::ExactNumber;
 use crate::text::Text;
@@ -18,6 +19,65 @@ pub(super) struct Token {
 pub(super) struct Links<'a> {
     #[serde(borrow)]
     pub(super) next: Option<Text<'a>>,
+}
+
+/// `POST /v1/end-users`.
+#[derive(Deserialize)]
+pub(super) struct AddedEndUser {
+    pub(super) end_user_id: String,
+}
+
+/// `GET /v1/end-users`: an envelope in v3, a bare array before.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum EndUsers<'a> {
+    Envelope {
+        #[serde(borrow)]
+        end_users: Vec<EndUser<'a>>,
+        #[serde(default)]
+        links: Option<Links<'a>>,
+    },
+    Bare(Vec<EndUser<'a>>),
+}
+
+#[derive(Deserialize)]
+pub(super) struct EndUser<'a> {
+    #[serde(borrow)]
+    pub(super) id: Text<'a>,
+    pub(super) name: Option<Text<'a>>,
+}
+
+/// The body of `POST /v1/auth/session`.
+#[derive(Serialize)]
+pub(super) struct NewSession<'a> {
+    pub(super) end_user_id: &'a str,
+    pub(super) redirect_uri: &'a str,
+    pub(super) cancel_uri: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) institution_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) arrangement_id: Option<&'a str>,
+}
+
+/// Its answer.
+#[derive(Deserialize)]
+pub(super) struct Session<'a> {
+    #[serde(borrow)]
+    pub(super) auth_url: Text<'a>,
+}
+
+/// A webhook.
+#[derive(Deserialize)]
+pub(super) struct Event {
+    pub(super) message_id: Option<Value>,
+    pub(super) data: EventData,
+}
+
+#[derive(Deserialize)]
+pub(super) struct EventData {
+    pub(super) event: String,
+    pub(super) consent_id: Option<Value>,
+    pub(super) end_user_id: Option<Value>,
 }
 
 /// `GET /v1/consent`: an envelope in v3, a bare array before.

@@ -185,6 +185,20 @@ impl Client {
         }
     }
 
+    /// Makes a call in exactly one attempt: for what may have been done though no answer came.
+    ///
+    /// # Errors
+    /// The attempt's error.
+    pub async fn call_once<T: Send>(
+        &self,
+        call: &Call,
+        operation: &'static str,
+        build: impl FnOnce(&reqwest::Client) -> RequestBuilder + Send,
+        mut accept: impl FnMut(&Answer) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        self.attempt(call, operation, build(&self.builder), &mut accept).await
+    }
+
     async fn attempt<T: Send>(
         &self,
         call: &Call,

@@ -9,14 +9,14 @@ use reqwest::header::RETRY_AFTER;
 use reqwest::{Method, RequestBuilder, Url};
 use secrecy::SecretString;
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::budget::{self, Budgets};
 use super::sign::Signer;
 use super::{NAME, wire};
 use crate::http::{Answer, Client};
-use crate::{Call, Error};
+use crate::{Call, Error, linking};
 
 /// The most rows of a page of activities (snaptrade.md 5.8).
 pub(super) const ACTIVITIES_MAX: u32 = 1_000;
@@ -42,6 +42,8 @@ pub(super) struct User {
 enum Subject<'a> {
     Client,
     User,
+    /// A user who is to be deleted.
+    OldUser,
     Connection,
     Account(&'a str),
 }
@@ -55,6 +57,9 @@ struct Request<'a> {
     query: &'a [(&'a str, &'a str)],
     /// None with a personal key, whose only user needs no name (snaptrade.md 2.1).
     user: Option<&'a User>,
+    body: Option<&'a Value>,
+    /// For what may have been done though no answer came: it is not repeated.
+    once: bool,
 }
 
 impl Api {
@@ -73,6 +78,49 @@ impl Api {
     pub(super) async fn partner(&self, call: &Call) -> Result<(), Error> {
         let request = get("partner", Subject::Client, &["snapTrade", "partners"], None);
         self.send(call, &request, |answer| answer.success::<IgnoredAny>().map(|_| ())).await
+    }
+
+    /// Whether an event with this client id is for us.
+    pub(super) fn is_ours(&self, client_id: &str) -> bool {
+        client_id == self.client_id
+    }
+
+    /// Whether a webhook was signed with our consumer key.
+    pub(super) fn has_signed(&self, body: &[u8], signature: &str) -> bool {
+        self.signer.has_signed(body, signature)
+    }
+
+    /// Registers a user under an id of ours, in one attempt. A second one would be refused, and the secret is told only
+    /// once (snaptrade.md 3.1).
+    pub(super) async fn register_user(&self, call: &Call, id: &str) -> Result<User, Error> {
+        let path = &["snapTrade", "registerUser"];
+        let body = json!({"userId": id});
+        let request = get("register_user", Subject::Client, path, None);
+        let request = Request { method: Method::POST, body: Some(&body), once: true, ..request };
+        let read = |answer: &Answer| {
+            let registered: wire::Registered = answer.success()?;
+            Ok(User { id: id.to_owned(), secret: registered.user_secret })
+        };
+        self.send(call, &request, read).await
+    }
+
+    /// Deletes a user with all that is theirs; the provider does it a moment later.
+    pub(super) async fn delete_user(&self, call: &Call, id: &str) -> Result<(), Error> {
+        let path = &["snapTrade", "deleteUser"];
+        let query = &[("userId", id)];
+        let request = get("delete_user", Subject::OldUser, path, None);
+        self.send(call, &Request { method: Method::DELETE, query, ..request }, |_| Ok(())).await
+    }
+
+    /// A page of the connection portal, good for five minutes; one that is not used does no harm (snaptrade.md 4).
+    pub(super) async fn log_in(&self, call: &Call, user: Option<&User>, body: &Value) -> Result<Url, Error> {
+        let path = &["snapTrade", "login"];
+        let request = Request { method: Method::POST, body: Some(body), ..get("login", Subject::User, path, user) };
+        let read = |answer: &Answer| {
+            let login: wire::Login<'_> = answer.success()?;
+            linking::page(login.redirect_uri.as_str())
+        };
+        self.send(call, &request, read).await
     }
 
     /// A user's connections.
@@ -161,7 +209,7 @@ impl Api {
     ) -> Result<T, Error> {
         let account = match request.subject {
             Subject::Account(id) => Some(id),
-            Subject::Client | Subject::User | Subject::Connection => None,
+            Subject::Client | Subject::User | Subject::OldUser | Subject::Connection => None,
         };
         let admit = || self.budgets.lock().admit(Instant::now(), account);
         admit().map_err(|wait| Error::RateLimited { retry_after: Some(wait) })?;
@@ -177,15 +225,21 @@ impl Api {
                 _ => error,
             })
         };
-        self.client.call(call, request.operation, build, accept).await
+        if request.once {
+            self.client.call_once(call, request.operation, build, accept).await
+        } else {
+            self.client.call(call, request.operation, build, accept).await
+        }
     }
 
     /// Built anew for every attempt, as the signature holds the time. What is signed is read back from the URL, so that
     /// it is what is sent.
     fn signed(&self, http: &reqwest::Client, request: &Request<'_>, now: Timestamp) -> RequestBuilder {
         let url = self.url(request, now);
-        let signature = self.signer.sign(&Value::Null, url.path(), url.query().unwrap_or_default());
-        http.request(request.method.clone(), url).header("Signature", signature)
+        let body = request.body.unwrap_or(&Value::Null);
+        let signature = self.signer.sign(body, url.path(), url.query().unwrap_or_default());
+        let signed = http.request(request.method.clone(), url).header("Signature", signature);
+        if let Some(body) = request.body { signed.json(body) } else { signed }
     }
 
     /// The order of the parameters is free (snaptrade.md 2.2); this is that of the official Python client.
@@ -221,7 +275,9 @@ impl Api {
             }
             (402, Some("3003")) => Error::ReconnectNeeded(ConnectionStatus::Invalidated),
             // A page that is not JSON is not the provider's word, but somebody's in between.
-            (404, _) if matches!(request.subject, Subject::Connection) && answer.json_body().is_ok() => {
+            (404, _)
+                if matches!(request.subject, Subject::Connection | Subject::OldUser) && answer.json_body().is_ok() =>
+            {
                 Error::ReconnectNeeded(ConnectionStatus::Revoked)
             }
             (409 | 425, _) => {
@@ -238,7 +294,7 @@ impl Api {
 }
 
 fn get<'a>(operation: &'static str, subject: Subject<'a>, path: &'a [&'a str], user: Option<&'a User>) -> Request<'a> {
-    Request { operation, method: Method::GET, subject, path, query: &[], user }
+    Request { operation, method: Method::GET, subject, path, query: &[], user, body: None, once: false }
 }
 
 /// A value of the query, as the official Python client writes it: a space is `%20`.

@@ -2,8 +2,10 @@
 
 mod api;
 mod budget;
+mod link;
 mod map;
 mod sign;
+mod webhook;
 mod wire;
 
 use std::sync::Arc;
@@ -21,8 +23,8 @@ use crate::rows::count_dropped;
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::standings::Standings;
 use crate::{
-    BalancesQuery, Brokerage, Call, Error, FoundAccount, FoundConnection, HoldingSink, Kind, Provider, Standing,
-    TradePage, TradeQuery, TradeSink, grant,
+    BalancesQuery, Brokerage, Call, Error, FoundAccount, FoundConnection, HoldingSink, Kind, Linking, Notifying,
+    Provider, Standing, TradePage, TradeQuery, TradeSink, grant,
 };
 use api::{Api, User};
 use map::Skipped;
@@ -33,7 +35,12 @@ pub const NAME: ProviderName = ProviderName::new("snaptrade");
 /// What the configuration says of it.
 pub const DECLARATION: Declaration = Declaration {
     name: NAME,
-    help: &["SnapTrade, for brokers. Offered once client_id and consumer_key are set."],
+    title: "SnapTrade",
+    reaches: "Brokers",
+    help: &[
+        "SnapTrade, for brokers. Offered once client_id and consumer_key are set. Enter {console.public_url}/webhooks/snaptrade",
+        "in its dashboard as the address of webhooks: then a connection that breaks or ends is noticed at once.",
+    ],
     settings: &[
         Setting {
             name: "base_url",
@@ -42,14 +49,17 @@ pub const DECLARATION: Declaration = Declaration {
         },
         Setting {
             name: "client_id",
-            help: &["The client id from the SnapTrade dashboard, of a commercial or a personal key."],
+            help: &[
+                "The client id from the SnapTrade dashboard, of a commercial or a personal key. Brokers are linked in the",
+                "browser with a commercial key; connections of a personal one are adopted.",
+            ],
             form: Form::Text,
         },
         Setting {
             name: "consumer_key",
             help: &[
-                "The consumer key that belongs to it: it signs every request. Better given as",
-                "BELLBIRD_SNAPTRADE__CONSUMER_KEY.",
+                "The consumer key that belongs to it: it signs every request, and SnapTrade signs its webhooks with it. Better",
+                "given as BELLBIRD_SNAPTRADE__CONSUMER_KEY.",
             ],
             form: Form::Secret,
         },
@@ -109,12 +119,17 @@ impl Covered {
     }
 
     fn grant_of(&self, connection_id: &str) -> Result<SecretString, Error> {
-        grant::write(&Grant {
-            user_id: self.user.as_ref().map(|user| user.id.clone()),
-            user_secret: self.user.as_ref().map(|user| user.secret.clone()),
-            authorization_id: Some(connection_id.to_owned()),
-        })
+        written(self.user.as_ref(), Some(connection_id))
     }
+}
+
+/// The grant of a user's connection, or of all of them.
+fn written(user: Option<&User>, connection_id: Option<&str>) -> Result<SecretString, Error> {
+    grant::write(&Grant {
+        user_id: user.map(|user| user.id.clone()),
+        user_secret: user.map(|user| user.secret.clone()),
+        authorization_id: connection_id.map(str::to_owned),
+    })
 }
 
 impl Link {
@@ -225,6 +240,7 @@ impl Provider for SnapTrade {
             let grant = covered.grant_of(&connection.id)?;
             Ok(FoundConnection {
                 provider_connection_id: connection.id,
+                owner: covered.user.as_ref().map(|user| user.id.clone()),
                 institution_id,
                 institution_name,
                 institution_logo,
@@ -268,6 +284,15 @@ impl Provider for SnapTrade {
             Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)) => Ok(()),
             outcome => outcome,
         }
+    }
+
+    fn linking(&self) -> Option<&dyn Linking> {
+        Some(self)
+    }
+
+    /// Always: what signs our requests signs its events.
+    fn notifying(&self) -> Option<&dyn Notifying> {
+        Some(self)
     }
 }
 
@@ -399,6 +424,18 @@ pub fn fuzz_positions_page(body: &[u8], account: &Account) {
         assert!(holding.current_price.is_some() || holding.market_value.is_none(), "no value without a price");
         assert!(seen.insert((&holding.instrument_id, holding.occurrence)), "told apart");
     }
+}
+
+/// Reads any bytes as an event, before and after its signature is checked: for the fuzz target.
+///
+/// # Panics
+/// When a promise of the adapter does not hold.
+#[doc(hidden)]
+pub fn fuzz_event(body: &[u8]) {
+    if let Some(canonical) = sign::canonical_text(body) {
+        assert_eq!(sign::canonical_text(canonical.as_bytes()), Some(canonical), "a form is its own");
+    }
+    let _ = webhook::notification(body, jiff::Timestamp::UNIX_EPOCH, |_| true);
 }
 
 #[cfg(test)]

@@ -1,12 +1,18 @@
-//! Signatures of requests: snaptrade.md 2.2.
+//! Signatures of requests and of webhooks: snaptrade.md 2.2 and 10.
+
+use std::collections::BTreeMap;
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// Signs with the consumer key.
+/// JSON from outside that is nested deeper than this is not read.
+const DEPTH_MAX: usize = 32;
+
+/// Signs with the consumer key, and checks what was signed with it.
 pub(super) struct Signer(Key);
 
 impl Signer {
@@ -19,6 +25,12 @@ impl Signer {
     pub(super) fn sign(&self, body: &Value, path: &str, query: &str) -> String {
         let content = if body.as_object().is_some_and(Map::is_empty) { &Value::Null } else { body };
         self.tag(&canonical(&json!({"content": content, "path": path, "query": query})))
+    }
+
+    /// Whether this is the signature of a webhook, in base64: over its whole body, in canonical form. In constant time.
+    pub(super) fn has_signed(&self, body: &[u8], signature: &str) -> bool {
+        let (Ok(signature), Some(message)) = (STANDARD.decode(signature), canonical_text(body)) else { return false };
+        hmac::verify(&self.0, message.as_bytes(), &signature).is_ok()
     }
 
     fn tag(&self, message: &str) -> String {
@@ -40,6 +52,58 @@ fn canonical(value: &Value) -> String {
         Value::String(text) => quoted(text),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
     }
+}
+
+/// The canonical form of JSON from outside; none when it is none, or too deep. Numbers keep their own text: a float's is
+/// what Python writes when it was Python that sent it.
+pub(super) fn canonical_text(json: &[u8]) -> Option<String> {
+    let json: &RawValue = serde_json::from_slice(json).ok()?;
+    let mut out = String::with_capacity(json.get().len());
+    write(&mut out, json, DEPTH_MAX)?;
+    Some(out)
+}
+
+fn write(out: &mut String, json: &RawValue, depth: usize) -> Option<()> {
+    match json.get().as_bytes().first()? {
+        b'{' => {
+            // Of two members with one name the later counts, as in Python.
+            let members: BTreeMap<String, &RawValue> = serde_json::from_str(json.get()).ok()?;
+            list(out, ('{', '}'), members, |out, (name, value)| {
+                out.push_str(&quoted(&name));
+                out.push(':');
+                write(out, value, depth.checked_sub(1)?)
+            })
+        }
+        b'[' => {
+            let items: Vec<&RawValue> = serde_json::from_str(json.get()).ok()?;
+            list(out, ('[', ']'), items, |out, item| write(out, item, depth.checked_sub(1)?))
+        }
+        b'"' => {
+            out.push_str(&quoted(&serde_json::from_str::<String>(json.get()).ok()?));
+            Some(())
+        }
+        _ => {
+            out.push_str(json.get());
+            Some(())
+        }
+    }
+}
+
+fn list<T>(
+    out: &mut String,
+    (open, close): (char, char),
+    items: impl IntoIterator<Item = T>,
+    mut each: impl FnMut(&mut String, T) -> Option<()>,
+) -> Option<()> {
+    out.push(open);
+    for (at, item) in items.into_iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        each(out, item)?;
+    }
+    out.push(close);
+    Some(())
 }
 
 /// A string with everything but printable ASCII escaped, in UTF-16 units where there is no short form.

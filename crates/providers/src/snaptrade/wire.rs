@@ -1,4 +1,4 @@
-//! Structs exactly as on the wire: `../shared/providers/snaptrade.md` sections 5.1 to 5.8. Members that we do not use are
+//! Structs exactly as on the wire: `../shared/providers/snaptrade.md` sections 3.1, 4, 5.1 to 5.8 and 10. Members that we do not use are
 //! left out, unknown ones are ignored, and all that the page does not promise is optional.
 
 use serde::Deserialize;
@@ -6,6 +6,35 @@ use serde_json::Value;
 
 use crate::exact::ExactNumber;
 use crate::text::Text;
+
+/// `POST /snapTrade/registerUser`. No `Debug`: it holds a secret.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Registered {
+    pub(super) user_secret: String,
+}
+
+/// `POST /snapTrade/login`.
+#[derive(Deserialize)]
+pub(super) struct Login<'a> {
+    #[serde(borrow, rename = "redirectURI")]
+    pub(super) redirect_uri: Text<'a>,
+}
+
+/// A webhook.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Event {
+    pub(super) event_type: String,
+    pub(super) event_timestamp: Option<Value>,
+    pub(super) client_id: Option<Value>,
+    pub(super) webhook_id: Option<Value>,
+    /// Misspelt so in some bodies; a field of its own, as a body with both names must not be broken.
+    pub(super) webook_id: Option<Value>,
+    pub(super) user_id: Option<Value>,
+    pub(super) brokerage_authorization_id: Option<Value>,
+    pub(super) account_id: Option<Value>,
+}
 
 /// `GET /authorizations`, one of them.
 #[derive(Deserialize)]
