@@ -1,4 +1,4 @@
-//! What a running service does when nobody asks: it goes on with the removals that are due.
+//! What a running service does when nobody asks: it goes on with the removals, looks and trips that are due.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -11,6 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How often due work is looked for: one indexed read where there is none.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often addresses, trips and events long past are forgotten.
+const TIDY_EVERY: Duration = Duration::from_secs(3_600);
 /// What work that is under way gets to end when the service stops. What does not make it is due again when its lease
 /// ends, for whichever copy comes first.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,7 +31,15 @@ pub fn start(
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
         // Apart from each other: a provider that does not answer must not hold up what only needs the database.
-        let work = async { tokio::join!(remove(&connections, &stop), tell(&connections, ended, &stop)) };
+        let work = async {
+            tokio::join!(
+                remove(&connections, &stop),
+                repeat("looks", &stop, || connections.look_due()),
+                repeat("trips to providers", &stop, || connections.arrive_due()),
+                tidy(&connections, &stop),
+                tell(&connections, ended, &stop),
+            )
+        };
         let late = async {
             stop.cancelled().await;
             tokio::time::sleep(STOP_TIMEOUT).await;
@@ -43,20 +53,44 @@ pub fn start(
 
 /// Waits for the next round; false when there is none.
 async fn next(stop: &CancellationToken) -> bool {
+    next_after(LOOK_EVERY, stop).await
+}
+
+async fn next_after(time: Duration, stop: &CancellationToken) -> bool {
     tokio::select! {
         biased;
         () = stop.cancelled() => false,
-        () = tokio::time::sleep(LOOK_EVERY) => true,
+        () = tokio::time::sleep(time) => true,
+    }
+}
+
+/// Does the work that is due, round by round.
+async fn repeat<F>(what: &str, stop: &CancellationToken, work: impl Fn() -> F)
+where
+    F: Future<Output = Result<(), ConnectionsError>>,
+{
+    loop {
+        if let Err(error) = work().await {
+            tracing::warn!(%error, "{what} that are due could not be worked on");
+        }
+        if !next(stop).await {
+            return;
+        }
     }
 }
 
 /// Goes on with removals.
 async fn remove(connections: &Connections, stop: &CancellationToken) {
+    repeat("removals", stop, || remove_once(connections)).await;
+}
+
+/// Forgets what is long past.
+async fn tidy(connections: &Connections, stop: &CancellationToken) {
     loop {
-        if let Err(error) = remove_once(connections).await {
-            tracing::warn!(%error, "removals that are due could not be looked for");
+        if let Err(error) = connections.tidy().await {
+            tracing::warn!(%error, "what is long past could not be forgotten");
         }
-        if !next(stop).await {
+        if !next_after(TIDY_EVERY, stop).await {
             return;
         }
     }

@@ -176,12 +176,13 @@ settings! {
         /// in a web page.
         cors_origins: Vec<String> = origin_list(), none "[\"https://app.example.com\"]";
     }
-    /// The web console, for the users themselves.
+    /// The web console, for the users themselves: linking in the browser, and the events that providers send.
     console: Console {
         /// Address and port to listen on.
         listen: SocketAddr = listen_address(), default "\"127.0.0.1:8081\"";
-        /// The address that browsers use, when it is not the one listened on. Taken, but not used yet: link callbacks
-        /// come with a later version.
+        /// The address that browsers and providers use, when it is not the one listened on. Consent pages send users back
+        /// to /link/callback below it (Akahu wants to know that address beforehand), and events from providers arrive at
+        /// /webhooks/ and the provider's name.
         public_url: Option<String> = optional_url(), none "\"https://bellbird.example.com\"";
     }
     /// Metrics for Prometheus (/metrics), readiness (/ready) and liveness (/live). It asks for no key: keep it inside

@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::Router;
 use bellbird_api::AppState;
+use bellbird_connections::Connections;
+use bellbird_console::ConsoleSettings;
 use bellbird_storage::Storage;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
@@ -37,6 +39,14 @@ pub struct Urls {
     pub console_url: String,
     /// Metrics and readiness.
     pub ops_url: String,
+}
+
+impl Urls {
+    /// Where browsers and providers reach the console.
+    #[must_use]
+    pub fn public_console<'a>(&'a self, settings: &'a Settings) -> &'a str {
+        settings.console.public_url.as_deref().unwrap_or(&self.console_url)
+    }
 }
 
 impl Listeners {
@@ -94,10 +104,21 @@ pub struct Routers {
 impl Routers {
     /// Everything, over one database.
     #[must_use]
-    pub fn new(settings: &Settings, api: AppState, storage: &Storage, metrics: PrometheusHandle, urls: &Urls) -> Self {
+    pub fn new(
+        settings: &Settings,
+        api: AppState,
+        storage: &Storage,
+        connections: Connections,
+        metrics: PrometheusHandle,
+        urls: &Urls,
+    ) -> Self {
+        let console = ConsoleSettings {
+            api_url: settings.api.public_url.clone().unwrap_or_else(|| urls.api_url.clone()),
+            console_url: urls.public_console(settings).to_owned(),
+        };
         Self {
             api: bellbird_api::router(api),
-            console: bellbird_console::router(settings.api.public_url.as_deref().unwrap_or(&urls.api_url)),
+            console: bellbird_console::router(connections, console),
             ops: ops::router(storage.clone(), metrics),
         }
     }
@@ -119,6 +140,14 @@ async fn open(settings: &Settings, section: &str, address: SocketAddr) -> anyhow
         };
         anyhow::anyhow!("{section} cannot listen on {address} ({origin}): {problem}")
     })
+}
+
+/// Where browsers reach the console of a service with these settings, for a command beside it. None while the system is
+/// to choose the port.
+#[must_use]
+pub fn console_url(settings: &Settings) -> Option<String> {
+    let listened_on = Some(settings.console.listen).filter(|address| address.port() != 0).map(url);
+    settings.console.public_url.clone().or(listened_on)
 }
 
 /// An address that leads here from this machine.

@@ -114,10 +114,14 @@ fn camel_case(name: &str) -> String {
     text
 }
 
-/// What leads connections through their life.
+/// What leads connections through their life. `console_url` is where browsers come back to, if that is known.
 #[must_use]
-pub fn connections(storage: &Storage, providers: &Registry) -> Connections {
-    Connections::new(storage.clone(), providers.clone(), Clock::system())
+pub fn connections(storage: &Storage, providers: &Registry, console_url: Option<&str>) -> Connections {
+    let connections = Connections::new(storage.clone(), providers.clone(), Clock::system());
+    match console_url.and_then(|url| url.parse().ok()) {
+        Some(url) => connections.with_console_at(url),
+        None => connections,
+    }
 }
 
 /// A new API key, from the system's random numbers.
@@ -166,14 +170,19 @@ pub fn stop_on_signal() -> anyhow::Result<CancellationToken> {
 }
 
 /// What the public API needs, over one database.
-pub fn api(settings: &Settings, storage: &Storage, providers: &Registry, local_url: &str) -> AppState {
+pub fn api(
+    settings: &Settings,
+    storage: &Storage,
+    providers: &Registry,
+    connections: &Connections,
+    local_url: &str,
+) -> AppState {
     let limits = Limits {
         deadline: Duration::from_secs(settings.reads.deadline_seconds.into()),
         row_cap: settings.reads.row_cap.into(),
     };
     let reads = Reads::new(storage.clone(), providers.clone(), Clock::system(), limits);
-    let connections = connections(storage, providers);
-    AppState::new(storage.clone(), reads, connections, Clock::system(), api_settings(settings, local_url))
+    AppState::new(storage.clone(), reads, connections.clone(), Clock::system(), api_settings(settings, local_url))
 }
 
 fn api_settings(settings: &Settings, local_url: &str) -> ApiSettings {

@@ -2,17 +2,31 @@
 
 use std::time::Duration;
 
-use bellbird_domain::{Connection, UserId};
+use bellbird_domain::{AccountId, Connection, ConnectionId, UserId};
 use bellbird_providers::{Call, FoundAccount, FoundConnection, Provider, Standing};
 use bellbird_storage::{NewAccount, NewConnection};
+use jiff::Timestamp;
 use secrecy::SecretString;
 use tokio::time::Instant;
 
-use crate::{Connections, ConnectionsError};
+use crate::{Connections, ConnectionsError, schedule};
 
 /// Data lags consent: accounts that are not there yet are asked for again after this, until [`ACCOUNTS_WAIT_MAX`].
 const ACCOUNTS_ASKED_AGAIN_AFTER: Duration = Duration::from_secs(2);
 const ACCOUNTS_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// After a consent in the browser, accounts that are not there yet are awaited for so long, and none is taken away.
+const SETTLES_WITHIN: Duration = Duration::from_secs(600);
+
+/// A consent that works, with the accounts that are there by now.
+pub(crate) struct Arrived<'a> {
+    pub(crate) consent: &'a FoundConnection,
+    pub(crate) accounts: &'a [FoundAccount],
+    /// Which of ours each account is; may be shorter.
+    pub(crate) known_as: &'a [Option<AccountId>],
+    /// The connection whose place it takes.
+    pub(crate) repairs: Option<ConnectionId>,
+}
 
 /// What became of a grant.
 #[derive(Debug)]
@@ -72,38 +86,62 @@ impl Connections {
         }
         // Time of its own: one that waits for its accounts takes none from the others.
         let accounts = accounts_when_there(provider, &self.call(), &consent.grant).await?;
-        self.store(user_id, provider, consent, &accounts).await
+        let arrived = Arrived { consent, accounts: &accounts, known_as: &[], repairs: None };
+        let connection = self.store(user_id, provider, &arrived, None).await?;
+        self.subscribe(provider, user_id, &consent.grant).await;
+        Ok(connection)
+    }
+
+    /// Stores a consent that was given just now. Its accounts may be late: it is looked at again, soon and for a while.
+    pub(crate) async fn store_arrived(
+        &self,
+        user_id: UserId,
+        provider: &dyn Provider,
+        arrived: &Arrived<'_>,
+    ) -> Result<Connection, ConnectionsError> {
+        let now = self.clock.now();
+        let settles_at = now.saturating_add(SETTLES_WITHIN).unwrap_or(now);
+        self.store(user_id, provider, arrived, Some((schedule::looked_at_first(now), settles_at))).await
     }
 
     async fn store(
         &self,
         user_id: UserId,
         provider: &dyn Provider,
-        found: &FoundConnection,
-        accounts: &[FoundAccount],
+        arrived: &Arrived<'_>,
+        settling: Option<(Timestamp, Timestamp)>,
     ) -> Result<Connection, ConnectionsError> {
+        let Arrived { consent, accounts, known_as, repairs } = arrived;
         let connection = NewConnection {
             user_id,
             provider: provider.name().as_str(),
             category: provider.kind().category(),
-            provider_connection_id: &found.provider_connection_id,
-            institution_id: &found.institution_id,
-            institution_name: &found.institution_name,
-            institution_logo: found.institution_logo.as_deref(),
-            grant: &found.grant,
+            provider_connection_id: &consent.provider_connection_id,
+            owner: consent.owner.as_deref(),
+            institution_id: &consent.institution_id,
+            institution_name: &consent.institution_name,
+            institution_logo: consent.institution_logo.as_deref(),
+            grant: &consent.grant,
+            repairs: *repairs,
+            look_at: settling.map(|(look_at, _)| look_at),
+            settles_at: settling.map(|(_, settles_at)| settles_at),
         };
-        let accounts: Vec<NewAccount<'_>> = accounts.iter().map(new_account).collect();
+        let known_as = known_as.iter().copied().chain(std::iter::repeat(None));
+        let accounts: Vec<NewAccount<'_>> =
+            accounts.iter().zip(known_as).map(|(account, known_as)| new_account(account, known_as)).collect();
         Ok(self.storage.adopt_connection(&connection, &accounts, self.clock.now()).await?)
     }
 }
 
-fn new_account(found: &FoundAccount) -> NewAccount<'_> {
+/// An account as the provider tells it, and which of ours it is known to be.
+pub(crate) fn new_account(found: &FoundAccount, known_as: Option<AccountId>) -> NewAccount<'_> {
     NewAccount {
         provider_account_id: &found.provider_account_id,
         name: &found.name,
         account_type: found.account_type,
         number: found.number.as_ref(),
         currency: found.currency,
+        known_as,
     }
 }
 

@@ -21,6 +21,28 @@ pub enum ConnectionsError {
     /// There is no such connection.
     #[error("there is no such connection")]
     NotFound,
+    /// The provider has no consent page with our credentials.
+    #[error(
+        "{0} has no consent page with the credentials that are set here: take a consent over with `bellbird connection adopt` instead"
+    )]
+    NoConsentPage(String),
+    /// No provider has one.
+    #[error(
+        "no provider with a consent page is configured here: set the credentials of one, or take a consent over with `bellbird connection adopt`"
+    )]
+    NothingToLink,
+    /// It is not known where browsers find us.
+    #[error("it is not known where browsers reach the console: set console.public_url")]
+    NoConsole,
+    /// An address to link at that serves no more, or never did.
+    #[error("this address has expired, was used up, or is not complete: ask for a new one")]
+    AddressEnded,
+    /// Somebody else does the same at this moment.
+    #[error("this is being done at the moment: try again in a minute")]
+    Busy,
+    /// The operating system has none.
+    #[error("the system has no random numbers")]
+    NoRandomNumbers,
     /// It belongs to somebody else.
     #[error("this consent is connected already, by another user or by a connection that is being removed")]
     Taken,
@@ -33,6 +55,18 @@ pub enum ConnectionsError {
     /// Our database.
     #[error(transparent)]
     Storage(StorageError),
+}
+
+impl ConnectionsError {
+    /// Whether the same may succeed soon.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Provider(error) => error.is_transient(),
+            Self::Busy | Self::NoAccounts => true,
+            _ => false,
+        }
+    }
 }
 
 impl From<bellbird_providers::Error> for ConnectionsError {

@@ -1,28 +1,42 @@
-//! Looking at the provider when a connection seems broken.
+//! Looking at the provider: when a connection seems broken, when an event says that something has changed, and a few
+//! times after a connection was linked, as data lag consent.
+//!
+//! A look that is asked for is due on the row of its connection, so that none is lost. One at a time for a connection,
+//! in all copies of the service: what is asked for during a look is done after it.
 
-use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
+use std::time::Duration;
 
-use crate::lifecycle;
+use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
+use bellbird_providers::{Provider, Standing};
+use bellbird_storage::{ClaimedLook, NewAccount, StorageError};
+use secrecy::SecretString;
+use tokio::task::JoinSet;
+
+use crate::adopt::new_account;
+use crate::matching::match_accounts;
 use crate::{Connections, ConnectionsError};
+use crate::{lifecycle, schedule};
+
+/// How long one look may ask the provider.
+const LOOK_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a look is somebody's.
+const LEASE: Duration = Duration::from_secs(60);
+/// Looks that one copy of the service makes at the same time.
+const AT_ONCE: u32 = 8;
 
 impl Connections {
-    /// Asks the provider whether the connection works, and moves it along the edge that the answer leads to. Returns the
-    /// status after that.
+    /// Asks the provider whether the connection works, moves it along the edge that the answer leads to, and brings its
+    /// accounts up to date. Returns the status after that; where somebody looks at it now, that of before.
     ///
     /// # Errors
     /// [`ConnectionsError`] when the connection is gone or the provider does not say.
     pub async fn check(&self, user_id: UserId, id: ConnectionId) -> Result<ConnectionStatus, ConnectionsError> {
-        let connection = self.storage.find_connection(user_id, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let grant = self.storage.find_grant(user_id, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let standing = self.provider(&connection.provider)?.standing(&self.call(), &grant).await?;
-        let Some(next) = lifecycle::after_look(connection.status, standing) else { return Ok(connection.status) };
-        let now = self.clock.now();
-        if !self.storage.set_connection_status(user_id, id, connection.status, next, "checked", now).await? {
-            // Lost to somebody else's step: theirs is the newer one.
-            return Ok(connection.status);
+        let (now, lease) = self.lease(LEASE);
+        if let Some(claim) = self.storage.claim_look(user_id, id, now, lease).await? {
+            self.look(&claim).await?;
         }
-        tracing::info!(connection_id = %id, from = %connection.status, to = %next, "connection changed its status");
-        Ok(next)
+        let connection = self.storage.find_connection(user_id, id).await?.ok_or(ConnectionsError::NotFound)?;
+        Ok(connection.status)
     }
 
     /// Starts a check that nobody waits for; one at a time for each connection.
@@ -37,5 +51,118 @@ impl Connections {
             };
             let _ = checks.join(id, work).await;
         });
+    }
+
+    /// Makes every look that is due, a few at a time, and returns when none is. To be called again and again by a
+    /// running service; any number of copies may do so at once.
+    ///
+    /// # Errors
+    /// Those of the database. What was claimed by then is due again when its lease ends.
+    pub async fn look_due(&self) -> Result<(), ConnectionsError> {
+        loop {
+            let (now, lease) = self.lease(LEASE);
+            let claims = self.storage.claim_due_looks(now, lease, AT_ONCE).await?;
+            if claims.is_empty() {
+                return Ok(());
+            }
+            let mut looks = JoinSet::new();
+            for claim in claims {
+                let connections = self.clone();
+                looks.spawn(async move {
+                    match connections.look(&claim).await {
+                        Err(ConnectionsError::Storage(error)) => Err(error),
+                        Err(error) => {
+                            let id = claim.connection_id;
+                            tracing::warn!(connection_id = %id, %error, "connection could not be looked at");
+                            Ok(())
+                        }
+                        Ok(()) => Ok(()),
+                    }
+                });
+            }
+            while let Some(look) = looks.join_next().await {
+                if let Ok(look) = look {
+                    look?;
+                }
+            }
+        }
+    }
+
+    /// Looks, and gives the claim back with the time of the next look, if there is to be one.
+    async fn look(&self, claim: &ClaimedLook) -> Result<(), ConnectionsError> {
+        let looked = self.look_at(claim).await;
+        if let Err(ConnectionsError::Storage(StorageError::Unavailable(_))) = looked {
+            return looked;
+        }
+        let now = self.clock.now();
+        let settled = claim.settles_at.is_some_and(|until| until <= now);
+        let failed = looked.as_ref().is_err_and(ConnectionsError::is_passing);
+        let next = schedule::looked_at_next(claim.attempts, failed, now, claim.settles_at);
+        let attempts = if next.is_some() { claim.attempts.saturating_add(1) } else { 0 };
+        self.storage.finish_look(claim, next, attempts, settled).await?;
+        looked
+    }
+
+    async fn look_at(&self, claim: &ClaimedLook) -> Result<(), ConnectionsError> {
+        let (user, id) = (claim.user_id, claim.connection_id);
+        let connection = self.storage.find_connection(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let grant = self.storage.find_grant(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let provider = self.provider(&connection.provider)?;
+        let call = self.call_within(LOOK_DEADLINE);
+        let mut standing = provider.standing(&call, &grant).await?;
+        if standing == Standing::Active {
+            match self.refresh(provider.as_ref(), &connection, &grant, claim).await {
+                Err(ConnectionsError::Broken(status)) => standing = Standing::Broken(status),
+                refreshed => refreshed?,
+            }
+        }
+        let Some(next) = lifecycle::after_look(connection.status, standing) else { return Ok(()) };
+        // Where it is lost to somebody else's step, theirs is the newer one.
+        if self.storage.set_connection_status(user, id, connection.status, next, "checked", self.clock.now()).await? {
+            tracing::info!(connection_id = %id, from = %connection.status, to = %next, "connection changed its status");
+        }
+        Ok(())
+    }
+
+    /// Brings the accounts up to what the provider lists. While they may still be on their way, none is taken away, and
+    /// one that comes under a new id may be one of ours.
+    async fn refresh(
+        &self,
+        provider: &dyn Provider,
+        connection: &Connection,
+        grant: &SecretString,
+        claim: &ClaimedLook,
+    ) -> Result<(), ConnectionsError> {
+        let (user, id) = (connection.user_id, connection.id);
+        let call = self.call_within(LOOK_DEADLINE);
+        let found = provider.accounts(&call, grant).await?;
+        let now = self.clock.now();
+        let settling = claim.settles_at.is_some_and(|until| now < until);
+        if !found.is_empty() {
+            let known_as = if claim.settles_at.is_some() {
+                match_accounts(&self.storage.list_connection_accounts(user, id).await?, &found)
+            } else {
+                Vec::new()
+            };
+            let known_as = known_as.into_iter().chain(std::iter::repeat(None));
+            let accounts: Vec<NewAccount<'_>> =
+                found.iter().zip(known_as).map(|(account, known_as)| new_account(account, known_as)).collect();
+            // Overtaken, what was found is about a consent that is not the connection's any more.
+            if !self.storage.refresh_looked_at(claim, &accounts, !settling, now).await? {
+                return Err(ConnectionsError::Busy);
+            }
+        }
+        if settling {
+            self.subscribe(provider, user, grant).await;
+        }
+        Ok(())
+    }
+
+    /// Asks for the events of a grant, where that is needed. Best effort: without them, reads find out.
+    pub(crate) async fn subscribe(&self, provider: &dyn Provider, user: UserId, grant: &SecretString) {
+        let Some(notifying) = provider.notifying() else { return };
+        if let Err(error) = notifying.subscribe(&self.call_within(LOOK_DEADLINE), grant, &user.to_string()).await {
+            tracing::warn!(provider = %provider.name(), %error, "events could not be subscribed to");
+        }
     }
 }

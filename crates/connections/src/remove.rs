@@ -102,14 +102,14 @@ impl Connections {
         let connection = self.storage.find_connection_any(id).await?.ok_or(ConnectionsError::NotFound)?;
         let user = connection.user_id;
         let give_up = Instant::now() + ATTEMPT_DEADLINE;
-        let (now, lease) = self.lease();
+        let (now, lease) = self.lease(LEASE);
         let mut claim = match connection.status {
             ConnectionStatus::Deleting => None,
             _ => self.storage.begin_removal(user, id, now, lease).await?,
         };
         loop {
             if claim.is_none() {
-                let (now, lease) = self.lease();
+                let (now, lease) = self.lease(LEASE);
                 claim = self.storage.claim_removal(user, id, now, lease).await?;
             }
             match claim.take() {
@@ -137,7 +137,7 @@ impl Connections {
     /// Those of the database. What was claimed by then is due again when its lease ends.
     pub async fn remove_due(&self) -> Result<(), ConnectionsError> {
         loop {
-            let (now, lease) = self.lease();
+            let (now, lease) = self.lease(LEASE);
             let claims = self.storage.claim_due_removals(now, lease, AT_ONCE).await?;
             if claims.is_empty() {
                 return Ok(());
@@ -174,12 +174,6 @@ impl Connections {
     /// Those of the database.
     pub async fn ended_since(&self, since: Timestamp) -> Result<Vec<(UserId, ConnectionId)>, ConnectionsError> {
         Ok(self.storage.list_ended_connections(since).await?)
-    }
-
-    /// The present moment, and the end of a lease that begins now.
-    fn lease(&self) -> (Timestamp, Timestamp) {
-        let now = self.clock.now();
-        (now, now.saturating_add(LEASE).unwrap_or(now))
     }
 
     async fn attempt(&self, claim: &ClaimedRemoval, consent: Consent) -> Result<Attempt, ConnectionsError> {

@@ -1,6 +1,8 @@
-//! When a removal is tried again. Pure.
+//! When a removal is tried again, and when a connection or a trip is looked at again. Pure.
 
 use std::time::Duration;
+
+use jiff::Timestamp;
 
 /// After the first failure. Each further one doubles it.
 const FIRST: Duration = Duration::from_secs(30);
@@ -31,6 +33,43 @@ pub fn delay(failed: u32, failure: Failure, spread: u64) -> Duration {
     let wait = grown.max(asked).min(LONGEST);
     let part = u32::try_from(spread % 1_001).unwrap_or_default();
     wait + wait / 5 * part / 1_000
+}
+
+/// After a connection was linked, it is looked at after so many seconds, counted from look to look: its accounts may be
+/// late.
+const SETTLING_LOOKS: [i64; 4] = [4, 30, 120, 600];
+/// A look that failed is repeated so often. After that the next event or read asks for another.
+const LOOKS_REPEATED_MAX: u32 = 6;
+
+/// When a connection is looked at for the first time after it was linked.
+#[must_use]
+pub fn looked_at_first(now: Timestamp) -> Timestamp {
+    later(now, SETTLING_LOOKS[0])
+}
+
+/// When a connection is looked at again, if nobody asks before that. `attempts` are the looks since somebody asked, this
+/// one not counted; `failed` says that the provider did not answer; `settles_at` is until when accounts may be late.
+#[must_use]
+pub fn looked_at_next(attempts: u32, failed: bool, now: Timestamp, settles_at: Option<Timestamp>) -> Option<Timestamp> {
+    let settling = settles_at.filter(|until| now < *until);
+    let step = usize::try_from(attempts).unwrap_or(usize::MAX).saturating_add(1);
+    match settling {
+        Some(until) => Some(later(now, SETTLING_LOOKS.get(step).copied().unwrap_or(600)).min(until)),
+        None if failed && attempts < LOOKS_REPEATED_MAX => Some(later(now, 30 << attempts.min(5))),
+        None => None,
+    }
+}
+
+/// When a trip to a provider is looked into again.
+#[must_use]
+pub fn trip_looked_at_next(attempts: u32, now: Timestamp, expires_at: Timestamp) -> Timestamp {
+    let next = later(now, 5 << attempts.min(6));
+    // After its end it is looked into once more, and then no more.
+    if now < expires_at { next.min(expires_at) } else { next }
+}
+
+fn later(now: Timestamp, seconds: i64) -> Timestamp {
+    now.saturating_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(now)
 }
 
 #[cfg(test)]
@@ -73,5 +112,32 @@ mod tests {
         assert_eq!(delay(1, Failure::Lasting, 0), HOPELESS);
         assert_eq!(delay(9, Failure::Lasting, 0), Duration::from_secs(7_680));
         assert_eq!(delay(99, Failure::Lasting, 0), LONGEST);
+    }
+
+    #[test]
+    fn looks_after_linking_and_after_failures() {
+        let start: Timestamp = "2026-11-20T00:00:00Z".parse().unwrap();
+        let at = |seconds: i64| later(start, seconds);
+        let until = Some(at(600));
+        assert_eq!(looked_at_first(start), at(4));
+        assert_eq!(looked_at_next(0, false, at(4), until), Some(at(34)));
+        assert_eq!(looked_at_next(1, true, at(34), until), Some(at(154)), "a failure makes no difference then");
+        assert_eq!(looked_at_next(2, false, at(154), until), Some(at(600)), "once more at the end");
+        assert_eq!(looked_at_next(3, false, at(600), until), None);
+        assert_eq!(looked_at_next(0, false, start, None), None, "nobody asked for more");
+        let waits: Vec<_> = (0..8).map(|failed| looked_at_next(failed, true, start, None)).collect();
+        let expected = [30, 60, 120, 240, 480, 960].map(|seconds| Some(at(seconds)));
+        assert_eq!(waits[..6], expected);
+        assert_eq!(waits[6..], [None, None], "given up");
+    }
+
+    #[test]
+    fn trips_are_looked_into_until_they_end() {
+        let start: Timestamp = "2026-11-20T00:00:00Z".parse().unwrap();
+        let end = later(start, 1_800);
+        assert_eq!(trip_looked_at_next(0, start, end), later(start, 5));
+        assert_eq!(trip_looked_at_next(99, start, end), later(start, 320));
+        assert_eq!(trip_looked_at_next(99, later(start, 1_700), end), end, "at the end in any case");
+        assert!(trip_looked_at_next(0, end, end) > end);
     }
 }

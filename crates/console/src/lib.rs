@@ -1,26 +1,89 @@
-//! What the console listener serves: for now one page, which says what the listener is for and how connections are
-//! managed until the console is there.
+//! What the console listener serves: the pages for linking in the browser, and the endpoint for providers' events.
+//!
+//! The pages need no script, and nothing from elsewhere. There is no cookie: who holds the address of a page may use it.
+
+mod assets;
+mod body;
+mod callback;
+mod link;
+mod pages;
+mod refusal;
+mod seal;
+#[cfg(test)]
+mod tests;
+mod webhooks;
+
+use std::sync::Arc;
 
 use axum::Router;
-use axum::response::{Html, IntoResponse, Response};
-use axum::routing::get;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::middleware::map_response;
+use axum::response::Response;
+use axum::routing::{get, post};
+use bellbird_connections::Connections;
 use http::StatusCode;
-use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use tokio::sync::Semaphore;
+use tower_http::catch_panic::CatchPanicLayer;
 
-const PAGE: &str = include_str!("../assets/index.html");
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'";
+use crate::assets::Assets;
+use crate::pages::{Home, answer};
 
-/// The page at `/`, and 404 elsewhere. `api_url` is where the API can be reached.
-pub fn router(api_url: &str) -> Router {
-    // A configured URL, but still not to be trusted as HTML.
-    let escaped = api_url.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;");
-    let page = PAGE.replace("{api_url}", &escaped);
-    Router::new()
-        .route("/", get(move || std::future::ready(([(CONTENT_SECURITY_POLICY, POLICY)], Html(page.clone())))))
-        .fallback(not_found)
+/// Events that are read and taken at the same time.
+const EVENTS_AT_ONCE: usize = 64;
+
+/// What the pages say of the service's addresses.
+#[derive(Debug, Clone)]
+pub struct ConsoleSettings {
+    /// The API, as clients see it.
+    pub api_url: String,
+    /// The console itself, as browsers see it.
+    pub console_url: String,
 }
 
-async fn not_found() -> Response {
-    let body = r#"{"error":{"message":"There is nothing at this path"}}"#;
-    (StatusCode::NOT_FOUND, [(CONTENT_TYPE, "application/json")], body).into_response()
+/// What the handlers share.
+#[derive(Clone)]
+struct Console {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    connections: Connections,
+    settings: ConsoleSettings,
+    assets: Assets,
+    events: Semaphore,
+}
+
+/// Everything that the console serves.
+pub fn router(connections: Connections, settings: ConsoleSettings) -> Router {
+    let assets = Assets::new(&settings.console_url);
+    let events = Semaphore::new(EVENTS_AT_ONCE);
+    let console = Console { inner: Arc::new(Inner { connections, settings, assets, events }) };
+    Router::new()
+        .route("/", get(home))
+        .route("/link/callback", get(callback::come_back).head(callback::refuse).fallback(callback::refuse))
+        .route("/link/{token}", get(link::open).post(link::choose))
+        .route("/webhooks/{provider}", post(webhooks::take))
+        .route(assets::STYLE.path(), get(|| async { assets::STYLE.answer() }))
+        .route(assets::MARK.path(), get(|| async { assets::MARK.answer() }))
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(CatchPanicLayer::custom(|_| refusal::panicked()))
+        .layer(map_response(seal::seal))
+        .with_state(console)
+}
+
+/// `GET /`
+async fn home(State(console): State<Console>) -> Response {
+    let Inner { assets, settings, .. } = &*console.inner;
+    answer(StatusCode::OK, &Home { assets, settings })
+}
+
+async fn nothing_here(State(console): State<Console>, headers: HeaderMap) -> Response {
+    refusal::nothing_here(&console, &headers)
+}
+
+/// Axum adds `Allow`.
+async fn wrong_method(State(console): State<Console>, headers: HeaderMap) -> Response {
+    refusal::wrong_method(&console, &headers)
 }

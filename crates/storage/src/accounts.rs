@@ -1,15 +1,13 @@
 //! Accounts: names and kinds, no amounts, no full numbers.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, MaskedNumber, UserId};
 use jiff::Timestamp;
 
-use crate::connections;
-use crate::db::{Param, Row, Tx, params, statements};
+use crate::db::{Param, Row, params, statements};
 use crate::users::{bump, lock};
-use crate::{Storage, StorageError};
+use crate::{Storage, StorageError, connections, merging};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -45,18 +43,6 @@ statements! {
     /// Sorted by us, for the same reason.
     FIND_FEW = select_accounts!("AND a.id IN ($2, $3, $4, $5, $6, $7, $8, $9)");
 
-    LIST_STORED = "SELECT id, provider_account_id, name, account_type, masked_number, currency
-        FROM accounts WHERE user_id = $1 AND connection_id = $2";
-
-    INSERT = "INSERT INTO accounts
-            (user_id, id, connection_id, provider_account_id, name, account_type, masked_number, currency)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
-
-    UPDATE = "UPDATE accounts SET name = $3, account_type = $4, masked_number = $5, currency = $6
-        WHERE user_id = $1 AND id = $2";
-
-    DELETE = "DELETE FROM accounts WHERE user_id = $1 AND id = $2";
-
     LEARN_CURRENCY = "UPDATE accounts SET currency = $3 WHERE user_id = $1 AND id = $2 AND currency = 'XXX'";
 }
 
@@ -73,6 +59,9 @@ pub struct NewAccount<'a> {
     pub number: Option<&'a MaskedNumber>,
     /// None, or [`Currency::UNKNOWN`], keeps a known one.
     pub currency: Option<Currency>,
+    /// The account of ours that it is known to be, although the provider gave it a new id. One of another connection
+    /// counts as none, and so does one that the provider lists under its old id.
+    pub known_as: Option<AccountId>,
 }
 
 impl Storage {
@@ -150,7 +139,7 @@ impl Storage {
         if !connections::note_refresh(&mut tx, user, connection, now).await? {
             return Err(StorageError::NotFound("connection"));
         }
-        if merge(&mut tx, user, connection, accounts, remove_missing).await? {
+        if merging::merge(&mut tx, user, connection, accounts, remove_missing).await? {
             bump(&mut tx, user).await?;
         }
         tx.commit().await
@@ -183,81 +172,6 @@ fn sorted(mut accounts: Vec<Account>) -> Vec<Account> {
     accounts
 }
 
-/// An account's row before a merge.
-struct Stored {
-    id: AccountId,
-    provider_account_id: String,
-    name: String,
-    account_type: AccountType,
-    number: Option<MaskedNumber>,
-    currency: Currency,
-}
-
-/// Writes what differs, and tells whether anything did. The user's row is locked. An account listed twice counts as
-/// it is listed first.
-pub(crate) async fn merge(
-    tx: &mut Tx,
-    user: UserId,
-    connection: ConnectionId,
-    accounts: &[NewAccount<'_>],
-    remove_missing: bool,
-) -> Result<bool> {
-    let before = tx.all(LIST_STORED, params![user, connection], stored_account).await?;
-    let mut missing: HashMap<String, Stored> =
-        before.into_iter().map(|stored| (stored.provider_account_id.clone(), stored)).collect();
-    let mut seen = std::collections::HashSet::new();
-    let mut changed = false;
-    for account in accounts {
-        let key = storable(account.provider_account_id).into_owned();
-        let stored = missing.remove(&key);
-        if !seen.insert(key.clone()) {
-            continue;
-        }
-        changed |= match stored {
-            Some(stored) => update(tx, user, &stored, account).await?,
-            None => insert(tx, user, connection, &key, account).await?,
-        };
-    }
-    if remove_missing {
-        for stored in missing.values() {
-            tx.run(DELETE, params![user, stored.id]).await?;
-            changed = true;
-        }
-    }
-    Ok(changed)
-}
-
-async fn insert(
-    tx: &mut Tx,
-    user: UserId,
-    connection: ConnectionId,
-    provider_account_id: &str,
-    account: &NewAccount<'_>,
-) -> Result<bool> {
-    let name = storable(account.name);
-    let kind = account.account_type.as_str();
-    let number = account.number.map(MaskedNumber::as_str);
-    let currency = account.currency.unwrap_or(Currency::UNKNOWN);
-    let id = AccountId::new();
-    let values = params![user, id, connection, provider_account_id, &*name, kind, number, &currency];
-    tx.run(INSERT, values).await.map(|_| true)
-}
-
-async fn update(tx: &mut Tx, user: UserId, stored: &Stored, account: &NewAccount<'_>) -> Result<bool> {
-    let name = storable(account.name);
-    let currency = account.currency.filter(|currency| *currency != Currency::UNKNOWN).unwrap_or(stored.currency);
-    let same = stored.name == *name
-        && stored.account_type == account.account_type
-        && stored.number.as_ref() == account.number
-        && stored.currency == currency;
-    if same {
-        return Ok(false);
-    }
-    let number = account.number.map(MaskedNumber::as_str);
-    let values = params![user, stored.id, &*name, account.account_type.as_str(), number, &currency];
-    tx.run(UPDATE, values).await.map(|_| true)
-}
-
 /// A provider's text as both databases can hold it: PostgreSQL refuses the character U+0000.
 pub(crate) fn storable(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', "")) } else { Cow::Borrowed(text) }
@@ -278,22 +192,11 @@ fn account(row: &Row<'_>) -> Result<Account> {
     })
 }
 
-fn stored_account(row: &Row<'_>) -> Result<Stored> {
-    Ok(Stored {
-        id: row.id(0)?,
-        provider_account_id: row.text(1)?.to_owned(),
-        name: row.text(2)?.to_owned(),
-        account_type: row.word(3, "an account type")?,
-        number: masked(row, 4)?,
-        currency: currency(row, 5)?,
-    })
-}
-
-fn masked(row: &Row<'_>, column: usize) -> Result<Option<MaskedNumber>> {
+pub(crate) fn masked(row: &Row<'_>, column: usize) -> Result<Option<MaskedNumber>> {
     let read = |text| MaskedNumber::mask(text).ok_or(StorageError::Corrupt("an account number"));
     row.opt_text(column)?.map(read).transpose()
 }
 
-fn currency(row: &Row<'_>, column: usize) -> Result<Currency> {
+pub(crate) fn currency(row: &Row<'_>, column: usize) -> Result<Currency> {
     Currency::parse(row.text(column)?).ok_or(StorageError::Corrupt("a currency"))
 }

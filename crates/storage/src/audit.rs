@@ -33,7 +33,7 @@ pub struct AuditRow {
     pub from: Option<ConnectionStatus>,
     /// Its status after; none: it is gone.
     pub to: Option<ConnectionStatus>,
-    /// A short word for the reason: `adopted`, `sync`, `deleted`.
+    /// A short word for the reason: `adopted`, `reconnected`, `replaced`, `deleted`.
     pub cause: String,
 }
 

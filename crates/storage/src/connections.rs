@@ -1,13 +1,11 @@
-//! Connections and their grants.
+//! Connections, as they are read and as their status moves. How one comes to be is in `adoptions.rs`.
 //!
 //! A connection being deleted is seen by nobody but its removal, [`Storage::find_grant`], by which its consent is
 //! withdrawn, and the command line.
 
-use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
+use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
-use secrecy::SecretString;
 
-use crate::accounts::{self, NewAccount, storable};
 use crate::audit::{self, Step};
 use crate::db::{Row, Tx, params, statements};
 use crate::users::bump;
@@ -26,6 +24,7 @@ macro_rules! select_connections {
         )
     };
 }
+pub(crate) use select_connections;
 
 statements! {
     LIST = select_connections!("WHERE user_id = $1 AND status <> 'deleting' ORDER BY created_at DESC, id");
@@ -36,75 +35,13 @@ statements! {
 
     FIND_ANY = select_connections!("WHERE id = $1");
 
-    FIND_BY_GRANT = select_connections!("WHERE provider = $1 AND provider_connection_id = $2");
-
-    INSERT = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
-            institution_name, institution_logo, status, created_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
-
-    UPDATE = "UPDATE connections SET category = $3, institution_id = $4, institution_name = $5, institution_logo = $6,
-            status = $7
-        WHERE user_id = $1 AND id = $2";
-
     MARK_REFRESHED = "UPDATE connections SET last_refreshed_at = $3
         WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
 
     SET_STATUS = "UPDATE connections SET status = $4 WHERE user_id = $1 AND id = $2 AND status = $3";
 }
 
-/// A connection to adopt.
-#[derive(Debug, Clone, Copy)]
-pub struct NewConnection<'a> {
-    /// Whose it will be.
-    pub user_id: UserId,
-    /// Which adapter reads it.
-    pub provider: &'a str,
-    /// Bank or broker.
-    pub category: ConnectionCategory,
-    /// The provider's own id of the consent; one connection of one user has it.
-    pub provider_connection_id: &'a str,
-    /// The provider's id of the institution.
-    pub institution_id: &'a str,
-    /// Display name.
-    pub institution_name: &'a str,
-    /// URL of the logo.
-    pub institution_logo: Option<&'a str>,
-    /// What the adapter needs to read it: JSON text, sealed before it is stored.
-    pub grant: &'a SecretString,
-}
-
 impl Storage {
-    /// Takes a connection over with its accounts, or, when the same user adopts the same consent again, renews it: new
-    /// grant, institution and accounts, `active` again, all ids kept. Where accounts came with it, the provider
-    /// answered just now. One transaction; no account is removed.
-    ///
-    /// # Errors
-    /// [`StorageError::Conflict`] when the consent is another user's or its connection is being deleted,
-    /// [`StorageError::NotFound`] without such a user.
-    pub async fn adopt_connection(
-        &self,
-        new: &NewConnection<'_>,
-        accounts: &[NewAccount<'_>],
-        now: Timestamp,
-    ) -> Result<Connection> {
-        let mut tx = self.db.begin().await?;
-        bump(&mut tx, new.user_id).await?;
-        let consent = storable(new.provider_connection_id);
-        let user = new.user_id;
-        let id = match tx.one(FIND_BY_GRANT, params![new.provider, &*consent], connection).await? {
-            Some(before) => renew(&mut tx, &before, new, now).await?,
-            None => insert(&mut tx, &consent, new, now).await?,
-        };
-        self.store_grant(&mut tx, user, id, new.grant).await?;
-        accounts::merge(&mut tx, user, id, accounts, false).await?;
-        if !accounts.is_empty() {
-            note_refresh(&mut tx, user, id, now).await?;
-        }
-        let adopted = tx.one(FIND, params![user, id], connection).await?;
-        tx.commit().await?;
-        adopted.ok_or(StorageError::NotFound("connection"))
-    }
-
     /// The user's connections, newest first, then by id.
     ///
     /// # Errors
@@ -193,50 +130,6 @@ impl Storage {
 /// Notes the time of an answer; false when there is no such connection, or it is being deleted.
 pub(crate) async fn note_refresh(tx: &mut Tx, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<bool> {
     Ok(tx.run(MARK_REFRESHED, params![user, connection, now]).await? > 0)
-}
-
-async fn insert(tx: &mut Tx, consent: &str, new: &NewConnection<'_>, now: Timestamp) -> Result<ConnectionId> {
-    let (id, status) = (ConnectionId::new(), ConnectionStatus::Active);
-    let (institution, name) = (storable(new.institution_id), storable(new.institution_name));
-    let (logo, category) = (new.institution_logo.map(storable), new.category.as_str());
-    let values = params![
-        new.user_id,
-        id,
-        new.provider,
-        category,
-        consent,
-        &*institution,
-        &*name,
-        logo.as_deref(),
-        status.as_str(),
-        now
-    ];
-    // Another user may have adopted it since we looked.
-    tx.run(INSERT, values).await.map_err(|error| error.or_conflict(TAKEN))?;
-    let step = Step { user: new.user_id, connection: id, from: None, to: Some(status), cause: "adopted" };
-    audit::record(tx, &step, now).await?;
-    Ok(id)
-}
-
-const TAKEN: &str = "the grant belongs to another connection";
-
-async fn renew(tx: &mut Tx, before: &Connection, new: &NewConnection<'_>, now: Timestamp) -> Result<ConnectionId> {
-    if before.user_id != new.user_id {
-        return Err(StorageError::Conflict(TAKEN));
-    }
-    if before.status == ConnectionStatus::Deleting {
-        return Err(StorageError::Conflict("the connection of this grant is being deleted"));
-    }
-    let (user, connection, status) = (before.user_id, before.id, ConnectionStatus::Active);
-    let (institution, name) = (storable(new.institution_id), storable(new.institution_name));
-    let (logo, category) = (new.institution_logo.map(storable), new.category.as_str());
-    let values = params![user, connection, category, &*institution, &*name, logo.as_deref(), status.as_str()];
-    tx.run(UPDATE, values).await?;
-    if before.status != status {
-        let step = Step { user, connection, from: Some(before.status), to: Some(status), cause: "reconnected" };
-        audit::record(tx, &step, now).await?;
-    }
-    Ok(connection)
 }
 
 /// A connection of the columns that every read of connections begins with.

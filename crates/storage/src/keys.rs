@@ -81,7 +81,7 @@ impl Storage {
         expires_at: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<KeyRecord> {
-        let (id, hash) = (KeyId::new(), hash(key));
+        let (id, hash) = (KeyId::new(), hash(key.expose()));
         let values = params![user, id, hash.as_ref(), name, key.prefix(), now, expires_at];
         let inserted = self.db.run(INSERT, values).await.map_err(|error| error.or_conflict("this key"))?;
         if inserted == 0 {
@@ -106,7 +106,7 @@ impl Storage {
     /// [`StorageError::Corrupt`] when the owner's plan or timezone is none that this program knows; those of the
     /// database.
     pub async fn find_caller(&self, key: &ApiKey, now: Timestamp) -> Result<Option<FoundCaller>> {
-        self.db.one(FIND_CALLER, params![hash(key).as_ref(), now], found_caller).await
+        self.db.one(FIND_CALLER, params![hash(key.expose()).as_ref(), now], found_caller).await
     }
 
     /// Notes a key's last use, unless a later one is noted. Not a change that a revision tells of.
@@ -156,8 +156,9 @@ impl Storage {
     }
 }
 
-fn hash(key: &ApiKey) -> Digest {
-    digest(&SHA256, key.expose().as_bytes())
+/// What is kept of a text that only its holder knows.
+pub(crate) fn hash(text: &str) -> Digest {
+    digest(&SHA256, text.as_bytes())
 }
 
 fn found_caller(row: &Row<'_>) -> Result<FoundCaller> {

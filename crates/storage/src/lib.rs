@@ -1,7 +1,7 @@
 //! The only crate with SQL: users, keys, connections, accounts, sealed secrets, on SQLite and PostgreSQL.
 //!
-//! No amount and no transaction is ever stored. Grants of providers are sealed ([`Sealer`]), API keys are kept as
-//! SHA-256 only, account numbers as their last four digits.
+//! No amount and no transaction is ever stored. Grants of providers are sealed ([`Sealer`]), API keys and the tokens of
+//! links are kept as SHA-256 only, account numbers as their last four digits.
 //!
 //! Every finder begins with the user: another user's row is as absent as one that never was. The few that do not say
 //! so in their names or are for the command line.
@@ -11,16 +11,25 @@
 //! A user's `revision` grows, in the same transaction, with every change of plan, timezone, connections, grants and
 //! accounts. So what was learned at one revision (whose connection is it, which accounts has it) is true while the
 //! revision stays, and [`Storage::find_caller`], which runs with every request, tells the revision. Only the time of a
-//! key's last use changes without it. That of a connection's last refresh changes because somebody read: callers note
-//! it once a minute, not with every read.
+//! key's last use changes without it, and what is about linking and looking. That of a connection's last refresh
+//! changes because somebody read: callers note it once a minute, not with every read.
 
 mod accounts;
+mod adoptions;
 mod audit;
 mod connections;
 mod db;
 mod error;
+mod events;
 mod keys;
+mod link_claims;
+mod link_sessions;
+mod links;
+mod looks;
+mod merging;
 mod migrate;
+mod outdated;
+mod provider_users;
 mod removals;
 mod sealed;
 mod secrets;
@@ -34,10 +43,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use accounts::NewAccount;
+pub use adoptions::NewConnection;
 pub use audit::AuditRow;
-pub use connections::NewConnection;
 pub use error::StorageError;
+pub use events::Concerned;
 pub use keys::{FoundCaller, KeyRecord};
+pub use link_claims::ClaimedLinkSession;
+pub use link_sessions::{LinkPhase, LinkSession, NewLinkSession, UnknownPhase};
+pub use links::{Link, NewLink};
+pub use looks::ClaimedLook;
+pub use provider_users::{ClaimedProviderUser, ProviderUser, ProviderUserRecord};
 pub use removals::{ClaimedRemoval, PendingRemoval};
 pub use sealed::{SealError, SealedFor, Sealer, key_id_of};
 pub use secrets::{Leftovers, ResealedBatch, SealedSecrets, SecretCursor, UnopenableSecret};

@@ -33,6 +33,7 @@ macro_rules! migrations {
 const MIGRATIONS: &[Migration] = migrations! {
     1 "0001_initial",
     2 "0002_removal",
+    3 "0003_linking",
 };
 
 const CREATE_TABLE_SQLITE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
@@ -66,6 +67,16 @@ impl Storage {
     /// # Errors
     /// [`StorageError::Schema`] when an applied migration differs from this program's, or is newer than it.
     pub async fn migrate(&self) -> Result<Vec<String>> {
+        self.migrate_to(MIGRATIONS).await
+    }
+
+    /// As an older version would, which knew these only.
+    #[cfg(test)]
+    pub(crate) async fn migrate_as_of(&self, version: usize) -> Result<Vec<String>> {
+        self.migrate_to(&MIGRATIONS[..version]).await
+    }
+
+    async fn migrate_to(&self, known: &[Migration]) -> Result<Vec<String>> {
         let mut tx = self.db.begin_migration().await?;
         tx.script(match self.db {
             Db::Sqlite(_) => CREATE_TABLE_SQLITE,
@@ -73,7 +84,7 @@ impl Storage {
         })
         .await?;
         let applied = tx.all(LIST_APPLIED, params![], applied).await?;
-        let missing = missing(&self.db, MIGRATIONS, &applied)?;
+        let missing = missing(&self.db, known, &applied)?;
         for migration in &missing {
             apply(&mut tx, migration, migration.text(&self.db)).await?;
         }

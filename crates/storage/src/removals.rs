@@ -10,8 +10,9 @@ use jiff::Timestamp;
 use crate::audit::{self, Step};
 use crate::connections::connection;
 use crate::db::{Row, params, statements};
+use crate::secrets::{Place, delete_secret};
 use crate::users::bump;
-use crate::{Storage, StorageError};
+use crate::{Storage, StorageError, link_sessions, links};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -173,8 +174,8 @@ impl Storage {
         Ok(self.db.run(POSTPONE, values).await? > 0)
     }
 
-    /// Forgets a connection: its row, its grant, its accounts. What remains are the audit rows, of which the last one
-    /// gets this cause. False when somebody else has overtaken the claim; nothing is changed then.
+    /// Forgets a connection: its row, its grant, its accounts, and the links to repair it. What remains are the audit
+    /// rows, of which the last one gets this cause. False when somebody else has overtaken the claim; nothing is changed then.
     ///
     /// # Errors
     /// Those of the database.
@@ -189,6 +190,9 @@ impl Storage {
             tx.rollback().await;
             return Ok(false);
         }
+        delete_secret(&mut tx, &Place::grant(user, id)).await?;
+        links::delete_links_to(&mut tx, user, id).await?;
+        link_sessions::forget_connection(&mut tx, user, id).await?;
         let step = Step { user, connection: id, from: Some(ConnectionStatus::Deleting), to: None, cause };
         audit::record(&mut tx, &step, now).await?;
         tx.commit().await?;
@@ -232,6 +236,7 @@ fn pending(row: &Row<'_>) -> Result<PendingRemoval> {
     })
 }
 
-fn attempts(row: &Row<'_>, column: usize) -> Result<u32> {
+/// A column that counts attempts.
+pub(crate) fn attempts(row: &Row<'_>, column: usize) -> Result<u32> {
     u32::try_from(row.int(column)?).map_err(|_| StorageError::Corrupt("a number of attempts"))
 }

@@ -1,35 +1,68 @@
-//! The sealed grants: stored, opened, counted by key, and sealed anew when the master key changes.
+//! Everything sealed: stored, opened, counted by key, and sealed anew when the master key changes.
+//!
+//! One table holds it all. No foreign key leads from it to what a secret belongs to: whatever deletes that deletes the
+//! secret too, in the same transaction.
 
 use std::collections::BTreeMap;
 
 use bellbird_domain::{ConnectionId, UserId};
 use secrecy::{ExposeSecret, SecretString};
+use uuid::Uuid;
 
-use crate::db::{Db, Row, Tx, params, statements};
+use crate::db::{Db, Param, Row, Tx, params, statements};
 use crate::{SealError, SealedFor, Storage, StorageError, key_id_of};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
-/// What grants are sealed for.
-const PURPOSE: &str = "grant";
 /// Secrets that are sealed anew in one transaction: few enough that nobody waits for it.
 const RESEALED_AT_ONCE: i64 = 50;
 /// Secrets that are looked at in one read.
 const LOOKED_AT_AT_ONCE: i64 = 500;
 
 statements! {
-    UPSERT = "INSERT INTO connection_grants (user_id, connection_id, sealed) VALUES ($1, $2, $3)
-        ON CONFLICT (user_id, connection_id) DO UPDATE SET sealed = excluded.sealed";
+    UPSERT = "INSERT INTO secrets (user_id, purpose, subject, sealed) VALUES ($1, $2, $3, $4)
+        ON CONFLICT (user_id, purpose, subject) DO UPDATE SET sealed = excluded.sealed";
 
-    FIND = "SELECT sealed FROM connection_grants WHERE user_id = $1 AND connection_id = $2";
+    FIND = "SELECT sealed FROM secrets WHERE user_id = $1 AND purpose = $2 AND subject = $3";
 
-    LIST = "SELECT user_id, connection_id, sealed FROM connection_grants
-        WHERE (user_id, connection_id) > ($1, $2) ORDER BY user_id, connection_id LIMIT $3";
+    DELETE = "DELETE FROM secrets WHERE user_id = $1 AND purpose = $2 AND subject = $3";
 
-    COUNT = "SELECT COUNT(*) FROM connection_grants";
+    LIST = "SELECT user_id, purpose, subject, sealed FROM secrets
+        WHERE (user_id, purpose, subject) > ($1, $2, $3) ORDER BY user_id, purpose, subject LIMIT $4";
 
-    /// Compares before it sets: a grant that changed since it was read is left alone.
-    RESEAL = "UPDATE connection_grants SET sealed = $4 WHERE user_id = $1 AND connection_id = $2 AND sealed = $3";
+    COUNT = "SELECT COUNT(*) FROM secrets";
+
+    /// Compares before it sets: a secret that changed since it was read is left alone.
+    RESEAL = "UPDATE secrets SET sealed = $5 WHERE user_id = $1 AND purpose = $2 AND subject = $3 AND sealed = $4";
+}
+
+/// A place for one secret: whose, what for, and of which thing. All three are authenticated with what is sealed.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    user: UserId,
+    purpose: String,
+    subject: String,
+}
+
+impl Place {
+    /// What the adapter needs to read a connection.
+    pub(crate) fn grant(user: UserId, connection: ConnectionId) -> Self {
+        Self { user, purpose: "grant".to_owned(), subject: connection.to_string() }
+    }
+
+    /// The grant of a user whom we registered at a provider.
+    pub(crate) fn owner(user: UserId, provider: &str) -> Self {
+        Self { user, purpose: "owner".to_owned(), subject: provider.to_owned() }
+    }
+
+    /// What a link session has got so far.
+    pub(crate) fn link(user: UserId, session: Uuid) -> Self {
+        Self { user, purpose: "link".to_owned(), subject: session.to_string() }
+    }
+
+    fn params(&self) -> [Param<'_>; 3] {
+        [self.user.into(), self.purpose.as_str().into(), self.subject.as_str().into()]
+    }
 }
 
 /// All secrets, by the key that sealed them.
@@ -46,15 +79,19 @@ pub struct SealedSecrets {
 /// A secret that no configured key opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnopenableSecret {
-    /// Whose grant it is.
-    pub connection_id: ConnectionId,
+    /// Whose it is.
+    pub user_id: UserId,
+    /// What it is for: `grant`, `owner` or `link`.
+    pub purpose: String,
+    /// What it belongs to: a connection's id, a provider's name, a link session's id.
+    pub subject: String,
     /// Why it does not open; holds the id of the key that is missing.
     pub why: SealError,
 }
 
 /// Where a walk over the secrets stands.
-#[derive(Debug, Clone, Copy)]
-pub struct SecretCursor(UserId, ConnectionId);
+#[derive(Debug, Clone)]
+pub struct SecretCursor(Place);
 
 /// What one step of sealing anew came to.
 #[derive(Debug, Default)]
@@ -82,8 +119,7 @@ pub enum Leftovers {
 
 /// A secret as it is stored.
 struct Stored {
-    user: UserId,
-    connection: ConnectionId,
+    place: Place,
     sealed: Vec<u8>,
 }
 
@@ -93,8 +129,7 @@ impl Storage {
     /// # Errors
     /// [`StorageError::Sealed`] when it does not open.
     pub async fn find_grant(&self, user: UserId, connection: ConnectionId) -> Result<Option<SecretString>> {
-        let sealed = self.db.one(FIND, params![user, connection], sealed).await?;
-        Ok(sealed.map(|sealed| self.open_grant(user, connection, &sealed)).transpose()?)
+        self.find_secret(&Place::grant(user, connection)).await
     }
 
     /// How many secrets there are under which key, and which of them do not open.
@@ -105,17 +140,18 @@ impl Storage {
         let mut found = SealedSecrets::default();
         let mut after = None;
         loop {
-            let secrets = self.db.all(LIST, &page(after, LOOKED_AT_AT_ONCE), stored).await?;
+            let secrets = self.db.all(LIST, &page(after.as_ref(), LOOKED_AT_AT_ONCE), stored).await?;
             let Some(last) = secrets.last() else { return Ok(found) };
-            after = Some(SecretCursor(last.user, last.connection));
-            for secret in &secrets {
-                let opened = self.open_grant(secret.user, secret.connection, &secret.sealed);
-                if let Some(key) = key_id_of(&secret.sealed) {
+            after = Some(SecretCursor(last.place.clone()));
+            for Stored { place, sealed } in secrets {
+                let opened = self.open_secret(&place, &sealed);
+                if let Some(key) = key_id_of(&sealed) {
                     *found.by_key.entry(key.to_owned()).or_default() += 1;
                     *found.opened_by.entry(key.to_owned()).or_default() += u64::from(opened.is_ok());
                 }
                 if let Err(why) = opened {
-                    found.unopenable.push(UnopenableSecret { connection_id: secret.connection, why });
+                    let Place { user: user_id, purpose, subject } = place;
+                    found.unopenable.push(UnopenableSecret { user_id, purpose, subject, why });
                 }
             }
         }
@@ -137,7 +173,7 @@ impl Storage {
     }
 
     /// Seals the next few secrets with the first key, in one transaction. What is sealed with it already stays as it
-    /// is, so a walk that was interrupted is simply begun again. A grant that changes meanwhile is never lost: what is
+    /// is, so a walk that was interrupted is simply begun again. A secret that changes meanwhile is never lost: what is
     /// sealed anew is what the row holds at that moment.
     ///
     /// # Errors
@@ -145,8 +181,8 @@ impl Storage {
     pub async fn reseal_batch(&self, after: Option<SecretCursor>) -> Result<ResealedBatch> {
         let mut batch = ResealedBatch::default();
         let mut tx = self.db.begin().await?;
-        let secrets = tx.all(LIST, &page(after, RESEALED_AT_ONCE), stored).await?;
-        batch.next = secrets.last().map(|last| SecretCursor(last.user, last.connection));
+        let secrets = tx.all(LIST, &page(after.as_ref(), RESEALED_AT_ONCE), stored).await?;
+        batch.next = secrets.last().map(|last| SecretCursor(last.place.clone()));
         for secret in secrets {
             self.reseal(&mut tx, secret, &mut batch).await?;
         }
@@ -158,26 +194,27 @@ impl Storage {
         Ok(batch)
     }
 
-    async fn reseal(&self, tx: &mut Tx, mut secret: Stored, batch: &mut ResealedBatch) -> Result<()> {
+    async fn reseal(&self, tx: &mut Tx, secret: Stored, batch: &mut ResealedBatch) -> Result<()> {
+        let Stored { place, sealed: mut before } = secret;
+        let [user, purpose, subject] = place.params();
         loop {
-            let Stored { user, connection, .. } = secret;
-            let Ok(opened) = self.open_grant(user, connection, &secret.sealed) else {
+            let Ok(opened) = self.open_secret(&place, &before) else {
                 batch.unopenable += 1;
                 return Ok(());
             };
-            if key_id_of(&secret.sealed) == Some(self.sealing_key_id()) {
+            if key_id_of(&before) == Some(self.sealing_key_id()) {
                 batch.already_current += 1;
                 return Ok(());
             }
-            let anew = self.seal_grant(user, connection, &opened)?;
-            let values = params![user, connection, secret.sealed.as_slice(), anew.as_slice()];
+            let anew = self.seal_secret(&place, &opened)?;
+            let values = params![user, purpose, subject, before.as_slice(), anew.as_slice()];
             if tx.run(RESEAL, values).await? > 0 {
                 batch.resealed += 1;
                 return Ok(());
             }
             // It changed under us: what it holds now is what counts, if it is still there.
-            let Some(now) = tx.one(FIND, params![user, connection], sealed).await? else { return Ok(()) };
-            secret.sealed = now;
+            let Some(now) = tx.one(FIND, &place.params(), sealed).await? else { return Ok(()) };
+            before = now;
         }
     }
 
@@ -193,47 +230,62 @@ impl Storage {
         }
     }
 
-    pub(crate) async fn store_grant(
-        &self,
-        tx: &mut Tx,
-        user: UserId,
-        connection: ConnectionId,
-        grant: &SecretString,
-    ) -> Result<()> {
-        let sealed = self.seal_grant(user, connection, grant)?;
-        tx.run(UPSERT, params![user, connection, sealed.as_slice()]).await.map(|_| ())
+    /// Seals a secret and stores it, in place of the one that was there.
+    pub(crate) async fn store_secret(&self, tx: &mut Tx, place: &Place, secret: &SecretString) -> Result<()> {
+        store_sealed(tx, place, &self.seal_secret(place, secret)?).await
     }
 
-    fn seal_grant(
-        &self,
-        user: UserId,
-        connection: ConnectionId,
-        grant: &SecretString,
-    ) -> std::result::Result<Vec<u8>, SealError> {
-        let row = (user.to_string(), connection.to_string());
-        let owner = SealedFor { purpose: PURPOSE, row: &[&row.0, &row.1] };
-        self.sealer.seal(owner, grant.expose_secret().as_bytes())
+    /// The opened secret of a place, if there is one.
+    pub(crate) async fn find_secret(&self, place: &Place) -> Result<Option<SecretString>> {
+        let sealed = self.db.one(FIND, &place.params(), sealed).await?;
+        Ok(sealed.map(|sealed| self.open_secret(place, &sealed)).transpose()?)
     }
 
-    fn open_grant(
-        &self,
-        user: UserId,
-        connection: ConnectionId,
-        sealed: &[u8],
-    ) -> std::result::Result<SecretString, SealError> {
-        let row = (user.to_string(), connection.to_string());
-        let opened = self.sealer.open(SealedFor { purpose: PURPOSE, row: &[&row.0, &row.1] }, sealed)?;
+    /// As [`Self::find_secret`], in a transaction.
+    pub(crate) async fn find_secret_in(&self, tx: &mut Tx, place: &Place) -> Result<Option<SecretString>> {
+        let sealed = tx.one(FIND, &place.params(), sealed).await?;
+        Ok(sealed.map(|sealed| self.open_secret(place, &sealed)).transpose()?)
+    }
+
+    /// Seals for one place what another one holds, and leaves that as it is. What does not open is taken over as it
+    /// is: it opens there as little, and whoever tries is told so.
+    pub(crate) async fn copy_secret(&self, tx: &mut Tx, from: &Place, to: &Place) -> Result<()> {
+        let Some(held) = tx.one(FIND, &from.params(), sealed).await? else { return Ok(()) };
+        let anew = match self.open_secret(from, &held) {
+            Ok(secret) => self.seal_secret(to, &secret)?,
+            Err(_) => held,
+        };
+        store_sealed(tx, to, &anew).await
+    }
+
+    fn seal_secret(&self, place: &Place, secret: &SecretString) -> std::result::Result<Vec<u8>, SealError> {
+        let row = (place.user.to_string(), place.subject.as_str());
+        let owner = SealedFor { purpose: &place.purpose, row: &[&row.0, row.1] };
+        self.sealer.seal(owner, secret.expose_secret().as_bytes())
+    }
+
+    fn open_secret(&self, place: &Place, sealed: &[u8]) -> std::result::Result<SecretString, SealError> {
+        let row = (place.user.to_string(), place.subject.as_str());
+        let opened = self.sealer.open(SealedFor { purpose: &place.purpose, row: &[&row.0, row.1] }, sealed)?;
         let text = std::str::from_utf8(&opened).map_err(|_| SealError::DoesNotOpen)?;
         Ok(SecretString::from(text))
     }
 }
 
-/// What [`LIST`] needs: before the first id there is only the empty text.
-fn page<'a>(after: Option<SecretCursor>, rows: i64) -> [crate::db::Param<'a>; 3] {
-    match after {
-        Some(SecretCursor(user, connection)) => [user.into(), connection.into(), rows.into()],
-        None => ["".into(), "".into(), rows.into()],
-    }
+async fn store_sealed(tx: &mut Tx, place: &Place, sealed: &[u8]) -> Result<()> {
+    let [user, purpose, subject] = place.params();
+    tx.run(UPSERT, params![user, purpose, subject, sealed]).await.map(|_| ())
+}
+
+/// Forgets a secret, in the transaction that deletes what it belongs to. One that is not there is no error.
+pub(crate) async fn delete_secret(tx: &mut Tx, place: &Place) -> Result<()> {
+    tx.run(DELETE, &place.params()).await.map(|_| ())
+}
+
+/// What [`LIST`] needs: before the first place there is only the empty text.
+fn page(after: Option<&SecretCursor>, rows: i64) -> [Param<'_>; 4] {
+    let [user, purpose, subject] = after.map_or(["".into(); 3], |SecretCursor(place)| place.params());
+    [user, purpose, subject, rows.into()]
 }
 
 fn sealed(row: &Row<'_>) -> Result<Vec<u8>> {
@@ -241,5 +293,6 @@ fn sealed(row: &Row<'_>) -> Result<Vec<u8>> {
 }
 
 fn stored(row: &Row<'_>) -> Result<Stored> {
-    Ok(Stored { user: row.id(0)?, connection: row.id(1)?, sealed: row.blob(2)?.to_vec() })
+    let place = Place { user: row.id(0)?, purpose: row.text(1)?.to_owned(), subject: row.text(2)?.to_owned() };
+    Ok(Stored { place, sealed: row.blob(3)?.to_vec() })
 }

@@ -4,7 +4,7 @@ use bellbird_domain::{Plan, User, UserId};
 use jiff::Timestamp;
 
 use crate::db::{Row, Tx, params, statements, stored};
-use crate::{Storage, StorageError};
+use crate::{Storage, StorageError, link_sessions, links};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -25,10 +25,15 @@ statements! {
 
     BUMP = "UPDATE users SET revision = revision + 1 WHERE id = $1";
 
+    IS_REGISTERED = "SELECT user_id FROM provider_users WHERE user_id = $1 LIMIT 1";
+
     DELETE_KEYS = "DELETE FROM api_keys WHERE user_id = $1";
 
     DELETE = "DELETE FROM users WHERE id = $1";
 }
+
+const REGISTERED: &str = "the user is still registered at a provider: have the registration deleted there first, \
+                          which forgets it here too";
 
 /// A user to add.
 #[derive(Debug, Clone, Copy)]
@@ -116,15 +121,21 @@ impl Storage {
         Ok(after)
     }
 
-    /// Removes a user and their keys.
+    /// Removes a user, their keys, and the links and link sessions made for them.
     ///
     /// # Errors
     /// [`StorageError::Conflict`] while the user has connections, those being deleted included: each of them holds a
-    /// consent to withdraw first. [`StorageError::NotFound`].
+    /// consent to withdraw first; and while the user is registered at a provider by us, which has to be undone there.
+    /// [`StorageError::NotFound`].
     pub async fn delete_user(&self, id: UserId) -> Result<()> {
         let mut tx = self.db.begin().await?;
         lock(&mut tx, id).await?;
+        if tx.one(IS_REGISTERED, params![id], |_| Ok(())).await?.is_some() {
+            return Err(StorageError::Conflict(REGISTERED));
+        }
         tx.run(DELETE_KEYS, params![id]).await?;
+        links::delete_links(&mut tx, id).await?;
+        link_sessions::delete_sessions(&mut tx, id).await?;
         let deleted = tx.run(DELETE, params![id]).await;
         deleted.map_err(|error| error.or_conflict("the user still has connections: remove them first"))?;
         tx.commit().await
@@ -140,6 +151,11 @@ pub(crate) async fn lock(tx: &mut Tx, id: UserId) -> Result<()> {
 /// Lets the user's revision grow; takes the row as [`lock`] does.
 pub(crate) async fn bump(tx: &mut Tx, id: UserId) -> Result<()> {
     found(tx.run(BUMP, params![id]).await?)
+}
+
+/// As [`lock`]; false when there is no such user.
+pub(crate) async fn lock_if_there(tx: &mut Tx, id: UserId) -> Result<bool> {
+    Ok(tx.run(LOCK, params![id]).await? > 0)
 }
 
 fn found(touched: u64) -> Result<()> {

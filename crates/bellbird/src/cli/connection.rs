@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use bellbird_api::views::{AccountView, ConnectionView};
-use bellbird_connections::{Connections, Removal};
+use bellbird_connections::{Connections, LinkTo, Removal};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_storage::{PendingRemoval, Storage};
@@ -18,18 +18,53 @@ use serde::Serialize;
 use super::arguments::SettingArgs;
 use super::output::{self, JsonFlag};
 use super::user::find_user;
-use crate::wiring;
+use crate::{service, wiring};
 
 /// No grant is longer.
 const GRANT_BYTES_MAX: u64 = 64 * 1024;
 
-/// Take over, list, show and remove connections to institutions.
+/// Link, take over, list, show and remove connections to institutions.
 #[derive(Debug, Subcommand)]
 pub(super) enum ConnectionCommand {
+    Link(LinkArgs),
     Adopt(AdoptArgs),
     List(ListArgs),
     Show(ShowArgs),
     Remove(RemoveArgs),
+}
+
+/// Print an address at which a user links an institution in the browser.
+///
+/// There the provider's own page asks for consent, and sends the user back to the console of the running service. The
+/// address is a secret: who opens it links for this user. It can be opened for half an hour, several times. Without
+/// --provider, its page lets the user choose, and shows what could be repaired.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:
+  bellbird connection link --user me@example.com --provider fiskil
+  bellbird connection link --reconnect 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+pub(super) struct LinkArgs {
+    /// Who links: e-mail address or id
+    #[arg(long, required_unless_present = "reconnect")]
+    user: Option<String>,
+
+    /// The provider to link at
+    #[arg(long, value_parser = PossibleValuesParser::new(PROVIDERS.iter().map(|provider| provider.name.as_str())))]
+    provider: Option<String>,
+
+    /// Connection to repair, whose user and provider are known: it keeps its id, and those of its accounts
+    #[arg(long, value_name = "ID", conflicts_with_all = ["user", "provider"])]
+    reconnect: Option<ConnectionId>,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// What `link --json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LinkView<'a> {
+    url: &'a str,
+    expires_at: Timestamp,
 }
 
 /// Take over a consent that a user has given at a provider already.
@@ -151,10 +186,14 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
     let settings = settings.load(None)?;
     let storage = match &command {
         ConnectionCommand::Adopt(_) | ConnectionCommand::Remove(_) => wiring::open_sealed_storage(&settings).await?,
-        ConnectionCommand::List(_) | ConnectionCommand::Show(_) => wiring::open_storage(&settings).await?,
+        ConnectionCommand::Link(_) | ConnectionCommand::List(_) | ConnectionCommand::Show(_) => {
+            wiring::open_storage(&settings).await?
+        }
     };
-    let connections = wiring::connections(&storage, &wiring::providers(&settings)?);
+    let console = service::console_url(&settings);
+    let connections = wiring::connections(&storage, &wiring::providers(&settings)?, console.as_deref());
     let result = match command {
+        ConnectionCommand::Link(args) => link(&storage, &connections, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::Adopt(args) => adopt(&storage, &connections, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::List(args) => list(&storage, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::Show(args) => show(&storage, &args).await.map(|()| ExitCode::SUCCESS),
@@ -162,6 +201,29 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
     };
     storage.close().await;
     result
+}
+
+async fn link(storage: &Storage, connections: &Connections, args: &LinkArgs) -> anyhow::Result<()> {
+    let (user, to) = match (args.reconnect, &args.user) {
+        (Some(id), _) => {
+            let user = find(storage, id).await?.user_id;
+            (storage.find_user(user).await?.context("the connection's user is gone")?, LinkTo::Connection(id))
+        }
+        (None, given) => {
+            let to = args.provider.as_deref().map_or(LinkTo::Choice, LinkTo::Provider);
+            (find_user(storage, given.as_deref().unwrap_or_default()).await?, to)
+        }
+    };
+    let address = connections.new_address(user.id, to).await?;
+    let view = LinkView { url: address.url.expose_secret(), expires_at: address.expires_at };
+    output::print(args.format, &view, |view| view.url.to_owned())?;
+    if !args.format.json {
+        output::note(&format!(
+            "Open it in a browser within half an hour, while the service runs. Who opens it links for {}.",
+            user.email
+        ));
+    }
+    Ok(())
 }
 
 async fn adopt(storage: &Storage, connections: &Connections, args: &AdoptArgs) -> anyhow::Result<()> {
@@ -197,8 +259,7 @@ async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
         .collect();
     output::print(args.format, &views, |views| {
         if views.is_empty() {
-            return "There are no connections yet: `bellbird connection adopt --help` tells how to make one."
-                .to_owned();
+            return "There are no connections yet: `bellbird connection link --help` tells how to make one.".to_owned();
         }
         let mut text = table(views.iter().map(|view| &view.connection));
         for removal in &removals {

@@ -1,14 +1,14 @@
 //! `bellbird demo`: everything in one process, over made-up people.
 
 use anyhow::{Context as _, anyhow};
-use bellbird_connections::Connections;
+use bellbird_connections::{Connections, LinkTo};
 use bellbird_domain::user::DEFAULT_TIMEZONE;
 use bellbird_domain::{AccountType, ApiKey, ConnectionCategory, Plan, User};
 use bellbird_sandbox::Description;
 use bellbird_storage::{NewUser, Sealer, Storage};
 use clap::Args;
 use jiff::Timestamp;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -54,6 +54,7 @@ struct DemoView<'a> {
     saver_key: &'a str,
     email: &'a str,
     timezone: &'a str,
+    link_url: &'a str,
     sandbox: &'a Description,
 }
 
@@ -75,13 +76,15 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let storage = wiring::open(&settings, wiring::sealer(&settings)?.unwrap_or_else(Sealer::random)).await?;
     service::migrate(&storage).await?;
     let providers = wiring::providers(&settings)?;
-    let people = add_people(&storage, &wiring::connections(&storage, &providers), sandbox.description()).await?;
     let urls = listeners.urls();
-    let api = wiring::api(&settings, &storage, &providers, &urls.api_url);
-    let routers = Routers::new(&settings, api.clone(), &storage, metrics, &urls);
-    say_ready(&storage, args.format, &urls, &people, sandbox.description()).await?;
+    let connections = wiring::connections(&storage, &providers, Some(urls.public_console(&settings)));
+    let people = add_people(&storage, &connections, sandbox.description()).await?;
+    let api = wiring::api(&settings, &storage, &providers, &connections, &urls.api_url);
+    let routers = Routers::new(&settings, api.clone(), &storage, connections.clone(), metrics, &urls);
+    let link = connections.new_address(people[0].user.id, LinkTo::Choice).await?;
+    say_ready(&storage, args.format, &urls, &people, link.url.expose_secret(), sandbox.description()).await?;
     let forget = move |user, connection| api.forget(user, connection);
-    let background = background::start(wiring::connections(&storage, &providers), forget, stop.clone());
+    let background = background::start(connections, forget, stop.clone());
     listeners.serve(&settings, routers, stop).await;
     background.await?;
     storage.close().await;
@@ -151,6 +154,7 @@ async fn say_ready(
     format: JsonFlag,
     urls: &Urls,
     people: &[Person; 3],
+    link_url: &str,
     sandbox: &Description,
 ) -> anyhow::Result<()> {
     let [professional, developer, saver] = people;
@@ -161,6 +165,7 @@ async fn say_ready(
         saver_key: saver.key.expose(),
         email: &professional.user.email,
         timezone: professional.user.timezone.as_deref().unwrap_or(DEFAULT_TIMEZONE),
+        link_url,
         sandbox,
     };
     let paths = if format.json { Vec::new() } else { paths_to_try(storage, &professional.user).await? };
@@ -196,9 +201,11 @@ fn text(view: &DemoView<'_>, paths: &[String]) -> String {
     format!(
         "Bellbird runs at {api}, with made-up people, banks and brokers. Try it in another terminal:\n\n  \
          export BELLBIRD_KEY={}\n\n{}\n\n\
+         Link another bank or broker in the browser, within half an hour:\n\n  {}\n\n\
          The reference is at {api}/docs, metrics are at {}/metrics. Stop it with Ctrl-C.",
         view.api_key,
         curls.join("\n\n"),
+        view.link_url,
         view.urls.ops_url
     )
 }

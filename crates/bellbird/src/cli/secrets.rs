@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use bellbird_domain::ConnectionId;
 use bellbird_storage::{Leftovers, SealError, SealedSecrets, Storage, UnopenableSecret};
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -14,7 +13,7 @@ use crate::wiring;
 
 /// Walks over all secrets, when a copy of the service goes on sealing with an older key meanwhile.
 const WALKS_MAX: u32 = 3;
-/// Connections that a message names.
+/// Secrets that a message names.
 const NAMED_MAX: usize = 5;
 
 /// Seal stored secrets with another master key.
@@ -133,7 +132,7 @@ fn left<'a>(found: &'a SealedSecrets, current: &'a str) -> impl Iterator<Item = 
 
 /// One sentence for each reason why secrets do not open.
 pub(super) fn unopened(secrets: &[UnopenableSecret]) -> Vec<String> {
-    let mut by_reason: BTreeMap<String, Vec<ConnectionId>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for secret in secrets {
         let reason = match &secret.why {
             SealError::UnknownKeyId(key) => format!(
@@ -145,12 +144,12 @@ pub(super) fn unopened(secrets: &[UnopenableSecret]) -> Vec<String> {
                 .to_owned(),
             other => other.to_string(),
         };
-        by_reason.entry(reason).or_default().push(secret.connection_id);
+        by_reason.entry(reason).or_default().push(format!("{} {}", secret.purpose, secret.subject));
     }
-    let sentence = |(reason, connections): (String, Vec<ConnectionId>)| {
-        let named: Vec<String> = connections.iter().take(NAMED_MAX).map(ToString::to_string).collect();
-        let more = if connections.len() > NAMED_MAX { ", ..." } else { "" };
-        format!("{} cannot be opened: {reason} (connections {}{more})", connections.len(), named.join(", "))
+    let sentence = |(reason, secrets): (String, Vec<String>)| {
+        let named = secrets.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+        let more = if secrets.len() > NAMED_MAX { ", ..." } else { "" };
+        format!("{} cannot be opened: {reason} ({named}{more})", secrets.len())
     };
     by_reason.into_iter().map(sentence).collect()
 }

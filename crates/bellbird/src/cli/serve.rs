@@ -39,14 +39,15 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
         tracing::warn!("secrets: {problem}");
     }
     let urls = listeners.urls();
-    let api = wiring::api(&settings, &storage, &providers, &urls.api_url);
-    let routers = Routers::new(&settings, api.clone(), &storage, metrics, &urls);
+    let connections = wiring::connections(&storage, &providers, Some(urls.public_console(&settings)));
+    let api = wiring::api(&settings, &storage, &providers, &connections, &urls.api_url);
+    let routers = Routers::new(&settings, api.clone(), &storage, connections.clone(), metrics, &urls);
     tracing::info!(api = urls.api_url, console = urls.console_url, ops = urls.ops_url, "ready");
     output::print(args.format, &urls, |urls| {
         format!("Bellbird runs.\n\nAPI      {}\nconsole  {}\nops      {}", urls.api_url, urls.console_url, urls.ops_url)
     })?;
     let forget = move |user, connection| api.forget(user, connection);
-    let background = background::start(wiring::connections(&storage, &providers), forget, stop.clone());
+    let background = background::start(connections, forget, stop.clone());
     listeners.serve(&settings, routers, stop).await;
     background.await?;
     storage.close().await;

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
+use crate::config::Settings;
 use crate::wiring;
 
 /// Add, show, change and remove users.
@@ -91,12 +92,19 @@ pub(super) struct SetArgs {
 }
 
 /// Remove a user and the user's keys. The connections have to be removed first.
+///
+/// Where the user was registered at a provider, for linking in the browser, that registration is removed there too.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird user remove me@example.com")]
 pub(super) struct RemoveArgs {
     #[command(flatten)]
     user: UserRef,
+
+    /// Do not tell the providers where the user is registered. For a provider that can never be told again, or a
+    /// registration whose master key is lost
+    #[arg(long)]
+    forget: bool,
 
     #[command(flatten)]
     format: JsonFlag,
@@ -158,7 +166,8 @@ impl UserView<'_> {
 }
 
 pub(super) async fn run(settings: &SettingArgs, command: UserCommand) -> anyhow::Result<()> {
-    let storage = wiring::open_storage(&settings.load(None)?).await?;
+    let settings = settings.load(None)?;
+    let storage = wiring::open_storage(&settings).await?;
     let result = match command {
         UserCommand::Add(args) => add(&storage, &args).await,
         UserCommand::List(args) => list(&storage, &args).await,
@@ -167,7 +176,7 @@ pub(super) async fn run(settings: &SettingArgs, command: UserCommand) -> anyhow:
             output::print(args.format, &UserView::from(&user), UserView::details)
         }
         UserCommand::Set(args) => set(&storage, &args).await,
-        UserCommand::Remove(args) => remove(&storage, &args).await,
+        UserCommand::Remove(args) => remove(&settings, &storage, &args).await,
     };
     storage.close().await;
     result
@@ -224,8 +233,16 @@ async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
     output::print(args.format, &UserView::from(&user), |view| format!("Changed.\n\n{}", view.details()))
 }
 
-async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
+async fn remove(settings: &Settings, storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
+    let going = storage.list_removals().await?.into_iter().any(|removal| removal.connection.user_id == user.id);
+    if !going && storage.list_connections(user.id).await?.is_empty() {
+        let connections = wiring::connections(storage, &wiring::providers(settings)?, None);
+        let unregistered = connections.unregister(user.id, args.forget).await;
+        unregistered.with_context(|| {
+            format!("{} is still registered at a provider (--forget removes the user here all the same)", user.email)
+        })?;
+    }
     match storage.delete_user(user.id).await {
         Err(StorageError::Conflict(_)) => bail!(
             "{0} still has connections: `bellbird connection list --user {0}` shows them, and \

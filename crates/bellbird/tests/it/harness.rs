@@ -7,6 +7,7 @@ use std::time::Duration;
 use bellbird::serve::{self, ServeOptions};
 use bellbird_api::{ApiSettings, AppState};
 use bellbird_connections::Connections;
+use bellbird_console::ConsoleSettings;
 use bellbird_domain::{Connection, Plan, User};
 use bellbird_providers::Registry;
 use bellbird_providers::registry::PROVIDERS;
@@ -84,6 +85,7 @@ pub(crate) struct App {
     /// Developer plan; one connection.
     pub(crate) ben: Person,
     pub(crate) url: String,
+    pub(crate) console_url: String,
     pub(crate) http: reqwest::Client,
     stop: CancellationToken,
     _directory: TempDir,
@@ -146,13 +148,19 @@ impl App {
         let settings = bellbird::wiring::sandbox_settings(sandbox.description()).expect("settings");
         let providers = Registry::new(&settings, setup.call_timeout).expect("providers");
         let clock = Clock::standing(now);
-        let connections = Connections::new(storage.clone(), providers.clone(), clock.clone());
+        let console = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");
+        let console_url = format!("http://{}", console.address());
+        let connections = Connections::new(storage.clone(), providers.clone(), clock.clone())
+            .with_console_at(console_url.parse().expect("a URL"));
         let reads = Reads::new(storage.clone(), providers, clock.clone(), setup.limits);
         let state = AppState::new(storage.clone(), reads, connections.clone(), clock.clone(), setup.api);
         let listener = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");
         let url = format!("http://{}", listener.address());
         let stop = CancellationToken::new();
         tokio::spawn(serve::serve(listener, bellbird_api::router(state), ServeOptions::default(), stop.clone()));
+        let pages = ConsoleSettings { api_url: url.clone(), console_url: console_url.clone() };
+        let pages = bellbird_console::router(connections.clone(), pages);
+        tokio::spawn(serve::serve(console, pages, ServeOptions::default(), stop.clone()));
 
         let grants = serde_json::to_value(&sandbox.description().grants).expect("JSON");
         let olivia =
@@ -161,7 +169,19 @@ impl App {
         let ben = person(&storage, &connections, now, "ben@example.com", Plan::Developer, &[&grants[2]]).await;
         // Adopting asked the provider; tests count from here.
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
-        let app = Self { sandbox, storage, connections, clock, olivia, ben, url, http, stop, _directory: directory };
+        let app = Self {
+            sandbox,
+            storage,
+            connections,
+            clock,
+            olivia,
+            ben,
+            url,
+            console_url,
+            http,
+            stop,
+            _directory: directory,
+        };
         app.forget_calls().await;
         app
     }
@@ -363,11 +383,13 @@ pub(crate) fn pretended() -> impl Iterator<Item = &'static str> {
 
 /// Waits until something that goes on in the background has come about.
 pub(crate) async fn eventually(is_so: impl AsyncFn() -> bool) {
-    for _ in 0..1_000 {
-        if is_so().await {
-            return;
+    /// In real time, however slow the machine is.
+    const PATIENCE: Duration = Duration::from_secs(30);
+    const LOOK_EVERY: Duration = Duration::from_millis(2);
+    let came_about = async {
+        while !is_so().await {
+            tokio::time::sleep(LOOK_EVERY).await;
         }
-        tokio::task::yield_now().await;
-    }
-    panic!("it never came about");
+    };
+    tokio::time::timeout(PATIENCE, came_about).await.expect("it never came about");
 }

@@ -177,6 +177,12 @@ impl Row<'_> {
         Uuid::try_parse(self.text(column)?).map(T::from).map_err(|_| StorageError::Corrupt("an id"))
     }
 
+    /// As [`Self::id`], where there may be none.
+    pub(crate) fn opt_id<T: From<Uuid>>(&self, column: usize) -> Result<Option<T>> {
+        let read = |text| Uuid::try_parse(text).map(T::from).map_err(|_| StorageError::Corrupt("an id"));
+        self.opt_text(column)?.map(read).transpose()
+    }
+
     /// One of a closed set of words; an unknown one is corrupt, and `what` says which.
     pub(crate) fn word<T: FromStr>(&self, column: usize, what: &'static str) -> Result<T> {
         self.text(column)?.parse().map_err(|_| StorageError::Corrupt(what))

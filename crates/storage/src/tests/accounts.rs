@@ -41,6 +41,7 @@ both! {
             account_type: AccountType::CreditCard,
             number: Some(&number),
             currency: Some(currency("NZD")),
+            known_as: None,
         };
         let connection = db.connection(user.id, "c", &[new]).await;
         let accounts = db.accounts(user.id).await;

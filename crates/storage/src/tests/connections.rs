@@ -114,7 +114,7 @@ both! {
         assert!(db.find_grant(user.id, made.id).await.unwrap().is_none());
         let names: Vec<_> = db.accounts(user.id).await.into_iter().map(|account| account.name).collect();
         assert_eq!(names, ["Kept"]);
-        for table in ["connections", "connection_grants", "accounts"] {
+        for table in ["connections", "secrets", "accounts"] {
             assert_eq!(db.texts(&format!("SELECT user_id FROM {table}")).await.len(), 1, "{table}");
         }
         assert!(db.find_grant(user.id, kept.id).await.unwrap().is_some());

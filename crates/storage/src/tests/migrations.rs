@@ -1,5 +1,8 @@
-use super::{both, connect, on_empty_postgres, on_postgres, on_sqlite};
-use crate::{Sealer, Storage, StorageError};
+use bellbird_domain::{ConnectionId, UserId};
+use secrecy::ExposeSecret as _;
+
+use super::{GRANT, TestDb, at, both, connect, on_empty_postgres, on_empty_sqlite, on_postgres, on_sqlite};
+use crate::{SealedFor, Sealer, Storage, StorageError};
 
 /// Table, column, kind, whether it may be null, place in the primary key (0: none).
 type Column = (String, String, String, bool, i64);
@@ -33,6 +36,48 @@ fn postgres_migrates_once_even_if_two_begin() {
         let (first, second) = tokio::join!(db.migrate(), other.migrate());
         assert!(first.unwrap().is_empty() ^ second.unwrap().is_empty());
     });
+}
+
+/// Fills the tables as the version did that knew two migrations, and migrates on.
+async fn grants_move(db: &TestDb) {
+    assert_eq!(db.migrate_as_of(2).await.unwrap().len(), 2);
+    let user = UserId::new();
+    db.raw(&format!("INSERT INTO users VALUES ('{user}', 'a@x', 'a@x', 'saver', NULL, 7, 0)")).await;
+    let statuses = ["active", "revoked", "deleting"];
+    let ids = statuses.map(|_| ConnectionId::new());
+    for (id, status) in ids.iter().zip(statuses) {
+        let row = (user.to_string(), id.to_string());
+        let sealed = SealedFor { purpose: "grant", row: &[&row.0, &row.1] };
+        let sealed = db.bytes(&db.sealer.seal(sealed, GRANT.as_bytes()).unwrap());
+        db.raw(&format!(
+            "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
+                institution_name, status, created_at)
+            VALUES ('{user}', '{id}', 'akahu', 'banking', 'c_{status}', 'bank_1', 'First Bank', '{status}', 5);
+            INSERT INTO connection_grants VALUES ('{user}', '{id}', {sealed})"
+        ))
+        .await;
+    }
+    assert_eq!(db.migrate().await.unwrap().first().map(String::as_str), Some("0003_linking"));
+    for id in ids {
+        assert_eq!(db.find_grant(user, id).await.unwrap().expect("moved").expose_secret(), GRANT);
+    }
+    assert_eq!(db.sealed_secrets().await.unwrap().opened_by.into_values().sum::<u64>(), 3);
+    let due = db.claim_due_looks(at(0), at(1), 9).await.unwrap();
+    assert_eq!(due.len(), 2, "nobody has looked at them, and the third is going");
+    assert_eq!(db.revision(user).await, 7);
+    let removal = db.claim_due_removals(at(0), at(1), 9).await.unwrap().remove(0);
+    assert!(db.finish_removal(&removal, "deleted", at(0)).await.unwrap());
+    assert_eq!(db.secrets_for("grant").await, 2);
+}
+
+#[test]
+fn sqlite_keeps_its_grants() {
+    on_empty_sqlite(grants_move);
+}
+
+#[test]
+fn postgres_keeps_its_grants() {
+    on_empty_postgres(grants_move);
 }
 
 both! {
@@ -118,7 +163,7 @@ fn the_primary_key_begins_with_the_user() {
         let first = "SELECT t.name || '.' || c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c
             WHERE t.type = 'table' AND c.pk = 1 ORDER BY t.name";
         for column in db.texts(first).await {
-            let own = ["users.id", "schema_migrations.version"].contains(&column.as_str());
+            let own = ["users.id", "schema_migrations.version", "provider_events.provider"].contains(&column.as_str());
             assert!(own || column.ends_with(".user_id"), "{column}");
         }
     });

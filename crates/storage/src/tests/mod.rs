@@ -1,11 +1,18 @@
 //! Tests of the crate. Each test of storage runs twice: on a fresh SQLite file and on a fresh PostgreSQL database.
 
 mod accounts;
+mod adoptions;
 mod audit;
 mod concurrency;
 mod connections;
+mod events;
 mod keys;
+mod link_sessions;
+mod links;
+mod looks;
 mod migrations;
+mod outdated;
+mod provider_users;
 mod removals;
 mod sealed;
 mod secrets;
@@ -104,6 +111,12 @@ impl TestDb {
         client.query(sql, &[]).await.expect(sql).iter().map(|row| row.get(0)).collect()
     }
 
+    /// Bytes as the database writes them in a statement.
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> String {
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        if self.kind() == "sqlite" { format!("x'{hex}'") } else { format!("'\\x{hex}'") }
+    }
+
     pub(crate) async fn user(&self, email: &str) -> User {
         let new = NewUser { email, plan: Plan::Professional, timezone: None };
         self.insert_user(&new, at(0)).await.expect("a user")
@@ -124,6 +137,17 @@ impl TestDb {
         self.finish_removal(&claim, "deleted", now).await.expect("gone")
     }
 
+    /// One column of a connection's row, as text; empty for none.
+    pub(crate) async fn column(&self, connection: ConnectionId, column: &str) -> String {
+        let sql = format!("SELECT COALESCE(CAST({column} AS TEXT), '') FROM connections WHERE id = '{connection}'");
+        self.texts(&sql).await.remove(0)
+    }
+
+    /// How many secrets there are for a purpose.
+    pub(crate) async fn secrets_for(&self, purpose: &str) -> usize {
+        self.texts(&format!("SELECT subject FROM secrets WHERE purpose = '{purpose}'")).await.len()
+    }
+
     /// A user's revision, as a caller learns it.
     pub(crate) async fn revision(&self, user: UserId) -> i64 {
         let sql = format!("SELECT CAST(revision AS TEXT) FROM users WHERE id = '{user}'");
@@ -132,12 +156,18 @@ impl TestDb {
 }
 
 pub(crate) fn on_sqlite(body: impl AsyncFnOnce(&TestDb)) {
+    on_empty_sqlite(async |db| {
+        db.migrate().await.expect("migrates");
+        body(db).await;
+    });
+}
+
+/// On a new file, without tables.
+pub(crate) fn on_empty_sqlite(body: impl AsyncFnOnce(&TestDb)) {
     let folder = TempDir::new().expect("a folder");
     let url = format!("sqlite:{}", folder.path().join("test.db").display());
     runtime().block_on(async {
-        let db = TestDb::open(url).await;
-        db.migrate().await.expect("migrates");
-        body(&db).await;
+        body(&TestDb::open(url).await).await;
     });
 }
 
@@ -213,11 +243,22 @@ pub(crate) fn new_connection<'a>(user_id: UserId, consent: &'a str, grant: &'a S
         institution_name: "First Bank",
         institution_logo: Some("https://example.com/logo.png"),
         grant,
+        owner: None,
+        repairs: None,
+        look_at: None,
+        settles_at: None,
     }
 }
 
 pub(crate) fn new_account<'a>(provider_account_id: &'a str, name: &'a str) -> NewAccount<'a> {
-    NewAccount { provider_account_id, name, account_type: AccountType::Savings, number: None, currency: None }
+    NewAccount {
+        provider_account_id,
+        name,
+        account_type: AccountType::Savings,
+        number: None,
+        currency: None,
+        known_as: None,
+    }
 }
 
 pub(crate) fn currency(code: &str) -> Currency {

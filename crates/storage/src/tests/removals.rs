@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 
-use super::{TestDb, at, both, masked, new_account};
-use crate::{ClaimedRemoval, NewAccount, StorageError};
+use super::link_sessions::new_session;
+use super::links::new_link;
+use super::{TestDb, at, both, grant, masked, new_account, new_connection};
+use crate::{ClaimedRemoval, NewAccount, NewConnection, NewLink, NewLinkSession, StorageError};
 
 /// So many connections that are being removed and that nobody works on.
 async fn hidden(db: &TestDb, user: UserId, count: usize) -> Vec<ConnectionId> {
@@ -122,22 +124,41 @@ both! {
         let user = db.user("a@x").await.id;
         let number = masked("06-1234-9876");
         let account = NewAccount { number: Some(&number), ..new_account("acc_provider_gone", "Rainy Day Gone") };
-        let made = db.connection(user, "consent_gone", &[account]).await;
+        let grant = grant();
+        let new = NewConnection { owner: Some("owner_gone"), look_at: Some(at(5)), ..new_connection(user, "consent_before_gone", &grant) };
+        let made = db.adopt_connection(&new, &[], at(10)).await.unwrap();
+        let new = NewConnection { repairs: Some(made.id), ..new_connection(user, "consent_gone", &grant) };
+        db.adopt_connection(&new, &[account], at(12)).await.unwrap();
+        let replaced = db.claim_due_removals(at(12), at(50), 9).await.unwrap().remove(0);
         let kept = db.connection(user, "consent_kept", &[new_account("acc_provider_kept", "Kept")]).await;
         let accounts = db.list_connection_accounts(user, made.id).await.unwrap();
-        let names = [made.id.to_string(), accounts[0].id.to_string(), "acc_provider_gone".to_owned(), "Rainy Day Gone".to_owned(), "consent_gone".to_owned(), "9876".to_owned()];
+        for connection in [made.id, kept.id] {
+            let token = format!("token of {connection}");
+            let link = NewLink { connection_id: Some(connection), ..new_link(user, &token, at(9999)) };
+            db.insert_link(&link, at(13)).await.unwrap();
+            let session = NewLinkSession { connection_id: Some(connection), ..new_session(user, &token) };
+            db.insert_link_session(&session, at(13)).await.unwrap();
+        }
+        let names = [made.id.to_string(), replaced.connection_id.to_string(), accounts[0].id.to_string(), "acc_provider_gone".to_owned(), "Rainy Day Gone".to_owned(), "consent_gone".to_owned(), "consent_before_gone".to_owned(), "owner_gone".to_owned(), "9876".to_owned()];
         let claim = db.begin_removal(user, made.id, at(20), at(50)).await.unwrap().expect("hidden");
         assert!(db.postpone_removal(&claim, at(30), "the provider sleeps").await.unwrap());
         for name in &names {
             assert!(!places(db, name).await.is_empty(), "{name}: the search finds what is there");
         }
         let claim = db.claim_removal(user, made.id, at(30), at(50)).await.unwrap().expect("claimed");
+        let of_it = ["accounts.connection_id", "connection_audit.connection_id", "connections.id", "link_sessions.connection_id", "links.connection_id", "secrets.subject"];
+        assert_eq!(places(db, &names[0]).await, of_it);
         assert!(db.finish_removal(&claim, "deleted", at(40)).await.unwrap());
-        assert_eq!(places(db, &names[0]).await, ["connection_audit.connection_id"], "ids and times outlive it");
-        for name in &names[1..] {
+        assert!(db.finish_removal(&replaced, "deleted", at(40)).await.unwrap());
+        for name in &names[..2] {
+            assert_eq!(places(db, name).await, ["connection_audit.connection_id"], "ids and times outlive it");
+        }
+        assert_eq!(db.texts("SELECT COALESCE(connection_id, '') FROM link_sessions ORDER BY 1").await, [String::new(), kept.id.to_string()]);
+        assert_eq!(db.texts("SELECT connection_id FROM links").await, [kept.id.to_string()]);
+        for name in &names[2..] {
             assert_eq!(places(db, name).await, [""; 0], "{name}");
         }
-        let audit = "SELECT CAST(COUNT(*) AS TEXT) FROM connection_audit WHERE cause NOT IN ('adopted', 'removed', 'deleted')";
+        let audit = "SELECT CAST(COUNT(*) AS TEXT) FROM connection_audit WHERE cause NOT IN ('adopted', 'replaced', 'removed', 'deleted')";
         assert_eq!(db.texts(audit).await, ["0"]);
         assert!(!places(db, &kept.id.to_string()).await.is_empty());
         assert!(matches!(db.delete_user(user).await, Err(StorageError::Conflict(_))), "the other one is there");
@@ -162,7 +183,7 @@ async fn places(db: &TestDb, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for name in columns {
         let (table, column) = name.split_once('.').unwrap();
-        let is_bytes = ["sealed", "key_hash"].contains(&column);
+        let is_bytes = column == "sealed" || column.ends_with("_hash");
         let (value, wanted) = match (is_bytes, db.kind()) {
             (false, _) => (format!("CAST({column} AS TEXT)"), text),
             (true, "sqlite") => (format!("lower(hex({column}))"), hex.as_str()),

@@ -6,6 +6,8 @@ use bellbird_domain::{ConnectionId, UserId};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::task::JoinSet;
 
+use super::link_sessions::returned;
+use super::provider_users::registered;
 use super::{GRANT, TestDb, at, both, give_up_after, grant, new_connection};
 use crate::{Leftovers, ResealedBatch, SealError, Sealer, Storage, StorageError};
 
@@ -24,7 +26,7 @@ pub(crate) async fn with_keys(db: &TestDb, numbers: &[u8]) -> Storage {
 pub(crate) async fn rotate(storage: &Storage) -> ResealedBatch {
     let mut all = ResealedBatch::default();
     loop {
-        let batch = storage.reseal_batch(all.next).await.unwrap();
+        let batch = storage.reseal_batch(all.next.take()).await.unwrap();
         all.resealed += batch.resealed;
         all.already_current += batch.already_current;
         all.unopenable += batch.unopenable;
@@ -62,12 +64,13 @@ both! {
         let error = stranger.find_grant(user.id, first).await.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
         db.raw(&format!(
-            "UPDATE connection_grants SET sealed = (SELECT sealed FROM connection_grants WHERE connection_id = '{first}')
-             WHERE connection_id = '{second}'"
+            "UPDATE secrets SET sealed = (SELECT sealed FROM secrets WHERE subject = '{first}')
+             WHERE subject = '{second}'"
         ))
         .await;
         let unopenable = db.sealed_secrets().await.unwrap().unopenable;
-        assert_eq!((unopenable.len(), unopenable[0].connection_id, &unopenable[0].why), (1, second, &SealError::DoesNotOpen), "a grant moved to another row");
+        assert_eq!((unopenable.len(), &unopenable[0].why), (1, &SealError::DoesNotOpen), "a grant moved to another row");
+        assert_eq!((unopenable[0].user_id, unopenable[0].purpose.as_str(), &unopenable[0].subject), (user.id, "grant", &second.to_string()));
     }
 
     async fn everything_is_sealed_anew_and_stays_what_it_was(db) {
@@ -95,6 +98,47 @@ both! {
         assert_eq!(counts(&rotate(&new).await), (0, 120, 0));
     }
 
+    async fn secrets_of_every_purpose_are_sealed_anew(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let old = with_keys(db, &[1]).await;
+        let mut ids = Vec::new();
+        for user in [user, other] {
+            ids.push(old.adopt_connection(&new_connection(user, &format!("c {user}"), &grant()), &[], at(1)).await.unwrap().id);
+            registered(&old, user, "eu_1", &format!("owner {user}")).await;
+            for number in 0..30 {
+                returned(&old, user, &format!("{number} {user}")).await;
+            }
+        }
+        let both = with_keys(db, &[2, 1]).await;
+        assert_eq!(counts(&rotate(&both).await), (64, 0, 0));
+        let new = with_keys(db, &[2]).await;
+        assert_eq!(new.sealed_secrets().await.unwrap().opened_by.into_iter().collect::<Vec<_>>(), [("k2".to_owned(), 64)]);
+        for (user, id) in [user, other].into_iter().zip(ids) {
+            assert_eq!(new.find_grant(user, id).await.unwrap().unwrap().expose_secret(), GRANT);
+            assert_eq!(new.find_owner(user, "fiskil").await.unwrap().unwrap().expose_secret(), format!("owner {user}"));
+        }
+        let claims = new.claim_due_link_sessions(at(99), at(100), 99).await.unwrap();
+        assert_eq!(claims.len(), 60);
+        assert!(claims.iter().all(|claim| claim.sealed.as_ref().is_some_and(|answer| answer.expose_secret() == "code=answer")));
+    }
+
+    // Purpose, subject and user are all part of what is sealed.
+    async fn a_secret_opens_for_its_purpose_only(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        db.connection(user, "c", &[]).await;
+        for change in [
+            "UPDATE secrets SET purpose = 'owner', subject = 'fiskil'".to_owned(),
+            "UPDATE secrets SET purpose = 'owner'".to_owned(),
+            format!("UPDATE secrets SET user_id = '{other}'"),
+        ] {
+            assert!(db.sealed_secrets().await.unwrap().unopenable.is_empty());
+            let before = db.texts("SELECT subject FROM secrets").await.remove(0);
+            db.raw(&change).await;
+            assert_eq!(db.sealed_secrets().await.unwrap().unopenable.len(), 1, "{change}");
+            db.raw(&format!("UPDATE secrets SET user_id = '{user}', purpose = 'grant', subject = '{before}'")).await;
+        }
+    }
+
     async fn what_does_not_open_is_left_as_it_is(db) {
         let user = db.user("a@x").await.id;
         connections(&with_keys(db, &[1]).await, user, 3).await;
@@ -103,7 +147,7 @@ both! {
         let both = with_keys(db, &[2, 1]).await;
         assert_eq!(counts(&rotate(&both).await), (3, 0, 1));
         let unopenable = both.sealed_secrets().await.unwrap().unopenable;
-        assert_eq!((unopenable[0].connection_id, &unopenable[0].why), (lost, &SealError::UnknownKeyId("k9".to_owned())));
+        assert_eq!((&unopenable[0].subject, &unopenable[0].why), (&lost.to_string(), &SealError::UnknownKeyId("k9".to_owned())));
         // With the missing key everything is well again.
         assert_eq!(counts(&rotate(&with_keys(db, &[2, 1, 9]).await).await), (1, 3, 0));
         assert_eq!(with_keys(db, &[2]).await.find_grant(user, lost).await.unwrap().unwrap().expose_secret(), GRANT);

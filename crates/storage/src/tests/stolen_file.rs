@@ -3,6 +3,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use super::link_sessions::{returned, secret};
+use super::links::new_link;
+use super::provider_users::registered;
 use super::secrets::{rotate, with_keys};
 use super::{GRANT, at, grant, key, new_account, new_connection, on_sqlite};
 use crate::{Leftovers, SealError, Storage, StorageError};
@@ -30,16 +33,23 @@ fn holds_neither_grant_nor_key() {
             db.adopt_connection(&new_connection(user.id, "consent", &grant()), &[], at(second)).await.unwrap();
         }
         assert!(db.find_grant(user.id, connection).await.unwrap().is_some());
+        // A link that was given out, one trip before its answer is used, one with its grant, and a registered user.
+        db.insert_link(&new_link(user.id, "token_that_nobody_may_read", at(60)), at(0)).await.unwrap();
+        returned(db, user.id, "state_that_nobody_may_read").await;
+        let claim = returned(db, user.id, "another_state").await;
+        assert!(db.grant_link_session(&claim, &secret("link_grant_that_nobody_may_read"), at(40)).await.unwrap());
+        registered(db, user.id, "eu_1", "owner_grant_that_nobody_may_read").await;
+        db.insert_event("akahu", "event_that_nobody_may_read", at(0)).await.unwrap();
         let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap()).parent().unwrap();
         let check = |when: &str| {
             let bytes = bytes(folder);
             assert!(
-                contains(&bytes, "laptop") && contains(&bytes, "Everyday"),
+                ["laptop", "Everyday", "returned", "granted", "eu_1"].iter().all(|text| contains(&bytes, text)),
                 "{when}: the search finds what is there"
             );
             assert!(!contains(&bytes, &key.expose()[3..20]), "{when}: the key");
             assert!(!contains(&bytes, &key.expose()[20..]), "{when}: the end of the key");
-            for part in [GRANT, "userToken", "user_token_that_nobody_may_read"] {
+            for part in [GRANT, "userToken", "that_nobody_may_read", "code=answer", "another_state"] {
                 assert!(!contains(&bytes, part), "{when}: {part}");
             }
         };
@@ -59,7 +69,7 @@ fn parts_of(sealed: &[Vec<u8>], bytes: &[u8]) -> usize {
 }
 
 fn all_sealed(file: &rusqlite::Connection) -> Vec<Vec<u8>> {
-    let mut statement = file.prepare("SELECT sealed FROM connection_grants").unwrap();
+    let mut statement = file.prepare("SELECT sealed FROM secrets").unwrap();
     let rows = statement.query_map([], |row| row.get(0)).unwrap();
     rows.map(Result::unwrap).collect()
 }
@@ -80,29 +90,37 @@ fn after_a_rotation_the_old_key_opens_nothing() {
             ids.push(old.adopt_connection(&new_connection(user, consent, &grant()), &[], at(1)).await.unwrap().id);
         }
         let mut sealed = all_sealed(&file);
+        let claim = returned(&old, user, "state").await;
+        registered(&old, user, "eu_1", "owner grant").await;
+        sealed.extend(all_sealed(&file).into_iter().filter(|value| !sealed.contains(value)).collect::<Vec<_>>());
+        assert_eq!(sealed.len(), 62);
         file.execute_batch(
             "CREATE TABLE big (x BLOB);
-            INSERT INTO big SELECT sealed || zeroblob(5000) FROM connection_grants;
+            INSERT INTO big SELECT sealed || zeroblob(5000) FROM secrets;
             DROP TABLE big",
         )
         .unwrap();
         for consent in &consents {
             old.adopt_connection(&new_connection(user, consent, &grant()), &[], at(2)).await.unwrap();
         }
-        sealed.extend(all_sealed(&file));
+        assert!(old.grant_link_session(&claim, &secret("link grant"), at(40)).await.unwrap());
+        sealed.extend(all_sealed(&file).into_iter().filter(|value| !sealed.contains(value)).collect::<Vec<_>>());
         drop(file);
-        assert_eq!(parts_of(&sealed, &bytes(folder)), 120, "the search finds what is there, and what was there");
+        assert_eq!(sealed.len(), 123);
+        assert_eq!(parts_of(&sealed, &bytes(folder)), 123, "the search finds what is there, and what was there");
 
         // A service that has both keys runs on, beside the command.
         let (service, command) = (with_keys(db, &[2, 1]).await, with_keys(db, &[2, 1]).await);
         assert!(service.find_grant(user, ids[0]).await.unwrap().is_some());
-        assert_eq!(rotate(&command).await.resealed, 60);
+        assert_eq!(rotate(&command).await.resealed, 62);
         assert_eq!(command.erase_leftovers().await.unwrap(), Leftovers::None);
         assert_eq!(parts_of(&sealed, &bytes(folder)), 0, "what the old key opens");
         // It writes on, and its connections end.
         service.adopt_connection(&new_connection(user, "c0", &grant()), &[], at(3)).await.unwrap();
         service.close().await;
         assert_eq!(parts_of(&sealed, &bytes(folder)), 0);
+        let error = old.find_owner(user, "fiskil").await.unwrap_err();
+        assert!(matches!(error, StorageError::Sealed(SealError::UnknownKeyId(key)) if key == "k2"));
         for id in ids {
             let error = old.find_grant(user, id).await.unwrap_err();
             assert!(matches!(error, StorageError::Sealed(SealError::UnknownKeyId(key)) if key == "k2"));

@@ -1,5 +1,8 @@
 use bellbird_domain::{Plan, UserId};
 
+use super::link_sessions::{new_session, returned};
+use super::links::new_link;
+use super::provider_users::registered;
 use super::{at, both, key};
 use crate::{NewUser, StorageError, UserChange};
 
@@ -70,6 +73,25 @@ both! {
         assert_eq!(db.find_caller(&key(1), at(1)).await.unwrap(), None);
         assert_eq!(db.list_audit(connection.id).await.unwrap().len(), 3, "the audit outlives the user");
         assert!(matches!(db.delete_user(user.id).await, Err(StorageError::NotFound("user"))));
+    }
+
+    async fn what_a_link_left_goes_with_the_user(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        for user in [user, other] {
+            db.insert_link(&new_link(user, &user.to_string(), at(60)), at(0)).await.unwrap();
+            returned(db, user, &format!("returned {user}")).await;
+            db.insert_link_session(&new_session(user, &format!("begun {user}")), at(0)).await.unwrap();
+        }
+        registered(db, user, "eu_1", "grant").await;
+        let error = db.delete_user(user).await.unwrap_err();
+        assert!(matches!(error, StorageError::Conflict(why) if why.contains("registered")), "{error:?}");
+        assert_eq!(db.secrets_for("link").await, 2, "nothing half done");
+        db.delete_provider_user(user, "fiskil").await.unwrap();
+        db.delete_user(user).await.unwrap();
+        for (table, left) in [("users", 1), ("links", 1), ("link_sessions", 2), ("secrets", 1), ("provider_users", 0)] {
+            assert_eq!(db.texts(&format!("SELECT 'x' FROM {table}")).await.len(), left, "{table}");
+        }
+        db.delete_user(other).await.unwrap();
     }
 
     async fn an_unknown_plan_is_corrupt(db) {

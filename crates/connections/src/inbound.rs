@@ -1,0 +1,98 @@
+//! Events from providers. Each of them only makes us look at the provider; what it says is never believed further.
+
+use std::time::Duration;
+
+use bellbird_domain::UserId;
+use bellbird_providers::Provider;
+use bellbird_providers::notifying::{Concern, Refused};
+use bellbird_storage::{Concerned, StorageError};
+use http::HeaderMap;
+use uuid::Uuid;
+
+use crate::{Connections, ConnectionsError};
+
+/// Akahu wants its answer within 5 s (akahu.md 7), and a key may have to be fetched from it first.
+const DEADLINE: Duration = Duration::from_secs(4);
+
+/// Why an event was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum NotTaken {
+    /// Nobody sends us events under this name: no such provider, or no secret to check its signatures with.
+    #[error("no events are received here from this provider")]
+    NotOffered,
+    /// By the adapter.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// By our database: to be sent again.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl Connections {
+    /// Takes an event: checks it, writes down what has to be looked at, and begins to look. When this returns, nothing
+    /// about the event can be lost any more. One that was taken before does nothing.
+    ///
+    /// # Errors
+    /// [`NotTaken`].
+    pub async fn receive(&self, provider: &str, headers: &HeaderMap, body: &[u8]) -> Result<(), NotTaken> {
+        let Ok(adapter) = self.provider(provider) else { return Err(NotTaken::NotOffered) };
+        let notifying = adapter.notifying().ok_or(NotTaken::NotOffered)?;
+        let notification = notifying.read(&self.call_within(DEADLINE), headers, body).await?;
+        let count = |outcome: &'static str| {
+            let name = adapter.name().as_str();
+            metrics::counter!("bellbird_provider_events_total", "provider" => name, "outcome" => outcome).increment(1);
+        };
+        if let Some(id) = &notification.id
+            && self.storage.has_event(provider, id).await?
+        {
+            count("repeated");
+            return Ok(());
+        }
+        let concerned: Vec<Concerned<'_>> = notification.concerns.iter().filter_map(concerned).collect();
+        if concerned.is_empty() {
+            count("ignored");
+        } else {
+            count("taken");
+            self.ask_for_looks(adapter.as_ref(), &concerned).await?;
+        }
+        // Behind the work: an event whose receiver was killed in the middle comes again.
+        if let Some(id) = &notification.id {
+            self.storage.insert_event(provider, id, self.clock.now()).await?;
+        }
+        Ok(())
+    }
+
+    async fn ask_for_looks(&self, provider: &dyn Provider, concerned: &[Concerned<'_>]) -> Result<(), StorageError> {
+        let (name, now) = (provider.name().as_str(), self.clock.now());
+        self.storage.hurry_link_sessions(name, concerned, now).await?;
+        for (user, connection) in self.storage.find_concerned(name, concerned).await? {
+            if self.storage.request_look(user, connection, now).await? {
+                self.check_soon(user, connection);
+            }
+        }
+        let connections = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = connections.arrive_due().await {
+                tracing::warn!(%error, "trips that are due could not be looked into");
+            }
+        });
+        Ok(())
+    }
+
+    /// Forgets what is of no more use: addresses, trips and events long past.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn tidy(&self) -> Result<u64, ConnectionsError> {
+        Ok(self.storage.delete_outdated(self.clock.now()).await?)
+    }
+}
+
+fn concerned(concern: &Concern) -> Option<Concerned<'_>> {
+    Some(match concern {
+        Concern::Connection(id) => Concerned::Connection(id),
+        Concern::Account(id) => Concerned::Account(id),
+        Concern::Owner(id) => Concerned::Owner(id),
+        Concern::Reference(reference) => Concerned::User(UserId::from(Uuid::try_parse(reference).ok()?)),
+    })
+}

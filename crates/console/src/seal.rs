@@ -1,0 +1,31 @@
+//! The headers of every answer: nobody keeps it, no other page frames it, and no address of ours is passed on.
+
+use axum::response::Response;
+use http::HeaderValue;
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+
+/// Without `form-action`: browsers apply it to the redirect after a form too, which leads to the provider.
+const POLICY: &str =
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'";
+
+const SEALS: [(HeaderName, &str); 5] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (REFERRER_POLICY, "no-referrer"),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (X_FRAME_OPTIONS, "DENY"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+];
+
+/// The outermost layer.
+pub(crate) async fn seal(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    for (name, value) in SEALS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if !headers.contains_key(CACHE_CONTROL) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    response
+}

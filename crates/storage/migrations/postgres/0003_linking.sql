@@ -1,0 +1,111 @@
+-- Linking in a browser, looking at connections, inbound events. See ../sqlite for the other database.
+-- A lease and a fencing number mean what they mean in 0002_removal.
+
+-- Everything sealed, whatever it is for, in one place: apart from the rows it belongs to, so that reading those never
+-- touches a secret, and walked as one when the master key changes. Purpose and subject are authenticated with it.
+-- 'grant': what the adapter reads a connection with; the subject is the connection.
+-- 'owner': what a user registered by us at a provider is known by there; the subject is the provider.
+-- 'link': what a trip of a browser brought back, then the grant got for it; the subject is the link session.
+CREATE TABLE secrets (
+    user_id TEXT COLLATE "C" NOT NULL REFERENCES users (id),
+    purpose TEXT COLLATE "C" NOT NULL,
+    subject TEXT COLLATE "C" NOT NULL,
+    sealed BYTEA NOT NULL,
+    PRIMARY KEY (user_id, purpose, subject)
+);
+
+INSERT INTO secrets (user_id, purpose, subject, sealed)
+    SELECT user_id, 'grant', connection_id, sealed FROM connection_grants;
+
+DROP TABLE connection_grants;
+
+-- The provider's id of whoever gave the consent.
+ALTER TABLE connections ADD COLUMN owner TEXT COLLATE "C";
+-- When to look at it next; NULL: when somebody asks, or when a look that is under way ends.
+ALTER TABLE connections ADD COLUMN look_at BIGINT;
+ALTER TABLE connections ADD COLUMN look_attempts BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE connections ADD COLUMN look_lease_until BIGINT;
+ALTER TABLE connections ADD COLUMN look_fence BIGINT NOT NULL DEFAULT 0;
+-- Until when accounts may still appear.
+ALTER TABLE connections ADD COLUMN settles_at BIGINT;
+
+-- What was adopted before anybody looked is due.
+UPDATE connections SET look_at = created_at WHERE status <> 'deleting';
+
+CREATE INDEX connections_look ON connections (look_at) WHERE look_at IS NOT NULL;
+CREATE INDEX connections_look_lease ON connections (look_lease_until) WHERE look_lease_until IS NOT NULL;
+CREATE INDEX connections_owner ON connections (provider, owner);
+CREATE INDEX accounts_of_provider ON accounts (provider_account_id);
+
+-- An address that is given to somebody: whoever holds the token may link for that user.
+CREATE TABLE links (
+    user_id TEXT COLLATE "C" NOT NULL REFERENCES users (id),
+    id TEXT COLLATE "C" NOT NULL,
+    -- SHA-256 of the token; the token itself is nowhere.
+    token_hash BYTEA NOT NULL,
+    -- NULL: whoever opens it picks one.
+    provider TEXT COLLATE "C",
+    -- The connection to repair; NULL: a new one.
+    connection_id TEXT COLLATE "C",
+    opened BIGINT NOT NULL DEFAULT 0,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL,
+    PRIMARY KEY (user_id, id)
+);
+
+CREATE UNIQUE INDEX links_token ON links (token_hash);
+CREATE INDEX links_expiry ON links (expires_at);
+
+-- One trip of a browser to a provider and back.
+CREATE TABLE link_sessions (
+    user_id TEXT COLLATE "C" NOT NULL REFERENCES users (id),
+    id TEXT COLLATE "C" NOT NULL,
+    -- SHA-256 of the state; the state itself is nowhere.
+    state_hash BYTEA NOT NULL,
+    provider TEXT COLLATE "C" NOT NULL,
+    -- The connection to repair; NULL: a new one, or the one to repair is gone.
+    connection_id TEXT COLLATE "C",
+    -- begun, returned, granted or ended.
+    phase TEXT COLLATE "C" NOT NULL,
+    -- How it ended, in a short word.
+    outcome TEXT COLLATE "C",
+    created_at BIGINT NOT NULL,
+    -- Until when the browser may come back.
+    expires_at BIGINT NOT NULL,
+    due_at BIGINT NOT NULL,
+    attempts BIGINT NOT NULL DEFAULT 0,
+    lease_until BIGINT,
+    fence BIGINT NOT NULL DEFAULT 0,
+    PRIMARY KEY (user_id, id)
+);
+
+CREATE UNIQUE INDEX link_sessions_state ON link_sessions (state_hash);
+CREATE INDEX link_sessions_due ON link_sessions (due_at) WHERE phase <> 'ended';
+CREATE INDEX link_sessions_expiry ON link_sessions (expires_at);
+
+-- A user registered at a provider by us; what they are known by there is a secret.
+CREATE TABLE provider_users (
+    user_id TEXT COLLATE "C" NOT NULL REFERENCES users (id),
+    provider TEXT COLLATE "C" NOT NULL,
+    -- Under what the registration was last tried; NULL: never.
+    reference TEXT COLLATE "C",
+    -- The provider's id of the user; NULL: not known.
+    owner TEXT COLLATE "C",
+    created_at BIGINT NOT NULL,
+    lease_until BIGINT,
+    fence BIGINT NOT NULL,
+    PRIMARY KEY (user_id, provider)
+);
+
+CREATE INDEX provider_users_owner ON provider_users (provider, owner);
+
+-- Inbound events that were taken. They are about whomever the provider says, so no user leads the key.
+CREATE TABLE provider_events (
+    provider TEXT COLLATE "C" NOT NULL,
+    -- SHA-256 of what tells the event from others.
+    event_hash BYTEA NOT NULL,
+    received_at BIGINT NOT NULL,
+    PRIMARY KEY (provider, event_hash)
+);
+
+CREATE INDEX provider_events_received ON provider_events (received_at);

@@ -1,0 +1,227 @@
+//! How a connection comes to be, is renewed, and is repaired with another consent.
+
+use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
+use jiff::Timestamp;
+use secrecy::SecretString;
+
+use crate::accounts::{NewAccount, storable};
+use crate::audit::{self, Step};
+use crate::connections::{connection, note_refresh, select_connections};
+use crate::db::{Row, Tx, params, statements};
+use crate::secrets::Place;
+use crate::users::bump;
+use crate::{Storage, StorageError, merging};
+
+type Result<T> = std::result::Result<T, StorageError>;
+
+statements! {
+    FIND = select_connections!("WHERE user_id = $1 AND id = $2 AND status <> 'deleting'");
+
+    FIND_BY_GRANT = select_connections!("WHERE provider = $1 AND provider_connection_id = $2");
+
+    FIND_CONSENT = "SELECT provider_connection_id, owner FROM connections WHERE user_id = $1 AND id = $2";
+
+    INSERT = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
+            institution_name, institution_logo, status, created_at, owner, look_at, settles_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $12)";
+
+    /// A look with the consent that is replaced is overtaken: what it learns says nothing about the new one.
+    UPDATE = "UPDATE connections SET category = $3, institution_id = $4, institution_name = $5, institution_logo = $6,
+            status = 'active', owner = COALESCE($8, owner), look_at = $9, settles_at = $10, look_attempts = 0,
+            look_fence = look_fence + CASE WHEN provider_connection_id = $7 THEN 0 ELSE 1 END,
+            look_lease_until = CASE WHEN provider_connection_id = $7 THEN look_lease_until END,
+            provider_connection_id = $7
+        WHERE user_id = $1 AND id = $2";
+
+    INSERT_REPLACED = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
+            institution_name, institution_logo, status, created_at, owner, removal_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'deleting', $9, $10, $9)";
+}
+
+const TAKEN: &str = "the grant belongs to another connection";
+
+/// A connection to adopt.
+#[derive(Debug, Clone, Copy)]
+pub struct NewConnection<'a> {
+    /// Whose it will be.
+    pub user_id: UserId,
+    /// Which adapter reads it.
+    pub provider: &'a str,
+    /// Bank or broker.
+    pub category: ConnectionCategory,
+    /// The provider's own id of the consent; one connection of one user has it.
+    pub provider_connection_id: &'a str,
+    /// The provider's id of the institution.
+    pub institution_id: &'a str,
+    /// Display name.
+    pub institution_name: &'a str,
+    /// URL of the logo.
+    pub institution_logo: Option<&'a str>,
+    /// What the adapter needs to read it: JSON text, sealed before it is stored.
+    pub grant: &'a SecretString,
+    /// The provider's id of whoever gave the consent; none keeps a known one.
+    pub owner: Option<&'a str>,
+    /// The connection of the same user that this consent repairs: it keeps its id, and takes this consent in place of
+    /// its own.
+    pub repairs: Option<ConnectionId>,
+    /// When to look at it next; none: when somebody asks.
+    pub look_at: Option<Timestamp>,
+    /// Until when accounts may still appear, and none is taken away.
+    pub settles_at: Option<Timestamp>,
+}
+
+impl Storage {
+    /// Takes a connection over with its accounts, or, when the same user adopts the same consent again, renews it: new
+    /// grant, institution and accounts, `active` again, all ids kept. Where accounts came with it, the provider
+    /// answered just now. One transaction; no account is removed.
+    ///
+    /// A connection to repair is renewed in the same way, and gets the consent too, if it is another one. Its former
+    /// consent has to be withdrawn then: it becomes a connection of its own that is being deleted, with a removal that
+    /// is due at once. One to repair that is gone, or is being deleted, counts as none.
+    ///
+    /// # Errors
+    /// [`StorageError::Conflict`] when the consent is another user's or another connection's, when its connection is
+    /// being deleted, or when the connection to repair is another provider's; [`StorageError::NotFound`] without such a
+    /// user.
+    pub async fn adopt_connection(
+        &self,
+        new: &NewConnection<'_>,
+        accounts: &[NewAccount<'_>],
+        now: Timestamp,
+    ) -> Result<Connection> {
+        let mut tx = self.db.begin().await?;
+        bump(&mut tx, new.user_id).await?;
+        let user = new.user_id;
+        let id = self.place(&mut tx, new, now).await?;
+        self.store_secret(&mut tx, &Place::grant(user, id), new.grant).await?;
+        merging::merge(&mut tx, user, id, accounts, false).await?;
+        if !accounts.is_empty() {
+            note_refresh(&mut tx, user, id, now).await?;
+        }
+        let adopted = tx.one(FIND, params![user, id], connection).await?;
+        tx.commit().await?;
+        adopted.ok_or(StorageError::NotFound("connection"))
+    }
+
+    /// Finds or makes the row of a consent, without its new grant.
+    async fn place(&self, tx: &mut Tx, new: &NewConnection<'_>, now: Timestamp) -> Result<ConnectionId> {
+        let consent = storable(new.provider_connection_id);
+        let holder = tx.one(FIND_BY_GRANT, params![new.provider, &*consent], connection).await?;
+        let broken = match new.repairs {
+            Some(id) => tx.one(FIND, params![new.user_id, id], connection).await?,
+            None => None,
+        };
+        match (holder, broken) {
+            (Some(holder), Some(broken)) if holder.id != broken.id => Err(StorageError::Conflict(TAKEN)),
+            (None, Some(broken)) => self.replace(tx, &broken, &consent, new, now).await,
+            (Some(holder), _) => renew(tx, &holder, &consent, new, now).await,
+            (None, None) => insert(tx, &consent, new, now).await,
+        }
+    }
+
+    /// Gives a connection another consent, and leaves the one that it had to be withdrawn.
+    async fn replace(
+        &self,
+        tx: &mut Tx,
+        broken: &Connection,
+        consent: &str,
+        new: &NewConnection<'_>,
+        now: Timestamp,
+    ) -> Result<ConnectionId> {
+        if broken.provider != new.provider {
+            return Err(StorageError::Conflict("the connection to repair is another provider's"));
+        }
+        let (user, left) = (broken.user_id, ConnectionId::new());
+        let former = tx.one(FIND_CONSENT, params![user, broken.id], former_consent).await?;
+        let Former { consent: former, owner } = former.ok_or(StorageError::NotFound("connection"))?;
+        renew(tx, broken, consent, new, now).await?;
+        let values = params![
+            user,
+            left,
+            broken.provider.as_str(),
+            broken.category.as_str(),
+            former.as_str(),
+            broken.institution_id.as_str(),
+            broken.institution_name.as_str(),
+            broken.institution_logo.as_deref(),
+            now,
+            owner.as_deref()
+        ];
+        tx.run(INSERT_REPLACED, values).await?;
+        self.copy_secret(tx, &Place::grant(user, broken.id), &Place::grant(user, left)).await?;
+        let (from, to) = (Some(broken.status), Some(ConnectionStatus::Deleting));
+        audit::record(tx, &Step { user, connection: left, from, to, cause: "replaced" }, now).await?;
+        Ok(broken.id)
+    }
+}
+
+async fn insert(tx: &mut Tx, consent: &str, new: &NewConnection<'_>, now: Timestamp) -> Result<ConnectionId> {
+    let (user, connection) = (new.user_id, ConnectionId::new());
+    let (institution, name) = (storable(new.institution_id), storable(new.institution_name));
+    let (logo, owner) = (new.institution_logo.map(storable), new.owner.map(storable));
+    let values = params![
+        user,
+        connection,
+        new.provider,
+        new.category.as_str(),
+        consent,
+        &*institution,
+        &*name,
+        logo.as_deref(),
+        now,
+        owner.as_deref(),
+        new.look_at,
+        new.settles_at
+    ];
+    // Another user may have adopted it since we looked.
+    tx.run(INSERT, values).await.map_err(|error| error.or_conflict(TAKEN))?;
+    let step = Step { user, connection, from: None, to: Some(ConnectionStatus::Active), cause: "adopted" };
+    audit::record(tx, &step, now).await?;
+    Ok(connection)
+}
+
+async fn renew(
+    tx: &mut Tx,
+    before: &Connection,
+    consent: &str,
+    new: &NewConnection<'_>,
+    now: Timestamp,
+) -> Result<ConnectionId> {
+    if before.user_id != new.user_id {
+        return Err(StorageError::Conflict(TAKEN));
+    }
+    if before.status == ConnectionStatus::Deleting {
+        return Err(StorageError::Conflict("the connection of this grant is being deleted"));
+    }
+    let (user, connection, status) = (before.user_id, before.id, ConnectionStatus::Active);
+    let (institution, name) = (storable(new.institution_id), storable(new.institution_name));
+    let (logo, owner) = (new.institution_logo.map(storable), new.owner.map(storable));
+    let values = params![
+        user,
+        connection,
+        new.category.as_str(),
+        &*institution,
+        &*name,
+        logo.as_deref(),
+        consent,
+        owner.as_deref(),
+        new.look_at,
+        new.settles_at
+    ];
+    tx.run(UPDATE, values).await.map_err(|error| error.or_conflict(TAKEN))?;
+    if before.status != status {
+        let step = Step { user, connection, from: Some(before.status), to: Some(status), cause: "reconnected" };
+        audit::record(tx, &step, now).await?;
+    }
+    Ok(connection)
+}
+
+/// The consent that a connection had.
+struct Former {
+    consent: String,
+    owner: Option<String>,
+}
+
+fn former_consent(row: &Row<'_>) -> Result<Former> {
+    Ok(Former { consent: row.text(0)?.to_owned(), owner: row.opt_text(1)?.map(str::to_owned) })
+}

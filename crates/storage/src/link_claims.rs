@@ -1,0 +1,208 @@
+//! Working on link sessions: what came back with a browser becomes a grant, and a grant a connection.
+//!
+//! What came back is sealed before anything is done with it, and so is the grant that is got for it, so that a program
+//! that is killed in between goes on where it stopped: whoever works on a session holds a lease on it and has a fencing
+//! number, as with removals. A claim ends when its lease is given back.
+
+use jiff::Timestamp;
+use secrecy::SecretString;
+
+use crate::db::{Param, Row, params, statements};
+use crate::keys::hash;
+use crate::link_sessions::{LinkPhase, LinkSession, columns, session};
+use crate::removals::attempts;
+use crate::secrets::delete_secret;
+use crate::users::lock_if_there;
+use crate::{Storage, StorageError};
+
+type Result<T> = std::result::Result<T, StorageError>;
+
+/// The claim of what is due, as in `removals.rs`.
+macro_rules! claim_due {
+    ($lock:literal) => {
+        concat!(
+            "WITH due AS MATERIALIZED (
+                SELECT user_id, id FROM link_sessions
+                WHERE phase <> 'ended' AND due_at <= $1 AND (lease_until IS NULL OR lease_until <= $1)
+                ORDER BY due_at LIMIT $3",
+            $lock,
+            ")
+            UPDATE link_sessions SET lease_until = $2, fence = fence + 1
+            FROM due WHERE link_sessions.user_id = due.user_id AND link_sessions.id = due.id
+            RETURNING ",
+            columns!("link_sessions."),
+            ", attempts, due_at, fence"
+        )
+    };
+}
+
+statements! {
+    /// Whoever works on it meanwhile is overtaken. Due from now on, so that it is claimed when the lease ends.
+    RETURN = concat!(
+        "UPDATE link_sessions SET phase = 'returned', attempts = 0, due_at = $2, lease_until = $3, fence = fence + 1
+        WHERE state_hash = $1 AND phase = 'begun' AND expires_at > $2
+        RETURNING ",
+        columns!(""),
+        ", attempts, due_at, fence"
+    );
+
+    /// Asked before [`CLAIM_DUE`], which takes SQLite's one writer.
+    IS_DUE = "SELECT id FROM link_sessions
+        WHERE phase <> 'ended' AND due_at <= $1 AND (lease_until IS NULL OR lease_until <= $1) LIMIT 1";
+
+    CLAIM_DUE = claim_due!(""), on_postgres = claim_due!(" FOR UPDATE SKIP LOCKED");
+
+    GRANT = "UPDATE link_sessions SET phase = 'granted', attempts = 0, lease_until = $4
+        WHERE user_id = $1 AND id = $2 AND phase = 'returned' AND fence = $3 AND lease_until IS NOT NULL";
+
+    END = "UPDATE link_sessions SET phase = 'ended', outcome = $4, lease_until = NULL
+        WHERE user_id = $1 AND id = $2 AND phase <> 'ended' AND fence = $3 AND lease_until IS NOT NULL";
+
+    /// When it was made due again since it was claimed, it stays so.
+    POSTPONE = "UPDATE link_sessions SET attempts = attempts + 1, lease_until = NULL,
+            due_at = CASE WHEN due_at = $4 THEN $5 ELSE due_at END
+        WHERE user_id = $1 AND id = $2 AND phase <> 'ended' AND fence = $3 AND lease_until IS NOT NULL";
+}
+
+/// The right to work on one session, until the lease ends or somebody else claims it after that.
+#[derive(Debug)]
+pub struct ClaimedLinkSession {
+    /// The session.
+    pub session: LinkSession,
+    /// The answer of one that is returned, the grant of one that is granted.
+    pub sealed: Option<SecretString>,
+    /// Attempts that failed so far in this phase.
+    pub attempts: u32,
+    due_at: Timestamp,
+    fence: i64,
+}
+
+impl Storage {
+    /// The browser is back, for the first time and in time: `answer` is sealed, and the session is the caller's until
+    /// the lease ends. None otherwise: exactly one of several callers at once gets it.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn return_link_session(
+        &self,
+        state: &str,
+        answer: &SecretString,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> Result<Option<ClaimedLinkSession>> {
+        let found = self.find_link_session(state).await?;
+        let Some(found) = found.filter(|found| found.phase == LinkPhase::Begun && found.expires_at > now) else {
+            return Ok(None);
+        };
+        let mut tx = self.db.begin().await?;
+        if !lock_if_there(&mut tx, found.user_id).await? {
+            return Ok(None);
+        }
+        let Some(mut claim) = tx.one(RETURN, params![hash(state).as_ref(), now, lease_until], claimed).await? else {
+            tx.rollback().await;
+            return Ok(None);
+        };
+        self.store_secret(&mut tx, &claim.session.secret(), answer).await?;
+        tx.commit().await?;
+        claim.sealed = Some(answer.clone());
+        Ok(Some(claim))
+    }
+
+    /// Claims a few of the sessions that are due and that nobody works on, those that are due longest first. One whose
+    /// secret does not open is left out, and comes again when the lease ends.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn claim_due_link_sessions(
+        &self,
+        now: Timestamp,
+        lease_until: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<ClaimedLinkSession>> {
+        if self.db.one(IS_DUE, params![now], |_| Ok(())).await?.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut tx = self.db.begin().await?;
+        let claims = tx.all(CLAIM_DUE, params![now, lease_until, i64::from(limit)], claimed).await?;
+        tx.commit().await?;
+        let mut opened = Vec::with_capacity(claims.len());
+        for mut claim in claims {
+            match self.find_secret(&claim.session.secret()).await {
+                Ok(sealed) => claim.sealed = sealed,
+                Err(StorageError::Sealed(error)) => {
+                    tracing::warn!(%error, "the secret of a link session does not open");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            opened.push(claim);
+        }
+        Ok(opened)
+    }
+
+    /// Notes that the provider gave a grant for a returned session's answer: it is sealed in its place, and the lease
+    /// goes on. False when somebody else has overtaken the claim; nothing is changed then.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn grant_link_session(
+        &self,
+        claim: &ClaimedLinkSession,
+        grant: &SecretString,
+        lease_until: Timestamp,
+    ) -> Result<bool> {
+        let LinkSession { user_id, id, .. } = claim.session;
+        let mut tx = self.db.begin().await?;
+        if !lock_if_there(&mut tx, user_id).await? {
+            return Ok(false);
+        }
+        if tx.run(GRANT, params![user_id, Param::Id(id), claim.fence, lease_until]).await? == 0 {
+            tx.rollback().await;
+            return Ok(false);
+        }
+        self.store_secret(&mut tx, &claim.session.secret(), grant).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Ends a session with a short word for how; its secret goes. False when somebody else has overtaken the claim;
+    /// nothing is changed then.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn end_link_session(&self, claim: &ClaimedLinkSession, outcome: &str) -> Result<bool> {
+        let LinkSession { user_id, id, .. } = claim.session;
+        let mut tx = self.db.begin().await?;
+        if !lock_if_there(&mut tx, user_id).await? {
+            return Ok(false);
+        }
+        if tx.run(END, params![user_id, Param::Id(id), claim.fence, outcome]).await? == 0 {
+            tx.rollback().await;
+            return Ok(false);
+        }
+        delete_secret(&mut tx, &claim.session.secret()).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Gives a session back after a failed attempt: it is due again then, or at once when it was hurried meanwhile.
+    /// False when somebody else has overtaken the claim; nothing is changed then.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn postpone_link_session(&self, claim: &ClaimedLinkSession, until: Timestamp) -> Result<bool> {
+        let LinkSession { user_id, id, .. } = claim.session;
+        let values = params![user_id, Param::Id(id), claim.fence, claim.due_at, until];
+        Ok(self.db.run(POSTPONE, values).await? > 0)
+    }
+}
+
+fn claimed(row: &Row<'_>) -> Result<ClaimedLinkSession> {
+    Ok(ClaimedLinkSession {
+        session: session(row)?,
+        sealed: None,
+        attempts: attempts(row, 7)?,
+        due_at: row.time(8)?,
+        fence: row.int(9)?,
+    })
+}

@@ -1,0 +1,178 @@
+//! Link sessions: one trip of a browser to a provider and back. The provider sends the browser back with a `state` that
+//! only this trip has; it is known by its SHA-256. What becomes of what it brings is in `link_claims.rs`.
+
+use bellbird_domain::{ConnectionId, UserId};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::db::{Param, Row, Tx, params, statements};
+use crate::keys::hash;
+use crate::links::require_connection;
+use crate::secrets::{Place, delete_secret};
+use crate::users::lock;
+use crate::{Storage, StorageError};
+
+type Result<T> = std::result::Result<T, StorageError>;
+
+/// The columns of every read of sessions, in the order that [`session`] expects.
+macro_rules! columns {
+    ($table:literal) => {
+        concat!($table, "user_id, ", $table, "id, provider, connection_id, phase, outcome, expires_at")
+    };
+}
+pub(crate) use columns;
+
+statements! {
+    INSERT = "INSERT INTO link_sessions
+            (user_id, id, state_hash, provider, connection_id, phase, created_at, expires_at, due_at)
+        VALUES ($1, $2, $3, $4, $5, 'begun', $6, $7, $8)";
+
+    FIND = concat!("SELECT ", columns!(""), " FROM link_sessions WHERE state_hash = $1");
+
+    FORGET_CONNECTION = "UPDATE link_sessions SET connection_id = NULL WHERE user_id = $1 AND connection_id = $2";
+
+    DELETE_OF_USER = "DELETE FROM link_sessions WHERE user_id = $1 RETURNING user_id, id";
+}
+
+/// A trip that begins. Without `Debug`: it holds the state.
+#[derive(Clone, Copy)]
+pub struct NewLinkSession<'a> {
+    /// For whom something is linked.
+    pub user_id: UserId,
+    /// Where the browser is sent.
+    pub provider: &'a str,
+    /// The connection to repair; none: a new one.
+    pub connection_id: Option<ConnectionId>,
+    /// What the browser will bring back, and nobody else knows.
+    pub state: &'a str,
+    /// The browser has to be back before this instant.
+    pub expires_at: Timestamp,
+    /// When to see what became of it, should it not come back.
+    pub due_at: Timestamp,
+}
+
+/// How far a trip has got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkPhase {
+    /// The browser was sent away.
+    Begun,
+    /// It is back, and what it brought is sealed.
+    Returned,
+    /// The provider gave a grant for that, which is sealed.
+    Granted,
+    /// Over, well or not: the outcome says it.
+    Ended,
+}
+
+impl LinkPhase {
+    /// The word used in the database.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Begun => "begun",
+            Self::Returned => "returned",
+            Self::Granted => "granted",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// A word that is no phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("unknown phase")]
+pub struct UnknownPhase;
+
+impl std::str::FromStr for LinkPhase {
+    type Err = UnknownPhase;
+
+    fn from_str(text: &str) -> std::result::Result<Self, UnknownPhase> {
+        [Self::Begun, Self::Returned, Self::Granted, Self::Ended]
+            .into_iter()
+            .find(|phase| phase.as_str() == text)
+            .ok_or(UnknownPhase)
+    }
+}
+
+/// A trip of a browser to a provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkSession {
+    /// For whom something is linked.
+    pub user_id: UserId,
+    /// Where the browser was sent.
+    pub provider: String,
+    /// The connection to repair; none: a new one, or the one to repair is gone.
+    pub connection_id: Option<ConnectionId>,
+    /// How far it has got.
+    pub phase: LinkPhase,
+    /// How it ended, in a short word.
+    pub outcome: Option<String>,
+    /// The browser has to be back before this instant.
+    pub expires_at: Timestamp,
+    pub(crate) id: Uuid,
+}
+
+impl Storage {
+    /// Begins a trip.
+    ///
+    /// # Errors
+    /// [`StorageError::NotFound`] without such a user, or when they have no such connection to repair;
+    /// [`StorageError::Conflict`] for a state that is there.
+    pub async fn insert_link_session(&self, new: &NewLinkSession<'_>, now: Timestamp) -> Result<()> {
+        let mut tx = self.db.begin().await?;
+        lock(&mut tx, new.user_id).await?;
+        require_connection(&mut tx, new.user_id, new.connection_id).await?;
+        let (id, state) = (Param::Id(Uuid::now_v7()), hash(new.state));
+        let values =
+            params![new.user_id, id, state.as_ref(), new.provider, new.connection_id, now, new.expires_at, new.due_at];
+        tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this state"))?;
+        tx.commit().await
+    }
+
+    /// The session with this state; those that ended or expired too, while they are kept.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn find_link_session(&self, state: &str) -> Result<Option<LinkSession>> {
+        self.db.one(FIND, params![hash(state).as_ref()], session).await
+    }
+}
+
+impl LinkSession {
+    /// Where what it has got so far is kept.
+    pub(crate) fn secret(&self) -> Place {
+        Place::link(self.user_id, self.id)
+    }
+}
+
+/// Leaves the sessions of a connection that goes without it. The user's row is locked.
+pub(crate) async fn forget_connection(tx: &mut Tx, user: UserId, connection: ConnectionId) -> Result<()> {
+    tx.run(FORGET_CONNECTION, params![user, connection]).await.map(|_| ())
+}
+
+/// Forgets a user's sessions. The user's row is locked.
+pub(crate) async fn delete_sessions(tx: &mut Tx, user: UserId) -> Result<()> {
+    let deleted = tx.all(DELETE_OF_USER, params![user], |row| Ok((row.id(0)?, row.id(1)?))).await?;
+    delete_secrets(tx, deleted).await
+}
+
+/// Forgets the secrets of sessions, in the order in which they are sealed anew, so that neither waits for the other.
+pub(crate) async fn delete_secrets(tx: &mut Tx, mut sessions: Vec<(UserId, Uuid)>) -> Result<()> {
+    sessions.sort_unstable();
+    for (user, session) in sessions {
+        delete_secret(tx, &Place::link(user, session)).await?;
+    }
+    Ok(())
+}
+
+/// A session of the columns that every read of sessions begins with.
+pub(crate) fn session(row: &Row<'_>) -> Result<LinkSession> {
+    Ok(LinkSession {
+        user_id: row.id(0)?,
+        id: row.id(1)?,
+        provider: row.text(2)?.to_owned(),
+        connection_id: row.opt_id(3)?,
+        phase: row.word(4, "the phase of a link session")?,
+        outcome: row.opt_text(5)?.map(str::to_owned),
+        expires_at: row.time(6)?,
+    })
+}

@@ -1,0 +1,163 @@
+//! Looks as due work: who may look, when, and what is due afterwards.
+
+use std::collections::BTreeSet;
+
+use bellbird_domain::{ConnectionId, UserId};
+use jiff::Timestamp;
+
+use super::{TestDb, at, both, grant, new_account, new_connection};
+use crate::{ClaimedLook, NewConnection, Storage};
+
+/// A connection that is to be looked at then, and settles at 500.
+async fn looked_at(db: &TestDb, user: UserId, consent: &str, look_at: Option<Timestamp>) -> ConnectionId {
+    let grant = grant();
+    let new = NewConnection { look_at, settles_at: Some(at(500)), ..new_connection(user, consent, &grant) };
+    db.adopt_connection(&new, &[], at(0)).await.unwrap().id
+}
+
+async fn due(db: &Storage, now: i64) -> Vec<ClaimedLook> {
+    db.claim_due_looks(at(now), at(now + 30), 8).await.unwrap()
+}
+
+fn ids(claims: &[ClaimedLook]) -> Vec<ConnectionId> {
+    claims.iter().map(|claim| claim.connection_id).collect()
+}
+
+both! {
+    async fn a_look_is_due_again_as_it_was_told(db) {
+        let user = db.user("a@x").await.id;
+        let id = looked_at(db, user, "c", Some(at(20))).await;
+        looked_at(db, user, "asked only", None).await;
+        assert_eq!(due(db, 19).await, []);
+        let claim = due(db, 20).await.remove(0);
+        assert_eq!((claim.user_id, claim.connection_id, claim.settles_at, claim.attempts), (user, id, Some(at(500)), 0));
+        assert_eq!(due(db, 49).await, [], "somebody looks");
+        assert!(db.finish_look(&claim, Some(at(60)), 3, false).await.unwrap());
+        assert!(!db.finish_look(&claim, Some(at(1)), 9, true).await.unwrap(), "given back");
+        assert_eq!(due(db, 59).await, []);
+        let claim = due(db, 60).await.remove(0);
+        assert_eq!((claim.attempts, claim.settles_at), (3, Some(at(500))));
+        assert!(db.finish_look(&claim, None, 0, true).await.unwrap());
+        assert_eq!(due(db, 9999).await, [], "until somebody asks");
+        let claim = db.claim_look(user, id, at(70), at(100)).await.unwrap().expect("whoever asks may");
+        assert_eq!((claim.attempts, claim.settles_at), (0, None));
+        assert_eq!(db.revision(user).await, 2, "adopted twice, and nobody sees the looks");
+    }
+
+    async fn one_looks_at_a_time(db) {
+        let user = db.user("a@x").await.id;
+        let id = looked_at(db, user, "c", None).await;
+        let handles = [db.again().await, db.again().await];
+        for round in 0..6 {
+            let (now, until) = (at(round * 100), at(round * 100 + 30));
+            let (one, other) =
+                tokio::join!(handles[0].claim_look(user, id, now, until), handles[1].claim_look(user, id, now, until));
+            assert!(one.unwrap().is_some() ^ other.unwrap().is_some(), "and the killed one of before is followed");
+        }
+        assert_eq!(db.claim_look(UserId::new(), id, at(999), at(1000)).await.unwrap(), None);
+        assert_eq!(db.claim_look(user, ConnectionId::new(), at(999), at(1000)).await.unwrap(), None);
+    }
+
+    async fn whoever_is_killed_is_followed(db) {
+        let user = db.user("a@x").await.id;
+        let id = looked_at(db, user, "c", Some(at(20))).await;
+        let killed = due(db, 20).await.remove(0);
+        let next = due(db, 50).await.remove(0);
+        assert!(!db.finish_look(&killed, Some(at(1)), 9, true).await.unwrap());
+        assert!(!db.refresh_looked_at(&killed, &[new_account("late", "Late")], true, at(51)).await.unwrap());
+        assert_eq!((db.accounts(user).await.len(), db.column(id, "last_refreshed_at").await), (0, String::new()));
+        assert_eq!((db.column(id, "look_at").await, db.column(id, "look_attempts").await), (String::new(), "0".to_owned()));
+        assert!(db.finish_look(&next, Some(at(90)), 0, false).await.unwrap());
+    }
+
+    async fn what_is_asked_for_meanwhile_stays(db) {
+        let user = db.user("a@x").await.id;
+        let id = looked_at(db, user, "c", Some(at(20))).await;
+        assert!(db.request_look(user, id, at(30)).await.unwrap());
+        assert_eq!(db.column(id, "look_at").await, at(20).as_microsecond().to_string(), "due since then");
+        let claim = due(db, 40).await.remove(0);
+        assert!(db.request_look(user, id, at(45)).await.unwrap());
+        assert_eq!(due(db, 50).await, [], "somebody looks");
+        assert!(db.finish_look(&claim, Some(at(900)), 0, false).await.unwrap());
+        let again = due(db, 50).await.remove(0);
+        assert!(db.finish_look(&again, Some(at(900)), 0, false).await.unwrap());
+        assert!(db.request_look(user, id, at(60)).await.unwrap());
+        assert_eq!(ids(&due(db, 60).await), [id], "earlier than planned");
+    }
+
+    async fn nobody_looks_at_what_goes(db) {
+        let user = db.user("a@x").await.id;
+        let id = looked_at(db, user, "c", Some(at(20))).await;
+        let claim = due(db, 20).await.remove(0);
+        db.begin_removal(user, id, at(30), at(90)).await.unwrap().expect("hidden");
+        assert!(!db.finish_look(&claim, Some(at(40)), 1, false).await.unwrap());
+        assert!(!db.refresh_looked_at(&claim, &[], true, at(40)).await.unwrap());
+        assert!(!db.request_look(user, id, at(40)).await.unwrap());
+        assert_eq!(db.claim_look(user, id, at(99), at(200)).await.unwrap(), None);
+        assert_eq!(due(db, 999).await, []);
+        assert!(!db.request_look(UserId::new(), id, at(40)).await.unwrap());
+        assert!(!db.request_look(user, ConnectionId::new(), at(40)).await.unwrap());
+    }
+
+    async fn the_longest_due_comes_first(db) {
+        let user = db.user("a@x").await.id;
+        let late = looked_at(db, user, "late", Some(at(30))).await;
+        let early = looked_at(db, user, "early", Some(at(10))).await;
+        let killed = looked_at(db, user, "killed", None).await;
+        db.claim_look(user, killed, at(0), at(20)).await.unwrap().expect("claimed");
+        let mut order = Vec::new();
+        for _ in 0..3 {
+            order.extend(ids(&db.claim_due_looks(at(40), at(90), 1).await.unwrap()));
+        }
+        assert_eq!(order, [early, killed, late]);
+    }
+
+    async fn two_copies_share_what_is_due(db) {
+        let user = db.user("a@x").await.id;
+        let mut all = BTreeSet::new();
+        for number in 0..10 {
+            all.insert(looked_at(db, user, &format!("c{number}"), Some(at(number))).await);
+        }
+        let handles = [db.again().await, db.again().await];
+        let mut seen = Vec::new();
+        while seen.len() < all.len() {
+            let (one, other) = tokio::join!(
+                handles[0].claim_due_looks(at(100), at(200), 3),
+                handles[1].claim_due_looks(at(100), at(200), 3),
+            );
+            let claims = [one.unwrap(), other.unwrap()].concat();
+            assert!(!claims.is_empty());
+            seen.extend(ids(&claims));
+        }
+        assert_eq!((seen.len(), BTreeSet::from_iter(seen)), (10, all), "each is claimed once");
+    }
+
+    async fn a_look_brings_the_accounts_up_to_date(db) {
+        let user = db.user("a@x").await.id;
+        let id = looked_at(db, user, "c", Some(at(20))).await;
+        let claim = due(db, 20).await.remove(0);
+        let accounts = [new_account("acc_1", "One"), new_account("acc_2", "Two")];
+        assert!(db.refresh_looked_at(&claim, &accounts, false, at(21)).await.unwrap());
+        assert!(db.refresh_looked_at(&claim, &accounts[..1], true, at(22)).await.unwrap());
+        assert_eq!((db.accounts(user).await.len(), db.revision(user).await), (1, 3));
+        assert!(db.refresh_looked_at(&claim, &accounts[..1], true, at(23)).await.unwrap());
+        assert_eq!(db.revision(user).await, 3, "no account changed");
+        let found = db.find_connection(user, id).await.unwrap().unwrap();
+        assert_eq!(found.last_refreshed_at, Some(at(23)));
+        assert!(db.finish_look(&claim, None, 0, false).await.unwrap());
+        assert!(!db.refresh_looked_at(&claim, &[], true, at(24)).await.unwrap(), "given back");
+    }
+
+    // Settling that begins anew while somebody looks is not over when they are done.
+    async fn a_later_time_of_settling_stays(db) {
+        let user = db.user("a@x").await.id;
+        let id = looked_at(db, user, "c", Some(at(20))).await;
+        let claim = due(db, 20).await.remove(0);
+        let grant = grant();
+        let again = NewConnection { look_at: Some(at(25)), settles_at: Some(at(700)), ..new_connection(user, "c", &grant) };
+        db.adopt_connection(&again, &[], at(22)).await.unwrap();
+        assert!(db.finish_look(&claim, Some(at(900)), 2, true).await.unwrap());
+        let claim = due(db, 25).await.remove(0);
+        assert_eq!((claim.connection_id, claim.settles_at), (id, Some(at(700))));
+    }
+}
