@@ -8,6 +8,7 @@ use crate::accounts::{NewAccount, storable};
 use crate::audit::{self, Step};
 use crate::connections::{connection, note_refresh, select_connections};
 use crate::db::{Row, Tx, params, statements};
+use crate::events::owner_digest;
 use crate::secrets::Place;
 use crate::users::bump;
 use crate::{Storage, StorageError, merging};
@@ -19,22 +20,22 @@ statements! {
 
     FIND_BY_GRANT = select_connections!("WHERE provider = $1 AND provider_connection_id = $2");
 
-    FIND_CONSENT = "SELECT provider_connection_id, owner FROM connections WHERE user_id = $1 AND id = $2";
+    FIND_CONSENT = "SELECT provider_connection_id, owner_digest FROM connections WHERE user_id = $1 AND id = $2";
 
     INSERT = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
-            institution_name, institution_logo, status, created_at, owner, look_at, settles_at)
+            institution_name, institution_logo, status, created_at, owner_digest, look_at, settles_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $12)";
 
     /// A look with the consent that is replaced is overtaken: what it learns says nothing about the new one.
     UPDATE = "UPDATE connections SET category = $3, institution_id = $4, institution_name = $5, institution_logo = $6,
-            status = 'active', owner = COALESCE($8, owner), look_at = $9, settles_at = $10, look_attempts = 0,
+            status = 'active', owner_digest = COALESCE($8, owner_digest), look_at = $9, settles_at = $10, look_attempts = 0,
             look_fence = look_fence + CASE WHEN provider_connection_id = $7 THEN 0 ELSE 1 END,
             look_lease_until = CASE WHEN provider_connection_id = $7 THEN look_lease_until END,
             provider_connection_id = $7
         WHERE user_id = $1 AND id = $2";
 
     INSERT_REPLACED = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
-            institution_name, institution_logo, status, created_at, owner, removal_at)
+            institution_name, institution_logo, status, created_at, owner_digest, removal_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'deleting', $9, $10, $9)";
 }
 
@@ -133,7 +134,7 @@ impl Storage {
         }
         let (user, left) = (broken.user_id, ConnectionId::new());
         let former = tx.one(FIND_CONSENT, params![user, broken.id], former_consent).await?;
-        let Former { consent: former, owner } = former.ok_or(StorageError::NotFound("connection"))?;
+        let Former { consent: former, owner_digest } = former.ok_or(StorageError::NotFound("connection"))?;
         renew(tx, broken, consent, new, now).await?;
         let values = params![
             user,
@@ -145,7 +146,7 @@ impl Storage {
             broken.institution_name.as_str(),
             broken.institution_logo.as_deref(),
             now,
-            owner.as_deref()
+            owner_digest.as_deref()
         ];
         tx.run(INSERT_REPLACED, values).await?;
         self.copy_secret(tx, &Place::grant(user, broken.id), &Place::grant(user, left)).await?;
@@ -158,7 +159,7 @@ impl Storage {
 async fn insert(tx: &mut Tx, consent: &str, new: &NewConnection<'_>, now: Timestamp) -> Result<ConnectionId> {
     let (user, connection) = (new.user_id, ConnectionId::new());
     let (institution, name) = (storable(new.institution_id), storable(new.institution_name));
-    let (logo, owner) = (new.institution_logo.map(storable), new.owner.map(storable));
+    let (logo, owner) = (new.institution_logo.map(storable), new.owner.map(owner_digest));
     let values = params![
         user,
         connection,
@@ -195,7 +196,7 @@ async fn renew(
     }
     let (user, connection, status) = (before.user_id, before.id, ConnectionStatus::Active);
     let (institution, name) = (storable(new.institution_id), storable(new.institution_name));
-    let (logo, owner) = (new.institution_logo.map(storable), new.owner.map(storable));
+    let (logo, owner) = (new.institution_logo.map(storable), new.owner.map(owner_digest));
     let values = params![
         user,
         connection,
@@ -219,9 +220,9 @@ async fn renew(
 /// The consent that a connection had.
 struct Former {
     consent: String,
-    owner: Option<String>,
+    owner_digest: Option<String>,
 }
 
 fn former_consent(row: &Row<'_>) -> Result<Former> {
-    Ok(Former { consent: row.text(0)?.to_owned(), owner: row.opt_text(1)?.map(str::to_owned) })
+    Ok(Former { consent: row.text(0)?.to_owned(), owner_digest: row.opt_text(1)?.map(str::to_owned) })
 }

@@ -23,11 +23,11 @@ statements! {
             AND c.provider = $1 AND c.status <> 'deleting'";
 
     FIND_BY_OWNER = "SELECT user_id, id FROM connections
-        WHERE provider = $1 AND owner = $2 AND status <> 'deleting'";
+        WHERE provider = $1 AND owner_digest = $2 AND status <> 'deleting'";
 
     FIND_BY_USER = "SELECT user_id, id FROM connections WHERE provider = $1 AND user_id = $2 AND status <> 'deleting'";
 
-    FIND_REGISTERED = "SELECT user_id FROM provider_users WHERE provider = $1 AND owner = $2";
+    FIND_REGISTERED = "SELECT user_id FROM provider_users WHERE provider = $1 AND owner_digest = $2";
 
     HAS_SESSION = "SELECT id FROM link_sessions WHERE user_id = $1 AND provider = $2 AND phase <> 'ended' LIMIT 1";
 
@@ -70,7 +70,7 @@ impl Storage {
                     self.db.all(FIND_BY_CONNECTION, params![provider, &*storable(id)], ids).await?
                 }
                 Concerned::Account(id) => self.db.all(FIND_BY_ACCOUNT, params![provider, &*storable(id)], ids).await?,
-                Concerned::Owner(id) => self.db.all(FIND_BY_OWNER, params![provider, &*storable(id)], ids).await?,
+                Concerned::Owner(id) => self.db.all(FIND_BY_OWNER, params![provider, &*owner_digest(id)], ids).await?,
                 Concerned::User(user) => self.db.all(FIND_BY_USER, params![provider, *user], ids).await?,
             });
         }
@@ -106,8 +106,8 @@ impl Storage {
                     users.insert(*user);
                 }
                 Concerned::Owner(id) => {
-                    let id = storable(id);
-                    let found = self.db.all(FIND_REGISTERED, params![provider, &*id], |row| row.id(0)).await?;
+                    let owner = owner_digest(id);
+                    let found = self.db.all(FIND_REGISTERED, params![provider, &*owner], |row| row.id(0)).await?;
                     users.extend::<Vec<UserId>>(found);
                 }
                 Concerned::Connection(_) | Concerned::Account(_) => {}
@@ -136,4 +136,9 @@ impl Storage {
 
 fn ids(row: &Row<'_>) -> Result<(UserId, ConnectionId)> {
     Ok((row.id(0)?, row.id(1)?))
+}
+
+/// The form in which the provider's id of whoever gave a consent is kept: grants hold it sealed.
+pub(crate) fn owner_digest(owner: &str) -> String {
+    hash(owner).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }

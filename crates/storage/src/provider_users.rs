@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 use uuid::Uuid;
 
-use crate::accounts::storable;
 use crate::db::{Row, params, statements};
+use crate::events::owner_digest;
 use crate::secrets::{Place, delete_secret};
 use crate::users::{lock, lock_if_there};
 use crate::{Storage, StorageError};
@@ -28,7 +28,7 @@ statements! {
     BEGIN = "UPDATE provider_users SET reference = $4
         WHERE user_id = $1 AND provider = $2 AND fence = $3 AND lease_until IS NOT NULL";
 
-    FINISH = "UPDATE provider_users SET owner = $4, lease_until = NULL
+    FINISH = "UPDATE provider_users SET owner_digest = $4, lease_until = NULL
         WHERE user_id = $1 AND provider = $2 AND fence = $3 AND lease_until IS NOT NULL";
 
     RELEASE = "UPDATE provider_users SET lease_until = NULL WHERE user_id = $1 AND provider = $2 AND fence = $3";
@@ -137,7 +137,7 @@ impl Storage {
         if !lock_if_there(&mut tx, user).await? {
             return Ok(false);
         }
-        let owner_id = owner_id.map(storable);
+        let owner_id = owner_id.map(owner_digest);
         if tx.run(FINISH, params![user, provider, claim.fence, owner_id.as_deref()]).await? == 0 {
             tx.rollback().await;
             return Ok(false);

@@ -122,6 +122,7 @@ fn help_texts() {
         "key rotate",
         "key revoke",
         "connection",
+        "connection link",
         "connection adopt",
         "connection list",
         "connection show",

@@ -170,7 +170,7 @@ fn what_cannot_be_opened_is_named_and_left_alone() {
     assert_eq!(said, json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 1}));
     let missing = format!(
         "1 cannot be opened: sealed with the key `1999`, which is not in secrets.key: add it behind the first one, or \
-         remove and link again (connections {lost})"
+         remove and link again (grant {lost})"
     );
     assert_eq!(errors(&output), format!("error: {missing}\n"));
     assert_eq!(

@@ -19,8 +19,8 @@ INSERT INTO secrets (user_id, purpose, subject, sealed)
 
 DROP TABLE connection_grants;
 
--- The provider's id of whoever gave the consent.
-ALTER TABLE connections ADD COLUMN owner TEXT;
+-- SHA-256 in hex of the provider's id of whoever gave the consent: to be found by, not to be read.
+ALTER TABLE connections ADD COLUMN owner_digest TEXT;
 -- When to look at it next; NULL: when somebody asks, or when a look that is under way ends.
 ALTER TABLE connections ADD COLUMN look_at INTEGER;
 ALTER TABLE connections ADD COLUMN look_attempts INTEGER NOT NULL DEFAULT 0;
@@ -34,7 +34,7 @@ UPDATE connections SET look_at = created_at WHERE status <> 'deleting';
 
 CREATE INDEX connections_look ON connections (look_at) WHERE look_at IS NOT NULL;
 CREATE INDEX connections_look_lease ON connections (look_lease_until) WHERE look_lease_until IS NOT NULL;
-CREATE INDEX connections_owner ON connections (provider, owner);
+CREATE INDEX connections_owner ON connections (provider, owner_digest);
 CREATE INDEX accounts_of_provider ON accounts (provider_account_id);
 
 -- An address that is given to somebody: whoever holds the token may link for that user.
@@ -89,15 +89,15 @@ CREATE TABLE provider_users (
     provider TEXT NOT NULL,
     -- Under what the registration was last tried; NULL: never.
     reference TEXT,
-    -- The provider's id of the user; NULL: not known.
-    owner TEXT,
+    -- SHA-256 in hex of the provider's id of the user; NULL: not known.
+    owner_digest TEXT,
     created_at INTEGER NOT NULL,
     lease_until INTEGER,
     fence INTEGER NOT NULL,
     PRIMARY KEY (user_id, provider)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX provider_users_owner ON provider_users (provider, owner);
+CREATE INDEX provider_users_owner ON provider_users (provider, owner_digest);
 
 -- Inbound events that were taken. They are about whomever the provider says, so no user leads the key.
 CREATE TABLE provider_events (

@@ -4,6 +4,7 @@ use bellbird_domain::{Account, AccountId, ConnectionId, ConnectionStatus, UserId
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{GRANT, TestDb, at, both, grant, masked, new_account, new_connection};
+use crate::events::owner_digest;
 use crate::{ClaimedRemoval, NewAccount, NewConnection, Sealer, Storage, StorageError};
 
 use ConnectionStatus::{Active, Deleting, Revoked};
@@ -58,7 +59,7 @@ both! {
         assert_eq!((found.status, found.created_at, found.last_refreshed_at), (Active, at(10), Some(at(50))));
         assert_eq!(ids(db, user).await, [(account, "acc_9".to_owned())]);
         assert_eq!(db.find_grant(user, id).await.unwrap().unwrap().expose_secret(), NEW_GRANT);
-        assert_eq!((db.column(id, "provider_connection_id").await, db.column(id, "owner").await), ("after".to_owned(), "owner_1".to_owned()));
+        assert_eq!((db.column(id, "provider_connection_id").await, db.column(id, "owner_digest").await), ("after".to_owned(), owner_digest("owner_1")));
         assert_eq!(steps(db, id).await[2..], [(Some(Revoked), Some(Active), "reconnected".to_owned())]);
 
         // The former consent is to be withdrawn with the grant that belongs to it.
@@ -67,7 +68,7 @@ both! {
         assert_ne!(left, id);
         assert_eq!((removal.user_id, removal.provider.as_str()), (user, "akahu"));
         assert_eq!(db.find_grant(user, left).await.unwrap().unwrap().expose_secret(), GRANT);
-        assert_eq!((db.column(left, "provider_connection_id").await, db.column(left, "owner").await), ("before".to_owned(), "owner_1".to_owned()));
+        assert_eq!((db.column(left, "provider_connection_id").await, db.column(left, "owner_digest").await), ("before".to_owned(), owner_digest("owner_1")));
         let hidden = db.find_connection_any(left).await.unwrap().unwrap();
         assert_eq!((hidden.status, hidden.created_at, hidden.institution_name.as_str()), (Deleting, at(50), "First Bank"));
         assert_eq!(steps(db, left).await, [(Some(Revoked), Some(Deleting), "replaced".to_owned())]);

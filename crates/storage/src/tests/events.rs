@@ -23,7 +23,7 @@ async fn due(db: &TestDb, now: i64) -> usize {
 both! {
     async fn whom_an_event_is_about(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        let first = owned(db, user, "c\0_1", "own\0er_1", &[new_account("a\0cc_1", "One")]).await;
+        let first = owned(db, user, "c\0_1", "owner_1", &[new_account("a\0cc_1", "One")]).await;
         let second = owned(db, user, "c_2", "owner_1", &[new_account("acc_2", "Two")]).await;
         let third = owned(db, other, "c_3", "owner_3", &[new_account("acc_1", "Joint")]).await;
         let sorted = |mut ids: Vec<(UserId, ConnectionId)>| {

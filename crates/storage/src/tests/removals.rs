@@ -7,6 +7,7 @@ use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 use super::link_sessions::new_session;
 use super::links::new_link;
 use super::{TestDb, at, both, grant, masked, new_account, new_connection};
+use crate::events::owner_digest;
 use crate::{ClaimedRemoval, NewAccount, NewConnection, NewLink, NewLinkSession, StorageError};
 
 /// So many connections that are being removed and that nobody works on.
@@ -139,7 +140,7 @@ both! {
             let session = NewLinkSession { connection_id: Some(connection), ..new_session(user, &token) };
             db.insert_link_session(&session, at(13)).await.unwrap();
         }
-        let names = [made.id.to_string(), replaced.connection_id.to_string(), accounts[0].id.to_string(), "acc_provider_gone".to_owned(), "Rainy Day Gone".to_owned(), "consent_gone".to_owned(), "consent_before_gone".to_owned(), "owner_gone".to_owned(), "9876".to_owned()];
+        let names = [made.id.to_string(), replaced.connection_id.to_string(), accounts[0].id.to_string(), "acc_provider_gone".to_owned(), "Rainy Day Gone".to_owned(), "consent_gone".to_owned(), "consent_before_gone".to_owned(), owner_digest("owner_gone"), "9876".to_owned()];
         let claim = db.begin_removal(user, made.id, at(20), at(50)).await.unwrap().expect("hidden");
         assert!(db.postpone_removal(&claim, at(30), "the provider sleeps").await.unwrap());
         for name in &names {
