@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use bellbird_domain::{Connection, ConnectionStatus};
+use bellbird_domain::{Account, Connection, ConnectionStatus};
 use bellbird_providers::linking::{NoConsent, Purpose, Return};
 use bellbird_providers::{Error, FoundConnection, Linking, Provider, Standing};
 use bellbird_storage::{ClaimedLinkSession, Concerned, LinkPhase, LinkSession};
@@ -91,6 +91,8 @@ pub enum Arrival {
         outcome: Outcome,
         /// What is connected by it.
         connections: Vec<Connection>,
+        /// The accounts of these that are there by now.
+        accounts: Vec<Account>,
         /// Why it failed, as a sentence for the user.
         reason: Option<String>,
     },
@@ -161,7 +163,11 @@ impl Connections {
         let work = tokio::spawn(async move { connections.see_through(claim, BROWSER_WAITS).await });
         match work.await {
             Ok(Ok(Attempt::Ended { outcome, connections, reason })) => {
-                Ok(Arrival::Ended { outcome, connections, reason })
+                let mut accounts = Vec::new();
+                for connection in &connections {
+                    accounts.extend(self.storage.list_connection_accounts(connection.user_id, connection.id).await?);
+                }
+                Ok(Arrival::Ended { outcome, connections, accounts, reason })
             }
             Ok(Ok(Attempt::Waiting | Attempt::Overtaken)) | Err(_) => Ok(Arrival::Pending),
             Ok(Err(error)) => Err(error),

@@ -85,7 +85,16 @@ mod tests {
             (Arrival::Used(None), 200, true),
             (Arrival::Used(Some(Outcome::Linked)), 409, false),
             (Arrival::Unknown, 400, false),
-            (Arrival::Ended { outcome: Outcome::Failed, connections: Vec::new(), reason: None }, 200, false),
+            (
+                Arrival::Ended {
+                    outcome: Outcome::Failed,
+                    connections: Vec::new(),
+                    accounts: Vec::new(),
+                    reason: None,
+                },
+                200,
+                false,
+            ),
         ] {
             let response = told(&console, &arrival);
             assert_eq!(response.status(), status, "{arrival:?}");

@@ -99,18 +99,26 @@ fn standing(status: ConnectionStatus) -> &'static str {
 /// An institution's name as it can be shown: on one line, not too long, and without characters that turn the direction
 /// of what stands around it.
 fn institution(connection: &Connection) -> String {
+    let name = readable(&connection.institution_name);
+    if name.trim().is_empty() { "Unnamed institution".to_owned() } else { name }
+}
+
+/// A name from outside without what could turn a page around, and not too long.
+fn readable(name: &str) -> String {
     let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let shown = connection.institution_name.chars().filter(|c| !c.is_control() && !turns(*c));
+    let shown = name.chars().filter(|c| !c.is_control() && !turns(*c));
     let mut name: String = shown.take(NAME_CHARS_MAX + 1).collect();
     if let Some((end, _)) = name.char_indices().nth(NAME_CHARS_MAX) {
         name.replace_range(end.., "…");
     }
-    if name.trim().is_empty() { "Unnamed institution".to_owned() } else { name }
+    name
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use bellbird_domain::{ConnectionCategory, ConnectionId, UserId};
+    use bellbird_domain::{
+        Account, AccountId, AccountType, ConnectionCategory, ConnectionId, Currency, MaskedNumber, UserId,
+    };
 
     use super::*;
 
@@ -128,6 +136,21 @@ pub(crate) mod tests {
             status,
             last_refreshed_at: None,
             created_at: "2026-11-20T00:00:00Z".parse().unwrap(),
+        }
+    }
+
+    pub(crate) fn account(connection: &Connection, name: &str) -> Account {
+        Account {
+            id: AccountId::new(),
+            user_id: connection.user_id,
+            connection_id: connection.id,
+            provider: connection.provider.clone(),
+            provider_account_id: HOSTILE.to_owned(),
+            name: name.to_owned(),
+            account_type: AccountType::Savings,
+            institution_name: Some(connection.institution_name.clone()),
+            number: MaskedNumber::mask("12345678"),
+            currency: Currency::UNKNOWN,
         }
     }
 

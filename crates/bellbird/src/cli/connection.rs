@@ -8,7 +8,7 @@ use bellbird_api::views::{AccountView, ConnectionView};
 use bellbird_connections::{Connections, LinkTo, Removal};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_providers::registry::PROVIDERS;
-use bellbird_storage::{PendingRemoval, Storage};
+use bellbird_storage::{AuditRow, PendingRemoval, Storage};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
@@ -110,7 +110,7 @@ pub(super) struct ListArgs {
     format: JsonFlag,
 }
 
-/// Show a connection and its accounts.
+/// Show a connection, its accounts, and what has happened to it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird connection show 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
@@ -174,12 +174,22 @@ struct RemovedConnection<'a> {
     removal: Option<RemovalView<'a>>,
 }
 
-/// What `show --json` prints: the connection as the API shows it, with its accounts.
+/// What `show --json` prints: the connection as the API shows it, with its accounts and its history, oldest step first.
 #[derive(Serialize)]
 struct ShownConnection<'a> {
     #[serde(flatten)]
     connection: ConnectionView<'a>,
     accounts: Vec<AccountView<'a>>,
+    history: Vec<StepView<'a>>,
+}
+
+/// One step in a connection's life.
+#[derive(Serialize)]
+struct StepView<'a> {
+    at: Timestamp,
+    from: Option<ConnectionStatus>,
+    to: Option<ConnectionStatus>,
+    cause: &'a str,
 }
 
 pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> anyhow::Result<ExitCode> {
@@ -284,9 +294,14 @@ pub(super) fn stands(removal: &PendingRemoval) -> String {
 async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
     let connection = find(storage, args.id).await?;
     let accounts = storage.list_connection_accounts(connection.user_id, connection.id).await?;
+    let history = storage.list_audit(connection.id).await?;
     if args.format.json {
         let accounts = accounts.iter().map(AccountView::from).collect();
-        let shown = ShownConnection { connection: ConnectionView::from(&connection), accounts };
+        fn step(row: &AuditRow) -> StepView<'_> {
+            StepView { at: row.at, from: row.from, to: row.to, cause: &row.cause }
+        }
+        let history = history.iter().map(step).collect();
+        let shown = ShownConnection { connection: ConnectionView::from(&connection), accounts, history };
         return output::print(args.format, &shown, |_| String::new());
     }
     let user = storage.find_user(connection.user_id).await?.map_or_else(|| "-".to_owned(), |user| user.email);
@@ -305,7 +320,11 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         [account.name.clone(), account.account_type.to_string(), number, currency, account.id.to_string()]
     });
     let table = output::table(["account", "type", "number", "currency", "id"], rows);
-    output::print_text(&format!("{text}\n\n{table}"))
+    let status = |status: Option<ConnectionStatus>| status.map_or_else(|| "-".to_owned(), |status| status.to_string());
+    let steps =
+        history.iter().map(|row| [output::when(Some(row.at)), status(row.from), status(row.to), row.cause.clone()]);
+    let steps = output::table(["at", "from", "to", "cause"], steps);
+    output::print_text(&format!("{text}\n\n{table}\n\n{steps}"))
 }
 
 async fn remove(storage: &Storage, connections: &Connections, args: &RemoveArgs) -> anyhow::Result<ExitCode> {

@@ -2,9 +2,9 @@
 
 use askama::Template;
 use bellbird_connections::{Arrival, Outcome};
-use bellbird_domain::Connection;
+use bellbird_domain::{Account, Connection};
 
-use super::institution;
+use super::{institution, readable};
 use crate::assets::Assets;
 
 const OPEN_AGAIN: &str = "To try again, open the address from which you left; it works for half an hour.";
@@ -40,11 +40,20 @@ pub(crate) struct Notice {
     title: String,
     /// Said before everything else.
     remark: Option<&'static str>,
-    /// Institutions and the providers that reach them.
-    connected: Vec<(String, String)>,
+    connected: Vec<Connected>,
     paragraphs: Vec<String>,
     command: Option<String>,
     has_way_back: bool,
+}
+
+/// A connection that is there now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Connected {
+    institution: String,
+    /// The title of the provider that reaches it.
+    provider: String,
+    /// Each with the end of its number, if it has one.
+    accounts: Vec<(String, Option<String>)>,
 }
 
 #[derive(Template)]
@@ -100,27 +109,34 @@ impl Notice {
                 .with("This page looks again every few seconds. You may close it: the work goes on without it."),
             Arrival::Used(Some(outcome)) => Self {
                 remark: Some("This address has been used already: nothing was done again. This is what came of it:"),
-                ..Self::of_outcome(outcome, &[], None, api_url, title_of)
+                ..Self::of_outcome(outcome, (&[], &[]), None, api_url, title_of)
             },
-            Arrival::Ended { outcome, connections, reason } => {
-                Self::of_outcome(outcome, connections, reason.as_deref(), api_url, title_of)
+            Arrival::Ended { outcome, connections, accounts, reason } => {
+                Self::of_outcome(outcome, (connections, accounts), reason.as_deref(), api_url, title_of)
             }
         }
     }
 
     fn of_outcome(
         outcome: &Outcome,
-        connections: &[Connection],
+        (connections, accounts): (&[Connection], &[Account]),
         reason: Option<&str>,
         api_url: &str,
         title_of: impl Fn(&str) -> String,
     ) -> Self {
         let names: Vec<String> = connections.iter().map(institution).collect();
-        let providers = connections.iter().map(|connection| title_of(&connection.provider));
-        let connected = names.iter().cloned().zip(providers).collect();
+        let connected = connections.iter().map(|connection| Connected {
+            institution: institution(connection),
+            provider: title_of(&connection.provider),
+            accounts: accounts.iter().filter(|account| account.connection_id == connection.id).map(shown).collect(),
+        });
         let notice = match outcome {
             Outcome::Linked => Self::new(Tone::Good, format!("{} connected", are(&names)))
-                .with("You may close this page. The accounts may take a minute to appear; then they are listed by:")
+                .with(if accounts.is_empty() {
+                    "You may close this page. The accounts may take a minute to appear; then they are listed by:"
+                } else {
+                    "You may close this page. Your accounts are listed by:"
+                })
                 .with_command(&listing(api_url)),
             Outcome::Reconnected => Self::new(Tone::Good, format!("{} connected again", are(&names))).with(
                 "You may close this page. Connections and accounts have kept their ids, so whatever uses them goes on.",
@@ -150,12 +166,16 @@ impl Notice {
                 .with("The provider knows of no consent of yours, and the time for it is over. Nothing was changed.")
                 .with("Ask for a new address, and begin again."),
         };
-        Self { connected, ..notice }
+        Self { connected: connected.collect(), ..notice }
     }
 }
 
 fn listing(api_url: &str) -> String {
     format!("GET {}/v1/accounts", api_url.trim_end_matches('/'))
+}
+
+fn shown(account: &Account) -> (String, Option<String>) {
+    (readable(&account.name), account.number.as_ref().map(|number| number.as_str().to_owned()))
 }
 
 /// Who is connected, as the beginning of a sentence.
@@ -179,7 +199,7 @@ pub(crate) fn sentence(text: &str) -> String {
 mod tests {
     use bellbird_domain::ConnectionStatus;
 
-    use super::super::tests::{HOSTILE, assert_harmless, connection};
+    use super::super::tests::{HOSTILE, account, assert_harmless, connection};
     use super::*;
 
     fn notice(arrival: &Arrival) -> Notice {
@@ -187,8 +207,10 @@ mod tests {
     }
 
     fn ended(outcome: Outcome, names: &[&str], reason: Option<&str>) -> Notice {
-        let connections = names.iter().map(|name| connection(name, ConnectionStatus::Active)).collect();
-        notice(&Arrival::Ended { outcome, connections, reason: reason.map(str::to_owned) })
+        let connections: Vec<Connection> =
+            names.iter().map(|name| connection(name, ConnectionStatus::Active)).collect();
+        let accounts = connections.iter().map(|connection| account(connection, HOSTILE)).collect();
+        notice(&Arrival::Ended { outcome, connections, accounts, reason: reason.map(str::to_owned) })
     }
 
     #[test]
