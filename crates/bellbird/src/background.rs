@@ -34,8 +34,8 @@ pub fn start(
         let work = async {
             tokio::join!(
                 remove(&connections, &stop),
-                repeat("looks", &stop, || connections.look_due()),
-                repeat("trips to providers", &stop, || connections.arrive_due()),
+                repeat("looks", &stop, || connections.look_due(), || connections.look_wanted()),
+                repeat("trips to providers", &stop, || connections.arrive_due(), || connections.trip_wanted()),
                 tidy(&connections, &stop),
                 tell(&connections, ended, &stop),
             )
@@ -52,11 +52,7 @@ pub fn start(
 }
 
 /// Waits for the next round; false when there is none.
-async fn next(stop: &CancellationToken) -> bool {
-    next_after(LOOK_EVERY, stop).await
-}
-
-async fn next_after(time: Duration, stop: &CancellationToken) -> bool {
+async fn next(time: Duration, stop: &CancellationToken) -> bool {
     tokio::select! {
         biased;
         () = stop.cancelled() => false,
@@ -64,16 +60,22 @@ async fn next_after(time: Duration, stop: &CancellationToken) -> bool {
     }
 }
 
-/// Does the work that is due, round by round.
-async fn repeat<F>(what: &str, stop: &CancellationToken, work: impl Fn() -> F)
+/// Does the work that is due, round by round: every few seconds, and when it is `wanted`.
+async fn repeat<W, N>(what: &str, stop: &CancellationToken, work: impl Fn() -> W, wanted: impl Fn() -> N)
 where
-    F: Future<Output = Result<(), ConnectionsError>>,
+    W: Future<Output = Result<(), ConnectionsError>>,
+    N: Future<Output = ()>,
 {
     loop {
         if let Err(error) = work().await {
             tracing::warn!(%error, "{what} that are due could not be worked on");
         }
-        if !next(stop).await {
+        let goes_on = tokio::select! {
+            biased;
+            goes_on = next(LOOK_EVERY, stop) => goes_on,
+            () = wanted() => true,
+        };
+        if !goes_on {
             return;
         }
     }
@@ -81,7 +83,7 @@ where
 
 /// Goes on with removals.
 async fn remove(connections: &Connections, stop: &CancellationToken) {
-    repeat("removals", stop, || remove_once(connections)).await;
+    repeat("removals", stop, || remove_once(connections), std::future::pending).await;
 }
 
 /// Forgets what is long past.
@@ -90,7 +92,7 @@ async fn tidy(connections: &Connections, stop: &CancellationToken) {
         if let Err(error) = connections.tidy().await {
             tracing::warn!(%error, "what is long past could not be forgotten");
         }
-        if !next_after(TIDY_EVERY, stop).await {
+        if !next(TIDY_EVERY, stop).await {
             return;
         }
     }
@@ -115,7 +117,7 @@ async fn tell(connections: &Connections, ended: impl Fn(UserId, ConnectionId), s
     // Nothing about what ended before this process began is in its memory.
     let mut since = Timestamp::now();
     let mut told: HashSet<ConnectionId> = HashSet::new();
-    while next(stop).await {
+    while next(LOOK_EVERY, stop).await {
         let now = Timestamp::now();
         match connections.ended_since(since.saturating_sub(CLOCKS_DIFFER).unwrap_or(since)).await {
             Ok(all) => {

@@ -18,6 +18,7 @@ use tracing_subscriber::{Layer as _, fmt};
 
 use crate::background::REMOVALS_WAITING;
 use crate::config::{Log, LogFormat, LogLevel, terminal};
+use bellbird_connections::EVENTS;
 use queue::LineQueue;
 
 /// Histograms hold raw samples until somebody tidies them up.
@@ -91,5 +92,6 @@ fn describe_metrics() {
     metrics::describe_histogram!("bellbird_provider_call_seconds", "Duration of calls to providers, by operation.");
     metrics::describe_counter!("bellbird_dropped_rows_total", "Rows that could not be shown, by reason.");
     metrics::describe_counter!("bellbird_unknown_categories_total", "Categories outside the sixteen.");
+    metrics::describe_counter!(EVENTS, "Events that providers sent, by what became of them.");
     metrics::describe_gauge!(REMOVALS_WAITING, "Connections that are hidden, whose consent is not withdrawn yet.");
 }

@@ -15,9 +15,6 @@ use crate::{Connections, ConnectionsError, schedule};
 const ACCOUNTS_ASKED_AGAIN_AFTER: Duration = Duration::from_secs(2);
 const ACCOUNTS_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// After a consent in the browser, accounts that are not there yet are awaited for so long, and none is taken away.
-const SETTLES_WITHIN: Duration = Duration::from_secs(600);
-
 /// A consent that works, with the accounts that are there by now.
 pub(crate) struct Arrived<'a> {
     pub(crate) consent: &'a FoundConnection,
@@ -99,9 +96,8 @@ impl Connections {
         provider: &dyn Provider,
         arrived: &Arrived<'_>,
     ) -> Result<Connection, ConnectionsError> {
-        let now = self.clock.now();
-        let settles_at = now.saturating_add(SETTLES_WITHIN).unwrap_or(now);
-        self.store(user_id, provider, arrived, Some((schedule::looked_at_first(now), settles_at))).await
+        let settling = schedule::looked_at_first(self.clock.now());
+        self.store(user_id, provider, arrived, Some(settling)).await
     }
 
     async fn store(

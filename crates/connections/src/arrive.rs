@@ -5,23 +5,24 @@
 
 use std::time::Duration;
 
-use bellbird_domain::{Account, Connection, ConnectionStatus};
-use bellbird_providers::linking::{NoConsent, Purpose, Return};
-use bellbird_providers::{Error, FoundConnection, Linking, Provider, Standing};
-use bellbird_storage::{ClaimedLinkSession, Concerned, LinkPhase, LinkSession};
+use bellbird_domain::{Account, Connection};
+use bellbird_providers::linking::{self, NoConsent, Purpose, Return};
+use bellbird_providers::{Call, Error, FoundConnection, Linking, Provider};
+use bellbird_storage::{ClaimedLinkSession, LinkPhase, LinkSession, StorageError};
 use secrecy::{ExposeSecret as _, SecretString};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::adopt::Arrived;
-use crate::matching::match_accounts;
-use crate::schedule;
-use crate::{Connections, ConnectionsError};
+use crate::gather::{Gathered, Gathering};
+use crate::{Connections, ConnectionsError, for_each, schedule};
 
-/// How long a trip is somebody's: longer than one attempt.
+/// How long a trip is somebody's: as long as a browser waits, and then one attempt.
 const LEASE: Duration = Duration::from_secs(60);
-/// How long one attempt may ask the provider.
-const ATTEMPT_DEADLINE: Duration = Duration::from_secs(30);
+/// The same, while a code is exchanged that is good for a minute (akahu.md 3.2): whoever goes on after a crash must not be
+/// too late.
+const EXCHANGE_LEASE: Duration = Duration::from_secs(25);
+/// How long an exchange, and how long one attempt, may ask the provider.
+const EXCHANGE_DEADLINE: Duration = Duration::from_secs(15);
+const ATTEMPT_DEADLINE: Duration = Duration::from_secs(40);
 /// How long a browser waits for the outcome, and how long between two attempts meanwhile.
 const BROWSER_WAITS: Duration = Duration::from_secs(12);
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -29,10 +30,10 @@ const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 const AT_ONCE: u32 = 8;
 /// Attempts without anything new after which a provider that said yes is believed to have meant what is there already;
 /// the second, when it shows that it is there.
-const UNCHANGED_AFTER: u32 = 16;
+const UNCHANGED_AFTER: u32 = 14;
 const RENEWED_AFTER: u32 = 2;
-/// Attempts after which a new consent is taken without its accounts. They come later.
-const ACCOUNTS_TRIES: u32 = 6;
+/// A grant that was exchanged for is the only one of its consent: it is tried for so long after the trip is over.
+const GRANT_KEPT: Duration = Duration::from_secs(3 * 24 * 3_600);
 
 /// How a trip ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,19 +128,6 @@ struct Work {
     gathered: Gathered,
 }
 
-/// What came of asking the provider so far.
-#[derive(Default)]
-struct Gathered {
-    linked: Vec<Connection>,
-    reconnected: Vec<Connection>,
-    /// Worked before, and have a new grant.
-    renewed: Vec<Connection>,
-    /// One of the consents is connected for somebody else.
-    taken: bool,
-    /// A consent that cannot be judged before its accounts are there.
-    undecided: bool,
-}
-
 impl Connections {
     /// The browser is back with this answer: the parameters of the address, decoded. Asks the provider, for a few
     /// seconds if need be, and says what came of it. Serves once for each `state`.
@@ -149,28 +137,29 @@ impl Connections {
     pub async fn arrive(&self, answer: &[(String, String)]) -> Result<Arrival, ConnectionsError> {
         let (state, answer) = take_state(answer);
         let Some(state) = state else { return Ok(Arrival::Unknown) };
+        let Some(session) = self.storage.find_link_session(&state).await? else { return Ok(Arrival::Unknown) };
         let sealed = serde_json::to_string(&answer).map_err(|_| ConnectionsError::NotFound)?;
-        let (now, lease) = self.lease(LEASE);
+        let exchanges = self.linking_of(&session.provider).is_ok_and(|linking| !linking.registers_users());
+        let (now, lease) = self.lease(if exchanges { EXCHANGE_LEASE } else { LEASE });
         let Some(claim) = self.storage.return_link_session(&state, &sealed.into(), now, lease).await? else {
             return Ok(match self.storage.find_link_session(&state).await? {
-                None => Arrival::Unknown,
-                Some(LinkSession { phase: LinkPhase::Begun, .. }) => Arrival::Unknown,
+                None | Some(LinkSession { phase: LinkPhase::Begun, .. }) => Arrival::Unknown,
                 Some(session) => Arrival::Used(session.outcome.as_deref().map(Outcome::of)),
             });
         };
         let connections = self.clone();
-        // A task of its own: a browser that goes away does not end it.
+        // A task of its own: a browser that goes away does not end it, nor does one that waits no longer.
         let work = tokio::spawn(async move { connections.see_through(claim, BROWSER_WAITS).await });
-        match work.await {
-            Ok(Ok(Attempt::Ended { outcome, connections, reason })) => {
+        match tokio::time::timeout(BROWSER_WAITS, work).await {
+            Ok(Ok(Ok(Attempt::Ended { outcome, connections, reason }))) => {
                 let mut accounts = Vec::new();
                 for connection in &connections {
                     accounts.extend(self.storage.list_connection_accounts(connection.user_id, connection.id).await?);
                 }
                 Ok(Arrival::Ended { outcome, connections, accounts, reason })
             }
-            Ok(Ok(Attempt::Waiting | Attempt::Overtaken)) | Err(_) => Ok(Arrival::Pending),
-            Ok(Err(error)) => Err(error),
+            Ok(Ok(Err(error))) => Err(error),
+            Ok(Ok(Ok(Attempt::Waiting | Attempt::Overtaken)) | Err(_)) | Err(_) => Ok(Arrival::Pending),
         }
     }
 
@@ -186,17 +175,18 @@ impl Connections {
             if claims.is_empty() {
                 return Ok(());
             }
-            let mut attempts = JoinSet::new();
-            for claim in claims {
-                let connections = self.clone();
-                attempts.spawn(async move { connections.see_through(claim, Duration::ZERO).await.map(|_| ()) });
-            }
-            while let Some(attempt) = attempts.join_next().await {
-                if let Ok(attempt) = attempt {
-                    attempt?;
-                }
-            }
+            let connections = self.clone();
+            for_each(claims, |claim| {
+                let connections = connections.clone();
+                async move { connections.see_through(claim, Duration::ZERO).await.map(|_| ()) }
+            })
+            .await?;
         }
+    }
+
+    /// Waits until an event has made a trip due.
+    pub async fn trip_wanted(&self) {
+        self.due.trips.notified().await;
     }
 
     /// Attempts, until one is the last or the time is over; the trip is then ended, or put off.
@@ -206,8 +196,10 @@ impl Connections {
         let mut work = Work { claim, answer, hint: Ok(()), tries, gathered: Gathered::default() };
         loop {
             let attempt = match self.attempt_trip(&mut work).await {
-                Err(ConnectionsError::Storage(error)) => return Err(ConnectionsError::Storage(error)),
-                Err(error) if error.is_passing() => {
+                // The lease ends, and it is tried again.
+                Err(error @ ConnectionsError::Storage(StorageError::Unavailable(_))) => return Err(error),
+                // The browser may still come back with an answer that helps.
+                Err(error) if error.is_passing() || work.claim.session.phase == LinkPhase::Begun => {
                     tracing::warn!(provider = work.claim.session.provider, %error, "a consent is not confirmed yet");
                     Attempt::Waiting
                 }
@@ -219,15 +211,19 @@ impl Connections {
             };
             work.tries = work.tries.saturating_add(1);
             let (now, session) = (self.clock.now(), &work.claim.session);
+            let kept = if session.phase == LinkPhase::Granted { GRANT_KEPT } else { Duration::ZERO };
+            let ends_at = session.expires_at.saturating_add(kept).unwrap_or(session.expires_at);
             match attempt {
                 Attempt::Waiting if Instant::now() + ASKED_AGAIN_AFTER < until => {
                     tokio::time::sleep(ASKED_AGAIN_AFTER).await;
                 }
-                Attempt::Waiting if now >= session.expires_at => {
-                    return self.end_trip(&work.claim, Attempt::without(Outcome::Expired, None)).await;
-                }
+                Attempt::Waiting if now >= ends_at => return self.end_trip(&work.claim, at_the_end(&work)).await,
                 Attempt::Waiting => {
-                    let later = schedule::trip_looked_at_next(work.claim.attempts, now, session.expires_at);
+                    // One from which nobody is back is looked into at its end, and when an event asks for it.
+                    let later = match session.phase {
+                        LinkPhase::Begun => ends_at,
+                        _ => schedule::trip_looked_at_next(work.claim.attempts, now, ends_at),
+                    };
                     self.storage.postpone_link_session(&work.claim, later).await?;
                     return Ok(Attempt::Waiting);
                 }
@@ -265,25 +261,30 @@ impl Connections {
         let Some(grant) = self.grant_of_trip(work, linking, repairs.as_ref()).await? else {
             return Ok(Attempt::Overtaken);
         };
-        let mut found = self.discover(provider.as_ref(), &grant).await?;
+        let call = self.call_within(ATTEMPT_DEADLINE);
+        let mut found = self.discover(provider.as_ref(), &call, &grant).await?;
         // Where a connection's own user at the provider is gone, ours there has consented in its place.
         if repairs.is_some()
             && linking.registers_users()
             && let Some(owner) = self.storage.find_owner(user_id, provider.name().as_str()).await?
         {
-            found.extend(self.discover(provider.as_ref(), &owner).await?);
+            found.extend(self.discover(provider.as_ref(), &call, &owner).await?);
         }
-        self.gather(provider.as_ref(), repairs.as_ref(), found, work).await?;
+        let Work { claim, answer, tries, gathered, .. } = work;
+        let (provider, repairs, tries) = (provider.as_ref(), repairs.as_ref(), *tries);
+        let gathering = Gathering { claim, provider, call: &call, repairs, answer, tries };
+        self.gather(&gathering, &found, gathered).await?;
         Ok(conclude(work, phase))
     }
 
     /// What a grant covers; nothing, when whoever gave it is gone.
-    async fn discover(
+    pub(crate) async fn discover(
         &self,
         provider: &dyn Provider,
+        call: &Call,
         grant: &SecretString,
     ) -> Result<Vec<FoundConnection>, ConnectionsError> {
-        match provider.discover(&self.call_within(ATTEMPT_DEADLINE), grant).await {
+        match provider.discover(call, grant).await {
             Err(Error::ReconnectNeeded(_)) => Ok(Vec::new()),
             found => Ok(found?),
         }
@@ -311,7 +312,7 @@ impl Connections {
         };
         let return_url = self.page("link/callback")?;
         let returned = Return { purpose, return_url: &return_url, answer: &work.answer };
-        let granted = linking.finish(&self.call_within(ATTEMPT_DEADLINE), &returned).await?;
+        let granted = linking.finish(&self.call_within(EXCHANGE_DEADLINE), &returned).await?;
         if linking.registers_users() {
             return Ok(Some(granted));
         }
@@ -323,118 +324,22 @@ impl Connections {
         work.claim.sealed = Some(granted.clone());
         Ok(Some(granted))
     }
-
-    /// Connects what was found and works: what is new, what is repaired, and what was broken and works again. One
-    /// consent that fails ends no other.
-    async fn gather(
-        &self,
-        provider: &dyn Provider,
-        mut repairs: Option<&Connection>,
-        found: Vec<FoundConnection>,
-        work: &mut Work,
-    ) -> Result<(), ConnectionsError> {
-        work.gathered.undecided = false;
-        let mut failed = None;
-        for consent in found.iter().filter(|consent| consent.standing == Standing::Active) {
-            match self.take_in(provider, repairs, consent, work).await {
-                Ok(true) => repairs = None,
-                Ok(false) => {}
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
-        failed.map_or(Ok(()), Err)
-    }
-
-    /// Connects one consent, unless there is nothing to do. True when it repaired what was to be repaired.
-    async fn take_in(
-        &self,
-        provider: &dyn Provider,
-        repairs: Option<&Connection>,
-        consent: &FoundConnection,
-        work: &mut Work,
-    ) -> Result<bool, ConnectionsError> {
-        let user_id = work.claim.session.user_id;
-        let id = consent.provider_connection_id.as_str();
-        let known = self.storage.find_concerned(provider.name().as_str(), &[Concerned::Connection(id)]).await?;
-        let before = match known.first() {
-            Some((owner, _)) if *owner != user_id => {
-                work.gathered.taken = true;
-                return Ok(false);
-            }
-            Some((_, connection)) => self.storage.find_connection(user_id, *connection).await?,
-            None => None,
-        };
-        let worked = before.as_ref().is_some_and(|before| before.status == ConnectionStatus::Active);
-        let is_meant = work.answer.iter().any(|(_, value)| value == id)
-            || before.as_ref().zip(repairs).is_some_and(|(before, repairs)| before.id == repairs.id);
-        // Where users are registered, a grant stays as it was.
-        if worked && !is_meant && provider.linking().is_some_and(Linking::registers_users) {
-            return Ok(false);
-        }
-        let accounts = match provider.accounts(&self.call_within(ATTEMPT_DEADLINE), &consent.grant).await {
-            Err(Error::ReconnectNeeded(_)) => return Ok(false),
-            accounts => accounts?,
-        };
-        // A consent that was not seen before, at the institution of what is to be repaired, may take its place.
-        let may_inherit =
-            |connection: &&Connection| before.is_none() && connection.institution_id == consent.institution_id;
-        let in_place_of = repairs.filter(may_inherit);
-        let in_time = self.clock.now() < work.claim.session.expires_at;
-        if accounts.is_empty() && in_time && (in_place_of.is_some() || work.tries < ACCOUNTS_TRIES) {
-            work.gathered.undecided = true;
-            return Ok(false);
-        }
-        let known_as = match in_place_of {
-            Some(connection) => {
-                let ours = self.storage.list_connection_accounts(user_id, connection.id).await?;
-                match_accounts(&ours, &accounts)
-            }
-            None => Vec::new(),
-        };
-        // At least one account is certainly one of its, or it is another login at the same institution.
-        let in_place_of = in_place_of.filter(|_| known_as.iter().any(Option::is_some)).map(|connection| connection.id);
-        let arrived = Arrived { consent, accounts: &accounts, known_as: &known_as, repairs: in_place_of };
-        let connection = match self.store_arrived(user_id, provider, &arrived).await {
-            // It is being removed.
-            Err(ConnectionsError::Taken) => return Ok(false),
-            stored => stored?,
-        };
-        let repaired = repairs.is_some_and(|repairs| repairs.id == connection.id);
-        let list = match before {
-            _ if repaired => &mut work.gathered.reconnected,
-            Some(_) if worked => &mut work.gathered.renewed,
-            Some(_) => &mut work.gathered.reconnected,
-            None => &mut work.gathered.linked,
-        };
-        if !list.iter().any(|other| other.id == connection.id) {
-            list.push(connection);
-        }
-        Ok(repaired)
-    }
 }
 
 /// What an attempt came to.
 fn conclude(work: &mut Work, phase: LinkPhase) -> Attempt {
-    let Gathered { linked, reconnected, renewed, taken, undecided } = &mut work.gathered;
-    if *undecided {
+    // While the browser is away, the user may consent to more.
+    if work.gathered.undecided || phase == LinkPhase::Begun {
         return Attempt::Waiting;
     }
-    if !linked.is_empty() || !reconnected.is_empty() {
-        let repaired = |id| reconnected.iter().any(|connection| connection.id == id);
-        let outcome = match work.claim.session.connection_id {
-            Some(id) if repaired(id) => Outcome::Reconnected,
-            Some(_) if !linked.is_empty() => Outcome::LinkedBeside,
-            _ if linked.is_empty() => Outcome::Reconnected,
-            _ => Outcome::Linked,
-        };
-        let connections = linked.drain(..).chain(reconnected.drain(..)).collect();
-        return Attempt::Ended { outcome, connections, reason: None };
+    if let Some(ended) = gathered(work) {
+        return ended;
     }
+    let Gathered { renewed, taken, .. } = &mut work.gathered;
     let patience = if renewed.is_empty() { UNCHANGED_AFTER } else { RENEWED_AFTER };
     match work.hint {
         Err(NoConsent::Declined) => Attempt::without(Outcome::Declined, None),
         Err(NoConsent::Failed(reason)) => Attempt::without(Outcome::Failed, Some(reason)),
-        Ok(()) if phase == LinkPhase::Begun => Attempt::Waiting,
         Ok(()) if *taken => Attempt::without(Outcome::Taken, None),
         Ok(()) if work.tries >= patience => {
             let connections = std::mem::take(renewed);
@@ -442,6 +347,26 @@ fn conclude(work: &mut Work, phase: LinkPhase) -> Attempt {
         }
         Ok(()) => Attempt::Waiting,
     }
+}
+
+/// The end of a trip that led to connections.
+fn gathered(work: &Work) -> Option<Attempt> {
+    let Gathered { linked, reconnected, .. } = &work.gathered;
+    let repaired = |id| reconnected.iter().any(|connection| connection.id == id);
+    let outcome = match work.claim.session.connection_id {
+        _ if linked.is_empty() && reconnected.is_empty() => return None,
+        Some(id) if repaired(id) => Outcome::Reconnected,
+        Some(_) if !linked.is_empty() => Outcome::LinkedBeside,
+        _ if linked.is_empty() => Outcome::Reconnected,
+        _ => Outcome::Linked,
+    };
+    let connections = linked.iter().chain(reconnected).cloned().collect();
+    Some(Attempt::Ended { outcome, connections, reason: None })
+}
+
+/// The end of a trip whose time is over.
+fn at_the_end(work: &Work) -> Attempt {
+    gathered(work).unwrap_or_else(|| Attempt::without(Outcome::Expired, None))
 }
 
 /// The answer that is sealed with a trip; a grant is none.
@@ -452,14 +377,8 @@ fn read_answer(claim: &ClaimedLinkSession) -> Vec<(String, String)> {
 
 /// Takes `state` out of an answer. Given twice, it is none: nobody was sent off like that.
 fn take_state(answer: &[(String, String)]) -> (Option<String>, Vec<(String, String)>) {
-    let mut state = None;
-    let mut rest = Vec::with_capacity(answer.len());
-    for (name, value) in answer {
-        if name != "state" {
-            rest.push((name.clone(), value.clone()));
-        } else if state.replace(value.clone()).is_some() {
-            return (None, Vec::new());
-        }
-    }
-    (state, rest)
+    let (mut states, rest): (Vec<_>, Vec<_>) =
+        linking::untangled(answer).into_iter().partition(|(name, _)| name == "state");
+    let state = states.pop().map(|(_, state)| state);
+    (state.filter(|_| states.is_empty()), rest)
 }

@@ -7,12 +7,17 @@ use bellbird_providers::Provider;
 use bellbird_providers::notifying::{Concern, Refused};
 use bellbird_storage::{Concerned, StorageError};
 use http::HeaderMap;
+use jiff::SignedDuration;
 use uuid::Uuid;
 
 use crate::{Connections, ConnectionsError};
 
 /// Akahu wants its answer within 5 s (akahu.md 7), and a key may have to be fetched from it first.
 const DEADLINE: Duration = Duration::from_secs(4);
+/// However many events come, a connection is looked at no more often.
+const LOOKED_AT_EVERY: SignedDuration = SignedDuration::from_secs(10);
+/// The metric of events, by provider and by what became of them.
+pub const EVENTS: &str = "bellbird_provider_events_total";
 
 /// Why an event was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -29,18 +34,24 @@ pub enum NotTaken {
 }
 
 impl Connections {
-    /// Takes an event: checks it, writes down what has to be looked at, and begins to look. When this returns, nothing
-    /// about the event can be lost any more. One that was taken before does nothing.
+    /// Takes an event: checks it, writes down what has to be looked at, and wakes those who look. When this returns,
+    /// nothing about the event can be lost any more. One that was taken before does nothing.
     ///
     /// # Errors
     /// [`NotTaken`].
     pub async fn receive(&self, provider: &str, headers: &HeaderMap, body: &[u8]) -> Result<(), NotTaken> {
         let Ok(adapter) = self.provider(provider) else { return Err(NotTaken::NotOffered) };
         let notifying = adapter.notifying().ok_or(NotTaken::NotOffered)?;
-        let notification = notifying.read(&self.call_within(DEADLINE), headers, body).await?;
         let count = |outcome: &'static str| {
             let name = adapter.name().as_str();
-            metrics::counter!("bellbird_provider_events_total", "provider" => name, "outcome" => outcome).increment(1);
+            metrics::counter!(EVENTS, "provider" => name, "outcome" => outcome).increment(1);
+        };
+        let notification = match notifying.read(&self.call_within(DEADLINE), headers, body).await {
+            Err(refused) => {
+                count("refused");
+                return Err(refused.into());
+            }
+            Ok(notification) => notification,
         };
         if let Some(id) = &notification.id
             && self.storage.has_event(provider, id).await?
@@ -65,17 +76,11 @@ impl Connections {
     async fn ask_for_looks(&self, provider: &dyn Provider, concerned: &[Concerned<'_>]) -> Result<(), StorageError> {
         let (name, now) = (provider.name().as_str(), self.clock.now());
         self.storage.hurry_link_sessions(name, concerned, now).await?;
+        self.due.trips.notify_one();
         for (user, connection) in self.storage.find_concerned(name, concerned).await? {
-            if self.storage.request_look(user, connection, now).await? {
-                self.check_soon(user, connection);
-            }
+            self.storage.request_look(user, connection, now, LOOKED_AT_EVERY).await?;
         }
-        let connections = self.clone();
-        tokio::spawn(async move {
-            if let Err(error) = connections.arrive_due().await {
-                tracing::warn!(%error, "trips that are due could not be looked into");
-            }
-        });
+        self.due.looks.notify_one();
         Ok(())
     }
 

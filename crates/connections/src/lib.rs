@@ -4,6 +4,7 @@
 mod adopt;
 mod arrive;
 pub mod error;
+mod gather;
 mod inbound;
 pub mod lifecycle;
 mod link;
@@ -21,6 +22,8 @@ use bellbird_providers::{Call, Provider, Registry};
 use bellbird_shared_state::{Clock, SingleFlight};
 use bellbird_storage::Storage;
 use jiff::Timestamp;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 pub use adopt::{Adopted, LeftOut};
@@ -28,12 +31,19 @@ pub use arrive::{Arrival, Outcome};
 pub use bellbird_providers::linking::Url;
 pub use bellbird_providers::notifying::Refused;
 pub use error::ConnectionsError;
-pub use inbound::NotTaken;
+pub use inbound::{EVENTS, NotTaken};
 pub use link::{LinkPage, LinkTo, Linkable, NewAddress};
 pub use remove::Removal;
 
 /// How long one step may take.
 const STEP_DEADLINE: Duration = Duration::from_secs(60);
+
+/// What wakes those who wait for due work, before they would look for it by themselves.
+#[derive(Default)]
+struct Due {
+    looks: Notify,
+    trips: Notify,
+}
 
 /// Leads connections through their life.
 #[derive(Clone)]
@@ -42,6 +52,8 @@ pub struct Connections {
     providers: Registry,
     clock: Clock,
     checks: Arc<SingleFlight<ConnectionId, ()>>,
+    subscribing: Arc<tokio::sync::Mutex<()>>,
+    due: Arc<Due>,
     console_url: Option<Url>,
 }
 
@@ -49,7 +61,15 @@ impl Connections {
     /// Over these.
     #[must_use]
     pub fn new(storage: Storage, providers: Registry, clock: Clock) -> Self {
-        Self { storage, providers, clock, checks: Arc::default(), console_url: None }
+        Self {
+            storage,
+            providers,
+            clock,
+            checks: Arc::default(),
+            subscribing: Arc::default(),
+            due: Arc::default(),
+            console_url: None,
+        }
     }
 
     /// With the address of the console, as browsers reach it: without it, nothing can be linked in a browser.
@@ -75,4 +95,25 @@ impl Connections {
     fn provider(&self, name: &str) -> Result<&Arc<dyn Provider>, ConnectionsError> {
         self.providers.find(name).ok_or_else(|| ConnectionsError::NotOffered(name.to_owned()))
     }
+}
+
+/// Does the work for all claims at the same time. One that fails or panics ends no other: its lease runs out.
+///
+/// # Errors
+/// The first one, when all are done.
+async fn for_each<C, F>(claims: Vec<C>, work: impl Fn(C) -> F) -> Result<(), ConnectionsError>
+where
+    F: Future<Output = Result<(), ConnectionsError>> + Send + 'static,
+{
+    let mut attempts = JoinSet::new();
+    for claim in claims {
+        attempts.spawn(work(claim));
+    }
+    let mut failed = None;
+    while let Some(attempt) = attempts.join_next().await {
+        if let Ok(Err(error)) = attempt {
+            failed.get_or_insert(error);
+        }
+    }
+    failed.map_or(Ok(()), Err)
 }

@@ -8,9 +8,9 @@
 use std::time::Duration;
 
 use bellbird_domain::{Connection, ConnectionId, User, UserId};
-use bellbird_providers::linking::{Departure, Purpose, Url};
+use bellbird_providers::Linking;
+use bellbird_providers::linking::{Departure, Purpose, Return, Url};
 use bellbird_providers::registry::PROVIDERS;
-use bellbird_providers::{Error, Linking};
 use bellbird_storage::{Link, NewLink, NewLinkSession};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -75,15 +75,11 @@ pub struct LinkPage {
 }
 
 /// One trip to the provider.
-#[derive(Clone, Copy)]
 struct Trip<'a> {
     user: &'a User,
     provider: &'a str,
     linking: &'a dyn Linking,
     repairs: Option<&'a Connection>,
-    /// The connection's own user at the provider is gone: it is repaired by what another one consents to.
-    anew: bool,
-    state: &'a str,
 }
 
 impl Connections {
@@ -108,6 +104,8 @@ impl Connections {
         let token = random_text()?;
         let now = self.clock.now();
         let expires_at = now.saturating_add(ADDRESS_LIFE).unwrap_or(now);
+        // For people to read.
+        let expires_at = Timestamp::from_second(expires_at.as_second()).unwrap_or(expires_at);
         let provider = provider.as_deref();
         let link = NewLink { user_id: user, token: token.expose_secret(), provider, connection_id, expires_at };
         self.storage.insert_link(&link, now).await?;
@@ -164,55 +162,61 @@ impl Connections {
         if !self.storage.open_link(token, DEPARTURES_MAX, self.clock.now()).await? {
             return Err(ConnectionsError::AddressEnded);
         }
-        let state = random_text()?;
-        let (repairs, state) = (repairs.as_ref(), state.expose_secret());
-        let trip = Trip { user: &user, provider, linking, repairs, anew: repairs.is_none(), state };
-        let departed = match self.send_off(&trip).await {
-            Err(error) if !trip.anew && is_nobody(&error, linking) => self.send_off(&Trip { anew: true, ..trip }).await,
-            departed => departed,
-        };
-        match departed {
-            // Our user there is gone, by the provider's own word or by somebody's hand: there will be another one.
-            Err(error) if is_nobody(&error, linking) => {
-                self.storage.delete_provider_user(user.id, provider).await?;
-                self.send_off(&Trip { anew: true, ..trip }).await
+        let trip = Trip { user: &user, provider, linking, repairs: repairs.as_ref() };
+        if let Some(connection) = trip.repairs {
+            let grant = self.storage.find_grant(user.id, connection.id).await?.ok_or(ConnectionsError::AddressEnded)?;
+            let purpose = Purpose::Repair { grant: &grant, institution_id: &connection.institution_id };
+            match self.send_off(&trip, purpose).await {
+                // Its own user at the provider is gone: it is repaired by what ours there consents to.
+                Err(ConnectionsError::Broken(_)) if linking.registers_users() => {}
+                departed => return departed,
             }
-            departed => departed,
         }
+        if !linking.registers_users() {
+            return self.send_off(&trip, Purpose::Link { owner: None }).await;
+        }
+        let owner = self.owner(&user, provider, linking).await?;
+        match self.send_off(&trip, Purpose::Link { owner: Some(&owner) }).await {
+            Err(ConnectionsError::Broken(_)) => {}
+            departed => return departed,
+        }
+        // Our user there is gone, by the provider's own word: there will be another one.
+        if let Some(gone) = linking.owner_id(&owner) {
+            self.storage.delete_provider_user_of(user.id, provider, &gone).await?;
+        }
+        let owner = self.owner(&user, provider, linking).await?;
+        self.send_off(&trip, Purpose::Link { owner: Some(&owner) }).await
     }
 
     /// Writes the trip down, then asks the provider for its page: whoever consents there has a trip here.
-    async fn send_off(&self, trip: &Trip<'_>) -> Result<Url, ConnectionsError> {
-        let Trip { user, provider, linking, repairs, anew, state } = trip;
-        let repaired = repairs.filter(|_| !anew);
-        let grant = match repaired {
-            Some(connection) => self.storage.find_grant(user.id, connection.id).await?,
-            None if linking.registers_users() => Some(self.owner(user, provider, *linking).await?),
-            None => None,
-        };
-        let purpose = match (repaired, &grant) {
-            (Some(_), None) => return Err(ConnectionsError::NotFound),
-            (Some(connection), Some(grant)) => Purpose::Repair { grant, institution_id: &connection.institution_id },
-            (None, owner) => Purpose::Link { owner: owner.as_ref() },
-        };
+    async fn send_off(&self, trip: &Trip<'_>, purpose: Purpose<'_>) -> Result<Url, ConnectionsError> {
+        let Trip { user, provider, linking, repairs } = trip;
+        let return_url = self.page("link/callback")?;
+        let call = self.call_within(DEPART_DEADLINE);
+        // What is there already was not consented to on this trip, whatever has become of it here.
+        let mut known: Vec<String> = Vec::new();
+        if linking.registers_users() {
+            let before = Return { purpose, return_url: &return_url, answer: &[] };
+            let grant = linking.finish(&call, &before).await?;
+            let found = self.provider(provider)?.discover(&call, &grant).await?;
+            known.extend(found.into_iter().map(|consent| consent.provider_connection_id));
+        }
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let state = random_text()?;
         let now = self.clock.now();
         let after = |time: Duration| now.saturating_add(time).unwrap_or(now);
         let session = NewLinkSession {
             user_id: user.id,
             provider,
             connection_id: repairs.map(|connection| connection.id),
-            state,
+            state: state.expose_secret(),
+            known: &known,
             expires_at: after(TRIP_LIFE),
             due_at: after(if linking.can_finish(&[]) { FIRST_LOOK } else { TRIP_LIFE }),
         };
-        match self.storage.insert_link_session(&session, now).await {
-            // The next try of one departure.
-            Ok(()) | Err(bellbird_storage::StorageError::Conflict(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let return_url = self.page("link/callback")?;
-        let departure = Departure { purpose, email: &user.email, return_url: &return_url, state };
-        Ok(linking.depart(&self.call_within(DEPART_DEADLINE), &departure).await?)
+        self.storage.insert_link_session(&session, now).await?;
+        let departure = Departure { purpose, email: &user.email, return_url: &return_url, state: session.state };
+        Ok(linking.depart(&call, &departure).await?)
     }
 
     async fn opened(&self, token: &str) -> Result<Option<(Link, User)>, ConnectionsError> {
@@ -251,13 +255,6 @@ impl Connections {
         }
         Ok(url)
     }
-}
-
-/// Whether an error says that the user at the provider, on whom consents hang, is not there.
-fn is_nobody(error: &ConnectionsError, linking: &dyn Linking) -> bool {
-    let gone =
-        matches!(error, ConnectionsError::Broken(_) | ConnectionsError::Provider(Error::Rejected { status: 404 }));
-    gone && linking.registers_users()
 }
 
 /// 256 random bits, in letters and digits.

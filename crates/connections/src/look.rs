@@ -7,19 +7,19 @@
 use std::time::Duration;
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
-use bellbird_providers::{Provider, Standing};
+use bellbird_providers::{Call, Provider, Standing};
 use bellbird_storage::{ClaimedLook, NewAccount, StorageError};
 use secrecy::SecretString;
-use tokio::task::JoinSet;
 
 use crate::adopt::new_account;
 use crate::matching::match_accounts;
-use crate::{Connections, ConnectionsError};
-use crate::{lifecycle, schedule};
+use crate::{Connections, ConnectionsError, for_each, lifecycle, schedule};
 
 /// How long one look may ask the provider.
-const LOOK_DEADLINE: Duration = Duration::from_secs(30);
-/// How long a look is somebody's.
+const LOOK_DEADLINE: Duration = Duration::from_secs(40);
+/// How long one subscription may take: others wait for it.
+const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a look is somebody's: longer than it may take.
 const LEASE: Duration = Duration::from_secs(60);
 /// Looks that one copy of the service makes at the same time.
 const AT_ONCE: u32 = 8;
@@ -65,12 +65,11 @@ impl Connections {
             if claims.is_empty() {
                 return Ok(());
             }
-            let mut looks = JoinSet::new();
-            for claim in claims {
+            for_each(claims, |claim| {
                 let connections = self.clone();
-                looks.spawn(async move {
+                async move {
                     match connections.look(&claim).await {
-                        Err(ConnectionsError::Storage(error)) => Err(error),
+                        Err(error @ ConnectionsError::Storage(_)) => Err(error),
                         Err(error) => {
                             let id = claim.connection_id;
                             tracing::warn!(connection_id = %id, %error, "connection could not be looked at");
@@ -78,24 +77,27 @@ impl Connections {
                         }
                         Ok(()) => Ok(()),
                     }
-                });
-            }
-            while let Some(look) = looks.join_next().await {
-                if let Ok(look) = look {
-                    look?;
                 }
-            }
+            })
+            .await?;
         }
+    }
+
+    /// Waits until somebody in this program asks for a look.
+    pub async fn look_wanted(&self) {
+        self.due.looks.notified().await;
     }
 
     /// Looks, and gives the claim back with the time of the next look, if there is to be one.
     async fn look(&self, claim: &ClaimedLook) -> Result<(), ConnectionsError> {
         let looked = self.look_at(claim).await;
+        // The lease ends, and somebody looks again.
         if let Err(ConnectionsError::Storage(StorageError::Unavailable(_))) = looked {
             return looked;
         }
         let now = self.clock.now();
-        let settled = claim.settles_at.is_some_and(|until| until <= now);
+        // Accounts under new ids are matched until a look has seen them all.
+        let settled = looked.is_ok() && claim.settles_at.is_some_and(|until| until <= now);
         let failed = looked.as_ref().is_err_and(ConnectionsError::is_passing);
         let next = schedule::looked_at_next(claim.attempts, failed, now, claim.settles_at);
         let attempts = if next.is_some() { claim.attempts.saturating_add(1) } else { 0 };
@@ -111,14 +113,14 @@ impl Connections {
         let call = self.call_within(LOOK_DEADLINE);
         let mut standing = provider.standing(&call, &grant).await?;
         if standing == Standing::Active {
-            match self.refresh(provider.as_ref(), &connection, &grant, claim).await {
+            match self.refresh(provider.as_ref(), &call, &connection, &grant, claim).await {
                 Err(ConnectionsError::Broken(status)) => standing = Standing::Broken(status),
                 refreshed => refreshed?,
             }
         }
         let Some(next) = lifecycle::after_look(connection.status, standing) else { return Ok(()) };
         // Where it is lost to somebody else's step, theirs is the newer one.
-        if self.storage.set_connection_status(user, id, connection.status, next, "checked", self.clock.now()).await? {
+        if self.storage.set_looked_at_status(claim, connection.status, next, "checked", self.clock.now()).await? {
             tracing::info!(connection_id = %id, from = %connection.status, to = %next, "connection changed its status");
         }
         Ok(())
@@ -129,13 +131,13 @@ impl Connections {
     async fn refresh(
         &self,
         provider: &dyn Provider,
+        call: &Call,
         connection: &Connection,
         grant: &SecretString,
         claim: &ClaimedLook,
     ) -> Result<(), ConnectionsError> {
         let (user, id) = (connection.user_id, connection.id);
-        let call = self.call_within(LOOK_DEADLINE);
-        let found = provider.accounts(&call, grant).await?;
+        let found = provider.accounts(call, grant).await?;
         let now = self.clock.now();
         let settling = claim.settles_at.is_some_and(|until| now < until);
         if !found.is_empty() {
@@ -153,15 +155,27 @@ impl Connections {
             }
         }
         if settling {
-            self.subscribe(provider, user, grant).await;
+            self.subscribe_soon(connection.provider.clone(), user, grant.clone());
         }
         Ok(())
+    }
+
+    fn subscribe_soon(&self, provider: String, user: UserId, grant: SecretString) {
+        let connections = self.clone();
+        tokio::spawn(async move {
+            if let Ok(provider) = connections.provider(&provider) {
+                connections.subscribe(provider.as_ref(), user, &grant).await;
+            }
+        });
     }
 
     /// Asks for the events of a grant, where that is needed. Best effort: without them, reads find out.
     pub(crate) async fn subscribe(&self, provider: &dyn Provider, user: UserId, grant: &SecretString) {
         let Some(notifying) = provider.notifying() else { return };
-        if let Err(error) = notifying.subscribe(&self.call_within(LOOK_DEADLINE), grant, &user.to_string()).await {
+        // Two that look at the same moment what there is would both make the same subscription.
+        let _turn = self.subscribing.lock().await;
+        let call = self.call_within(SUBSCRIBE_DEADLINE);
+        if let Err(error) = notifying.subscribe(&call, grant, &user.to_string()).await {
             tracing::warn!(provider = %provider.name(), %error, "events could not be subscribed to");
         }
     }

@@ -10,11 +10,10 @@ use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 use bellbird_providers::{Call, Error};
 use bellbird_storage::{ClaimedRemoval, StorageError};
 use jiff::Timestamp;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::schedule::{self, Failure};
-use crate::{Connections, ConnectionsError};
+use crate::{Connections, ConnectionsError, for_each};
 
 /// How long one attempt may ask the provider.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(30);
@@ -142,21 +141,11 @@ impl Connections {
             if claims.is_empty() {
                 return Ok(());
             }
-            let mut attempts = JoinSet::new();
-            for claim in claims {
+            for_each(claims, |claim| {
                 let connections = self.clone();
-                attempts.spawn(async move { connections.attempt(&claim, Consent::Withdrawn).await });
-            }
-            let mut failed = None;
-            while let Some(attempt) = attempts.join_next().await {
-                // A panic in one attempt ends that one: its lease runs out. An error ends no other attempt.
-                if let Ok(Err(error)) = attempt {
-                    failed.get_or_insert(error);
-                }
-            }
-            if let Some(error) = failed {
-                return Err(error);
-            }
+                async move { connections.attempt(&claim, Consent::Withdrawn).await.map(|_| ()) }
+            })
+            .await?;
         }
     }
 

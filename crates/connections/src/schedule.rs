@@ -35,28 +35,32 @@ pub fn delay(failed: u32, failure: Failure, spread: u64) -> Duration {
     wait + wait / 5 * part / 1_000
 }
 
-/// After a connection was linked, it is looked at after so many seconds, counted from look to look: its accounts may be
-/// late.
-const SETTLING_LOOKS: [i64; 4] = [4, 30, 120, 600];
+/// For so many seconds after a connection was linked, its accounts may be late.
+pub const SETTLES_AFTER: i64 = 600;
+/// When it is looked at meanwhile, in seconds after it was linked.
+const SETTLING_LOOKS: [i64; 4] = [4, 34, 154, SETTLES_AFTER];
 /// A look that failed is repeated so often. After that the next event or read asks for another.
 const LOOKS_REPEATED_MAX: u32 = 6;
 
-/// When a connection is looked at for the first time after it was linked.
+/// When a connection is looked at for the first time after it was linked, and when its accounts have settled.
 #[must_use]
-pub fn looked_at_first(now: Timestamp) -> Timestamp {
-    later(now, SETTLING_LOOKS[0])
+pub fn looked_at_first(now: Timestamp) -> (Timestamp, Timestamp) {
+    (later(now, SETTLING_LOOKS[0]), later(now, SETTLES_AFTER))
 }
 
 /// When a connection is looked at again, if nobody asks before that. `attempts` are the looks since somebody asked, this
 /// one not counted; `failed` says that the provider did not answer; `settles_at` is until when accounts may be late.
 #[must_use]
 pub fn looked_at_next(attempts: u32, failed: bool, now: Timestamp, settles_at: Option<Timestamp>) -> Option<Timestamp> {
-    let settling = settles_at.filter(|until| now < *until);
-    let step = usize::try_from(attempts).unwrap_or(usize::MAX).saturating_add(1);
-    match settling {
-        Some(until) => Some(later(now, SETTLING_LOOKS.get(step).copied().unwrap_or(600)).min(until)),
-        None if failed && attempts < LOOKS_REPEATED_MAX => Some(later(now, 30 << attempts.min(5))),
-        None => None,
+    match settles_at {
+        Some(until) if now < until => {
+            let looks = SETTLING_LOOKS.iter().map(|after| later(until, after - SETTLES_AFTER));
+            looks.into_iter().find(|look| now < *look)
+        }
+        // Until one has not failed, its accounts have not settled.
+        Some(_) if failed => Some(later(now, 30 << attempts.min(7))),
+        _ if failed && attempts < LOOKS_REPEATED_MAX => Some(later(now, 30 << attempts.min(5))),
+        _ => None,
     }
 }
 
@@ -119,11 +123,12 @@ mod tests {
         let start: Timestamp = "2026-11-20T00:00:00Z".parse().unwrap();
         let at = |seconds: i64| later(start, seconds);
         let until = Some(at(600));
-        assert_eq!(looked_at_first(start), at(4));
+        assert_eq!(looked_at_first(start), (at(4), at(600)));
         assert_eq!(looked_at_next(0, false, at(4), until), Some(at(34)));
-        assert_eq!(looked_at_next(1, true, at(34), until), Some(at(154)), "a failure makes no difference then");
+        assert_eq!(looked_at_next(9, true, at(5), until), Some(at(34)), "however many asked, and whatever came of it");
         assert_eq!(looked_at_next(2, false, at(154), until), Some(at(600)), "once more at the end");
         assert_eq!(looked_at_next(3, false, at(600), until), None);
+        assert_eq!(looked_at_next(3, true, at(600), until), Some(at(840)), "not settled before a look has seen it");
         assert_eq!(looked_at_next(0, false, start, None), None, "nobody asked for more");
         let waits: Vec<_> = (0..8).map(|failed| looked_at_next(failed, true, start, None)).collect();
         let expected = [30, 60, 120, 240, 480, 960].map(|seconds| Some(at(seconds)));

@@ -22,13 +22,17 @@ pub(crate) enum Unread {
     Broken,
 }
 
+/// How many bytes the client says that it sends.
+pub(crate) fn announced(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
 /// The body, of at most so many bytes. One that announces more is not read at all.
 ///
 /// # Errors
 /// [`Unread`].
 pub(crate) async fn read(headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Bytes, Unread> {
-    let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > bytes_max)) {
+    if announced(headers).is_some_and(|length| usize::try_from(length).map_or(true, |length| length > bytes_max)) {
         return Err(Unread::TooLarge);
     }
     match tokio::time::timeout(DEADLINE, Limited::new(body, bytes_max).collect()).await {

@@ -52,13 +52,14 @@ struct Inner {
     settings: ConsoleSettings,
     assets: Assets,
     events: Semaphore,
+    large_events: Semaphore,
 }
 
 /// Everything that the console serves.
 pub fn router(connections: Connections, settings: ConsoleSettings) -> Router {
     let assets = Assets::new(&settings.console_url);
-    let events = Semaphore::new(EVENTS_AT_ONCE);
-    let console = Console { inner: Arc::new(Inner { connections, settings, assets, events }) };
+    let (events, large_events) = (Semaphore::new(EVENTS_AT_ONCE), Semaphore::new(EVENTS_AT_ONCE));
+    let console = Console { inner: Arc::new(Inner { connections, settings, assets, events, large_events }) };
     Router::new()
         .route("/", get(home))
         .route("/link/callback", get(callback::come_back).head(callback::refuse).fallback(callback::refuse))

@@ -84,7 +84,15 @@ pub(crate) async fn console() -> Console {
     let Stage { connections, .. } = Stage::new().await;
     let settings = settings();
     let assets = Assets::new(&settings.console_url);
-    Console { inner: Arc::new(Inner { connections, settings, assets, events: Semaphore::new(1) }) }
+    Console {
+        inner: Arc::new(Inner {
+            connections,
+            settings,
+            assets,
+            events: Semaphore::new(1),
+            large_events: Semaphore::new(1),
+        }),
+    }
 }
 
 #[tokio::test]
@@ -229,6 +237,8 @@ async fn events_at_once_are_bounded() {
     let refused = pin!(post(Body::empty())).await.unwrap();
     assert_eq!(refused.status(), 503);
     assert_eq!(refused.headers()["retry-after"], "1");
+    let small = request("POST", "/webhooks/somebank", &[("content-length", "2")], Body::from("{}"));
+    assert_eq!(router.clone().oneshot(small).await.unwrap().status(), 404, "small ones are read beside them");
     waiting.clear();
     assert_eq!(post(Body::empty()).await.unwrap().status(), 404, "there is room again");
 }

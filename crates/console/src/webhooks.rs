@@ -9,12 +9,15 @@ use bellbird_connections::{NotTaken, Refused};
 use bellbird_storage::Chain;
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::body::{self, Unread};
 use crate::{Console, refusal};
 
 /// Longest event, in bytes.
 const EVENT_BYTES_MAX: usize = 256 * 1024;
+/// Most events are smaller, and are read in whatever number there are connections.
+const SMALL_BYTES_MAX: u64 = 16 * 1024;
 /// When what could not be taken is to be sent again.
 const SENT_AGAIN_AFTER_SECONDS: u64 = 30;
 const NOT_OFFERED: &str =
@@ -33,14 +36,15 @@ pub(crate) async fn take(
     event: Body,
 ) -> Response {
     let Ok(Path(provider)) = provider else { return refusal::json(StatusCode::NOT_FOUND, NOT_OFFERED) };
-    let Ok(_place) = console.inner.events.try_acquire() else {
-        let response = refusal::json(StatusCode::SERVICE_UNAVAILABLE, "Too many events at once: send it again");
-        return refusal::with_retry_after(response, 1);
-    };
+    // Those who send nothing, or slowly, must not take the places of others: only large bodies need one to be read.
+    let large = body::announced(&headers).is_none_or(|bytes| bytes > SMALL_BYTES_MAX);
+    let Some(place) = place(&console.inner.large_events, large) else { return too_many() };
     let event = match body::read(&headers, event, EVENT_BYTES_MAX).await {
         Ok(event) => event,
         Err(unread) => return unread_event(unread),
     };
+    drop(place);
+    let Some(_place) = self::place(&console.inner.events, true) else { return too_many() };
     match console.inner.connections.receive(&provider, &headers, &event).await {
         Ok(()) => {
             tracing::info!(provider, "event received");
@@ -48,6 +52,16 @@ pub(crate) async fn take(
         }
         Err(not_taken) => refused(&provider, &not_taken),
     }
+}
+
+/// None when there is none left, and one is needed.
+fn place(places: &Semaphore, needed: bool) -> Option<Option<SemaphorePermit<'_>>> {
+    if needed { places.try_acquire().ok().map(Some) } else { Some(None) }
+}
+
+fn too_many() -> Response {
+    let response = refusal::json(StatusCode::SERVICE_UNAVAILABLE, "Too many events at once: send it again");
+    refusal::with_retry_after(response, 1)
 }
 
 fn unread_event(unread: Unread) -> Response {
@@ -67,7 +81,8 @@ fn refused(provider: &str, not_taken: &NotTaken) -> Response {
     let (status, message) = match not_taken {
         NotTaken::NotOffered => return refusal::json(StatusCode::NOT_FOUND, NOT_OFFERED),
         NotTaken::Refused(why) => {
-            tracing::warn!(provider, %why, "event refused");
+            // Anybody can cause it: counted, and told to whoever looks for it.
+            tracing::debug!(provider, %why, "event refused");
             told(why)
         }
         NotTaken::Storage(error) => {

@@ -44,9 +44,30 @@ impl Departure<'_> {
     /// Our page with the state: for providers that do not carry it themselves.
     pub(crate) fn way_back(&self) -> Url {
         let mut url = self.return_url.clone();
-        url.query_pairs_mut().append_pair("state", self.state);
+        url.query_pairs_mut().append_pair("state", self.state).append_pair(VIA.0, VIA.1);
         url
     }
+}
+
+/// The last parameter of our address. How a provider joins its own to an address that has some is not known (fiskil.md
+/// 1.5, snaptrade.md 4): what follows a second `?` ends up in this one's value, and not in the state.
+const VIA: (&str, &str) = ("via", "bellbird");
+
+/// The parameters of an answer, those behind a second `?` among them.
+#[must_use]
+pub fn untangled(answer: &[(String, String)]) -> Vec<(String, String)> {
+    let mut untangled = Vec::with_capacity(answer.len());
+    for (name, value) in answer {
+        match value.split_once('?').filter(|(via, _)| (name.as_str(), *via) == VIA) {
+            Some((_, joined)) => {
+                let (name, value) = joined.split_once('=').unwrap_or((joined, ""));
+                untangled.push((name.to_owned(), value.to_owned()));
+            }
+            None if name == VIA.0 => {}
+            None => untangled.push((name.clone(), value.clone())),
+        }
+    }
+    untangled
 }
 
 /// A provider's page that browsers can be sent to.
@@ -121,4 +142,30 @@ pub trait Linking: Send + Sync {
     /// The grant that covers what the user has consented to, in the form that [`crate::Provider::discover`] takes.
     /// What is exchanged for it is gone: where that has happened, a second attempt fails with [`Error::BadGrant`].
     async fn finish(&self, call: &Call, returned: &Return<'_>) -> Result<SecretString, Error>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_behind_a_second_question_mark() {
+        let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        for (answer, expected) in [
+            (
+                &[("state", "s"), ("via", "bellbird"), ("status", "SUCCESS")][..],
+                &[("state", "s"), ("status", "SUCCESS")][..],
+            ),
+            (
+                &[("state", "s"), ("via", "bellbird?status=ERROR"), ("error_code", "3000")],
+                &[("state", "s"), ("status", "ERROR"), ("error_code", "3000")],
+            ),
+            (&[("via", "bellbird?error")], &[("error", "")]),
+            (&[("code", "a?b=c"), ("via", "elsewhere?state=x")], &[("code", "a?b=c")]),
+        ] {
+            assert_eq!(untangled(&pairs(answer)), pairs(expected));
+        }
+    }
 }

@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 
 use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, MaskedNumber, UserId};
-use jiff::Timestamp;
 
 use crate::db::{Param, Row, params, statements};
-use crate::users::{bump, lock};
-use crate::{Storage, StorageError, connections, merging};
+use crate::users::bump;
+use crate::{Storage, StorageError};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -116,33 +115,6 @@ impl Storage {
         let mut accounts = self.db.all(LIST_ALL, params![user], account).await?;
         accounts.retain(|account| ids.contains(&account.id));
         Ok(accounts)
-    }
-
-    /// Brings a connection's accounts up to what its provider lists, and notes that it answered. With
-    /// `remove_missing`, those that the provider no longer lists go. The revision grows when an account changed.
-    ///
-    /// # Errors
-    /// [`StorageError::NotFound`] when the user has no such connection, or it is being deleted.
-    pub async fn refresh_accounts(
-        &self,
-        user: UserId,
-        connection: ConnectionId,
-        accounts: &[NewAccount<'_>],
-        remove_missing: bool,
-        now: Timestamp,
-    ) -> Result<()> {
-        let mut tx = self.db.begin().await?;
-        lock(&mut tx, user).await.map_err(|error| match error {
-            StorageError::NotFound(_) => StorageError::NotFound("connection"),
-            other => other,
-        })?;
-        if !connections::note_refresh(&mut tx, user, connection, now).await? {
-            return Err(StorageError::NotFound("connection"));
-        }
-        if merging::merge(&mut tx, user, connection, accounts, remove_missing).await? {
-            bump(&mut tx, user).await?;
-        }
-        tx.commit().await
     }
 
     /// Learns the currency of an account that had none. One that is known stays.

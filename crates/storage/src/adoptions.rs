@@ -26,12 +26,10 @@ statements! {
             institution_name, institution_logo, status, created_at, owner_digest, look_at, settles_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $12)";
 
-    /// A look with the consent that is replaced is overtaken: what it learns says nothing about the new one.
+    /// A look that is under way is overtaken: it holds the grant of before, and says nothing about the new one.
     UPDATE = "UPDATE connections SET category = $3, institution_id = $4, institution_name = $5, institution_logo = $6,
             status = 'active', owner_digest = COALESCE($8, owner_digest), look_at = $9, settles_at = $10, look_attempts = 0,
-            look_fence = look_fence + CASE WHEN provider_connection_id = $7 THEN 0 ELSE 1 END,
-            look_lease_until = CASE WHEN provider_connection_id = $7 THEN look_lease_until END,
-            provider_connection_id = $7
+            look_fence = look_fence + 1, look_lease_until = NULL, provider_connection_id = $7
         WHERE user_id = $1 AND id = $2";
 
     INSERT_REPLACED = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,

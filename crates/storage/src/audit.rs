@@ -33,7 +33,7 @@ pub struct AuditRow {
     pub from: Option<ConnectionStatus>,
     /// Its status after; none: it is gone.
     pub to: Option<ConnectionStatus>,
-    /// A short word for the reason: `adopted`, `reconnected`, `replaced`, `deleted`.
+    /// A short word for the reason: `adopted`, `checked`, `reconnected`, `replaced`, `removed`, `deleted`.
     pub cause: String,
 }
 

@@ -1,12 +1,12 @@
-//! Connections, as they are read and as their status moves. How one comes to be is in `adoptions.rs`.
+//! Connections, as they are read. How one comes to be is in `adoptions.rs`, how its status moves in `looks.rs` and
+//! `removals.rs`.
 //!
 //! A connection being deleted is seen by nobody but its removal, [`Storage::find_grant`], by which its consent is
 //! withdrawn, and the command line.
 
-use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
+use bellbird_domain::{Connection, ConnectionId, UserId};
 use jiff::Timestamp;
 
-use crate::audit::{self, Step};
 use crate::db::{Row, Tx, params, statements};
 use crate::users::bump;
 use crate::{Storage, StorageError};
@@ -37,8 +37,6 @@ statements! {
 
     MARK_REFRESHED = "UPDATE connections SET last_refreshed_at = $3
         WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
-
-    SET_STATUS = "UPDATE connections SET status = $4 WHERE user_id = $1 AND id = $2 AND status = $3";
 }
 
 impl Storage {
@@ -90,46 +88,11 @@ impl Storage {
         }
         tx.commit().await
     }
-
-    /// Moves a connection from one status to another, if it still has the first, and writes the step down. Whether the
-    /// step is one of the allowed ones is the caller's business.
-    ///
-    /// Gives false, and changes nothing, when it has another status by now, is gone, or is another user's.
-    ///
-    /// # Errors
-    /// Those of the database.
-    pub async fn set_connection_status(
-        &self,
-        user: UserId,
-        connection: ConnectionId,
-        from: ConnectionStatus,
-        to: ConnectionStatus,
-        cause: &str,
-        now: Timestamp,
-    ) -> Result<bool> {
-        let mut tx = self.db.begin().await?;
-        match bump(&mut tx, user).await {
-            Err(StorageError::NotFound(_)) => return Ok(false),
-            other => other?,
-        }
-        if tx.run(SET_STATUS, params![user, connection, from.as_str(), to.as_str()]).await? == 0 {
-            tx.rollback().await;
-            return Ok(false);
-        }
-        if from == to {
-            // Nothing happened: no new revision, no audit row.
-            tx.rollback().await;
-            return Ok(true);
-        }
-        audit::record(&mut tx, &Step { user, connection, from: Some(from), to: Some(to), cause }, now).await?;
-        tx.commit().await?;
-        Ok(true)
-    }
 }
 
-/// Notes the time of an answer; false when there is no such connection, or it is being deleted.
-pub(crate) async fn note_refresh(tx: &mut Tx, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<bool> {
-    Ok(tx.run(MARK_REFRESHED, params![user, connection, now]).await? > 0)
+/// Notes the time of an answer. The user's row is locked.
+pub(crate) async fn note_refresh(tx: &mut Tx, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
+    tx.run(MARK_REFRESHED, params![user, connection, now]).await.map(|_| ())
 }
 
 /// A connection of the columns that every read of connections begins with.

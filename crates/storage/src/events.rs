@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::accounts::storable;
 use crate::db::{Row, params, statements};
-use crate::keys::hash;
+use crate::keys::{hash, hex};
 use crate::users::lock_if_there;
 use crate::{Storage, StorageError};
 
@@ -140,5 +140,5 @@ fn ids(row: &Row<'_>) -> Result<(UserId, ConnectionId)> {
 
 /// The form in which the provider's id of whoever gave a consent is kept: grants hold it sealed.
 pub(crate) fn owner_digest(owner: &str) -> String {
-    hash(owner).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(hash(owner).as_ref())
 }

@@ -161,6 +161,11 @@ pub(crate) fn hash(text: &str) -> Digest {
     digest(&SHA256, text.as_bytes())
 }
 
+/// Bytes as a column of text holds them.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn found_caller(row: &Row<'_>) -> Result<FoundCaller> {
     let zone = row.opt_text(4)?.unwrap_or(DEFAULT_TIMEZONE);
     let caller = Caller {

@@ -9,7 +9,7 @@ use secrecy::SecretString;
 
 use crate::db::{Param, Row, params, statements};
 use crate::keys::hash;
-use crate::link_sessions::{LinkPhase, LinkSession, columns, session};
+use crate::link_sessions::{LinkPhase, LinkSession, columns, known_digest, session};
 use crate::removals::attempts;
 use crate::secrets::delete_secret;
 use crate::users::lock_if_there;
@@ -31,7 +31,7 @@ macro_rules! claim_due {
             FROM due WHERE link_sessions.user_id = due.user_id AND link_sessions.id = due.id
             RETURNING ",
             columns!("link_sessions."),
-            ", attempts, due_at, fence"
+            ", attempts, due_at, fence, state_hash, known"
         )
     };
 }
@@ -39,12 +39,14 @@ macro_rules! claim_due {
 statements! {
     /// Whoever works on it meanwhile is overtaken. Due from now on, so that it is claimed when the lease ends.
     RETURN = concat!(
-        "UPDATE link_sessions SET phase = 'returned', attempts = 0, due_at = $2, lease_until = $3, fence = fence + 1
+        "UPDATE link_sessions SET phase = 'returned', attempts = 0, due_at = $2, lease_until = $3,
+            fence = fence + 1
         WHERE state_hash = $1 AND phase = 'begun' AND expires_at > $2
         RETURNING ",
         columns!(""),
-        ", attempts, due_at, fence"
+        ", attempts, due_at, fence, state_hash, known"
     );
+
 
     /// Asked before [`CLAIM_DUE`], which takes SQLite's one writer.
     IS_DUE = "SELECT id FROM link_sessions
@@ -69,12 +71,22 @@ statements! {
 pub struct ClaimedLinkSession {
     /// The session.
     pub session: LinkSession,
-    /// The answer of one that is returned, the grant of one that is granted.
+    /// The answer of one that is returned, the grant of one that is granted; none also when it does not open.
     pub sealed: Option<SecretString>,
     /// Attempts that failed so far in this phase.
     pub attempts: u32,
     due_at: Timestamp,
     fence: i64,
+    state_hash: Vec<u8>,
+    known: Vec<String>,
+}
+
+impl ClaimedLinkSession {
+    /// Whether the user had the consent with this id of the provider when the trip began.
+    #[must_use]
+    pub fn knew(&self, consent: &str) -> bool {
+        self.known.contains(&known_digest(&self.state_hash, consent))
+    }
 }
 
 impl Storage {
@@ -109,7 +121,7 @@ impl Storage {
     }
 
     /// Claims a few of the sessions that are due and that nobody works on, those that are due longest first. One whose
-    /// secret does not open is left out, and comes again when the lease ends.
+    /// secret does not open comes without it, so that it can be ended.
     ///
     /// # Errors
     /// Those of the database.
@@ -123,21 +135,18 @@ impl Storage {
             return Ok(Vec::new());
         }
         let mut tx = self.db.begin().await?;
-        let claims = tx.all(CLAIM_DUE, params![now, lease_until, i64::from(limit)], claimed).await?;
+        let mut claims = tx.all(CLAIM_DUE, params![now, lease_until, i64::from(limit)], claimed).await?;
         tx.commit().await?;
-        let mut opened = Vec::with_capacity(claims.len());
-        for mut claim in claims {
+        for claim in &mut claims {
             match self.find_secret(&claim.session.secret()).await {
                 Ok(sealed) => claim.sealed = sealed,
                 Err(StorageError::Sealed(error)) => {
                     tracing::warn!(%error, "the secret of a link session does not open");
-                    continue;
                 }
                 Err(error) => return Err(error),
             }
-            opened.push(claim);
         }
-        Ok(opened)
+        Ok(claims)
     }
 
     /// Notes that the provider gave a grant for a returned session's answer: it is sealed in its place, and the lease
@@ -201,8 +210,10 @@ fn claimed(row: &Row<'_>) -> Result<ClaimedLinkSession> {
     Ok(ClaimedLinkSession {
         session: session(row)?,
         sealed: None,
-        attempts: attempts(row, 7)?,
-        due_at: row.time(8)?,
-        fence: row.int(9)?,
+        attempts: attempts(row, 8)?,
+        due_at: row.time(9)?,
+        fence: row.int(10)?,
+        state_hash: row.blob(11)?.to_vec(),
+        known: row.text(12)?.split_whitespace().map(str::to_owned).collect(),
     })
 }

@@ -1,12 +1,13 @@
 //! Link sessions: one trip of a browser to a provider and back. The provider sends the browser back with a `state` that
 //! only this trip has; it is known by its SHA-256. What becomes of what it brings is in `link_claims.rs`.
 
+use aws_lc_rs::digest::{Context, SHA256};
 use bellbird_domain::{ConnectionId, UserId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::db::{Param, Row, Tx, params, statements};
-use crate::keys::hash;
+use crate::keys::{hash, hex};
 use crate::links::require_connection;
 use crate::secrets::{Place, delete_secret};
 use crate::users::lock;
@@ -14,18 +15,21 @@ use crate::{Storage, StorageError};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
+/// How much of a digest tells one consent from another.
+const KNOWN_BYTES: usize = 16;
+
 /// The columns of every read of sessions, in the order that [`session`] expects.
 macro_rules! columns {
     ($table:literal) => {
-        concat!($table, "user_id, ", $table, "id, provider, connection_id, phase, outcome, expires_at")
+        concat!($table, "user_id, ", $table, "id, provider, connection_id, phase, outcome, created_at, expires_at")
     };
 }
 pub(crate) use columns;
 
 statements! {
     INSERT = "INSERT INTO link_sessions
-            (user_id, id, state_hash, provider, connection_id, phase, created_at, expires_at, due_at)
-        VALUES ($1, $2, $3, $4, $5, 'begun', $6, $7, $8)";
+            (user_id, id, state_hash, provider, connection_id, known, phase, created_at, expires_at, due_at)
+        VALUES ($1, $2, $3, $4, $5, $6, 'begun', $7, $8, $9)";
 
     FIND = concat!("SELECT ", columns!(""), " FROM link_sessions WHERE state_hash = $1");
 
@@ -43,6 +47,8 @@ pub struct NewLinkSession<'a> {
     pub provider: &'a str,
     /// The connection to repair; none: a new one.
     pub connection_id: Option<ConnectionId>,
+    /// The provider's ids of the consents that the user has there already. Kept as salted digests only.
+    pub known: &'a [&'a str],
     /// What the browser will bring back, and nobody else knows.
     pub state: &'a str,
     /// The browser has to be back before this instant.
@@ -106,6 +112,8 @@ pub struct LinkSession {
     pub phase: LinkPhase,
     /// How it ended, in a short word.
     pub outcome: Option<String>,
+    /// When it began.
+    pub created_at: Timestamp,
     /// The browser has to be back before this instant.
     pub expires_at: Timestamp,
     pub(crate) id: Uuid,
@@ -122,8 +130,19 @@ impl Storage {
         lock(&mut tx, new.user_id).await?;
         require_connection(&mut tx, new.user_id, new.connection_id).await?;
         let (id, state) = (Param::Id(Uuid::now_v7()), hash(new.state));
-        let values =
-            params![new.user_id, id, state.as_ref(), new.provider, new.connection_id, now, new.expires_at, new.due_at];
+        let known: Vec<String> = new.known.iter().map(|consent| known_digest(state.as_ref(), consent)).collect();
+        let known = known.join(" ");
+        let values = params![
+            new.user_id,
+            id,
+            state.as_ref(),
+            new.provider,
+            new.connection_id,
+            known.as_str(),
+            now,
+            new.expires_at,
+            new.due_at
+        ];
         tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this state"))?;
         tx.commit().await
     }
@@ -173,6 +192,16 @@ pub(crate) fn session(row: &Row<'_>) -> Result<LinkSession> {
         connection_id: row.opt_id(3)?,
         phase: row.word(4, "the phase of a link session")?,
         outcome: row.opt_text(5)?.map(str::to_owned),
-        expires_at: row.time(6)?,
+        created_at: row.time(6)?,
+        expires_at: row.time(7)?,
     })
+}
+
+/// The form in which a session keeps the id of a consent: another one in each session, for their states differ.
+pub(crate) fn known_digest(state_hash: &[u8], consent: &str) -> String {
+    let mut context = Context::new(&SHA256);
+    context.update(state_hash);
+    context.update(consent.as_bytes());
+    let digest = context.finish();
+    hex(&digest.as_ref()[..KNOWN_BYTES])
 }

@@ -3,10 +3,10 @@
 //! Two folders hold scripts of the same names, one for each database. A table remembers which were applied, with the
 //! SHA-256 of their text: an edited script or a database from a newer program is refused rather than guessed at.
 
-use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
 
 use crate::db::{Db, Row, Tx, params, statements};
+use crate::keys::{hash, hex};
 use crate::{Storage, StorageError};
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -165,5 +165,5 @@ fn names(migrations: &[&Migration]) -> Vec<String> {
 }
 
 fn sha256(text: &str) -> String {
-    digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(hash(text).as_ref())
 }

@@ -36,6 +36,9 @@ statements! {
     LIST = "SELECT provider, reference FROM provider_users WHERE user_id = $1 ORDER BY provider";
 
     DELETE = "DELETE FROM provider_users WHERE user_id = $1 AND provider = $2";
+
+    DELETE_REGISTERED = "DELETE FROM provider_users WHERE user_id = $1 AND provider = $2 AND owner_digest = $3
+        AND EXISTS (SELECT s.subject FROM secrets s WHERE s.user_id = $1 AND s.purpose = 'owner' AND s.subject = $2)";
 }
 
 /// A user's standing at a provider. `Debug` shows no grant.
@@ -188,6 +191,25 @@ impl Storage {
         tx.run(DELETE, params![user, provider]).await?;
         delete_secret(&mut tx, &Place::owner(user, provider)).await?;
         tx.commit().await
+    }
+
+    /// As [`Self::delete_provider_user`], but only where the user is registered under this id of the provider. False
+    /// otherwise; nothing is changed then.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn delete_provider_user_of(&self, user: UserId, provider: &str, owner_id: &str) -> Result<bool> {
+        let mut tx = self.db.begin().await?;
+        if !lock_if_there(&mut tx, user).await? {
+            return Ok(false);
+        }
+        if tx.run(DELETE_REGISTERED, params![user, provider, owner_digest(owner_id).as_str()]).await? == 0 {
+            tx.rollback().await;
+            return Ok(false);
+        }
+        delete_secret(&mut tx, &Place::owner(user, provider)).await?;
+        tx.commit().await?;
+        Ok(true)
     }
 }
 

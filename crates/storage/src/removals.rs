@@ -190,11 +190,12 @@ impl Storage {
             tx.rollback().await;
             return Ok(false);
         }
-        delete_secret(&mut tx, &Place::grant(user, id)).await?;
         links::delete_links_to(&mut tx, user, id).await?;
         link_sessions::forget_connection(&mut tx, user, id).await?;
         let step = Step { user, connection: id, from: Some(ConnectionStatus::Deleting), to: None, cause };
         audit::record(&mut tx, &step, now).await?;
+        // Last of all: whoever seals anew holds secrets of several users, and must wait for nobody who waits for those.
+        delete_secret(&mut tx, &Place::grant(user, id)).await?;
         tx.commit().await?;
         Ok(true)
     }

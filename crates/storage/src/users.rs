@@ -25,12 +25,16 @@ statements! {
 
     BUMP = "UPDATE users SET revision = revision + 1 WHERE id = $1";
 
+    HAS_CONNECTIONS = "SELECT user_id FROM connections WHERE user_id = $1 LIMIT 1";
+
     IS_REGISTERED = "SELECT user_id FROM provider_users WHERE user_id = $1 LIMIT 1";
 
     DELETE_KEYS = "DELETE FROM api_keys WHERE user_id = $1";
 
     DELETE = "DELETE FROM users WHERE id = $1";
 }
+
+const CONNECTED: &str = "the user still has connections: remove them first";
 
 const REGISTERED: &str = "the user is still registered at a provider: have the registration deleted there first, \
                           which forgets it here too";
@@ -130,6 +134,9 @@ impl Storage {
     pub async fn delete_user(&self, id: UserId) -> Result<()> {
         let mut tx = self.db.begin().await?;
         lock(&mut tx, id).await?;
+        if tx.one(HAS_CONNECTIONS, params![id], |_| Ok(())).await?.is_some() {
+            return Err(StorageError::Conflict(CONNECTED));
+        }
         if tx.one(IS_REGISTERED, params![id], |_| Ok(())).await?.is_some() {
             return Err(StorageError::Conflict(REGISTERED));
         }
@@ -137,7 +144,7 @@ impl Storage {
         links::delete_links(&mut tx, id).await?;
         link_sessions::delete_sessions(&mut tx, id).await?;
         let deleted = tx.run(DELETE, params![id]).await;
-        deleted.map_err(|error| error.or_conflict("the user still has connections: remove them first"))?;
+        deleted.map_err(|error| error.or_conflict("something was made for the user just now: try again"))?;
         tx.commit().await
     }
 }

@@ -10,7 +10,7 @@ use bellbird_connections::Connections;
 use bellbird_console::ConsoleSettings;
 use bellbird_domain::{Connection, Plan, User};
 use bellbird_providers::Registry;
-use bellbird_providers::registry::PROVIDERS;
+use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_reads::{Limits, Reads};
 use bellbird_sandbox::Sandbox;
 use bellbird_shared_state::Clock;
@@ -74,9 +74,30 @@ pub(crate) struct Person {
     pub(crate) connections: Vec<Connection>,
 }
 
+/// What every copy of the service has in common: each makes everything else anew when it starts.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) database: String,
+    sealer: Sealer,
+    providers: ProviderSettings,
+    call_timeout: Duration,
+    clock: Clock,
+    console_url: reqwest::Url,
+}
+
+impl Shared {
+    /// Another copy, as a program that starts has it.
+    pub(crate) async fn copy(&self) -> Connections {
+        let storage = Storage::open(&self.database, self.sealer.clone()).await.expect("the database opens");
+        let providers = Registry::new(&self.providers, self.call_timeout).expect("providers");
+        Connections::new(storage, providers, self.clock.clone()).with_console_at(self.console_url.clone())
+    }
+}
+
 /// An application under test.
 pub(crate) struct App {
     pub(crate) sandbox: Sandbox,
+    pub(crate) shared: Shared,
     pub(crate) storage: Storage,
     pub(crate) connections: Connections,
     pub(crate) clock: Clock,
@@ -143,13 +164,22 @@ impl App {
             Database::Sqlite => format!("sqlite:{}", directory.path().join("test.db").display()),
             Database::Postgres => postgres_database().await,
         };
-        let storage = Storage::open(&url, Sealer::random()).await.expect("the database opens");
+        let sealer = Sealer::random();
+        let storage = Storage::open(&url, sealer.clone()).await.expect("the database opens");
         storage.migrate().await.expect("migrates");
         let settings = bellbird::wiring::sandbox_settings(sandbox.description()).expect("settings");
         let providers = Registry::new(&settings, setup.call_timeout).expect("providers");
         let clock = Clock::standing(now);
         let console = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");
         let console_url = format!("http://{}", console.address());
+        let shared = Shared {
+            database: url,
+            sealer,
+            providers: settings,
+            call_timeout: setup.call_timeout,
+            clock: clock.clone(),
+            console_url: console_url.parse().expect("a URL"),
+        };
         let connections = Connections::new(storage.clone(), providers.clone(), clock.clone())
             .with_console_at(console_url.parse().expect("a URL"));
         let reads = Reads::new(storage.clone(), providers, clock.clone(), setup.limits);
@@ -171,6 +201,7 @@ impl App {
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
         let app = Self {
             sandbox,
+            shared,
             storage,
             connections,
             clock,
@@ -184,6 +215,11 @@ impl App {
         };
         app.forget_calls().await;
         app
+    }
+
+    /// What a running service does when nobody asks, until the end of the test.
+    pub(crate) fn work_in_the_background(&self) {
+        bellbird::background::start(self.connections.clone(), |_, _| (), self.stop.clone());
     }
 
     pub(crate) fn grant(&self, at: usize) -> Value {

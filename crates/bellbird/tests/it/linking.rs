@@ -45,7 +45,7 @@ pub(crate) fn client() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().redirect(Policy::none()).build().unwrap()
 }
 
-async fn open(url: &str) -> Shown {
+pub(crate) async fn open(url: &str) -> Shown {
     browse(client().get(url)).await
 }
 
@@ -55,7 +55,7 @@ impl App {
     }
 
     /// To the provider's page, and back with the user's answer: the address of the callback.
-    async fn consent(&self, address: &str, answer: &str) -> Url {
+    pub(crate) async fn consent(&self, address: &str, answer: &str) -> Url {
         let page = open(address).await;
         let mut page = page.location();
         page.query_pairs_mut().append_pair("sandbox_auto", answer);
@@ -71,11 +71,11 @@ impl App {
         (now, shown)
     }
 
-    async fn connections_of(&self, user: UserId) -> Vec<Connection> {
+    pub(crate) async fn connections_of(&self, user: UserId) -> Vec<Connection> {
         self.storage.list_connections(user).await.unwrap()
     }
 
-    async fn accounts_of(&self, connection: &Connection) -> Vec<(String, String)> {
+    pub(crate) async fn accounts_of(&self, connection: &Connection) -> Vec<(String, String)> {
         let accounts = self.storage.list_connection_accounts(connection.user_id, connection.id).await.unwrap();
         accounts.iter().map(|account| (account.id.to_string(), account.name.clone())).collect()
     }
@@ -309,6 +309,8 @@ on_both_databases! {
             let connected = app.connections_of(user).await;
             assert_eq!(connected.len(), before + 1, "{provider}");
             assert!(!app.accounts_of(&connected[0]).await.is_empty());
+            // Late, the browser is told what has come of it.
+            open(back.as_str()).await.says(200, "connected");
             open(back.as_str()).await.says(409, "used already");
             assert_eq!(app.connections_of(user).await.len(), before + 1, "{provider}");
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bellbird_domain::ConnectionStatus;
 use jiff::{SignedDuration, Timestamp};
 use reqwest::{RequestBuilder, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
@@ -166,6 +167,9 @@ impl Api {
     pub(super) async fn session(&self, call: &Call, session: &wire::NewSession<'_>) -> Result<Url, Error> {
         let url = self.url("/v1/auth/session");
         let page = |answer: &Answer| {
+            if answer.status == StatusCode::NOT_FOUND && is_named(answer, "end_user_not_found") {
+                return Err(Error::ReconnectNeeded(ConnectionStatus::Revoked));
+            }
             let session: wire::Session<'_> = parse_json(success(answer)?.json_body()?)?;
             linking::page(session.auth_url.as_str())
         };

@@ -236,7 +236,7 @@ mod tests {
             peer(|_, _| answered(200, r#"{"auth_url": "https://auth.fiskil.com?sess_id=s", "expires_at": 1}"#)).await;
         let return_url = "https://b.example/link/callback".parse().unwrap();
         let stored = SecretString::from(r#"{"endUserId":"eu_1","arrangementId":"arr"}"#);
-        let (owner, back) = (owner(), "https://b.example/link/callback?state=s7");
+        let (owner, back) = (owner(), "https://b.example/link/callback?state=s7&via=bellbird");
         let plain = json!({"end_user_id": "eu_1", "redirect_uri": back, "cancel_uri": back});
         let mut repair = plain.clone();
         (repair["institution_id"], repair["arrangement_id"]) = ("22".into(), "arr".into());

@@ -11,10 +11,6 @@ use super::{Covered, Link, SnapTrade, written};
 use crate::linking::{Departure, Linking, NoConsent, Purpose, Return, parameter};
 use crate::{Call, Error};
 
-/// The last parameter of our address. Whether the portal joins its own with `&` or with a second `?` is not known
-/// (snaptrade.md 4): with the latter they end up in this one's value, and not in the state.
-const VIA: (&str, &str) = ("via", "portal");
-
 #[async_trait]
 impl Linking for SnapTrade {
     fn registers_users(&self) -> bool {
@@ -56,8 +52,7 @@ impl Linking for SnapTrade {
     }
 
     async fn depart(&self, call: &Call, departure: &Departure<'_>) -> Result<Url, Error> {
-        let mut back = departure.way_back();
-        back.query_pairs_mut().append_pair(VIA.0, VIA.1);
+        let back = departure.way_back();
         let mut body = json!({
             "customRedirect": back.as_str(),
             "immediateRedirect": true,
@@ -83,7 +78,7 @@ impl Linking for SnapTrade {
 
     /// Without a `status` the user has cancelled in the portal (snaptrade.md 4).
     fn hint(&self, answer: &[(String, String)]) -> Result<(), NoConsent> {
-        match status(answer) {
+        match parameter(answer, "status") {
             Some("SUCCESS") => Ok(()),
             None | Some("ABANDONED") => Err(NoConsent::Declined),
             Some(_) => Err(NoConsent::Failed(told(parameter(answer, "error_code").unwrap_or_default()))),
@@ -116,11 +111,6 @@ fn whose(purpose: Purpose<'_>) -> Result<Option<User>, Error> {
         Purpose::Link { owner: None } => Ok(None),
         Purpose::Link { owner: Some(grant) } | Purpose::Repair { grant, .. } => Ok(Covered::read(grant)?.user),
     }
-}
-
-fn status(answer: &[(String, String)]) -> Option<&str> {
-    let behind = || parameter(answer, VIA.0)?.split_once("?status=").map(|(_, status)| status);
-    parameter(answer, "status").or_else(behind)
 }
 
 /// What happened and what to do, by the portal's error code (snaptrade.md 4).
@@ -261,7 +251,7 @@ mod tests {
             let url = linking.depart(&call(), &departure).await.unwrap();
             assert_eq!(url.as_str(), "https://app.snaptrade.com/snapTrade/redeemToken?token=t");
             let mut body = json!({
-                "customRedirect": "https://b.example/link/callback?state=s7&via=portal",
+                "customRedirect": "https://b.example/link/callback?state=s7&via=bellbird",
                 "immediateRedirect": true,
                 "connectionType": "read",
                 "showCloseButton": true,
@@ -301,12 +291,8 @@ mod tests {
         let failed = |code| vec![("status", "ERROR"), ("status_code", "400"), ("error_code", code)];
         for (answer, declined) in [
             (vec![("status", "SUCCESS"), ("connection_id", "c")], None),
-            (vec![("via", "portal"), ("status", "SUCCESS")], None),
-            (vec![("via", "portal?status=SUCCESS"), ("connection_id", "c")], None),
-            (vec![("via", "portal?status=ABANDONED")], Some(true)),
-            (vec![("via", "portal?status=ERROR"), ("error_code", "3000")], Some(false)),
             (vec![("status", "ABANDONED")], Some(true)),
-            (vec![("via", "portal")], Some(true)),
+            (vec![("theme", "dark")], Some(true)),
             (vec![], Some(true)),
             (failed("1066"), Some(false)),
             (failed("<b>"), Some(false)),

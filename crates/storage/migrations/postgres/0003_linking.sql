@@ -23,6 +23,8 @@ DROP TABLE connection_grants;
 ALTER TABLE connections ADD COLUMN owner_digest TEXT COLLATE "C";
 -- When to look at it next; NULL: when somebody asks, or when a look that is under way ends.
 ALTER TABLE connections ADD COLUMN look_at BIGINT;
+-- When somebody last began to look; NULL: nobody has.
+ALTER TABLE connections ADD COLUMN looked_at BIGINT;
 ALTER TABLE connections ADD COLUMN look_attempts BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE connections ADD COLUMN look_lease_until BIGINT;
 ALTER TABLE connections ADD COLUMN look_fence BIGINT NOT NULL DEFAULT 0;
@@ -65,6 +67,9 @@ CREATE TABLE link_sessions (
     provider TEXT COLLATE "C" NOT NULL,
     -- The connection to repair; NULL: a new one, or the one to repair is gone.
     connection_id TEXT COLLATE "C",
+    -- The provider's ids of the consents that the user had there when the trip began, separated by blanks: of each the
+    -- first half of SHA-256 over state_hash and the id, in hex. Whoever has an id can ask for it; nothing is found by it.
+    known TEXT COLLATE "C" NOT NULL DEFAULT '',
     -- begun, returned, granted or ended.
     phase TEXT COLLATE "C" NOT NULL,
     -- How it ended, in a short word.

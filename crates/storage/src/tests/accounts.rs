@@ -85,7 +85,7 @@ both! {
         let new = [new_account("acc_1", "One"), new_account("acc_2", "Two"), new_account("acc_3", "Three")];
         let connection = db.connection(user.id, "c", &new).await.id;
         let before = db.accounts(user.id).await;
-        db.refresh_accounts(user.id, connection, &new, true, at(20)).await.unwrap();
+        assert!(db.refresh((user.id, connection), &new, true, at(20)).await);
         assert_eq!(db.accounts(user.id).await, before);
         assert_eq!(db.revision(user.id).await, 1, "no account changed");
         let refreshed = db.find_connection(user.id, connection).await.unwrap().unwrap().last_refreshed_at;
@@ -93,17 +93,17 @@ both! {
 
         let number = masked("xx 4321");
         let changed = NewAccount { name: "Deux", number: Some(&number), ..new[1] };
-        db.refresh_accounts(user.id, connection, &[changed], false, at(30)).await.unwrap();
+        assert!(db.refresh((user.id, connection), &[changed], false, at(30)).await);
         let after = db.accounts(user.id).await;
         assert_eq!(names(&after), ["Deux", "One", "Three"], "none went");
         assert_eq!(Some(after[0].id), before.iter().find(|account| account.name == "Two").map(|account| account.id));
         assert_eq!((after[0].number.as_ref(), db.revision(user.id).await), (Some(&number), 2));
 
         let fourth = new_account("acc_4", "Four");
-        db.refresh_accounts(user.id, connection, &[fourth, changed, fourth], true, at(40)).await.unwrap();
+        assert!(db.refresh((user.id, connection), &[fourth, changed, fourth], true, at(40)).await);
         assert_eq!(names(&db.accounts(user.id).await), ["Deux", "Four"]);
         assert_eq!(db.revision(user.id).await, 3, "one for all of it");
-        db.refresh_accounts(user.id, connection, &[], true, at(50)).await.unwrap();
+        assert!(db.refresh((user.id, connection), &[], true, at(50)).await);
         assert_eq!(db.list_accounts(user.id, 10, 0).await.unwrap(), (vec![], 0));
         assert_eq!(db.revision(user.id).await, 4);
     }
@@ -121,12 +121,12 @@ both! {
         assert_eq!((now().await, db.revision(user.id).await), (currency("AUD"), 2));
         db.set_account_currency(user.id, id, currency("USD")).await.unwrap();
         assert_eq!((now().await, db.revision(user.id).await), (currency("AUD"), 2), "it was known");
-        db.refresh_accounts(user.id, connection, &[new], true, at(20)).await.unwrap();
+        assert!(db.refresh((user.id, connection), &[new], true, at(20)).await);
         let unknown = NewAccount { currency: Some(Currency::UNKNOWN), ..new };
-        db.refresh_accounts(user.id, connection, &[unknown], true, at(20)).await.unwrap();
+        assert!(db.refresh((user.id, connection), &[unknown], true, at(20)).await);
         assert_eq!((now().await, db.revision(user.id).await), (currency("AUD"), 2), "none keeps a known one");
         let told = NewAccount { currency: Some(currency("NZD")), ..new };
-        db.refresh_accounts(user.id, connection, &[told], true, at(20)).await.unwrap();
+        assert!(db.refresh((user.id, connection), &[told], true, at(20)).await);
         assert_eq!((now().await, db.revision(user.id).await), (currency("NZD"), 3), "the provider knows better");
     }
 
@@ -135,7 +135,7 @@ both! {
         let new = new_account("acc\0_1", "zero\0byte\u{feff}\u{202e}");
         let connection = db.connection(user.id, "con\0sent", &[new]).await;
         assert_eq!(db.accounts(user.id).await[0].name, "zerobyte\u{feff}\u{202e}");
-        db.refresh_accounts(user.id, connection.id, &[new], true, at(20)).await.unwrap();
+        assert!(db.refresh((user.id, connection.id), &[new], true, at(20)).await);
         assert_eq!(db.connection(user.id, "con\0sent", &[new]).await.id, connection.id);
         assert_eq!(db.accounts(user.id).await.len(), 1);
     }

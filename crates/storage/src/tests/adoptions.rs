@@ -28,7 +28,7 @@ async fn broken(db: &TestDb, user: UserId, consent: &str, accounts: &[NewAccount
     let grant = grant();
     let new = NewConnection { owner: Some("owner_1"), ..new_connection(user, consent, &grant) };
     let id = db.adopt_connection(&new, accounts, at(10)).await.unwrap().id;
-    assert!(db.set_connection_status(user, id, Active, Revoked, "sync", at(20)).await.unwrap());
+    assert!(db.set_status((user, id), Active, Revoked, at(20)).await);
     id
 }
 
@@ -136,7 +136,7 @@ both! {
         assert!(matches!(stranger.find_grant(user, left).await, Err(StorageError::Sealed(_))));
     }
 
-    async fn what_is_known_of_looks_begins_anew(db) {
+    async fn a_look_that_holds_the_grant_of_before_is_overtaken(db) {
         let user = db.user("a@x").await.id;
         let grant = grant();
         let new = NewConnection { look_at: Some(at(20)), settles_at: Some(at(90)), ..new_connection(user, "c", &grant) };
@@ -145,14 +145,20 @@ both! {
         let again = NewConnection { look_at: None, settles_at: None, ..new };
         db.adopt_connection(&again, &[], at(25)).await.unwrap();
         assert_eq!(db.column(id, "settles_at").await, "");
-        assert!(db.finish_look(&look, Some(at(30)), 5, false).await.unwrap(), "the same consent: what it learned holds");
-        let look = db.claim_look(user, id, at(30), at(999)).await.unwrap().expect("claimed");
-        assert_eq!(look.attempts, 5);
+        let overtaken = async |look| {
+            let found = [new_account("acc_9", "Nine")];
+            assert!(!db.refresh_looked_at(look, &found, true, at(36)).await.unwrap());
+            assert!(!db.set_looked_at_status(look, Active, Revoked, "checked", at(36)).await.unwrap());
+            assert!(!db.finish_look(look, None, 9, true).await.unwrap());
+        };
+        overtaken(&look).await;
+        let look = db.claim_look(user, id, at(30), at(999)).await.unwrap().expect("nobody looks");
+        assert_eq!(look.attempts, 0);
         let repaired = NewConnection { repairs: Some(id), provider_connection_id: "after", look_at: Some(at(40)), ..new };
         db.adopt_connection(&repaired, &[new_account("acc_1", "One")], at(35)).await.unwrap();
-        assert!(!db.refresh_looked_at(&look, &[], true, at(36)).await.unwrap(), "it learned of the former consent");
-        assert!(!db.finish_look(&look, None, 9, true).await.unwrap());
-        assert_eq!(db.accounts(user).await.len(), 1);
+        overtaken(&look).await;
+        assert_eq!(ids(db, user).await.len(), 1);
+        assert_eq!(db.find_connection(user, id).await.unwrap().unwrap().status, Active);
         let look = db.claim_due_looks(at(40), at(99), 8).await.unwrap().remove(0);
         assert_eq!((look.connection_id, look.attempts, look.settles_at), (id, 0, Some(at(90))));
     }
@@ -190,7 +196,7 @@ both! {
             NewAccount { known_as: Some(z), ..new_account("new_4", "G") },
             NewAccount { known_as: Some(AccountId::new()), ..new_account("new_5", "H") },
         ];
-        db.refresh_accounts(user, id, &new, true, at(20)).await.unwrap();
+        assert!(db.refresh((user, id), &new, true, at(20)).await);
         let after = ids(db, user).await;
         let names: Vec<&str> = after.iter().map(|(_, id)| id.as_str()).collect();
         assert_eq!(names, ["acc_1", "new_1", "new_2", "new_3", "new_4", "new_5", "acc_1"]);
@@ -202,7 +208,7 @@ both! {
         let accounts = db.list_connection_accounts(user, id).await.unwrap();
         assert_eq!((accounts[2].name.as_str(), accounts[2].number.as_ref()), ("E", Some(&number)));
         let revision = db.revision(user).await;
-        db.refresh_accounts(user, id, &new, true, at(30)).await.unwrap();
+        assert!(db.refresh((user, id), &new, true, at(30)).await);
         assert_eq!((ids(db, user).await, db.revision(user).await), (after, revision), "told again, nothing changes");
     }
 }

@@ -9,7 +9,7 @@ both! {
         let (active, invalidated, deleting) =
             (ConnectionStatus::Active, ConnectionStatus::Invalidated, ConnectionStatus::Deleting);
         // All at one instant: the order is that of the steps.
-        db.set_connection_status(user.id, id, active, invalidated, "sync", at(20)).await.unwrap();
+        assert!(db.set_status((user.id, id), active, invalidated, at(20)).await);
         db.adopt_connection(&new_connection(user.id, "consent", &grant()), &[], at(20)).await.unwrap();
         assert!(db.remove(user.id, id, at(20)).await);
         let rows = db.list_audit(id).await.unwrap();
@@ -18,7 +18,7 @@ both! {
             steps,
             [
                 (None, Some(active), "adopted"),
-                (Some(active), Some(invalidated), "sync"),
+                (Some(active), Some(invalidated), "checked"),
                 (Some(invalidated), Some(active), "reconnected"),
                 (Some(active), Some(deleting), "removed"),
                 (Some(deleting), None, "deleted"),

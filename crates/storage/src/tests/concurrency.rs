@@ -62,9 +62,10 @@ both! {
         let (active, revoked) = (ConnectionStatus::Active, ConnectionStatus::Revoked);
         for round in 0..8 {
             let id = db.connection(user, &format!("c{round}"), &[]).await.id;
+            let claim = db.claim_look(user, id, at(1), at(9)).await.unwrap().expect("claimed");
             let (first, second) = tokio::join!(
-                handles[0].set_connection_status(user, id, active, revoked, "sync", at(1)),
-                handles[1].set_connection_status(user, id, active, revoked, "sync", at(1)),
+                handles[0].set_looked_at_status(&claim, active, revoked, "checked", at(1)),
+                handles[1].set_looked_at_status(&claim, active, revoked, "checked", at(1)),
             );
             assert!(first.unwrap() ^ second.unwrap());
             assert_eq!(db.list_audit(id).await.unwrap().len(), 2);

@@ -31,16 +31,13 @@ both! {
         assert_eq!(db.find_accounts(other.id, &[account]).await.unwrap(), []);
         assert_eq!(db.list_accounts(other.id, 10, 0).await.unwrap(), (vec![], 0));
         let (active, revoked) = (ConnectionStatus::Active, ConnectionStatus::Revoked);
-        assert!(!db.set_connection_status(other.id, made.id, active, revoked, "sync", at(20)).await.unwrap());
+        assert!(!db.set_status((other.id, made.id), active, revoked, at(20)).await);
         db.mark_refreshed(other.id, made.id, at(99)).await.unwrap();
         db.set_account_currency(other.id, account, currency("AUD")).await.unwrap();
         assert!(!db.remove(other.id, made.id, at(20)).await);
         assert!(!db.remove(UserId::new(), made.id, at(20)).await);
-        for error in [
-            db.refresh_accounts(other.id, made.id, &[], true, at(20)).await.unwrap_err(),
-            db.refresh_accounts(UserId::new(), made.id, &[], true, at(20)).await.unwrap_err(),
-        ] {
-            assert!(matches!(error, StorageError::NotFound("connection")), "{error:?}");
+        for stranger in [other.id, UserId::new()] {
+            assert!(!db.refresh((stranger, made.id), &[], true, at(20)).await);
         }
         assert_eq!(db.find_connection(user.id, made.id).await.unwrap(), Some(made.clone()));
         assert_eq!((db.revision(user.id).await, db.revision(other.id).await), (1, 0));
@@ -52,7 +49,7 @@ both! {
         let made = db.connection(user.id, "consent", &[new_account("acc_1", "Everyday")]).await;
         let account = db.accounts(user.id).await[0].id;
         let (active, invalidated) = (ConnectionStatus::Active, ConnectionStatus::Invalidated);
-        db.set_connection_status(user.id, made.id, active, invalidated, "sync", at(20)).await.unwrap();
+        assert!(db.set_status((user.id, made.id), active, invalidated, at(20)).await);
         let grant = SecretString::from("{\"renewed\":true}");
         let new = NewConnection { institution_name: "First Bank Ltd", institution_logo: None, ..new_connection(user.id, "consent", &grant) };
         let accounts = [new_account("acc_1", "Daily"), new_account("acc_2", "New")];
@@ -97,8 +94,7 @@ both! {
         assert_eq!(db.list_accounts(user.id, 10, 5).await.unwrap(), (vec![], 0));
         assert_eq!(db.list_connection_accounts(user.id, made.id).await.unwrap(), []);
         assert_eq!(db.find_accounts(user.id, &[account]).await.unwrap(), []);
-        let error = db.refresh_accounts(user.id, made.id, &[], false, at(30)).await.unwrap_err();
-        assert!(matches!(error, StorageError::NotFound("connection")), "{error:?}");
+        assert!(!db.refresh((user.id, made.id), &[], false, at(30)).await);
         assert_eq!(db.find_connection_any(made.id).await.unwrap().map(|found| found.status), Some(ConnectionStatus::Deleting));
         assert_eq!(db.list_all_connections().await.unwrap().len(), 1);
         assert!(db.find_grant(user.id, made.id).await.unwrap().is_some());
@@ -145,7 +141,7 @@ both! {
         let user = db.user("a@x").await;
         let id = db.connection(user.id, "consent", &[]).await.id;
         let (active, mfa, revoked) = (ConnectionStatus::Active, ConnectionStatus::PendingMfa, ConnectionStatus::Revoked);
-        let set = async |from, to| db.set_connection_status(user.id, id, from, to, "sync", at(20)).await.unwrap();
+        let set = async |from, to| db.set_status((user.id, id), from, to, at(20)).await;
         assert!(!set(mfa, revoked).await);
         assert_eq!(db.revision(user.id).await, 1, "nothing changed");
         assert!(set(active, mfa).await);
@@ -153,9 +149,6 @@ both! {
         assert!(set(mfa, mfa).await, "it is what it shall be");
         assert_eq!(db.find_connection(user.id, id).await.unwrap().unwrap().status, mfa);
         assert_eq!((db.revision(user.id).await, db.list_audit(id).await.unwrap().len()), (2, 2));
-        let nowhere = db.set_connection_status(user.id, ConnectionId::new(), active, mfa, "sync", at(20)).await.unwrap();
-        let nobody = db.set_connection_status(UserId::new(), id, mfa, active, "sync", at(20)).await.unwrap();
-        assert_eq!((nowhere, nobody), (false, false));
     }
 
     async fn a_refresh_time_is_a_new_revision(db) {

@@ -1,14 +1,25 @@
 //! Link sessions as due work: who may work on one, when, and what becomes of its secret.
 
+use std::collections::BTreeSet;
+
 use bellbird_domain::{ConnectionId, UserId};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{TestDb, at, both};
+use crate::keys::{hash, hex};
 use crate::{ClaimedLinkSession, Concerned, LinkPhase, NewLinkSession, Sealer, Storage, StorageError};
 
 /// A trip that has a minute, and is due after two.
 pub(crate) fn new_session(user_id: UserId, state: &str) -> NewLinkSession<'_> {
-    NewLinkSession { user_id, provider: "akahu", connection_id: None, state, expires_at: at(60), due_at: at(120) }
+    NewLinkSession {
+        user_id,
+        provider: "akahu",
+        connection_id: None,
+        known: &[],
+        state,
+        expires_at: at(60),
+        due_at: at(120),
+    }
 }
 
 pub(crate) fn secret(text: &str) -> SecretString {
@@ -50,7 +61,8 @@ both! {
         db.insert_link_session(&new, at(0)).await.unwrap();
         let begun = db.find_link_session("state").await.unwrap().expect("there");
         assert_eq!((begun.user_id, begun.provider.as_str(), begun.connection_id), (user, "akahu", Some(connection)));
-        assert_eq!((begun.phase, begun.outcome, begun.expires_at), (LinkPhase::Begun, None, at(60)));
+        assert_eq!((begun.phase, begun.outcome), (LinkPhase::Begun, None));
+        assert_eq!((begun.created_at, begun.expires_at), (at(0), at(60)));
         assert_eq!(db.find_link_session("stale").await.unwrap(), None);
         let claim = db.return_link_session("state", &secret("code=answer"), at(10), at(40)).await.unwrap().expect("in time");
         assert_eq!((claim.session.phase, exposed(&claim), claim.attempts), (LinkPhase::Returned, Some("code=answer"), 0));
@@ -198,7 +210,34 @@ both! {
         stranger.insert_link_session(&new_session(user, "other"), at(0)).await.unwrap();
         stranger.return_link_session("other", &secret("answer"), at(11), at(40)).await.unwrap().expect("in time");
         let claims = due(db, 40).await;
-        assert_eq!((claims.len(), exposed(&claims[0])), (1, Some("code=answer")));
-        assert_eq!(due(&stranger, 70).await.len(), 1, "it comes again");
+        let mut opened: Vec<_> = claims.iter().map(exposed).collect();
+        opened.sort_unstable();
+        assert_eq!(opened, [None, Some("code=answer")]);
+        for claim in &claims {
+            assert_eq!(claim.session.phase, LinkPhase::Returned);
+            assert!(db.end_link_session(claim, "failed").await.unwrap());
+        }
+        assert_eq!((due(db, 999).await.len(), db.secrets_for("link").await), (0, 0));
+    }
+
+    async fn a_trip_knows_the_consents_of_before(db) {
+        let user = db.user("a@x").await.id;
+        let known = ["conn_1", "con\0sent", "zwei Wörter", ""];
+        for state in ["one", "other"] {
+            db.insert_link_session(&NewLinkSession { known: &known, ..new_session(user, state) }, at(0)).await.unwrap();
+        }
+        db.insert_link_session(&new_session(user, "empty"), at(0)).await.unwrap();
+        let back = async |state| db.return_link_session(state, &secret("answer"), at(10), at(40)).await.unwrap().expect("in time");
+        let (one, empty) = (back("one").await, back("empty").await);
+        for claim in due(db, 120).await.iter().chain([&one]).filter(|claim| claim.session.id != empty.session.id) {
+            assert!(known.iter().all(|consent| claim.knew(consent)));
+            assert!(["conn_", "conn_1 ", "conn_2", "conn_1 zwei"].iter().all(|consent| !claim.knew(consent)));
+        }
+        assert!(known.iter().all(|consent| !empty.knew(consent)));
+        let kept = db.texts("SELECT known FROM link_sessions WHERE known <> '' ORDER BY known").await;
+        let digests: BTreeSet<&str> = kept.iter().flat_map(|known| known.split(' ')).collect();
+        assert_eq!(digests.len(), 8, "another one in each session");
+        assert!(digests.iter().all(|digest| digest.len() == 32));
+        assert!(!digests.contains(&hex(hash("conn_1").as_ref())[..32]));
     }
 }

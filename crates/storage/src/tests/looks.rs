@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_domain::{ConnectionId, UserId};
-use jiff::Timestamp;
+use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
+use jiff::{SignedDuration, Timestamp};
 
 use super::{TestDb, at, both, grant, new_account, new_connection};
 use crate::{ClaimedLook, NewConnection, Storage};
@@ -17,6 +17,11 @@ async fn looked_at(db: &TestDb, user: UserId, consent: &str, look_at: Option<Tim
 
 async fn due(db: &Storage, now: i64) -> Vec<ClaimedLook> {
     db.claim_due_looks(at(now), at(now + 30), 8).await.unwrap()
+}
+
+/// Asks for a look, however long ago the last one was.
+async fn request(db: &Storage, user: UserId, id: ConnectionId, now: i64) -> bool {
+    db.request_look(user, id, at(now), SignedDuration::ZERO).await.unwrap()
 }
 
 fn ids(claims: &[ClaimedLook]) -> Vec<ConnectionId> {
@@ -73,16 +78,77 @@ both! {
     async fn what_is_asked_for_meanwhile_stays(db) {
         let user = db.user("a@x").await.id;
         let id = looked_at(db, user, "c", Some(at(20))).await;
-        assert!(db.request_look(user, id, at(30)).await.unwrap());
+        assert!(request(db, user, id, 30).await);
         assert_eq!(db.column(id, "look_at").await, at(20).as_microsecond().to_string(), "due since then");
         let claim = due(db, 40).await.remove(0);
-        assert!(db.request_look(user, id, at(45)).await.unwrap());
+        assert!(request(db, user, id, 45).await);
         assert_eq!(due(db, 50).await, [], "somebody looks");
         assert!(db.finish_look(&claim, Some(at(900)), 0, false).await.unwrap());
         let again = due(db, 50).await.remove(0);
         assert!(db.finish_look(&again, Some(at(900)), 0, false).await.unwrap());
-        assert!(db.request_look(user, id, at(60)).await.unwrap());
+        assert!(request(db, user, id, 60).await);
         assert_eq!(ids(&due(db, 60).await), [id], "earlier than planned");
+    }
+
+    async fn who_asks_often_waits(db) {
+        let user = db.user("a@x").await.id;
+        let id = looked_at(db, user, "c", None).await;
+        let often = async |now| {
+            assert!(db.request_look(user, id, at(now), SignedDuration::from_secs(100)).await.unwrap());
+            db.column(id, "look_at").await
+        };
+        let time = |seconds| at(seconds).as_microsecond().to_string();
+        assert_eq!(often(10).await, time(10), "nobody has looked");
+        assert_eq!(often(15).await, time(10), "an earlier time stays");
+        let claim = due(db, 20).await.remove(0);
+        assert_eq!(often(30).await, time(120), "somebody looks since 20");
+        assert!(db.finish_look(&claim, Some(at(900)), 4, false).await.unwrap());
+        assert_eq!((often(40).await, due(db, 119).await), (time(120), vec![]));
+        let claim = due(db, 125).await.remove(0);
+        assert!(db.finish_look(&claim, Some(at(900)), 4, false).await.unwrap());
+        assert_eq!(often(130).await, time(225), "and not when it was planned for");
+        assert!(request(db, user, id, 131).await);
+        assert_eq!(db.column(id, "look_at").await, time(131));
+        let claim = db.claim_look(user, id, at(140), at(170)).await.unwrap().expect("claimed");
+        assert!(db.finish_look(&claim, None, 0, false).await.unwrap());
+        assert_eq!(often(150).await, time(240), "whoever looked");
+        assert_eq!((often(239).await, ids(&due(db, 240).await)), (time(240), vec![id]));
+        assert_eq!(often(340).await, time(340), "long enough ago");
+        let always = db.request_look(user, id, at(345), SignedDuration::MAX).await;
+        assert!(always.is_err() || always.unwrap(), "however long");
+    }
+
+    async fn what_is_asked_for_has_had_no_attempts(db) {
+        let user = db.user("a@x").await.id;
+        let id = looked_at(db, user, "c", Some(at(20))).await;
+        let claim = due(db, 20).await.remove(0);
+        assert!(db.finish_look(&claim, Some(at(900)), 4, false).await.unwrap());
+        assert!(request(db, user, id, 30).await);
+        let claim = due(db, 30).await.remove(0);
+        assert_eq!(claim.attempts, 0);
+        assert!(request(db, user, id, 35).await);
+        assert!(db.finish_look(&claim, Some(at(900)), 4, false).await.unwrap());
+        assert_eq!(due(db, 40).await[0].attempts, 0, "asked for while somebody looked");
+    }
+
+    async fn whoever_looks_moves_the_status(db) {
+        let user = db.user("a@x").await.id;
+        let id = looked_at(db, user, "c", Some(at(20))).await;
+        let (active, mfa, revoked) = (ConnectionStatus::Active, ConnectionStatus::PendingMfa, ConnectionStatus::Revoked);
+        let killed = due(db, 20).await.remove(0);
+        let claim = due(db, 50).await.remove(0);
+        let set = async |claim, from, to| db.set_looked_at_status(claim, from, to, "checked", at(51)).await.unwrap();
+        assert!(!set(&killed, active, mfa).await, "overtaken");
+        assert!(!set(&claim, mfa, revoked).await, "it has another status");
+        assert_eq!((db.revision(user).await, db.list_audit(id).await.unwrap().len()), (1, 1));
+        assert!(set(&claim, active, mfa).await && set(&claim, mfa, mfa).await);
+        assert_eq!((db.revision(user).await, db.list_audit(id).await.unwrap().len()), (2, 2));
+        assert!(db.finish_look(&claim, None, 0, false).await.unwrap());
+        assert!(!set(&claim, mfa, revoked).await, "given back");
+        let claim = db.claim_look(user, id, at(60), at(90)).await.unwrap().expect("claimed");
+        db.begin_removal(user, id, at(61), at(90)).await.unwrap().expect("hidden");
+        assert!(!set(&claim, mfa, active).await, "it goes");
+        assert_eq!(db.find_connection_any(id).await.unwrap().unwrap().status, ConnectionStatus::Deleting);
     }
 
     async fn nobody_looks_at_what_goes(db) {
@@ -92,11 +158,11 @@ both! {
         db.begin_removal(user, id, at(30), at(90)).await.unwrap().expect("hidden");
         assert!(!db.finish_look(&claim, Some(at(40)), 1, false).await.unwrap());
         assert!(!db.refresh_looked_at(&claim, &[], true, at(40)).await.unwrap());
-        assert!(!db.request_look(user, id, at(40)).await.unwrap());
+        assert!(!request(db, user, id, 40).await);
         assert_eq!(db.claim_look(user, id, at(99), at(200)).await.unwrap(), None);
         assert_eq!(due(db, 999).await, []);
-        assert!(!db.request_look(UserId::new(), id, at(40)).await.unwrap());
-        assert!(!db.request_look(user, ConnectionId::new(), at(40)).await.unwrap());
+        assert!(!request(db, UserId::new(), id, 40).await);
+        assert!(!request(db, user, ConnectionId::new(), 40).await);
     }
 
     async fn the_longest_due_comes_first(db) {
@@ -148,7 +214,6 @@ both! {
         assert!(!db.refresh_looked_at(&claim, &[], true, at(24)).await.unwrap(), "given back");
     }
 
-    // Settling that begins anew while somebody looks is not over when they are done.
     async fn a_later_time_of_settling_stays(db) {
         let user = db.user("a@x").await.id;
         let id = looked_at(db, user, "c", Some(at(20))).await;
@@ -156,7 +221,7 @@ both! {
         let grant = grant();
         let again = NewConnection { look_at: Some(at(25)), settles_at: Some(at(700)), ..new_connection(user, "c", &grant) };
         db.adopt_connection(&again, &[], at(22)).await.unwrap();
-        assert!(db.finish_look(&claim, Some(at(900)), 2, true).await.unwrap());
+        assert!(!db.finish_look(&claim, Some(at(900)), 2, true).await.unwrap(), "it looked before that");
         let claim = due(db, 25).await.remove(0);
         assert_eq!((claim.connection_id, claim.settles_at), (id, Some(at(700))));
     }

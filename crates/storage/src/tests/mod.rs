@@ -27,8 +27,8 @@ use std::pin::pin;
 use std::task::Poll;
 
 use bellbird_domain::{
-    Account, AccountType, ApiKey, Connection, ConnectionCategory, ConnectionId, Currency, MaskedNumber, Plan, User,
-    UserId,
+    Account, AccountType, ApiKey, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Currency,
+    MaskedNumber, Plan, User, UserId,
 };
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -129,6 +129,35 @@ impl TestDb {
 
     pub(crate) async fn accounts(&self, user: UserId) -> Vec<Account> {
         self.list_accounts(user, 1000, 0).await.expect("accounts").0
+    }
+
+    /// Moves a status as a look does; false also where nobody may look.
+    pub(crate) async fn set_status(
+        &self,
+        (user, connection): (UserId, ConnectionId),
+        from: ConnectionStatus,
+        to: ConnectionStatus,
+        now: Timestamp,
+    ) -> bool {
+        let claim = self.claim_look(user, connection, now, now).await.expect("asked");
+        let Some(claim) = claim else { return false };
+        let moved = self.set_looked_at_status(&claim, from, to, "checked", now).await.expect("set");
+        assert!(self.finish_look(&claim, None, 0, false).await.expect("finished"));
+        moved
+    }
+
+    /// Brings the accounts up to date as a look does; false where nobody may look.
+    pub(crate) async fn refresh(
+        &self,
+        (user, connection): (UserId, ConnectionId),
+        accounts: &[NewAccount<'_>],
+        remove_missing: bool,
+        now: Timestamp,
+    ) -> bool {
+        let claim = self.claim_look(user, connection, now, now).await.expect("asked");
+        let Some(claim) = claim else { return false };
+        assert!(self.refresh_looked_at(&claim, accounts, remove_missing, now).await.expect("refreshed"));
+        self.finish_look(&claim, None, 0, false).await.expect("finished")
     }
 
     /// Hides a connection and forgets it.

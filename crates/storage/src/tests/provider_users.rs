@@ -95,6 +95,28 @@ both! {
         db.delete_user(user).await.unwrap();
     }
 
+    async fn a_registration_is_forgotten_for_its_owner_only(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        registered(db, user, "eu_1", "grant").await;
+        registered(db, other, "eu_2", "grant").await;
+        for (user, provider, owner) in
+            [(user, "fiskil", "eu_2"), (user, "akahu", "eu_1"), (other, "fiskil", "eu_1"), (UserId::new(), "fiskil", "eu_1")]
+        {
+            assert!(!db.delete_provider_user_of(user, provider, owner).await.unwrap(), "{provider} {owner}");
+        }
+        assert_eq!(db.secrets_for("owner").await, 2);
+        assert!(db.delete_provider_user_of(user, "fiskil", "eu_1").await.unwrap());
+        assert!(!db.delete_provider_user_of(user, "fiskil", "eu_1").await.unwrap());
+        assert_eq!((db.list_provider_users(user).await.unwrap().len(), db.secrets_for("owner").await), (0, 1));
+        assert!(db.find_owner(other, "fiskil").await.unwrap().is_some());
+        let claim = claimed(db, user, 0).await;
+        assert!(!db.delete_provider_user_of(user, "fiskil", "eu_1").await.unwrap(), "about to be registered anew");
+        assert!(db.finish_provider_user(&claim, None, &secret("grant")).await.unwrap());
+        assert!(!db.delete_provider_user_of(user, "fiskil", "eu_1").await.unwrap(), "nobody knows whose it is");
+        db.raw("DELETE FROM secrets").await;
+        assert!(!db.delete_provider_user_of(other, "fiskil", "eu_2").await.unwrap(), "not registered");
+    }
+
     async fn a_grant_that_does_not_open_says_so(db) {
         let user = db.user("a@x").await.id;
         registered(db, user, "eu_1", "grant").await;

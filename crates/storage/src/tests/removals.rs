@@ -1,12 +1,13 @@
 //! Removals as due work: who may work on one, when, and what is left in the end.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 
-use super::link_sessions::new_session;
+use super::link_sessions::{new_session, returned};
 use super::links::new_link;
-use super::{TestDb, at, both, grant, masked, new_account, new_connection};
+use super::{TestDb, at, both, connect, grant, masked, new_account, new_connection, on_postgres};
 use crate::events::owner_digest;
 use crate::{ClaimedRemoval, NewAccount, NewConnection, NewLink, NewLinkSession, StorageError};
 
@@ -137,7 +138,8 @@ both! {
             let token = format!("token of {connection}");
             let link = NewLink { connection_id: Some(connection), ..new_link(user, &token, at(9999)) };
             db.insert_link(&link, at(13)).await.unwrap();
-            let session = NewLinkSession { connection_id: Some(connection), ..new_session(user, &token) };
+            let known = &["consent_gone", "consent_before_gone"];
+            let session = NewLinkSession { connection_id: Some(connection), known, ..new_session(user, &token) };
             db.insert_link_session(&session, at(13)).await.unwrap();
         }
         let names = [made.id.to_string(), replaced.connection_id.to_string(), accounts[0].id.to_string(), "acc_provider_gone".to_owned(), "Rainy Day Gone".to_owned(), "consent_gone".to_owned(), "consent_before_gone".to_owned(), owner_digest("owner_gone"), "9876".to_owned()];
@@ -164,6 +166,45 @@ both! {
         assert!(!places(db, &kept.id.to_string()).await.is_empty());
         assert!(matches!(db.delete_user(user).await, Err(StorageError::Conflict(_))), "the other one is there");
     }
+}
+
+/// Until so many wait for locks of the database.
+async fn waiting(db: &TestDb, count: usize) {
+    let waiting = "SELECT CAST(a.pid AS TEXT) FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid
+        WHERE a.datname = current_database() AND NOT l.granted";
+    while db.texts(waiting).await.len() < count {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Whoever seals anew holds secrets of one user and wants those of another; whoever forgets sessions holds them and
+/// wants a secret; whoever ends a removal wants a session and a secret.
+#[test]
+fn nobody_waits_in_a_circle() {
+    on_postgres(async |db| {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        returned(db, user, "with a secret").await;
+        let id = db.connection(other, "c", &[]).await.id;
+        let session = NewLinkSession { connection_id: Some(id), ..new_session(other, "of the connection") };
+        db.insert_link_session(&session, at(0)).await.unwrap();
+        let claim = db.begin_removal(other, id, at(20), at(90)).await.unwrap().expect("hidden");
+        let sealing = connect(&db.url).await;
+        sealing.batch_execute("BEGIN; UPDATE secrets SET sealed = sealed WHERE purpose = 'link'").await.unwrap();
+        let (forgotten, removed, sealed) = tokio::join!(
+            db.delete_outdated(at(7 * 24 * 60 * 60)),
+            async {
+                waiting(db, 1).await;
+                db.finish_removal(&claim, "deleted", at(30)).await
+            },
+            async {
+                waiting(db, 2).await;
+                sealing.batch_execute("UPDATE secrets SET sealed = sealed WHERE purpose = 'grant'; COMMIT").await
+            },
+        );
+        sealed.unwrap();
+        assert_eq!((forgotten.unwrap(), removed.unwrap()), (2, true));
+        assert_eq!(db.count_secrets().await.unwrap(), 0);
+    });
 }
 
 /// Every column of every table in which a value contains the text, as `table.column`. Bytes are searched too.

@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::link_sessions::{returned, secret};
+use super::link_sessions::{new_session, returned, secret};
 use super::links::new_link;
 use super::provider_users::registered;
 use super::secrets::{rotate, with_keys};
 use super::{GRANT, at, grant, key, new_account, new_connection, on_sqlite};
-use crate::{Leftovers, SealError, Storage, StorageError};
+use crate::events::owner_digest;
+use crate::{Leftovers, NewLinkSession, SealError, Storage, StorageError};
 
 /// All bytes of the database, of its log and of the index of the log.
 fn bytes(folder: &Path) -> Vec<u8> {
@@ -33,18 +34,23 @@ fn holds_neither_grant_nor_key() {
             db.adopt_connection(&new_connection(user.id, "consent", &grant()), &[], at(second)).await.unwrap();
         }
         assert!(db.find_grant(user.id, connection).await.unwrap().is_some());
-        // A link that was given out, one trip before its answer is used, one with its grant, and a registered user.
+        // A link that was given out, one trip that begins, one before its answer is used, one with its grant, and
+        // a registered user.
         db.insert_link(&new_link(user.id, "token_that_nobody_may_read", at(60)), at(0)).await.unwrap();
+        let known = ["consent_that_nobody_may_read"];
+        let new = NewLinkSession { known: &known, ..new_session(user.id, "begun_state_that_nobody_may_read") };
+        db.insert_link_session(&new, at(0)).await.unwrap();
         returned(db, user.id, "state_that_nobody_may_read").await;
         let claim = returned(db, user.id, "another_state").await;
         assert!(db.grant_link_session(&claim, &secret("link_grant_that_nobody_may_read"), at(40)).await.unwrap());
-        registered(db, user.id, "eu_1", "owner_grant_that_nobody_may_read").await;
+        registered(db, user.id, "owner_id_that_nobody_may_read", "owner_grant_that_nobody_may_read").await;
         db.insert_event("akahu", "event_that_nobody_may_read", at(0)).await.unwrap();
         let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap()).parent().unwrap();
+        let owner = owner_digest("owner_id_that_nobody_may_read");
         let check = |when: &str| {
             let bytes = bytes(folder);
             assert!(
-                ["laptop", "Everyday", "returned", "granted", "eu_1"].iter().all(|text| contains(&bytes, text)),
+                ["laptop", "Everyday", "returned", "granted", owner.as_str()].iter().all(|text| contains(&bytes, text)),
                 "{when}: the search finds what is there"
             );
             assert!(!contains(&bytes, &key.expose()[3..20]), "{when}: the key");

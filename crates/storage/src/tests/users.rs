@@ -65,7 +65,11 @@ both! {
         db.insert_key(user.id, &key(1), "k", None, at(0)).await.unwrap();
         let connection = db.connection(user.id, "c", &[]).await;
         let error = db.delete_user(user.id).await.unwrap_err();
-        assert!(matches!(error, StorageError::Conflict(_)), "{error:?}");
+        assert!(matches!(error, StorageError::Conflict(why) if why.contains("connections")), "{error:?}");
+        registered(db, user.id, "eu_1", "grant").await;
+        let error = db.delete_user(user.id).await.unwrap_err();
+        assert!(matches!(error, StorageError::Conflict(why) if why.contains("connections")), "they go first: {error:?}");
+        db.delete_provider_user(user.id, "fiskil").await.unwrap();
         assert_eq!(db.list_keys(user.id).await.unwrap().len(), 1, "nothing half done");
         assert!(db.remove(user.id, connection.id, at(1)).await);
         db.delete_user(user.id).await.unwrap();
