@@ -175,9 +175,8 @@ impl Connections {
             if claims.is_empty() {
                 return Ok(());
             }
-            let connections = self.clone();
             for_each(claims, |claim| {
-                let connections = connections.clone();
+                let connections = self.clone();
                 async move { connections.see_through(claim, Duration::ZERO).await.map(|_| ()) }
             })
             .await?;
@@ -278,7 +277,7 @@ impl Connections {
     }
 
     /// What a grant covers; nothing, when whoever gave it is gone.
-    pub(crate) async fn discover(
+    async fn discover(
         &self,
         provider: &dyn Provider,
         call: &Call,

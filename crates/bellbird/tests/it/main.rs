@@ -15,6 +15,7 @@ mod faults;
 mod harness;
 mod inbound;
 mod isolation;
+mod link_kills;
 mod linking;
 mod newzealand;
 mod openapi;

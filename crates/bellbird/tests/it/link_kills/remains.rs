@@ -84,7 +84,12 @@ on_both_databases! {
             app.set_consent(&connection, "revoked").await;
             app.pass(SignedDuration::from_secs(2)).await;
             told(&app, provider).await;
-            eventually(async || app.connections_of(user).await[0].status == ConnectionStatus::Revoked).await;
+            app.pass(SignedDuration::from_mins(2)).await;
+            eventually(async || {
+                app.work().await;
+                app.connections_of(user).await[0].status == ConnectionStatus::Revoked
+            })
+            .await;
             let address = app.address(user, LinkTo::Connection(connection.id)).await;
             let back = app.consent(&address, "accept").await;
             open(back.as_str()).await;
