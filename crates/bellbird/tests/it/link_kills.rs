@@ -385,6 +385,23 @@ async fn die_everywhere(app: &App, provider: &str, repairs: &[Option<Value>], st
     }
 }
 
+on_both_databases! {
+    async fn a_code_whose_exchange_was_not_sent_is_exchanged_in_time_by_whoever_goes_on(app: App) {
+        let person = app.add_person(email_at("akahu"), Plan::Professional, &[]).await;
+        let user = person.user.id;
+        let back = app.consent(&app.address(user, LinkTo::Provider("akahu")).await, "accept").await;
+        let answer: Vec<(String, String)> = back.query_pairs().into_owned().collect();
+        let ended = app.run("akahu", Death::AtCall { after: 0, made: false }, async move |connections: Connections| {
+            let _ = connections.arrive(&answer).await;
+        });
+        assert!(!ended.await.finished);
+        // A code is good for a minute.
+        app.pass(SignedDuration::from_secs(30)).await;
+        app.connections.arrive_due().await.unwrap();
+        assert_eq!(app.connections_of(user).await.len(), 1);
+    }
+}
+
 const ALL: [Step; 4] = [Step::Depart, Step::Arrive, Step::ArriveDue, Step::Look];
 
 on_both_databases! {

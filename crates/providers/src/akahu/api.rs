@@ -9,7 +9,7 @@ use reqwest::{RequestBuilder, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{NAME, wire};
-use crate::http::{Answer, Client, parse_json};
+use crate::http::{Answer, Attempts, Client, parse_json};
 use crate::{Call, Cursor, Error};
 
 /// Rows of a full page; there is no way to choose (akahu.md 5).
@@ -85,7 +85,7 @@ impl Api {
             done(&wire::Done { success: token.success })?;
             Ok(token.access_token)
         };
-        self.client.call_once(call, "token", |http| http.post(url).json(&body), read).await
+        self.client.call_in(Attempts::One, call, "token", |http| http.post(url.clone()).json(&body), read).await
     }
 
     /// Why there is no token: the codes of akahu.md 3.3.
@@ -134,7 +134,7 @@ impl Api {
         let url = self.url(&["webhooks"]);
         let body = serde_json::json!({"webhook_type": kind, "state": state});
         let build = |http: &reqwest::Client| {
-            http.post(url).bearer_auth(user_token).header("X-Akahu-Id", &self.app_token).json(&body)
+            http.post(url.clone()).bearer_auth(user_token).header("X-Akahu-Id", &self.app_token).json(&body)
         };
         let read = |answer: &Answer| match answer.status {
             StatusCode::BAD_REQUEST => {
@@ -143,7 +143,7 @@ impl Api {
             }
             _ => done(&parse_json(self.body(answer)?)?),
         };
-        self.client.call_once(call, "subscribe", build, read).await
+        self.client.call_in(Attempts::One, call, "subscribe", build, read).await
     }
 
     /// The public key with which webhooks are signed, as PEM; none when the provider has no such key, or has it no more.
@@ -155,7 +155,15 @@ impl Api {
             StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND if answer.json_body().is_ok() => Ok(None),
             _ => answer.success().map(|key: wire::SigningKey| Some(key.item)),
         };
-        self.client.call_once(call, "key", |http| http.get(url).basic_auth(self.app(), Some(secret)), read).await
+        self.client
+            .call_in(
+                Attempts::One,
+                call,
+                "key",
+                |http| http.get(url.clone()).basic_auth(self.app(), Some(secret)),
+                read,
+            )
+            .await
     }
 
     /// All accounts that a user token covers, of every authorisation.

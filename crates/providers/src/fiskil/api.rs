@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::wire;
-use crate::http::{Answer, Client, parse_json};
+use crate::http::{Answer, Attempts, Client, parse_json};
 use crate::{Call, Cursor, Error, linking};
 
 /// Sent with every call, so that the shapes do not depend on a setting in the provider's console (fiskil.md 1.1).
@@ -86,41 +86,34 @@ impl Api {
         }
     }
 
-    /// An authorised call. A 401 means that the token has ended before its time: one new token, one more try.
+    /// An authorised call. A 401 means that the token has ended before its time, and that nothing was done: one new
+    /// token, one more try.
     async fn authorised<T: Send>(
         &self,
         call: &Call,
         operation: &'static str,
         build: impl Fn(&reqwest::Client) -> RequestBuilder + Send + Sync,
-        mut accept: impl FnMut(&Answer) -> Result<T, Error> + Send,
+        accept: impl FnMut(&Answer) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        let token = self.token(call).await?;
-        let outcome = self.client.call(call, operation, bearing(&token, &build), &mut accept).await;
-        if outcome.as_ref().err() != Some(&REFUSED) {
-            return outcome;
-        }
-        self.drop_token(call, &token).await;
-        let token = self.token(call).await?;
-        self.client.call(call, operation, bearing(&token, &build), accept).await
+        self.authorised_in(Attempts::Several, call, operation, build, accept).await
     }
 
-    /// An authorised call for what may have been done though no answer came. Only what was refused for its token, and so
-    /// was not done, is tried once more.
-    async fn authorised_once<T: Send>(
+    async fn authorised_in<T: Send>(
         &self,
+        attempts: Attempts,
         call: &Call,
         operation: &'static str,
         build: impl Fn(&reqwest::Client) -> RequestBuilder + Send + Sync,
         mut accept: impl FnMut(&Answer) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let token = self.token(call).await?;
-        let outcome = self.client.call_once(call, operation, bearing(&token, &build), &mut accept).await;
+        let outcome = self.client.call_in(attempts, call, operation, bearing(&token, &build), &mut accept).await;
         if outcome.as_ref().err() != Some(&REFUSED) {
             return outcome;
         }
         self.drop_token(call, &token).await;
         let token = self.token(call).await?;
-        self.client.call_once(call, operation, bearing(&token, &build), accept).await
+        self.client.call_in(attempts, call, operation, bearing(&token, &build), accept).await
     }
 
     /// Registers an end user; gives the provider's id. There is no uniqueness: each call that arrives makes another one
@@ -128,8 +121,9 @@ impl Api {
     pub(super) async fn add_end_user(&self, call: &Call, name: &str, email: &str) -> Result<String, Error> {
         let url = self.url("/v1/end-users");
         let body = serde_json::json!({"email": email, "name": name});
-        let added: wire::AddedEndUser =
-            self.authorised_once(call, "add_end_user", |http| http.post(url.clone()).json(&body), read_json).await?;
+        let added: wire::AddedEndUser = self
+            .authorised_in(Attempts::One, call, "add_end_user", |http| http.post(url.clone()).json(&body), read_json)
+            .await?;
         Ok(added.end_user_id)
     }
 

@@ -59,6 +59,15 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>
 type Connector =
     MapFuture<HttpsConnector<HttpConnector>, fn(<HttpsConnector<HttpConnector> as Service<Uri>>::Future) -> Connecting>;
 
+/// In how many attempts a call is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attempts {
+    /// Repeated where that may help.
+    Several,
+    /// Never repeated: it may have been done though no answer came.
+    One,
+}
+
 /// A client for one provider.
 pub struct Client {
     provider: ProviderName,
@@ -168,6 +177,21 @@ impl Client {
         call: &Call,
         operation: &'static str,
         build: impl Fn(&reqwest::Client) -> RequestBuilder + Send + Sync,
+        accept: impl FnMut(&Answer) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        self.call_in(Attempts::Several, call, operation, build, accept).await
+    }
+
+    /// As [`Client::call`], in so many attempts.
+    ///
+    /// # Errors
+    /// The last attempt's error.
+    pub async fn call_in<T: Send>(
+        &self,
+        attempts: Attempts,
+        call: &Call,
+        operation: &'static str,
+        build: impl Fn(&reqwest::Client) -> RequestBuilder + Send + Sync,
         mut accept: impl FnMut(&Answer) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let mut delays = ExponentialBuilder::new()
@@ -179,24 +203,13 @@ impl Client {
         loop {
             let outcome = self.attempt(call, operation, build(&self.builder), &mut accept).await;
             let Err(error) = outcome else { return outcome };
+            if attempts == Attempts::One {
+                return Err(error);
+            }
             let Some(delay) = wait_before_repeat(&error, delays.next(), call.deadline) else { return Err(error) };
             tracing::debug!(provider = %self.provider, operation, error = %error, "provider call repeated");
             tokio::time::sleep(delay).await;
         }
-    }
-
-    /// Makes a call in exactly one attempt: for what may have been done though no answer came.
-    ///
-    /// # Errors
-    /// The attempt's error.
-    pub async fn call_once<T: Send>(
-        &self,
-        call: &Call,
-        operation: &'static str,
-        build: impl FnOnce(&reqwest::Client) -> RequestBuilder + Send,
-        mut accept: impl FnMut(&Answer) -> Result<T, Error> + Send,
-    ) -> Result<T, Error> {
-        self.attempt(call, operation, build(&self.builder), &mut accept).await
     }
 
     async fn attempt<T: Send>(

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::budget::{self, Budgets};
 use super::sign::Signer;
 use super::{NAME, wire};
-use crate::http::{Answer, Client};
+use crate::http::{Answer, Attempts, Client};
 use crate::{Call, Error, linking};
 
 /// The most rows of a page of activities (snaptrade.md 5.8).
@@ -58,8 +58,7 @@ struct Request<'a> {
     /// None with a personal key, whose only user needs no name (snaptrade.md 2.1).
     user: Option<&'a User>,
     body: Option<&'a Value>,
-    /// For what may have been done though no answer came: it is not repeated.
-    once: bool,
+    attempts: Attempts,
 }
 
 impl Api {
@@ -96,7 +95,7 @@ impl Api {
         let path = &["snapTrade", "registerUser"];
         let body = json!({"userId": id});
         let request = get("register_user", Subject::Client, path, None);
-        let request = Request { method: Method::POST, body: Some(&body), once: true, ..request };
+        let request = Request { method: Method::POST, body: Some(&body), attempts: Attempts::One, ..request };
         let read = |answer: &Answer| {
             let registered: wire::Registered = answer.success()?;
             Ok(User { id: id.to_owned(), secret: registered.user_secret })
@@ -225,11 +224,7 @@ impl Api {
                 _ => error,
             })
         };
-        if request.once {
-            self.client.call_once(call, request.operation, build, accept).await
-        } else {
-            self.client.call(call, request.operation, build, accept).await
-        }
+        self.client.call_in(request.attempts, call, request.operation, build, accept).await
     }
 
     /// Built anew for every attempt, as the signature holds the time. What is signed is read back from the URL, so that
@@ -294,7 +289,7 @@ impl Api {
 }
 
 fn get<'a>(operation: &'static str, subject: Subject<'a>, path: &'a [&'a str], user: Option<&'a User>) -> Request<'a> {
-    Request { operation, method: Method::GET, subject, path, query: &[], user, body: None, once: false }
+    Request { operation, method: Method::GET, subject, path, query: &[], user, body: None, attempts: Attempts::Several }
 }
 
 /// A value of the query, as the official Python client writes it: a space is `%20`.
