@@ -193,6 +193,9 @@ fn a_connection_is_adopted_shown_and_removed() {
     let mut shown = place.json(&format!("connection show {id}"));
     let accounts = shown.as_object_mut().unwrap().remove("accounts").unwrap();
     assert!(accounts.as_array().unwrap().iter().all(|account| account["connectionId"] == id));
+    let history = shown.as_object_mut().unwrap().remove("history").unwrap();
+    let adopted = json!([{"at": connection["createdAt"], "from": null, "to": "active", "cause": "adopted"}]);
+    assert_eq!(history, adopted);
     assert_eq!(shown, *connection);
     let shown = place.text(&format!("connection show {id}"));
     assert!(shown.contains("me@example.com") && shown.contains("xxxx"), "{shown}");
