@@ -121,6 +121,7 @@ impl Connections {
             repairs: *repairs,
             look_at: settling.map(|(look_at, _)| look_at),
             settles_at: settling.map(|(_, settles_at)| settles_at),
+            cause: if settling.is_some() { "linked" } else { "adopted" },
         };
         let known_as = known_as.iter().copied().chain(std::iter::repeat(None));
         let accounts: Vec<NewAccount<'_>> =

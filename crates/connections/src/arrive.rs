@@ -106,12 +106,16 @@ enum Attempt {
         connections: Vec<Connection>,
         reason: Option<String>,
     },
-    /// Nothing yet.
-    Waiting,
+    /// Nothing yet: the provider has not answered, or not with what is waited for.
+    Waiting {
+        failed: bool,
+    },
     Overtaken,
 }
 
 impl Attempt {
+    const NOTHING_YET: Self = Self::Waiting { failed: false };
+
     fn without(outcome: Outcome, reason: Option<&str>) -> Self {
         Self::Ended { outcome, connections: Vec::new(), reason: reason.map(str::to_owned) }
     }
@@ -159,7 +163,7 @@ impl Connections {
                 Ok(Arrival::Ended { outcome, connections, accounts, reason })
             }
             Ok(Ok(Err(error))) => Err(error),
-            Ok(Ok(Ok(Attempt::Waiting | Attempt::Overtaken)) | Err(_)) | Err(_) => Ok(Arrival::Pending),
+            Ok(Ok(Ok(Attempt::Waiting { .. } | Attempt::Overtaken)) | Err(_)) | Err(_) => Ok(Arrival::Pending),
         }
     }
 
@@ -200,31 +204,36 @@ impl Connections {
                 // The browser may still come back with an answer that helps.
                 Err(error) if error.is_passing() || work.claim.session.phase == LinkPhase::Begun => {
                     tracing::warn!(provider = work.claim.session.provider, %error, "a consent is not confirmed yet");
-                    Attempt::Waiting
+                    Attempt::Waiting { failed: true }
                 }
                 Err(error) => {
                     tracing::warn!(provider = work.claim.session.provider, %error, "a consent led to nothing");
-                    Attempt::without(Outcome::Failed, Some(&error.to_string()))
+                    Attempt::without(Outcome::Failed, Some(error.for_people()))
                 }
                 Ok(attempt) => attempt,
             };
             work.tries = work.tries.saturating_add(1);
             let (now, session) = (self.clock.now(), &work.claim.session);
-            let kept = if session.phase == LinkPhase::Granted { GRANT_KEPT } else { Duration::ZERO };
+            let kept = match attempt {
+                Attempt::Waiting { failed: true } if session.phase == LinkPhase::Granted => GRANT_KEPT,
+                _ => Duration::ZERO,
+            };
             let ends_at = session.expires_at.saturating_add(kept).unwrap_or(session.expires_at);
             match attempt {
-                Attempt::Waiting if Instant::now() + ASKED_AGAIN_AFTER < until => {
+                Attempt::Waiting { .. } if Instant::now() + ASKED_AGAIN_AFTER < until => {
                     tokio::time::sleep(ASKED_AGAIN_AFTER).await;
                 }
-                Attempt::Waiting if now >= ends_at => return self.end_trip(&work.claim, at_the_end(&work)).await,
-                Attempt::Waiting => {
+                Attempt::Waiting { .. } if now >= ends_at => {
+                    return self.end_trip(&work.claim, at_the_end(&work)).await;
+                }
+                Attempt::Waiting { .. } => {
                     // One from which nobody is back is looked into at its end, and when an event asks for it.
                     let later = match session.phase {
                         LinkPhase::Begun => ends_at,
                         _ => schedule::trip_looked_at_next(work.claim.attempts, now, ends_at),
                     };
                     self.storage.postpone_link_session(&work.claim, later).await?;
-                    return Ok(Attempt::Waiting);
+                    return Ok(attempt);
                 }
                 ended => return self.end_trip(&work.claim, ended).await,
             }
@@ -247,7 +256,7 @@ impl Connections {
         }
         if phase != LinkPhase::Granted && !linking.can_finish(&work.answer) {
             return Ok(match work.hint {
-                _ if phase == LinkPhase::Begun => Attempt::Waiting,
+                _ if phase == LinkPhase::Begun => Attempt::NOTHING_YET,
                 Err(NoConsent::Declined) => Attempt::without(Outcome::Declined, None),
                 Err(NoConsent::Failed(reason)) => Attempt::without(Outcome::Failed, Some(reason)),
                 Ok(()) => Attempt::without(Outcome::Failed, Some("The provider sent you back without an answer.")),
@@ -329,7 +338,7 @@ impl Connections {
 fn conclude(work: &mut Work, phase: LinkPhase) -> Attempt {
     // While the browser is away, the user may consent to more.
     if work.gathered.undecided || phase == LinkPhase::Begun {
-        return Attempt::Waiting;
+        return Attempt::NOTHING_YET;
     }
     if let Some(ended) = gathered(work) {
         return ended;
@@ -344,7 +353,7 @@ fn conclude(work: &mut Work, phase: LinkPhase) -> Attempt {
             let connections = std::mem::take(renewed);
             Attempt::Ended { outcome: Outcome::Unchanged, connections, reason: None }
         }
-        Ok(()) => Attempt::Waiting,
+        Ok(()) => Attempt::NOTHING_YET,
     }
 }
 

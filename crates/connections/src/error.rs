@@ -58,6 +58,24 @@ pub enum ConnectionsError {
 }
 
 impl ConnectionsError {
+    /// What happened and what to do, for people who link in a browser and cannot change how the service is set up.
+    #[must_use]
+    pub fn for_people(&self) -> &'static str {
+        match self {
+            Self::Busy => "This is being prepared at the provider. Try again in half a minute.",
+            Self::AddressEnded => "This address has expired, was used up, or is not complete. Ask for a new one.",
+            Self::Taken => "What you consented to is connected for another user of this service.",
+            Self::BadGrant(_) => "It took too long, or the provider no longer takes what it gave before. Begin again.",
+            Self::Provider(error) if error.is_transient() => {
+                "The provider does not answer as it should at the moment. Try again in a few minutes."
+            }
+            Self::Storage(_) | Self::NoRandomNumbers => "Something went wrong on our side. Try again in a few minutes.",
+            _ => {
+                "The provider does not let this service link accounts. Whoever runs the service finds the cause in its log."
+            }
+        }
+    }
+
     /// Whether the same may succeed soon.
     #[must_use]
     pub fn is_passing(&self) -> bool {

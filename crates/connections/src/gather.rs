@@ -10,6 +10,8 @@ use crate::{Connections, ConnectionsError};
 
 /// Attempts after which a new consent is taken without its accounts. They come later.
 const ACCOUNTS_TRIES: u32 = 6;
+/// Attempts after which a consent that was there before, and is given once more, is taken.
+const FORMER_TRIES: u32 = 4;
 
 /// What came of asking the provider so far.
 #[derive(Default)]
@@ -94,19 +96,29 @@ impl Connections {
         };
         let repairs = gathering.repairs.filter(|repairs| !gathered.reconnected.iter().any(|one| one.id == repairs.id));
         let is_named = answer.iter().any(|(_, value)| value == id);
-        let is_meant =
-            is_named || before.as_ref().zip(repairs).is_some_and(|(before, repairs)| before.id == repairs.id);
         let works = |before: &Connection| before.status == ConnectionStatus::Active;
+        // Connected since the trip began: by itself, before it was interrupted, or by another one of the same user.
+        let is_new = |before: &Connection| !claim.knew(id) && before.created_at >= claim.session.created_at;
+        // That the former consent of what is to be repaired still works tells nothing about this trip.
+        let is_repaired = before.as_ref().zip(repairs).is_some_and(|(before, repairs)| before.id == repairs.id)
+            && !(claim.knew(id) && before.as_ref().is_some_and(works));
         match &before {
             // There before this trip, and no connection of ours: it was forgotten, or is just being withdrawn.
             None if claim.knew(id) && !is_named => return Ok(()),
-            // Where users are registered, a grant stays as it was.
-            Some(before) if works(before) && !is_meant && gathering.registers_users() => {
-                // Connected since then: by this trip, before it was interrupted, or by another one of the same user.
-                if before.created_at >= claim.session.created_at {
-                    add(&mut gathered.linked, before.clone());
-                }
+            // The user gave it once more. It may yet go: a withdrawal takes its time.
+            None if claim.knew(id) && *tries < FORMER_TRIES => {
+                gathered.undecided = true;
                 return Ok(());
+            }
+            // Where users are registered, a grant stays as it was.
+            Some(before) if works(before) && gathering.registers_users() => {
+                if is_new(before) {
+                    add(&mut gathered.linked, before.clone());
+                    return Ok(());
+                }
+                if !is_named && !is_repaired {
+                    return Ok(());
+                }
             }
             _ => {}
         }
@@ -138,9 +150,9 @@ impl Connections {
             Err(ConnectionsError::Taken) => return Ok(()),
             stored => stored?,
         };
-        let is_repaired = repairs.is_some_and(|repairs| repairs.id == connection.id);
         let list = match &before {
-            _ if is_repaired => &mut gathered.reconnected,
+            _ if repairs.is_some_and(|repairs| repairs.id == connection.id) => &mut gathered.reconnected,
+            Some(before) if works(before) && is_new(before) => &mut gathered.linked,
             Some(before) if works(before) => &mut gathered.renewed,
             Some(_) => &mut gathered.reconnected,
             None => &mut gathered.linked,

@@ -69,7 +69,7 @@ impl Connections {
                 let connections = self.clone();
                 async move {
                     match connections.look(&claim).await {
-                        Err(error @ ConnectionsError::Storage(_)) => Err(error),
+                        Err(error @ ConnectionsError::Storage(StorageError::Unavailable(_))) => Err(error),
                         Err(error) => {
                             let id = claim.connection_id;
                             tracing::warn!(connection_id = %id, %error, "connection could not be looked at");

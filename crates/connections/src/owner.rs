@@ -13,8 +13,8 @@ use uuid::Uuid;
 use crate::{Connections, ConnectionsError};
 
 /// How long a registration is somebody's: as long as its calls may take, and the database before and after them.
-const LEASE: Duration = Duration::from_secs(45);
-const REGISTER_DEADLINE: Duration = Duration::from_secs(25);
+const LEASE: Duration = Duration::from_secs(30);
+const REGISTER_DEADLINE: Duration = Duration::from_secs(20);
 /// How long one waits for somebody else's registration, and how often one looks.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(250);

@@ -12,7 +12,7 @@ use http::StatusCode;
 use crate::ConsoleSettings;
 use crate::assets::Assets;
 
-pub(crate) use notice::{Notice, Tone, sentence};
+pub(crate) use notice::{Notice, Tone};
 
 /// Longest name of an institution that is shown, in characters.
 const NAME_CHARS_MAX: usize = 80;
@@ -63,6 +63,8 @@ struct Shown {
     id: String,
     name: String,
     provider: String,
+    /// The day on which it was connected.
+    since: String,
     works: bool,
     /// Its status in plain words.
     standing: &'static str,
@@ -77,6 +79,7 @@ impl<'a> Choice<'a> {
             id: connection.id.to_string(),
             name: institution(connection),
             provider: title_of(&connection.provider),
+            since: connection.created_at.strftime("%-d %B %Y").to_string(),
             works: connection.status == ConnectionStatus::Active,
             standing: standing(connection.status),
             repairable: page.providers.iter().any(|provider| provider.name == connection.provider),

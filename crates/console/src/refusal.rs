@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::Console;
 use crate::body::Unread;
-use crate::pages::{Notice, Tone, answer, sentence};
+use crate::pages::{Notice, Tone, answer};
 
 /// How long a browser is asked to wait for a provider, and for our own database.
 const PROVIDER_RETRY_AFTER_SECONDS: u64 = 10;
@@ -125,13 +125,13 @@ pub(crate) fn failed(console: &Console, error: &ConnectionsError) -> Response {
     if matches!(error, ConnectionsError::AddressEnded) {
         return page(console, StatusCode::GONE, &ended_address());
     }
-    let said = sentence(&error.to_string());
+    let said = error.for_people();
     if error.is_passing() {
-        let notice = Notice::new(Tone::Waiting, "Not at the moment").with(&said).with_way_back();
+        let notice = Notice::new(Tone::Waiting, "Not at the moment").with(said).with_way_back();
         let response = page(console, StatusCode::SERVICE_UNAVAILABLE, &notice);
         return with_retry_after(response, PROVIDER_RETRY_AFTER_SECONDS);
     }
-    let notice = Notice::new(Tone::Attention, "That did not work").with(&said).with_way_back();
+    let notice = Notice::new(Tone::Attention, "That did not work").with(said).with_way_back();
     page(console, status_of(error), &notice)
 }
 

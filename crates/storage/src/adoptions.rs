@@ -67,6 +67,8 @@ pub struct NewConnection<'a> {
     pub look_at: Option<Timestamp>,
     /// Until when accounts may still appear, and none is taken away.
     pub settles_at: Option<Timestamp>,
+    /// What the audit calls it, if it is new: a short word.
+    pub cause: &'a str,
 }
 
 impl Storage {
@@ -174,7 +176,7 @@ async fn insert(tx: &mut Tx, consent: &str, new: &NewConnection<'_>, now: Timest
     ];
     // Another user may have adopted it since we looked.
     tx.run(INSERT, values).await.map_err(|error| error.or_conflict(TAKEN))?;
-    let step = Step { user, connection, from: None, to: Some(ConnectionStatus::Active), cause: "adopted" };
+    let step = Step { user, connection, from: None, to: Some(ConnectionStatus::Active), cause: new.cause };
     audit::record(tx, &step, now).await?;
     Ok(connection)
 }

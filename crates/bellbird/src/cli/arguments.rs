@@ -92,7 +92,13 @@ pub(super) fn email(text: &str) -> Result<String, String> {
     let text = text.trim();
     let parts = text.split_once('@').filter(|(name, host)| !name.is_empty() && !host.is_empty());
     let single = parts.is_some_and(|(_, host)| !host.contains('@'));
-    let clean = !text.chars().any(|c| c.is_whitespace() || c.is_control());
+    // Nothing that a shell, a page or a direction of writing could be confused by.
+    let clean = !text.chars().any(|c| {
+        c.is_whitespace()
+            || c.is_control()
+            || "\"'`<>()[],;:\\$&|".contains(c)
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    });
     if single && clean && text.len() <= 254 {
         Ok(text.to_owned())
     } else {
@@ -133,7 +139,7 @@ mod tests {
     fn emails() {
         assert_eq!(email(" Me@Example.com "), Ok("Me@Example.com".to_owned()));
         let long = format!("{}@x", "a".repeat(253));
-        for wrong in ["", "me", "@x", "me@", "a@b@c", "a b@c", "a@b\n.c", &long] {
+        for wrong in ["", "me", "@x", "me@", "a@b@c", "a b@c", "a@b\n.c", "a\"<b>@c", "a\u{202e}@c", &long] {
             assert!(email(wrong).is_err(), "{wrong}");
         }
     }

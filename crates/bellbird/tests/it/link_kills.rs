@@ -326,11 +326,11 @@ impl Way<'_> {
         let steps: Vec<String> =
             app.storage.list_audit(connection.id).await.unwrap().into_iter().map(|step| step.cause).collect();
         match broken {
-            None => assert_eq!(steps, ["adopted"]),
+            None => assert_eq!(steps, ["linked"]),
             Some((before, its_accounts)) => {
                 assert_eq!((connection.id, accounts), (before.id, its_accounts), "all ids are kept");
                 // A look may have found out before the browser was back.
-                assert_eq!(steps[..2], ["adopted", "checked"]);
+                assert_eq!(steps[..2], ["linked", "checked"]);
                 assert!(matches!(steps[2].as_str(), "reconnected" | "checked") && steps.len() == 3, "{steps:?}");
             }
         }

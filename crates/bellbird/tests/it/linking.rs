@@ -2,14 +2,14 @@
 //! pages themselves are walked in `chromium.rs`; here the pretended providers answer at once.
 
 use bellbird_connections::LinkTo;
-use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
+use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, Plan, UserId};
 use jiff::SignedDuration;
 use reqwest::redirect::Policy;
 use reqwest::{Method, Url};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
-use crate::harness::{App, Database, Setup, on_both_databases, pretended};
+use crate::harness::{App, Database, Setup, eventually, on_both_databases, pretended};
 
 /// What a browser is shown.
 #[derive(Debug)]
@@ -210,9 +210,93 @@ on_both_databases! {
 }
 
 on_both_databases! {
+    async fn one_that_works_is_renewed_with_its_ids(app: App) {
+        for (provider, setting) in
+            [("fiskil", json!({"sameIds": false})), ("akahu", json!({"newToken": true})), ("snaptrade", json!(null))]
+        {
+            let person = app.add_person(&format!("{provider}@example.com"), Plan::Professional, &[]).await;
+            let (linked, _) = app.linked(person.user.id, LinkTo::Provider(provider)).await;
+            let connection = &linked[0];
+            let accounts = app.accounts_of(connection).await;
+            if !setting.is_null() {
+                app.control_of(provider, Method::POST, "/relink", setting).await;
+            }
+            for answer in ["deny", "error"].into_iter().filter(|answer| provider != "akahu" || *answer == "deny") {
+                let address = app.address(person.user.id, LinkTo::Connection(connection.id)).await;
+                let shown = open(app.consent(&address, answer).await.as_str()).await;
+                shown.says(200, if answer == "deny" { "did not give your consent" } else { "did not work" });
+                app.pass(SignedDuration::from_secs(11)).await;
+            }
+            let (new, shown) = app.linked(person.user.id, LinkTo::Connection(connection.id)).await;
+            assert_eq!(new, [], "{provider}: {}", shown.text);
+            shown.says(200, "is connected again");
+            app.pass(SignedDuration::from_mins(11)).await;
+            app.work().await;
+            assert_eq!(app.connections_of(person.user.id).await.len(), linked.len(), "{provider}");
+            assert_eq!(app.accounts_of(connection).await, accounts, "{provider}");
+            assert_eq!(app.connections.removals_waiting().await.unwrap(), 0, "{provider}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn an_event_may_be_faster_than_the_browser(app: App) {
+        for provider in pretended() {
+            let user = app.ben.user.id;
+            let url = format!("{}/webhooks/{provider}", app.console_url);
+            app.control_of(provider, Method::POST, "/webhooks", json!({ "url": url })).await;
+            let before = app.connections_of(user).await.len();
+            let back = app.consent(&app.address(user, LinkTo::Provider(provider)).await, "accept").await;
+            if provider != "akahu" {
+                eventually(async || {
+                    app.work().await;
+                    app.connections_of(user).await.len() > before
+                })
+                .await;
+            }
+            open(back.as_str()).await.says(200, "connected");
+            assert!(app.connections_of(user).await.len() > before, "{provider}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn one_that_is_removed_while_its_user_is_away_does_not_come_back_by_itself(app: App) {
+        for provider in pretended() {
+            let person = app.add_person(&format!("{provider}@example.com"), Plan::Professional, &[]).await;
+            let user = person.user.id;
+            let (linked, _) = app.linked(user, LinkTo::Provider(provider)).await;
+            let back = app.consent(&app.address(user, LinkTo::Provider(provider)).await, "deny").await;
+            for connection in &linked {
+                app.connections.remove(connection.id).await.unwrap();
+            }
+            open(back.as_str()).await.says(200, "did not give your consent");
+            app.pass(SignedDuration::from_mins(40)).await;
+            app.work().await;
+            assert_eq!(app.connections_of(user).await, [], "{provider}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn what_was_forgotten_stays_so_until_it_is_given_again(app: App) {
+        let person = app.add_person("forgetful@example.com", Plan::Professional, &[]).await;
+        let user = person.user.id;
+        let (linked, _) = app.linked(user, LinkTo::Provider("snaptrade")).await;
+        app.connections.forget(linked[0].id).await.unwrap();
+        let back = app.consent(&app.address(user, LinkTo::Provider("snaptrade")).await, "abandon").await;
+        open(back.as_str()).await.says(200, "did not give your consent");
+        assert_eq!(app.connections_of(user).await, []);
+        // The same login again is the same connection there.
+        let (linked, shown) = app.linked(user, LinkTo::Provider("snaptrade")).await;
+        assert_eq!(linked.len(), 1, "{}", shown.text);
+    }
+}
+
+on_both_databases! {
     async fn another_login_is_another_connection(app: App) {
         // Whoever has that address at the provider, and somebody else.
-        let person = app.add_person("priya.sharma@example.com", bellbird_domain::Plan::Professional, &[]).await;
+        let person = app.add_person("priya.sharma@example.com", Plan::Professional, &[]).await;
         let (linked, _) = app.linked(person.user.id, LinkTo::Provider("fiskil")).await;
         let connection = &linked[0];
         let accounts = app.accounts_of(connection).await;
@@ -382,7 +466,7 @@ on_both_databases! {
             ("snaptrade", json!(null)),
         ] {
             for state in ["expired", "revoked"] {
-                let user = app.add_person(&format!("{provider}-{state}-{setting}@example.com"), bellbird_domain::Plan::Professional, &[]).await;
+                let user = app.add_person(&format!("{provider}-{state}-{setting}@example.com"), Plan::Professional, &[]).await;
                 let (linked, _) = app.linked(user.user.id, LinkTo::Provider(provider)).await;
                 let connection = &linked[0];
                 let accounts = app.accounts_of(connection).await;
@@ -401,7 +485,7 @@ on_both_databases! {
                 assert_eq!(now.status, ConnectionStatus::Active, "{provider} {state} {setting}");
                 assert_eq!(app.accounts_of(connection).await, accounts, "{provider} {state} {setting}");
                 let steps: Vec<String> = app.storage.list_audit(connection.id).await.unwrap().into_iter().map(|row| row.cause).collect();
-                assert_eq!(steps, ["adopted", "checked", "reconnected"], "{provider} {state} {setting}");
+                assert_eq!(steps, ["linked", "checked", "reconnected"], "{provider} {state} {setting}");
                 app.work().await;
                 app.pass(SignedDuration::from_mins(11)).await;
                 app.work().await;

@@ -132,7 +132,7 @@ impl Notice {
         });
         let notice = match outcome {
             Outcome::Linked => Self::new(Tone::Good, format!("{} connected", are(&names)))
-                .with(if accounts.is_empty() {
+                .with(if accounts.is_empty() && !connections.is_empty() {
                     "You may close this page. The accounts may take a minute to appear; then they are listed by:"
                 } else {
                     "You may close this page. Your accounts are listed by:"
@@ -188,7 +188,7 @@ fn are(names: &[String]) -> String {
 }
 
 /// A text of ours as a sentence: with a capital letter, and a full stop.
-pub(crate) fn sentence(text: &str) -> String {
+fn sentence(text: &str) -> String {
     let mut characters = text.chars();
     let first: String = characters.next().into_iter().flat_map(char::to_uppercase).collect();
     let stop = if text.ends_with(['.', '!', '?']) { "" } else { "." };

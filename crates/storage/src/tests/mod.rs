@@ -276,6 +276,7 @@ pub(crate) fn new_connection<'a>(user_id: UserId, consent: &'a str, grant: &'a S
         repairs: None,
         look_at: None,
         settles_at: None,
+        cause: "adopted",
     }
 }
 
