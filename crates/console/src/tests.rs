@@ -168,7 +168,7 @@ async fn an_address_of_one_provider_leads_on_only_when_it_is_opened() {
     let stage = Stage::new().await;
     let opened = stage.get(OF_ONE_PROVIDER).await;
     assert_eq!(opened.status, 500, "it would lead to a provider that is not configured here");
-    assert!(opened.text.contains("The provider somebank is not configured here"), "{}", opened.text);
+    assert!(opened.text.contains("does not let this service link accounts"), "{}", opened.text);
     assert_eq!(stage.ask(request("HEAD", OF_ONE_PROVIDER, &[], "")).await.status, 200);
     for path in [OF_ONE_PROVIDER, "/link/callback?state=x"] {
         let ahead = stage.ask(request("GET", path, &[("sec-purpose", "prefetch;prerender")], "")).await;
