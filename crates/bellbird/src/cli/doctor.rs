@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bellbird_providers::Call;
+use bellbird_providers::{Call, Provider, Registry};
 use bellbird_storage::{PendingRemoval, Storage};
 use clap::Args;
 use jiff::Timestamp;
@@ -17,7 +17,7 @@ use super::connection::stands;
 use super::output::{self, JsonFlag};
 use super::secrets::unopened;
 use crate::config::Settings;
-use crate::{serve, wiring};
+use crate::{serve, service, wiring};
 
 /// Removals that are shown one by one.
 const REMOVALS_SHOWN: usize = 5;
@@ -193,7 +193,7 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
         Err(error) => return checks.add("providers", Verdict::Wrong, format!("{error:#}")),
     };
     if providers.iter().next().is_none() {
-        checks.add("providers", Verdict::Note, wiring::no_provider());
+        return checks.add("providers", Verdict::Note, wiring::no_provider());
     }
     for provider in providers.iter() {
         let deadline = Duration::from_secs(settings.reads.provider_timeout_seconds.into());
@@ -202,6 +202,30 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
         match provider.check(&call).await {
             Ok(()) => checks.add(name.as_str(), Verdict::Ok, "answers, and does not refuse the credentials"),
             Err(error) => checks.add(name.as_str(), Verdict::Wrong, error.to_string()),
+        }
+    }
+    check_linking(checks, settings, &providers);
+}
+
+/// Where users link, and where providers send events.
+fn check_linking(checks: &mut Checks, settings: &Settings, providers: &Registry) {
+    let names = |can: fn(&dyn Provider) -> bool| -> String {
+        let able = providers.iter().filter(|provider| can(provider.as_ref()));
+        able.map(|provider| provider.name().as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let Some(url) = service::console_url(settings) else {
+        let detail =
+            "the system chooses the console's port: set console.listen or console.public_url to link in a browser";
+        return checks.add("linking", Verdict::Note, detail);
+    };
+    for (name, able, path) in [
+        ("linking", names(|provider| provider.linking().is_some()), "/link/..."),
+        ("events", names(|provider| provider.notifying().is_some()), "/webhooks/..."),
+    ] {
+        if able.is_empty() {
+            checks.add(name, Verdict::Note, "at no provider, with the credentials that are set");
+        } else {
+            checks.add(name, Verdict::Ok, format!("{able}, at {url}{path}"));
         }
     }
 }
