@@ -9,10 +9,12 @@ use bellbird_domain::{Account, Connection};
 use bellbird_providers::linking::{self, NoConsent, Purpose, Return};
 use bellbird_providers::{Call, Error, FoundConnection, Linking, Provider};
 use bellbird_storage::{ClaimedLinkSession, LinkPhase, LinkSession, StorageError};
+use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
 
 use crate::gather::{Gathered, Gathering};
+use crate::link::{FIRST_LOOK, TRIP_LIFE};
 use crate::{Connections, ConnectionsError, for_each, schedule};
 
 /// How long a trip is somebody's: as long as a browser waits, and then one attempt.
@@ -21,19 +23,20 @@ const LEASE: Duration = Duration::from_secs(60);
 /// too late.
 const EXCHANGE_LEASE: Duration = Duration::from_secs(25);
 /// How long an exchange, and how long one attempt, may ask the provider.
-const EXCHANGE_DEADLINE: Duration = Duration::from_secs(15);
+const EXCHANGE_DEADLINE: Duration = Duration::from_secs(12);
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(40);
 /// How long a browser waits for the outcome, and how long between two attempts meanwhile.
 const BROWSER_WAITS: Duration = Duration::from_secs(12);
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Trips that one copy of the service works on at the same time.
 const AT_ONCE: u32 = 8;
-/// Attempts without anything new after which a provider that said yes is believed to have meant what is there already;
-/// the second, when it shows that it is there.
-const UNCHANGED_AFTER: u32 = 14;
+/// Attempts without anything new after which a provider that said yes is believed to have meant what is there already:
+/// within the time that a browser waits. The second, when it shows that this is what was to be repaired.
+const UNCHANGED_AFTER: u32 = 9;
 const RENEWED_AFTER: u32 = 2;
-/// A grant that was exchanged for is the only one of its consent: it is tried for so long after the trip is over.
-const GRANT_KEPT: Duration = Duration::from_secs(3 * 24 * 3_600);
+/// A trip whose provider does not answer is tried for so long after its time is over: nobody else knows of its consent.
+/// Less than the day after which trips are forgotten.
+const TRIED_FOR: Duration = Duration::from_secs(20 * 3_600);
 
 /// How a trip ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,6 +132,8 @@ struct Work {
     hint: Result<(), NoConsent>,
     /// Attempts so far.
     tries: u32,
+    /// No other trip of the user to the provider has to do with what is found.
+    alone: bool,
     gathered: Gathered,
 }
 
@@ -196,7 +201,7 @@ impl Connections {
     async fn see_through(&self, claim: ClaimedLinkSession, time: Duration) -> Result<Attempt, ConnectionsError> {
         let until = Instant::now() + time;
         let (answer, tries) = (read_answer(&claim), claim.attempts);
-        let mut work = Work { claim, answer, hint: Ok(()), tries, gathered: Gathered::default() };
+        let mut work = Work { claim, answer, hint: Ok(()), tries, alone: false, gathered: Gathered::default() };
         loop {
             let attempt = match self.attempt_trip(&mut work).await {
                 // The lease ends, and it is tried again.
@@ -214,22 +219,22 @@ impl Connections {
             };
             work.tries = work.tries.saturating_add(1);
             let (now, session) = (self.clock.now(), &work.claim.session);
-            let kept = match attempt {
-                Attempt::Waiting { failed: true } if session.phase == LinkPhase::Granted => GRANT_KEPT,
-                _ => Duration::ZERO,
-            };
-            let ends_at = session.expires_at.saturating_add(kept).unwrap_or(session.expires_at);
+            let failed = matches!(attempt, Attempt::Waiting { failed: true });
+            let tried_for = if failed { TRIED_FOR } else { Duration::ZERO };
+            let ends_at = session.expires_at.saturating_add(tried_for).unwrap_or(session.expires_at);
             match attempt {
                 Attempt::Waiting { .. } if Instant::now() + ASKED_AGAIN_AFTER < until => {
                     tokio::time::sleep(ASKED_AGAIN_AFTER).await;
                 }
                 Attempt::Waiting { .. } if now >= ends_at => {
-                    return self.end_trip(&work.claim, at_the_end(&work)).await;
+                    return self.end_trip(&work.claim, at_the_end(&work, failed)).await;
                 }
                 Attempt::Waiting { .. } => {
-                    // One from which nobody is back is looked into at its end, and when an event asks for it.
+                    let first_look = session.created_at.saturating_add(FIRST_LOOK).unwrap_or(now);
                     let later = match session.phase {
-                        LinkPhase::Begun => ends_at,
+                        // One from which nobody is back is looked into twice, and when an event asks for it.
+                        LinkPhase::Begun if !failed && now < first_look => first_look,
+                        LinkPhase::Begun if !failed => ends_at,
                         _ => schedule::trip_looked_at_next(work.claim.attempts, now, ends_at),
                     };
                     self.storage.postpone_link_session(&work.claim, later).await?;
@@ -278,15 +283,25 @@ impl Connections {
         {
             found.extend(self.discover(provider.as_ref(), &call, &owner).await?);
         }
+        let since = work.claim.session.created_at.saturating_sub(TRIP_LIFE).unwrap_or(Timestamp::MIN);
+        let others = self.storage.list_other_trips(&work.claim.session, since).await?;
+        let mut repairs: Vec<Connection> = repairs.into_iter().collect();
+        for other in others.iter().filter(|other| other.phase != LinkPhase::Ended) {
+            let Some(id) = other.connection_id.filter(|id| repairs.iter().all(|known| known.id != *id)) else {
+                continue;
+            };
+            repairs.extend(self.storage.find_connection(user_id, id).await?);
+        }
+        work.alone = others.is_empty();
         let Work { claim, answer, tries, gathered, .. } = work;
-        let (provider, repairs, tries) = (provider.as_ref(), repairs.as_ref(), *tries);
-        let gathering = Gathering { claim, provider, call: &call, repairs, answer, tries };
+        let (provider, tries) = (provider.as_ref(), *tries);
+        let gathering = Gathering { claim, provider, call: &call, repairs: &repairs, answer, tries };
         self.gather(&gathering, &found, gathered).await?;
         Ok(conclude(work, phase))
     }
 
     /// What a grant covers; nothing, when whoever gave it is gone.
-    async fn discover(
+    pub(crate) async fn discover(
         &self,
         provider: &dyn Provider,
         call: &Call,
@@ -343,18 +358,27 @@ fn conclude(work: &mut Work, phase: LinkPhase) -> Attempt {
     if let Some(ended) = gathered(work) {
         return ended;
     }
-    let Gathered { renewed, taken, .. } = &mut work.gathered;
-    let patience = if renewed.is_empty() { UNCHANGED_AFTER } else { RENEWED_AFTER };
+    let is_repair = work.claim.session.connection_id.is_some();
+    let patience = if is_repair && !work.gathered.renewed.is_empty() { RENEWED_AFTER } else { UNCHANGED_AFTER };
     match work.hint {
         Err(NoConsent::Declined) => Attempt::without(Outcome::Declined, None),
         Err(NoConsent::Failed(reason)) => Attempt::without(Outcome::Failed, Some(reason)),
-        Ok(()) if *taken => Attempt::without(Outcome::Taken, None),
-        Ok(()) if work.tries >= patience => {
-            let connections = std::mem::take(renewed);
-            Attempt::Ended { outcome: Outcome::Unchanged, connections, reason: None }
-        }
+        Ok(()) if work.alone && !work.gathered.meanwhile.is_empty() => meant(work),
+        Ok(()) if work.tries >= patience => meant(work),
         Ok(()) => Attempt::NOTHING_YET,
     }
+}
+
+/// What a yes meant that led to nothing which this trip connected.
+fn meant(work: &Work) -> Attempt {
+    let Gathered { meanwhile, renewed, taken, .. } = &work.gathered;
+    let (outcome, connections) = match work.claim.session.connection_id {
+        // Connected by this trip, before it was interrupted, or by another one at the same time.
+        None if !meanwhile.is_empty() => (Outcome::Linked, meanwhile.clone()),
+        _ if *taken => (Outcome::Taken, Vec::new()),
+        _ => (Outcome::Unchanged, renewed.clone()),
+    };
+    Attempt::Ended { outcome, connections, reason: None }
 }
 
 /// The end of a trip that led to connections.
@@ -372,9 +396,11 @@ fn gathered(work: &Work) -> Option<Attempt> {
     Some(Attempt::Ended { outcome, connections, reason: None })
 }
 
-/// The end of a trip whose time is over.
-fn at_the_end(work: &Work) -> Attempt {
-    gathered(work).unwrap_or_else(|| Attempt::without(Outcome::Expired, None))
+/// The end of a trip whose time is over. `failed`: the provider did not answer at last.
+fn at_the_end(work: &Work, failed: bool) -> Attempt {
+    let said_yes = work.claim.session.phase != LinkPhase::Begun && work.hint.is_ok() && !failed;
+    let nothing = || if said_yes { meant(work) } else { Attempt::without(Outcome::Expired, None) };
+    gathered(work).unwrap_or_else(nothing)
 }
 
 /// The answer that is sealed with a trip; a grant is none.

@@ -8,9 +8,9 @@
 use std::time::Duration;
 
 use bellbird_domain::{Connection, ConnectionId, User, UserId};
-use bellbird_providers::Linking;
 use bellbird_providers::linking::{Departure, Purpose, Return, Url};
 use bellbird_providers::registry::PROVIDERS;
+use bellbird_providers::{Linking, Standing};
 use bellbird_storage::{Link, NewLink, NewLinkSession};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -20,11 +20,11 @@ use crate::{Connections, ConnectionsError};
 /// How long an address can be opened.
 const ADDRESS_LIFE: Duration = Duration::from_secs(30 * 60);
 /// How long a browser may be at the provider.
-const TRIP_LIFE: Duration = Duration::from_secs(30 * 60);
+pub(crate) const TRIP_LIFE: Duration = Duration::from_secs(30 * 60);
 /// How often an address takes somebody to a provider.
 const DEPARTURES_MAX: u32 = 20;
 /// When a trip from which nobody came back is looked into for the first time: most who consent are back by then.
-const FIRST_LOOK: Duration = Duration::from_secs(5 * 60);
+pub(crate) const FIRST_LOOK: Duration = Duration::from_secs(5 * 60);
 const DEPART_DEADLINE: Duration = Duration::from_secs(25);
 
 /// What an address is for.
@@ -198,7 +198,11 @@ impl Connections {
         if linking.registers_users() {
             let before = Return { purpose, return_url: &return_url, answer: &[] };
             let grant = linking.finish(&call, &before).await?;
-            let found = self.provider(provider)?.discover(&call, &grant).await?;
+            let mut found = self.provider(provider)?.discover(&call, &grant).await?;
+            if let (Some(_), Some(owner)) = (repairs, self.storage.find_owner(user.id, provider).await?) {
+                found.extend(self.discover(self.provider(provider)?.as_ref(), &call, &owner).await?);
+            }
+            found.retain(|consent| consent.standing == Standing::Active);
             known.extend(found.into_iter().map(|consent| consent.provider_connection_id));
         }
         let known: Vec<&str> = known.iter().map(String::as_str).collect();

@@ -49,7 +49,7 @@ pub use error::StorageError;
 pub use events::Concerned;
 pub use keys::{FoundCaller, KeyRecord};
 pub use link_claims::ClaimedLinkSession;
-pub use link_sessions::{LinkPhase, LinkSession, NewLinkSession, UnknownPhase};
+pub use link_sessions::{LinkPhase, LinkSession, NewLinkSession, OtherTrip, UnknownPhase};
 pub use links::{Link, NewLink};
 pub use looks::ClaimedLook;
 pub use provider_users::{ClaimedProviderUser, ProviderUser, ProviderUserRecord};

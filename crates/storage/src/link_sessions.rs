@@ -33,6 +33,9 @@ statements! {
 
     FIND = concat!("SELECT ", columns!(""), " FROM link_sessions WHERE state_hash = $1");
 
+    LIST_OTHERS = "SELECT connection_id, phase FROM link_sessions
+        WHERE user_id = $1 AND provider = $2 AND id <> $3 AND created_at >= $4";
+
     FORGET_CONNECTION = "UPDATE link_sessions SET connection_id = NULL WHERE user_id = $1 AND connection_id = $2";
 
     DELETE_OF_USER = "DELETE FROM link_sessions WHERE user_id = $1 RETURNING user_id, id";
@@ -119,7 +122,25 @@ pub struct LinkSession {
     pub(crate) id: Uuid,
 }
 
+/// Another trip of the same user to the same provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OtherTrip {
+    /// What it is to repair, if anything.
+    pub connection_id: Option<ConnectionId>,
+    /// How far it has got.
+    pub phase: LinkPhase,
+}
+
 impl Storage {
+    /// The other trips of a trip's user to the same provider that began since then.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn list_other_trips(&self, trip: &LinkSession, since: Timestamp) -> Result<Vec<OtherTrip>> {
+        let values = params![trip.user_id, trip.provider.as_str(), Param::Id(trip.id), since];
+        self.db.all(LIST_OTHERS, values, other).await
+    }
+
     /// Begins a trip.
     ///
     /// # Errors
@@ -181,6 +202,10 @@ pub(crate) async fn delete_secrets(tx: &mut Tx, mut sessions: Vec<(UserId, Uuid)
         delete_secret(tx, &Place::link(user, session)).await?;
     }
     Ok(())
+}
+
+fn other(row: &Row<'_>) -> Result<OtherTrip> {
+    Ok(OtherTrip { connection_id: row.opt_id(0)?, phase: row.word(1, "the phase of a link session")? })
 }
 
 /// A session of the columns that every read of sessions begins with.

@@ -294,6 +294,73 @@ on_both_databases! {
 }
 
 on_both_databases! {
+    async fn a_trip_that_was_broken_off_takes_nothing_from_a_repair(app: App) {
+        for same_ids in [true, false] {
+            let person = app.add_person(&format!("two.{same_ids}@example.com"), Plan::Professional, &[]).await;
+            let user = person.user.id;
+            let (linked, _) = app.linked(user, LinkTo::Provider("fiskil")).await;
+            let connection = &linked[0];
+            let accounts = app.accounts_of(connection).await;
+            app.control(Method::POST, "/relink", json!({ "sameIds": same_ids })).await;
+            app.set_consent(connection, "revoked").await;
+            app.connections.check(user, connection.id).await.unwrap();
+            // Somebody begins to link, and goes back to repair; the service looks into both trips before the browser is back.
+            open(&app.address(user, LinkTo::Provider("fiskil")).await).await.location();
+            let back = app.consent(&app.address(user, LinkTo::Connection(connection.id)).await, "accept").await;
+            app.pass(SignedDuration::from_mins(6)).await;
+            app.work().await;
+            open(back.as_str()).await.says(200, "is connected again");
+            assert_eq!(app.connections_of(user).await.len(), 1, "{same_ids}");
+            assert_eq!(app.accounts_of(connection).await, accounts, "{same_ids}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn a_no_is_a_no_though_another_trip_said_yes(app: App) {
+        let person = app.add_person("two.tabs@example.com", Plan::Professional, &[]).await;
+        let user = person.user.id;
+        let no = app.consent(&app.address(user, LinkTo::Provider("fiskil")).await, "deny").await;
+        let (linked, _) = app.linked(user, LinkTo::Provider("fiskil")).await;
+        open(no.as_str()).await.says(200, "did not give your consent");
+        assert_eq!(app.connections_of(user).await.len(), linked.len());
+    }
+}
+
+on_both_databases! {
+    async fn a_provider_that_is_away_for_hours_loses_no_consent(app: App) {
+        let user = app.ben.user.id;
+        let of = async |provider: &str| {
+            app.connections_of(user).await.iter().filter(|connection| connection.provider == provider).count()
+        };
+        let mut away = Vec::new();
+        for (provider, asked) in [("fiskil", "/v1/consent"), ("akahu", "/v1/accounts"), ("snaptrade", "/authorizations")] {
+            let before = of(provider).await;
+            let back = app.consent(&app.address(user, LinkTo::Provider(provider)).await, "accept").await;
+            app.fault_at(provider, json!({"match": asked, "kind": "status", "status": 503})).await;
+            away.push((provider, before, back));
+        }
+        for shown in futures_util::future::join_all(away.iter().map(|(_, _, back)| open(back.as_str()))).await {
+            shown.says(200, "Not confirmed yet");
+        }
+        for _ in 0..6 {
+            app.pass(SignedDuration::from_mins(40)).await;
+            app.work().await;
+        }
+        app.clear_faults().await;
+        for (provider, before, _) in &away {
+            assert_eq!(of(provider).await, *before, "{provider}");
+        }
+        app.pass(SignedDuration::from_mins(10)).await;
+        app.work().await;
+        for (provider, before, back) in &away {
+            assert!(of(provider).await > *before, "{provider}");
+            open(back.as_str()).await.says(409, "used already");
+        }
+    }
+}
+
+on_both_databases! {
     async fn another_login_is_another_connection(app: App) {
         // Whoever has that address at the provider, and somebody else.
         let person = app.add_person("priya.sharma@example.com", Plan::Professional, &[]).await;

@@ -174,7 +174,13 @@ impl Api {
     pub(super) async fn consents(&self, call: &Call, end_user_id: &str) -> Result<Vec<wire::Consent>, Error> {
         let url = self.url("/v1/consent");
         let query = [("end_user_id", end_user_id)];
-        match self.authorised(call, "consents", |http| http.get(url.clone()).query(&query), read_json).await? {
+        let read = |answer: &Answer| match answer.status {
+            StatusCode::NOT_FOUND if is_named(answer, "end_user_not_found") => {
+                Err(Error::ReconnectNeeded(ConnectionStatus::Revoked))
+            }
+            _ => read_json(answer),
+        };
+        match self.authorised(call, "consents", |http| http.get(url.clone()).query(&query), read).await? {
             wire::Consents::Envelope { consents } | wire::Consents::Bare(consents) => Ok(consents),
         }
     }

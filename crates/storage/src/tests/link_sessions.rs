@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{TestDb, at, both};
 use crate::keys::{hash, hex};
-use crate::{ClaimedLinkSession, Concerned, LinkPhase, NewLinkSession, Sealer, Storage, StorageError};
+use crate::{ClaimedLinkSession, Concerned, LinkPhase, NewLinkSession, OtherTrip, Sealer, Storage, StorageError};
 
 /// A trip that has a minute, and is due after two.
 pub(crate) fn new_session(user_id: UserId, state: &str) -> NewLinkSession<'_> {
@@ -239,5 +239,19 @@ both! {
         assert_eq!(digests.len(), 8, "another one in each session");
         assert!(digests.iter().all(|digest| digest.len() == 32));
         assert!(!digests.contains(&hex(hash("conn_1").as_ref())[..32]));
+    }
+
+    async fn the_other_trips_of_a_user(db) {
+        let (user, stranger) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let broken = db.connection(user, "consent", &[]).await.id;
+        let repair = NewLinkSession { connection_id: Some(broken), ..new_session(user, "repair") };
+        db.insert_link_session(&repair, at(5)).await.unwrap();
+        for (user, state, now) in [(user, "early", 1), (user, "this", 10), (stranger, "theirs", 10)] {
+            db.insert_link_session(&new_session(user, state), at(now)).await.unwrap();
+        }
+        db.insert_link_session(&NewLinkSession { provider: "other", ..new_session(user, "elsewhere") }, at(10)).await.unwrap();
+        let this = db.find_link_session("this").await.unwrap().unwrap();
+        let others = db.list_other_trips(&this, at(2)).await.unwrap();
+        assert_eq!(others, [OtherTrip { connection_id: Some(broken), phase: LinkPhase::Begun }]);
     }
 }
