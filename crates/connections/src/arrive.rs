@@ -286,7 +286,9 @@ impl Connections {
         let since = work.claim.session.created_at.saturating_sub(TRIP_LIFE).unwrap_or(Timestamp::MIN);
         let others = self.storage.list_other_trips(&work.claim.session, since).await?;
         let mut repairs: Vec<Connection> = repairs.into_iter().collect();
-        for other in others.iter().filter(|other| other.phase != LinkPhase::Ended) {
+        // What the user said yes to on this trip is meant as it was said. Anything else may be another trip's.
+        let said_yes = phase != LinkPhase::Begun && work.hint.is_ok();
+        for other in others.iter().filter(|other| !said_yes && other.phase != LinkPhase::Ended) {
             let Some(id) = other.connection_id.filter(|id| repairs.iter().all(|known| known.id != *id)) else {
                 continue;
             };

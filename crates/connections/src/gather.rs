@@ -39,7 +39,8 @@ pub(crate) struct Gathering<'a> {
     pub(crate) claim: &'a ClaimedLinkSession,
     pub(crate) provider: &'a dyn Provider,
     pub(crate) call: &'a Call,
-    /// The connection that is to be repaired, and those that other trips of the user are to repair.
+    /// The connection that is to be repaired, and, unless the user said yes on this trip, those that other trips of
+    /// theirs are to repair.
     pub(crate) repairs: &'a [Connection],
     /// What came back with the browser.
     pub(crate) answer: &'a [(String, String)],

@@ -64,7 +64,10 @@ impl Connections {
         if !self.storage.begin_provider_user(claim, &reference).await? {
             return Ok(None);
         }
-        let owner = linking.register(&call, &reference, &user.email).await?;
+        let owner = match linking.register(&call, &reference, &user.email).await {
+            Err(Error::BadGrant(_)) => return Err(ConnectionsError::NoConsentPage(claim.provider.clone())),
+            registered => registered?,
+        };
         let owner_id = linking.owner_id(&owner);
         if self.storage.finish_provider_user(claim, owner_id.as_deref(), &owner).await? {
             tracing::info!(user_id = %user.id, provider = claim.provider, "user registered at the provider");

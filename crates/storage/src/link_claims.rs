@@ -131,12 +131,7 @@ impl Storage {
         lease_until: Timestamp,
         limit: u32,
     ) -> Result<Vec<ClaimedLinkSession>> {
-        if self.db.one(IS_DUE, params![now], |_| Ok(())).await?.is_none() {
-            return Ok(Vec::new());
-        }
-        let mut tx = self.db.begin().await?;
-        let mut claims = tx.all(CLAIM_DUE, params![now, lease_until, i64::from(limit)], claimed).await?;
-        tx.commit().await?;
+        let mut claims = self.db.claim_due((IS_DUE, CLAIM_DUE), now, lease_until, limit, claimed).await?;
         for claim in &mut claims {
             match self.find_secret(&claim.session.secret()).await {
                 Ok(sealed) => claim.sealed = sealed,

@@ -155,13 +155,7 @@ impl Storage {
         lease_until: Timestamp,
         limit: u32,
     ) -> Result<Vec<ClaimedRemoval>> {
-        if self.db.one(IS_DUE, params![now], |_| Ok(())).await?.is_none() {
-            return Ok(Vec::new());
-        }
-        let mut tx = self.db.begin().await?;
-        let claims = tx.all(CLAIM_DUE, params![now, lease_until, i64::from(limit)], claimed).await?;
-        tx.commit().await?;
-        Ok(claims)
+        self.db.claim_due((IS_DUE, CLAIM_DUE), now, lease_until, limit, claimed).await
     }
 
     /// Gives a removal back after a failed attempt: when to try again, and why it failed. False when somebody else has

@@ -317,6 +317,26 @@ on_both_databases! {
 }
 
 on_both_databases! {
+    async fn a_new_link_is_a_new_connection_also_beside_a_repair_that_was_broken_off(app: App) {
+        let person = app.add_person("two.ways@example.com", Plan::Professional, &[]).await;
+        let user = person.user.id;
+        let (linked, _) = app.linked(user, LinkTo::Provider("fiskil")).await;
+        app.control(Method::POST, "/relink", json!({"sameIds": false})).await;
+        app.set_consent(&linked[0], "expired").await;
+        app.connections.check(user, linked[0].id).await.unwrap();
+        open(&app.address(user, LinkTo::Connection(linked[0].id)).await).await.location();
+        let (new, shown) = app.linked(user, LinkTo::Provider("fiskil")).await;
+        shown.says(200, "is connected");
+        assert_eq!(new.len(), 1, "{}", shown.text);
+        app.pass(SignedDuration::from_mins(40)).await;
+        app.work().await;
+        let statuses: Vec<_> = app.connections_of(user).await.iter().map(|one| (one.id, one.status)).collect();
+        assert!(statuses.contains(&(linked[0].id, ConnectionStatus::Invalidated)), "{statuses:?}");
+        assert!(statuses.contains(&(new[0].id, ConnectionStatus::Active)) && statuses.len() == 2, "{statuses:?}");
+    }
+}
+
+on_both_databases! {
     async fn a_no_is_a_no_though_another_trip_said_yes(app: App) {
         let person = app.add_person("two.tabs@example.com", Plan::Professional, &[]).await;
         let user = person.user.id;

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command};
 use serde_json::{Value, json};
 
 use crate::cli::{Place, errors};
-use crate::harness::pretended;
+use crate::harness::{Database, postgres_database, pretended};
 
 pub(crate) const ANY_PORTS: &str = "--api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
 pub(crate) const ANY_SANDBOX_PORTS: &str =
@@ -52,6 +52,27 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A host's machine: a migrated database, the pretended providers, and the settings that lead to both.
+pub(crate) async fn machine(database: Database) -> (Place, Running, String) {
+    let mut place = Place::new();
+    let database = match database {
+        Database::Sqlite => format!("sqlite:{}", place.folder.path().join("host.db").display()),
+        Database::Postgres => postgres_database().await,
+    };
+    place.set("BELLBIRD_DATABASE__URL", &database);
+    place.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    place.json("migrate");
+    let sandbox = Running::start(&place, &format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}"));
+    for provider in pretended() {
+        for (member, value) in sandbox.json()[provider].as_object().unwrap() {
+            let name: String =
+                member.chars().flat_map(|c| c.is_uppercase().then_some('_').into_iter().chain([c])).collect();
+            place.set(&format!("BELLBIRD_{provider}__{name}").to_uppercase(), value.as_str().unwrap());
+        }
+    }
+    (place, sandbox, database)
 }
 
 pub(crate) async fn get(url: &str, key: Option<&str>) -> (u16, Value) {

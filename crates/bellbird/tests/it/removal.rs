@@ -14,8 +14,8 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use crate::cli::{Place, errors};
-use crate::harness::{App, Database, Setup, on_both_databases, postgres_database, pretended};
-use crate::processes::{ANY_PORTS, ANY_SANDBOX_PORTS, MASTER_KEY, Running, get, text};
+use crate::harness::{App, Database, Setup, on_both_databases, pretended};
+use crate::processes::{ANY_PORTS, Running, get, machine, text};
 
 /// Longer than a lease.
 const MINUTES: SignedDuration = SignedDuration::from_mins(3);
@@ -264,21 +264,9 @@ struct Host {
 
 impl Host {
     async fn start(database: Database) -> Self {
-        let mut place = Place::new();
-        let database = match database {
-            Database::Sqlite => format!("sqlite:{}", place.folder.path().join("host.db").display()),
-            Database::Postgres => postgres_database().await,
-        };
-        place.set("BELLBIRD_DATABASE__URL", &database);
-        place.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
-        place.json("migrate");
-        let sandbox = Running::start(&place, &format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}"));
+        let (place, sandbox, database) = machine(database).await;
         let description = sandbox.json();
-        let fiskil = &description["fiskil"];
-        let base = text(fiskil, "baseUrl").to_owned();
-        place.set("BELLBIRD_FISKIL__BASE_URL", &base);
-        place.set("BELLBIRD_FISKIL__CLIENT_ID", text(fiskil, "clientId"));
-        place.set("BELLBIRD_FISKIL__CLIENT_SECRET", text(fiskil, "clientSecret"));
+        let base = text(&description["fiskil"], "baseUrl").to_owned();
         place.json("user add --email me@example.com");
         let key = text(&place.json("key create --user me@example.com"), "key").to_owned();
         let adopt = "connection adopt --user me@example.com --grant - --json";

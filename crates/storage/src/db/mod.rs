@@ -246,6 +246,25 @@ impl Db {
         }
     }
 
+    /// Claims a few rows that are due, in a transaction of its own. `is_due` is asked first, with the present moment
+    /// alone: `claim` takes SQLite's one writer, also when there is nothing.
+    pub(crate) async fn claim_due<T>(
+        &self,
+        (is_due, claim): (Sql, Sql),
+        now: Timestamp,
+        lease_until: Timestamp,
+        limit: u32,
+        map: Map<T>,
+    ) -> Result<Vec<T>> {
+        if self.one(is_due, params![now], |_| Ok(())).await?.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut tx = self.begin().await?;
+        let claims = tx.all(claim, params![now, lease_until, i64::from(limit)], map).await?;
+        tx.commit().await?;
+        Ok(claims)
+    }
+
     /// One write that stands alone. Gives the number of rows touched.
     pub(crate) async fn run(&self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
         match self {

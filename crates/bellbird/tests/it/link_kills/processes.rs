@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use super::database::execute;
 use super::email_at;
 use crate::cli::Place;
-use crate::harness::{Database, eventually, postgres_database, pretended};
+use crate::harness::{Database, eventually};
 use crate::linking::{client, open};
-use crate::processes::{ANY_SANDBOX_PORTS, MASTER_KEY, Running, get, text};
+use crate::processes::{Running, get, machine, text};
 
 /// A host's machine: the pretended providers, a database, a user, and a service on one address for browsers.
 struct Host {
@@ -21,25 +21,9 @@ struct Host {
 
 impl Host {
     async fn start(database: Database) -> Self {
-        let mut place = Place::new();
-        let database = match database {
-            Database::Sqlite => format!("sqlite:{}", place.folder.path().join("host.db").display()),
-            Database::Postgres => postgres_database().await,
-        };
-        place.set("BELLBIRD_DATABASE__URL", &database);
-        place.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+        let (mut place, sandbox, database) = machine(database).await;
         let console = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         place.set("BELLBIRD_CONSOLE__LISTEN", &console);
-        place.json("migrate");
-        let sandbox = Running::start(&place, &format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}"));
-        for provider in pretended() {
-            for (member, value) in sandbox.json()[provider].as_object().unwrap() {
-                let name: String =
-                    member.chars().flat_map(|c| c.is_uppercase().then_some('_').into_iter().chain([c])).collect();
-                let name = format!("BELLBIRD_{provider}__{name}").to_uppercase();
-                place.set(&name, value.as_str().unwrap());
-            }
-        }
         place.json(&format!("user add --email {}", email_at("akahu")));
         let key = text(&place.json(&format!("key create --user {}", email_at("akahu"))), "key").to_owned();
         Self { place, sandbox, database, key, console }
