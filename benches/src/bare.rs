@@ -30,7 +30,7 @@ pub(crate) struct Fixed {
 /// Starts the server, in a process of its own.
 pub(crate) fn start(folder: &Path, answers: &[Fixed]) -> anyhow::Result<Server> {
     fs::write(folder.join(LIST), serde_json::to_vec(answers)?)?;
-    Server::start_own("bare", folder)
+    Server::start_own("bare", Some(folder))
 }
 
 /// The server.

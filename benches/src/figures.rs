@@ -50,6 +50,8 @@ pub(crate) struct Figure {
     pub(crate) difference: Option<Spread>,
     /// At most; of the median ratio or difference, or of our own median where nothing is compared.
     pub(crate) target: Option<f64>,
+    /// At least; of our own median, or of the median ratio.
+    pub(crate) least: Option<f64>,
     /// Whether it is kept.
     pub(crate) met: Option<bool>,
 }
@@ -68,6 +70,7 @@ impl Figure {
             ratio: None,
             difference: None,
             target,
+            least: None,
             met,
         }
     }
@@ -93,6 +96,7 @@ impl Figure {
             ratio: Some(ratio),
             difference: None,
             target,
+            least: None,
             met,
         }
     }
@@ -116,6 +120,38 @@ impl Figure {
             met,
             ..Self::compared(name, measure, against, ours, theirs, target)
         }
+    }
+
+    /// A rate of ours beside another; both have one value a round. Ours is to be at least `least`.
+    pub(crate) fn rate(
+        name: &str,
+        measure: &'static str,
+        against: &'static str,
+        ours: &[f64],
+        theirs: &[f64],
+        least: Option<f64>,
+    ) -> Self {
+        let met = least.map(|least| Spread::of(ours).median >= least);
+        Self { least, met, ..Self::compared(name, measure, against, ours, theirs, None) }
+    }
+
+    /// As [`Self::rate`], where the ratio is to be at least `least`.
+    pub(crate) fn kept(
+        name: &str,
+        measure: &'static str,
+        against: &'static str,
+        ours: &[f64],
+        theirs: &[f64],
+        least: f64,
+    ) -> Self {
+        let figure = Self::compared(name, measure, against, ours, theirs, None);
+        let met = figure.ratio.as_ref().map(|ratio| ratio.median >= least);
+        Self { least: Some(least), met, ..figure }
+    }
+
+    /// The target in words.
+    fn bound(&self) -> Option<String> {
+        self.target.map(number).or_else(|| self.least.map(|least| format!("at least {}", number(least))))
     }
 
     /// What the comparison came to.
@@ -189,15 +225,15 @@ fn line(figure: &Figure) -> String {
         figure.name,
         figure.measure,
         figure.outcome().unwrap_or_default(),
-        figure.target.map(number).unwrap_or_default(),
+        figure.bound().unwrap_or_default(),
         figure.met.map_or("", |met| if met { "yes" } else { "NO" }),
     )
 }
 
 fn short(figure: &Figure) -> String {
-    let target = figure.target.map(|target| format!(", target {}", number(target))).unwrap_or_default();
+    let target = figure.bound().map(|bound| format!(", target {bound}")).unwrap_or_default();
     match &figure.ratio {
-        Some(ratio) => format!("ratio {}{target}", with_range(ratio)),
+        Some(ratio) => format!("{}, ratio {}{target}", with_range(&figure.ours), with_range(ratio)),
         None => format!("{}{target}", figure.outcome().unwrap_or_else(|| with_range(&figure.ours))),
     }
 }
@@ -229,6 +265,16 @@ mod tests {
         let figure = Figure::beyond("x", "ms", "y", &[205.0, 211.0, 203.0], &[200.0, 201.0, 202.0], Some(5.0));
         assert_eq!(figure.outcome().unwrap(), "5.00 (1.00..10.0) more");
         assert_eq!((figure.met, figure.ratio.is_none()), (Some(true), true));
+    }
+
+    #[test]
+    fn rates() {
+        let (fast, slow) = ([1_200.0, 1_100.0, 900.0], [2_000.0, 2_000.0, 2_000.0]);
+        let figure = Figure::rate("x", "a second", "y", &fast, &slow, Some(1_000.0));
+        assert_eq!((figure.met, figure.bound().unwrap().as_str()), (Some(true), "at least 1000"));
+        assert_eq!(Figure::rate("x", "a second", "y", &slow, &fast, Some(2_001.0)).met, Some(false));
+        assert_eq!(Figure::kept("x", "a second", "y", &fast, &slow, 0.9).met, Some(false));
+        assert_eq!(Figure::kept("x", "a second", "y", &slow, &fast, 0.9).met, Some(true));
     }
 
     #[test]

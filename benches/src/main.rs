@@ -15,6 +15,7 @@ mod process;
 mod provider;
 mod recording;
 mod service;
+mod webhooks;
 
 use std::path::PathBuf;
 
@@ -40,6 +41,11 @@ enum Command {
     Http(HttpArgs),
     /// Run one endpoint under `perf record` and print where the time went
     Profile(ProfileArgs),
+    /// Compare the rate of signed events with that of sending them alone; bad receivers beside good ones
+    Webhooks(WebhooksArgs),
+    /// A receiver of events (started by `webhooks`)
+    #[command(hide = true)]
+    Receiver,
     /// A server of fixed bytes on the service's HTTP library (started by `http`)
     #[command(hide = true)]
     Bare {
@@ -96,6 +102,35 @@ impl HttpArgs {
     }
 }
 
+/// What is measured of events.
+#[derive(Args)]
+pub(crate) struct WebhooksArgs {
+    /// Only what has this text in its name, such as postgres, sqlite, one row, 500 rows, bad receivers
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+
+    /// Rounds of each comparison, the two sides in turn
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+
+    /// Per cent of the events and seconds of a whole round
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    size: u32,
+
+    /// Print one JSON value instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+impl WebhooksArgs {
+    /// Whether `name` is to be measured.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+    }
+}
+
 /// What is profiled.
 #[derive(Args)]
 pub(crate) struct ProfileArgs {
@@ -140,6 +175,11 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Profile(args) => runtime.block_on(perf::run(&args)),
         // As many threads as the service has.
+        Command::Webhooks(args) => {
+            let report = tokio::runtime::Runtime::new()?.block_on(webhooks::run(&args))?;
+            if args.json { report.print_json() } else { report.print_table() }
+        }
+        Command::Receiver => runtime.block_on(webhooks::receiver::run()),
         Command::Bare { folder } => tokio::runtime::Runtime::new()?.block_on(bare::run(&folder)),
         Command::Provider { folder } => runtime.block_on(provider::run(&folder)),
     }

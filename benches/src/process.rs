@@ -27,9 +27,9 @@ impl Server {
 
     /// Starts one of this program's own hidden commands, which says its address when it listens and ends with its
     /// standard input.
-    pub(crate) fn start_own(name: &str, folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn start_own(name: &str, folder: Option<&Path>) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(name).arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(name).args(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("{name} does not start"))?;
         let line = first_line(&mut child)?;
         let address = line.trim().parse().with_context(|| format!("{name} said {line:?}"))?;

@@ -31,7 +31,7 @@ pub(crate) struct Answers(pub(crate) HashMap<String, String>);
 /// Starts the provider, in a process of its own.
 pub(crate) fn start(folder: &Path, answers: &Answers) -> anyhow::Result<Server> {
     fs::write(folder.join(LIST), serde_json::to_vec(answers)?)?;
-    Server::start_own("provider", folder)
+    Server::start_own("provider", Some(folder))
 }
 
 /// Makes the provider take so long for transactions from now on.

@@ -1,10 +1,13 @@
-//! What a running service does when nobody asks: it goes on with the removals, looks and trips that are due.
+//! What a running service does when nobody asks: it goes on with the removals, looks, trips, syncs and deliveries that
+//! are due.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use bellbird_connections::{Connections, ConnectionsError};
 use bellbird_domain::{ConnectionId, UserId};
+use bellbird_storage::{Storage, StorageError};
+use bellbird_webhooks::Webhooks;
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -19,13 +22,26 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Clocks of several machines differ; looking back so far finds what another one wrote down.
 const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(120);
 
+/// How often what is due is counted.
+const SHOW_EVERY: Duration = Duration::from_secs(15);
+
+/// The metric of connections by how their syncs stand.
+pub const SYNC_STATES: &str = "bellbird_syncs";
+/// The metric of deliveries that have not ended, by how they stand.
+pub const DELIVERY_STATES: &str = "bellbird_webhook_deliveries";
+/// For how many seconds the oldest delivery that is due has been due.
+pub const DELIVERY_LATENESS: &str = "bellbird_webhook_lateness_seconds";
+/// The metric of endpoints that fail, or are not sent to any more.
+pub const ENDPOINT_STATES: &str = "bellbird_webhook_endpoints";
 /// The metric of connections that are hidden and not gone yet.
 pub const REMOVALS_WAITING: &str = "bellbird_removals_waiting";
 
 /// Works until `stop`. Each connection that was hidden or removed, by whichever program, is given to `ended`, within
 /// seconds and perhaps more than once: what is in memory about it can go.
 pub fn start(
+    storage: Storage,
     connections: Connections,
+    webhooks: Webhooks,
     ended: impl Fn(UserId, ConnectionId) + Send + Sync + 'static,
     stop: CancellationToken,
 ) -> JoinHandle<()> {
@@ -36,7 +52,10 @@ pub fn start(
                 remove(&connections, &stop),
                 repeat("looks", &stop, || connections.look_due(), || connections.look_wanted()),
                 repeat("trips to providers", &stop, || connections.arrive_due(), || connections.trip_wanted()),
+                sync(&connections, &stop),
+                webhooks.deliver(stop.clone()),
                 tidy(&connections, &stop),
+                show(&storage, &stop),
                 tell(&connections, ended, &stop),
             )
         };
@@ -79,6 +98,45 @@ where
             return;
         }
     }
+}
+
+/// Syncs, unless that is switched off.
+async fn sync(connections: &Connections, stop: &CancellationToken) {
+    if connections.syncs_by_itself() {
+        repeat("syncs", stop, || connections.sync_due(), || connections.sync_wanted()).await;
+    }
+}
+
+/// Shows how much is due, for whoever watches the metrics.
+async fn show(storage: &Storage, stop: &CancellationToken) {
+    loop {
+        if let Err(error) = show_once(storage).await {
+            tracing::warn!(%error, "what is due could not be counted");
+        }
+        if !next(SHOW_EVERY, stop).await {
+            return;
+        }
+    }
+}
+
+async fn show_once(storage: &Storage) -> Result<(), StorageError> {
+    let now = Timestamp::now();
+    let (syncs, deliveries) = (storage.sync_overview(now).await?, storage.delivery_overview(now).await?);
+    for (name, state, count) in [
+        (SYNC_STATES, "due", syncs.due),
+        (SYNC_STATES, "under_way", syncs.under_way),
+        (SYNC_STATES, "failing", syncs.failing),
+        (DELIVERY_STATES, "due", deliveries.due),
+        (DELIVERY_STATES, "pending", deliveries.pending),
+        (DELIVERY_STATES, "waiting", deliveries.waiting),
+        (ENDPOINT_STATES, "failing", deliveries.failing),
+        (ENDPOINT_STATES, "disabled", deliveries.disabled),
+    ] {
+        metrics::gauge!(name, "state" => state).set(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
+    }
+    let late = deliveries.oldest_due.map_or(0, |due| now.duration_since(due).as_secs().max(0));
+    metrics::gauge!(DELIVERY_LATENESS).set(f64::from(u32::try_from(late).unwrap_or(u32::MAX)));
+    Ok(())
 }
 
 /// Goes on with removals.

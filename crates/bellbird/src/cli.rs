@@ -13,6 +13,7 @@ mod sandbox;
 mod secrets;
 mod serve;
 mod user;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -61,6 +62,8 @@ enum Command {
     #[command(subcommand)]
     Connection(connection::ConnectionCommand),
     #[command(subcommand)]
+    Webhook(webhook::WebhookCommand),
+    #[command(subcommand)]
     Secrets(secrets::SecretsCommand),
 }
 
@@ -96,6 +99,7 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::User(command) => user::run(&settings, command).await?,
         Command::Key(command) => key::run(&settings, command).await?,
         Command::Connection(command) => return connection::run(&settings, command).await,
+        Command::Webhook(command) => return webhook::run(&settings, command).await,
         Command::Secrets(command) => return secrets::run(&settings, command).await,
     }
     Ok(ExitCode::SUCCESS)

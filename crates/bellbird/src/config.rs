@@ -33,7 +33,7 @@ pub use source::{Flag, Origin, Sources};
 
 use kinds::{
     database_url, listen_address, log_format, log_level, network_list, number, optional_secret, optional_url,
-    origin_list,
+    origin_list, seconds_list, switch,
 };
 use source::{Raw, Values};
 
@@ -235,6 +235,34 @@ settings! {
         live_in_flight: u32 = number(0..=10_000), default "4";
         /// Requests without a good key, a minute and client address. A good key is never affected.
         failed_auth_per_minute: u32 = number(0..=1_000_000), default "60";
+    }
+    /// Syncs: what is new at the providers is looked for, and told to the users' webhook endpoints.
+    sync: Sync {
+        /// Whether the service syncs by itself: by the clock, and after events from providers. `bellbird connection sync`
+        /// works either way.
+        enabled: bool = switch(), default "true";
+        /// From one sync of a connection to its next, a tenth more or less.
+        interval_seconds: u32 = number(1..=2_592_000), default "21600";
+        /// How many days that the last sync has read are read again, as banks post late and correct what they posted.
+        overlap_days: u32 = number(1..=90), default "7";
+        /// How many days the first sync of a connection reads.
+        first_days: u32 = number(1..=730), default "30";
+        /// Whether what the first sync finds is told as new. `false` only remembers it, so that events begin with what comes
+        /// after.
+        announce_first: bool = switch(), default "true";
+    }
+    /// Webhooks: the events that users' endpoints are sent.
+    webhooks: Webhooks {
+        /// For development: takes http and addresses on this machine as well. Never where others may add endpoints, who
+        /// could reach whatever listens here.
+        allow_loopback: bool = switch(), default "false";
+        /// How long to wait before each attempt, the first one included; there are as many attempts as there are numbers.
+        /// Up to a fifth is added.
+        attempt_delays_seconds: Vec<u32> = seconds_list(), default "[0, 5, 60, 300, 1800, 3600, 7200, 18000, 28800, 39600]";
+        /// What one attempt may take, from connecting to the answer.
+        timeout_seconds: u32 = number(1..=60), default "15";
+        /// The most rows of one event; more rows are told in several.
+        chunk_rows: u32 = number(1..=500), default "500";
     }
     /// The log, on standard error: one line a request, without keys, amounts or account numbers.
     log: Log {

@@ -57,7 +57,11 @@ fn filter(level: LogLevel) -> Targets {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("bellbird", level)
+    // hickory_resolver and its kin name the hosts of endpoints when a name server misbehaves.
+    Targets::new()
+        .with_default(level.min(LevelFilter::WARN))
+        .with_target("hickory", LevelFilter::OFF)
+        .with_target("bellbird", level)
 }
 
 /// Starts to collect metrics, and tidies them up until `stop`.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bellbird_api::{ApiSettings, AppState};
-use bellbird_connections::Connections;
+use bellbird_connections::{Connections, SyncSettings};
 use bellbird_domain::ApiKey;
 use bellbird_providers::Registry;
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
@@ -12,6 +12,10 @@ use bellbird_reads::{Limits, Reads};
 use bellbird_sandbox::Description;
 use bellbird_shared_state::Clock;
 use bellbird_storage::{Sealer, Storage};
+use bellbird_webhooks::outbox::Outbox;
+use bellbird_webhooks::schedule::Schedule;
+use bellbird_webhooks::target::Rules;
+use bellbird_webhooks::{Settings as WebhookSettings, Webhooks};
 use secrecy::ExposeSecret as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -116,12 +120,62 @@ fn camel_case(name: &str) -> String {
 
 /// What leads connections through their life. `console_url` is where browsers come back to, if that is known.
 #[must_use]
-pub fn connections(storage: &Storage, providers: &Registry, console_url: Option<&str>) -> Connections {
-    let connections = Connections::new(storage.clone(), providers.clone(), Clock::system());
+pub fn connections(
+    settings: &Settings,
+    storage: &Storage,
+    providers: &Registry,
+    outbox: &Outbox,
+    console_url: Option<&str>,
+) -> Connections {
+    let connections = Connections::new(storage.clone(), providers.clone(), Clock::system())
+        .with_syncs(sync_settings(settings), outbox.clone());
     match console_url.and_then(|url| url.parse().ok()) {
         Some(url) => connections.with_console_at(url),
         None => connections,
     }
+}
+
+fn sync_settings(settings: &Settings) -> SyncSettings {
+    let sync = &settings.sync;
+    let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
+    SyncSettings {
+        enabled: sync.enabled,
+        interval: Duration::from_secs(sync.interval_seconds.into()),
+        overlap: days(sync.overlap_days),
+        first: days(sync.first_days),
+        announce_first: sync.announce_first,
+    }
+}
+
+/// Where syncs leave what is to be delivered.
+#[must_use]
+pub fn outbox(settings: &Settings) -> Outbox {
+    Outbox::new(settings.webhooks.chunk_rows.try_into().unwrap_or(usize::MAX))
+}
+
+/// Where endpoints may be.
+#[must_use]
+pub fn endpoint_rules(settings: &Settings) -> Rules {
+    Rules { allow_loopback: settings.webhooks.allow_loopback }
+}
+
+/// What delivers events.
+///
+/// # Errors
+/// A sentence when TLS or name resolution cannot be set up.
+pub fn webhooks(
+    settings: &Settings,
+    storage: &Storage,
+    providers: &Registry,
+    outbox: Outbox,
+) -> anyhow::Result<Webhooks> {
+    let delays = settings.webhooks.attempt_delays_seconds.iter();
+    let delivery = WebhookSettings {
+        rules: endpoint_rules(settings),
+        timeout: Duration::from_secs(settings.webhooks.timeout_seconds.into()),
+        schedule: Schedule::new(delays.map(|seconds| Duration::from_secs((*seconds).into())).collect()),
+    };
+    Webhooks::new(storage.clone(), providers.clone(), Clock::system(), outbox, delivery).map_err(anyhow::Error::msg)
 }
 
 /// A new API key, from the system's random numbers.

@@ -108,6 +108,7 @@ impl Connections {
         settling: Option<(Timestamp, Timestamp)>,
     ) -> Result<Connection, ConnectionsError> {
         let Arrived { consent, accounts, known_as, repairs } = arrived;
+        let now = self.clock.now();
         let connection = NewConnection {
             user_id,
             provider: provider.name().as_str(),
@@ -121,12 +122,13 @@ impl Connections {
             repairs: *repairs,
             look_at: settling.map(|(look_at, _)| look_at),
             settles_at: settling.map(|(_, settles_at)| settles_at),
+            sync_at: schedule::synced_at_first(now),
             cause: if settling.is_some() { "linked" } else { "adopted" },
         };
         let known_as = known_as.iter().copied().chain(std::iter::repeat(None));
         let accounts: Vec<NewAccount<'_>> =
             accounts.iter().zip(known_as).map(|(account, known_as)| new_account(account, known_as)).collect();
-        Ok(self.storage.adopt_connection(&connection, &accounts, self.clock.now()).await?)
+        Ok(self.storage.adopt_connection(&connection, &accounts, now).await?)
     }
 }
 

@@ -16,6 +16,8 @@ use crate::{Connections, ConnectionsError};
 const DEADLINE: Duration = Duration::from_secs(4);
 /// However many events come, a connection is looked at no more often.
 const LOOKED_AT_EVERY: SignedDuration = SignedDuration::from_secs(10);
+/// Nor is it synced more often: providers send several events for one change.
+const SYNCED_EVERY: SignedDuration = SignedDuration::from_secs(30);
 /// The metric of events, by provider and by what became of them.
 pub const EVENTS: &str = "bellbird_provider_events_total";
 
@@ -79,8 +81,12 @@ impl Connections {
         self.due.trips.notify_one();
         for (user, connection) in self.storage.find_concerned(name, concerned).await? {
             self.storage.request_look(user, connection, now, LOOKED_AT_EVERY).await?;
+            if self.syncing.enabled {
+                self.storage.request_sync(user, connection, now, SYNCED_EVERY).await?;
+            }
         }
         self.due.looks.notify_one();
+        self.due.syncs.notify_one();
         Ok(())
     }
 

@@ -1,5 +1,5 @@
 //! The life of a connection: it is linked in the browser or adopted from a grant made elsewhere, looked at when something
-//! may have changed, repaired, and removed.
+//! may have changed, synced, repaired, and removed.
 
 mod adopt;
 mod arrive;
@@ -13,6 +13,7 @@ pub mod matching;
 mod owner;
 mod remove;
 pub mod schedule;
+mod sync;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use bellbird_domain::ConnectionId;
 use bellbird_providers::{Call, Provider, Registry};
 use bellbird_shared_state::{Clock, SingleFlight};
 use bellbird_storage::Storage;
+use bellbird_webhooks::outbox::Outbox;
 use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -34,6 +36,7 @@ pub use error::ConnectionsError;
 pub use inbound::{EVENTS, NotTaken};
 pub use link::{LinkPage, LinkTo, Linkable, NewAddress};
 pub use remove::Removal;
+pub use sync::{SYNCS, SyncReport, SyncSettings};
 
 /// How long one step may take.
 const STEP_DEADLINE: Duration = Duration::from_secs(60);
@@ -42,6 +45,7 @@ const STEP_DEADLINE: Duration = Duration::from_secs(60);
 #[derive(Default)]
 struct Due {
     looks: Notify,
+    syncs: Notify,
     trips: Notify,
 }
 
@@ -55,6 +59,8 @@ pub struct Connections {
     subscribing: Arc<tokio::sync::Mutex<()>>,
     due: Arc<Due>,
     console_url: Option<Url>,
+    syncing: SyncSettings,
+    outbox: Outbox,
 }
 
 impl Connections {
@@ -69,6 +75,8 @@ impl Connections {
             subscribing: Arc::default(),
             due: Arc::default(),
             console_url: None,
+            syncing: SyncSettings::default(),
+            outbox: Outbox::default(),
         }
     }
 
@@ -76,6 +84,12 @@ impl Connections {
     #[must_use]
     pub fn with_console_at(self, url: Url) -> Self {
         Self { console_url: Some(url), ..self }
+    }
+
+    /// With these settings of syncs, whose events go to `outbox`.
+    #[must_use]
+    pub fn with_syncs(self, syncing: SyncSettings, outbox: Outbox) -> Self {
+        Self { syncing, outbox, ..self }
     }
 
     fn call(&self) -> Call {

@@ -48,6 +48,13 @@ pub fn looked_at_first(now: Timestamp) -> (Timestamp, Timestamp) {
     (later(now, SETTLING_LOOKS[0]), later(now, SETTLES_AFTER))
 }
 
+/// When a connection is synced for the first time: when its rows, too, have had the time to appear, unless somebody asks
+/// for it before that.
+#[must_use]
+pub fn synced_at_first(now: Timestamp) -> Timestamp {
+    later(now, SETTLES_AFTER)
+}
+
 /// When a connection is looked at again, if nobody asks before that. `attempts` are the looks since somebody asked, this
 /// one not counted; `failed` says that the provider did not answer; `settles_at` is until when accounts may be late.
 #[must_use]

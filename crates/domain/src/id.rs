@@ -98,6 +98,18 @@ typed_id!(
     /// One account of a connection.
     AccountId
 );
+typed_id!(
+    /// A user's webhook endpoint.
+    EndpointId
+);
+typed_id!(
+    /// An event that is sent to endpoints.
+    EventId
+);
+typed_id!(
+    /// One sync of one connection.
+    SyncRunId
+);
 
 #[cfg(test)]
 mod tests {

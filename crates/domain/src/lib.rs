@@ -1,5 +1,5 @@
 //! What Bellbird talks about: ids, exact decimals, days and instants, connections, accounts, balances, transactions, holdings, trades,
-//! categories, pages, users, plans and keys.
+//! categories, pages, users, plans, keys and events.
 //!
 //! Nothing here does I/O, is async, or reads a clock: the present moment is always an argument.
 
@@ -10,9 +10,11 @@ pub mod connection;
 pub mod currency;
 pub mod date;
 pub mod decimal;
+pub mod event;
 pub mod holding;
 pub mod id;
 pub mod key;
+pub mod minor_units;
 pub mod page;
 pub mod trade;
 pub mod transaction;
@@ -25,9 +27,11 @@ pub use connection::{Connection, ConnectionCategory, ConnectionStatus, ProviderN
 pub use currency::Currency;
 pub use date::{Bound, Interval, Span};
 pub use decimal::Decimal;
+pub use event::{ApiVersion, DeliveryState, Digest, EndpointStatus, EventType, Mark};
 pub use holding::Holding;
-pub use id::{AccountId, ConnectionId, KeyId, UserId};
+pub use id::{AccountId, ConnectionId, EndpointId, EventId, KeyId, SyncRunId, UserId};
 pub use key::ApiKey;
+pub use minor_units::MinorUnits;
 pub use page::{Page, PageLimits};
 pub use trade::{Trade, TradeTime, TradeType};
 pub use transaction::Transaction;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use crate::{Account, Category, Decimal};
+use crate::{Account, Category, Currency, Decimal};
 
 /// A posted bank transaction. Borrows the provider's page and the account; nothing stores it.
 ///
@@ -35,6 +35,16 @@ pub struct Transaction<'a> {
     pub merchant_name: Option<Cow<'a, str>>,
     /// ISO 18245 code.
     pub merchant_category_code: Option<Cow<'a, str>>,
+    /// The row's own currency, where it says so; else it is the account's.
+    pub currency: Option<Currency>,
+    /// The provider's own word for the kind of transaction, as sent.
+    pub provider_type: Option<Cow<'a, str>>,
+    /// The raw text of the time at which it was made, where that is told beside the time of posting.
+    pub executed: Option<Cow<'a, str>>,
+    /// What payer or payee wrote for the other to know it by.
+    pub reference: Option<Cow<'a, str>>,
+    /// A longer text than the description, where there is one.
+    pub extended_description: Option<Cow<'a, str>>,
 }
 
 impl Transaction<'_> {

@@ -19,6 +19,7 @@ mod rows;
 pub mod settings;
 pub mod snaptrade;
 mod standings;
+pub mod sweep;
 pub mod text;
 
 use std::sync::atomic::{AtomicU32, Ordering};

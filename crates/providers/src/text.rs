@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Visitor};
+use serde_json::value::RawValue;
 
 /// A JSON string, borrowed from the body unless it held escapes.
 ///
@@ -22,6 +23,18 @@ impl Text<'_> {
 /// The characters of an optional text; none when it is blank.
 pub(crate) fn filled(text: Option<Text<'_>>) -> Option<Cow<'_, str>> {
     text.map(|text| text.0).filter(|text| !text.trim().is_empty())
+}
+
+/// Reads a member that a row can do without: none where it is null, or anything else than it should be. For
+/// `deserialize_with`, beside `default`; in a plain struct read from a slice, as `ExactNumber`.
+pub(crate) fn if_readable<'de, D, T>(input: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let raw = <&RawValue>::deserialize(input)?.get();
+    // Null is frequent, and an error is not free.
+    Ok(if raw == "null" { None } else { serde_json::from_str(raw).ok() })
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
@@ -58,5 +71,26 @@ mod tests {
         assert!(matches!(&texts[0], Some(Text(Cow::Borrowed("plain")))));
         assert_eq!(texts[1].as_ref().map(Text::as_str), Some("abc"));
         assert!(texts[2].is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_none() {
+        #[derive(serde::Deserialize)]
+        struct Row<'a> {
+            #[serde(borrow, default, deserialize_with = "if_readable")]
+            text: Option<Text<'a>>,
+        }
+        let read =
+            |body: &str| serde_json::from_str::<Row<'_>>(body).map(|row| row.text.map(|text| text.0.into_owned()));
+        assert_eq!(read(r#"{"text": "plain"}"#).unwrap().as_deref(), Some("plain"));
+        assert_eq!(read(r#"{"text": "a\u0062c"}"#).unwrap().as_deref(), Some("abc"));
+        for sent in ["null", "1", "1e999", "true", "{}", "[\"x\"]", r#""\ud800""#] {
+            assert_eq!(read(&format!(r#"{{"text": {sent}}}"#)).unwrap(), None, "{sent}");
+        }
+        assert_eq!(read("{}").unwrap(), None);
+        assert!(read(r#"{"text": nothing}"#).is_err(), "what is no JSON stays broken");
+        let body = r#"{"text": "borrowed"}"#;
+        let row: Row<'_> = serde_json::from_str(body).unwrap();
+        assert!(matches!(row.text, Some(Text(Cow::Borrowed(_)))));
     }
 }

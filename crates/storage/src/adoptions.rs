@@ -23,13 +23,16 @@ statements! {
     FIND_CONSENT = "SELECT provider_connection_id, owner_digest FROM connections WHERE user_id = $1 AND id = $2";
 
     INSERT = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
-            institution_name, institution_logo, status, created_at, owner_digest, look_at, settles_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $12)";
+            institution_name, institution_logo, status, created_at, owner_digest, look_at, settles_at, sync_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $12, $13)";
 
-    /// A look that is under way is overtaken: it holds the grant of before, and says nothing about the new one.
+    /// A look and a sync that are under way are overtaken: they hold the grant of before, and say nothing about the new
+    /// one.
     UPDATE = "UPDATE connections SET category = $3, institution_id = $4, institution_name = $5, institution_logo = $6,
             status = 'active', owner_digest = COALESCE($8, owner_digest), look_at = $9, settles_at = $10, look_attempts = 0,
-            look_fence = look_fence + 1, look_lease_until = NULL, provider_connection_id = $7
+            look_fence = look_fence + 1, look_lease_until = NULL, provider_connection_id = $7,
+            sync_at = CASE WHEN sync_at <= $11 THEN sync_at ELSE $11 END, sync_attempts = 0, sync_problem = NULL,
+            sync_fence = sync_fence + 1, sync_lease_until = NULL
         WHERE user_id = $1 AND id = $2";
 
     INSERT_REPLACED = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
@@ -67,6 +70,8 @@ pub struct NewConnection<'a> {
     pub look_at: Option<Timestamp>,
     /// Until when accounts may still appear, and none is taken away.
     pub settles_at: Option<Timestamp>,
+    /// When to sync it first. Of one that is adopted again: at the latest.
+    pub sync_at: Timestamp,
     /// What the audit calls it, if it is new: a short word.
     pub cause: &'a str,
 }
@@ -172,7 +177,8 @@ async fn insert(tx: &mut Tx, consent: &str, new: &NewConnection<'_>, now: Timest
         now,
         owner.as_deref(),
         new.look_at,
-        new.settles_at
+        new.settles_at,
+        new.sync_at
     ];
     // Another user may have adopted it since we looked.
     tx.run(INSERT, values).await.map_err(|error| error.or_conflict(TAKEN))?;
@@ -207,7 +213,8 @@ async fn renew(
         consent,
         owner.as_deref(),
         new.look_at,
-        new.settles_at
+        new.settles_at,
+        new.sync_at
     ];
     tx.run(UPDATE, values).await.map_err(|error| error.or_conflict(TAKEN))?;
     if before.status != status {

@@ -1,6 +1,7 @@
-//! The only crate with SQL: users, keys, connections, accounts, sealed secrets, on SQLite and PostgreSQL.
+//! The only crate with SQL: users, keys, connections, accounts, marks of rows, events and their deliveries, sealed
+//! secrets, on SQLite and PostgreSQL.
 //!
-//! No amount and no transaction is ever stored. Grants of providers are sealed ([`Sealer`]), API keys and the tokens of
+//! No amount and no transaction is ever stored: of rows that were seen, keyed digests are. Grants of providers are sealed ([`Sealer`]), API keys and the tokens of
 //! links are kept as SHA-256 only, account numbers as their last four digits.
 //!
 //! Every finder begins with the user: another user's row is as absent as one that never was. The few that do not say
@@ -11,7 +12,7 @@
 //! A user's `revision` grows, in the same transaction, with every change of plan, timezone, connections, grants and
 //! accounts. So what was learned at one revision (whose connection is it, which accounts has it) is true while the
 //! revision stays, and [`Storage::find_caller`], which runs with every request, tells the revision. Only the time of a
-//! key's last use changes without it, and what is about linking and looking. That of a connection's last refresh
+//! key's last use changes without it, and what is about linking, looking, syncing and endpoints. That of a connection's last refresh
 //! changes because somebody read: callers note it once a minute, not with every read.
 
 mod accounts;
@@ -19,6 +20,9 @@ mod adoptions;
 mod audit;
 mod connections;
 mod db;
+mod deliveries;
+mod delivery_log;
+mod endpoints;
 mod error;
 mod events;
 mod keys;
@@ -26,13 +30,18 @@ mod link_claims;
 mod link_sessions;
 mod links;
 mod looks;
+mod marks;
 mod merging;
 mod migrate;
 mod outdated;
+mod outgoing;
 mod provider_users;
+mod redeliveries;
 mod removals;
 mod sealed;
 mod secrets;
+mod sync_overview;
+mod syncs;
 mod users;
 
 #[cfg(test)]
@@ -45,6 +54,9 @@ use std::sync::Arc;
 pub use accounts::NewAccount;
 pub use adoptions::NewConnection;
 pub use audit::AuditRow;
+pub use deliveries::{ClaimedEndpoint, DueDelivery, FinishedAttempt, Outcome};
+pub use delivery_log::{AttemptRecord, DeliveryOverview, DeliveryRecord};
+pub use endpoints::{Endpoint, EndpointSecrets, NewEndpoint};
 pub use error::StorageError;
 pub use events::Concerned;
 pub use keys::{FoundCaller, KeyRecord};
@@ -52,10 +64,14 @@ pub use link_claims::ClaimedLinkSession;
 pub use link_sessions::{LinkPhase, LinkSession, NewLinkSession, OtherTrip, UnknownPhase};
 pub use links::{Link, NewLink};
 pub use looks::ClaimedLook;
+pub use outgoing::{NewEvent, StoredEvent};
 pub use provider_users::{ClaimedProviderUser, ProviderUser, ProviderUserRecord};
+pub use redeliveries::PingResult;
 pub use removals::{ClaimedRemoval, PendingRemoval};
 pub use sealed::{SealError, SealedFor, Sealer, key_id_of};
 pub use secrets::{Leftovers, ResealedBatch, SealedSecrets, SecretCursor, UnopenableSecret};
+pub use sync_overview::{SyncOverview, SyncState};
+pub use syncs::{ClaimedSync, FinishedSync};
 pub use users::{NewUser, UserChange};
 
 use db::postgres::Postgres;

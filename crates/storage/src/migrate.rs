@@ -34,6 +34,7 @@ const MIGRATIONS: &[Migration] = migrations! {
     1 "0001_initial",
     2 "0002_removal",
     3 "0003_linking",
+    4 "0004_sync",
 };
 
 const CREATE_TABLE_SQLITE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (

@@ -12,7 +12,7 @@ use crate::connections::connection;
 use crate::db::{Row, params, statements};
 use crate::secrets::{Place, delete_secret};
 use crate::users::bump;
-use crate::{Storage, StorageError, link_sessions, links};
+use crate::{Storage, StorageError, endpoints, link_sessions, links};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -168,7 +168,8 @@ impl Storage {
         Ok(self.db.run(POSTPONE, values).await? > 0)
     }
 
-    /// Forgets a connection: its row, its grant, its accounts, and the links to repair it. What remains are the audit
+    /// Forgets a connection: its row, its grant, its accounts, its marks, its events with their deliveries, and the links
+    /// to repair it. What remains are the audit
     /// rows, of which the last one gets this cause. False when somebody else has overtaken the claim; nothing is changed then.
     ///
     /// # Errors
@@ -180,6 +181,8 @@ impl Storage {
             Err(StorageError::NotFound(_)) => return Ok(false),
             other => other?,
         }
+        // The deliveries of its events go with it: nobody may be at them.
+        endpoints::lock_endpoints(&mut tx, user).await?;
         if tx.run(DELETE, params![user, id, claim.fence]).await? == 0 {
             tx.rollback().await;
             return Ok(false);
@@ -190,6 +193,7 @@ impl Storage {
         audit::record(&mut tx, &step, now).await?;
         // Last of all: whoever seals anew holds secrets of several users, and must wait for nobody who waits for those.
         delete_secret(&mut tx, &Place::grant(user, id)).await?;
+        delete_secret(&mut tx, &Place::marks(user, id)).await?;
         tx.commit().await?;
         Ok(true)
     }

@@ -60,7 +60,7 @@ pub enum SealError {
 /// What a sealed value is for, and whose it is. The same must be said to open it again.
 #[derive(Debug, Clone, Copy)]
 pub struct SealedFor<'a> {
-    /// The kind of secret: `grant`, `owner` or `link`.
+    /// The kind of secret: `grant`, `owner`, `link`, `marks`, `webhook` or `old-webhook`.
     pub purpose: &'a str,
     /// The row: user id, then what the secret belongs to.
     pub row: &'a [&'a str],

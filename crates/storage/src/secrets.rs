@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use bellbird_domain::{ConnectionId, UserId};
+use bellbird_domain::{ConnectionId, EndpointId, UserId};
 use secrecy::{ExposeSecret, SecretString};
 use uuid::Uuid;
 
@@ -60,6 +60,21 @@ impl Place {
         Self { user, purpose: "link".to_owned(), subject: session.to_string() }
     }
 
+    /// The key of a connection's marks.
+    pub(crate) fn marks(user: UserId, connection: ConnectionId) -> Self {
+        Self { user, purpose: "marks".to_owned(), subject: connection.to_string() }
+    }
+
+    /// What an endpoint's messages are signed with.
+    pub(crate) fn webhook(user: UserId, endpoint: EndpointId) -> Self {
+        Self { user, purpose: "webhook".to_owned(), subject: endpoint.to_string() }
+    }
+
+    /// What they were signed with before that.
+    pub(crate) fn old_webhook(user: UserId, endpoint: EndpointId) -> Self {
+        Self { user, purpose: "old-webhook".to_owned(), subject: endpoint.to_string() }
+    }
+
     fn params(&self) -> [Param<'_>; 3] {
         [self.user.into(), self.purpose.as_str().into(), self.subject.as_str().into()]
     }
@@ -81,9 +96,9 @@ pub struct SealedSecrets {
 pub struct UnopenableSecret {
     /// Whose it is.
     pub user_id: UserId,
-    /// What it is for: `grant`, `owner` or `link`.
+    /// What it is for: `grant`, `owner`, `link`, `marks`, `webhook` or `old-webhook`.
     pub purpose: String,
-    /// What it belongs to: a connection's id, a provider's name, a link session's id.
+    /// What it belongs to: a connection's id, a provider's name, a link session's id, an endpoint's id.
     pub subject: String,
     /// Why it does not open; holds the id of the key that is missing.
     pub why: SealError,

@@ -4,7 +4,7 @@ use bellbird_domain::{Plan, User, UserId};
 use jiff::Timestamp;
 
 use crate::db::{Row, Tx, params, statements, stored};
-use crate::{Storage, StorageError, link_sessions, links};
+use crate::{Storage, StorageError, endpoints, link_sessions, links};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -125,7 +125,8 @@ impl Storage {
         Ok(after)
     }
 
-    /// Removes a user, their keys, and the links and link sessions made for them.
+    /// Removes a user, their keys, their endpoints with all that was to be told there, and the links and link sessions
+    /// made for them.
     ///
     /// # Errors
     /// [`StorageError::Conflict`] while the user has connections, those being deleted included: each of them holds a
@@ -142,7 +143,9 @@ impl Storage {
         }
         tx.run(DELETE_KEYS, params![id]).await?;
         links::delete_links(&mut tx, id).await?;
+        let endpoints = endpoints::delete_endpoints(&mut tx, id).await?;
         link_sessions::delete_sessions(&mut tx, id).await?;
+        endpoints::delete_secrets(&mut tx, id, endpoints).await?;
         let deleted = tx.run(DELETE, params![id]).await;
         deleted.map_err(|error| error.or_conflict("something was made for the user just now: try again"))?;
         tx.commit().await

@@ -1,5 +1,7 @@
 //! `bellbird connection`.
 
+mod sync;
+
 use std::io::Read as _;
 use std::process::ExitCode;
 
@@ -8,7 +10,7 @@ use bellbird_api::views::{AccountView, ConnectionView};
 use bellbird_connections::{Connections, LinkTo, Removal};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_providers::registry::PROVIDERS;
-use bellbird_storage::{AuditRow, PendingRemoval, Storage};
+use bellbird_storage::{AuditRow, PendingRemoval, Storage, SyncState};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
@@ -18,18 +20,20 @@ use serde::Serialize;
 use super::arguments::SettingArgs;
 use super::output::{self, JsonFlag};
 use super::user::find_user;
+use sync::SyncArgs;
 use crate::{service, wiring};
 
 /// No grant is longer.
 const GRANT_BYTES_MAX: u64 = 64 * 1024;
 
-/// Link, take over, list, show and remove connections to institutions.
+/// Link, take over, list, show, sync and remove connections to institutions.
 #[derive(Debug, Subcommand)]
 pub(super) enum ConnectionCommand {
     Link(LinkArgs),
     Adopt(AdoptArgs),
     List(ListArgs),
     Show(ShowArgs),
+    Sync(SyncArgs),
     Remove(RemoveArgs),
 }
 
@@ -174,13 +178,32 @@ struct RemovedConnection<'a> {
     removal: Option<RemovalView<'a>>,
 }
 
-/// What `show --json` prints: the connection as the API shows it, with its accounts and its history, oldest step first.
+/// What `show --json` prints: the connection as the API shows it, with its syncs, its accounts, and its
+/// history, oldest step first.
 #[derive(Serialize)]
 struct ShownConnection<'a> {
     #[serde(flatten)]
     connection: ConnectionView<'a>,
+    sync: Option<SyncView<'a>>,
     accounts: Vec<AccountView<'a>>,
     history: Vec<StepView<'a>>,
+}
+
+/// How the syncs of a connection stand.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SyncView<'a> {
+    synced_at: Option<Timestamp>,
+    next_at: Option<Timestamp>,
+    failed_attempts: u32,
+    problem: Option<&'a str>,
+}
+
+impl<'a> From<&'a SyncState> for SyncView<'a> {
+    fn from(state: &'a SyncState) -> Self {
+        let SyncState { synced_at, next_at, attempts, problem } = state;
+        Self { synced_at: *synced_at, next_at: *next_at, failed_attempts: *attempts, problem: problem.as_deref() }
+    }
 }
 
 /// One step in a connection's life.
@@ -195,18 +218,23 @@ struct StepView<'a> {
 pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> anyhow::Result<ExitCode> {
     let settings = settings.load(None)?;
     let storage = match &command {
-        ConnectionCommand::Adopt(_) | ConnectionCommand::Remove(_) => wiring::open_sealed_storage(&settings).await?,
+        ConnectionCommand::Adopt(_) | ConnectionCommand::Sync(_) | ConnectionCommand::Remove(_) => {
+            wiring::open_sealed_storage(&settings).await?
+        }
         ConnectionCommand::Link(_) | ConnectionCommand::List(_) | ConnectionCommand::Show(_) => {
             wiring::open_storage(&settings).await?
         }
     };
     let console = service::console_url(&settings);
-    let connections = wiring::connections(&storage, &wiring::providers(&settings)?, console.as_deref());
+    let providers = wiring::providers(&settings)?;
+    let connections =
+        wiring::connections(&settings, &storage, &providers, &wiring::outbox(&settings), console.as_deref());
     let result = match command {
         ConnectionCommand::Link(args) => link(&storage, &connections, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::Adopt(args) => adopt(&storage, &connections, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::List(args) => list(&storage, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::Show(args) => show(&storage, &args).await.map(|()| ExitCode::SUCCESS),
+        ConnectionCommand::Sync(args) => sync::run(&storage, &connections, &args).await,
         ConnectionCommand::Remove(args) => remove(&storage, &connections, &args).await,
     };
     storage.close().await;
@@ -295,13 +323,15 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
     let connection = find(storage, args.id).await?;
     let accounts = storage.list_connection_accounts(connection.user_id, connection.id).await?;
     let history = storage.list_audit(connection.id).await?;
+    let sync = storage.find_sync(connection.user_id, connection.id).await?;
     if args.format.json {
         let accounts = accounts.iter().map(AccountView::from).collect();
         fn step(row: &AuditRow) -> StepView<'_> {
             StepView { at: row.at, from: row.from, to: row.to, cause: &row.cause }
         }
         let history = history.iter().map(step).collect();
-        let shown = ShownConnection { connection: ConnectionView::from(&connection), accounts, history };
+        let sync = sync.as_ref().map(SyncView::from);
+        let shown = ShownConnection { connection: ConnectionView::from(&connection), sync, accounts, history };
         return output::print(args.format, &shown, |_| String::new());
     }
     let user = storage.find_user(connection.user_id).await?.map_or_else(|| "-".to_owned(), |user| user.email);
@@ -312,6 +342,9 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         ("institution", connection.institution_name.clone()),
         ("status", connection.status.to_string()),
         ("refreshed", output::when(connection.last_refreshed_at)),
+        ("synced", output::when(sync.as_ref().and_then(|sync| sync.synced_at))),
+        ("next sync", output::when(sync.as_ref().and_then(|sync| sync.next_at))),
+        ("problem", sync.and_then(|sync| sync.problem).unwrap_or_else(|| "-".to_owned())),
         ("created", output::when(Some(connection.created_at))),
     ]);
     let rows = accounts.iter().map(|account| {

@@ -1,11 +1,13 @@
 //! `bellbird doctor`.
 
+mod due;
+
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use bellbird_providers::{Call, Provider, Registry};
-use bellbird_storage::{PendingRemoval, Storage};
+use bellbird_storage::Storage;
 use clap::Args;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
@@ -13,16 +15,10 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::arguments::{ListenArgs, SettingArgs};
-use super::connection::stands;
 use super::output::{self, JsonFlag};
 use super::secrets::unopened;
 use crate::config::Settings;
 use crate::{serve, service, wiring};
-
-/// Removals that are shown one by one.
-const REMOVALS_SHOWN: usize = 5;
-/// A provider may fail to take a consent back a few times; after that, somebody should look.
-const REMOVAL_ATTEMPTS_FINE: u32 = 3;
 
 /// Check settings, database, secrets, providers and ports, and say what is wrong.
 ///
@@ -130,7 +126,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
         Ok(pending) if pending.is_empty() => {
             checks.add("database", Verdict::Ok, format!("{} answers and is up to date", storage.kind()));
             check_sealed(checks, &storage).await;
-            check_removals(checks, &storage).await;
+            due::check(checks, settings, &storage).await;
         }
         Ok(pending) => {
             let detail = format!("{} to apply ({}): run `bellbird migrate`", pending.len(), pending.join(", "));
@@ -162,28 +158,6 @@ async fn check_sealed(checks: &mut Checks, storage: &Storage) {
     }
     for detail in missing {
         checks.add(NAME, Verdict::Wrong, detail);
-    }
-}
-
-async fn check_removals(checks: &mut Checks, storage: &Storage) {
-    const NAME: &str = "removals";
-    let removals = match storage.list_removals().await {
-        Ok(removals) => removals,
-        Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
-    };
-    if removals.is_empty() {
-        return checks.add(NAME, Verdict::Ok, "none waits");
-    }
-    let verdict = |removal: &PendingRemoval| {
-        if removal.attempts < REMOVAL_ATTEMPTS_FINE { Verdict::Note } else { Verdict::Wrong }
-    };
-    for removal in removals.iter().take(REMOVALS_SHOWN) {
-        checks.add(NAME, verdict(removal), format!("connection {}: {}", removal.connection.id, stands(removal)));
-    }
-    if let Some(more) = removals.get(REMOVALS_SHOWN..).filter(|more| !more.is_empty()) {
-        let verdict =
-            if more.iter().any(|one| verdict(one) == Verdict::Wrong) { Verdict::Wrong } else { Verdict::Note };
-        checks.add(NAME, verdict, format!("{} more: `bellbird connection list` shows them", more.len()));
     }
 }
 

@@ -39,7 +39,10 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
         tracing::warn!("secrets: {problem}");
     }
     let urls = listeners.urls();
-    let connections = wiring::connections(&storage, &providers, Some(urls.public_console(&settings)));
+    let outbox = wiring::outbox(&settings);
+    let console = urls.public_console(&settings);
+    let connections = wiring::connections(&settings, &storage, &providers, &outbox, Some(console));
+    let webhooks = wiring::webhooks(&settings, &storage, &providers, outbox)?;
     let api = wiring::api(&settings, &storage, &providers, &connections, &urls.api_url);
     let routers = Routers::new(&settings, api.clone(), &storage, connections.clone(), metrics, &urls);
     tracing::info!(api = urls.api_url, console = urls.console_url, ops = urls.ops_url, "ready");
@@ -47,7 +50,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
         format!("Bellbird runs.\n\nAPI      {}\nconsole  {}\nops      {}", urls.api_url, urls.console_url, urls.ops_url)
     })?;
     let forget = move |user, connection| api.forget(user, connection);
-    let background = background::start(connections, forget, stop.clone());
+    let background = background::start(storage.clone(), connections, webhooks, forget, stop.clone());
     listeners.serve(&settings, routers, stop).await;
     background.await?;
     storage.close().await;

@@ -91,7 +91,7 @@ pub(super) struct SetArgs {
     format: JsonFlag,
 }
 
-/// Remove a user and the user's keys. The connections have to be removed first.
+/// Remove a user, and the user's keys and webhook endpoints. The connections have to be removed first.
 ///
 /// Where the user was registered at a provider, for linking in the browser, that registration is removed there too.
 #[derive(Debug, Args)]
@@ -237,7 +237,8 @@ async fn remove(settings: &Settings, storage: &Storage, args: &RemoveArgs) -> an
     let user = args.user.find(storage).await?;
     let going = storage.list_removals().await?.into_iter().any(|removal| removal.connection.user_id == user.id);
     if !going && storage.list_connections(user.id).await?.is_empty() {
-        let connections = wiring::connections(storage, &wiring::providers(settings)?, None);
+        let providers = wiring::providers(settings)?;
+        let connections = wiring::connections(settings, storage, &providers, &wiring::outbox(settings), None);
         let unregistered = connections.unregister(user.id, args.forget).await;
         unregistered.with_context(|| {
             format!("{} is still registered at a provider (--forget removes the user here all the same)", user.email)
@@ -251,5 +252,7 @@ async fn remove(settings: &Settings, storage: &Storage, args: &RemoveArgs) -> an
         ),
         other => other?,
     }
-    output::print(args.format, &UserView::from(&user), |view| format!("Removed {} and their keys.", view.email))
+    output::print(args.format, &UserView::from(&user), |view| {
+        format!("Removed {}, and their keys and webhook endpoints.", view.email)
+    })
 }

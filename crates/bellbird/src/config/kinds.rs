@@ -51,6 +51,34 @@ pub(super) fn number(range: RangeInclusive<u32>) -> impl Fn(Option<&Raw>) -> Rea
     }
 }
 
+pub(super) fn switch() -> impl Fn(Option<&Raw>) -> Read<bool> {
+    |raw| match raw {
+        Some(Raw::Text(text) | Raw::Bare(text)) if text == "true" => Ok(true),
+        Some(Raw::Text(text) | Raw::Bare(text)) if text == "false" => Ok(false),
+        _ => Err("true or false".to_owned()),
+    }
+}
+
+pub(super) fn seconds_list() -> impl Fn(Option<&Raw>) -> Read<Vec<u32>> {
+    const LONGEST: u32 = 30 * 86_400;
+    |raw| {
+        let accepted = || "a list of 1 to 20 whole numbers of seconds, each at most 2592000".to_owned();
+        let parts = match raw {
+            // Of an environment variable that holds one number, or of the default.
+            Some(Raw::Bare(text)) => Some(bracketed(text)),
+            raw => list(raw),
+        };
+        let numbers = parts.and_then(|parts| parts.iter().map(|part| part.parse().ok()).collect::<Option<Vec<u32>>>());
+        let fits = |all: &Vec<u32>| (1..=20).contains(&all.len()) && all.iter().all(|one| *one <= LONGEST);
+        numbers.filter(fits).ok_or_else(accepted)
+    }
+}
+
+/// The parts of a list as a default writes it.
+fn bracketed(text: &str) -> Vec<String> {
+    text.trim_matches(['[', ']']).split(',').map(|part| part.trim().to_owned()).collect()
+}
+
 pub(super) fn optional_text() -> impl Fn(Option<&Raw>) -> Read<Option<String>> {
     |raw| match raw {
         None => Ok(None),

@@ -80,7 +80,7 @@ pub(super) enum Raw {
     Text(String),
     /// A number or the like, which the file has without quotes.
     Bare(String),
-    /// A list of strings.
+    /// A list of strings or numbers.
     List(Vec<String>),
     /// A table, or a list of something else.
     Other,
@@ -219,7 +219,11 @@ fn raw_of(value: &DeValue<'_>) -> Raw {
         DeValue::Boolean(flag) => Raw::Bare(flag.to_string()),
         DeValue::Datetime(time) => Raw::Bare(time.to_string()),
         DeValue::Array(parts) => {
-            let texts: Option<Vec<_>> = parts.iter().map(|part| part.get_ref().as_str().map(str::to_owned)).collect();
+            let text = |part: &DeValue<'_>| match raw_of(part) {
+                Raw::Text(text) | Raw::Bare(text) => Some(text),
+                Raw::List(_) | Raw::Other => None,
+            };
+            let texts: Option<Vec<_>> = parts.iter().map(|part| text(part.get_ref())).collect();
             texts.map_or(Raw::Other, Raw::List)
         }
         DeValue::Table(_) => Raw::Other,

@@ -43,6 +43,12 @@ fn nothing_set_gives_the_documented_defaults() {
     let limits = &settings.limits;
     assert_eq!((limits.metadata_per_minute, limits.balances_per_minute, limits.live_per_minute), (60, 30, 30));
     assert_eq!((limits.live_in_flight, limits.failed_auth_per_minute), (4, 60));
+    let sync = &settings.sync;
+    assert_eq!((sync.enabled, sync.interval_seconds, sync.announce_first), (true, 21_600, true));
+    assert_eq!((sync.overlap_days, sync.first_days), (7, 30));
+    let webhooks = &settings.webhooks;
+    assert_eq!((webhooks.allow_loopback, webhooks.timeout_seconds, webhooks.chunk_rows), (false, 15, 500));
+    assert_eq!(webhooks.attempt_delays_seconds, [0, 5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600]);
     assert!(settings.api.trusted_proxies.is_empty() && settings.api.cors_origins.is_empty());
     assert!(settings.origins.is_empty());
 }
@@ -59,6 +65,30 @@ fn a_flag_beats_a_variable_and_a_variable_beats_the_file() {
     assert_eq!(settings.log.level, LogLevel::Trace);
     assert_eq!(settings.origin("ops", "listen").unwrap().to_string(), "the environment variable BELLBIRD_OPS__LISTEN");
     assert!(settings.origin("console", "listen").is_none());
+}
+
+#[test]
+fn switches_and_lists_of_numbers() {
+    let of = |text: &str| Settings::load(&from_file(text)).unwrap();
+    let settings = of("[sync]\nenabled = false\n[webhooks]\nallow_loopback = true\nattempt_delays_seconds = [0, 7]");
+    assert!(!settings.sync.enabled && settings.webhooks.allow_loopback);
+    assert_eq!(settings.webhooks.attempt_delays_seconds, [0, 7]);
+    let sources = with_variable(from_file(""), "BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS", "0, 1,2");
+    let sources = with_variable(sources, "BELLBIRD_SYNC__ENABLED", "false");
+    let settings = Settings::load(&sources).unwrap();
+    assert_eq!(settings.webhooks.attempt_delays_seconds, [0, 1, 2]);
+    assert!(!settings.sync.enabled);
+    for (text, accepted) in [
+        ("[sync]\nenabled = 1", "true or false"),
+        ("[sync]\nenabled = \"yes\"", "true or false"),
+        ("[webhooks]\nattempt_delays_seconds = []", "1 to 20 whole numbers"),
+        ("[webhooks]\nattempt_delays_seconds = [1.5]", "1 to 20 whole numbers"),
+        ("[webhooks]\nattempt_delays_seconds = [-1]", "1 to 20 whole numbers"),
+        ("[webhooks]\nattempt_delays_seconds = [9999999]", "1 to 20 whole numbers"),
+        ("[webhooks]\nchunk_rows = 501", "from 1 to 500"),
+    ] {
+        assert!(error_of(&from_file(text)).contains(accepted), "{text}");
+    }
 }
 
 #[test]
@@ -211,7 +241,7 @@ fn an_error_names_the_setting_its_value_what_is_accepted_and_the_source() {
     for (file, section) in [("[redis]\nurl = \"redis://x\"", "redis"), ("api = 1", "api")] {
         let message = format!(
             "unknown section `{section}` in FILE, line 1: the sections are database, api, console, ops, secrets, \
-             {providers}, reads, cache, limits, log"
+             {providers}, reads, cache, limits, sync, webhooks, log"
         );
         assert_eq!(error_of(&from_file(file)), message, "{file}");
     }

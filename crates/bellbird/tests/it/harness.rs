@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellbird::serve::{self, ServeOptions};
 use bellbird_api::{ApiSettings, AppState};
-use bellbird_connections::Connections;
+use bellbird_connections::{Connections, SyncSettings};
 use bellbird_console::ConsoleSettings;
 use bellbird_domain::{Connection, Plan, User};
 use bellbird_providers::Registry;
@@ -15,6 +15,10 @@ use bellbird_reads::{Limits, Reads};
 use bellbird_sandbox::Sandbox;
 use bellbird_shared_state::Clock;
 use bellbird_storage::{NewUser, Sealer, Storage};
+use bellbird_webhooks::outbox::Outbox;
+use bellbird_webhooks::schedule::Schedule;
+use bellbird_webhooks::target::Rules;
+use bellbird_webhooks::{Settings as WebhookSettings, Webhooks};
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, StatusCode};
@@ -40,6 +44,9 @@ pub(crate) struct Setup {
     pub(crate) api: ApiSettings,
     pub(crate) limits: Limits,
     pub(crate) call_timeout: Duration,
+    pub(crate) syncing: SyncSettings,
+    pub(crate) chunk_rows: usize,
+    pub(crate) webhooks: WebhookSettings,
 }
 
 impl Default for Setup {
@@ -63,6 +70,14 @@ impl Default for Setup {
             },
             limits: Limits { deadline: Duration::from_secs(25), row_cap: 5_000 },
             call_timeout: Duration::from_secs(20),
+            // Who counts provider calls wants to make them.
+            syncing: SyncSettings { enabled: false, ..SyncSettings::default() },
+            chunk_rows: 500,
+            webhooks: WebhookSettings {
+                rules: Rules { allow_loopback: true },
+                timeout: Duration::from_secs(15),
+                schedule: Schedule::default(),
+            },
         }
     }
 }
@@ -100,6 +115,7 @@ pub(crate) struct App {
     pub(crate) shared: Shared,
     pub(crate) storage: Storage,
     pub(crate) connections: Connections,
+    pub(crate) webhooks: Webhooks,
     pub(crate) clock: Clock,
     /// Professional plan; two connections under one end user, both at Fiskil.
     pub(crate) olivia: Person,
@@ -180,8 +196,12 @@ impl App {
             clock: clock.clone(),
             console_url: console_url.parse().expect("a URL"),
         };
+        let outbox = Outbox::new(setup.chunk_rows);
         let connections = Connections::new(storage.clone(), providers.clone(), clock.clone())
+            .with_syncs(setup.syncing, outbox.clone())
             .with_console_at(console_url.parse().expect("a URL"));
+        let webhooks =
+            Webhooks::new(storage.clone(), providers.clone(), clock.clone(), outbox, setup.webhooks).expect("TLS");
         let reads = Reads::new(storage.clone(), providers, clock.clone(), setup.limits);
         let state = AppState::new(storage.clone(), reads, connections.clone(), clock.clone(), setup.api);
         let listener = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");
@@ -204,6 +224,7 @@ impl App {
             shared,
             storage,
             connections,
+            webhooks,
             clock,
             olivia,
             ben,
@@ -219,7 +240,8 @@ impl App {
 
     /// What a running service does when nobody asks, until the end of the test.
     pub(crate) fn work_in_the_background(&self) {
-        bellbird::background::start(self.connections.clone(), |_, _| (), self.stop.clone());
+        let (storage, connections) = (self.storage.clone(), self.connections.clone());
+        bellbird::background::start(storage, connections, self.webhooks.clone(), |_, _| (), self.stop.clone());
     }
 
     pub(crate) fn grant(&self, at: usize) -> Value {

@@ -1,6 +1,6 @@
 //! The program is killed at every step of linking, repairing and looking, and started again: it ends all the same.
 
-mod database;
+pub(crate) mod database;
 mod processes;
 mod remains;
 

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use toml::Table;
 
 /// Who may use whom: ARCHITECTURE.md. `bellbird` and `bellbird-benches` may use all.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("bellbird-api", &[CONNECTIONS, DOMAIN, READS, SHARED_STATE, STORAGE]),
     ("bellbird-console", &[CONNECTIONS, DOMAIN, READS, SHARED_STATE, STORAGE]),
-    (CONNECTIONS, &[DOMAIN, PROVIDERS, SHARED_STATE, STORAGE]),
+    (CONNECTIONS, &[DOMAIN, PROVIDERS, SHARED_STATE, STORAGE, WEBHOOKS]),
+    (WEBHOOKS, &[DOMAIN, PROVIDERS, SHARED_STATE, STORAGE]),
     (READS, &[DOMAIN, PROVIDERS, SHARED_STATE, STORAGE]),
     (PROVIDERS, &[DOMAIN]),
     (STORAGE, &[DOMAIN]),
@@ -25,11 +26,12 @@ const PROVIDERS: &str = "bellbird-providers";
 const READS: &str = "bellbird-reads";
 const SHARED_STATE: &str = "bellbird-shared-state";
 const STORAGE: &str = "bellbird-storage";
+const WEBHOOKS: &str = "bellbird-webhooks";
 
 /// Where the environment may be read: the settings, and the address of the test database.
 const READ_THE_ENVIRONMENT: [&str; 2] = ["crates/bellbird/src/config/", "crates/storage/src/tests/mod.rs"];
 /// Crates that a provider's amount passes through.
-const WITHOUT_FLOATS: [&str; 6] = ["api", "connections", "domain", "providers", "reads", "storage"];
+const WITHOUT_FLOATS: [&str; 7] = ["api", "connections", "domain", "providers", "reads", "storage", "webhooks"];
 /// Where a provider may be named: the providers and what pretends them. The flags of `bellbird sandbox` are promised by name.
 const MAY_NAME_PROVIDERS: [&str; 3] = ["crates/providers/", "crates/sandbox/", "crates/bellbird/src/cli/sandbox.rs"];
 const LINES_MAX: usize = 600;

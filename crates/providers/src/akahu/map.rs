@@ -53,6 +53,11 @@ pub(super) fn transaction<'a>(
         category: category.unwrap_or_default(),
         merchant_name: row.merchant.and_then(|merchant| filled(merchant.name)),
         merchant_category_code: None,
+        currency: None,
+        provider_type: filled(row.kind),
+        executed: None,
+        reference: row.meta.and_then(|meta| filled(meta.reference)),
+        extended_description: None,
     }))
 }
 

@@ -57,12 +57,40 @@ fn line(row: &Transaction<'_>, zone: &TimeZone) -> String {
     let category = row.category.map_or("-", bellbird_domain::Category::key);
     let merchant = row.merchant_name.as_deref().unwrap_or("-");
     let (day, amount, direction) = (row.local_day(zone), &row.amount, row.direction());
-    format!("{} {day} {} {amount} {direction} {category} {merchant} | {}", row.id, row.datetime, row.description)
+    let (kind, reference) = said(row);
+    format!(
+        "{} {day} {} {amount} {direction} {category} {merchant} | {} | {kind} / {reference}",
+        row.id, row.datetime, row.description
+    )
+}
+
+/// What only events show. Akahu's rows have no currency, no second time and no longer text (akahu.md 4.4).
+fn said(row: &Transaction<'_>) -> (String, String) {
+    assert!(row.currency.is_none() && row.executed.is_none() && row.extended_description.is_none());
+    let text = |text: Option<&str>| text.unwrap_or("-").to_owned();
+    (text(row.provider_type.as_deref()), text(row.reference.as_deref()))
 }
 
 #[test]
 fn a_page_with_its_quirks() {
     insta::assert_snapshot!(read(TRANSACTIONS).unwrap().join("\n"));
+}
+
+#[test]
+fn what_only_events_show_never_breaks_a_page() {
+    let said = |body: &str| {
+        let lines = read(body).unwrap();
+        let line = lines.iter().find(|line| line.contains("0000t2 ")).unwrap();
+        line.rsplit(" | ").next().unwrap().to_owned()
+    };
+    assert_eq!(said(TRANSACTIONS), "DIRECT CREDIT / INV 7");
+    let meta = r#"{"particulars": "EXAMPLE LTD", "code": "SALARY", "reference": "INV 7"}"#;
+    for sent in ["null", "\"\"", "7", "1e999", "false", "[{}]", "{\"a\":\"b\"}"] {
+        for member in ["\"INV 7\"", meta] {
+            assert_eq!(said(&TRANSACTIONS.replacen(member, sent, 1)), "DIRECT CREDIT / -", "{sent} for {member}");
+        }
+        assert_eq!(said(&TRANSACTIONS.replacen("\"DIRECT CREDIT\"", sent, 1)), "- / INV 7", "{sent}");
+    }
 }
 
 #[test]

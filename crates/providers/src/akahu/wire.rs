@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::exact::ExactNumber;
-use crate::text::Text;
+use crate::text::{Text, if_readable};
 
 /// What every answer says beside its payload.
 #[derive(Deserialize)]
@@ -119,10 +119,19 @@ pub(super) struct Transaction<'a> {
     pub(super) date: Option<Text<'a>>,
     pub(super) description: Option<Text<'a>>,
     pub(super) amount: ExactNumber<'a>,
-    #[serde(rename = "type")]
+    #[serde(rename = "type", default, deserialize_with = "if_readable")]
     pub(super) kind: Option<Text<'a>>,
     pub(super) merchant: Option<Merchant<'a>>,
     pub(super) category: Option<Category<'a>>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub(super) meta: Option<Meta<'a>>,
+}
+
+/// What the payer wrote; a New Zealand payment has three short fields for that.
+#[derive(Deserialize)]
+pub(super) struct Meta<'a> {
+    #[serde(borrow)]
+    pub(super) reference: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]

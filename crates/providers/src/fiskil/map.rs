@@ -36,6 +36,7 @@ pub(super) fn transaction<'a>(
     if row.status.as_str() != "POSTED" {
         return Ok(Err(Skipped::Pending));
     }
+    let executed = row.execution_date_time.as_ref().and_then(|text| time(Some(text.clone()))).map(|(_, text)| text.0);
     let Some((instant, datetime)) = [row.posting_date_time, row.execution_date_time].into_iter().find_map(time) else {
         return Ok(Err(Skipped::NoTime));
     };
@@ -52,6 +53,14 @@ pub(super) fn transaction<'a>(
         category: row.category.or(row.categories).and_then(|category| category_of(&category)),
         merchant_name: filled(row.merchant_name),
         merchant_category_code: filled(row.merchant_category_code),
+        currency: row.currency.and_then(|code| Currency::parse(code.as_str())),
+        provider_type: filled(row.kind),
+        executed,
+        reference: filled(row.reference),
+        extended_description: row
+            .extended_data
+            .and_then(|data| data.npp_payload)
+            .and_then(|payload| filled(payload.extended_description)),
     }))
 }
 

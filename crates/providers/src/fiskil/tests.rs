@@ -40,7 +40,23 @@ fn line(row: &Transaction<'_>, zone: &TimeZone) -> String {
     let merchant = row.merchant_name.as_deref().unwrap_or("-");
     let code = row.merchant_category_code.as_deref().unwrap_or("-");
     let (day, amount, direction) = (row.local_day(zone), &row.amount, row.direction());
-    format!("{} {day} {} {amount} {direction} {category} {merchant} {code} | {}", row.id, row.datetime, row.description)
+    let said = said(row).join(" / ");
+    format!(
+        "{} {day} {} {amount} {direction} {category} {merchant} {code} | {} | {said}",
+        row.id, row.datetime, row.description
+    )
+}
+
+/// What only events show.
+fn said(row: &Transaction<'_>) -> [String; 5] {
+    let text = |text: Option<&str>| text.unwrap_or("-").to_owned();
+    [
+        text(row.currency.as_ref().map(Currency::as_str)),
+        text(row.provider_type.as_deref()),
+        text(row.executed.as_deref()),
+        text(row.reference.as_deref()),
+        text(row.extended_description.as_deref()),
+    ]
 }
 
 #[test]
@@ -54,6 +70,32 @@ fn a_page_with_a_broken_amount_is_not_trusted() {
     assert!(matches!(read(&body), Err(Error::Malformed(_))));
     let body = include_str!("fixtures/transactions.json").replace("\"-5.00\"", "null");
     assert!(matches!(read(&body), Err(Error::Malformed(_))));
+}
+
+/// The row with everything, each time with one member sent in another way.
+#[test]
+fn what_only_events_show_never_breaks_a_page() {
+    const ROW: &str = r#"{"transactions":[{"fiskil_id":"1","account_id":"123456789","status":"POSTED","amount":"1",
+        "posting_date_time":"2025-12-01T00:00:00Z","execution_date_time":"2025-11-29T08:12:00Z","currency":"AUD",
+        "type":"PAYMENT","reference":"INV-7","extended_data":{"npp_payload":{"extended_description":"Lunch"}}}]}"#;
+    const ALL: &str = "AUD / PAYMENT / 2025-11-29T08:12:00Z / INV-7 / Lunch";
+    let said = |body: &str| read(body).unwrap()[0].rsplit(" | ").next().unwrap().to_owned();
+    assert_eq!(said(ROW), ALL);
+    for (member, shown) in [
+        ("\"AUD\"", "AUD"),
+        ("\"PAYMENT\"", "PAYMENT"),
+        ("\"2025-11-29T08:12:00Z\"", "2025-11-29T08:12:00Z"),
+        ("\"INV-7\"", "INV-7"),
+        ("\"Lunch\"", "Lunch"),
+        ("{\"extended_description\":\"Lunch\"}", "Lunch"),
+        ("{\"npp_payload\":{\"extended_description\":\"Lunch\"}}", "Lunch"),
+    ] {
+        for sent in ["null", "\"\"", "\" \"", "7", "1e999", "false", "[{}]", "{\"a\":\"b\"}"] {
+            assert_eq!(said(&ROW.replacen(member, sent, 1)), ALL.replacen(shown, "-", 1), "{sent} for {member}");
+        }
+    }
+    assert_eq!(said(&ROW.replace("\"AUD\"", "\"dollars\"")), ALL.replacen("AUD", "-", 1));
+    assert_eq!(said(&ROW.replace("2025-11-29T08:12:00Z", "yesterday")), ALL.replacen("2025-11-29T08:12:00Z", "-", 1));
 }
 
 #[test]

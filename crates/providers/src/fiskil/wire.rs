@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::exact::ExactNumber;
-use crate::text::Text;
+use crate::text::{Text, if_readable};
 
 /// `POST /v1/token`.
 #[derive(Deserialize)]
@@ -168,12 +168,34 @@ pub(super) struct Transaction<'a> {
     pub(super) amount: ExactNumber<'a>,
     pub(super) description: Option<Text<'a>>,
     pub(super) posting_date_time: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "if_readable")]
     pub(super) execution_date_time: Option<Text<'a>>,
     pub(super) merchant_name: Option<Text<'a>>,
     pub(super) merchant_category_code: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub(super) currency: Option<Text<'a>>,
+    #[serde(rename = "type", default, deserialize_with = "if_readable")]
+    pub(super) kind: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub(super) reference: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub(super) extended_data: Option<ExtendedData<'a>>,
     pub(super) category: Option<Category<'a>>,
     /// The provider's prose once calls it so; a field of its own, as a row with both names must not break the page.
     pub(super) categories: Option<Category<'a>>,
+}
+
+/// Only rows of the New Payments Platform have it.
+#[derive(Deserialize)]
+pub(super) struct ExtendedData<'a> {
+    #[serde(borrow)]
+    pub(super) npp_payload: Option<NppPayload<'a>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct NppPayload<'a> {
+    #[serde(borrow)]
+    pub(super) extended_description: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]

@@ -109,6 +109,11 @@ impl Banking for Pretended {
                 category: None,
                 merchant_name: None,
                 merchant_category_code: None,
+                currency: None,
+                provider_type: None,
+                executed: None,
+                reference: None,
+                extended_description: None,
             });
         }
         Ok((to < self.rows).then(|| Cursor(format!("{to}.0"))))

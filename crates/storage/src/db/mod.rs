@@ -9,7 +9,7 @@ pub(crate) mod sqlite;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use bellbird_domain::{AccountId, ConnectionId, Currency, KeyId, UserId};
+use bellbird_domain::{AccountId, ConnectionId, Currency, EndpointId, EventId, KeyId, SyncRunId, UserId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -121,7 +121,7 @@ macro_rules! param_ids {
         }
     )*};
 }
-param_ids!(UserId, KeyId, ConnectionId, AccountId);
+param_ids!(UserId, KeyId, ConnectionId, AccountId, EndpointId, EventId, SyncRunId);
 
 /// A row of either database. Columns count from 0.
 pub(crate) enum Row<'a> {
@@ -156,6 +156,17 @@ impl Row<'_> {
 
     pub(crate) fn int(&self, column: usize) -> Result<i64> {
         self.opt_int(column)?.ok_or(WRONG_TYPE)
+    }
+
+    /// An integer of a smaller range; one beyond it is corrupt, and `what` says which.
+    pub(crate) fn number<T: TryFrom<i64>>(&self, column: usize, what: &'static str) -> Result<T> {
+        T::try_from(self.int(column)?).map_err(|_| StorageError::Corrupt(what))
+    }
+
+    /// As [`Self::number`], where there may be none.
+    pub(crate) fn opt_number<T: TryFrom<i64>>(&self, column: usize, what: &'static str) -> Result<Option<T>> {
+        let read = |value| T::try_from(value).map_err(|_| StorageError::Corrupt(what));
+        self.opt_int(column)?.map(read).transpose()
     }
 
     pub(crate) fn blob(&self, column: usize) -> Result<&[u8]> {

@@ -39,7 +39,7 @@ use crate::StorageError;
 const READERS_MAX: usize = 16;
 const READERS_MIN: usize = 2;
 /// Statements a connection keeps compiled: more than there are.
-const STATEMENTS_KEPT: usize = 128;
+const STATEMENTS_KEPT: usize = 256;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long closing may take: a reader of another process can hold a checkpoint up.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);

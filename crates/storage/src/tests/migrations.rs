@@ -62,6 +62,10 @@ async fn grants_move(db: &TestDb) {
         assert_eq!(db.find_grant(user, id).await.unwrap().expect("moved").expose_secret(), GRANT);
     }
     assert_eq!(db.sealed_secrets().await.unwrap().opened_by.into_values().sum::<u64>(), 3);
+    let syncs = db.texts("SELECT COALESCE(CAST(sync_at AS TEXT), '') FROM connections ORDER BY status").await;
+    assert_eq!(syncs, ["5", "", "5"], "as soon as there are syncs, but not of what goes");
+    let due = db.claim_due_syncs(at(0), at(1), 9).await.unwrap();
+    assert!(due.len() == 2 && due.iter().all(|claim| claim.synced_at.is_none() && claim.attempts == 0));
     let due = db.claim_due_looks(at(0), at(1), 9).await.unwrap();
     assert_eq!(due.len(), 2, "nobody has looked at them, and the third is going");
     assert_eq!(db.revision(user).await, 7);

@@ -5,19 +5,24 @@ mod adoptions;
 mod audit;
 mod concurrency;
 mod connections;
+mod deliveries;
+mod endpoints;
 mod events;
 mod keys;
 mod link_sessions;
 mod links;
 mod looks;
+mod marks;
 mod migrations;
 mod outdated;
 mod provider_users;
+mod redeliveries;
 mod removals;
 mod sealed;
 mod secrets;
 mod sql_check;
 mod stolen_file;
+mod syncs;
 mod urls;
 mod users;
 
@@ -262,6 +267,9 @@ pub(crate) fn grant() -> SecretString {
     SecretString::from(GRANT)
 }
 
+/// When connections of tests are synced first: long after all else.
+pub(crate) const FIRST_SYNC: i64 = 1_000_000;
+
 pub(crate) fn new_connection<'a>(user_id: UserId, consent: &'a str, grant: &'a SecretString) -> NewConnection<'a> {
     NewConnection {
         user_id,
@@ -276,6 +284,7 @@ pub(crate) fn new_connection<'a>(user_id: UserId, consent: &'a str, grant: &'a S
         repairs: None,
         look_at: None,
         settles_at: None,
+        sync_at: at(FIRST_SYNC),
         cause: "adopted",
     }
 }

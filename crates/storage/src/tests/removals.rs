@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
+use bellbird_domain::{ConnectionId, ConnectionStatus, Digest, EventType, UserId};
 
+use super::endpoints::endpoint;
 use super::link_sessions::{new_session, returned};
 use super::links::new_link;
+use super::marks::mark;
+use super::syncs::{begin, chunk, nothing};
 use super::{TestDb, at, both, connect, grant, masked, new_account, new_connection, on_postgres};
 use crate::events::owner_digest;
-use crate::{ClaimedRemoval, NewAccount, NewConnection, NewLink, NewLinkSession, StorageError};
+use crate::{ClaimedRemoval, FinishedSync, NewAccount, NewConnection, NewEvent, NewLink, NewLinkSession, StorageError};
 
 /// So many connections that are being removed and that nobody works on.
 async fn hidden(db: &TestDb, user: UserId, count: usize) -> Vec<ConnectionId> {
@@ -142,14 +145,22 @@ both! {
             let session = NewLinkSession { connection_id: Some(connection), known, ..new_session(user, &token) };
             db.insert_link_session(&session, at(13)).await.unwrap();
         }
-        let names = [made.id.to_string(), replaced.connection_id.to_string(), accounts[0].id.to_string(), "acc_provider_gone".to_owned(), "Rainy Day Gone".to_owned(), "consent_gone".to_owned(), "consent_before_gone".to_owned(), owner_digest("owner_gone"), "9876".to_owned()];
+        endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        db.marks_key(user, made.id).await.unwrap().expect("made");
+        let sync = begin(db, user, made.id, 14).await;
+        let digest = [0x6b; 16];
+        let (marks, rows) = ([mark(0x6b, 0, 0x6b)], [Digest(digest)]);
+        let events = [NewEvent { rows: &rows, ..chunk(1, 1) }];
+        let finished = FinishedSync { marks: &marks, events: &events, ..nothing(14) };
+        assert_eq!(db.finish_sync(&sync, &finished).await.unwrap(), Some(1));
+        let names = [made.id.to_string(), replaced.connection_id.to_string(), accounts[0].id.to_string(), "acc_provider_gone".to_owned(), "Rainy Day Gone".to_owned(), "consent_gone".to_owned(), "consent_before_gone".to_owned(), owner_digest("owner_gone"), "9876".to_owned(), "k".repeat(16), events[0].id.to_string()];
         let claim = db.begin_removal(user, made.id, at(20), at(50)).await.unwrap().expect("hidden");
         assert!(db.postpone_removal(&claim, at(30), "the provider sleeps").await.unwrap());
         for name in &names {
             assert!(!places(db, name).await.is_empty(), "{name}: the search finds what is there");
         }
         let claim = db.claim_removal(user, made.id, at(30), at(50)).await.unwrap().expect("claimed");
-        let of_it = ["accounts.connection_id", "connection_audit.connection_id", "connections.id", "link_sessions.connection_id", "links.connection_id", "secrets.subject"];
+        let of_it = ["accounts.connection_id", "connection_audit.connection_id", "connections.id", "link_sessions.connection_id", "links.connection_id", "row_marks.connection_id", "secrets.subject", "webhook_events.connection_id"];
         assert_eq!(places(db, &names[0]).await, of_it);
         assert!(db.finish_removal(&claim, "deleted", at(40)).await.unwrap());
         assert!(db.finish_removal(&replaced, "deleted", at(40)).await.unwrap());
@@ -169,7 +180,7 @@ both! {
 }
 
 /// Until so many wait for locks of the database.
-async fn waiting(db: &TestDb, count: usize) {
+pub(crate) async fn waiting(db: &TestDb, count: usize) {
     let waiting = "SELECT CAST(a.pid AS TEXT) FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid
         WHERE a.datname = current_database() AND NOT l.granted";
     while db.texts(waiting).await.len() < count {
@@ -222,19 +233,17 @@ async fn places(db: &TestDb, text: &str) -> Vec<String> {
     let columns = db.texts(columns).await;
     assert!(columns.len() > 40, "{columns:?}");
     let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
-    let mut found = Vec::new();
-    for name in columns {
+    let search = |name: String| {
         let (table, column) = name.split_once('.').unwrap();
-        let is_bytes = column == "sealed" || column.ends_with("_hash");
+        let is_bytes = ["sealed", "content"].contains(&column)
+            || ["_hash", "_digest", "_digests"].iter().any(|end| column.ends_with(end)) && column != "owner_digest";
         let (value, wanted) = match (is_bytes, db.kind()) {
             (false, _) => (format!("CAST({column} AS TEXT)"), text),
             (true, "sqlite") => (format!("lower(hex({column}))"), hex.as_str()),
             (true, _) => (format!("encode({column}, 'hex')"), hex.as_str()),
         };
-        let sql = format!("SELECT CAST(COUNT(*) AS TEXT) FROM {table} WHERE {value} LIKE '%{wanted}%'");
-        if db.texts(&sql).await != ["0"] {
-            found.push(name);
-        }
-    }
-    found
+        format!("SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {table} WHERE {value} LIKE '%{wanted}%')")
+    };
+    let searches: Vec<String> = columns.into_iter().map(search).collect();
+    db.texts(&format!("{} ORDER BY 1", searches.join(" UNION ALL "))).await
 }

@@ -6,7 +6,8 @@ use bellbird_domain::{ConnectionId, UserId};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::task::JoinSet;
 
-use super::link_sessions::returned;
+use super::endpoints::{SECRET, endpoint};
+use super::link_sessions::{returned, secret};
 use super::provider_users::registered;
 use super::{GRANT, TestDb, at, both, give_up_after, grant, new_connection};
 use crate::{Leftovers, ResealedBatch, SealError, Sealer, Storage, StorageError};
@@ -101,21 +102,28 @@ both! {
     async fn secrets_of_every_purpose_are_sealed_anew(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let old = with_keys(db, &[1]).await;
-        let mut ids = Vec::new();
+        let (mut ids, mut keys) = (Vec::new(), Vec::new());
         for user in [user, other] {
-            ids.push(old.adopt_connection(&new_connection(user, &format!("c {user}"), &grant()), &[], at(1)).await.unwrap().id);
+            let id = old.adopt_connection(&new_connection(user, &format!("c {user}"), &grant()), &[], at(1)).await.unwrap().id;
+            keys.push(old.marks_key(user, id).await.unwrap().expect("made"));
+            let endpoint = endpoint(&old, user, &[]).await;
+            assert!(old.rotate_endpoint_secret(user, endpoint, &secret("second"), at(100)).await.unwrap());
+            ids.push((id, endpoint));
             registered(&old, user, "eu_1", &format!("owner {user}")).await;
             for number in 0..30 {
                 returned(&old, user, &format!("{number} {user}")).await;
             }
         }
         let both = with_keys(db, &[2, 1]).await;
-        assert_eq!(counts(&rotate(&both).await), (64, 0, 0));
+        assert_eq!(counts(&rotate(&both).await), (70, 0, 0));
         let new = with_keys(db, &[2]).await;
-        assert_eq!(new.sealed_secrets().await.unwrap().opened_by.into_iter().collect::<Vec<_>>(), [("k2".to_owned(), 64)]);
-        for (user, id) in [user, other].into_iter().zip(ids) {
+        assert_eq!(new.sealed_secrets().await.unwrap().opened_by.into_iter().collect::<Vec<_>>(), [("k2".to_owned(), 70)]);
+        for ((user, (id, endpoint)), key) in [user, other].into_iter().zip(ids).zip(keys) {
             assert_eq!(new.find_grant(user, id).await.unwrap().unwrap().expose_secret(), GRANT);
             assert_eq!(new.find_owner(user, "fiskil").await.unwrap().unwrap().expose_secret(), format!("owner {user}"));
+            assert_eq!(new.marks_key(user, id).await.unwrap().unwrap().expose_secret(), key.expose_secret());
+            let secrets = new.endpoint_secrets(user, endpoint, at(99)).await.unwrap().expect("there");
+            assert_eq!((secrets.current.expose_secret(), secrets.old.unwrap().expose_secret()), ("second", SECRET));
         }
         let claims = new.claim_due_link_sessions(at(99), at(100), 99).await.unwrap();
         assert_eq!(claims.len(), 60);

@@ -3,13 +3,19 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use bellbird_domain::EventType;
+use secrecy::ExposeSecret as _;
+
+use super::endpoints::endpoint;
 use super::link_sessions::{new_session, returned, secret};
 use super::links::new_link;
+use super::marks::{digest, mark};
 use super::provider_users::registered;
 use super::secrets::{rotate, with_keys};
+use super::syncs::{begin, chunk, nothing};
 use super::{GRANT, at, grant, key, new_account, new_connection, on_sqlite};
 use crate::events::owner_digest;
-use crate::{Leftovers, NewLinkSession, SealError, Storage, StorageError};
+use crate::{FinishedSync, Leftovers, NewEvent, NewLinkSession, SealError, Storage, StorageError};
 
 /// All bytes of the database, of its log and of the index of the log.
 fn bytes(folder: &Path) -> Vec<u8> {
@@ -45,16 +51,32 @@ fn holds_neither_grant_nor_key() {
         assert!(db.grant_link_session(&claim, &secret("link_grant_that_nobody_may_read"), at(40)).await.unwrap());
         registered(db, user.id, "owner_id_that_nobody_may_read", "owner_grant_that_nobody_may_read").await;
         db.insert_event("akahu", "event_that_nobody_may_read", at(0)).await.unwrap();
+        // A sync that remembers a row and tells of it, to an endpoint with two secrets.
+        let marks_key = db.marks_key(user.id, connection).await.unwrap().expect("made");
+        let endpoint = endpoint(db, user.id, &[EventType::TransactionsSynced]).await;
+        assert!(
+            db.rotate_endpoint_secret(user.id, endpoint, &secret("whsec_2_that_nobody_may_read"), at(99))
+                .await
+                .unwrap()
+        );
+        let claim = begin(db, user.id, connection, 30).await;
+        let (marks, rows, events) = ([mark(0x6b, 0, 0x6a)], [digest(0x6b)], [chunk(1, 1)]);
+        let events = events.map(|event| NewEvent { rows: &rows, ..event });
+        let finished = FinishedSync { marks: &marks, events: &events, ..nothing(30) };
+        assert_eq!(db.finish_sync(&claim, &finished).await.unwrap(), Some(1));
         let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap()).parent().unwrap();
         let owner = owner_digest("owner_id_that_nobody_may_read");
         let check = |when: &str| {
             let bytes = bytes(folder);
             assert!(
-                ["laptop", "Everyday", "returned", "granted", owner.as_str()].iter().all(|text| contains(&bytes, text)),
+                ["laptop", "Everyday", "returned", "granted", owner.as_str(), "kkkkkkkkkkkkkkkk", "jjjjjjjjjjjjjjjj"]
+                    .iter()
+                    .all(|text| contains(&bytes, text)),
                 "{when}: the search finds what is there"
             );
             assert!(!contains(&bytes, &key.expose()[3..20]), "{when}: the key");
             assert!(!contains(&bytes, &key.expose()[20..]), "{when}: the end of the key");
+            assert!(!contains(&bytes, &marks_key.expose_secret()[..20]), "{when}: the key of the marks");
             for part in [GRANT, "userToken", "that_nobody_may_read", "code=answer", "another_state"] {
                 assert!(!contains(&bytes, part), "{when}: {part}");
             }

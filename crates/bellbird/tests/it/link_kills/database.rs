@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 /// A statement; `on_postgres` is added there.
-pub(super) async fn execute(database: &str, sql: &str, on_postgres: &str) {
+pub(crate) async fn execute(database: &str, sql: &str, on_postgres: &str) {
     let Some(path) = database.strip_prefix("sqlite:") else {
         query(database, &format!("{sql}{on_postgres}")).await;
         return;
@@ -14,7 +14,7 @@ pub(super) async fn execute(database: &str, sql: &str, on_postgres: &str) {
 }
 
 /// The rows of a statement, all columns as text; bytes in hex.
-pub(super) async fn query(database: &str, sql: &str) -> Vec<Vec<String>> {
+pub(crate) async fn query(database: &str, sql: &str) -> Vec<Vec<String>> {
     if let Some(path) = database.strip_prefix("sqlite:") {
         let connection = rusqlite::Connection::open(path).unwrap();
         connection.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
@@ -41,7 +41,7 @@ pub(super) async fn query(database: &str, sql: &str) -> Vec<Vec<String>> {
 }
 
 /// The tables of a database, each with its columns.
-pub(super) async fn tables(database: &str) -> Vec<(String, Vec<String>)> {
+pub(crate) async fn tables(database: &str) -> Vec<(String, Vec<String>)> {
     let (all, columns) = if database.starts_with("sqlite:") {
         (
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_stat%'",
@@ -62,7 +62,7 @@ pub(super) async fn tables(database: &str) -> Vec<(String, Vec<String>)> {
 }
 
 /// The tables that hold one of these texts, as text or as bytes, whatever the column.
-pub(super) async fn holders(database: &str, needles: &[String]) -> BTreeSet<(String, String)> {
+pub(crate) async fn holders(database: &str, needles: &[String]) -> BTreeSet<(String, String)> {
     let mut found = BTreeSet::new();
     for (table, _) in tables(database).await {
         let rows = query(database, &format!("SELECT * FROM {table}")).await;

@@ -1,0 +1,123 @@
+//! Rows as syncs find them, and the syncs that tell of them: stored as the service does.
+
+use bellbird_domain::{
+    Account, AccountId, AccountType, Category, ConnectionId, Currency, Decimal, Digest, EventType, Mark, SyncRunId,
+    Transaction, UserId,
+};
+use bellbird_storage::{FinishedSync, NewEvent, Storage};
+use bellbird_webhooks::outbox::{ChangedRow, Outbox, Prepared};
+use bellbird_webhooks::payload;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
+
+use anyhow::{Context as _, ensure};
+
+/// As long as the service's.
+const LEASE: SignedDuration = SignedDuration::from_secs(60);
+/// What a sync reads again, in days.
+const WINDOW_DAYS: i64 = 14;
+const DESCRIPTIONS: [&str; 5] = [
+    "VISA PURCHASE EXAMPLE SUPERMARKET 4410 SYDNEY AU 18NOV CARD 1234",
+    "DIRECT DEBIT 048213 EXAMPLE ENERGY RETAIL PTY LTD INV 20261118",
+    "OSKO PAYMENT FROM J CITIZEN RENT WEEK 47 REF 7781239",
+    "SALARY EXAMPLE HOLDINGS PTY LTD PAYROLL 000318",
+    "EFTPOS EXAMPLE CAFE CENTRAL STATION SYDNEY NSW",
+];
+
+/// The JSON of rows with all that most banks tell of one.
+pub(super) fn rows(count: usize) -> anyhow::Result<Vec<Vec<u8>>> {
+    let account = account(AccountId::new());
+    (0..count).map(|number| row(number, &account)).collect()
+}
+
+fn row(number: usize, account: &Account) -> anyhow::Result<Vec<u8>> {
+    let amount = format!("-{}.{:02}", 3 + number * 7 % 900, number * 13 % 100);
+    let row = Transaction {
+        id: format!("tx_{}", Uuid::new_v4().simple()).into(),
+        account,
+        instant: "2026-11-18T03:12:45Z".parse()?,
+        day: None,
+        seen_at: None,
+        datetime: "2026-11-18T03:12:45.000Z".into(),
+        description: DESCRIPTIONS[number % DESCRIPTIONS.len()].into(),
+        amount: Decimal::parse(&amount).context("an amount")?,
+        category: Some(Category::FoodAndDrink),
+        merchant_name: Some("Example Supermarket".into()),
+        merchant_category_code: Some("5411".into()),
+        currency: None,
+        provider_type: Some("PAYMENT".into()),
+        executed: Some("2026-11-18T14:12:45+11:00".into()),
+        reference: Some("7781239".into()),
+        extended_description: Some("Groceries, week 47".into()),
+    };
+    Ok(payload::transaction(&row, &TimeZone::get("Australia/Sydney")?))
+}
+
+fn account(id: AccountId) -> Account {
+    Account {
+        id,
+        user_id: UserId::new(),
+        connection_id: ConnectionId::new(),
+        provider: "nobody".to_owned(),
+        provider_account_id: "1".to_owned(),
+        name: "Everyday Account".to_owned(),
+        account_type: AccountType::Transaction,
+        institution_name: None,
+        number: None,
+        currency: Currency::parse("AUD").unwrap_or(Currency::UNKNOWN),
+    }
+}
+
+fn digest() -> Digest {
+    Digest(*Uuid::new_v4().as_bytes())
+}
+
+/// A sync that found `rows`, all of them new: its claim, its marks, its events and their deliveries, and the bodies. Of a
+/// `rebuildable` event no digests are stored, so that later attempts need no provider.
+pub(super) async fn sync(
+    storage: &Storage,
+    outbox: &Outbox,
+    (user, connection): (UserId, ConnectionId),
+    rows: &[Vec<u8>],
+    rebuildable: bool,
+) -> anyhow::Result<()> {
+    let began = Timestamp::now();
+    let claim = storage.claim_sync(user, connection, began, began + LEASE).await?.context("somebody else syncs")?;
+    let mut changed: Vec<ChangedRow> =
+        rows.iter().map(|json| ChangedRow { row: digest(), json: Some(json.clone()) }).collect();
+    let marks: Vec<Mark> =
+        changed.iter().map(|changed| Mark { row: changed.row, occurrence: 0, content: digest() }).collect();
+    let run = SyncRunId::new();
+    let covered_from = began - SignedDuration::from_hours(24 * WINDOW_DAYS);
+    let prepared = outbox.prepare(EventType::TransactionsSynced, run, began, &mut changed, &mut []);
+    let events: Vec<NewEvent<'_>> =
+        prepared.iter().map(|event| new_event(event, (covered_from, began), rebuildable)).collect();
+    let finished = FinishedSync {
+        run,
+        at: began,
+        covered_from,
+        next: began + SignedDuration::from_hours(6),
+        marks: &marks,
+        seen_at: Timestamp::now(),
+        prune_before: covered_from - SignedDuration::from_hours(48),
+        events: &events,
+    };
+    let stored = storage.finish_sync(&claim, &finished).await?.context("overtaken")?;
+    ensure!(stored == 1, "{stored} events were stored");
+    outbox.put(prepared, Timestamp::now());
+    Ok(())
+}
+
+fn new_event(event: &Prepared, window: (Timestamp, Timestamp), rebuildable: bool) -> NewEvent<'_> {
+    NewEvent {
+        id: event.id,
+        event_type: EventType::TransactionsSynced,
+        window,
+        rows: if rebuildable { &[] } else { &event.rows },
+        new_count: event.new_count,
+        updated_count: event.updated_count,
+        chunk: event.chunk,
+        total_chunks: event.total_chunks,
+    }
+}

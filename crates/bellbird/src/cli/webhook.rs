@@ -1,0 +1,201 @@
+//! `bellbird webhook`.
+
+mod add;
+mod again;
+mod log;
+mod ping;
+mod secret;
+mod state;
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventId, EventType};
+use bellbird_storage::{Endpoint, Storage};
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::arguments::SettingArgs;
+use super::output::{self, JsonFlag};
+use super::user::find_user;
+use crate::config::Settings;
+use crate::wiring;
+
+/// Add, list, try, disable and remove the endpoints that users' events are sent to, and see what was delivered.
+#[derive(Debug, Subcommand)]
+pub(super) enum WebhookCommand {
+    Add(add::AddArgs),
+    List(ListArgs),
+    Ping(ping::PingArgs),
+    RotateSecret(secret::RotateSecretArgs),
+    Enable(state::EnableArgs),
+    Disable(state::DisableArgs),
+    Remove(RemoveArgs),
+    Deliveries(log::DeliveriesArgs),
+    Redeliver(again::RedeliverArgs),
+    Recover(again::RecoverArgs),
+}
+
+/// List endpoints, without their secrets.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird webhook list --user me@example.com")]
+pub(super) struct ListArgs {
+    /// One user's only: e-mail address or id
+    #[arg(long)]
+    user: Option<String>,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// Remove an endpoint, its secret, and the log of what was delivered to it.
+///
+/// What is still to be delivered to it is not sent any more.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird webhook remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+pub(super) struct RemoveArgs {
+    /// Id of the endpoint, as `webhook list` shows it
+    id: EndpointId,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// An endpoint, as `--json` shows it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EndpointView<'a> {
+    id: EndpointId,
+    url: &'a str,
+    events: &'a [EventType],
+    api_version: ApiVersion,
+    status: EndpointStatus,
+    disabled_because: Option<&'a str>,
+    failing_since: Option<Timestamp>,
+    last_delivered_at: Option<Timestamp>,
+    created_at: Timestamp,
+}
+
+impl<'a> From<&'a Endpoint> for EndpointView<'a> {
+    fn from(endpoint: &'a Endpoint) -> Self {
+        let Endpoint { id, api_version, status, failing_since, delivered_at, created_at, .. } = *endpoint;
+        Self {
+            id,
+            url: &endpoint.url,
+            events: &endpoint.events,
+            api_version,
+            status,
+            disabled_because: endpoint.disabled_because.as_deref(),
+            failing_since,
+            last_delivered_at: delivered_at,
+            created_at,
+        }
+    }
+}
+
+impl EndpointView<'_> {
+    fn row(&self) -> [String; 6] {
+        let status = match (self.disabled_because, self.failing_since) {
+            (Some(because), _) => format!("{} ({because})", self.status),
+            (None, Some(since)) => format!("{} (failing since {})", self.status, output::when(Some(since))),
+            (None, None) => self.status.to_string(),
+        };
+        [
+            self.url.to_owned(),
+            names(self.events),
+            status,
+            output::when(self.last_delivered_at),
+            output::when(Some(self.created_at)),
+            self.id.to_string(),
+        ]
+    }
+}
+
+/// What `remove --json` prints.
+#[derive(Serialize)]
+struct RemovedEndpoint {
+    id: EndpointId,
+    removed: bool,
+}
+
+pub(super) async fn run(settings: &SettingArgs, command: WebhookCommand) -> anyhow::Result<ExitCode> {
+    let settings = settings.load(None)?;
+    let storage = match &command {
+        WebhookCommand::Add(_) | WebhookCommand::Ping(_) | WebhookCommand::RotateSecret(_) => {
+            wiring::open_sealed_storage(&settings).await?
+        }
+        _ => wiring::open_storage(&settings).await?,
+    };
+    let result = execute(&settings, &storage, command).await;
+    storage.close().await;
+    result
+}
+
+async fn execute(settings: &Settings, storage: &Storage, command: WebhookCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        WebhookCommand::Add(args) => add::add(settings, storage, &args).await?,
+        WebhookCommand::List(args) => list(storage, &args).await?,
+        WebhookCommand::Ping(args) => return ping::ping(settings, storage, &args).await,
+        WebhookCommand::RotateSecret(args) => secret::rotate(storage, &args).await?,
+        WebhookCommand::Enable(args) => state::enable(storage, &args).await?,
+        WebhookCommand::Disable(args) => state::disable(storage, &args).await?,
+        WebhookCommand::Remove(args) => remove(storage, &args).await?,
+        WebhookCommand::Deliveries(args) => log::deliveries(storage, &args).await?,
+        WebhookCommand::Redeliver(args) => again::redeliver(storage, &args).await?,
+        WebhookCommand::Recover(args) => again::recover(storage, &args).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
+    let endpoints = match &args.user {
+        Some(user) => storage.list_endpoints(find_user(storage, user).await?.id).await?,
+        None => storage.list_all_endpoints().await?,
+    };
+    let views: Vec<_> = endpoints.iter().map(EndpointView::from).collect();
+    output::print(args.format, &views, |views| {
+        if views.is_empty() {
+            return "There are no endpoints yet: add one with `bellbird webhook add --user USER --url URL`.".to_owned();
+        }
+        let head = ["url", "events", "status", "delivered", "created", "id"];
+        output::table(head, views.iter().map(EndpointView::row))
+    })
+}
+
+async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
+    let endpoint = find(storage, args.id).await?;
+    if !storage.delete_endpoint(endpoint.user_id, endpoint.id).await? {
+        return Err(gone(args.id));
+    }
+    let view = RemovedEndpoint { id: args.id, removed: true };
+    output::print(args.format, &view, |_| format!("Removed the endpoint {}.", endpoint.url))
+}
+
+async fn find(storage: &Storage, id: EndpointId) -> anyhow::Result<Endpoint> {
+    storage.find_endpoint_any(id).await?.with_context(|| no_endpoint(id))
+}
+
+fn no_endpoint(id: EndpointId) -> String {
+    format!("there is no endpoint {id}: `bellbird webhook list` shows the ids")
+}
+
+/// The error for an endpoint that somebody else removed a moment ago.
+fn gone(id: EndpointId) -> anyhow::Error {
+    anyhow::Error::msg(no_endpoint(id))
+}
+
+fn no_event(endpoint: EndpointId, event: EventId) -> String {
+    format!("there is no event {event} for this endpoint: `bellbird webhook deliveries {endpoint}` shows the ids")
+}
+
+fn names(events: &[EventType]) -> String {
+    events.iter().map(|event| event.as_str()).collect::<Vec<_>>().join(",")
+}
+
+/// How many deliveries, in words.
+fn deliveries(number: u64) -> String {
+    if number == 1 { "1 delivery".to_owned() } else { format!("{number} deliveries") }
+}

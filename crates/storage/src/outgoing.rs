@@ -1,0 +1,244 @@
+//! What is told to endpoints: an event's envelope and the digests of its rows. The rows themselves are the provider's.
+
+use std::collections::BTreeMap;
+
+use bellbird_domain::event::DIGEST_BYTES;
+use bellbird_domain::{ConnectionId, Digest, EventId, EventType, SyncRunId, UserId};
+use jiff::Timestamp;
+
+use crate::db::{Row, Tx, params, statements};
+use crate::endpoints;
+use crate::marks::digest;
+use crate::users::lock_if_there;
+use crate::{Storage, StorageError};
+
+type Result<T> = std::result::Result<T, StorageError>;
+
+/// The columns of every read of events, in the order that [`event`] expects.
+macro_rules! event_columns {
+    ($table:literal) => {
+        concat!(
+            $table,
+            "id, ",
+            $table,
+            "event_type, ",
+            $table,
+            "connection_id, ",
+            $table,
+            "sync_run_id, ",
+            $table,
+            "created_at, ",
+            $table,
+            "window_from, ",
+            $table,
+            "window_to, ",
+            $table,
+            "row_digests, ",
+            $table,
+            "new_count, ",
+            $table,
+            "updated_count, ",
+            $table,
+            "chunk, ",
+            $table,
+            "total_chunks"
+        )
+    };
+}
+pub(crate) use event_columns;
+
+/// The word for a delivery that was never tried, or is no longer.
+macro_rules! endpoint_disabled {
+    () => {
+        "'endpoint disabled'"
+    };
+}
+pub(crate) use endpoint_disabled;
+
+statements! {
+    INSERT = "INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at, window_from,
+            window_to, row_digests, new_count, updated_count, chunk, total_chunks)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
+
+    /// To each endpoint that asks for the type; what a disabled one missed can be recovered.
+    INSERT_DELIVERIES = concat!(
+        "INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at, state,
+            next_attempt_at, ended_at, last_problem)
+        SELECT user_id, id, $2, $3, CAST($4 AS BIGINT), CAST($5 AS BIGINT),
+            CASE WHEN status = 'disabled' THEN 'failed' ELSE $6 END,
+            CASE WHEN status <> 'disabled' AND $6 = 'pending' THEN CAST($5 AS BIGINT) END,
+            CASE WHEN status = 'disabled' THEN CAST($5 AS BIGINT) END,
+            CASE WHEN status = 'disabled' THEN ",
+        endpoint_disabled!(),
+        " END
+        FROM webhook_endpoints WHERE user_id = $1 AND (',' || events || ',') LIKE ('%,' || $7 || ',%')"
+    );
+
+    FIND = concat!("SELECT ", event_columns!(""), " FROM webhook_events WHERE user_id = $1 AND id = $2");
+
+    LIST_OUTDATED = "SELECT user_id, id FROM webhook_events WHERE created_at < $1 ORDER BY created_at LIMIT $2";
+
+    DELETE = "DELETE FROM webhook_events WHERE user_id = $1 AND id = $2";
+}
+
+/// An event to tell.
+#[derive(Debug, Clone, Copy)]
+pub struct NewEvent<'a> {
+    /// Its id, for ever.
+    pub id: EventId,
+    /// What it tells.
+    pub event_type: EventType,
+    /// What was read: from, to.
+    pub window: (Timestamp, Timestamp),
+    /// Its rows, new ones first.
+    pub rows: &'a [Digest],
+    /// How many of them are new.
+    pub new_count: u32,
+    /// How many have changed.
+    pub updated_count: u32,
+    /// Its place among the events of the run, from 1.
+    pub chunk: u32,
+    /// How many those are.
+    pub total_chunks: u32,
+}
+
+/// An event as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredEvent {
+    /// Its id.
+    pub id: EventId,
+    /// What it tells.
+    pub event_type: EventType,
+    /// Whose rows; none: it has no rows.
+    pub connection_id: Option<ConnectionId>,
+    /// The sync that it came of.
+    pub sync_run_id: SyncRunId,
+    /// When it came to be.
+    pub created_at: Timestamp,
+    /// What was read: from, to.
+    pub window: (Timestamp, Timestamp),
+    /// Its rows, new ones first.
+    pub rows: Vec<Digest>,
+    /// How many of them were new.
+    pub new_count: u32,
+    /// How many had changed.
+    pub updated_count: u32,
+    /// Its place among the events of the run, from 1.
+    pub chunk: u32,
+    /// How many those are.
+    pub total_chunks: u32,
+}
+
+impl Storage {
+    /// The user's event with this id.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn find_event(&self, user: UserId, id: EventId) -> Result<Option<StoredEvent>> {
+        self.db.one(FIND, params![user, id], event).await
+    }
+
+    /// Forgets some of the events that came to be before then, the oldest first, with their deliveries and what became
+    /// of those. Gives how many; fewer than `limit` when no more are left.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn delete_outdated_events(&self, before: Timestamp, limit: u32) -> Result<u64> {
+        let found = self.db.all(LIST_OUTDATED, params![before, i64::from(limit)], ids).await?;
+        let mut of_users: BTreeMap<UserId, Vec<EventId>> = BTreeMap::new();
+        for (user, event) in found {
+            of_users.entry(user).or_default().push(event);
+        }
+        let mut deleted = 0;
+        for (user, events) in of_users {
+            let mut tx = self.db.begin().await?;
+            if lock_if_there(&mut tx, user).await? {
+                endpoints::lock_endpoints(&mut tx, user).await?;
+                for event in events {
+                    deleted += tx.run(DELETE, params![user, event]).await?;
+                }
+            }
+            tx.commit().await?;
+        }
+        Ok(deleted)
+    }
+}
+
+/// Where the events of a sync come from.
+pub(crate) struct SyncedEvents {
+    pub(crate) user: UserId,
+    pub(crate) connection: ConnectionId,
+    pub(crate) run: SyncRunId,
+    pub(crate) now: Timestamp,
+}
+
+/// Writes the events that somebody asks for, with their deliveries: the first chunk is due, later ones wait. Gives how
+/// many events were written. The rows of the user and of the connection are locked.
+pub(crate) async fn insert_events(tx: &mut Tx, of: &SyncedEvents, events: &[NewEvent<'_>]) -> Result<u64> {
+    let Some(first) = events.iter().map(|event| event.chunk).min() else { return Ok(0) };
+    let subscribers = endpoints::lock_subscribers(tx, of.user).await?;
+    let mut written = 0;
+    for new in events {
+        if !subscribers.iter().any(|events| events.contains(&new.event_type)) {
+            continue;
+        }
+        insert(tx, (of.user, Some(of.connection)), of.run, new, of.now).await?;
+        let (event_type, state) = (new.event_type.as_str(), if new.chunk == first { "pending" } else { "waiting" });
+        let values = params![of.user, new.id, of.run, i64::from(new.chunk), of.now, state, event_type];
+        tx.run(INSERT_DELIVERIES, values).await?;
+        written += 1;
+    }
+    Ok(written)
+}
+
+/// Writes an event. The user's row is locked.
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    (user, connection): (UserId, Option<ConnectionId>),
+    run: SyncRunId,
+    new: &NewEvent<'_>,
+    now: Timestamp,
+) -> Result<()> {
+    let digests: Vec<u8> = new.rows.iter().flat_map(|row| row.0).collect();
+    let values = params![
+        user,
+        new.id,
+        connection,
+        run,
+        new.event_type.as_str(),
+        now,
+        new.window.0,
+        new.window.1,
+        digests.as_slice(),
+        i64::from(new.new_count),
+        i64::from(new.updated_count),
+        i64::from(new.chunk),
+        i64::from(new.total_chunks)
+    ];
+    tx.run(INSERT, values).await.map(|_| ())
+}
+
+fn ids(row: &Row<'_>) -> Result<(UserId, EventId)> {
+    Ok((row.id(0)?, row.id(1)?))
+}
+
+/// An event of the columns that every read of events begins with.
+pub(crate) fn event(row: &Row<'_>) -> Result<StoredEvent> {
+    let digests = row.blob(7)?;
+    if !digests.len().is_multiple_of(DIGEST_BYTES) {
+        return Err(StorageError::Corrupt("the digests of an event"));
+    }
+    Ok(StoredEvent {
+        id: row.id(0)?,
+        event_type: row.word(1, "the type of an event")?,
+        connection_id: row.opt_id(2)?,
+        sync_run_id: row.id(3)?,
+        created_at: row.time(4)?,
+        window: (row.time(5)?, row.time(6)?),
+        rows: digests.chunks_exact(DIGEST_BYTES).map(digest).collect::<Result<_>>()?,
+        new_count: row.number(8, "a count of rows")?,
+        updated_count: row.number(9, "a count of rows")?,
+        chunk: row.number(10, "the number of a chunk")?,
+        total_chunks: row.number(11, "a count of chunks")?,
+    })
+}

@@ -1,0 +1,279 @@
+//! Syncs: reading what is new of a connection, as due work of its own row.
+//!
+//! Whoever syncs holds a lease and has a fencing number, as with looks. Claiming leaves the time at which the sync was
+//! due before `sync_began_at`: so a time from there on was asked for since, and stays when the sync ends.
+
+use bellbird_domain::{ConnectionId, Mark, SyncRunId, UserId};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::db::{Row, params, statements};
+use crate::outgoing::{self, NewEvent, SyncedEvents};
+use crate::removals::attempts;
+use crate::users::lock_if_there;
+use crate::{Storage, StorageError, marks};
+
+type Result<T> = std::result::Result<T, StorageError>;
+
+/// What makes a sync due: its time has come and nobody is at it, or whoever was has been killed.
+macro_rules! is_due {
+    () => {
+        "status <> 'deleting'
+            AND ((sync_at <= $1 AND sync_lease_until IS NULL) OR sync_lease_until <= $1)"
+    };
+}
+pub(crate) use is_due;
+
+/// What a claim at `$now` does to the row, but for the lease. Nobody has asked for anything since.
+macro_rules! begin {
+    ($now:literal) => {
+        concat!(
+            "sync_at = CASE WHEN sync_at < ",
+            $now,
+            " THEN sync_at ELSE ",
+            $now,
+            " - 1 END, sync_began_at = ",
+            $now,
+            ", sync_fence = sync_fence + 1"
+        )
+    };
+}
+
+/// The claim of what is due, as in `removals.rs`.
+macro_rules! claim_due {
+    ($lock:literal) => {
+        concat!(
+            "WITH due AS MATERIALIZED (
+                SELECT user_id, id FROM connections WHERE ",
+            is_due!(),
+            " ORDER BY COALESCE(sync_lease_until, sync_at) LIMIT $3",
+            $lock,
+            ")
+            UPDATE connections SET sync_lease_until = $2, ",
+            begin!("$1"),
+            " FROM due WHERE connections.user_id = due.user_id AND connections.id = due.id
+            RETURNING connections.user_id, connections.id, synced_at, covered_from, sync_attempts, sync_fence"
+        )
+    };
+}
+
+/// When a sync may be that is asked for at `$3`, as in `looks.rs`. Never before the last one began.
+macro_rules! next_allowed {
+    () => {
+        "CASE WHEN sync_began_at > $4 THEN sync_began_at - $4 + $3 ELSE $3 END"
+    };
+}
+
+/// The time of the next sync after one that ends: what was planned, or what was asked for meanwhile, if that is earlier.
+macro_rules! next_after {
+    () => {
+        "sync_at = CASE WHEN sync_at >= sync_began_at AND sync_at < $4 THEN sync_at ELSE $4 END, sync_lease_until = NULL"
+    };
+}
+
+/// The row of a claim that still holds.
+macro_rules! claimed_row {
+    () => {
+        " WHERE user_id = $1 AND id = $2 AND status <> 'deleting' AND sync_fence = $3 AND sync_lease_until IS NOT NULL"
+    };
+}
+
+statements! {
+    CLAIM = concat!(
+        "UPDATE connections SET sync_lease_until = $4, ",
+        begin!("$3"),
+        " WHERE user_id = $1 AND id = $2 AND status <> 'deleting'
+            AND (sync_lease_until IS NULL OR sync_lease_until <= $3)
+        RETURNING user_id, id, synced_at, covered_from, sync_attempts, sync_fence"
+    );
+
+    /// Asked before [`CLAIM_DUE`], which takes SQLite's one writer.
+    IS_DUE = concat!("SELECT id FROM connections WHERE ", is_due!(), " LIMIT 1");
+
+    CLAIM_DUE = claim_due!(""), on_postgres = claim_due!(" FOR UPDATE SKIP LOCKED");
+
+    RENEW = concat!("UPDATE connections SET sync_lease_until = $4", claimed_row!());
+
+    /// An earlier time stays, unless it is the one of the sync that is under way.
+    REQUEST = concat!(
+        "UPDATE connections SET sync_at = CASE
+            WHEN sync_at < ",
+        next_allowed!(),
+        " AND (sync_lease_until IS NULL OR sync_at >= sync_began_at) THEN sync_at ELSE ",
+        next_allowed!(),
+        " END
+        WHERE user_id = $1 AND id = $2 AND status <> 'deleting'"
+    );
+
+    POSTPONE = concat!(
+        "UPDATE connections SET sync_attempts = sync_attempts + 1, sync_problem = $5, ",
+        next_after!(),
+        claimed_row!()
+    );
+
+    FINISH = concat!(
+        "UPDATE connections SET sync_attempts = 0, sync_problem = NULL, synced_at = $5, covered_from = $6, ",
+        next_after!(),
+        claimed_row!()
+    );
+
+    FINISH_WITHOUT_ROWS = concat!(
+        "UPDATE connections SET sync_attempts = 0, sync_problem = NULL, ",
+        next_after!(),
+        claimed_row!()
+    );
+}
+
+/// The right to sync one connection, until the lease ends or somebody else claims it after that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimedSync {
+    /// Whose connection it is.
+    pub user_id: UserId,
+    /// Which.
+    pub connection_id: ConnectionId,
+    /// When the last sync that ended well began; none: there was none.
+    pub synced_at: Option<Timestamp>,
+    /// Where the window of that one began.
+    pub covered_from: Option<Timestamp>,
+    /// Syncs that failed since then.
+    pub attempts: u32,
+    fence: i64,
+}
+
+/// What came of a sync that ended well.
+#[derive(Debug, Clone, Copy)]
+pub struct FinishedSync<'a> {
+    /// Its id.
+    pub run: SyncRunId,
+    /// When it began: the end of its window.
+    pub at: Timestamp,
+    /// The beginning of its window.
+    pub covered_from: Timestamp,
+    /// When the next one is due.
+    pub next: Timestamp,
+    /// What is to be remembered anew, each row and occurrence once.
+    pub marks: &'a [Mark],
+    /// When those rows were seen. Events are of this moment, and due from it on.
+    pub seen_at: Timestamp,
+    /// What was not seen since then is forgotten.
+    pub prune_before: Timestamp,
+    /// What is told, in the order of the chunks.
+    pub events: &'a [NewEvent<'a>],
+}
+
+impl Storage {
+    /// Claims the sync of one connection, due or not. None while somebody is at it, and when it is gone, is being
+    /// deleted, or is another user's.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn claim_sync(
+        &self,
+        user: UserId,
+        id: ConnectionId,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> Result<Option<ClaimedSync>> {
+        let mut tx = self.db.begin().await?;
+        let claim = tx.one(CLAIM, params![user, id, now, lease_until], claimed).await?;
+        tx.commit().await?;
+        Ok(claim)
+    }
+
+    /// Claims a few of the syncs that are due and that nobody is at, and of those whose lease ran out (whoever had it was
+    /// killed), the longest due first.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn claim_due_syncs(
+        &self,
+        now: Timestamp,
+        lease_until: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<ClaimedSync>> {
+        self.db.claim_due((IS_DUE, CLAIM_DUE), now, lease_until, limit, claimed).await
+    }
+
+    /// Moves the end of the lease. False when somebody else has overtaken the claim, or the connection was adopted
+    /// again since, or is being deleted; nothing is changed then.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn renew_sync(&self, claim: &ClaimedSync, lease_until: Timestamp) -> Result<bool> {
+        let values = params![claim.user_id, claim.connection_id, claim.fence, lease_until];
+        Ok(self.db.run(RENEW, values).await? > 0)
+    }
+
+    /// Makes a sync due now, or, where one began less than `at_most_every` ago, that long after it; while somebody is at
+    /// one, not before they are done. An earlier time stays. False when there is no such connection of the user, or it
+    /// is being deleted.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn request_sync(
+        &self,
+        user: UserId,
+        id: ConnectionId,
+        now: Timestamp,
+        at_most_every: SignedDuration,
+    ) -> Result<bool> {
+        let since = now.saturating_sub(at_most_every).map_err(StorageError::unavailable)?;
+        Ok(self.db.run(REQUEST, params![user, id, now, since]).await? > 0)
+    }
+
+    /// Gives a sync back that failed: when to try again, unless somebody asked for an earlier time meanwhile, and why it
+    /// failed. False as with [`Self::renew_sync`].
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn postpone_sync(&self, claim: &ClaimedSync, next: Timestamp, problem: &str) -> Result<bool> {
+        let values = params![claim.user_id, claim.connection_id, claim.fence, next, problem];
+        Ok(self.db.run(POSTPONE, values).await? > 0)
+    }
+
+    /// Ends a sync, in one transaction: what is remembered of rows, what is told to whom, and when the next one is due,
+    /// unless somebody asked for an earlier time meanwhile. Gives how many events were written: none where
+    /// nobody asks for them. None as
+    /// [`Self::renew_sync`] says false.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn finish_sync(&self, claim: &ClaimedSync, finished: &FinishedSync<'_>) -> Result<Option<u64>> {
+        let (user, connection) = (claim.user_id, claim.connection_id);
+        let mut tx = self.db.begin().await?;
+        if !lock_if_there(&mut tx, user).await? {
+            return Ok(None);
+        }
+        let values = params![user, connection, claim.fence, finished.next, finished.at, finished.covered_from];
+        if tx.run(FINISH, values).await? == 0 {
+            tx.rollback().await;
+            return Ok(None);
+        }
+        marks::upsert(&mut tx, (user, connection), finished.marks, finished.seen_at).await?;
+        marks::prune(&mut tx, (user, connection), finished.prune_before).await?;
+        let events = SyncedEvents { user, connection, run: finished.run, now: finished.seen_at };
+        let written = outgoing::insert_events(&mut tx, &events, finished.events).await?;
+        tx.commit().await?;
+        Ok(Some(written))
+    }
+
+    /// Ends a sync that read nothing, because the connection does not work. The next window begins where this one would
+    /// have. False as with [`Self::renew_sync`].
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn finish_sync_without_rows(&self, claim: &ClaimedSync, next: Timestamp) -> Result<bool> {
+        let values = params![claim.user_id, claim.connection_id, claim.fence, next];
+        Ok(self.db.run(FINISH_WITHOUT_ROWS, values).await? > 0)
+    }
+}
+
+fn claimed(row: &Row<'_>) -> Result<ClaimedSync> {
+    Ok(ClaimedSync {
+        user_id: row.id(0)?,
+        connection_id: row.id(1)?,
+        synced_at: row.opt_time(2)?,
+        covered_from: row.opt_time(3)?,
+        attempts: attempts(row, 4)?,
+        fence: row.int(5)?,
+    })
+}

@@ -1,0 +1,118 @@
+mod answers;
+mod names;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+use super::*;
+
+const STRICT: Rules = Rules { allow_loopback: false };
+const DEVELOPMENT: Rules = Rules { allow_loopback: true };
+/// Long enough that nothing here takes as long, unless time is paused.
+const TIMEOUT: Duration = Duration::from_secs(15);
+const SENT_AT: i64 = 1_800_000_000;
+
+/// An endpoint on loopback.
+struct Peer {
+    address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+    /// Told when a connection has been served to its end.
+    ended: Arc<Notify>,
+}
+
+impl Peer {
+    async fn new<F: Future<Output = ()> + Send + 'static>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let peer = Self { address, connections: Arc::default(), ended: Arc::default() };
+        let (connections, ended) = (Arc::clone(&peer.connections), Arc::clone(&peer.ended));
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                connections.fetch_add(1, Ordering::SeqCst);
+                let serving = serve(stream);
+                let ended = Arc::clone(&ended);
+                tokio::spawn(async move {
+                    serving.await;
+                    ended.notify_one();
+                });
+            }
+        });
+        peer
+    }
+
+    /// One that gives every request the same answer.
+    async fn answering(answer: impl Into<String>) -> Self {
+        let answer: Arc<str> = answer.into().into();
+        Self::new(move |mut stream| {
+            let answer = Arc::clone(&answer);
+            async move {
+                while request_of(&mut stream).await.is_some() {
+                    if stream.write_all(answer.as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        })
+        .await
+    }
+
+    fn url(&self, scheme: &str) -> Url {
+        format!("{scheme}://{}/hook?x=1", self.address).parse().unwrap()
+    }
+
+    fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+/// Reads one request, head and body; none when the connection ends.
+async fn request_of(stream: &mut TcpStream) -> Option<String> {
+    let mut read = Vec::new();
+    loop {
+        if let Some((head, body)) = std::str::from_utf8(&read).unwrap().split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            if body.len() == length.parse::<usize>().unwrap() {
+                return Some(String::from_utf8(read).unwrap());
+            }
+        }
+        if stream.read_buf(&mut read).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+fn status(line: &str) -> String {
+    format!("HTTP/1.1 {line}\r\ncontent-length: 0\r\n\r\n")
+}
+
+fn client(rules: Rules) -> Client {
+    let nobody = SocketAddr::from(([127, 0, 0, 1], 9));
+    Client::new(Resolver::asking(&[nobody], rules).unwrap(), rules, TIMEOUT).unwrap()
+}
+
+fn message(body: impl Into<Bytes>) -> Message<'static> {
+    Message {
+        id: "0191e7a0-7c3b-7def-8000-00aabbccddee".parse().unwrap(),
+        timestamp: SENT_AT,
+        signature: "v1,one v1,two",
+        endpoint: "0191e7a0-7c3b-7def-8000-00aabbccddff".parse().unwrap(),
+        body: body.into(),
+    }
+}
+
+async fn post(client: &Client, url: &Url) -> Exchange {
+    client.post(url, message(r#"{"type":"endpoint.ping"}"#)).await
+}
+
+/// Status and problem of a message to an endpoint that may be on loopback.
+async fn outcome(url: &Url) -> (Option<u16>, Option<&'static str>) {
+    let exchange = post(&client(DEVELOPMENT), url).await;
+    assert_eq!(exchange.is_success(), exchange.problem.is_none());
+    (exchange.status, exchange.problem)
+}

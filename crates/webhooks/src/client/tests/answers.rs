@@ -1,0 +1,312 @@
+//! What endpoints answer, and how they fail to.
+
+use std::process::Command;
+
+use super::*;
+
+#[tokio::test]
+async fn a_message_arrives_as_it_was_signed() {
+    let heard = Arc::new(parking_lot::Mutex::new(String::new()));
+    let hearing = Arc::clone(&heard);
+    let peer = Peer::new(move |mut stream| {
+        let hearing = Arc::clone(&hearing);
+        async move {
+            *hearing.lock() = request_of(&mut stream).await.unwrap();
+            stream.write_all(status("200 OK").as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    let exchange = post(&client(DEVELOPMENT), &peer.url("http")).await;
+    assert!(exchange.is_success());
+    assert_eq!((exchange.status, exchange.problem, exchange.retry_after), (Some(200), None, None));
+    let heard = heard.lock().clone();
+    let (head, body) = heard.split_once("\r\n\r\n").unwrap();
+    assert_eq!(body, r#"{"type":"endpoint.ping"}"#);
+    let mut lines: Vec<&str> = head.lines().collect();
+    assert_eq!(lines.remove(0), "POST /hook?x=1 HTTP/1.1");
+    lines.sort_unstable();
+    let expected = [
+        "bellbird-endpoint: 0191e7a0-7c3b-7def-8000-00aabbccddff".to_owned(),
+        "content-length: 24".to_owned(),
+        "content-type: application/json".to_owned(),
+        format!("host: {}", peer.address),
+        concat!("user-agent: Bellbird/", env!("CARGO_PKG_VERSION")).to_owned(),
+        "webhook-id: 0191e7a0-7c3b-7def-8000-00aabbccddee".to_owned(),
+        "webhook-signature: v1,one v1,two".to_owned(),
+        format!("webhook-timestamp: {SENT_AT}"),
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[tokio::test]
+async fn the_status_decides() {
+    for (line, expected) in [
+        ("204 No Content", None),
+        ("299 Fine", None),
+        ("304 Not Modified", Some("redirect")),
+        ("400 Bad Request", Some("refused")),
+        ("410 Gone", Some("refused")),
+        ("429 Too Many Requests", Some("refused")),
+        ("503 Service Unavailable", Some("refused")),
+        ("999 Whatever", Some("refused")),
+    ] {
+        let peer = Peer::answering(status(line)).await;
+        assert_eq!(outcome(&peer.url("http")).await, (line[..3].parse().ok(), expected), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    for code in ["301", "302", "303", "307", "308"] {
+        let elsewhere = Peer::answering(status("200 OK")).await;
+        let location = elsewhere.url("http");
+        let answer = format!("HTTP/1.1 {code} There\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
+        let peer = Peer::answering(answer).await;
+        assert_eq!(outcome(&peer.url("http")).await, (code.parse().ok(), Some("redirect")));
+        assert_eq!((peer.connections(), elsewhere.connections()), (1, 0));
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_may_ask_for_a_pause() {
+    let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(SENT_AT as u64 + 90));
+    for (value, expected) in [("120", 120), (date.as_str(), 90)] {
+        let answer = format!("HTTP/1.1 429 Slow down\r\nretry-after: {value}\r\ncontent-length: 0\r\n\r\n");
+        let peer = Peer::answering(answer).await;
+        let exchange = post(&client(DEVELOPMENT), &peer.url("http")).await;
+        assert_eq!((exchange.status, exchange.problem), (Some(429), Some("refused")));
+        assert_eq!(exchange.retry_after, Some(Duration::from_secs(expected)));
+    }
+}
+
+#[test]
+fn a_pause_is_read_with_care() {
+    let day = 24 * 60 * 60;
+    for (value, expected) in [
+        ("0", Some(0)),
+        (" 30 ", Some(30)),
+        ("86401", Some(day)),
+        ("99999999999999999999999999", Some(day)),
+        ("Fri, 15 Jan 2027 08:00:30 GMT", Some(30)),
+        ("Fri, 15 Jan 2027 07:59:00 GMT", Some(0)),
+        ("Fri, 15 Jan 2077 08:00:00 GMT", Some(day)),
+        ("", None),
+        ("-1", None),
+        ("1.5", None),
+        ("soon", None),
+    ] {
+        let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_str(value).unwrap())]);
+        assert_eq!(retry_after(&headers, SENT_AT), expected.map(Duration::from_secs), "{value:?}");
+    }
+    assert_eq!(retry_after(&HeaderMap::new(), SENT_AT), None);
+}
+
+#[tokio::test]
+async fn a_head_that_never_ends_is_given_up() {
+    let peer = Peer::new(|mut stream| async move {
+        request_of(&mut stream).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\nx: ").await.unwrap();
+        while stream.write_all(&[b'x'; 1024]).await.is_ok() {}
+    })
+    .await;
+    assert_eq!(outcome(&peer.url("http")).await, (None, Some("broken answer")));
+    peer.ended.notified().await;
+    let many = format!("HTTP/1.1 200 OK\r\n{}content-length: 0\r\n\r\n", "x: y\r\n".repeat(HEADERS_MAX));
+    assert_eq!(outcome(&Peer::answering(many).await.url("http")).await, (None, Some("broken answer")));
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_broken() {
+    for answer in
+        ["SSH-2.0-OpenSSH_9.6\r\n", "HTTP/2 200 OK\r\n\r\n", "HTTP/1.1 two OK\r\n\r\n", "\u{0}\u{0}\u{0}\r\n\r\n"]
+    {
+        let peer = Peer::answering(answer).await;
+        assert_eq!(outcome(&peer.url("http")).await, (None, Some("broken answer")), "{answer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_drips_ends_with_the_deadline() {
+    let peer = Peer::new(|mut stream| async move {
+        request_of(&mut stream).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\nx: ").await.unwrap();
+        while stream.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    })
+    .await;
+    let exchange = post(&client(DEVELOPMENT), &peer.url("http")).await;
+    assert_eq!((exchange.status, exchange.problem), (None, Some("no answer in time")));
+    assert_eq!(exchange.duration.as_secs(), TIMEOUT.as_secs());
+    peer.ended.notified().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn interim_answers_are_no_answer() {
+    let peer = Peer::new(|mut stream| async move {
+        request_of(&mut stream).await;
+        while stream.write_all(b"HTTP/1.1 102 Processing\r\n\r\n").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    })
+    .await;
+    assert_eq!(outcome(&peer.url("http")).await, (None, Some("no answer in time")));
+    peer.ended.notified().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_never_answers_is_left() {
+    let peer = Peer::new(|mut stream| async move { while request_of(&mut stream).await.is_some() {} }).await;
+    assert_eq!(outcome(&peer.url("http")).await, (None, Some("no answer in time")));
+    peer.ended.notified().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_never_reads_is_left() {
+    let peer = Peer::new(|stream| async move {
+        stream.readable().await.unwrap();
+        tokio::time::sleep(TIMEOUT * 2).await;
+        // What has arrived until then is all that there is.
+        let mut stream = stream;
+        let mut read = [0; 65536];
+        while stream.read(&mut read).await.is_ok_and(|length| length > 0) {}
+    })
+    .await;
+    let exchange = client(DEVELOPMENT).post(&peer.url("http"), message(vec![b' '; 32 * 1024 * 1024])).await;
+    assert_eq!((exchange.status, exchange.problem), (None, Some("no answer in time")));
+    peer.ended.notified().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_drips_is_cut_off_after_its_status() {
+    for head in ["transfer-encoding: chunked\r\n\r\n", "content-length: 1000\r\n\r\n", "\r\n"] {
+        let peer = Peer::new(move |mut stream| async move {
+            request_of(&mut stream).await;
+            stream.write_all(format!("HTTP/1.1 200 OK\r\n{head}").as_bytes()).await.unwrap();
+            while stream.write_all(b"1\r\nx\r\n").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+        let client = client(DEVELOPMENT);
+        let started = Instant::now();
+        let exchange = post(&client, &peer.url("http")).await;
+        assert!(exchange.is_success());
+        assert!(started.elapsed() < BODY_TIMEOUT * 2, "{:?}", started.elapsed());
+        peer.ended.notified().await;
+        assert!(post(&client, &peer.url("http")).await.is_success());
+        assert_eq!(peer.connections(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_huge_body_is_not_read() {
+    const GIGABYTE: usize = 1 << 30;
+    for head in [format!("content-length: {GIGABYTE}\r\n\r\n"), "\r\n".to_owned()] {
+        let written = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&written);
+        let peer = Peer::new(move |mut stream| {
+            let (head, counted) = (head.clone(), Arc::clone(&counted));
+            async move {
+                request_of(&mut stream).await;
+                stream.write_all(format!("HTTP/1.1 200 OK\r\n{head}").as_bytes()).await.unwrap();
+                let part = [b'x'; 65536];
+                while counted.load(Ordering::SeqCst) < GIGABYTE && stream.write_all(&part).await.is_ok() {
+                    counted.fetch_add(part.len(), Ordering::SeqCst);
+                }
+            }
+        })
+        .await;
+        assert_eq!(outcome(&peer.url("http")).await, (Some(200), None));
+        peer.ended.notified().await;
+        // As much as fits into the buffers of the system.
+        assert!(written.load(Ordering::SeqCst) < GIGABYTE / 16, "{written:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again_after_a_small_body() {
+    for (length, connections) in [(0, 1), (100, 1), (4096, 1), (100_000, 3)] {
+        let body = "x".repeat(length);
+        let plain = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
+        let chunked = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{length:x}\r\n{body}\r\n0\r\n\r\n");
+        for answer in [plain, if length == 0 { status("200 OK") } else { chunked }] {
+            let peer = Peer::answering(answer).await;
+            let client = client(DEVELOPMENT);
+            for _ in 0..3 {
+                assert!(post(&client, &peer.url("http")).await.is_success());
+                // Gives the connection the moment in which it returns to the pool.
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(peer.connections(), connections, "{length}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_is_lost() {
+    let resetting = Peer::new(|mut stream| async move {
+        request_of(&mut stream).await;
+        stream.set_zero_linger().unwrap();
+    })
+    .await;
+    let closing = Peer::new(|mut stream| async move { drop(request_of(&mut stream).await) }).await;
+    let midway = Peer::new(|mut stream| async move {
+        request_of(&mut stream).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\nx: ").await.unwrap();
+    })
+    .await;
+    for peer in [resetting, closing, midway] {
+        assert_eq!(outcome(&peer.url("http")).await, (None, Some("connection lost")));
+    }
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    for scheme in ["http", "https"] {
+        let url = format!("{scheme}://{address}/").parse().unwrap();
+        assert_eq!(outcome(&url).await, (None, Some("not reached")));
+    }
+}
+
+#[tokio::test]
+async fn tls_fails_with_whoever_speaks_plainly() {
+    let plain = Peer::new(|mut stream| async move {
+        stream.write_all(status("400 Bad Request").as_bytes()).await.unwrap();
+    })
+    .await;
+    let closing = Peer::new(|stream| async move { stream.readable().await.unwrap() }).await;
+    for peer in [plain, closing] {
+        assert_eq!(outcome(&peer.url("https")).await, (None, Some("TLS failed")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_has_no_time_of_its_own() {
+    let peer = Peer::new(|mut stream| async move {
+        let mut hello = Vec::new();
+        while stream.read_buf(&mut hello).await.is_ok_and(|length| length > 0) {}
+    })
+    .await;
+    assert_eq!(outcome(&peer.url("https")).await, (None, Some("no answer in time")));
+    peer.ended.notified().await;
+}
+
+/// Runs another test of this file in a process of its own, with a proxy in its environment.
+#[test]
+fn proxies_of_the_environment_are_ignored() {
+    let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", proxy.local_addr().unwrap());
+    let mut run = Command::new(std::env::current_exe().unwrap());
+    run.args(["--exact", "client::tests::answers::a_message_arrives_as_it_was_signed"]);
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        run.env(name, &address).env(name.to_lowercase(), &address);
+    }
+    let done = run.env_remove("NO_PROXY").env_remove("no_proxy").output().unwrap();
+    assert!(done.status.success() && String::from_utf8_lossy(&done.stdout).contains("1 passed"), "{done:?}");
+    proxy.set_nonblocking(true).unwrap();
+    assert!(proxy.accept().is_err());
+}

@@ -1,0 +1,225 @@
+//! What changes a digest, and what does not.
+
+use std::collections::HashSet;
+
+use bellbird_domain::{Account, AccountType, ConnectionId, Currency, TradeType, UserId};
+use jiff::Timestamp;
+use proptest::prelude::*;
+
+use super::*;
+
+const KEY: &[u8] = &[7; 32];
+
+fn account(number: u128, name: &str, currency: &str) -> Account {
+    let uuid = uuid::Uuid::from_u128;
+    Account {
+        id: AccountId::from(uuid(number)),
+        user_id: UserId::from(uuid(1_000)),
+        connection_id: ConnectionId::from(uuid(2_000)),
+        provider: "pretended".to_owned(),
+        provider_account_id: "1".to_owned(),
+        name: name.to_owned(),
+        account_type: AccountType::Transaction,
+        institution_name: None,
+        number: None,
+        currency: Currency::parse(currency).unwrap(),
+    }
+}
+
+fn decimal(text: &str) -> Decimal<'_> {
+    Decimal::parse(text).unwrap()
+}
+
+fn instant(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn transaction(account: &Account) -> Transaction<'_> {
+    Transaction {
+        id: "tx_1".into(),
+        account,
+        instant: instant("2026-11-20T00:00:00Z"),
+        day: None,
+        seen_at: None,
+        datetime: "2026-11-20T00:00:00Z".into(),
+        description: "EXAMPLE CAFE".into(),
+        amount: decimal("-15.90"),
+        category: Some(Category::FoodAndDrink),
+        merchant_name: Some("Example Cafe".into()),
+        merchant_category_code: Some("5812".into()),
+        currency: Currency::parse("AUD"),
+        provider_type: Some("PAYMENT".into()),
+        executed: Some("2026-11-19T21:15:00Z".into()),
+        reference: Some("LUNCH".into()),
+        extended_description: Some("Lunch with Kim".into()),
+    }
+}
+
+fn trade(account: &Account) -> Trade<'_> {
+    Trade {
+        account,
+        symbol: "VAB.TO".into(),
+        name: Some("VANGUARD CDN AGGREGATE".into()),
+        trade_type: TradeType::Buy,
+        provider_type: "BUY".into(),
+        quantity: Some(decimal("5.2")),
+        price: Some(decimal("0.4")),
+        currency: "CAD".into(),
+        total_amount: Some(decimal("-2.08")),
+        fees: Some(decimal("0")),
+        trade_date: "2026-11-19T16:27:55Z".into(),
+        time: TradeTime::Instant(instant("2026-11-19T16:27:55Z")),
+        settlement_date: Some("2026-11-21".into()),
+        description: Some("BOUGHT VAB".into()),
+    }
+}
+
+fn hasher() -> RowHasher {
+    RowHasher::new(KEY)
+}
+
+/// The contents of a row, and of what the changes make of it: no two may be alike.
+fn all_differ<T: Clone>(row: &T, changes: &[fn(&mut T)], content: impl Fn(&T) -> Digest) {
+    let mut seen = HashSet::from([content(row)]);
+    for (number, change) in changes.iter().enumerate() {
+        let mut changed = row.clone();
+        change(&mut changed);
+        assert!(seen.insert(content(&changed)), "change {number} is not seen");
+    }
+}
+
+#[test]
+fn a_fixed_row_has_fixed_digests() {
+    // Digests are stored: other ones would announce every row again.
+    let account = account(1, "Everyday", "AUD");
+    let digests = [hasher().transaction(&transaction(&account)), hasher().trade(&trade(&account))];
+    insta::assert_debug_snapshot!(digests);
+}
+
+#[test]
+fn every_member_of_a_transaction_matters() {
+    let account = account(1, "Everyday", "AUD");
+    let changes: &[fn(&mut Transaction<'_>)] = &[
+        |row| row.amount = decimal("-15.91"),
+        |row| row.amount = decimal("15.90"),
+        |row| row.description = "EXAMPLE CAFE 2".into(),
+        |row| row.description = "".into(),
+        |row| row.datetime = "2026-11-20T00:00:01Z".into(),
+        |row| row.category = None,
+        |row| row.category = Some(Category::Travel),
+        |row| row.merchant_name = None,
+        |row| row.merchant_name = Some("".into()),
+        |row| row.merchant_category_code = None,
+        |row| row.merchant_category_code = Some("".into()),
+        |row| row.currency = None,
+        |row| row.currency = Currency::parse("NZD"),
+        |row| row.provider_type = None,
+        |row| row.provider_type = Some("".into()),
+        |row| row.executed = None,
+        |row| row.executed = Some("".into()),
+        |row| row.reference = None,
+        |row| row.reference = Some("".into()),
+        |row| row.extended_description = None,
+        |row| row.extended_description = Some("".into()),
+        // The characters of one field and the next, cut elsewhere.
+        |row| (row.reference, row.extended_description) = (Some("LUNCHLunch".into()), Some(" with Kim".into())),
+        |row| (row.merchant_name, row.merchant_category_code) = (Some("Example Cafe5812".into()), Some("".into())),
+        // One value, under another field's name.
+        |row| (row.reference, row.extended_description) = (None, Some("LUNCH".into())),
+        |row| (row.reference, row.extended_description) = (Some("Lunch with Kim".into()), Some("LUNCH".into())),
+    ];
+    all_differ(&transaction(&account), changes, |row| hasher().transaction(row).1);
+}
+
+#[test]
+fn every_member_of_a_trade_matters() {
+    let account = account(1, "Margin", "CAD");
+    let changes: &[fn(&mut Trade<'_>)] = &[
+        |row| row.symbol = "VAB".into(),
+        |row| row.name = None,
+        |row| row.name = Some("".into()),
+        |row| row.trade_type = TradeType::Sell,
+        |row| row.provider_type = "REI".into(),
+        |row| row.quantity = None,
+        |row| row.quantity = Some(decimal("5.20")),
+        |row| row.price = None,
+        |row| row.price = Some(decimal("0.5")),
+        |row| row.currency = "USD".into(),
+        |row| row.total_amount = None,
+        |row| row.total_amount = Some(decimal("2.08")),
+        |row| row.fees = None,
+        |row| row.fees = Some(decimal("1")),
+        |row| row.trade_date = "2026-11-19".into(),
+        |row| row.time = TradeTime::Instant(instant("2026-11-19T16:27:56Z")),
+        |row| row.time = TradeTime::Instant(instant("2026-11-19T00:00:00Z")),
+        |row| row.time = TradeTime::Day("2026-11-19".parse().unwrap()),
+        |row| row.settlement_date = None,
+        |row| row.settlement_date = Some("2026-11-22".into()),
+        |row| row.description = None,
+        |row| row.description = Some("".into()),
+        |row| (row.quantity, row.price) = (row.price.clone(), row.quantity.clone()),
+    ];
+    all_differ(&trade(&account), changes, |row| hasher().trade(row).1);
+}
+
+#[test]
+fn what_is_not_the_providers_word_does_not_matter() {
+    let everyday = account(1, "Everyday", "AUD");
+    let renamed = account(1, "Bills", "XXX");
+    assert_eq!(hasher().transaction(&transaction(&everyday)), hasher().transaction(&transaction(&renamed)));
+    assert_eq!(hasher().trade(&trade(&everyday)), hasher().trade(&trade(&renamed)));
+    let seen = Transaction { seen_at: Some(instant("2026-11-20T01:00:00Z")), ..transaction(&everyday) };
+    assert_eq!(hasher().transaction(&transaction(&everyday)), hasher().transaction(&seen));
+}
+
+#[test]
+fn a_row_is_its_account_and_its_id() {
+    let (one, other) = (account(1, "Everyday", "AUD"), account(2, "Everyday", "AUD"));
+    let row = |row: &Transaction<'_>| hasher().transaction(row).0;
+    let changed = Transaction { amount: decimal("1"), description: "other".into(), ..transaction(&one) };
+    assert_eq!(row(&transaction(&one)), row(&changed));
+    assert_ne!(row(&transaction(&one)), row(&transaction(&other)));
+    assert_ne!(row(&transaction(&one)), row(&Transaction { id: "tx_2".into(), ..transaction(&one) }));
+
+    let row = |row: &Trade<'_>| hasher().trade(row).0;
+    let changed = Trade { name: None, price: None, currency: "USD".into(), ..trade(&one) };
+    assert_eq!(row(&trade(&one)), row(&changed), "none of these is in its id");
+    assert_ne!(row(&trade(&one)), row(&trade(&other)));
+    assert_ne!(row(&trade(&one)), row(&Trade { quantity: None, ..trade(&one) }));
+
+    // A transaction with the id of a trade is another row.
+    let id = trade(&one).id().to_string();
+    let namesake = Transaction { id: id.into(), ..transaction(&one) };
+    assert_ne!(hasher().transaction(&namesake).0, row(&trade(&one)));
+}
+
+#[test]
+fn another_key_gives_other_digests() {
+    let account = account(1, "Everyday", "AUD");
+    let other = RowHasher::new(&[8; 32]);
+    let (row, content) = hasher().transaction(&transaction(&account));
+    let (other_row, other_content) = other.transaction(&transaction(&account));
+    assert!(row != other_row && content != other_content && row != content);
+}
+
+proptest! {
+    /// The model: the texts themselves.
+    #[test]
+    fn equal_texts_and_no_others_have_equal_digests(
+        one in (".{0,3}", prop::option::of("[ab]{0,2}"), prop::option::of("[ab]{0,2}"), prop::option::of("[ab]{0,2}")),
+        other in (".{0,3}", prop::option::of("[ab]{0,2}"), prop::option::of("[ab]{0,2}"), prop::option::of("[ab]{0,2}")),
+    ) {
+        let account = account(1, "Everyday", "AUD");
+        let digest = |(description, executed, kind, reference): &(String, Option<String>, Option<String>, Option<String>)| {
+            let text = |text: &Option<String>| text.clone().map(Into::into);
+            hasher().transaction(&Transaction {
+                description: description.clone().into(),
+                executed: text(executed),
+                provider_type: text(kind),
+                reference: text(reference),
+                ..transaction(&account)
+            }).1
+        };
+        prop_assert_eq!(one == other, digest(&one) == digest(&other));
+    }
+}

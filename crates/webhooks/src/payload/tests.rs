@@ -1,0 +1,217 @@
+//! Bodies as snapshots; amounts by table; what a JSON reader makes of odd texts.
+
+use bellbird_domain::{Account, AccountType, ConnectionId, Currency, TradeTime, UserId};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::*;
+
+fn account(currency: &str) -> Account {
+    Account {
+        id: AccountId::from(Uuid::from_u128(1)),
+        user_id: UserId::from(Uuid::from_u128(2)),
+        connection_id: ConnectionId::from(Uuid::from_u128(3)),
+        provider: "pretended".to_owned(),
+        provider_account_id: "1".to_owned(),
+        name: "Everyday \"joint\"".to_owned(),
+        account_type: AccountType::Transaction,
+        institution_name: None,
+        number: None,
+        currency: Currency::parse(currency).unwrap(),
+    }
+}
+
+fn decimal(text: &str) -> Decimal<'_> {
+    Decimal::parse(text).unwrap()
+}
+
+fn sydney() -> TimeZone {
+    TimeZone::get("Australia/Sydney").unwrap()
+}
+
+fn full(account: &Account) -> Transaction<'_> {
+    Transaction {
+        id: "bank_tx_1".into(),
+        account,
+        instant: "2026-11-20T14:00:00Z".parse().unwrap(),
+        day: None,
+        seen_at: None,
+        datetime: "2026-11-20T14:00:00.000Z".into(),
+        description: "CAFÉ \u{2014} \"lunch\"\n\\".into(),
+        amount: decimal("-15.90"),
+        category: Some(Category::FoodAndDrink),
+        merchant_name: Some("Example Cafe".into()),
+        merchant_category_code: Some("5812".into()),
+        currency: Currency::parse("NZD"),
+        provider_type: Some("TRANSFER_OUTGOING".into()),
+        executed: Some("2026-11-19T21:15:00+11:00".into()),
+        reference: Some("LUNCH".into()),
+        extended_description: Some("Lunch with Kim".into()),
+    }
+}
+
+/// With nothing that may be missing.
+fn bare(account: &Account) -> Transaction<'_> {
+    Transaction {
+        day: Some("2026-11-20".parse().unwrap()),
+        category: None,
+        merchant_name: None,
+        merchant_category_code: None,
+        currency: None,
+        provider_type: None,
+        executed: None,
+        reference: None,
+        extended_description: None,
+        ..full(account)
+    }
+}
+
+fn trades(account: &Account) -> [Trade<'_>; 2] {
+    let full = Trade {
+        account,
+        symbol: "VAB.TO".into(),
+        name: Some("VANGUARD CDN AGGREGATE".into()),
+        trade_type: TradeType::Dividend,
+        provider_type: "DRIP".into(),
+        quantity: Some(decimal("5.20000000000000000001")),
+        price: Some(decimal("0.40")),
+        currency: "CAD".into(),
+        total_amount: Some(decimal("-2.08")),
+        fees: Some(decimal("0")),
+        trade_date: "2026-11-19T16:27:55Z".into(),
+        time: TradeTime::Instant("2026-11-19T16:27:55Z".parse().unwrap()),
+        settlement_date: Some("2026-11-21".into()),
+        description: Some("BOUGHT \"VAB\"".into()),
+    };
+    let bare = Trade {
+        symbol: "".into(),
+        name: None,
+        trade_type: TradeType::Fee,
+        quantity: None,
+        price: None,
+        total_amount: None,
+        fees: None,
+        settlement_date: None,
+        description: None,
+        ..full.clone()
+    };
+    [full, bare]
+}
+
+fn envelope(event_type: EventType) -> Envelope {
+    Envelope {
+        id: EventId::from(Uuid::from_u128(4)),
+        event_type,
+        api_version: ApiVersion::V2026_11_01,
+        created: "2026-11-21T00:00:00.75Z".parse().unwrap(),
+        sync_run_id: SyncRunId::from(Uuid::from_u128(5)),
+        chunk: 2,
+        total_chunks: 3,
+    }
+}
+
+fn text(json: &[u8]) -> &str {
+    std::str::from_utf8(json).unwrap()
+}
+
+fn parsed(json: &[u8]) -> Value {
+    serde_json::from_slice(json).unwrap()
+}
+
+#[test]
+fn transactions_synced() {
+    let account = account("AUD");
+    let row = |row| transaction(&row, &sydney());
+    let body = body(&envelope(EventType::TransactionsSynced), &[row(full(&account))], &[row(bare(&account))]);
+    insta::assert_snapshot!(text(&body));
+    let read = parsed(&body);
+    assert_eq!(read["data"]["new"][0]["description"], "CAFÉ \u{2014} \"lunch\"\n\\");
+    assert_eq!(read["data"]["new"][0]["local_date"], "2026-11-21", "the day in the user's zone");
+    assert_eq!(read["data"]["updated"][0]["local_date"], "2026-11-20", "a day of its own stays");
+}
+
+#[test]
+fn trades_synced() {
+    let account = account("CAD");
+    let rows = trades(&account).map(|row| trade(&row));
+    let body = body(&envelope(EventType::TradesSynced), &rows, &[]);
+    insta::assert_snapshot!(text(&body));
+    parsed(&body);
+}
+
+#[test]
+fn a_ping_is_an_envelope_around_nothing() {
+    let body = body::<&[u8]>(&Envelope { chunk: 1, total_chunks: 1, ..envelope(EventType::Ping) }, &[], &[]);
+    insta::assert_snapshot!(text(&body));
+    parsed(&body);
+}
+
+#[test]
+fn amounts_are_exact_integers_of_any_size() {
+    for (amount, own, accounts, expected, currency) in [
+        ("-15.90", None, "AUD", "-1590", "aud"),
+        ("0.00", None, "AUD", "0", "aud"),
+        ("-0.004", None, "AUD", "0", "aud"),
+        ("0.015", None, "AUD", "2", "aud"),
+        ("0.025", None, "AUD", "2", "aud"),
+        ("1500", Some("JPY"), "AUD", "1500", "jpy"),
+        ("1500.5", Some("JPY"), "AUD", "1500", "jpy"),
+        ("-1.2345", Some("BHD"), "AUD", "-1234", "bhd"),
+        ("1.5", None, "XXX", "150", "xxx"),
+        ("12345678901234567890123.456789", None, "AUD", "1234567890123456789012346", "aud"),
+        ("-90071992547409.93", None, "AUD", "-9007199254740993", "aud"),
+    ] {
+        let account = account(accounts);
+        let own = own.and_then(Currency::parse);
+        let row = transaction(&Transaction { amount: decimal(amount), currency: own, ..bare(&account) }, &sydney());
+        let expected = format!(r#""amount":{expected},"currency":"{currency}","#);
+        assert!(text(&row).contains(&expected), "{amount} {own:?}");
+    }
+    let account = account("AUD");
+    let digits = "7".repeat(5_000);
+    let row = transaction(&Transaction { amount: decimal(&digits), ..bare(&account) }, &sydney());
+    assert!(text(&row).contains(&format!(r#""amount":{digits}00,"#)));
+}
+
+#[test]
+fn classes_are_written_with_hyphens() {
+    let account = account("AUD");
+    for (sent, class) in [
+        (None, "other"),
+        (Some("PAYMENT"), "payment"),
+        (Some("DIRECT DEBIT"), "direct-debit"),
+        (Some("TRANSFER_OUTGOING"), "transfer-outgoing"),
+        (Some("in-branch"), "in-branch"),
+    ] {
+        let row = Transaction { provider_type: sent.map(Into::into), ..full(&account) };
+        assert_eq!(parsed(&transaction(&row, &sydney()))["class"], class);
+    }
+}
+
+#[test]
+fn directions_follow_the_sign() {
+    let account = account("AUD");
+    for (amount, direction) in [("-0.001", "debit"), ("0", "credit"), ("3", "credit")] {
+        let row = Transaction { amount: decimal(amount), ..full(&account) };
+        assert_eq!(parsed(&transaction(&row, &sydney()))["direction"], direction, "{amount}");
+    }
+}
+
+#[test]
+fn counts_are_those_of_the_rows() {
+    let rows = vec![b"{}".to_vec(); 7];
+    let body = body(&envelope(EventType::TransactionsSynced), &rows[..3], &rows);
+    let read = parsed(&body);
+    assert_eq!(read["data"], json!({"new": vec![json!({}); 3], "updated": vec![json!({}); 7]}));
+    assert_eq!(read["metadata"]["new_count"], 3);
+    assert_eq!(read["metadata"]["updated_count"], 7);
+}
+
+#[test]
+fn the_longest_envelope_has_room() {
+    let longest = EventType::ALL.iter().max_by_key(|name| name.as_str().len()).unwrap();
+    let envelope = Envelope { chunk: u32::MAX, total_chunks: u32::MAX, created: Timestamp::MIN, ..envelope(*longest) };
+    let body = body::<&[u8]>(&envelope, &[], &[]);
+    // Each of the counts may have nineteen digits more.
+    assert!(body.len() + 2 * 19 <= ENVELOPE_BYTES_MAX, "{} bytes", body.len());
+}

@@ -1,0 +1,81 @@
+//! A ping: an event without rows, sent at once and once, to see whether an endpoint answers and verifies.
+
+use bellbird_domain::{ApiVersion, EndpointId, EventId, EventType, SyncRunId, UserId};
+use bellbird_storage::{Endpoint, PingResult, StorageError};
+
+use crate::Webhooks;
+use crate::client::{Exchange, Message};
+use crate::payload::{Envelope, body};
+use crate::sign::Signer;
+use crate::target::{TargetError, check_url};
+
+/// How a ping went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pinged {
+    /// The event that was sent.
+    pub event_id: EventId,
+    /// What the endpoint answered.
+    pub exchange: Exchange,
+}
+
+/// Why no ping was sent.
+#[derive(Debug, thiserror::Error)]
+pub enum PingError {
+    /// It is gone.
+    #[error("there is no such endpoint")]
+    NotFound,
+    /// Its secret cannot be used: made by another program.
+    #[error("the endpoint's secret is broken: make a new one with `bellbird webhook rotate-secret`")]
+    Secret,
+    /// Its address is not one that may be sent to, by the rules of today.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// Our database.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl Webhooks {
+    /// Sends a ping to an endpoint, enabled or not, and writes down how it went. It is never tried again, and does not
+    /// count as a success or a failure of the endpoint.
+    ///
+    /// # Errors
+    /// [`PingError`] when nothing could be sent.
+    pub async fn ping(&self, endpoint: &Endpoint) -> Result<Pinged, PingError> {
+        let inner = &self.inner;
+        let (user, id) = (endpoint.user_id, endpoint.id);
+        let url = check_url(&endpoint.url, inner.settings.rules)?;
+        let signer = self.signer(user, id).await?.ok_or(PingError::NotFound)?;
+        let (now, run, event) = (inner.clock.now(), SyncRunId::new(), EventId::new());
+        let envelope = ping_envelope(event, run, endpoint.api_version, now);
+        let body = body::<Vec<u8>>(&envelope, &[], &[]);
+        let timestamp = now.as_second();
+        let signature = signer.signature(event, timestamp, &body);
+        let message = Message { id: event, timestamp, signature: &signature, endpoint: id, body };
+        let exchange = inner.client.post(&url, message).await;
+        let result = PingResult {
+            at: now,
+            duration_ms: u32::try_from(exchange.duration.as_millis()).unwrap_or(u32::MAX),
+            status: exchange.status,
+            problem: exchange.problem,
+            delivered: exchange.is_success(),
+        };
+        if !inner.storage.insert_ping(user, id, event, run, &result).await? {
+            return Err(PingError::NotFound);
+        }
+        Ok(Pinged { event_id: event, exchange })
+    }
+
+    /// What signs for an endpoint at this moment; none when it is gone.
+    pub(crate) async fn signer(&self, user: UserId, id: EndpointId) -> Result<Option<Signer>, PingError> {
+        let Some(secrets) = self.inner.storage.endpoint_secrets(user, id, self.inner.clock.now()).await? else {
+            return Ok(None);
+        };
+        let all: Vec<_> = std::iter::once(&secrets.current).chain(&secrets.old).collect();
+        Signer::new(&all).map(Some).map_err(|_| PingError::Secret)
+    }
+}
+
+fn ping_envelope(id: EventId, run: SyncRunId, api_version: ApiVersion, created: jiff::Timestamp) -> Envelope {
+    Envelope { id, event_type: EventType::Ping, api_version, created, sync_run_id: run, chunk: 1, total_chunks: 1 }
+}

@@ -1,0 +1,131 @@
+//! When a delivery is tried, and when an endpoint has failed for too long. Pure.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+/// For so many days an endpoint may do nothing but fail.
+pub const FAILING_DAYS_MAX: i64 = 5;
+
+/// The waits of decisions.md, section 5, in seconds: ten attempts over about 28 hours.
+const DELAYS_SECONDS: [u64; 10] = [0, 5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600];
+
+/// How long each attempt of a delivery waits for the one before it, the first one for the event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule(Vec<Duration>);
+
+impl Schedule {
+    /// One attempt a delay.
+    #[must_use]
+    pub fn new(delays: Vec<Duration>) -> Self {
+        Self(delays)
+    }
+
+    /// How long the first attempt waits.
+    #[must_use]
+    pub fn first(&self) -> Duration {
+        self.0.first().copied().unwrap_or_default()
+    }
+
+    /// How long to wait for the next attempt, after `attempts` were made and failed; none when that was the last one.
+    /// `retry_after` is what the endpoint asked for, already capped: it is never tried sooner. Up to a fifth is added,
+    /// decided by `spread`, so that what failed together is not tried together: any number that differs from delivery to
+    /// delivery.
+    #[must_use]
+    pub fn after(&self, attempts: u32, retry_after: Option<Duration>, spread: u64) -> Option<Duration> {
+        let delay = *self.0.get(usize::try_from(attempts).ok()?)?;
+        let wait = delay.max(retry_after.unwrap_or_default());
+        let part = u32::try_from(spread % 1_001).unwrap_or_default();
+        Some(wait.saturating_add((wait / 5_000).saturating_mul(part)))
+    }
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self::new(DELAYS_SECONDS.map(Duration::from_secs).to_vec())
+    }
+}
+
+/// Whether an endpoint has failed for [`FAILING_DAYS_MAX`] or more; `failing_since` is its first failure after its last
+/// success.
+#[must_use]
+pub fn has_failed_too_long(failing_since: Option<Timestamp>, now: Timestamp) -> bool {
+    failing_since.is_some_and(|since| now.duration_since(since) >= SignedDuration::from_hours(24 * FAILING_DAYS_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ten_attempts_over_about_28_hours() {
+        let schedule = Schedule::default();
+        assert_eq!(schedule.first(), Duration::ZERO);
+        let waits: Vec<u64> =
+            (1..).map_while(|made| schedule.after(made, None, 0)).map(|wait| wait.as_secs()).collect();
+        assert_eq!(waits, [5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600]);
+        let hours = waits.iter().sum::<u64>() / 3_600;
+        assert!((27..29).contains(&hours), "{hours} hours");
+        assert_eq!(schedule.after(10, Some(Duration::from_secs(60)), 0), None, "whatever the endpoint asks for");
+        assert_eq!(schedule.after(u32::MAX, None, 0), None);
+    }
+
+    #[test]
+    fn as_many_attempts_as_there_are_delays() {
+        let schedule = Schedule::new([3, 7].map(Duration::from_secs).to_vec());
+        assert_eq!(schedule.first(), Duration::from_secs(3));
+        assert_eq!(schedule.after(1, None, 0), Some(Duration::from_secs(7)));
+        assert_eq!(schedule.after(2, None, 0), None);
+        let none = Schedule::new(Vec::new());
+        assert_eq!((none.first(), none.after(0, None, 0), none.after(1, None, 0)), (Duration::ZERO, None, None));
+    }
+
+    #[test]
+    fn an_endpoint_may_fail_for_five_days() {
+        let since: Timestamp = "2026-11-16T00:00:00Z".parse().unwrap();
+        for (now, expected) in [
+            ("2026-11-15T00:00:00Z", false),
+            ("2026-11-16T00:00:00Z", false),
+            ("2026-11-20T23:59:59Z", false),
+            ("2026-11-21T00:00:00Z", true),
+            ("2027-11-21T00:00:00Z", true),
+        ] {
+            assert_eq!(has_failed_too_long(Some(since), now.parse().unwrap()), expected, "{now}");
+        }
+        assert!(!has_failed_too_long(None, since));
+    }
+
+    proptest! {
+        #[test]
+        fn is_never_sooner_than_asked_and_a_fifth_later_at_most(
+            attempts in 0_u32..12,
+            asked in prop::option::of(0_u64..100_000),
+            spread in any::<u64>(),
+        ) {
+            let schedule = Schedule::default();
+            let asked = asked.map(Duration::from_secs);
+            let least = schedule.after(attempts, asked, 0);
+            prop_assert_eq!(least.is_some(), attempts < 10);
+            if let (Some(least), Some(wait)) = (least, schedule.after(attempts, asked, spread)) {
+                prop_assert!(least >= asked.unwrap_or_default());
+                prop_assert!(least >= schedule.after(attempts, None, 0).unwrap());
+                prop_assert!(least <= wait && wait <= least + least / 5);
+            }
+        }
+
+        #[test]
+        fn never_panics(delay in any::<Duration>(), asked in any::<Option<Duration>>(), spread in any::<u64>()) {
+            let schedule = Schedule::new(vec![Duration::ZERO, delay]);
+            prop_assert!(schedule.after(1, asked, spread).is_some_and(|wait| wait >= delay));
+        }
+    }
+
+    #[test]
+    fn is_spread() {
+        let schedule = Schedule::default();
+        assert_eq!(schedule.after(2, None, 1_000), Some(Duration::from_secs(72)));
+        assert_ne!(schedule.after(2, None, 1), schedule.after(2, None, 2));
+    }
+}

@@ -1,0 +1,162 @@
+//! Standard Webhooks: secrets, and signatures over `id.timestamp.body`.
+//!
+//! Own code because the reference crate copies the body and knows one secret; in the tests it is what checks this.
+
+use aws_lc_rs::hmac::{Context, HMAC_SHA256, Key};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bellbird_domain::EventId;
+use secrecy::{ExposeSecret, SecretString};
+use zeroize::Zeroizing;
+
+/// What a secret begins with.
+const PREFIX: &str = "whsec_";
+/// Random bytes of a new secret.
+const SECRET_BYTES: usize = 32;
+
+/// The system gives no random numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the system has no random numbers")]
+pub struct NoRandomNumbers;
+
+/// Not `whsec_` and the base64 of a key, or no secret at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a webhook secret")]
+pub struct BadSecret;
+
+/// A secret that nobody had before: `whsec_` and the base64 of 32 random bytes.
+///
+/// # Errors
+/// [`NoRandomNumbers`].
+pub fn new_secret() -> Result<SecretString, NoRandomNumbers> {
+    let mut bytes = Zeroizing::new([0; SECRET_BYTES]);
+    aws_lc_rs::rand::fill(&mut *bytes).map_err(|_| NoRandomNumbers)?;
+    let base64 = Zeroizing::new(STANDARD.encode(*bytes));
+    Ok(SecretString::from([PREFIX, &base64].concat()))
+}
+
+/// Signs with all secrets of an endpoint: while one is being rotated, the receiver may still have the old one. No
+/// `Debug`: it holds keys.
+pub struct Signer(Vec<Key>);
+
+impl Signer {
+    /// With the secrets in the order in which their signatures are to stand.
+    ///
+    /// # Errors
+    /// [`BadSecret`] for a text that is none, and when there are none.
+    pub fn new(secrets: &[&SecretString]) -> Result<Self, BadSecret> {
+        let keys: Vec<Key> = secrets.iter().map(|secret| key(secret)).collect::<Result<_, _>>()?;
+        if keys.is_empty() { Err(BadSecret) } else { Ok(Self(keys)) }
+    }
+
+    /// The header `webhook-signature`: `v1,` and the base64 of an HMAC-SHA256, one a secret, with blanks between them.
+    /// `timestamp` is that of the attempt, in seconds since the epoch, as `webhook-timestamp` says it.
+    #[must_use]
+    pub fn signature(&self, id: EventId, timestamp: i64, body: &[u8]) -> String {
+        let head = format!("{id}.{timestamp}.");
+        let sign = |key: &Key| {
+            let mut context = Context::with_key(key);
+            context.update(head.as_bytes());
+            context.update(body);
+            format!("v1,{}", STANDARD.encode(context.sign()))
+        };
+        self.0.iter().map(sign).collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn key(secret: &SecretString) -> Result<Key, BadSecret> {
+    let base64 = secret.expose_secret().strip_prefix(PREFIX).ok_or(BadSecret)?;
+    let bytes = Zeroizing::new(STANDARD.decode(base64).map_err(|_| BadSecret)?);
+    if bytes.is_empty() { Err(BadSecret) } else { Ok(Key::new(HMAC_SHA256, &bytes)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::HeaderMap;
+    use jiff::Timestamp;
+    use proptest::prelude::*;
+    use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook};
+
+    use super::*;
+
+    fn secret(bytes: &[u8]) -> SecretString {
+        SecretString::from(format!("{PREFIX}{}", STANDARD.encode(bytes)))
+    }
+
+    /// Whether the reference implementation, with one secret, takes a body as signed just now.
+    fn takes(secret: &SecretString, id: EventId, signature: &str, timestamp: i64, body: &[u8]) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.insert(HEADER_WEBHOOK_ID, id.to_string().parse().unwrap());
+        headers.insert(HEADER_WEBHOOK_SIGNATURE, signature.parse().unwrap());
+        headers.insert(HEADER_WEBHOOK_TIMESTAMP, timestamp.to_string().parse().unwrap());
+        Webhook::new(secret.expose_secret()).unwrap().verify(body, &headers).is_ok()
+    }
+
+    /// It looks at the clock itself.
+    fn now() -> i64 {
+        Timestamp::now().as_second()
+    }
+
+    #[test]
+    fn secrets_are_new_and_long_enough() {
+        let (one, other) = (new_secret().unwrap(), new_secret().unwrap());
+        assert_ne!(one.expose_secret(), other.expose_secret());
+        let base64 = one.expose_secret().strip_prefix("whsec_").unwrap();
+        assert_eq!(STANDARD.decode(base64).unwrap().len(), 32);
+        let signer = Signer::new(&[&one]).unwrap();
+        let (id, now) = (EventId::new(), now());
+        assert!(takes(&one, id, &signer.signature(id, now, b"{}"), now, b"{}"));
+        assert!(!takes(&other, id, &signer.signature(id, now, b"{}"), now, b"{}"));
+    }
+
+    #[test]
+    fn refuses_what_is_no_secret() {
+        let good = secret(&[7; 32]);
+        for text in ["", "whsec_", "whsec_?", "whsec_QQ", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_ QUFB"] {
+            let bad = SecretString::from(text);
+            assert!(Signer::new(&[&bad]).is_err(), "{text}");
+            assert!(Signer::new(&[&good, &bad]).is_err(), "{text}");
+        }
+        assert!(Signer::new(&[]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn signs_as_the_reference_does(
+            key in prop::collection::vec(any::<u8>(), 1..80),
+            id in any::<u128>(),
+            timestamp in any::<i64>(),
+            body in "\\PC{0,200}",
+        ) {
+            let secret = secret(&key);
+            let id = EventId::from(uuid::Uuid::from_u128(id));
+            let reference = Webhook::new(secret.expose_secret()).unwrap();
+            let expected = reference.sign(&id.to_string(), timestamp, body.as_bytes()).unwrap();
+            let signer = Signer::new(&[&secret]).unwrap();
+            prop_assert_eq!(signer.signature(id, timestamp, body.as_bytes()), expected);
+        }
+
+        /// While a secret is rotated, either of the two verifies, a third does not, and nothing may change on the way.
+        #[test]
+        fn either_secret_verifies_and_nothing_else(
+            keys in prop::collection::hash_set(prop::collection::vec(any::<u8>(), 24..65), 3),
+            body in "[ -~]{1,200}",
+            at in any::<prop::sample::Index>(),
+        ) {
+            let secrets: Vec<SecretString> = keys.iter().map(|key| secret(key)).collect();
+            let (id, now) = (EventId::new(), now());
+            let signature = Signer::new(&[&secrets[0], &secrets[1]]).unwrap().signature(id, now, body.as_bytes());
+            let taken: Vec<bool> =
+                secrets.iter().map(|secret| takes(secret, id, &signature, now, body.as_bytes())).collect();
+            prop_assert_eq!(taken, [true, true, false]);
+
+            let mut changed = body.clone().into_bytes();
+            changed[at.index(body.len())] ^= 1;
+            for secret in &secrets {
+                prop_assert!(!takes(secret, id, &signature, now, &changed));
+                prop_assert!(!takes(secret, EventId::new(), &signature, now, body.as_bytes()));
+                prop_assert!(!takes(secret, id, &signature, now - 1, body.as_bytes()));
+            }
+        }
+    }
+}
