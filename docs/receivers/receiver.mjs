@@ -14,6 +14,8 @@ const webhook = new Webhook(process.env.BELLBIRD_WEBHOOK_SECRET);
 const taken = new Set();
 
 // What you do with an event. If it takes long, put the event into a queue of your own here, and work later.
+// Of two events that tell of one row, keep what the one with the later `created` says; where that is
+// equal, the one with the later `webhook-timestamp`.
 function take({ id, type, metadata }) {
   const { new_count, updated_count, chunk, total_chunks } = metadata;
   console.log(JSON.stringify({ id, type, new_count, updated_count, chunk, total_chunks }));

@@ -21,7 +21,11 @@ taken = {}
 
 
 def take(event):
-    """What you do with an event. If it takes long, put the event into a queue of your own here, and work later."""
+    """What you do with an event. If it takes long, put the event into a queue of your own here, and work later.
+
+    Of two events that tell of one row, keep what the one with the later `created` says; where that is
+    equal, the one with the later `webhook-timestamp`.
+    """
     counts = ("new_count", "updated_count", "chunk", "total_chunks")
     line = {"id": event["id"], "type": event["type"]} | {name: event["metadata"][name] for name in counts}
     print(json.dumps(line), flush=True)

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use bellbird_domain::Decimal;
+use bellbird_domain::{Currency, Decimal, MinorUnits};
 use bellbird_domain::decimal::ZEROS_MAX;
 use libfuzzer_sys::fuzz_target;
 
@@ -26,6 +26,12 @@ fuzz_target!(|text: &str| {
     assert_eq!(significant(shown), significant(mantissa), "digits were changed");
     assert_eq!(decimal.is_negative(), text.starts_with('-') && nonzero, "the sign was changed");
     assert_eq!(format!("{decimal:?}"), "Decimal(..)");
+    // Without decimal places, the whole part or the number after it.
+    let yen = MinorUnits::of(&decimal, Currency::parse("JPY").expect("a currency")).to_text();
+    assert!(!yen.contains('.') && is_plain(&yen), "no whole number");
+    let whole = shown.split('.').next().unwrap_or("").trim_start_matches('-').trim_start_matches('0');
+    let units = yen.trim_start_matches('-').trim_start_matches('0');
+    assert!(units.len() == whole.len() || units.len() == whole.len() + 1, "another size");
 });
 
 /// `-?[0-9]+(\.[0-9]+)?`, zero with a sign included.

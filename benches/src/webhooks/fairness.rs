@@ -131,11 +131,12 @@ async fn one_round(
         let (webhooks, stop) = (webhooks.clone(), stop.clone());
         async move { webhooks.deliver(stop).await }
     });
-    let feeding = feed.run(good, usize::MAX);
-    let round = tokio::select! {
-        fed = feeding => Err(fed.err().unwrap_or_else(|| anyhow::anyhow!("the syncs ended"))),
-        round = watch(feed, receiver, time) => round,
+    let watching = async {
+        let round = watch(feed, receiver, time).await;
+        feed.stop();
+        round
     };
+    let round = tokio::try_join!(feed.run(good, usize::MAX), watching).map(|((), round)| round);
     // What is under way to the bad ones ends with its deadline; the next round begins behind it.
     stop.cancel();
     delivering.await?;

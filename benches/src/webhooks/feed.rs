@@ -1,7 +1,7 @@
 //! Syncs that end one after the other, as many at once as the service makes, and never far ahead of the deliveries.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellbird_domain::{ConnectionId, UserId};
@@ -28,20 +28,32 @@ pub(super) struct Feed {
     begun: AtomicUsize,
     /// Events that came in.
     pub(super) arrived: AtomicUsize,
+    stopped: AtomicBool,
 }
 
 impl Feed {
     pub(super) fn new(storage: Storage, outbox: Outbox, rows: Vec<Vec<u8>>, ahead_max: usize) -> Self {
-        Self { storage, outbox, rows, ahead_max, begun: AtomicUsize::new(0), arrived: AtomicUsize::new(0) }
+        let (begun, arrived, stopped) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+        Self { storage, outbox, rows, ahead_max, begun, arrived, stopped }
     }
 
     /// Counts from 0 again.
     pub(super) fn restart(&self) {
         self.begun.store(0, Ordering::Relaxed);
         self.arrived.store(0, Ordering::Relaxed);
+        self.stopped.store(false, Ordering::Relaxed);
     }
 
-    /// Makes `events` syncs of one event each, in turns for each user and each connection. Ends earlier when it is dropped.
+    /// Lets [`Self::run`] end when the syncs do that are under way.
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn may_go_on(&self, number: usize) -> bool {
+        number < self.arrived.load(Ordering::Relaxed) + self.ahead_max
+    }
+
+    /// Makes `events` syncs of one event each, in turns for each user and each connection.
     pub(super) async fn run(self: &Arc<Self>, subscribers: &[Subscriber], events: usize) -> anyhow::Result<()> {
         let mut syncing = JoinSet::new();
         for first in 0..SYNCS_AT_ONCE {
@@ -62,8 +74,11 @@ impl Feed {
             if number >= events {
                 break;
             }
-            while number >= self.arrived.load(Ordering::Relaxed) + self.ahead_max {
+            while !self.may_go_on(number) && !self.stopped.load(Ordering::Relaxed) {
                 tokio::time::sleep(LOOK_EVERY).await;
+            }
+            if self.stopped.load(Ordering::Relaxed) {
+                break;
             }
             rows::sync(&self.storage, &self.outbox, *place, &self.rows, false).await?;
         }

@@ -2,8 +2,8 @@
 
 mod alone;
 mod fairness;
-mod feed;
 mod fan_out;
+mod feed;
 pub(crate) mod receiver;
 mod rows;
 mod stage;

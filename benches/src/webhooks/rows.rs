@@ -99,13 +99,15 @@ pub(super) async fn sync(
         covered_from,
         next: began + SignedDuration::from_hours(6),
         marks: &marks,
-        seen_at: Timestamp::now(),
+        seen_at: began,
+        due_at: outbox.due_from(began),
         prune_before: covered_from - SignedDuration::from_hours(48),
         events: &events,
     };
+    outbox.hold(&prepared, began);
     let stored = storage.finish_sync(&claim, &finished).await?.context("overtaken")?;
     ensure!(stored == 1, "{stored} events were stored");
-    outbox.put(prepared, Timestamp::now());
+    outbox.wake();
     Ok(())
 }
 

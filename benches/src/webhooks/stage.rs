@@ -110,7 +110,7 @@ impl Stage {
         storage.migrate().await?;
         let mut stage = Self { storage, subscribers: Vec::new() };
         for (number, path) in paths.iter().enumerate() {
-            let url = format!("http://{}:{}{path}", receiver::host(number), receiver.port());
+            let url = format!("http://{}:{}{path}", receiver::host(number), receiver_address.port());
             let subscriber = stage.add(number, url, connections).await?;
             stage.subscribers.push(subscriber);
         }

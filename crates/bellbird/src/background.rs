@@ -54,7 +54,7 @@ pub fn start(
                 repeat("trips to providers", &stop, || connections.arrive_due(), || connections.trip_wanted()),
                 sync(&connections, &stop),
                 webhooks.deliver(stop.clone()),
-                tidy(&connections, &stop),
+                tidy(&connections, &webhooks, &stop),
                 show(&storage, &stop),
                 tell(&connections, ended, &stop),
             )
@@ -103,7 +103,7 @@ where
 /// Syncs, unless that is switched off.
 async fn sync(connections: &Connections, stop: &CancellationToken) {
     if connections.syncs_by_itself() {
-        repeat("syncs", stop, || connections.sync_due(), || connections.sync_wanted()).await;
+        connections.sync_until(stop.clone()).await;
     }
 }
 
@@ -145,8 +145,11 @@ async fn remove(connections: &Connections, stop: &CancellationToken) {
 }
 
 /// Forgets what is long past.
-async fn tidy(connections: &Connections, stop: &CancellationToken) {
+async fn tidy(connections: &Connections, webhooks: &Webhooks, stop: &CancellationToken) {
     loop {
+        if let Err(error) = webhooks.tidy().await {
+            tracing::warn!(%error, "old events could not be forgotten");
+        }
         if let Err(error) = connections.tidy().await {
             tracing::warn!(%error, "what is long past could not be forgotten");
         }

@@ -150,7 +150,9 @@ fn sync_settings(settings: &Settings) -> SyncSettings {
 /// Where syncs leave what is to be delivered.
 #[must_use]
 pub fn outbox(settings: &Settings) -> Outbox {
+    let first_delay = settings.webhooks.attempt_delays_seconds.first().copied().unwrap_or_default();
     Outbox::new(settings.webhooks.chunk_rows.try_into().unwrap_or(usize::MAX))
+        .delayed(Duration::from_secs(first_delay.into()))
 }
 
 /// Where endpoints may be.

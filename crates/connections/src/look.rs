@@ -10,6 +10,7 @@ use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use bellbird_providers::{Call, Provider, Standing};
 use bellbird_storage::{ClaimedLook, NewAccount, StorageError};
 use secrecy::SecretString;
+use tokio::time::Instant;
 
 use crate::adopt::new_account;
 use crate::matching::match_accounts;
@@ -21,6 +22,8 @@ const LOOK_DEADLINE: Duration = Duration::from_secs(40);
 const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a look is somebody's: longer than it may take.
 const LEASE: Duration = Duration::from_secs(60);
+/// How often it is seen whether somebody else is done with a look.
+const LOOKED_AFTER: Duration = Duration::from_millis(250);
 /// Looks that one copy of the service makes at the same time.
 const AT_ONCE: u32 = 8;
 
@@ -34,6 +37,31 @@ impl Connections {
         let (now, lease) = self.lease(LEASE);
         if let Some(claim) = self.storage.claim_look(user_id, id, now, lease).await? {
             self.look(&claim).await?;
+        }
+        let connection = self.storage.find_connection(user_id, id).await?.ok_or(ConnectionsError::NotFound)?;
+        Ok(connection.status)
+    }
+
+    /// As [`Connections::check`], after whoever looks now: what they learn may be older than what is asked for.
+    ///
+    /// # Errors
+    /// As [`Connections::check`].
+    pub(crate) async fn check_in_turn(
+        &self,
+        user_id: UserId,
+        id: ConnectionId,
+    ) -> Result<ConnectionStatus, ConnectionsError> {
+        let give_up = Instant::now() + LEASE;
+        loop {
+            let (now, lease) = self.lease(LEASE);
+            if let Some(claim) = self.storage.claim_look(user_id, id, now, lease).await? {
+                self.look(&claim).await?;
+                break;
+            }
+            if Instant::now() >= give_up {
+                break;
+            }
+            tokio::time::sleep(LOOKED_AFTER).await;
         }
         let connection = self.storage.find_connection(user_id, id).await?.ok_or(ConnectionsError::NotFound)?;
         Ok(connection.status)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use moka::ops::compute::{CompResult, Op};
+use moka::policy::EvictionPolicy;
 
 /// A value, and when it was put in.
 #[derive(Clone)]
@@ -27,10 +28,25 @@ where
     V: Clone + Send + Sync + 'static,
 {
     /// A map for entries that live for `life`; zero switches it off. At most about `bytes_max` are held, each entry
-    /// counted by `bytes_of`.
+    /// counted by `bytes_of`. When it is full, an entry that nobody asked for yet may not get in.
     pub fn new(life: Duration, bytes_max: u64, bytes_of: impl Fn(&K, &V) -> usize + Send + Sync + 'static) -> Self {
+        Self::with(EvictionPolicy::tiny_lfu(), life, bytes_max, bytes_of)
+    }
+
+    /// The same, where a new entry always gets in: those go that were put in or asked for longest ago.
+    pub fn latest(life: Duration, bytes_max: u64, bytes_of: impl Fn(&K, &V) -> usize + Send + Sync + 'static) -> Self {
+        Self::with(EvictionPolicy::lru(), life, bytes_max, bytes_of)
+    }
+
+    fn with(
+        policy: EvictionPolicy,
+        life: Duration,
+        bytes_max: u64,
+        bytes_of: impl Fn(&K, &V) -> usize + Send + Sync + 'static,
+    ) -> Self {
         let entries = moka::sync::Cache::builder()
             .max_capacity(bytes_max)
+            .eviction_policy(policy)
             .weigher(move |key, entry: &Entry<V>| u32::try_from(bytes_of(key, &entry.value)).unwrap_or(u32::MAX))
             .time_to_live(life.max(Duration::from_secs(1)))
             .build();
@@ -60,6 +76,11 @@ where
             CompResult::ReplacedWith(entry) => Some(entry.into_value().value),
             _ => None,
         }
+    }
+
+    /// Takes an entry out.
+    pub fn remove(&self, key: &K) {
+        self.entries.invalidate(key);
     }
 
     /// Takes out every entry whose key is one of these. Looks at all of them: for what happens seldom.
@@ -114,6 +135,20 @@ mod tests {
         }
         map.entries.run_pending_tasks();
         assert!(map.entries.weighted_size() <= 1_000);
+    }
+
+    #[test]
+    fn the_latest_get_in() {
+        let map = Expiring::latest(Duration::from_secs(300), 1_000, |_: &u32, value: &Vec<u8>| value.len());
+        for key in 0..100 {
+            map.insert(key, vec![0; 100], at(1));
+            assert!(map.get(&key, at(1)).is_some(), "{key}");
+            map.entries.run_pending_tasks();
+        }
+        let left: Vec<u32> = (0..100).filter(|key| map.get(key, at(1)).is_some()).collect();
+        assert_eq!(left, (90..100).collect::<Vec<_>>());
+        map.remove(&99);
+        assert_eq!(map.get(&99, at(1)), None);
     }
 
     #[test]

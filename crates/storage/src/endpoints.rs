@@ -41,6 +41,9 @@ statements! {
     /// Changes nothing, but whoever comes second waits, on both databases.
     LOCK_ALL = "UPDATE webhook_endpoints SET fence = fence WHERE user_id = $1 RETURNING events";
 
+    DELETE_OLD_SECRETS = "DELETE FROM secrets WHERE purpose = 'old-webhook' AND EXISTS (SELECT e.id FROM webhook_endpoints e
+        WHERE e.user_id = secrets.user_id AND e.id = secrets.subject AND e.old_secret_until <= $1)";
+
     KEEP_OLD_SECRET = "UPDATE webhook_endpoints SET old_secret_until = $3 WHERE user_id = $1 AND id = $2";
 
     FIND_OLD_SECRET_UNTIL = "SELECT old_secret_until FROM webhook_endpoints WHERE user_id = $1 AND id = $2";
@@ -256,6 +259,14 @@ impl Storage {
         let given_up = give_up(&mut tx, user, id, now).await?;
         tx.commit().await?;
         Ok(Some(given_up))
+    }
+
+    /// Forgets former secrets that sign no more.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn delete_old_secrets(&self, now: Timestamp) -> Result<u64> {
+        self.db.run(DELETE_OLD_SECRETS, params![now]).await
     }
 
     /// Forgets an endpoint, its secrets, and all that was or is to be delivered to it. False when there is no such

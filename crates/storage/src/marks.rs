@@ -19,22 +19,32 @@ type Result<T> = std::result::Result<T, StorageError>;
 const MARKS_AT_ONCE: usize = 1000;
 const KEY_BYTES: usize = 32;
 
+/// `$3` holds the digests of the rows and of their contents, 32 bytes a mark, and `$4` the occurrences, ten digits a mark:
+/// bytes, because places in a text are counted from its beginning. The half of `packed` that is always empty says what
+/// `$3` is: PostgreSQL takes it for a text otherwise. `WHERE 1 = 1` keeps SQLite from reading `ON CONFLICT` as part of a
+/// join.
+macro_rules! upsert {
+    ($digits:literal) => {
+        concat!(
+            "WITH RECURSIVE n(i) AS (
+                SELECT CAST(0 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $5
+            ), packed(digests) AS (SELECT content FROM row_marks WHERE 1 = 0 UNION ALL SELECT $3)
+            INSERT INTO row_marks (user_id, connection_id, row_digest, occurrence, content, seen_at)
+            SELECT $1, $2, substr(digests, CAST(i * 32 + 1 AS INTEGER), 16), CAST(",
+            $digits,
+            " AS BIGINT), substr(digests, CAST(i * 32 + 17 AS INTEGER), 16), $6
+            FROM n CROSS JOIN packed WHERE 1 = 1
+            ON CONFLICT (user_id, connection_id, row_digest, occurrence)
+                DO UPDATE SET content = excluded.content, seen_at = excluded.seen_at"
+        )
+    };
+}
+
 statements! {
     LIST = "SELECT row_digest, occurrence, content, seen_at FROM row_marks WHERE user_id = $1 AND connection_id = $2";
 
-    /// `$3` holds the digests of the rows and of their contents, 32 bytes a mark, and `$4` the occurrences, ten digits
-    /// a mark. The half of `packed` that is always empty says what `$3` is: PostgreSQL takes it for a text otherwise.
-    /// `WHERE 1 = 1` keeps SQLite from reading `ON CONFLICT` as part of a join.
-    UPSERT = "WITH RECURSIVE n(i) AS (
-            SELECT CAST(0 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $5
-        ), packed(digests) AS (SELECT content FROM row_marks WHERE 1 = 0 UNION ALL SELECT $3)
-        INSERT INTO row_marks (user_id, connection_id, row_digest, occurrence, content, seen_at)
-        SELECT $1, $2, substr(digests, CAST(i * 32 + 1 AS INTEGER), 16),
-            CAST(substr($4, CAST(i * 10 + 1 AS INTEGER), 10) AS BIGINT),
-            substr(digests, CAST(i * 32 + 17 AS INTEGER), 16), $6
-        FROM n CROSS JOIN packed WHERE 1 = 1
-        ON CONFLICT (user_id, connection_id, row_digest, occurrence)
-            DO UPDATE SET content = excluded.content, seen_at = excluded.seen_at";
+    UPSERT = upsert!("CAST(substr($4, i * 10 + 1, 10) AS TEXT)"),
+        on_postgres = upsert!("convert_from(substr(CAST($4 AS BYTEA), CAST(i * 10 + 1 AS INTEGER), 10), 'UTF8')");
 
     PRUNE = "DELETE FROM row_marks WHERE user_id = $1 AND connection_id = $2 AND seen_at < $3";
 
@@ -103,7 +113,7 @@ pub(crate) async fn upsert(
         let digests: Vec<u8> = some.iter().flat_map(|mark| mark.row.0.into_iter().chain(mark.content.0)).collect();
         let occurrences: String = some.iter().map(|mark| format!("{:010}", mark.occurrence)).collect();
         let count = i64::try_from(some.len()).unwrap_or(0);
-        let values = params![user, connection, digests.as_slice(), occurrences.as_str(), count, seen_at];
+        let values = params![user, connection, digests.as_slice(), occurrences.as_bytes(), count, seen_at];
         tx.run(UPSERT, values).await?;
     }
     Ok(())

@@ -66,7 +66,7 @@ statements! {
             next_attempt_at, ended_at, last_problem)
         SELECT user_id, id, $2, $3, CAST($4 AS BIGINT), CAST($5 AS BIGINT),
             CASE WHEN status = 'disabled' THEN 'failed' ELSE $6 END,
-            CASE WHEN status <> 'disabled' AND $6 = 'pending' THEN CAST($5 AS BIGINT) END,
+            CASE WHEN status <> 'disabled' AND $6 = 'pending' THEN CAST($8 AS BIGINT) END,
             CASE WHEN status = 'disabled' THEN CAST($5 AS BIGINT) END,
             CASE WHEN status = 'disabled' THEN ",
         endpoint_disabled!(),
@@ -76,9 +76,17 @@ statements! {
 
     FIND = concat!("SELECT ", event_columns!(""), " FROM webhook_events WHERE user_id = $1 AND id = $2");
 
+    LIST_LATER = concat!(
+        "SELECT ",
+        event_columns!(""),
+        " FROM webhook_events WHERE sync_run_id = $2 AND chunk > $3 AND user_id = $1 ORDER BY chunk LIMIT $4"
+    );
+
     LIST_OUTDATED = "SELECT user_id, id FROM webhook_events WHERE created_at < $1 ORDER BY created_at LIMIT $2";
 
     DELETE = "DELETE FROM webhook_events WHERE user_id = $1 AND id = $2";
+
+    DELETE_OF_CONNECTION = "DELETE FROM webhook_events WHERE connection_id = $2 AND user_id = $1";
 }
 
 /// An event to tell.
@@ -138,6 +146,20 @@ impl Storage {
         self.db.one(FIND, params![user, id], event).await
     }
 
+    /// The next few events of a run, in their order.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn list_later_chunks(
+        &self,
+        user: UserId,
+        run: SyncRunId,
+        chunk: u32,
+        limit: u32,
+    ) -> Result<Vec<StoredEvent>> {
+        self.db.all(LIST_LATER, params![user, run, i64::from(chunk), i64::from(limit)], event).await
+    }
+
     /// Forgets some of the events that came to be before then, the oldest first, with their deliveries and what became
     /// of those. Gives how many; fewer than `limit` when no more are left.
     ///
@@ -164,12 +186,18 @@ impl Storage {
     }
 }
 
+/// Forgets all events of a connection, with their deliveries. The rows of the user's endpoints are locked.
+pub(crate) async fn delete_events_of(tx: &mut Tx, user: UserId, connection: ConnectionId) -> Result<()> {
+    tx.run(DELETE_OF_CONNECTION, params![user, connection]).await.map(|_| ())
+}
+
 /// Where the events of a sync come from.
 pub(crate) struct SyncedEvents {
     pub(crate) user: UserId,
     pub(crate) connection: ConnectionId,
     pub(crate) run: SyncRunId,
     pub(crate) now: Timestamp,
+    pub(crate) due_at: Timestamp,
 }
 
 /// Writes the events that somebody asks for, with their deliveries: the first chunk is due, later ones wait. Gives how
@@ -184,7 +212,7 @@ pub(crate) async fn insert_events(tx: &mut Tx, of: &SyncedEvents, events: &[NewE
         }
         insert(tx, (of.user, Some(of.connection)), of.run, new, of.now).await?;
         let (event_type, state) = (new.event_type.as_str(), if new.chunk == first { "pending" } else { "waiting" });
-        let values = params![of.user, new.id, of.run, i64::from(new.chunk), of.now, state, event_type];
+        let values = params![of.user, new.id, of.run, i64::from(new.chunk), of.now, state, event_type, of.due_at];
         tx.run(INSERT_DELIVERIES, values).await?;
         written += 1;
     }

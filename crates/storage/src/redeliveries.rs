@@ -31,7 +31,7 @@ statements! {
         VALUES ($1, $2, $3, $4, 1, $5, $6, 1, $5, $7, $8, $9, $5)";
 
     REDELIVER = "UPDATE webhook_deliveries SET state = 'pending', attempts = 0, next_attempt_at = $4, ended_at = NULL
-        WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3
+        WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3 AND state <> 'waiting'
             AND EXISTS (SELECT e.id FROM webhook_events e
                 WHERE e.user_id = $1 AND e.id = $3 AND e.event_type <> 'endpoint.ping')";
 
@@ -111,7 +111,8 @@ impl Storage {
     }
 
     /// Makes the delivery of one event due now, whatever became of it before, with all of its attempts. False when there
-    /// is no such delivery, when the event is a ping, and when the endpoint is disabled.
+    /// is no such delivery, when it waits for the chunk before it, when the event is a ping, and when the endpoint is
+    /// disabled.
     ///
     /// # Errors
     /// Those of the database.

@@ -12,7 +12,7 @@ use crate::connections::connection;
 use crate::db::{Row, params, statements};
 use crate::secrets::{Place, delete_secret};
 use crate::users::bump;
-use crate::{Storage, StorageError, endpoints, link_sessions, links};
+use crate::{Storage, StorageError, endpoints, link_sessions, links, outgoing};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -97,7 +97,7 @@ pub struct PendingRemoval {
 }
 
 impl Storage {
-    /// Hides a connection from everybody at once, and claims its removal. Whatever happens to the caller after that,
+    /// Hides a connection from everybody at once, forgets what was to be told of it, and claims its removal. Whatever happens to the caller after that,
     /// the removal is due when the lease ends. None when it is hidden already, is gone, or is another user's.
     ///
     /// # Errors
@@ -121,7 +121,10 @@ impl Storage {
             tx.rollback().await;
             return Ok(None);
         };
+        // Nothing more is told of it, from this moment on.
+        endpoints::lock_endpoints(&mut tx, user).await?;
         let claim = tx.one(HIDE, params![user, id, now, lease_until], claimed).await?;
+        outgoing::delete_events_of(&mut tx, user, id).await?;
         let step = Step { user, connection: id, from: Some(from), to: Some(to), cause: "removed" };
         audit::record(&mut tx, &step, now).await?;
         tx.commit().await?;
@@ -169,8 +172,7 @@ impl Storage {
     }
 
     /// Forgets a connection: its row, its grant, its accounts, its marks, its events with their deliveries, and the links
-    /// to repair it. What remains are the audit
-    /// rows, of which the last one gets this cause. False when somebody else has overtaken the claim; nothing is changed then.
+    /// to repair it. What remains are the audit rows, of which the last one gets this cause. False when somebody else has overtaken the claim; nothing is changed then.
     ///
     /// # Errors
     /// Those of the database.

@@ -152,8 +152,10 @@ pub struct FinishedSync<'a> {
     pub next: Timestamp,
     /// What is to be remembered anew, each row and occurrence once.
     pub marks: &'a [Mark],
-    /// When those rows were seen. Events are of this moment, and due from it on.
+    /// When those rows were seen. Events are of this moment.
     pub seen_at: Timestamp,
+    /// When the first attempts to tell of them are due.
+    pub due_at: Timestamp,
     /// What was not seen since then is forgotten.
     pub prune_before: Timestamp,
     /// What is told, in the order of the chunks.
@@ -250,7 +252,8 @@ impl Storage {
         }
         marks::upsert(&mut tx, (user, connection), finished.marks, finished.seen_at).await?;
         marks::prune(&mut tx, (user, connection), finished.prune_before).await?;
-        let events = SyncedEvents { user, connection, run: finished.run, now: finished.seen_at };
+        let (now, due_at) = (finished.seen_at, finished.due_at);
+        let events = SyncedEvents { user, connection, run: finished.run, now, due_at };
         let written = outgoing::insert_events(&mut tx, &events, finished.events).await?;
         tx.commit().await?;
         Ok(Some(written))

@@ -25,6 +25,8 @@ struct Receiver {
 }
 
 /// What you do with an event. If it takes long, put the event into a queue of your own here, and work later.
+/// Of two events that tell of one row, keep what the one with the later `created` says; where that is
+/// equal, the one with the later `webhook-timestamp`.
 fn take(event: &Value) -> std::io::Result<()> {
     let metadata = &event["metadata"];
     let line = json!({

@@ -55,7 +55,7 @@ const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature
 const BELLBIRD_ENDPOINT: HeaderName = HeaderName::from_static("bellbird-endpoint");
 
 /// What can go wrong, in words for the log of deliveries. There are no others.
-mod problem {
+pub(crate) mod problem {
     /// The rules refuse the address itself or one that its name leads to.
     pub(super) const NOT_ALLOWED: &str = "address not allowed";
     /// The message cannot be written as a request.
@@ -63,7 +63,7 @@ mod problem {
     /// The name does not exist, or has no address.
     pub(super) const NAME_NOT_FOUND: &str = "name not found";
     /// The name servers did not say.
-    pub(super) const NAME_UNANSWERED: &str = "name not looked up";
+    pub(crate) const NAME_UNANSWERED: &str = "name not looked up";
     /// Nobody took the connection.
     pub(super) const NOT_REACHED: &str = "not reached";
     /// The connection was taken, but no TLS came about, or the certificate is not valid.
@@ -143,6 +143,10 @@ impl Client {
     pub fn new(resolver: Resolver, rules: Rules, timeout: Duration) -> Result<Self, String> {
         let tls = rustls::ClientConfig::with_platform_verifier()
             .map_err(|error| format!("the HTTP client for endpoints cannot be set up: {error}"))?;
+        Ok(Self::with_tls(tls, resolver, rules, timeout))
+    }
+
+    fn with_tls(tls: rustls::ClientConfig, resolver: Resolver, rules: Rules, timeout: Duration) -> Self {
         let mut tcp = HttpConnector::new_with_resolver(resolver);
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -158,7 +162,7 @@ impl Client {
             .http1_max_buf_size(READ_BUFFER_BYTES)
             .http1_max_headers(HEADERS_MAX)
             .build(MapFuture::new(tls, in_time as fn(_) -> _));
-        Ok(Self { pool, rules, timeout })
+        Self { pool, rules, timeout }
     }
 
     /// Sends a message, once. It is the status that decides: when the headers are there, the rest of the answer is worth a

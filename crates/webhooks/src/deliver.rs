@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_storage::{ClaimedEndpoint, DueDelivery, FinishedAttempt, Outcome, StorageError};
-use jiff::Timestamp;
-use tokio::task::JoinSet;
+use jiff::{SignedDuration, Timestamp};
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 use uuid::Uuid;
 
+use crate::client::problem::NAME_UNANSWERED;
 use crate::client::{Exchange, Message};
 use crate::ping::PingError;
 use crate::rebuild::{REBUILD_DEADLINE, Unread};
@@ -34,10 +35,21 @@ const SENT_AT_ONCE: usize = 16;
 const BATCH: u32 = 128;
 /// A turn begins nothing new after this.
 const TURN: Duration = Duration::from_secs(10);
+/// What deliveries on their way get to end when the service stops.
+const STOP_PATIENCE: Duration = Duration::from_secs(8);
 /// What a slow database may take before and after.
 const MARGIN: Duration = Duration::from_secs(20);
 /// How often due deliveries are looked for, where nobody wakes us: those of other programs, and those to be tried again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long events gather before endpoints are claimed: one claim for all of them, and one turn for those of an endpoint.
+const GATHERED: Duration = Duration::from_millis(100);
+/// How long results gather before they are written down together.
+const RESULTS_GATHERED: Duration = Duration::from_millis(5);
+
+/// How long an event can be sent again.
+const EVENTS_KEPT: SignedDuration = SignedDuration::from_hours(90 * 24);
+/// Events that are forgotten in one go.
+const TIDIED_AT_ONCE: u32 = 500;
 
 /// The metric of attempts, by how they ended.
 pub const ATTEMPTS: &str = "bellbird_webhook_attempts_total";
@@ -47,6 +59,8 @@ struct Turn {
     claim: ClaimedEndpoint,
     signer: Signer,
     url: Url,
+    /// Nothing is sent after this: the lease would end before the answer is there.
+    last_call: Instant,
 }
 
 /// Why a turn ended before its time.
@@ -54,6 +68,8 @@ enum Ended {
     /// Somebody else serves the endpoint, or it is disabled or gone.
     Overtaken,
     Storage(StorageError),
+    /// An attempt panicked. The endpoint is left alone until its lease ends.
+    Broken(JoinError),
 }
 
 impl From<StorageError> for Ended {
@@ -67,7 +83,7 @@ impl Webhooks {
     pub async fn deliver(&self, stop: CancellationToken) {
         let (mut healthy, mut failing) = (JoinSet::new(), JoinSet::new());
         while !stop.is_cancelled() {
-            self.begin_turns(&mut healthy, HEALTHY_AT_ONCE, false, &stop).await;
+            let is_full = self.begin_turns(&mut healthy, HEALTHY_AT_ONCE, false, &stop).await;
             self.begin_turns(&mut failing, FAILING_AT_ONCE, true, &stop).await;
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -75,6 +91,13 @@ impl Webhooks {
                 Some(_) = failing.join_next() => {}
                 () = self.inner.outbox.wanted.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+            // Where endpoints wait for a place, the next one is given away at once.
+            if !is_full {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = tokio::time::sleep(GATHERED) => {}
+                }
             }
         }
         while healthy.join_next().await.is_some() {}
@@ -94,12 +117,30 @@ impl Webhooks {
         }
     }
 
-    /// Claims endpoints for the places that are free.
-    async fn begin_turns(&self, turns: &mut JoinSet<()>, at_once: usize, failing: bool, stop: &CancellationToken) {
+    /// Forgets events that are too old to be sent again, with all that is known of their deliveries, and secrets that sign
+    /// no more.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn tidy(&self) -> Result<(), StorageError> {
+        let before = self.inner.clock.now().saturating_sub(EVENTS_KEPT).unwrap_or(Timestamp::MIN);
+        self.inner.storage.delete_old_secrets(self.inner.clock.now()).await?;
+        while self.inner.storage.delete_outdated_events(before, TIDIED_AT_ONCE).await? >= TIDIED_AT_ONCE.into() {}
+        Ok(())
+    }
+
+    /// Claims endpoints for the places that are free. Whether all places are taken now.
+    async fn begin_turns(
+        &self,
+        turns: &mut JoinSet<()>,
+        at_once: usize,
+        failing: bool,
+        stop: &CancellationToken,
+    ) -> bool {
         while turns.try_join_next().is_some() {}
         let free = u32::try_from(at_once.saturating_sub(turns.len())).unwrap_or(0);
         if free == 0 {
-            return;
+            return true;
         }
         let now = self.inner.clock.now();
         let lease = now.saturating_add(self.lease()).unwrap_or(now);
@@ -107,13 +148,14 @@ impl Webhooks {
             Ok(claims) => claims,
             Err(error) => {
                 tracing::warn!(%error, "due deliveries could not be looked for");
-                return;
+                return false;
             }
         };
         for claim in claims {
             let (webhooks, stop) = (self.clone(), stop.clone());
             turns.spawn(async move { webhooks.take_turn(claim, &stop).await });
         }
+        turns.len() >= at_once
     }
 
     /// A turn, what it began last, and the time that a slow database takes.
@@ -123,13 +165,23 @@ impl Webhooks {
 
     async fn take_turn(&self, claim: ClaimedEndpoint, stop: &CancellationToken) {
         let id = claim.endpoint_id;
-        match self.serve(&claim, stop).await {
+        let late = async {
+            stop.cancelled().await;
+            tokio::time::sleep(STOP_PATIENCE).await;
+        };
+        let served = tokio::select! {
+            served = self.serve(&claim, stop) => served,
+            // What is on its way is given up, and sent again by whoever comes next.
+            () = late => Ok(()),
+        };
+        match served {
             Ok(()) => {
                 if let Err(error) = self.inner.storage.release_endpoint(&claim).await {
                     tracing::warn!(endpoint_id = %id, %error, "an endpoint was not given back; its lease ends");
                 }
             }
             Err(Ended::Overtaken) => tracing::info!(endpoint_id = %id, "an endpoint is somebody else's now, or gone"),
+            Err(Ended::Broken(error)) => tracing::error!(endpoint_id = %id, %error, "a delivery broke"),
             Err(Ended::Storage(error)) => tracing::warn!(endpoint_id = %id, %error, "deliveries were interrupted"),
         }
     }
@@ -145,15 +197,15 @@ impl Webhooks {
             Err(PingError::Storage(error)) => return Err(error.into()),
             Err(_) => return self.disable(claim, "secret broken").await,
         };
-        let turn = Arc::new(Turn { claim: claim.clone(), signer, url });
+        let last_call = over + REBUILD_DEADLINE;
+        let turn = Arc::new(Turn { claim: claim.clone(), signer, url, last_call });
         let mut failing_since = claim.failing_since;
         loop {
             let due = self.inner.storage.list_due_deliveries(claim, self.inner.clock.now(), BATCH).await?;
-            if due.is_empty() {
-                return Ok(());
-            }
+            let is_more = due.len() >= BATCH as usize || due.iter().any(|due| due.event.chunk < due.event.total_chunks);
             self.send_all(&turn, due, over, stop, &mut failing_since).await?;
-            if Instant::now() >= over || stop.is_cancelled() {
+            // What came to be due meanwhile is the next turn's.
+            if !is_more || Instant::now() >= over || stop.is_cancelled() {
                 return Ok(());
             }
         }
@@ -178,11 +230,16 @@ impl Webhooks {
                 under_way.spawn(async move { webhooks.attempt(&turn, &delivery).await });
             }
             let Some(first) = under_way.join_next().await else { return Ok(()) };
-            let mut finished: Vec<FinishedAttempt> = first.into_iter().collect();
-            while let Some(next) = under_way.try_join_next() {
-                finished.extend(next);
+            if !under_way.is_empty() {
+                tokio::time::sleep(RESULTS_GATHERED).await;
             }
-            self.write_down(turn, &finished, failing_since).await?;
+            let mut finished: Vec<FinishedAttempt> = Vec::new();
+            for attempt in std::iter::once(first).chain(std::iter::from_fn(|| under_way.try_join_next())) {
+                finished.extend(attempt.map_err(Ended::Broken)?);
+            }
+            if !finished.is_empty() {
+                self.write_down(turn, &finished, failing_since).await?;
+            }
         }
     }
 
@@ -196,7 +253,7 @@ impl Webhooks {
         if !self.inner.storage.finish_attempts(&turn.claim, finished, now).await? {
             return Err(Ended::Overtaken);
         }
-        let mut gone = false;
+        let (mut gone, mut at_fault) = (false, false);
         for attempt in finished {
             let outcome = match attempt.outcome {
                 Outcome::Delivered => "delivered",
@@ -205,6 +262,7 @@ impl Webhooks {
             };
             metrics::counter!(ATTEMPTS, "outcome" => outcome).increment(1);
             gone |= attempt.status == Some(410);
+            at_fault |= attempt.endpoint_at_fault;
             if attempt.outcome == Outcome::Delivered {
                 *failing_since = None;
             } else if attempt.endpoint_at_fault {
@@ -214,7 +272,7 @@ impl Webhooks {
         if gone {
             return self.disable(&turn.claim, "gone").await.and(Err(Ended::Overtaken));
         }
-        if has_failed_too_long(*failing_since, now) {
+        if at_fault && has_failed_too_long(*failing_since, now) {
             return self.disable(&turn.claim, "failing").await.and(Err(Ended::Overtaken));
         }
         Ok(())
@@ -227,26 +285,34 @@ impl Webhooks {
         Ok(())
     }
 
-    /// Makes one attempt. The body is that of memory for the very first one, else its rows are read again.
-    async fn attempt(&self, turn: &Turn, delivery: &DueDelivery) -> FinishedAttempt {
+    /// Makes one attempt; none where there was no time for it, or our own database did not answer. The body is that of memory for the very first one, else its rows are read again.
+    async fn attempt(&self, turn: &Turn, delivery: &DueDelivery) -> Option<FinishedAttempt> {
         let (inner, event, claim) = (&self.inner, &delivery.event, &turn.claim);
         let begun = inner.clock.now();
         let remembered =
             if delivery.is_first { inner.outbox.find(event.id, claim.api_version, begun) } else { None };
         let body = match remembered {
             Some(body) => Ok(body),
-            None => self.rebuild(claim.user_id, event, claim.api_version).await,
+            None => {
+                let until = turn.last_call.min(Instant::now() + REBUILD_DEADLINE);
+                self.rebuild(claim.user_id, event, claim.api_version, delivery.is_first, until).await
+            }
         };
         let body = match body {
             Ok(body) => body,
-            Err(unread) => return self.finished(delivery, begun, Err(unread)),
+            // Left as it is, to be tried as if nothing had been.
+            Err(Unread::Storage | Unread::NoTurn | Unread::Gone) => return None,
+            Err(unread) => return Some(self.finished(delivery, begun, Err(unread))),
         };
+        if Instant::now() >= turn.last_call {
+            return None;
+        }
         let sent = inner.clock.now();
         let timestamp = sent.as_second();
         let signature = turn.signer.signature(event.id, timestamp, &body);
         let message = Message { id: event.id, timestamp, signature: &signature, endpoint: claim.endpoint_id, body };
         let exchange = inner.client.post(&turn.url, message).await;
-        self.finished(delivery, sent, Ok(exchange))
+        Some(self.finished(delivery, sent, Ok(exchange)))
     }
 
     /// What an attempt came to, and when there is another.
@@ -254,7 +320,11 @@ impl Webhooks {
         let event = &delivery.event;
         let attempt = delivery.attempts.saturating_add(1);
         let (status, problem, duration, retry_after, at_fault) = match &exchange {
-            Ok(exchange) => (exchange.status, exchange.problem, exchange.duration, exchange.retry_after, true),
+            Ok(exchange) => {
+                // An outage of our own name servers is not theirs.
+                let at_fault = exchange.problem != Some(NAME_UNANSWERED);
+                (exchange.status, exchange.problem, exchange.duration, exchange.retry_after, at_fault)
+            }
             Err(unread) => (None, Some(unread.words()), Duration::ZERO, None, false),
         };
         let outcome = if exchange.as_ref().is_ok_and(Exchange::is_success) {

@@ -48,6 +48,7 @@ pub struct Prepared {
 #[derive(Clone)]
 pub struct Outbox {
     rows_max: usize,
+    first_delay: Duration,
     fresh: Arc<Expiring<(EventId, ApiVersion), Bytes>>,
     pub(crate) wanted: Arc<Notify>,
 }
@@ -64,8 +65,20 @@ impl Outbox {
     #[must_use]
     pub fn new(rows_max: usize) -> Self {
         let bytes_of = |_: &(EventId, ApiVersion), body: &Bytes| body.len() + 64;
-        let fresh = Arc::new(Expiring::new(FRESH_LIFE, FRESH_BYTES_MAX, bytes_of));
-        Self { rows_max, fresh, wanted: Arc::default() }
+        let fresh = Arc::new(Expiring::latest(FRESH_LIFE, FRESH_BYTES_MAX, bytes_of));
+        Self { rows_max, first_delay: Duration::ZERO, fresh, wanted: Arc::default() }
+    }
+
+    /// With a time to wait before the first attempt.
+    #[must_use]
+    pub fn delayed(self, first_delay: Duration) -> Self {
+        Self { first_delay, ..self }
+    }
+
+    /// When the first attempt is due for what is found at `now`.
+    #[must_use]
+    pub fn due_from(&self, now: Timestamp) -> Timestamp {
+        now.saturating_add(self.first_delay).unwrap_or(now)
     }
 
     /// The events that tell of these rows. What was written of each row is used up on the way.
@@ -105,14 +118,31 @@ impl Outbox {
         prepared
     }
 
-    /// Keeps the bodies of events that are stored by now for their first attempt, and wakes whoever makes it.
-    pub fn put(&self, prepared: Vec<Prepared>, now: Timestamp) {
+    /// Keeps the bodies of events for their first attempt. To be called before the events are stored: whoever delivers may
+    /// be faster than we are.
+    pub fn hold(&self, prepared: &[Prepared], now: Timestamp) {
         for event in prepared {
-            if let Some(body) = event.body {
-                self.fresh.insert((event.id, ApiVersion::CURRENT), body, now);
+            if let Some(body) = &event.body {
+                self.keep(event.id, ApiVersion::CURRENT, body.clone(), now);
             }
         }
+    }
+
+    /// Keeps one body for a first attempt.
+    pub(crate) fn keep(&self, id: EventId, version: ApiVersion, body: Bytes, now: Timestamp) {
+        self.fresh.insert((id, version), body, now);
+    }
+
+    /// Wakes whoever makes first attempts: events are stored.
+    pub fn wake(&self) {
         self.wanted.notify_one();
+    }
+
+    /// Forgets the bodies of events that nobody asks for.
+    pub fn forget(&self, prepared: &[Prepared]) {
+        for event in prepared {
+            self.fresh.remove(&(event.id, ApiVersion::CURRENT));
+        }
     }
 
     /// The body of an event that was made here a moment ago.

@@ -13,7 +13,7 @@ const LABEL_BYTES_MAX: usize = 63;
 
 /// Last labels of names that are not public: RFC 6761, RFC 6762 with its appendix G, RFC 7686, RFC 8375, RFC 9476, and
 /// `internal`, which ICANN has set aside for private use.
-const PRIVATE_DOMAINS: [&str; 13] = [
+const PRIVATE_DOMAINS: [&str; 14] = [
     "alt",
     "arpa",
     "corp",
@@ -27,6 +27,7 @@ const PRIVATE_DOMAINS: [&str; 13] = [
     "localhost",
     "onion",
     "private",
+    "test",
 ];
 
 /// IPv4 addresses where no endpoint of a user is: the IANA IPv4 Special-Purpose Address Registry

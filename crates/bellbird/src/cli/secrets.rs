@@ -135,10 +135,14 @@ pub(super) fn unopened(secrets: &[UnopenableSecret]) -> Vec<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for secret in secrets {
         let reason = match &secret.why {
-            SealError::UnknownKeyId(key) => format!(
-                "sealed with the key `{key}`, which is not in secrets.key: add it behind the first one, or remove and \
-                 link again"
-            ),
+            SealError::UnknownKeyId(key) => {
+                let otherwise = match secret.purpose.as_str() {
+                    "webhook" | "old-webhook" => "make another with `bellbird webhook rotate-secret`",
+                    "marks" => "remove and link again, as what was seen cannot be told from what is new",
+                    _ => "remove and link again",
+                };
+                format!("sealed with the key `{key}`, which is not in secrets.key: add it behind the first one, or {otherwise}")
+            }
             SealError::DoesNotOpen => "not opened by the key of their id: that is another key of the same id, or they \
                                        are damaged"
                 .to_owned(),

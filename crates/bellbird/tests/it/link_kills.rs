@@ -21,7 +21,7 @@ use crate::processes::text;
 use database::{execute, query};
 
 /// Longer than every lease.
-const LEASES_END: SignedDuration = SignedDuration::from_mins(3);
+pub(crate) const LEASES_END: SignedDuration = SignedDuration::from_mins(3);
 /// Parts into which the time of a step is cut: it is killed at the end of each.
 const PARTS: u32 = 4;
 
@@ -40,7 +40,7 @@ enum Step {
 
 /// When the service dies.
 #[derive(Debug, Clone, Copy)]
-enum Death {
+pub(crate) enum Death {
     Never,
     /// While it waits for the answer to its call after so many. `made`: the provider has done what was asked.
     AtCall {
@@ -54,15 +54,20 @@ enum Death {
 }
 
 /// What became of a copy of the service.
-struct Ended {
-    finished: bool,
-    rounds: u32,
-    calls: u64,
+pub(crate) struct Ended {
+    pub(crate) finished: bool,
+    pub(crate) rounds: u32,
+    pub(crate) calls: u64,
 }
 
 impl App {
     /// Does a piece of work in a copy of the service that is killed: all that it has begun stops where it is.
-    async fn run<F>(&self, provider: &str, death: Death, work: impl FnOnce(Connections) -> F + Send + 'static) -> Ended
+    pub(crate) async fn run<F>(
+        &self,
+        provider: &str,
+        death: Death,
+        work: impl FnOnce(Connections) -> F + Send + 'static,
+    ) -> Ended
     where
         F: Future<Output = ()>,
     {

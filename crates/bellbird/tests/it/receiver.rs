@@ -100,6 +100,11 @@ impl Receiver {
         self.answers.lock().unwrap().next = replies.into_iter().collect();
     }
 
+    /// Whether something came since it was last taken.
+    pub(crate) fn has_some(&self) -> bool {
+        !self.answers.lock().unwrap().taken.is_empty()
+    }
+
     /// What came since this was last asked, in the order in which it came.
     pub(crate) fn take(&self) -> Vec<Taken> {
         std::mem::take(&mut self.answers.lock().unwrap().taken)
@@ -229,7 +234,8 @@ impl App {
     /// The provider's id of an account of the connection that has rows.
     pub(crate) async fn account_at(&self, connection: &Connection) -> String {
         let accounts = self.storage.list_connection_accounts(connection.user_id, connection.id).await.unwrap();
-        let usual = accounts.iter().find(|account| matches!(account.account_type.as_str(), "transaction" | "investment"));
+        let usual =
+            accounts.iter().find(|account| matches!(account.account_type.as_str(), "transaction" | "investment"));
         usual.expect("an account").provider_account_id.clone()
     }
 

@@ -9,7 +9,7 @@ use crate::cli::Place;
 use crate::processes::{ANY_PORTS, Running, get, text};
 
 /// What is shorter stands in times and ids by chance.
-const SHORTEST: usize = 6;
+pub(crate) const SHORTEST: usize = 6;
 
 /// What must be nowhere: amounts, descriptions and ids of rows, by where they came from.
 fn collect(found: &mut BTreeSet<String>, rows: &Value, members: &[&str]) {
@@ -23,7 +23,7 @@ fn collect(found: &mut BTreeSet<String>, rows: &Value, members: &[&str]) {
     }
 }
 
-fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in folder.read_dir().unwrap() {
         let path = entry.unwrap().path();
@@ -36,7 +36,7 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-fn contains(bytes: &[u8], text: &str) -> bool {
+pub(crate) fn contains(bytes: &[u8], text: &str) -> bool {
     memchr::memmem::find(bytes, text.as_bytes()).is_some()
 }
 

@@ -6,10 +6,13 @@
 mod endpoint;
 mod random;
 mod rows;
+mod steps;
 
 use std::process::Child;
+use std::time::Duration;
 
-use serde_json::Value;
+use reqwest::Method;
+use serde_json::{Value, json};
 
 use crate::cli::{Place, errors};
 use crate::harness::{Database, eventually};
@@ -17,14 +20,18 @@ use crate::link_kills::database::{execute, query};
 use crate::processes::{ANY_PORTS, Running, machine, text};
 use endpoint::{Endpoint, Manner};
 use random::Random;
-use rows::Rows;
+use rows::{Rows, control};
 
 const SYNCS_MIN: usize = 200;
 const KILLS_MIN: usize = 40;
 /// So many rounds are plenty for both.
 const ROUNDS_MAX: usize = 400;
-/// A service lives for less than this, in milliseconds.
+/// A service lives for less than this, in milliseconds; many not even for the second: they die in the midst of a sync.
 const LIFE_MAX: usize = 600;
+const SHORT_LIFE_MAX: usize = 120;
+
+/// How often a command is looked at that waits for leases of the dead.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The time of every lease passes, which is minutes, and everything is due.
 const LEASES_END: &str = "UPDATE connections SET sync_lease_until = 0 WHERE sync_lease_until IS NOT NULL;
@@ -79,13 +86,26 @@ impl Host {
         self.syncs += log.matches("connection synced").count();
     }
 
+    /// A provider is slow for a few calls, or does not answer them as it should.
+    async fn disturb(&self, random: &mut Random) {
+        let provider = ["fiskil", "akahu", "snaptrade"][random.below(3)];
+        let times = 1 + random.below(6);
+        let fault = match random.below(4) {
+            0 => json!({"kind": "status", "status": 503, "times": times}),
+            1 => json!({"kind": "cut", "times": times}),
+            _ => json!({"kind": "delay", "delayMs": 20 + random.below(150), "times": times}),
+        };
+        control(&self.sandbox, provider, Method::POST, "faults", fault).await;
+    }
+
     /// Services, and perhaps a command, work on what is new, and die.
     async fn round(&mut self, random: &mut Random) {
-        execute(&self.database, LEASES_END, "").await;
+        self.bury_the_dead().await;
         let services: Vec<Running> = (0..=usize::from(random.one_in(3))).map(|_| self.serve()).collect();
         let command = random.one_in(5).then(|| self.place.command("connection sync --all --json").spawn().unwrap());
         for service in services {
-            tokio::time::sleep(random.millis(LIFE_MAX)).await;
+            let limit = if random.one_in(3) { SHORT_LIFE_MAX } else { LIFE_MAX };
+            tokio::time::sleep(random.millis(limit)).await;
             self.kill(service);
             // The leases of whoever lives end too, as if it had been stopped for so long.
             if random.one_in(2) {
@@ -101,8 +121,10 @@ impl Host {
     async fn end(&mut self, mut command: Child, random: &mut Random) {
         if random.one_in(2) {
             let _ = command.kill();
-        } else {
+        }
+        while command.try_wait().unwrap().is_none() {
             execute(&self.database, LEASES_END, "").await;
+            tokio::time::sleep(LOOK_EVERY).await;
         }
         let output = command.wait_with_output().unwrap();
         let synced: Option<Value> = serde_json::from_slice(&output.stdout).ok();
@@ -112,13 +134,27 @@ impl Host {
         }
     }
 
+    /// Nobody lives: their leases end. What PostgreSQL was told by somebody who is dead it may carry out only now, and then
+    /// there is another lease.
+    async fn bury_the_dead(&self) {
+        if !self.database.starts_with("sqlite:") {
+            let sessions = "SELECT COUNT(*) FROM pg_stat_activity
+                WHERE datname = current_database() AND application_name = 'bellbird'";
+            eventually(async || self.count(sessions).await == 0).await;
+        }
+        execute(&self.database, LEASES_END, "").await;
+    }
+
     async fn count(&self, sql: &str) -> u64 {
         query(&self.database, sql).await[0][0].parse().unwrap()
     }
 
     /// Nobody dies any more: all is synced, and all is delivered.
     async fn come_to_rest(&mut self) {
-        execute(&self.database, LEASES_END, "").await;
+        for provider in ["fiskil", "akahu", "snaptrade"] {
+            control(&self.sandbox, provider, Method::DELETE, "faults", json!({})).await;
+        }
+        self.bury_the_dead().await;
         let services = [self.serve(), self.serve()];
         loop {
             let synced = self.place.json("connection sync --all");
@@ -136,9 +172,15 @@ impl Host {
     }
 }
 
+/// Tells whoever reads the output of a test.
+#[expect(clippy::print_stdout, reason = "a test that failed is repeated with its seed")]
+fn say(line: &str) {
+    println!("{line}");
+}
+
 async fn services_are_killed(database: Database) {
     let seed = uuid::Uuid::new_v4().as_u64_pair().0;
-    println!("seed {seed}");
+    say(&format!("seed {seed}"));
     let mut random = Random::new(seed);
     let mut host = Host::start(database, seed).await;
     let mut rows = Rows::new(&host.database).await;
@@ -149,8 +191,11 @@ async fn services_are_killed(database: Database) {
         for _ in 0..=random.below(2) {
             rows.add(&host.sandbox, &mut random).await;
         }
-        if random.one_in(2) {
+        for _ in 0..random.below(3) {
             rows.change(&host.sandbox, &mut random, &host.endpoints[0]).await;
+        }
+        if random.one_in(3) {
+            host.disturb(&mut random).await;
         }
         host.round(&mut random).await;
     }
@@ -158,11 +203,12 @@ async fn services_are_killed(database: Database) {
 
     let marks = host.count("SELECT COUNT(*) FROM row_marks").await;
     let begun = host.count("SELECT SUM(sync_fence) FROM connections").await;
+    say(&format!("{rounds} rounds, {} kills, {begun} syncs begun, {} ended", host.kills, host.syncs));
     let (added, changed) = rows.counts();
-    println!("{rounds} rounds, {} kills, {begun} syncs begun, {} ended", host.kills, host.syncs);
-    println!("{added} rows added, {changed} of them changed");
+    say(&format!("{added} rows added, {changed} of them changed, {marks} rows in all"));
     for endpoint in &host.endpoints {
-        println!("{} requests, {} of them taken", endpoint.requests(), endpoint.taken().len());
+        let [requests, taken, events] = endpoint.counts();
+        say(&format!("{requests} requests, {taken} of them taken, {events} events"));
         endpoint.assert_in_order();
         rows.assert_told(endpoint, marks);
     }

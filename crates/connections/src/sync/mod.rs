@@ -15,10 +15,12 @@ use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, EventType, Syn
 use bellbird_storage::{ClaimedSync, FinishedSync, NewEvent, StorageError};
 use bellbird_webhooks::digest::RowHasher;
 use bellbird_webhooks::outbox::Prepared;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use jiff::tz::TimeZone;
 use secrecy::ExposeSecret as _;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 pub use window::SyncSettings;
 
@@ -33,7 +35,16 @@ const LEASE: Duration = Duration::from_secs(60);
 /// How often they say so.
 const RENEW_EVERY: Duration = Duration::from_secs(15);
 /// Syncs that one copy of the service makes at the same time.
-const AT_ONCE: u32 = 4;
+const AT_ONCE: usize = 4;
+/// How often due syncs are looked for, where nobody wakes us.
+const DUE_EVERY: Duration = Duration::from_secs(5);
+/// What a sync gets to notice that it has ended well.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// When a connection is synced again that was linked a moment ago and has no rows yet.
+const ROWS_ASKED_AGAIN_AFTER: Duration = Duration::from_secs(600);
+/// Accounts and rows may be late after a connection was linked: for so long, each sync reads as far back as the first
+/// (unless what that finds is not told: then it would be told now), and one that finds nothing at all is not the first.
+const ROWS_LATE: SignedDuration = SignedDuration::from_hours(1);
 /// How often a command looks whether somebody else is done with a sync.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long it waits for that.
@@ -83,15 +94,33 @@ impl Connections {
         }
     }
 
-    /// Makes every sync that is due, a few at a time, and returns when none is. To be called again and again by a running
-    /// service; any number of copies may do so at once.
+    /// Makes every sync that is due, a few at a time, until `stop`, and then ends those under way. Any number of copies of
+    /// the service may do so at once. One that takes long holds up no other.
+    pub async fn sync_until(&self, stop: CancellationToken) {
+        let mut under_way = JoinSet::new();
+        while !stop.is_cancelled() {
+            let free = AT_ONCE.saturating_sub(under_way.len());
+            for claim in self.claim_syncs(free).await {
+                let connections = self.clone();
+                under_way.spawn(async move { connections.sync_claimed(&claim).await.is_ok() });
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                Some(_) = under_way.join_next() => {}
+                () = self.due.syncs.notified(), if under_way.len() < AT_ONCE => {}
+                () = tokio::time::sleep(DUE_EVERY) => {}
+            }
+        }
+        while under_way.join_next().await.is_some() {}
+    }
+
+    /// Makes every sync that is due now, and returns when none is.
     ///
     /// # Errors
     /// Those of the database. What was claimed by then is due again when its lease ends.
     pub async fn sync_due(&self) -> Result<(), ConnectionsError> {
         loop {
-            let (now, lease) = self.lease(LEASE);
-            let claims = self.storage.claim_due_syncs(now, lease, AT_ONCE).await?;
+            let claims = self.claim_syncs(AT_ONCE).await;
             if claims.is_empty() {
                 return Ok(());
             }
@@ -108,9 +137,17 @@ impl Connections {
         }
     }
 
-    /// Waits until somebody in this program asks for a sync.
-    pub async fn sync_wanted(&self) {
-        self.due.syncs.notified().await;
+    /// So many of the syncs that are due; none where the database does not say.
+    async fn claim_syncs(&self, limit: usize) -> Vec<ClaimedSync> {
+        let (now, lease) = self.lease(LEASE);
+        let limit = u32::try_from(limit).unwrap_or(0);
+        if limit == 0 {
+            return Vec::new();
+        }
+        self.storage.claim_due_syncs(now, lease, limit).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "due syncs could not be looked for");
+            Vec::new()
+        })
     }
 
     /// Whether a running service is to sync by itself.
@@ -122,6 +159,7 @@ impl Connections {
     /// Syncs, while somebody else sees that it is being done, and says when it is due again.
     async fn sync_claimed(&self, claim: &ClaimedSync) -> Result<SyncReport, ConnectionsError> {
         let synced = tokio::select! {
+            biased;
             synced = self.sync_once(claim) => synced,
             lost = self.keep(claim) => Err(lost),
         };
@@ -156,12 +194,18 @@ impl Connections {
 
     /// Says again and again that the sync is being done. Ends when it is somebody else's.
     async fn keep(&self, claim: &ClaimedSync) -> ConnectionsError {
+        let mut renewed = Instant::now();
         loop {
             tokio::time::sleep(RENEW_EVERY).await;
             let (_, lease) = self.lease(LEASE);
             match self.storage.renew_sync(claim, lease).await {
-                Ok(true) => {}
-                Ok(false) => return ConnectionsError::Busy,
+                Ok(true) => renewed = Instant::now(),
+                Ok(false) => {
+                    // It may have ended a moment ago, by our own hand.
+                    tokio::time::sleep(LAST_WORDS).await;
+                    return ConnectionsError::Busy;
+                }
+                Err(_) if renewed.elapsed() + RENEW_EVERY < LEASE => {}
                 Err(error) => return error.into(),
             }
         }
@@ -169,21 +213,31 @@ impl Connections {
 
     async fn sync_once(&self, claim: &ClaimedSync) -> Result<SyncReport, ConnectionsError> {
         let (user, id) = (claim.user_id, claim.connection_id);
-        let status = self.check(user, id).await?;
+        let status = self.check_in_turn(user, id).await?;
         let run = SyncRunId::new();
         let next = self.syncing.next(self.clock.now(), spread(run));
         let mut report = SyncReport { connection_id: id, run, new_count: 0, updated_count: 0, events: 0, status };
         if status != ConnectionStatus::Active {
-            if !self.storage.finish_sync_without_rows(claim, next).await? {
-                return Err(ConnectionsError::Busy);
-            }
-            return Ok(report);
+            return self.finish_without_rows(claim, next, report).await;
         }
         let connection = self.storage.find_connection(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let now = self.clock.now();
-        let from = self.syncing.from(now, claim.synced_at, claim.covered_from);
+        let is_young = now.duration_since(connection.created_at) < ROWS_LATE;
+        let synced_at = claim.synced_at.filter(|_| !(is_young && self.syncing.announce_first));
+        let from = self.syncing.from(now, synced_at, claim.covered_from);
         let window = (from, now);
-        let mut pulled = self.pull(claim, &connection, window).await?;
+        let mut pulled = match self.pull(claim, &connection, window).await {
+            Err(ConnectionsError::Broken(_)) => {
+                report.status = self.check_in_turn(user, id).await?;
+                return self.finish_without_rows(claim, next, report).await;
+            }
+            pulled => pulled?,
+        };
+        if is_young && pulled.is_empty && claim.synced_at.is_none() {
+            // Not the first sync: its rows are not there yet.
+            let soon = now.saturating_add(ROWS_ASKED_AGAIN_AFTER).unwrap_or(next);
+            return self.finish_without_rows(claim, soon.min(next), report).await;
+        }
         (report.new_count, report.updated_count) = (pulled.new_count, pulled.updated_count);
         let event_type = pulled.event_type;
         let prepared = self.outbox.prepare(event_type, run, now, &mut pulled.new, &mut pulled.updated);
@@ -196,14 +250,31 @@ impl Connections {
             marks: &pulled.marks,
             seen_at: now,
             prune_before: SyncSettings::prune_before(from),
+            due_at: self.outbox.due_from(now),
             events: &events,
         };
-        let written = self.storage.finish_sync(claim, &finished).await?.ok_or(ConnectionsError::Busy)?;
+        self.outbox.hold(&prepared, now);
+        let Some(written) = self.storage.finish_sync(claim, &finished).await? else {
+            self.outbox.forget(&prepared);
+            return Err(ConnectionsError::Busy);
+        };
         report.events = usize::try_from(written).unwrap_or(usize::MAX);
         if written > 0 {
-            self.outbox.put(prepared, now);
+            self.outbox.wake();
+        } else {
+            self.outbox.forget(&prepared);
         }
         Ok(report)
+    }
+
+    async fn finish_without_rows(
+        &self,
+        claim: &ClaimedSync,
+        next: Timestamp,
+        report: SyncReport,
+    ) -> Result<SyncReport, ConnectionsError> {
+        let finished = self.storage.finish_sync_without_rows(claim, next).await?;
+        if finished { Ok(report) } else { Err(ConnectionsError::Busy) }
     }
 
     async fn pull(

@@ -17,7 +17,7 @@ use super::changes::{Changes, Repeats, Seen, changes};
 /// Rows that one sync reads at most: many times those of the busiest month. More would be a provider gone wild.
 const ROWS_MAX: usize = 500_000;
 /// What is kept of new and changed rows until they are sent, in bytes. Beyond that they are read once more to be sent.
-const KEPT_BYTES_MAX: usize = 32 * 1024 * 1024;
+const KEPT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What is asked for.
 pub(super) struct Pull<'a> {
@@ -38,6 +38,8 @@ pub(super) struct Pull<'a> {
 /// What came of it.
 pub(super) struct Pulled {
     pub(super) event_type: EventType,
+    /// Whether there was no row at all.
+    pub(super) is_empty: bool,
     pub(super) new_count: usize,
     pub(super) updated_count: usize,
     /// The rows to tell of.
@@ -76,7 +78,9 @@ impl Pull<'_> {
                 // What a broker dates ahead of today is told at once.
                 let span = Span { from: Some(Bound::Instant(self.window.0)), to: None };
                 let mut reading = Reading::new(self);
-                for account in self.accounts {
+                let mut accounts: Vec<&Account> = self.accounts.iter().collect();
+                accounts.sort_unstable_by_key(|account| account.id);
+                for account in accounts {
                     let query = TradeQuery { account, span: &span, zone: self.zone };
                     let mut sink = |row: &Trade<'_>| reading.trade(row);
                     sweep::trades(brokerage, self.call, self.grant, &query, &mut sink).await?;
@@ -99,7 +103,8 @@ impl Pull<'_> {
                 .map(|place| ChangedRow { row: rows[place].seen.row, json: rows[place].json.take() })
                 .collect()
         };
-        Ok(Pulled { event_type, new_count, updated_count, new: take(new), updated: take(updated), marks })
+        let is_empty = seen.is_empty();
+        Ok(Pulled { event_type, is_empty, new_count, updated_count, new: take(new), updated: take(updated), marks })
     }
 }
 

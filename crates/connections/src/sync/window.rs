@@ -42,6 +42,8 @@ impl SyncSettings {
     pub fn from(&self, now: Timestamp, synced_at: Option<Timestamp>, covered_from: Option<Timestamp>) -> Timestamp {
         let back = |from: Timestamp, time: Duration| from.saturating_sub(time).unwrap_or(Timestamp::MIN);
         let from = synced_at.map_or_else(|| back(now, self.first), |last| back(last.min(now), self.overlap));
+        // A clock that was wrong must not keep rows from being read until then.
+        let covered_from = covered_from.filter(|covered| *covered <= now);
         covered_from.map_or(from, |covered| from.max(covered))
     }
 
@@ -84,6 +86,7 @@ mod tests {
             // The consent was gone for three months.
             (Some("2026-08-20T00:00:00Z"), Some("2026-08-13T00:00:00Z"), "2026-08-13T00:00:00Z"),
             // A clock that was wrong.
+            (Some("2027-01-01T00:00:00Z"), Some("2026-12-25T00:00:00Z"), "2026-11-13T09:30:00Z"),
             (Some("2027-01-01T00:00:00Z"), None, "2026-11-13T09:30:00Z"),
         ] {
             assert_eq!(settings.from(now, synced_at.map(at), covered_from.map(at)), at(from), "{synced_at:?}");

@@ -36,8 +36,8 @@ pub(super) fn transaction<'a>(
     if row.status.as_str() != "POSTED" {
         return Ok(Err(Skipped::Pending));
     }
-    let executed = row.execution_date_time.as_ref().and_then(|text| time(Some(text.clone()))).map(|(_, text)| text.0);
-    let Some((instant, datetime)) = [row.posting_date_time, row.execution_date_time].into_iter().find_map(time) else {
+    let executed = time(row.execution_date_time);
+    let Some((instant, datetime)) = time(row.posting_date_time).or_else(|| executed.clone()) else {
         return Ok(Err(Skipped::NoTime));
     };
     let amount = exact::amount(Some(&row.amount))?.ok_or(Error::Malformed("a transaction without an amount"))?;
@@ -55,7 +55,7 @@ pub(super) fn transaction<'a>(
         merchant_category_code: filled(row.merchant_category_code),
         currency: row.currency.and_then(|code| Currency::parse(code.as_str())),
         provider_type: filled(row.kind),
-        executed,
+        executed: executed.map(|(_, text)| text.0),
         reference: filled(row.reference),
         extended_description: row
             .extended_data

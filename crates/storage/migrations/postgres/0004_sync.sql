@@ -89,6 +89,8 @@ CREATE TABLE webhook_events (
 
 CREATE UNIQUE INDEX webhook_events_id ON webhook_events (id);
 CREATE INDEX webhook_events_connection ON webhook_events (connection_id);
+-- The later chunks of a run, when their rows are read together.
+CREATE INDEX webhook_events_run ON webhook_events (sync_run_id, chunk);
 CREATE INDEX webhook_events_created ON webhook_events (created_at);
 
 -- How the delivery of one event to one endpoint stands.

@@ -30,6 +30,7 @@ pub(crate) fn nothing(now: i64) -> FinishedSync<'static> {
         next: at(now + 1000),
         marks: &[],
         seen_at: at(now),
+        due_at: at(now),
         prune_before: at(now - 600),
         events: &[],
     }

@@ -1,11 +1,12 @@
 mod answers;
 mod names;
+mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
@@ -72,7 +73,7 @@ impl Peer {
 }
 
 /// Reads one request, head and body; none when the connection ends.
-async fn request_of(stream: &mut TcpStream) -> Option<String> {
+async fn request_of(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     let mut read = Vec::new();
     loop {
         if let Some((head, body)) = std::str::from_utf8(&read).unwrap().split_once("\r\n\r\n") {

@@ -21,7 +21,8 @@ const AT_ONCE: usize = 4;
 /// Refreshes the accounts and the status, reads the transactions or trades of the last days, and remembers, as keyed hashes,
 /// which ones it has seen. What is new or has changed becomes events for the user's webhook endpoints, which a running
 /// service delivers. Waits for the end; where the service syncs the same connection at this moment, it is waited for
-/// first.
+/// first. Ends with status 1 when a sync failed, and when the connection of ID is not active; with --all, those that are
+/// not active are only told of.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird connection sync 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f

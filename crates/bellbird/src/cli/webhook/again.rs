@@ -103,6 +103,9 @@ pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow
     if !storage.redeliver(user, endpoint.id, event, Timestamp::now()).await? {
         // Also where somebody disabled the endpoint a moment ago.
         check_enabled(&find(storage, args.id).await?)?;
+        if found.chunk > 1 && storage.list_attempts(user, endpoint.id, event).await?.is_empty() {
+            bail!("it waits for the event before it in its run, which is sent first: send that one again instead");
+        }
         bail!(no_event(endpoint.id, event));
     }
     let view = RedeliveryView { event_id: event, endpoint_id: endpoint.id, state: DeliveryState::Pending };

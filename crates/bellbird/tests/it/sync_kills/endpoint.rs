@@ -72,8 +72,11 @@ impl Endpoint {
         self.seen.lock().unwrap().taken.clone()
     }
 
-    pub(super) fn requests(&self) -> usize {
-        self.seen.lock().unwrap().requests
+    /// How many requests there were, how many it took, and how many events those were.
+    pub(super) fn counts(&self) -> [usize; 3] {
+        let seen = self.seen.lock().unwrap();
+        let events: BTreeSet<&str> = seen.taken.iter().map(|event| text(event, "id")).collect();
+        [seen.requests, seen.taken.len(), events.len()]
     }
 
     /// The ids of the rows that it was told of as new.

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::endpoint::{Endpoint, number};
 use super::random::Random;
-use crate::linking::client;
 use crate::link_kills::database::query;
+use crate::linking::client;
 use crate::processes::{Running, text};
 
 /// An account that rows are added to.
@@ -177,10 +177,10 @@ fn trade_id(row: &Value) -> String {
 }
 
 /// A call of the control interface of a pretended provider.
-async fn control(sandbox: &Running, provider: &str, method: Method, path: &str, body: Value) -> Value {
+pub(super) async fn control(sandbox: &Running, provider: &str, method: Method, path: &str, body: Value) -> Value {
     let base: Url = text(&sandbox.json()[provider], "baseUrl").parse().unwrap();
     let url = base.join(&format!("/__control/{path}")).unwrap();
     let answer = client().request(method, url).json(&body).send().await.unwrap();
     assert!(answer.status().is_success(), "{path}: {}", answer.status());
-    serde_json::from_str(&answer.text().await.unwrap()).unwrap()
+    serde_json::from_str(&answer.text().await.unwrap()).unwrap_or(Value::Null)
 }

@@ -1,0 +1,70 @@
+//! Several workers and several connections at once: each event is sent once, and in its order.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bellbird_domain::DeliveryState;
+use bellbird_webhooks::Settings as WebhookSettings;
+
+use super::{BOTH, with_chunks_of};
+use crate::harness::{App, Setup, eventually};
+use crate::receiver::Reply;
+
+#[tokio::test]
+async fn workers_at_the_same_time_send_everything_once() {
+    for database in BOTH {
+        let app = with_chunks_of(2, database).await;
+        let user = &app.olivia.user;
+        let hooks = [app.hook(user).await, app.hook(user).await, app.hook(user).await];
+        let mut events = 0;
+        for connection in &app.olivia.connections {
+            events += app.sync(connection).await.events;
+        }
+        assert!(events > 20);
+        tokio::join!(app.webhooks.deliver_due(), app.webhooks.deliver_due(), app.webhooks.deliver_due());
+        // What one worker has begun, the others leave to it.
+        app.webhooks.deliver_due().await;
+        for hook in &hooks {
+            let mut runs: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+            for one in hook.take() {
+                let run = one.body["metadata"]["sync_run_id"].as_str().unwrap().to_owned();
+                runs.entry(run).or_default().push(one.place().0);
+            }
+            assert_eq!(runs.len(), app.olivia.connections.len());
+            for places in runs.values() {
+                assert_eq!(*places, (1..=places.len() as u64).collect::<Vec<_>>());
+            }
+            assert_eq!(runs.values().map(Vec::len).sum::<usize>(), events);
+            assert!(app.deliveries_to(hook).await.iter().all(|delivery| delivery.attempts == 1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_under_way_when_its_endpoint_is_disabled_counts_for_nothing() {
+    for database in BOTH {
+        let webhooks = WebhookSettings { timeout: Duration::from_millis(300), ..Setup::default().webhooks };
+        let app = App::start(Setup { database, webhooks, ..Setup::default() }).await;
+        let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+        let hook = app.hook(&app.olivia.user).await;
+        let before = app.clock.now();
+        app.sync(connection).await;
+        hook.receiver.answers(Reply::Never);
+        let disabled = async || {
+            eventually(async || hook.receiver.has_some()).await;
+            let given_up = app.storage.disable_endpoint(user, hook.endpoint.id, "by command", app.clock.now()).await;
+            assert_eq!(given_up.unwrap(), Some(1));
+        };
+        tokio::join!(app.webhooks.deliver_due(), disabled());
+        let delivery = app.deliveries_to(&hook).await.remove(0);
+        assert_eq!((delivery.state, delivery.attempts), (DeliveryState::Failed, 0));
+        assert_eq!(delivery.last_problem.as_deref(), Some("endpoint disabled"));
+        assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
+
+        let first = hook.take().remove(0);
+        hook.receiver.answers(Reply::Status(204));
+        assert!(app.storage.enable_endpoint(user, hook.endpoint.id).await.unwrap());
+        assert_eq!(app.storage.recover(user, hook.endpoint.id, before, app.clock.now()).await.unwrap(), 1);
+        assert_eq!(app.delivered_to(&hook).await[0].id, first.id);
+    }
+}

@@ -1,0 +1,207 @@
+//! TLS with endpoints that have a certificate, and whose certificates are taken.
+
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{AlertDescription, ClientConfig, ServerConfig};
+use rustls_platform_verifier::Verifier;
+use tokio::task::yield_now;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::*;
+use crate::resolver::peer::{Known, NameServer};
+
+const HOST: &str = "hooks.example.com";
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Whom the clients here trust, beside those whom the system trusts.
+static AUTHORITY: LazyLock<CertifiedIssuer<'static, KeyPair>> = LazyLock::new(|| {
+    let mut params = params(&[]);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+});
+
+/// Valid from yesterday until tomorrow.
+fn params(names: &[&str]) -> CertificateParams {
+    let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    let now = rcgen::date_time_ymd(1970, 1, 1) + SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    (params.not_before, params.not_after) = (now - DAY, now + DAY);
+    params
+}
+
+/// What an endpoint shows, and the key of it.
+struct Identity {
+    certificate: CertificateDer<'static>,
+    key: KeyPair,
+}
+
+impl Identity {
+    fn issued(params: &CertificateParams) -> Self {
+        let key = KeyPair::generate().unwrap();
+        Self { certificate: params.signed_by(&key, &AUTHORITY).unwrap().into(), key }
+    }
+
+    fn valid() -> Self {
+        Self::issued(&params(&[HOST]))
+    }
+
+    fn self_signed() -> Self {
+        let key = KeyPair::generate().unwrap();
+        Self { certificate: params(&[HOST]).self_signed(&key).unwrap().into(), key }
+    }
+
+    fn for_another_name() -> Self {
+        Self::issued(&params(&["hooks.example.org", "example.com", "api.hooks.example.com"]))
+    }
+
+    fn expired() -> Self {
+        let mut params = params(&[HOST]);
+        (params.not_before, params.not_after) = (params.not_before - DAY, params.not_before);
+        Self::issued(&params)
+    }
+}
+
+/// An endpoint on loopback that speaks TLS.
+struct TlsPeer {
+    peer: Peer,
+    handshakes: Arc<AtomicUsize>,
+    /// Told after each handshake that came about.
+    shaken: Arc<Notify>,
+    /// Why the others did not, in the words of the client.
+    alerts: Arc<Mutex<Vec<AlertDescription>>>,
+}
+
+impl TlsPeer {
+    async fn new<F>(identity: Identity, serve: impl Fn(TlsStream<TcpStream>) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let acceptor = acceptor(&identity);
+        let serve = Arc::new(serve);
+        let (handshakes, shaken, alerts) = <(Arc<AtomicUsize>, Arc<Notify>, Arc<Mutex<Vec<_>>>)>::default();
+        let told = (Arc::clone(&handshakes), Arc::clone(&shaken), Arc::clone(&alerts));
+        let peer = Peer::new(move |stream| {
+            let accepting = acceptor.accept(stream);
+            let (serve, (handshakes, shaken, alerts)) = (Arc::clone(&serve), told.clone());
+            async move {
+                match accepting.await {
+                    Ok(stream) => {
+                        handshakes.fetch_add(1, Ordering::SeqCst);
+                        shaken.notify_one();
+                        serve(stream).await;
+                    }
+                    Err(error) => alerts.lock().push(alert(&error)),
+                }
+            }
+        })
+        .await;
+        Self { peer, handshakes, shaken, alerts }
+    }
+
+    /// One that takes every message.
+    async fn taking(identity: Identity) -> Self {
+        Self::new(identity, |mut stream| async move {
+            while request_of(&mut stream).await.is_some() {
+                stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+            }
+        })
+        .await
+    }
+
+    fn url(&self) -> Url {
+        format!("https://{HOST}:{}/hook", self.peer.address.port()).parse().unwrap()
+    }
+
+    fn handshakes(&self) -> usize {
+        self.handshakes.load(Ordering::SeqCst)
+    }
+}
+
+fn acceptor(identity: &Identity) -> TlsAcceptor {
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(identity.key.serialize_der()));
+    let config = ServerConfig::builder().with_no_client_auth();
+    TlsAcceptor::from(Arc::new(config.with_single_cert(vec![identity.certificate.clone()], key).unwrap()))
+}
+
+fn alert(error: &std::io::Error) -> AlertDescription {
+    match error.get_ref().and_then(|error| error.downcast_ref()) {
+        Some(&rustls::Error::AlertReceived(alert)) => alert,
+        _ => panic!("{error:?}"),
+    }
+}
+
+/// For it all names lead to loopback. It judges certificates as [`Client::new`] does, but trusts [`AUTHORITY`] too.
+async fn trusting() -> Client {
+    let server = NameServer::new(|_| Known::addresses(&["127.0.0.1"])).await;
+    let resolver = Resolver::asking(&[server.address], DEVELOPMENT).unwrap();
+    let builder = ClientConfig::builder();
+    let roots = [AUTHORITY.der().clone()];
+    let verifier = Verifier::new_with_extra_roots(roots, Arc::clone(builder.crypto_provider())).unwrap();
+    let tls = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
+    Client::with_tls(tls, resolver, DEVELOPMENT, TIMEOUT)
+}
+
+#[tokio::test]
+async fn one_handshake_is_enough_for_several_messages() {
+    let endpoint = TlsPeer::taking(Identity::valid()).await;
+    let client = trusting().await;
+    for _ in 0..2 {
+        let exchange = post(&client, &endpoint.url()).await;
+        assert_eq!((exchange.status, exchange.problem), (Some(204), None));
+        // Gives the connection the moment in which it returns to the pool.
+        yield_now().await;
+    }
+    assert_eq!((endpoint.handshakes(), endpoint.peer.connections()), (1, 1));
+}
+
+#[tokio::test]
+async fn nobody_else_is_told_anything() {
+    for (identity, alert) in [
+        (Identity::self_signed(), AlertDescription::UnknownCA),
+        (Identity::for_another_name(), AlertDescription::BadCertificate),
+        (Identity::expired(), AlertDescription::CertificateExpired),
+    ] {
+        let endpoint = TlsPeer::taking(identity).await;
+        let exchange = post(&trusting().await, &endpoint.url()).await;
+        assert_eq!((exchange.status, exchange.problem), (None, Some("TLS failed")), "{alert:?}");
+        endpoint.peer.ended.notified().await;
+        assert_eq!((&endpoint.alerts.lock()[..], endpoint.handshakes()), (&[alert][..], 0));
+    }
+}
+
+#[tokio::test]
+async fn the_authority_of_a_test_is_nobody_to_others() {
+    let endpoint = TlsPeer::taking(Identity::valid()).await;
+    let server = NameServer::new(|_| Known::addresses(&["127.0.0.1"])).await;
+    let resolver = Resolver::asking(&[server.address], DEVELOPMENT).unwrap();
+    let client = Client::new(resolver, DEVELOPMENT, TIMEOUT).unwrap();
+    assert_eq!(post(&client, &endpoint.url()).await.problem, Some("TLS failed"));
+    endpoint.peer.ended.notified().await;
+    assert_eq!(endpoint.alerts.lock()[..], [AlertDescription::UnknownCA]);
+}
+
+#[tokio::test]
+async fn who_never_reads_after_the_handshake_is_left() {
+    let endpoint = TlsPeer::new(Identity::valid(), |stream| async move {
+        let (mut stream, _tls) = stream.into_inner();
+        tokio::time::sleep(TIMEOUT * 2).await;
+        // Only who has closed the connection refuses to take more.
+        while stream.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    })
+    .await;
+    let (client, url) = (trusting().await, endpoint.url());
+    let sending = client.post(&url, message(vec![b' '; 32 * 1024 * 1024]));
+    let pausing = async {
+        endpoint.shaken.notified().await;
+        tokio::time::pause();
+    };
+    let (exchange, ()) = tokio::join!(sending, pausing);
+    assert_eq!((exchange.status, exchange.problem), (None, Some("no answer in time")));
+    endpoint.peer.ended.notified().await;
+}
