@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 use uuid::Uuid;
 
+use crate::Webhooks;
 use crate::client::problem::NAME_UNANSWERED;
 use crate::client::{Exchange, Message};
 use crate::ping::PingError;
@@ -23,7 +24,6 @@ use crate::rebuild::{REBUILD_DEADLINE, Unread};
 use crate::schedule::has_failed_too_long;
 use crate::sign::Signer;
 use crate::target::check_url;
-use crate::Webhooks;
 
 /// Endpoints that one copy of the service serves at the same time.
 const HEALTHY_AT_ONCE: usize = 32;
@@ -35,6 +35,8 @@ const SENT_AT_ONCE: usize = 16;
 const BATCH: u32 = 128;
 /// A turn begins nothing new after this.
 const TURN: Duration = Duration::from_secs(10);
+/// Only from this attempt of a delivery on, half an hour after its first, is an endpoint disabled for failing.
+const LATE_ATTEMPT: u32 = 5;
 /// What deliveries on their way get to end when the service stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(8);
 /// What a slow database may take before and after.
@@ -67,6 +69,8 @@ struct Turn {
 enum Ended {
     /// Somebody else serves the endpoint, or it is disabled or gone.
     Overtaken,
+    /// By us, a moment ago.
+    Disabled,
     Storage(StorageError),
     /// An attempt panicked. The endpoint is left alone until its lease ends.
     Broken(JoinError),
@@ -180,7 +184,10 @@ impl Webhooks {
                     tracing::warn!(endpoint_id = %id, %error, "an endpoint was not given back; its lease ends");
                 }
             }
-            Err(Ended::Overtaken) => tracing::info!(endpoint_id = %id, "an endpoint is somebody else's now, or gone"),
+            Err(Ended::Disabled) => {}
+            Err(Ended::Overtaken) => {
+                tracing::info!(endpoint_id = %id, "an endpoint is disabled, gone, or somebody else's now");
+            }
             Err(Ended::Broken(error)) => tracing::error!(endpoint_id = %id, %error, "a delivery broke"),
             Err(Ended::Storage(error)) => tracing::warn!(endpoint_id = %id, %error, "deliveries were interrupted"),
         }
@@ -262,7 +269,10 @@ impl Webhooks {
             };
             metrics::counter!(ATTEMPTS, "outcome" => outcome).increment(1);
             gone |= attempt.status == Some(410);
-            at_fault |= attempt.endpoint_at_fault;
+            // A first failure after quiet days says little: it may pass in the next minute.
+            at_fault |=
+                attempt.endpoint_at_fault && (attempt.attempt >= LATE_ATTEMPT || attempt.outcome == Outcome::Failed);
+            log(turn, attempt);
             if attempt.outcome == Outcome::Delivered {
                 *failing_since = None;
             } else if attempt.endpoint_at_fault {
@@ -270,10 +280,10 @@ impl Webhooks {
             }
         }
         if gone {
-            return self.disable(&turn.claim, "gone").await.and(Err(Ended::Overtaken));
+            return self.disable(&turn.claim, "gone").await.and(Err(Ended::Disabled));
         }
         if at_fault && has_failed_too_long(*failing_since, now) {
-            return self.disable(&turn.claim, "failing").await.and(Err(Ended::Overtaken));
+            return self.disable(&turn.claim, "failing").await.and(Err(Ended::Disabled));
         }
         Ok(())
     }
@@ -289,8 +299,7 @@ impl Webhooks {
     async fn attempt(&self, turn: &Turn, delivery: &DueDelivery) -> Option<FinishedAttempt> {
         let (inner, event, claim) = (&self.inner, &delivery.event, &turn.claim);
         let begun = inner.clock.now();
-        let remembered =
-            if delivery.is_first { inner.outbox.find(event.id, claim.api_version, begun) } else { None };
+        let remembered = if delivery.is_first { inner.outbox.find(event.id, claim.api_version, begun) } else { None };
         let body = match remembered {
             Some(body) => Ok(body),
             None => {
@@ -347,6 +356,23 @@ impl Webhooks {
             problem,
             endpoint_at_fault: at_fault && outcome != Outcome::Delivered,
             outcome,
+        }
+    }
+}
+
+/// Never with what was sent or answered.
+fn log(turn: &Turn, attempt: &FinishedAttempt) {
+    let FinishedAttempt { event_id, attempt: number, status, problem, duration_ms, .. } = attempt;
+    let endpoint_id = turn.claim.endpoint_id;
+    match attempt.outcome {
+        Outcome::Delivered => {
+            tracing::debug!(%endpoint_id, %event_id, number, status, duration_ms, "event delivered");
+        }
+        Outcome::Again(next) => {
+            tracing::debug!(%endpoint_id, %event_id, number, status, problem, duration_ms, %next, "event not delivered yet");
+        }
+        Outcome::Failed => {
+            tracing::warn!(%endpoint_id, %event_id, number, status, problem, "event given up");
         }
     }
 }

@@ -24,7 +24,7 @@ use bellbird_storage::Storage;
 use tokio::sync::Semaphore;
 
 pub use deliver::ATTEMPTS;
-pub use ping::{Pinged, PingError};
+pub use ping::{PingError, Pinged};
 
 use client::Client;
 use outbox::Outbox;

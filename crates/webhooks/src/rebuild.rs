@@ -111,7 +111,13 @@ impl Webhooks {
         bodies.into_iter().next().ok_or(Unread::Gone)
     }
 
-    async fn read_again(&self, user: UserId, event: &StoredEvent, found: &mut Found<'_>, until: Instant) -> Result<(), Unread> {
+    async fn read_again(
+        &self,
+        user: UserId,
+        event: &StoredEvent,
+        found: &mut Found<'_>,
+        until: Instant,
+    ) -> Result<(), Unread> {
         let (storage, clock) = (&self.inner.storage, &self.inner.clock);
         let id = event.connection_id.ok_or(Unread::Gone)?;
         let connection = storage.find_connection(user, id).await?.ok_or(Unread::Gone)?;

@@ -20,8 +20,8 @@ use serde::Serialize;
 use super::arguments::SettingArgs;
 use super::output::{self, JsonFlag};
 use super::user::find_user;
-use sync::SyncArgs;
 use crate::{service, wiring};
+use sync::SyncArgs;
 
 /// No grant is longer.
 const GRANT_BYTES_MAX: u64 = 64 * 1024;

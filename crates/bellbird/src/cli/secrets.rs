@@ -141,7 +141,9 @@ pub(super) fn unopened(secrets: &[UnopenableSecret]) -> Vec<String> {
                     "marks" => "remove and link again, as what was seen cannot be told from what is new",
                     _ => "remove and link again",
                 };
-                format!("sealed with the key `{key}`, which is not in secrets.key: add it behind the first one, or {otherwise}")
+                format!(
+                    "sealed with the key `{key}`, which is not in secrets.key: add it behind the first one, or {otherwise}"
+                )
             }
             SealError::DoesNotOpen => "not opened by the key of their id: that is another key of the same id, or they \
                                        are damaged"

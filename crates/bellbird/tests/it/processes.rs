@@ -214,6 +214,8 @@ fn a_connection_is_adopted_shown_and_removed() {
     let mut shown = place.json(&format!("connection show {id}"));
     let accounts = shown.as_object_mut().unwrap().remove("accounts").unwrap();
     assert!(accounts.as_array().unwrap().iter().all(|account| account["connectionId"] == id));
+    let sync = shown.as_object_mut().unwrap().remove("sync").unwrap();
+    assert!(sync["syncedAt"].is_null() && sync["nextAt"].is_string() && sync["problem"].is_null(), "{sync}");
     let history = shown.as_object_mut().unwrap().remove("history").unwrap();
     let adopted = json!([{"at": connection["createdAt"], "from": null, "to": "active", "cause": "adopted"}]);
     assert_eq!(history, adopted);

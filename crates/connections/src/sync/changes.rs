@@ -67,13 +67,7 @@ pub(super) fn changes(known: &[(Mark, Timestamp)], seen: &[Seen], repeats: Repea
 }
 
 /// Compares the rows of one id.
-fn compare(
-    mut known: Vec<&(Mark, Timestamp)>,
-    places: Vec<usize>,
-    seen: &[Seen],
-    now: Timestamp,
-    found: &mut Changes,
-) {
+fn compare(mut known: Vec<&(Mark, Timestamp)>, places: Vec<usize>, seen: &[Seen], now: Timestamp, found: &mut Changes) {
     known.sort_unstable_by_key(|(mark, _)| mark.occurrence);
     let mut free = known.last().map_or(0, |(mark, _)| mark.occurrence + 1);
     let mut others = Vec::new();

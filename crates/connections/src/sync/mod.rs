@@ -15,8 +15,8 @@ use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, EventType, Syn
 use bellbird_storage::{ClaimedSync, FinishedSync, NewEvent, StorageError};
 use bellbird_webhooks::digest::RowHasher;
 use bellbird_webhooks::outbox::Prepared;
-use jiff::{SignedDuration, Timestamp};
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use secrecy::ExposeSecret as _;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -223,6 +223,9 @@ impl Connections {
         let connection = self.storage.find_connection(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let now = self.clock.now();
         let is_young = now.duration_since(connection.created_at) < ROWS_LATE;
+        // One that was asked for early takes nothing from the one that comes when all rows should be there.
+        let settled = schedule::synced_at_first(connection.created_at);
+        let next = if now < settled { settled.min(next) } else { next };
         let synced_at = claim.synced_at.filter(|_| !(is_young && self.syncing.announce_first));
         let from = self.syncing.from(now, synced_at, claim.covered_from);
         let window = (from, now);

@@ -154,13 +154,14 @@ both! {
         let finished = FinishedSync { marks: &marks, events: &events, ..nothing(14) };
         assert_eq!(db.finish_sync(&sync, &finished).await.unwrap(), Some(1));
         let names = [made.id.to_string(), replaced.connection_id.to_string(), accounts[0].id.to_string(), "acc_provider_gone".to_owned(), "Rainy Day Gone".to_owned(), "consent_gone".to_owned(), "consent_before_gone".to_owned(), owner_digest("owner_gone"), "9876".to_owned(), "k".repeat(16), events[0].id.to_string()];
-        let claim = db.begin_removal(user, made.id, at(20), at(50)).await.unwrap().expect("hidden");
-        assert!(db.postpone_removal(&claim, at(30), "the provider sleeps").await.unwrap());
         for name in &names {
             assert!(!places(db, name).await.is_empty(), "{name}: the search finds what is there");
         }
+        let claim = db.begin_removal(user, made.id, at(20), at(50)).await.unwrap().expect("hidden");
+        assert!(db.postpone_removal(&claim, at(30), "the provider sleeps").await.unwrap());
+        assert_eq!(places(db, &events[0].id.to_string()).await, [""; 0], "nothing more is told of it");
         let claim = db.claim_removal(user, made.id, at(30), at(50)).await.unwrap().expect("claimed");
-        let of_it = ["accounts.connection_id", "connection_audit.connection_id", "connections.id", "link_sessions.connection_id", "links.connection_id", "row_marks.connection_id", "secrets.subject", "webhook_events.connection_id"];
+        let of_it = ["accounts.connection_id", "connection_audit.connection_id", "connections.id", "link_sessions.connection_id", "links.connection_id", "row_marks.connection_id", "secrets.subject"];
         assert_eq!(places(db, &names[0]).await, of_it);
         assert!(db.finish_removal(&claim, "deleted", at(40)).await.unwrap());
         assert!(db.finish_removal(&replaced, "deleted", at(40)).await.unwrap());

@@ -74,6 +74,10 @@ fn no_statement_speaks_one_dialect() {
         for word in ["::", "?", "ILIKE", "jsonb", "lower(", "now()", "INSERT OR", "FOR UPDATE"] {
             assert!(!sql.text.contains(word), "{} has {word}", sql.name);
         }
+        // The one that takes numbers out of bytes has to say in each database's words how.
+        if sql.name == "UPSERT" && sql.text.contains("packed(digests)") {
+            continue;
+        }
         assert_eq!(
             sql.postgres.replace(" FOR UPDATE SKIP LOCKED", ""),
             sql.text,

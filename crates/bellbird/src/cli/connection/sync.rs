@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::bail;
 use bellbird_connections::{Connections, ConnectionsError, SyncReport};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, SyncRunId};
 use bellbird_storage::Storage;
@@ -69,6 +70,11 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Syn
         (None, Some(user)) => storage.list_connections(find_user(storage, user).await?.id).await?,
         (None, None) => storage.list_all_connections().await?,
     };
+    if let (Some(id), [one]) = (args.id, &asked[..])
+        && one.status == ConnectionStatus::Deleting
+    {
+        bail!("connection {id} is being removed: there is nothing to sync");
+    }
     let asked: Vec<_> = asked.into_iter().filter(|one| one.status != ConnectionStatus::Deleting).collect();
     let synced = sync_all(connections, &asked).await;
 

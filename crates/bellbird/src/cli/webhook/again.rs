@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::super::arguments;
 use super::super::output::{self, JsonFlag};
+use super::state::LOOKED_THROUGH_MAX;
 use super::{deliveries, find, no_event};
 
 /// Send one event to an endpoint again, whatever became of it before.
@@ -103,7 +104,9 @@ pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow
     if !storage.redeliver(user, endpoint.id, event, Timestamp::now()).await? {
         // Also where somebody disabled the endpoint a moment ago.
         check_enabled(&find(storage, args.id).await?)?;
-        if found.chunk > 1 && storage.list_attempts(user, endpoint.id, event).await?.is_empty() {
+        let waiting = Some(DeliveryState::Waiting);
+        let waiting = storage.list_deliveries(user, endpoint.id, waiting, LOOKED_THROUGH_MAX).await?;
+        if waiting.iter().any(|one| one.event_id == event) {
             bail!("it waits for the event before it in its run, which is sent first: send that one again instead");
         }
         bail!(no_event(endpoint.id, event));

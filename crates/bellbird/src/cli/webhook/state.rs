@@ -13,7 +13,7 @@ const BY_COMMAND: &str = "by command";
 /// What the log says of a delivery that was given up because of that.
 const GIVEN_UP: &str = "endpoint disabled";
 /// Failed deliveries that are looked through for those, the newest ones.
-const LOOKED_THROUGH_MAX: u32 = 100_000;
+pub(super) const LOOKED_THROUGH_MAX: u32 = 100_000;
 
 /// Send events to an endpoint again that was disabled.
 ///
@@ -55,21 +55,27 @@ pub(super) async fn enable(storage: &Storage, args: &EnableArgs) -> anyhow::Resu
     print(args.format, &endpoint, if was_enabled { "It was enabled already" } else { "Enabled" })?;
     let failed = Some(DeliveryState::Failed);
     let failed = storage.list_deliveries(endpoint.user_id, endpoint.id, failed, LOOKED_THROUGH_MAX).await?;
-    if let Some(remark) = missed(endpoint.id, &failed) {
+    if let Some(remark) = missed(&before, &failed) {
         output::note(&remark);
     }
     Ok(())
 }
 
-/// How many of these deliveries failed because the endpoint was disabled, and how they are sent; nothing if none did.
-fn missed(id: EndpointId, failed: &[DeliveryRecord]) -> Option<String> {
-    let given_up =
-        |one: &&DeliveryRecord| one.event_type != EventType::Ping && one.last_problem.as_deref() == Some(GIVEN_UP);
+/// How many of these deliveries failed since the endpoint has taken nothing, or because it was disabled, and how they are
+/// sent; nothing if none did.
+fn missed(before: &Endpoint, failed: &[DeliveryRecord]) -> Option<String> {
+    let id = before.id;
+    let since_then = |one: &DeliveryRecord| {
+        before.failing_since.is_some_and(|since| one.last_attempt_at.is_some_and(|last| last >= since))
+    };
+    let given_up = |one: &&DeliveryRecord| {
+        one.event_type != EventType::Ping && (one.last_problem.as_deref() == Some(GIVEN_UP) || since_then(one))
+    };
     let missed: Vec<_> = failed.iter().filter(given_up).collect();
     let first = missed.iter().map(|one| one.created_at).min()?;
     let number = u64::try_from(missed.len()).unwrap_or(u64::MAX);
     Some(format!(
-        "{} failed because it was disabled: `bellbird webhook recover {id} --since {}` sends what failed since then",
+        "{} failed meanwhile: `bellbird webhook recover {id} --since {}` sends what failed since then",
         deliveries(number),
         output::when(Some(first))
     ))

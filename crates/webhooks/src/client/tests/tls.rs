@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use parking_lot::Mutex;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{AlertDescription, ClientConfig, ServerConfig};
 use rustls_platform_verifier::Verifier;
@@ -20,6 +20,8 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Whom the clients here trust, beside those whom the system trusts.
 static AUTHORITY: LazyLock<CertifiedIssuer<'static, KeyPair>> = LazyLock::new(|| {
     let mut params = params(&[]);
+    // Not the name that all others have: who is self-signed would pass for issued by it, with a broken signature.
+    params.distinguished_name.push(DnType::CommonName, "Authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 });
@@ -184,17 +186,8 @@ async fn the_authority_of_a_test_is_nobody_to_others() {
     assert_eq!(endpoint.alerts.lock()[..], [AlertDescription::UnknownCA]);
 }
 
-#[tokio::test]
-async fn who_never_reads_after_the_handshake_is_left() {
-    let endpoint = TlsPeer::new(Identity::valid(), |stream| async move {
-        let (mut stream, _tls) = stream.into_inner();
-        tokio::time::sleep(TIMEOUT * 2).await;
-        // Only who has closed the connection refuses to take more.
-        while stream.write_all(b"x").await.is_ok() {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
-    })
-    .await;
+/// Sends more than the buffers of the system hold. Time is paused after the handshake, so that this has as long as it needs.
+async fn assert_given_up(endpoint: &TlsPeer) {
     let (client, url) = (trusting().await, endpoint.url());
     let sending = client.post(&url, message(vec![b' '; 32 * 1024 * 1024]));
     let pausing = async {
@@ -203,5 +196,43 @@ async fn who_never_reads_after_the_handshake_is_left() {
     };
     let (exchange, ()) = tokio::join!(sending, pausing);
     assert_eq!((exchange.status, exchange.problem), (None, Some("no answer in time")));
+    assert_eq!(exchange.duration.as_secs(), TIMEOUT.as_secs());
+}
+
+#[tokio::test]
+async fn who_never_reads_after_the_handshake_is_left() {
+    let endpoint = TlsPeer::new(Identity::valid(), |stream| async move {
+        let (mut stream, _) = stream.into_inner();
+        tokio::time::sleep(TIMEOUT * 2).await;
+        let mut read = [0; 65536];
+        while stream.read(&mut read).await.is_ok_and(|length| length > 0) {}
+    })
+    .await;
+    assert_given_up(&endpoint).await;
     endpoint.peer.ended.notified().await;
+}
+
+#[tokio::test]
+async fn the_socket_is_closed_for_who_never_reads() {
+    let refused = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&refused);
+    let endpoint = TlsPeer::new(Identity::valid(), move |stream| {
+        let counted = Arc::clone(&counted);
+        async move {
+            let (mut stream, _) = stream.into_inner();
+            tokio::time::sleep(TIMEOUT * 10).await;
+            // A socket that is closed resets the connection when it is written to; one that is open takes these few bytes.
+            for _ in 0..1000 {
+                if stream.write_all(b"x").await.is_err() {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    return;
+                }
+                yield_now().await;
+            }
+        }
+    })
+    .await;
+    assert_given_up(&endpoint).await;
+    endpoint.peer.ended.notified().await;
+    assert_eq!(refused.load(Ordering::SeqCst), 1);
 }
