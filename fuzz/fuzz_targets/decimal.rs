@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use bellbird_domain::{Currency, Decimal, MinorUnits};
 use bellbird_domain::decimal::ZEROS_MAX;
+use bellbird_domain::{Currency, Decimal, MinorUnits};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
