@@ -101,7 +101,8 @@ pub(super) async fn sync(
         marks: &marks,
         seen_at: began,
         due_at: outbox.due_from(began),
-        prune_before: covered_from - SignedDuration::from_hours(48),
+        // As a sync that has just seen that all marks are young.
+        prune_before: None,
         events: &events,
     };
     outbox.hold(&prepared, began);

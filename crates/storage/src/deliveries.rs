@@ -149,6 +149,8 @@ pub struct FinishedAttempt {
     pub sync_run_id: SyncRunId,
     /// Its place in there.
     pub chunk: u32,
+    /// How many there are.
+    pub total_chunks: u32,
     /// Its number, from 1.
     pub attempt: u32,
     /// When it began.
@@ -302,7 +304,7 @@ async fn finish(
         problem: made.problem,
     };
     insert_attempt(tx, (user, endpoint), &attempt).await?;
-    if ended.is_some() {
+    if ended.is_some() && made.total_chunks > 1 {
         tx.run(RELEASE_NEXT, params![user, endpoint, made.sync_run_id, now]).await?;
     }
     Ok(())

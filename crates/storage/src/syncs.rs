@@ -156,8 +156,9 @@ pub struct FinishedSync<'a> {
     pub seen_at: Timestamp,
     /// When the first attempts to tell of them are due.
     pub due_at: Timestamp,
-    /// What was not seen since then is forgotten.
-    pub prune_before: Timestamp,
+    /// What was not seen since then is forgotten; none where it is known that there is nothing, as looking for it takes
+    /// longer than all the rest.
+    pub prune_before: Option<Timestamp>,
     /// What is told, in the order of the chunks.
     pub events: &'a [NewEvent<'a>],
 }
@@ -251,7 +252,9 @@ impl Storage {
             return Ok(None);
         }
         marks::upsert(&mut tx, (user, connection), finished.marks, finished.seen_at).await?;
-        marks::prune(&mut tx, (user, connection), finished.prune_before).await?;
+        if let Some(before) = finished.prune_before {
+            marks::prune(&mut tx, (user, connection), before).await?;
+        }
         let (now, due_at) = (finished.seen_at, finished.due_at);
         let events = SyncedEvents { user, connection, run: finished.run, now, due_at };
         let written = outgoing::insert_events(&mut tx, &events, finished.events).await?;

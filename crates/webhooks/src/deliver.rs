@@ -349,6 +349,7 @@ impl Webhooks {
             event_id: event.id,
             sync_run_id: event.sync_run_id,
             chunk: event.chunk,
+            total_chunks: event.total_chunks,
             attempt,
             at,
             duration_ms: u32::try_from(duration.as_millis()).unwrap_or(u32::MAX),

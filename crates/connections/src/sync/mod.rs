@@ -252,7 +252,8 @@ impl Connections {
             next,
             marks: &pulled.marks,
             seen_at: now,
-            prune_before: SyncSettings::prune_before(from),
+            prune_before: Some(SyncSettings::prune_before(from))
+                .filter(|before| pulled.oldest_mark.is_some_and(|oldest| oldest < *before)),
             due_at: self.outbox.due_from(now),
             events: &events,
         };

@@ -38,6 +38,8 @@ pub(super) struct Pull<'a> {
 /// What came of it.
 pub(super) struct Pulled {
     pub(super) event_type: EventType,
+    /// When the mark was noted that was noted longest ago.
+    pub(super) oldest_mark: Option<Timestamp>,
     /// Whether there was no row at all.
     pub(super) is_empty: bool,
     pub(super) new_count: usize,
@@ -104,7 +106,17 @@ impl Pull<'_> {
                 .collect()
         };
         let is_empty = seen.is_empty();
-        Ok(Pulled { event_type, is_empty, new_count, updated_count, new: take(new), updated: take(updated), marks })
+        let oldest_mark = self.known.iter().map(|(_, noted_at)| *noted_at).min();
+        Ok(Pulled {
+            event_type,
+            oldest_mark,
+            is_empty,
+            new_count,
+            updated_count,
+            new: take(new),
+            updated: take(updated),
+            marks,
+        })
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn made(event: &NewEvent<'_>, run: SyncRunId, now: i64, outcome: Outc
         event_id: event.id,
         sync_run_id: run,
         chunk: event.chunk,
+        total_chunks: event.total_chunks,
         attempt: 1,
         at: at(now),
         duration_ms: 12,

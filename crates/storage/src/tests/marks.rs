@@ -19,7 +19,7 @@ pub(crate) fn mark(row: u8, occurrence: u32, content: u8) -> Mark {
 /// A sync that sees these.
 async fn see(db: &Storage, (user, id): (UserId, ConnectionId), now: i64, marks: &[Mark], prune_before: i64) {
     let claim = begin(db, user, id, now).await;
-    let finished = FinishedSync { marks, prune_before: at(prune_before), ..nothing(now) };
+    let finished = FinishedSync { marks, prune_before: Some(at(prune_before)), ..nothing(now) };
     db.finish_sync(&claim, &finished).await.unwrap().expect("finished");
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn nothing(now: i64) -> FinishedSync<'static> {
         marks: &[],
         seen_at: at(now),
         due_at: at(now),
-        prune_before: at(now - 600),
+        prune_before: Some(at(now - 600)),
         events: &[],
     }
 }
