@@ -234,7 +234,7 @@ fn is_isatap(address: Ipv6Addr) -> bool {
     segments[4] & !0x0300 == 0 && segments[5] == 0x5efe
 }
 
-// The fuzz target takes this file from elsewhere.
+// The fuzz target takes this file from elsewhere, and a folder of the name `target` would be left out by git.
 #[cfg(test)]
-#[path = "target/tests.rs"]
+#[path = "target_tests.rs"]
 mod tests;
