@@ -295,7 +295,8 @@ impl Webhooks {
         Ok(())
     }
 
-    /// Makes one attempt; none where there was no time for it, or our own database did not answer. The body is that of memory for the very first one, else its rows are read again.
+    /// Makes one attempt; none where there was no time for it, or our own database did not answer. The body is that of
+    /// memory for the very first one, else its rows are read again.
     async fn attempt(&self, turn: &Turn, delivery: &DueDelivery) -> Option<FinishedAttempt> {
         let (inner, event, claim) = (&self.inner, &delivery.event, &turn.claim);
         let begun = inner.clock.now();
