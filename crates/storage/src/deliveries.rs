@@ -97,8 +97,6 @@ statements! {
         claimed_row!()
     );
 
-    RENEW = concat!("UPDATE webhook_endpoints SET lease_until = $4", claimed_row!());
-
     RELEASE = concat!("UPDATE webhook_endpoints SET lease_until = NULL", claimed_row!());
 }
 
@@ -246,15 +244,6 @@ impl Storage {
         give_up(&mut tx, user, endpoint, now).await?;
         tx.commit().await?;
         Ok(true)
-    }
-
-    /// Moves the end of the lease. False as with [`Self::finish_attempts`].
-    ///
-    /// # Errors
-    /// Those of the database.
-    pub async fn renew_endpoint(&self, claim: &ClaimedEndpoint, lease_until: Timestamp) -> Result<bool> {
-        let values = params![claim.user_id, claim.endpoint_id, claim.fence, lease_until];
-        Ok(self.db.run(RENEW, values).await? > 0)
     }
 
     /// Gives the claim back. False as with [`Self::finish_attempts`].

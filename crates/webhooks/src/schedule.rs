@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 /// For so many days an endpoint may do nothing but fail.
-pub const FAILING_DAYS_MAX: i64 = 5;
+const FAILING_DAYS_MAX: i64 = 5;
 
 /// The waits of decisions.md, section 5, in seconds: ten attempts over about 28 hours.
 const DELAYS_SECONDS: [u64; 10] = [0, 5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600];
@@ -19,12 +19,6 @@ impl Schedule {
     #[must_use]
     pub fn new(delays: Vec<Duration>) -> Self {
         Self(delays)
-    }
-
-    /// How long the first attempt waits.
-    #[must_use]
-    pub fn first(&self) -> Duration {
-        self.0.first().copied().unwrap_or_default()
     }
 
     /// How long to wait for the next attempt, after `attempts` were made and failed; none when that was the last one.
@@ -46,7 +40,7 @@ impl Default for Schedule {
     }
 }
 
-/// Whether an endpoint has failed for [`FAILING_DAYS_MAX`] or more; `failing_since` is its first failure after its last
+/// Whether an endpoint has failed for five days or more; `failing_since` is its first failure after its last
 /// success.
 #[must_use]
 pub fn has_failed_too_long(failing_since: Option<Timestamp>, now: Timestamp) -> bool {
@@ -62,7 +56,7 @@ mod tests {
     #[test]
     fn ten_attempts_over_about_28_hours() {
         let schedule = Schedule::default();
-        assert_eq!(schedule.first(), Duration::ZERO);
+        assert_eq!(schedule.after(0, None, 0), Some(Duration::ZERO));
         let waits: Vec<u64> =
             (1..).map_while(|made| schedule.after(made, None, 0)).map(|wait| wait.as_secs()).collect();
         assert_eq!(waits, [5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600]);
@@ -75,11 +69,11 @@ mod tests {
     #[test]
     fn as_many_attempts_as_there_are_delays() {
         let schedule = Schedule::new([3, 7].map(Duration::from_secs).to_vec());
-        assert_eq!(schedule.first(), Duration::from_secs(3));
+        assert_eq!(schedule.after(0, None, 0), Some(Duration::from_secs(3)));
         assert_eq!(schedule.after(1, None, 0), Some(Duration::from_secs(7)));
         assert_eq!(schedule.after(2, None, 0), None);
         let none = Schedule::new(Vec::new());
-        assert_eq!((none.first(), none.after(0, None, 0), none.after(1, None, 0)), (Duration::ZERO, None, None));
+        assert_eq!((none.after(0, None, 0), none.after(1, None, 0)), (None, None));
     }
 
     #[test]

@@ -84,17 +84,14 @@ both! {
         assert_eq!(Some(listed[0].event.clone()), db.find_event(user, events[0].id).await.unwrap());
         assert_eq!((listed[0].event.rows.len(), listed[0].event.sync_run_id), (2, run));
         assert_eq!(db.list_due_deliveries(&claim, at(19), 9).await.unwrap(), []);
-        assert!(db.renew_endpoint(&claim, at(60)).await.unwrap());
-        assert_eq!(due(db, 59, false).await, []);
         let next = due(db, 60, false).await.remove(0);
-        assert!(!db.renew_endpoint(&claim, at(999)).await.unwrap(), "overtaken");
         assert_eq!(due_events(db, &claim, 60).await, []);
         assert!(!db.finish_attempts(&claim, &[made(&events[0], run, 61, Outcome::Delivered)], at(61)).await.unwrap());
         assert!(!db.disable_claimed_endpoint(&claim, "gone", at(61)).await.unwrap());
         assert!(!db.release_endpoint(&claim).await.unwrap());
         assert_eq!(due_events(db, &next, 60).await, [events[0].id]);
         assert!(db.release_endpoint(&next).await.unwrap());
-        assert!(!db.renew_endpoint(&next, at(999)).await.unwrap(), "given back");
+        assert!(!db.release_endpoint(&next).await.unwrap(), "given back");
         assert_eq!(served(&due(db, 61, false).await), [id]);
     }
 

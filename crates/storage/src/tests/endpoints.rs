@@ -108,7 +108,7 @@ both! {
         assert_eq!(db.disable_endpoint(user, id, "by command", at(40)).await.unwrap(), Some(2));
         let found = find(db, id).await;
         assert_eq!((found.status, found.disabled_because.as_deref()), (EndpointStatus::Disabled, Some("by command")));
-        assert!(!db.renew_endpoint(&claim, at(90)).await.unwrap(), "whoever serves it stops");
+        assert!(!db.release_endpoint(&claim).await.unwrap(), "whoever serves it stops");
         assert!(!db.finish_attempts(&claim, &[made(&events[1], run, 41, Outcome::Delivered)], at(42)).await.unwrap());
         assert_eq!(db.list_due_deliveries(&claim, at(99), 9).await.unwrap(), []);
         let failed = db.list_deliveries(user, id, Some(DeliveryState::Failed), 9).await.unwrap();
