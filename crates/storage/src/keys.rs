@@ -4,11 +4,11 @@
 //! slow one.
 
 use aws_lc_rs::digest::{Digest, SHA256, digest};
-use bellbird_domain::user::{DEFAULT_TIMEZONE, find_timezone};
 use bellbird_domain::{ApiKey, Caller, KeyId, UserId};
 use jiff::Timestamp;
 
 use crate::db::{Row, params, statements, stored};
+use crate::users::zone_named;
 use crate::{Storage, StorageError};
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -167,12 +167,11 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 fn found_caller(row: &Row<'_>) -> Result<FoundCaller> {
-    let zone = row.opt_text(4)?.unwrap_or(DEFAULT_TIMEZONE);
     let caller = Caller {
         key_id: row.id(0)?,
         user_id: row.id(1)?,
         plan: row.word(3, "a plan")?,
-        timezone: find_timezone(zone).map_err(|_| StorageError::Corrupt("a timezone"))?,
+        timezone: zone_named(row.opt_text(4)?)?,
         revision: row.int(5)?,
     };
     Ok(FoundCaller { caller, last_used_at: row.opt_time(2)? })

@@ -1,7 +1,9 @@
 //! The users of this installation.
 
+use bellbird_domain::user::{DEFAULT_TIMEZONE, find_timezone};
 use bellbird_domain::{Plan, User, UserId};
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
 use crate::db::{Row, Tx, params, statements, stored};
 use crate::{Storage, StorageError, endpoints, link_sessions, links};
@@ -84,6 +86,15 @@ impl Storage {
     /// Those of the database.
     pub async fn find_user(&self, id: UserId) -> Result<Option<User>> {
         self.db.one(FIND, params![id], user).await
+    }
+
+    /// The zone in which the user's days are days; none without the user.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn find_zone(&self, id: UserId) -> Result<Option<TimeZone>> {
+        let user = self.find_user(id).await?;
+        user.map(|user| zone_named(user.timezone.as_deref())).transpose()
     }
 
     /// The user with this address, compared without case.
@@ -185,4 +196,9 @@ fn user(row: &Row<'_>) -> Result<User> {
         timezone: row.opt_text(3)?.map(str::to_owned),
         created_at: row.time(4)?,
     })
+}
+
+/// The zone of this name, or that of whoever has set none. A name that is not one is corrupt: a day must not be shifted.
+pub(crate) fn zone_named(name: Option<&str>) -> Result<TimeZone> {
+    find_timezone(name.unwrap_or(DEFAULT_TIMEZONE)).map_err(|_| StorageError::Corrupt("a timezone"))
 }

@@ -4,12 +4,10 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use bellbird_domain::user::{DEFAULT_TIMEZONE, find_timezone};
 use bellbird_domain::{ApiVersion, Bound, Digest, EventType, Interval, Span, Trade, Transaction, UserId};
 use bellbird_providers::{Call, Kind, Standing, TradeQuery, TransactionQuery, sweep};
 use bellbird_storage::StoredEvent;
 use bytes::Bytes;
-use jiff::tz::TimeZone;
 use secrecy::ExposeSecret as _;
 use tokio::time::Instant;
 
@@ -125,8 +123,7 @@ impl Webhooks {
         let key = storage.marks_key(user, id).await?.ok_or(Unread::Gone)?;
         let hasher = RowHasher::new(key.expose_secret().as_bytes());
         let accounts = storage.list_connection_accounts(user, id).await?;
-        let zone = storage.find_user(user).await?.and_then(|user| user.timezone);
-        let zone = find_timezone(zone.as_deref().unwrap_or(DEFAULT_TIMEZONE)).unwrap_or(TimeZone::UTC);
+        let zone = storage.find_zone(user).await?.ok_or(Unread::Gone)?;
         let provider = self.inner.providers.find(&connection.provider).ok_or(Unread::Provider)?;
         let call = Call::new(until.min(Instant::now() + REBUILD_DEADLINE), clock.now());
         let (from, to) = event.window;

@@ -10,12 +10,10 @@ mod window;
 
 use std::time::Duration;
 
-use bellbird_domain::user::{DEFAULT_TIMEZONE, find_timezone};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, EventType, SyncRunId, UserId};
 use bellbird_storage::{ClaimedSync, FinishedSync, NewEvent, StorageError};
 use bellbird_webhooks::digest::RowHasher;
 use bellbird_webhooks::outbox::Prepared;
-use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use secrecy::ExposeSecret as _;
 use tokio::task::JoinSet;
@@ -290,8 +288,7 @@ impl Connections {
         let (user, id) = (connection.user_id, connection.id);
         let key = self.storage.marks_key(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let grant = self.storage.find_grant(user, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let zone = self.storage.find_user(user).await?.and_then(|user| user.timezone);
-        let zone = find_timezone(zone.as_deref().unwrap_or(DEFAULT_TIMEZONE)).unwrap_or(TimeZone::UTC);
+        let zone = self.storage.find_zone(user).await?.ok_or(ConnectionsError::NotFound)?;
         let pull = Pull {
             provider: self.provider(&connection.provider)?.as_ref(),
             call: &self.call_within(SYNC_DEADLINE),

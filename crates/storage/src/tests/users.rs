@@ -47,6 +47,8 @@ both! {
         let zone = UserChange { plan: None, timezone: Some(Some("Asia/Tokyo")) };
         let changed = db.update_user(user.id, &zone).await.unwrap();
         assert_eq!((changed.plan, changed.timezone.as_deref()), (Plan::Saver, Some("Asia/Tokyo")));
+        let days_in = async || db.find_zone(user.id).await.unwrap().and_then(|zone| zone.iana_name().map(str::to_owned));
+        assert_eq!(days_in().await.as_deref(), Some("Asia/Tokyo"));
         assert_eq!(db.find_user(user.id).await.unwrap(), Some(changed));
         assert_eq!(db.revision(user.id).await, 2);
         for same in [plan, zone, UserChange::default()] {
@@ -55,6 +57,8 @@ both! {
         assert_eq!(db.revision(user.id).await, 2, "nothing changed");
         let none = UserChange { plan: None, timezone: Some(None) };
         assert_eq!(db.update_user(user.id, &none).await.unwrap().timezone, None);
+        assert_eq!(days_in().await.as_deref(), Some("Australia/Sydney"));
+        assert!(db.find_zone(UserId::new()).await.unwrap().is_none());
         assert_eq!((db.revision(user.id).await, db.revision(other.id).await), (3, 0));
         let error = db.update_user(UserId::new(), &plan).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
