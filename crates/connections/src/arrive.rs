@@ -19,8 +19,8 @@ use crate::{Connections, ConnectionsError, for_each, schedule};
 
 /// How long a trip is somebody's: as long as a browser waits, and then one attempt.
 const LEASE: Duration = Duration::from_secs(60);
-/// The same, while a code is exchanged that is good for a minute (akahu.md 3.2): whoever goes on after a crash must not be
-/// too late.
+/// The same, while a code is exchanged that is good for a minute (docs/providers/akahu.md#redirects): whoever goes on
+/// after a crash must not be too late.
 const EXCHANGE_LEASE: Duration = Duration::from_secs(25);
 /// How long an exchange, and how long one attempt, may ask the provider.
 const EXCHANGE_DEADLINE: Duration = Duration::from_secs(12);

@@ -12,7 +12,8 @@ use uuid::Uuid;
 
 use crate::{Connections, ConnectionsError};
 
-/// Akahu wants its answer within 5 s (akahu.md 7), and a key may have to be fetched from it first.
+/// Akahu wants its answer within 5 s (docs/providers/akahu.md#webhooks), and a key may have to be fetched from it
+/// first.
 const DEADLINE: Duration = Duration::from_secs(4);
 /// However many events come, a connection is looked at no more often.
 const LOOKED_AT_EVERY: SignedDuration = SignedDuration::from_secs(10);

@@ -1,8 +1,8 @@
 //! Consent in the browser: what a provider needs for it.
 //!
-//! The way is the same for all: a user of the provider's is registered where consents hang on one, the browser is sent to
-//! the provider's own page, and comes back to ours with an answer. That answer is a hint only: what counts is what the
-//! provider says when it is asked with the grant that [`Linking::finish`] gives.
+//! The way is the same for all: a user of the provider's is registered where consents hang on one, the browser is sent
+//! to the provider's own page, and comes back to ours with an answer. That answer is a hint only: what counts is what
+//! the provider says when it is asked with the grant that [`Linking::finish`] gives.
 
 use async_trait::async_trait;
 pub use reqwest::Url;
@@ -49,8 +49,9 @@ impl Departure<'_> {
     }
 }
 
-/// The last parameter of our address. How a provider joins its own to an address that has some is not known (fiskil.md
-/// 1.5, snaptrade.md 4): what follows a second `?` ends up in this one's value, and not in the state.
+/// The last parameter of our address. How a provider joins its own to an address that has some is not known
+/// (docs/providers/fiskil.md#redirects, docs/providers/snaptrade.md#portal-results): what follows a second `?` ends up
+/// in this one's value, and not in the state.
 const VIA: (&str, &str) = ("via", "bellbird");
 
 /// The parameters of an answer, those behind a second `?` among them.

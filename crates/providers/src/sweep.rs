@@ -10,7 +10,8 @@ use secrecy::SecretString;
 
 use crate::{Banking, Brokerage, Call, Error, PageRequest, TradeQuery, TransactionQuery};
 
-/// More pages than this are no list any more: of the smallest pages, those of Akahu (akahu.md 5), 200,000 rows.
+/// More pages than this are no list any more: of the smallest pages, those of Akahu (docs/providers/akahu.md#pages),
+/// 200,000 rows.
 pub const PAGES_MAX: u32 = 2_000;
 
 /// What takes the transactions of a sweep, and says whether it wants more.
@@ -52,8 +53,8 @@ pub async fn transactions(
     Err(WITHOUT_END)
 }
 
-/// Hands over the trades of an account inside the query's span, newest first. After [`ControlFlow::Break`] comes no other
-/// row, and no page is read.
+/// Hands over the trades of an account inside the query's span, newest first. After [`ControlFlow::Break`] comes no
+/// other row, and no page is read.
 ///
 /// Equal trades have equal ids, so that nobody could tell a row that moved to the next page from another one like it.
 /// A row that comes or goes between two pages shows in their totals: then the sweep fails, and may be repeated.

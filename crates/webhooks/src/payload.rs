@@ -1,4 +1,4 @@
-//! The JSON of events: rows and envelopes of version 2026-11-01 (api.md, "Events"; decisions.md, section 5).
+//! The JSON of events: rows and envelopes of version 2026-11-01 (docs/contract.md#webhook-events).
 
 use std::io::Write;
 

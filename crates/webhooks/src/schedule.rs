@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 /// For so many days an endpoint may do nothing but fail.
 const FAILING_DAYS_MAX: i64 = 5;
 
-/// The waits of decisions.md, section 5, in seconds: ten attempts over about 28 hours.
+/// The waits of docs/contract.md#webhook-retries, in seconds: ten attempts over about 28 hours.
 const DELAYS_SECONDS: [u64; 10] = [0, 5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600];
 
 /// How long each attempt of a delivery waits for the one before it, the first one for the event.
@@ -23,8 +23,8 @@ impl Schedule {
 
     /// How long to wait for the next attempt, after `attempts` were made and failed; none when that was the last one.
     /// `retry_after` is what the endpoint asked for, already capped: it is never tried sooner. Up to a fifth is added,
-    /// decided by `spread`, so that what failed together is not tried together: any number that differs from delivery to
-    /// delivery.
+    /// decided by `spread`, so that what failed together is not tried together: any number that differs from delivery
+    /// to delivery.
     #[must_use]
     pub fn after(&self, attempts: u32, retry_after: Option<Duration>, spread: u64) -> Option<Duration> {
         let delay = *self.0.get(usize::try_from(attempts).ok()?)?;

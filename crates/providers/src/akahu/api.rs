@@ -12,11 +12,12 @@ use super::{NAME, wire};
 use crate::http::{Answer, Attempts, Client, parse_json};
 use crate::{Call, Cursor, Error};
 
-/// Rows of a full page; there is no way to choose (akahu.md 5).
+/// Rows of a full page; there is no way to choose (docs/providers/akahu.md#pages).
 pub(super) const PAGE_ROWS: u32 = 100;
 /// A page with more rows than this is not believed.
 const PAGE_ROWS_BELIEVED: usize = 1_000;
-/// The longest cursor that is taken; page maps keep them. Those seen had 128 characters (akahu.md 5).
+/// The longest cursor that is taken; page maps keep them. Those seen had 128 characters
+/// (docs/providers/akahu.md#pages).
 const CURSOR_BYTES_MAX: usize = 1_024;
 
 /// Akahu's HTTP interface with one app's credentials.
@@ -57,7 +58,7 @@ impl Api {
         self.app_token.to_str().unwrap_or_default()
     }
 
-    /// Only a full app has a secret (akahu.md 2).
+    /// Only a full app has a secret (docs/providers/akahu.md#apps).
     pub(super) fn is_full_app(&self) -> bool {
         self.app_secret.is_some()
     }
@@ -67,7 +68,8 @@ impl Api {
         secret.ok_or_else(|| Error::BadGrant("akahu.app_secret is not set".to_owned()))
     }
 
-    /// Exchanges the code of a consent for a user token, in one attempt: a code is good once, for 60 s (akahu.md 3.2).
+    /// Exchanges the code of a consent for a user token, in one attempt: a code is good once, for 60 s
+    /// (docs/providers/akahu.md#redirects).
     pub(super) async fn exchange(&self, call: &Call, code: &str, return_url: &Url) -> Result<String, Error> {
         let url = self.url(&["token"]);
         let body = serde_json::json!({
@@ -88,7 +90,7 @@ impl Api {
         self.client.call_in(Attempts::One, call, "token", |http| http.post(url.clone()).json(&body), read).await
     }
 
-    /// Why there is no token: the codes of akahu.md 3.3.
+    /// Why there is no token: the codes of docs/providers/akahu.md#token-exchange.
     fn not_exchanged(&self, answer: &Answer) -> Error {
         let refusal: wire::NotExchanged = serde_json::from_slice(&answer.body).unwrap_or_default();
         match refusal.error.as_deref() {
@@ -106,7 +108,7 @@ impl Api {
         }
     }
 
-    /// The address of the person behind a user token, if the app may see it (akahu.md 4.1).
+    /// The address of the person behind a user token, if the app may see it (docs/providers/akahu.md#user).
     pub(super) async fn email(&self, call: &Call, user_token: &str) -> Result<Option<String>, Error> {
         let url = self.url(&["me"]);
         let build = |http: &reqwest::Client| http.get(url.clone());
@@ -117,7 +119,8 @@ impl Api {
         self.user_call(call, "me", user_token, build, read).await
     }
 
-    /// The `state` of each of a user's webhook subscriptions; what type one is of is not listed (akahu.md 7).
+    /// The `state` of each of a user's webhook subscriptions; what type one is of is not listed
+    /// (docs/providers/akahu.md#webhooks).
     pub(super) async fn subscriptions(&self, call: &Call, user_token: &str) -> Result<Vec<String>, Error> {
         let url = self.url(&["webhooks"]);
         let build = |http: &reqwest::Client| http.get(url.clone());
@@ -128,8 +131,9 @@ impl Api {
         self.user_call(call, "webhooks", user_token, build, read).await
     }
 
-    /// Subscribes to one type of event, in one attempt, as a second subscription sends everything twice. A 400 means that
-    /// the app has no address for webhooks (akahu.md 7); messages differ from source to source, so it is not looked at.
+    /// Subscribes to one type of event, in one attempt, as a second subscription sends everything twice. A 400 means
+    /// that the app has no address for webhooks (docs/providers/akahu.md#webhooks); messages differ from source to
+    /// source, so it is not looked at.
     pub(super) async fn subscribe(&self, call: &Call, user_token: &str, kind: &str, state: &str) -> Result<(), Error> {
         let url = self.url(&["webhooks"]);
         let body = serde_json::json!({"webhook_type": kind, "state": state});
@@ -146,8 +150,8 @@ impl Api {
         self.client.call_in(Attempts::One, call, "subscribe", build, read).await
     }
 
-    /// The public key with which webhooks are signed, as PEM; none when the provider has no such key, or has it no more.
-    /// One attempt: events name the key, and anybody can send us events.
+    /// The public key with which webhooks are signed, as PEM; none when the provider has no such key, or has it no
+    /// more. One attempt: events name the key, and anybody can send us events.
     pub(super) async fn signing_key(&self, call: &Call, id: u64) -> Result<Option<String>, Error> {
         let url = self.url(&["keys", &id.to_string()]);
         let secret = self.secret()?;
@@ -221,7 +225,8 @@ impl Api {
         self.client.call(call, operation, build, accept).await
     }
 
-    /// The body of a success. Only the status decides: messages differ from source to source (akahu.md 6).
+    /// The body of a success. Only the status decides: messages differ from source to source
+    /// (docs/providers/akahu.md#errors).
     fn body<'a>(&self, answer: &'a Answer) -> Result<&'a [u8], Error> {
         match answer.status {
             status if status.is_success() => return answer.json_body(),
@@ -264,7 +269,7 @@ fn done(answer: &wire::Done) -> Result<(), Error> {
     if answer.success == Some(false) { Err(Error::Malformed("a failure called a success")) } else { Ok(()) }
 }
 
-/// Where the page after the one at `here` begins, if there is one (akahu.md 5).
+/// Where the page after the one at `here` begins, if there is one (docs/providers/akahu.md#pages).
 ///
 /// # Errors
 /// [`Error::Malformed`] for a cursor too long, and for that of the page itself, as a walk would not end.
@@ -289,7 +294,7 @@ pub(super) struct TransactionsQuery<'a> {
 }
 
 impl TransactionsQuery<'_> {
-    /// The last millisecond before the first instant: the start is exclusive (akahu.md 4.4).
+    /// The last millisecond before the first instant: the start is exclusive (docs/providers/akahu.md#transactions).
     fn start(&self) -> String {
         let first = self.instants.0.as_nanosecond().div_euclid(NANOSECONDS);
         milliseconds(first - 1)

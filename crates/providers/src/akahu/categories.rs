@@ -1,7 +1,8 @@
 //! What an Akahu transaction was for: their categories and types as the sixteen of ours.
 //!
-//! Ids and names are NZFCC codes and their groups, from akahu.md 9; which of ours each means is our reading. Neither the
-//! codes nor the groups say anything about income, transfers or fees (akahu.md 9), so type and sign speak there.
+//! Ids and names are NZFCC codes and their groups, from docs/providers/akahu.md#spending-codes; which of ours each
+//! means is our reading. Neither the codes nor the groups say anything about income, transfers or fees
+//! (docs/providers/akahu.md#categories), so type and sign speak there.
 
 use bellbird_domain::Category::{
     self, BankFees, Entertainment, FoodAndDrink, GovernmentAndNonProfit, HomeImprovement, Income, LoanPayments,
@@ -39,7 +40,7 @@ fn by_category(theirs: &wire::Category<'_>, amount: &Decimal<'_>) -> Option<Cate
     })
 }
 
-/// A category outside the spending groups is one for money received (akahu.md 9).
+/// A category outside the spending groups is one for money received (docs/providers/akahu.md#categories).
 fn by_name_of_credit(name: &str) -> Category {
     let name = name.to_lowercase();
     if ["refund", "withdrawal", "transfer", "loan"].iter().any(|word| name.contains(word)) {

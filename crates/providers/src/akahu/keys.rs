@@ -1,4 +1,5 @@
-//! The keys with which webhooks are signed: fetched when an event names one, and kept for a day (akahu.md 7).
+//! The keys with which webhooks are signed: fetched when an event names one, and kept for a day
+//! (docs/providers/akahu.md#webhook-keys).
 //!
 //! Anybody can send events that name keys, so fetching is bounded, and a key is kept only once a signature was good.
 
@@ -14,7 +15,7 @@ use super::api::Api;
 use crate::notifying::Refused;
 use crate::{Call, Error};
 
-/// How long a key is kept (akahu.md 7).
+/// How long a key is kept (docs/providers/akahu.md#webhook-keys).
 const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 /// No key is fetched sooner than this after the last.
 const FETCH_EVERY: Duration = Duration::from_secs(5);
@@ -35,7 +36,7 @@ struct Held {
 
 impl Keys {
     /// Whether a body was signed with the key that has this number. Numbers grow: one below that of the key in use is
-    /// refused (akahu.md 7).
+    /// refused (docs/providers/akahu.md#webhook-keys).
     pub(super) async fn check(
         &self,
         (api, call): (&Api, &Call),
@@ -84,7 +85,8 @@ fn fits(key: &ParsedPublicKey, body: &[u8], signature: &[u8]) -> Result<(), Refu
     key.verify_sig(body, signature).map_err(|_| Refused::Forged)
 }
 
-/// A public key of RSA in PEM: PKCS#1, as documented, or SPKI, which is also understood (akahu.md 7).
+/// A public key of RSA in PEM: PKCS#1, as documented, or SPKI, which is also understood
+/// (docs/providers/akahu.md#webhook-keys).
 fn read(pem: &str) -> Option<ParsedPublicKey> {
     let bare = |label: &str| {
         let (begin, end) = (format!("-----BEGIN {label}-----"), format!("-----END {label}-----"));

@@ -1,4 +1,5 @@
-//! Consent in the browser: the inline authorisation URL and the exchange of its code (akahu.md 3).
+//! Consent in the browser: the inline authorisation URL and the exchange of its code
+//! (docs/providers/akahu.md#consent-page, #token-exchange).
 
 use async_trait::async_trait;
 use reqwest::Url;
@@ -8,9 +9,9 @@ use super::{Akahu, Grant, NAME};
 use crate::linking::{Departure, Linking, NoConsent, Purpose, Return, parameter};
 use crate::{Call, Error, grant};
 
-/// What stands for all that the app may see (akahu.md 3.1).
+/// What stands for all that the app may see (docs/providers/akahu.md#consent-page).
 const SCOPE: &str = "ENDURING_CONSENT";
-/// The longest code that is sent on; those seen have fewer than 50 characters (akahu.md 3.2).
+/// The longest code that is sent on; those seen have fewer than 50 characters (docs/providers/akahu.md#redirects).
 const CODE_BYTES_MAX: usize = 1_024;
 
 #[async_trait]
@@ -36,7 +37,7 @@ impl Linking for Akahu {
     }
 
     /// No call is needed, but to learn the address with which a login was linked: under another one, linking it again
-    /// fails (akahu.md 8).
+    /// fails (docs/providers/akahu.md#relinking).
     async fn depart(&self, call: &Call, departure: &Departure<'_>) -> Result<Url, Error> {
         let (email, connection) = match departure.purpose {
             Purpose::Link { .. } => (None, None),

@@ -61,8 +61,8 @@ pub(super) fn transaction<'a>(
     }))
 }
 
-/// The day of a row that carries no more than a day: New Zealand midnight is how most banks' rows say so, midnight UTC how
-/// a card issuer's do (akahu.md 8). The day is New Zealand's either way.
+/// The day of a row that carries no more than a day: New Zealand midnight is how most banks' rows say so, midnight UTC
+/// how a card issuer's do (docs/providers/akahu.md#dates). The day is New Zealand's either way.
 fn day_only(instant: Timestamp, auckland: &TimeZone) -> Option<Date> {
     let there = auckland.to_datetime(instant);
     let utc_midnight = instant.as_nanosecond().rem_euclid(DAY_NANOSECONDS) == 0;
@@ -77,14 +77,15 @@ pub(super) fn instants(interval: &Interval, zone: &TimeZone, auckland: &TimeZone
 }
 
 /// The authorisation that an account came with; where there is none, what comes nearest to it: older answers had only
-/// `_credentials` (akahu.md 4.3).
+/// `_credentials` (docs/providers/akahu.md#accounts).
 pub(super) fn authorisation<'r>(row: &'r wire::Account<'_>) -> Option<&'r str> {
     let institution = row.connection.as_ref().map(|connection| &connection.id);
     let ids = [row.authorisation.as_ref(), row.credentials.as_ref(), institution];
     ids.into_iter().flatten().map(Text::as_str).find(|id| !id.is_empty())
 }
 
-/// How an authorisation stands by the accounts that are listed: it says nothing itself (akahu.md 8).
+/// How an authorisation stands by the accounts that are listed: it says nothing itself
+/// (docs/providers/akahu.md#status).
 pub(super) fn standing(rows: &[wire::Account<'_>], id: &str) -> Standing {
     let mut ours = rows.iter().filter(|row| authorisation(row) == Some(id)).peekable();
     if ours.peek().is_none() {

@@ -102,7 +102,7 @@ pub struct Akahu {
 }
 
 /// A grant. One user token covers every institution login that the user shared with the app; each
-/// is an authorisation, and a connection of ours (akahu.md 2).
+/// is an authorisation, and a connection of ours (docs/providers/akahu.md#authorisations).
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Grant {
@@ -144,7 +144,7 @@ impl Akahu {
     }
 
     /// Nothing where something was asked for may mean that the authorisation is gone while the token lives: then none
-    /// of its accounts is listed any more. One that waits for the user still answers (akahu.md 8).
+    /// of its accounts is listed any more. One that waits for the user still answers (docs/providers/akahu.md#status).
     async fn believe_nothing(&self, call: &Call, authorisation: &Authorisation) -> Result<(), Error> {
         match self.standings.known_or(&authorisation.id, self.look_up(call, authorisation)).await? {
             Standing::Broken(status @ ConnectionStatus::Revoked) => Err(Error::ReconnectNeeded(status)),
@@ -231,7 +231,7 @@ impl Provider for Akahu {
         self.api.delete_authorisation(call, &authorisation.user_token, &authorisation.id).await
     }
 
-    /// A personal app has no consent page of its own (akahu.md 2).
+    /// A personal app has no consent page of its own (docs/providers/akahu.md#apps).
     fn linking(&self) -> Option<&dyn Linking> {
         self.api.is_full_app().then_some(self)
     }
@@ -274,7 +274,8 @@ impl Banking for Akahu {
         api::PAGE_ROWS
     }
 
-    /// Settled rows only: pending ones have endpoints of their own, which are never called (akahu.md 4.6).
+    /// Settled rows only: pending ones have endpoints of their own, which are never called
+    /// (docs/providers/akahu.md#pending-rows).
     async fn transactions(
         &self,
         call: &Call,
@@ -315,7 +316,7 @@ impl Banking for Akahu {
 }
 
 /// The rows of a page that are asked for, newest first. The provider's order is not documented beyond what was seen
-/// (akahu.md 4.4), so a page that is not in order is sorted.
+/// (docs/providers/akahu.md#transactions), so a page that is not in order is sorted.
 fn settled<'a>(
     page: Vec<wire::Transaction<'a>>,
     query: &TransactionQuery<'a>,

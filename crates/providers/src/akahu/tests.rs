@@ -64,7 +64,8 @@ fn line(row: &Transaction<'_>, zone: &TimeZone) -> String {
     )
 }
 
-/// What only events show. Akahu's rows have no currency, no second time and no longer text (akahu.md 4.4).
+/// What only events show. Akahu's rows have no currency, no second time and no longer text
+/// (docs/providers/akahu.md#transactions).
 fn said(row: &Transaction<'_>) -> (String, String) {
     assert!(row.currency.is_none() && row.executed.is_none() && row.extended_description.is_none());
     let text = |text: Option<&str>| text.unwrap_or("-").to_owned();

@@ -1,4 +1,5 @@
-//! Webhooks: their signature, what they are about, and asking for them (akahu.md 7).
+//! Webhooks: their signature, what they are about, and asking for them (docs/providers/akahu.md#webhooks,
+//! #webhook-keys).
 
 use async_trait::async_trait;
 use base64::Engine as _;

@@ -1,5 +1,6 @@
-//! Structs exactly as on the wire: akahu.md 3.3, 4.1, 4.3, 4.4 and 7. Members that we do not use are left out, unknown ones are
-//! ignored, and all that the page does not promise is optional.
+//! Structs exactly as on the wire: docs/providers/akahu.md#token-exchange, #user, #accounts, #transactions and
+//! #webhooks. Members that we do not use are left out, unknown ones are ignored, and all that the page does not promise
+//! is optional.
 
 use serde::Deserialize;
 use serde_json::Value;

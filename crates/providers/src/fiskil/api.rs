@@ -13,9 +13,10 @@ use super::wire;
 use crate::http::{Answer, Attempts, Client, parse_json};
 use crate::{Call, Cursor, Error, linking};
 
-/// Sent with every call, so that the shapes do not depend on a setting in the provider's console (fiskil.md 1.1).
+/// Sent with every call, so that the shapes do not depend on a setting in the provider's console
+/// (docs/providers/fiskil.md#versions).
 const VERSION: &str = "v3";
-/// The largest page; larger ones are cut to it by the provider (fiskil.md 1.10).
+/// The largest page; larger ones are cut to it by the provider (docs/providers/fiskil.md#pages).
 pub(super) const PAGE_ROWS_MAX: u32 = 1_000;
 /// A token this close to its end is not used any more.
 const TOKEN_MARGIN: Duration = Duration::from_secs(30);
@@ -117,7 +118,7 @@ impl Api {
     }
 
     /// Registers an end user; gives the provider's id. There is no uniqueness: each call that arrives makes another one
-    /// (fiskil.md 1.4).
+    /// (docs/providers/fiskil.md#end-users).
     pub(super) async fn add_end_user(&self, call: &Call, name: &str, email: &str) -> Result<String, Error> {
         let url = self.url("/v1/end-users");
         let body = serde_json::json!({"email": email, "name": name});
@@ -286,8 +287,8 @@ impl Api {
         self.authorised(call, "transactions", build, |answer| read(success(answer)?.json_body()?)).await
     }
 
-    /// The cursor in a page's `links.next`. Only its `page[after]` is taken: the rest of the URL is rebuilt from our own
-    /// base, so that the token never goes to another host (fiskil.md 1.10).
+    /// The cursor in a page's `links.next`. Only its `page[after]` is taken: the rest of the URL is rebuilt from our
+    /// own base, so that the token never goes to another host (docs/providers/fiskil.md#pages).
     pub(super) fn next(&self, links: Option<wire::Links<'_>>) -> Result<Option<Cursor>, Error> {
         let Some(next) = links.and_then(|links| links.next).filter(|next| !next.as_str().is_empty()) else {
             return Ok(None);
@@ -355,7 +356,8 @@ fn success(answer: &Answer) -> Result<&Answer, Error> {
     Err(answer.failure())
 }
 
-/// The id under which the provider's support finds an error; the same member in both error shapes (fiskil.md 1.11).
+/// The id under which the provider's support finds an error; the same member in both error shapes
+/// (docs/providers/fiskil.md#errors).
 fn error_id(body: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct WithId {
@@ -365,7 +367,7 @@ fn error_id(body: &[u8]) -> Option<String> {
     (id.len() <= 80 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))).then_some(id)
 }
 
-/// Whether an error has this name, which is the same for a class of errors (fiskil.md 1.11).
+/// Whether an error has this name, which is the same for a class of errors (docs/providers/fiskil.md#errors).
 fn is_named(answer: &Answer, expected: &str) -> bool {
     #[derive(serde::Deserialize)]
     struct WithName {

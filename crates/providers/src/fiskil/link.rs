@@ -1,4 +1,4 @@
-//! Consent in the browser: end users and auth sessions (fiskil.md 1.4 and 1.5).
+//! Consent in the browser: end users and auth sessions (docs/providers/fiskil.md#end-users and #sessions).
 
 use async_trait::async_trait;
 use reqwest::Url;
@@ -46,7 +46,8 @@ impl Linking for Fiskil {
             redirect_uri: back.as_str(),
             cancel_uri: back.as_str(),
             institution_id,
-            // Known third-hand only (fiskil.md 1.5). Were it ignored, a new arrangement at the same institution is made.
+            // Known third-hand only (docs/providers/fiskil.md#sessions). Were it ignored, a new arrangement at the same
+            // institution is made.
             arrangement_id: grant.arrangement_id.as_deref(),
         };
         self.api.session(call, &session).await
@@ -89,7 +90,7 @@ fn whose(purpose: Purpose<'_>) -> Result<Grant, Error> {
     }
 }
 
-/// What happened and what to do, by `error_type` (fiskil.md 1.5).
+/// What happened and what to do, by `error_type` (docs/providers/fiskil.md#consent-errors).
 fn told(error_type: &str) -> &'static str {
     match error_type {
         "AUTH_SESSION_INVALID" => "The consent page had been used already, or was too old. Please begin again.",

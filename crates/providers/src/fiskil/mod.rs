@@ -151,8 +151,8 @@ impl Fiskil {
         })
     }
 
-    /// Accounts do not say their currency (fiskil.md 1.7), balances do. Best effort: without it the currency is learned
-    /// with the first balance that is read.
+    /// Accounts do not say their currency (docs/providers/fiskil.md#accounts), balances do. Best effort: without it the
+    /// currency is learned with the first balance that is read.
     async fn learn_currencies(&self, call: &Call, arrangement: &Arrangement, accounts: &mut [FoundAccount]) {
         let outcome = self
             .api
@@ -345,8 +345,8 @@ impl Banking for Fiskil {
 }
 
 /// The posted rows of a page that are asked for, newest first. The provider's order is not documented beyond what was
-/// seen (fiskil.md 1.9), so a page that is not in order is sorted. Rows of one instant stay as they came; those of
-/// several accounts go by account id first.
+/// seen (docs/providers/fiskil.md#transactions), so a page that is not in order is sorted. Rows of one instant stay as
+/// they came; those of several accounts go by account id first.
 fn posted<'a>(
     page: Vec<wire::Transaction<'a>>,
     arrangement_id: &str,
@@ -372,7 +372,8 @@ fn count_skipped(skipped: Skipped, one_account: bool) {
         Skipped::NoTime => "no_time",
         Skipped::Pending => "pending",
         Skipped::OtherAccount if one_account => {
-            // Whether the filter takes the bank's id is not proven (fiskil.md 1.9): if it did not, this would show it.
+            // Whether the filter takes the bank's id is not proven (docs/providers/fiskil.md#transactions): if it did
+            // not, this would show it.
             WARNED.call_once(
                 || tracing::warn!(provider = %NAME, "the account filter let another account's rows through"),
             );

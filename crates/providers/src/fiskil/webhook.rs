@@ -1,4 +1,4 @@
-//! Webhooks: their signature and what they are about (fiskil.md 1.13).
+//! Webhooks: their signature and what they are about (docs/providers/fiskil.md#webhooks).
 
 use async_trait::async_trait;
 use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
@@ -15,7 +15,7 @@ use crate::notifying::{Concern, Notification, Notifying, Refused, header, id};
 pub(super) struct Webhooks(Key);
 
 impl Webhooks {
-    /// With the secret as the console shows it: base64 (fiskil.md 1.13).
+    /// With the secret as the console shows it: base64 (docs/providers/fiskil.md#webhooks).
     pub(super) fn new(secret: &str) -> Result<Self, String> {
         let key = STANDARD.decode(secret.trim()).ok().filter(|key| !key.is_empty());
         let key = key.ok_or("fiskil.webhook_secret must be base64, as the Fiskil console shows it")?;
@@ -37,7 +37,8 @@ impl Notifying for Webhooks {
     }
 }
 
-/// Whether a `consent_id` is an arrangement is inferred only (fiskil.md 1.6), so the end user is looked at too.
+/// Whether a `consent_id` is an arrangement is inferred only (docs/providers/fiskil.md#consents), so the end user is
+/// looked at too.
 pub(super) fn notification(body: &[u8]) -> Result<Notification, Refused> {
     let event: wire::Event = parse_json(body).map_err(|_| Refused::Malformed)?;
     let data = event.data;

@@ -1,5 +1,5 @@
-//! Structs exactly as on the wire: `../shared/providers/fiskil.md` sections 1.2 to 1.9 and 1.13. Members that we do not use are
-//! left out, unknown ones are ignored, and all that the page does not promise is optional.
+//! Structs exactly as on the wire: docs/providers/fiskil.md#tokens to #categories, and #webhooks. Members that we do
+//! not use are left out, unknown ones are ignored, and all that the page does not promise is optional.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

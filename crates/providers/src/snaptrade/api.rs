@@ -18,7 +18,7 @@ use super::{NAME, wire};
 use crate::http::{Answer, Attempts, Client};
 use crate::{Call, Error, linking};
 
-/// The most rows of a page of activities (snaptrade.md 5.8).
+/// The most rows of a page of activities (docs/providers/snaptrade.md#activities).
 pub(super) const ACTIVITIES_MAX: u32 = 1_000;
 
 /// SnapTrade's HTTP interface with one client's key.
@@ -55,7 +55,7 @@ struct Request<'a> {
     subject: Subject<'a>,
     path: &'a [&'a str],
     query: &'a [(&'a str, &'a str)],
-    /// None with a personal key, whose only user needs no name (snaptrade.md 2.1).
+    /// None with a personal key, whose only user needs no name (docs/providers/snaptrade.md#keys).
     user: Option<&'a User>,
     body: Option<&'a Value>,
     attempts: Attempts,
@@ -90,7 +90,7 @@ impl Api {
     }
 
     /// Registers a user under an id of ours, in one attempt. A second one would be refused, and the secret is told only
-    /// once (snaptrade.md 3.1).
+    /// once (docs/providers/snaptrade.md#users).
     pub(super) async fn register_user(&self, call: &Call, id: &str) -> Result<User, Error> {
         let path = &["snapTrade", "registerUser"];
         let body = json!({"userId": id});
@@ -111,7 +111,8 @@ impl Api {
         self.send(call, &Request { method: Method::DELETE, query, ..request }, |_| Ok(())).await
     }
 
-    /// A page of the connection portal, good for five minutes; one that is not used does no harm (snaptrade.md 4).
+    /// A page of the connection portal, good for five minutes; one that is not used does no harm
+    /// (docs/providers/snaptrade.md#connection-portal).
     pub(super) async fn log_in(&self, call: &Call, user: Option<&User>, body: &Value) -> Result<Url, Error> {
         let path = &["snapTrade", "login"];
         let request = Request { method: Method::POST, body: Some(body), ..get("login", Subject::User, path, user) };
@@ -237,7 +238,8 @@ impl Api {
         if let Some(body) = request.body { signed.json(body) } else { signed }
     }
 
-    /// The order of the parameters is free (snaptrade.md 2.2); this is that of the official Python client.
+    /// The order of the parameters is free (docs/providers/snaptrade.md#request-signatures); this is that of the
+    /// official Python client.
     fn url(&self, request: &Request<'_>, now: Timestamp) -> Url {
         let user = request.user.map(|user| [("userId", user.id.as_str()), ("userSecret", user.secret.as_str())]);
         let timestamp = now.as_second().to_string();
@@ -252,7 +254,7 @@ impl Api {
         url
     }
 
-    /// What a status outside 2xx means: snaptrade.md 8.
+    /// What a status outside 2xx means: docs/providers/snaptrade.md#errors.
     fn refusal(&self, request: &Request<'_>, answer: &Answer) -> Error {
         let (status, operation) = (answer.status.as_u16(), request.operation);
         let code = code(&answer.body);

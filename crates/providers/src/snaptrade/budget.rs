@@ -1,4 +1,5 @@
-//! Rate budgets, learned from the provider's answers: a call that is sure to be refused is not made (snaptrade.md 9).
+//! Rate budgets, learned from the provider's answers: a call that is sure to be refused is not made
+//! (docs/providers/snaptrade.md#rate-limits).
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Consent in the browser: users and the connection portal (snaptrade.md 3.1 and 4).
+//! Consent in the browser: users and the connection portal (docs/providers/snaptrade.md#users and #connection-portal).
 
 use async_trait::async_trait;
 use bellbird_domain::ConnectionStatus;
@@ -76,7 +76,7 @@ impl Linking for SnapTrade {
         }
     }
 
-    /// Without a `status` the user has cancelled in the portal (snaptrade.md 4).
+    /// Without a `status` the user has cancelled in the portal (docs/providers/snaptrade.md#portal-results).
     fn hint(&self, answer: &[(String, String)]) -> Result<(), NoConsent> {
         match parameter(answer, "status") {
             Some("SUCCESS") => Ok(()),
@@ -113,7 +113,7 @@ fn whose(purpose: Purpose<'_>) -> Result<Option<User>, Error> {
     }
 }
 
-/// What happened and what to do, by the portal's error code (snaptrade.md 4).
+/// What happened and what to do, by the portal's error code (docs/providers/snaptrade.md#portal-results).
 fn told(error_code: &str) -> &'static str {
     match error_code {
         "1066" => "The broker did not accept the login. Please begin again with the right user name and password.",

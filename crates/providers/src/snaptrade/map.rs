@@ -23,7 +23,7 @@ const POSITIONS_MAX: usize = 10_000;
 /// Why a row is not a row of ours: a word for the metrics.
 pub(super) struct Skipped(pub(super) &'static str);
 
-/// Whether a connection works. Its data are served either way (snaptrade.md 11).
+/// Whether a connection works. Its data are served either way (docs/providers/snaptrade.md#disabled-connections).
 pub(super) fn standing(connection: &wire::Connection) -> Standing {
     if connection.disabled.unwrap_or(false) {
         Standing::Broken(ConnectionStatus::Invalidated)
@@ -217,7 +217,7 @@ pub(super) fn trade<'a>(row: wire::Activity<'a>, account: &'a Account) -> Result
 }
 
 /// Ticker and name. Some brokers send the underlying as the symbol of an option too, so the option goes first
-/// (snaptrade.md 5.8).
+/// (docs/providers/snaptrade.md#activities).
 fn security<'a>(
     option: Option<wire::OptionSymbol<'a>>,
     symbol: Option<wire::Symbol<'a>>,
@@ -246,8 +246,8 @@ fn trade_type(provider_type: &str) -> TradeType {
     }
 }
 
-/// Reads a day, or a moment with `T` or a blank before it, `Z`, an offset or nothing (UTC) behind it. Midnight UTC is how
-/// brokers that know no time write a day (snaptrade.md 5.8).
+/// Reads a day, or a moment with `T` or a blank before it, `Z`, an offset or nothing (UTC) behind it. Midnight UTC is
+/// how brokers that know no time write a day (docs/providers/snaptrade.md#activity-dates).
 pub(super) fn trade_time(text: &str) -> Option<TradeTime> {
     let (day, rest) = text.split_at_checked(10)?;
     let shape = day

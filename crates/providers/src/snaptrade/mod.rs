@@ -371,7 +371,8 @@ fn counted(page: &wire::Activities<'_>, offset: u64, limit: u32) -> Result<Trade
     Ok(TradePage { rows, total: page.pagination.total.max(seen).min(TRADES_BELIEVED) })
 }
 
-/// The trades of a page, each with its place on it; the order, newest first, is the provider's (snaptrade.md 5.8).
+/// The trades of a page, each with its place on it; the order, newest first, is the provider's
+/// (docs/providers/snaptrade.md#activities).
 fn trades<'a>(page: wire::Activities<'a>, account: &'a Account) -> Result<Vec<(u64, Trade<'a>)>, Error> {
     let mut trades = Vec::with_capacity(page.data.len());
     for (at, row) in (0_u64..).zip(page.data) {

@@ -1,4 +1,4 @@
-//! Signatures of requests and of webhooks: snaptrade.md 2.2 and 10.
+//! Signatures of requests and of webhooks: docs/providers/snaptrade.md#request-signatures and #webhooks.
 
 use std::collections::BTreeMap;
 
@@ -54,8 +54,8 @@ fn canonical(value: &Value) -> String {
     }
 }
 
-/// The canonical form of JSON from outside; none when it is none, or too deep. Numbers keep their own text: a float's is
-/// what Python writes when it was Python that sent it.
+/// The canonical form of JSON from outside; none when it is none, or too deep. Numbers keep their own text: a float's
+/// is what Python writes when it was Python that sent it.
 pub(super) fn canonical_text(json: &[u8]) -> Option<String> {
     let json: &RawValue = serde_json::from_slice(json).ok()?;
     let mut out = String::with_capacity(json.get().len());

@@ -1,4 +1,4 @@
-//! Webhooks: their signature, their age and what they are about (snaptrade.md 10).
+//! Webhooks: their signature, their age and what they are about (docs/providers/snaptrade.md#webhooks).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::Call;
 use crate::http::parse_json;
 use crate::notifying::{Concern, Notification, Notifying, Refused, header, id};
 
-/// How far an event's time may be from ours, either way (snaptrade.md 10).
+/// How far an event's time may be from ours, either way (docs/providers/snaptrade.md#webhooks).
 const AGE_MAX: Duration = Duration::from_secs(300);
 
 #[async_trait]
@@ -88,7 +88,7 @@ mod tests {
     use crate::settings::Values;
     use crate::snaptrade::{fuzz_event, open};
 
-    /// The members of V8 (snaptrade.md 2.3), in another order and with blanks.
+    /// The members of V8 (docs/providers/snaptrade.md#test-vectors), in another order and with blanks.
     const BODY: &str = r#"{
         "webhookSecret": "gQNuZIBwPYUVAsXvCfOA", "webhookId": "aa7a7d5a-4a12-40df-a329-feedc738eee9",
         "userId": "snaptrade-user-123", "eventType": "CONNECTION_BROKEN",

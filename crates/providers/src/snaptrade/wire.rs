@@ -1,5 +1,5 @@
-//! Structs exactly as on the wire: `../shared/providers/snaptrade.md` sections 3.1, 4, 5.1 to 5.8 and 10. Members that we do not use are
-//! left out, unknown ones are ignored, and all that the page does not promise is optional.
+//! Structs exactly as on the wire: docs/providers/snaptrade.md#users to #activities, and #webhooks. Members that we do
+//! not use are left out, unknown ones are ignored, and all that the page does not promise is optional.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -173,7 +173,8 @@ pub(super) struct OptionSymbol<'a> {
     pub(super) underlying_symbol: Option<Symbol<'a>>,
 }
 
-/// The body of a refusal. The page's examples have two names for the code, and both types (snaptrade.md 8.1).
+/// The body of a refusal. The page's examples have two names for the code, and both types
+/// (docs/providers/snaptrade.md#errors).
 #[derive(Deserialize, Default)]
 pub(super) struct Refusal {
     pub(super) code: Option<Value>,

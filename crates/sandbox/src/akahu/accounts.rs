@@ -1,4 +1,4 @@
-//! `/me`, `/accounts` and `/authorisations`: who shares what (akahu.md 3.5, 4.1, 4.3).
+//! `/me`, `/accounts` and `/authorisations`: who shares what (docs/providers/akahu.md#unlinking, #user, #accounts).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -43,7 +43,8 @@ pub(super) async fn show(Path(id): Path<String>, call: UserCall) -> Result<Respo
     Ok(item(&account.members))
 }
 
-/// Shares an account no more; official ones go with their login only (akahu.md 3.5; the words are ours).
+/// Shares an account no more; official ones go with their login only (docs/providers/akahu.md#unlinking; the words are
+/// ours).
 pub(super) async fn delete(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     check_id("acc_", &id)?;
     let mut store = call.akahu.store.write();
@@ -63,7 +64,7 @@ struct Authorisation<'a> {
     connection: Shown,
 }
 
-/// A login: ours, only its `DELETE` is documented (akahu.md 3.5).
+/// A login: ours, only its `DELETE` is documented (docs/providers/akahu.md#unlinking).
 pub(super) async fn show_authorisation(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     let login = find_login(&call, &id)?;
     let store = call.akahu.store.read();

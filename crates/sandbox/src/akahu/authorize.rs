@@ -1,4 +1,5 @@
-//! The hosted page on which somebody consents (akahu.md 3.1, 3.2), and a way past it for those who want no pages.
+//! The hosted page on which somebody consents (docs/providers/akahu.md#consent-page, #redirects), and a way past it for
+//! those who want no pages.
 
 use std::sync::Arc;
 
@@ -86,8 +87,8 @@ fn is_loopback(uri: &str) -> bool {
 }
 
 /// What a first page is for, or the answer to a bad question. Without a known app and address there is nowhere to go
-/// back to, so that is a page; what else is wrong goes back (akahu.md 3.2). Which of the two what is not known gets, is
-/// ours.
+/// back to, so that is a page; what else is wrong goes back (docs/providers/akahu.md#redirects). Which of the two what
+/// is not known gets, is ours.
 struct Question {
     ask: Ask,
     email: String,
@@ -217,7 +218,7 @@ impl Akahu {
     }
 }
 
-/// The classic twin of an official connection takes nobody new (akahu.md 4.2).
+/// The classic twin of an official connection takes nobody new (docs/providers/akahu.md#institutions).
 fn takes_nobody(institution: &Institution) -> bool {
     INSTITUTIONS.iter().any(|other| other.official.as_ref().is_some_and(|it| it.classic == institution.id))
 }
@@ -229,7 +230,7 @@ impl Host for Akahu {
         name: "Akahu",
         colour: "#0b6b5d",
         tint: "#f0f8f6",
-        // Never in a frame (akahu.md 3.1).
+        // Never in a frame (docs/providers/akahu.md#consent-page).
         framed: false,
         place: "bank or provider",
         wants: &["Your name and e-mail address", "Names, numbers and balances of the accounts", "Their transactions"],

@@ -1,4 +1,5 @@
-//! What every handler needs to know of a call: who makes it, its parameters and its body (akahu.md 2).
+//! What every handler needs to know of a call: who makes it, its parameters and its body
+//! (docs/providers/akahu.md#credentials).
 
 use std::sync::Arc;
 
@@ -64,7 +65,8 @@ impl UserCall {
     }
 }
 
-/// A call by the app itself. A user's token is refused with 401: ours, live clients saw 401 or 403 (akahu.md 11).
+/// A call by the app itself. A user's token is refused with 401: ours, live clients saw 401 or 403
+/// (docs/providers/akahu.md#sandbox-choices).
 pub(super) struct AppCall {
     pub(super) akahu: Arc<Akahu>,
     pub(super) query: Query,
@@ -106,7 +108,8 @@ pub(super) async fn body(request: Request) -> Result<Bytes, Failure> {
     read.map_err(|_| Failure::of_status(StatusCode::PAYLOAD_TOO_LARGE))
 }
 
-/// A date-time of any offset, or a date alone, which is midnight UTC (akahu.md 4.4; the hour is ours).
+/// A date-time of any offset, or a date alone, which is midnight UTC (docs/providers/akahu.md#transactions; the hour is
+/// ours).
 fn instant(query: &Query, name: &str) -> Result<Option<i64>, Failure> {
     let Some(text) = query.get(name) else { return Ok(None) };
     let at: Option<Timestamp> = match text.as_bytes().get(10) {
@@ -118,7 +121,8 @@ fn instant(query: &Query, name: &str) -> Result<Option<i64>, Failure> {
     Ok(Some(at.as_millisecond()))
 }
 
-/// Refuses an id of the wrong form. Clients look for these words (akahu.md 6); the rest of the text is ours.
+/// Refuses an id of the wrong form. Clients look for these words (docs/providers/akahu.md#errors); the rest of the text
+/// is ours.
 pub(super) fn check_id(prefix: &str, id: &str) -> Result<(), Failure> {
     if ids::is_well_formed(prefix, id) {
         return Ok(());
@@ -160,7 +164,7 @@ pub(super) fn ready(body: Vec<u8>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response()
 }
 
-/// As Akahu writes instants: UTC, with milliseconds (akahu.md 1).
+/// As Akahu writes instants: UTC, with milliseconds (docs/providers/akahu.md#times).
 pub(super) fn iso(at: Timestamp) -> String {
     format!("{at:.3}")
 }

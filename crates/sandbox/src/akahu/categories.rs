@@ -1,4 +1,4 @@
-//! `GET /categories[/{id}]` (akahu.md 4.8).
+//! `GET /categories[/{id}]` (docs/providers/akahu.md#category-list).
 
 use axum::extract::Path;
 use axum::response::Response;

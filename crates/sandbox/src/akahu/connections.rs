@@ -1,4 +1,4 @@
-//! `GET /connections[/{id}]`: which institutions can be linked (akahu.md 4.2).
+//! `GET /connections[/{id}]`: which institutions can be linked (docs/providers/akahu.md#institutions).
 
 use axum::extract::Path;
 use axum::response::Response;

@@ -1,5 +1,5 @@
-//! The shapes of Akahu's errors (akahu.md 6). Where sources disagree on words, these are the ones of its own OpenAPI
-//! document; those of 404 and 405 for what is no route are ours.
+//! The shapes of Akahu's errors (docs/providers/akahu.md#errors). Where sources disagree on words, these are the ones
+//! of its own OpenAPI document; those of 404 and 405 for what is no route are ours.
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
@@ -44,9 +44,9 @@ impl Failure {
 /// Content type and body of an error of that status on that path: what a forced fault says.
 pub(super) fn body(path: &str, status: StatusCode) -> (&'static str, Vec<u8>) {
     let body = match (status.as_u16(), path) {
-        // What stands in front of Akahu knows nothing of JSON (akahu.md 6); the page is ours.
+        // What stands in front of Akahu knows nothing of JSON (docs/providers/akahu.md#errors); the page is ours.
         (502..=504, _) => return ("text/html", format!("<html><h1>{status}</h1></html>").into_bytes()),
-        // Flat, in the way of OAuth (akahu.md 3.3).
+        // Flat, in the way of OAuth (docs/providers/akahu.md#token-exchange).
         (_, token::PATH) => json!({"success": false, "error": "server_error"}),
         _ => json!({"success": false, "message": Failure::of_status(status).message}),
     };

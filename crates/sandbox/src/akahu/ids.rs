@@ -1,4 +1,4 @@
-//! Ids: a word for what it is, and `c` with 24 characters (akahu.md 1).
+//! Ids: a word for what it is, and `c` with 24 characters (docs/providers/akahu.md#ids).
 
 use crate::world::rng::{Rng, mix};
 

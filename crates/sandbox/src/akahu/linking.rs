@@ -1,4 +1,5 @@
-//! What somebody consents to on the hosted page, and what comes of it (akahu.md 3, 8).
+//! What somebody consents to on the hosted page, and what comes of it (docs/providers/akahu.md#consent-page,
+//! #relinking).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,8 @@ use crate::world::nz::people::Holding;
 use crate::world::nz::rows::{Calendars, draw};
 use crate::world::rng::{DIGITS, Rng, label};
 
-/// How linking again goes, as the control interface wants it. What the real service does is not known (akahu.md 12.5).
+/// How linking again goes, as the control interface wants it. What the real service does is not known
+/// (docs/providers/akahu.md#open-questions).
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Ways {
@@ -184,7 +186,7 @@ fn invented(seed: u64, holding: &Holding, cents: i64, institution: &Institution,
     (members, cents)
 }
 
-/// As Akahu writes amounts: a number without zeros at the end (akahu.md 8).
+/// As Akahu writes amounts: a number without zeros at the end (docs/providers/akahu.md#amounts).
 fn dollars(cents: i64) -> Option<Box<RawValue>> {
     let sign = if cents < 0 { "-" } else { "" };
     let cents = cents.unsigned_abs();

@@ -1,4 +1,4 @@
-//! What Akahu's webhooks tell of (akahu.md 7): each user's subscriptions say of which types.
+//! What Akahu's webhooks tell of (docs/providers/akahu.md#webhooks): each user's subscriptions say of which types.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Pages of settled rows (akahu.md 5). A cursor is the place of a row in the order, so it stays true while rows come
-//! and go; its form is ours, and so is refusing one that is bad, or another query's, with 400.
+//! Pages of settled rows (docs/providers/akahu.md#pages). A cursor is the place of a row in the order, so it stays true
+//! while rows come and go; its form is ours, and so is refusing one that is bad, or another query's, with 400.
 
 use std::io::Write as _;
 
@@ -12,7 +12,7 @@ use super::errors::Failure;
 use super::rows::{Entry, Position};
 use super::store::Account;
 
-/// Rows of a page: fixed (akahu.md 5).
+/// Rows of a page: fixed (docs/providers/akahu.md#pages).
 const SIZE: usize = 100;
 
 /// Signs cursors, so that an invented one is seen to be none.

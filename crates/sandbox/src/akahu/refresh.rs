@@ -1,4 +1,4 @@
-//! `POST /refresh[/{id}]`: reads logins anew, a moment later (akahu.md 4.7).
+//! `POST /refresh[/{id}]`: reads logins anew, a moment later (docs/providers/akahu.md#refresh).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -10,7 +10,7 @@ use super::errors::Failure;
 use super::store::{State, Store};
 
 /// How soon after a refresh the next is refused: the default of full apps. Refusing, rather than doing nothing, is
-/// what the documented answer says (akahu.md 4.7, 12.10).
+/// what the documented answer says (docs/providers/akahu.md#refresh, #open-questions).
 const REST: SignedDuration = SignedDuration::from_mins(15);
 /// How long a refresh takes: ours.
 const MOMENT: SignedDuration = SignedDuration::from_secs(2);

@@ -1,4 +1,4 @@
-//! Rows as Akahu shows them, and where each stands in the order (akahu.md 4.4).
+//! Rows as Akahu shows them, and where each stands in the order (docs/providers/akahu.md#transactions).
 
 use std::io::Write as _;
 
@@ -16,7 +16,7 @@ use crate::world::nz::template::{Enriched, Meta, Template};
 pub(super) struct Position {
     /// The instant, turned over.
     major: i64,
-    /// Of one instant the row with the larger number comes first: ours (akahu.md 4.4).
+    /// Of one instant the row with the larger number comes first: ours (docs/providers/akahu.md#transactions).
     minor: u64,
     /// How many empty pages have passed here, so that each has a cursor of its own; 0 for every row.
     passed: u8,
@@ -148,7 +148,7 @@ fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, names: Names<'_>) {
     out.push(b'}');
 }
 
-/// A row that has not settled (akahu.md 4.6): no id, nothing enriched, its amount as text.
+/// A row that has not settled (docs/providers/akahu.md#pending-rows): no id, nothing enriched, its amount as text.
 pub(super) fn pending(template: &Template, place: u8, cents: i64, at: i64, names: Names<'_>) -> Members {
     let mut out = Vec::new();
     let _ = write!(out, "{{\"_account\":\"{}\"", names.account_id);
@@ -174,7 +174,7 @@ fn time(out: &mut Vec<u8>, name: &str, ms: i64) {
     text(out, name, &iso(Timestamp::from_millisecond(ms).unwrap_or_default()));
 }
 
-/// Cents as a JSON number without zeros at its end: `15.9`, `-1000` (akahu.md 8).
+/// Cents as a JSON number without zeros at its end: `15.9`, `-1000` (docs/providers/akahu.md#amounts).
 fn number(out: &mut Vec<u8>, cents: i64) {
     let sign = if cents < 0 { "-" } else { "" };
     let (whole, rest) = (cents.unsigned_abs() / 100, cents.unsigned_abs() % 100);
@@ -212,7 +212,7 @@ fn write_enriched(out: &mut Vec<u8>, enriched: &Enriched) -> String {
     merchant_id
 }
 
-/// `{}` when there is nothing to say, as recorded (akahu.md 4.4).
+/// `{}` when there is nothing to say, as recorded (docs/providers/akahu.md#transactions).
 fn write_meta(out: &mut Vec<u8>, template: &Template, cents: i64, card: &str, merchant_id: Option<&str>) {
     out.extend_from_slice(b",\"meta\":{");
     let start = out.len();

@@ -261,7 +261,7 @@ impl Store {
     }
 }
 
-/// The members of an account (akahu.md 4.3).
+/// The members of an account (docs/providers/akahu.md#accounts).
 fn describe(account: &mut Account, login: &Login, holding: &Holding) {
     let own = Members::parse(one_line(holding.account).as_bytes()).expect("the world's accounts are JSON objects");
     start_members(account, login);

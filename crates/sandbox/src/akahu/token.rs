@@ -1,4 +1,4 @@
-//! `/token`: how the app gets in with what the consent page gave (akahu.md 3.3).
+//! `/token`: how the app gets in with what the consent page gave (docs/providers/akahu.md#token-exchange).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl IntoResponse for Refusal {
             Self::InvalidClient => "invalid_client",
             Self::InvalidGrant => "invalid_grant",
             Self::ExpiredGrant => "expired_grant",
-            // With a space, as documented (akahu.md 3.3).
+            // With a space, as documented (docs/providers/akahu.md#token-exchange).
             Self::InvalidRequest => "invalid Request",
             Self::UnsupportedGrantType => "unsupported_grant_type",
         };
@@ -140,7 +140,7 @@ fn redeem(akahu: &Akahu, ask: Exchange) -> Result<String, Refusal> {
 }
 
 /// The same token as long as it is alive, a new one after that, or always when a test wants it so: whether a new
-/// consent gives a new one is not known (akahu.md 3.3).
+/// consent gives a new one is not known (docs/providers/akahu.md#token-exchange).
 fn token_of(akahu: &Akahu, user: usize) -> String {
     let ways = *akahu.linking.lock();
     let user = &mut akahu.store.write().users[user];
@@ -155,7 +155,7 @@ fn token_of(akahu: &Akahu, user: usize) -> String {
     text
 }
 
-/// Ends all access of the app to the user (akahu.md 3.5).
+/// Ends all access of the app to the user (docs/providers/akahu.md#unlinking).
 pub(super) async fn revoke(call: UserCall) -> Response {
     let user = &mut call.akahu.store.write().users[call.user];
     for token in &mut user.tokens {

@@ -1,4 +1,4 @@
-//! Settled and pending rows (akahu.md 4.4 to 4.6).
+//! Settled and pending rows (docs/providers/akahu.md#transactions, #pending-rows).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -65,7 +65,7 @@ pub(super) async fn list_pending_of_account(Path(id): Path<String>, call: UserCa
     Ok(pending(&call, &[account]))
 }
 
-/// Amounts are text, unless asked for as numbers (akahu.md 4.6); their digits stay.
+/// Amounts are text, unless asked for as numbers (docs/providers/akahu.md#pending-rows); their digits stay.
 fn pending(call: &UserCall, accounts: &[&Account]) -> Response {
     let as_number = call.query.get("amount_as_number") == Some("true");
     let mut rows: Vec<Members> = accounts.iter().flat_map(|account| account.pending.iter().cloned()).collect();

@@ -1,4 +1,5 @@
-//! Subscriptions, deliveries and keys of webhooks (akahu.md 7); what they tell of is in `notify`.
+//! Subscriptions, deliveries and keys of webhooks (docs/providers/akahu.md#webhooks, #webhook-keys); what they tell of
+//! is in `notify`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -107,7 +108,7 @@ pub(super) async fn unsubscribe(Path(id): Path<String>, call: UserCall) -> Resul
     Ok(done())
 }
 
-/// A delivery as Akahu lists it (akahu.md 7).
+/// A delivery as Akahu lists it (docs/providers/akahu.md#webhooks).
 #[derive(Serialize)]
 struct ShownEvent {
     _id: String,

@@ -11,7 +11,8 @@ use crate::query::Query;
 pub(super) const NAME_CHARS_MAX: usize = 100;
 /// How often a code may be wrong.
 const TRIES: u8 = 3;
-/// How long somebody may take once they have begun: as long as Fiskil's own kit waits (fiskil.md 1.5), ours for the others.
+/// How long somebody may take once they have begun: as long as Fiskil's own kit waits
+/// (docs/providers/fiskil.md#sessions), ours for the others.
 const MINUTES: SignedDuration = SignedDuration::from_mins(10);
 /// Visits that are remembered; the oldest are forgotten.
 const VISITS_MAX: usize = 5_000;

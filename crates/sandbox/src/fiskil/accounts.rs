@@ -1,4 +1,4 @@
-//! `GET /v1/banking/accounts` (fiskil.md 1.7).
+//! `GET /v1/banking/accounts` (docs/providers/fiskil.md#accounts).
 
 use axum::response::Response;
 

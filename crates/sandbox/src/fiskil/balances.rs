@@ -1,4 +1,4 @@
-//! `GET /v1/banking/balances` (fiskil.md 1.8).
+//! `GET /v1/banking/balances` (docs/providers/fiskil.md#balances).
 
 use axum::response::Response;
 

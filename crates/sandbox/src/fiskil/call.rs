@@ -28,7 +28,8 @@ pub(super) enum Version {
 const VERSION_HEADER: &str = "x-fiskil-version";
 
 impl Version {
-    /// A team's pin decides without the header; that the pin is v2 is ours (fiskil.md 1.1, 1.15).
+    /// A team's pin decides without the header; that the pin is v2 is ours (docs/providers/fiskil.md#versions,
+    /// #sandbox-choices).
     const PINNED: Self = Self::V2;
 
     /// `None` for a label that is none.
@@ -87,7 +88,7 @@ impl FromRequest<Arc<Fiskil>> for Call {
         call.version =
             Version::of(request.headers()).ok_or_else(|| call.invalid("X-Fiskil-Version must be one of v1, v2, v3"))?;
         if call.path != token::PATH && !authorized(&call, request.headers()) {
-            // The words are ours (fiskil.md 1.15).
+            // The words are ours (docs/providers/fiskil.md#sandbox-choices).
             return Err(call.fail(StatusCode::UNAUTHORIZED, "missing, invalid or expired access token"));
         }
         call.body = to_bytes(request.into_body(), REQUEST_BYTES_MAX)
@@ -115,12 +116,12 @@ impl Call {
         self.fail(StatusCode::BAD_REQUEST, message)
     }
 
-    /// 503, in the words seen live (fiskil.md 1.10).
+    /// 503, in the words seen live (docs/providers/fiskil.md#pages).
     pub(super) fn unavailable(&self) -> Failure {
         Failure::of_status(self.family, StatusCode::SERVICE_UNAVAILABLE)
     }
 
-    /// 404 for an end user that is not there (fiskil.md 1.4).
+    /// 404 for an end user that is not there (docs/providers/fiskil.md#end-users).
     pub(super) fn no_end_user(&self) -> Failure {
         Failure { name: "end_user_not_found", ..self.fail(StatusCode::NOT_FOUND, "end user not found") }
     }
@@ -130,7 +131,7 @@ impl Call {
         Members::parse(&self.body).map_err(|_| self.invalid("the body must be a JSON object"))
     }
 
-    /// The parameter that the data endpoints need; the message is documented (fiskil.md 1.11).
+    /// The parameter that the data endpoints need; the message is documented (docs/providers/fiskil.md#errors).
     pub(super) fn end_user_id(&self) -> Result<&str, Failure> {
         let value = self.query.get("end_user_id").filter(|value| !value.is_empty());
         value.ok_or_else(|| self.invalid("The end_user_id parameter is required"))

@@ -1,4 +1,4 @@
-//! `/v1/consent` (fiskil.md 1.6).
+//! `/v1/consent` (docs/providers/fiskil.md#consents).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -73,8 +73,9 @@ fn shown<'a>(store: &'a Store, consent: &'a Consent, now: Timestamp) -> Shown<'a
         last_consent: seconds(consent.created_at),
         app_name: "Sandbox App",
         app_logo: "https://logos.example.com/app.svg",
-        // The only words known are those of the documented sample (fiskil.md 1.6); that an active consent has none,
-        // and an ended one has these whatever ended it, is ours (1.15).
+        // The only words known are those of the documented sample (docs/providers/fiskil.md#consents); that an active
+        // consent has none, and an ended one has these whatever ended it, is ours
+        // (docs/providers/fiskil.md#sandbox-choices).
         termination_reason: (!active).then_some("Expired or Revoked"),
     }
 }
@@ -113,8 +114,8 @@ pub(super) enum State {
 }
 
 impl Store {
-    /// Expired and revoked differ in `expires_at` only: behind or ahead of now (fiskil.md 1.6). True when there is
-    /// such a consent.
+    /// Expired and revoked differ in `expires_at` only: behind or ahead of now (docs/providers/fiskil.md#consents).
+    /// True when there is such a consent.
     pub(super) fn set_consent(&mut self, arrangement_id: &str, state: State, now: Timestamp) -> bool {
         let found = self.consents.iter_mut().find(|consent| consent.arrangement_id == arrangement_id);
         let Some(consent) = found else { return false };

@@ -1,4 +1,4 @@
-//! `/v1/end-users` (fiskil.md 1.4).
+//! `/v1/end-users` (docs/providers/fiskil.md#end-users).
 
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
@@ -89,7 +89,7 @@ pub(super) async fn update(Path(id): Path<String>, call: Call) -> Result<Respons
     Ok(ready(out))
 }
 
-/// 204, and 404 when repeated. That the consents end with the end user is ours (fiskil.md, unknowns 10).
+/// 204, and 404 when repeated. That the consents end with the end user is ours (docs/providers/fiskil.md#end-users).
 pub(super) async fn delete(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
     let mut store = call.fiskil.store.write();
     store.end_user_mut(&id).ok_or_else(|| call.no_end_user())?.deleted = true;

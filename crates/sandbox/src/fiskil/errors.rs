@@ -1,4 +1,5 @@
-//! The two shapes of Fiskil's errors (fiskil.md 1.11). Words in messages are ours unless a comment says otherwise.
+//! The two shapes of Fiskil's errors (docs/providers/fiskil.md#errors). Words in messages are ours unless a comment
+//! says otherwise.
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};

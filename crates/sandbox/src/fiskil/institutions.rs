@@ -1,4 +1,5 @@
-//! `/v1/institutions` (fiskil.md 1.3): a bare array in every version; what v3 does is not known.
+//! `/v1/institutions` (docs/providers/fiskil.md#institutions): a bare array in every version; what v3 does is not
+//! known.
 
 use axum::extract::Path;
 use axum::response::Response;

@@ -1,5 +1,5 @@
-//! What somebody consents to on the hosted page, and what comes of it (fiskil.md 1.5). A bank's account is one thing;
-//! each consent shows it under ids of its own, unless a test asks for the same ones again.
+//! What somebody consents to on the hosted page, and what comes of it (docs/providers/fiskil.md#sessions). A bank's
+//! account is one thing; each consent shows it under ids of its own, unless a test asks for the same ones again.
 
 use jiff::{SignedDuration, Timestamp};
 

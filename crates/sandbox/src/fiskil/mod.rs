@@ -40,7 +40,7 @@ use errors::{Failure, Family};
 use paging::{Ask, Page, Placed};
 use store::Store;
 
-/// The primary categories (fiskil.md 1.9).
+/// The primary categories (docs/providers/fiskil.md#categories).
 const PRIMARY_CATEGORIES: [&str; 16] = [
     "BANK_FEES",
     "ENTERTAINMENT",

@@ -1,4 +1,4 @@
-//! Fiskil's webhooks (fiskil.md 1.13).
+//! Fiskil's webhooks (docs/providers/fiskil.md#webhooks).
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -187,7 +187,7 @@ impl Told<'_> {
     }
 
     /// Accounts, then balances, then rows, of which those of about 90 days are told of separately at first. That
-    /// nothing lies between them is ours; the order is that of fiskil.md 1.15.
+    /// nothing lies between them is ours; the order is that of docs/providers/fiskil.md#sandbox-choices.
     fn syncs(&mut self, consent: &SeenConsent, accounts: &[&SeenAccount], is_first: bool) {
         self.synced(consent, "accounts", accounts);
         self.synced(consent, "balances", accounts);

@@ -1,5 +1,5 @@
 //! Cursor paging: a cursor is the place of a row in the order, not a number of rows, so it stays true while rows come
-//! and go. Its form and the default page size are ours (fiskil.md 1.15).
+//! and go. Its form and the default page size are ours (docs/providers/fiskil.md#sandbox-choices).
 
 use std::cmp::Ordering;
 use std::io::Write as _;
@@ -12,9 +12,9 @@ use super::call::Call;
 use super::errors::Failure;
 use crate::world::rng::mix;
 
-/// Rows of a page when the caller does not say: ours, the real number is not known (fiskil.md 1.10).
+/// Rows of a page when the caller does not say: ours, the real number is not known (docs/providers/fiskil.md#pages).
 const SIZE_DEFAULT: usize = 100;
-/// Larger sizes are capped, not refused (fiskil.md 1.10).
+/// Larger sizes are capped, not refused (docs/providers/fiskil.md#pages).
 const SIZE_MAX: usize = 1000;
 
 /// Where an item stands in its list: compared member by member.
@@ -72,8 +72,8 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    /// Reads `page[size]`, `page[after]` and `page[before]`. A cursor that is none is 503, as seen live (fiskil.md
-    /// 1.10); refusing a bad size and two cursors at once is ours.
+    /// Reads `page[size]`, `page[after]` and `page[before]`. A cursor that is none is 503, as seen live
+    /// (docs/providers/fiskil.md#pages); refusing a bad size and two cursors at once is ours.
     pub(super) fn of(call: &Call) -> Result<Self, Failure> {
         let size = match call.query.get("page[size]").filter(|text| !text.is_empty()) {
             None => SIZE_DEFAULT,

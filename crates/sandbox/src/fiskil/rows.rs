@@ -123,7 +123,7 @@ impl Entry {
 }
 
 /// Pending first, then newest first, then what has no time at all. Newest first among pending rows, and of rows of
-/// one instant the last added first, are ours (fiskil.md 1.9, 1.15).
+/// one instant the last added first, are ours (docs/providers/fiskil.md#transactions, #sandbox-choices).
 fn place(status: Status, time: Option<i64>, number: u64) -> Position {
     let group = match (status, time) {
         (Status::Pending, _) => 0,
@@ -144,7 +144,7 @@ fn words(seed: u64, number: u64) -> [u64; 4] {
     [first, mix(first ^ 1), mix(first ^ 2), mix(first ^ 3)]
 }
 
-/// `bank_tx_` and 64 hexadecimal digits (fiskil.md 1.9).
+/// `bank_tx_` and 64 hexadecimal digits (docs/providers/fiskil.md#rows).
 pub(super) fn transaction_id(seed: u64, number: u64) -> String {
     let mut out = Vec::with_capacity(72);
     write_id(&mut out, words(seed, number));
@@ -172,7 +172,7 @@ fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, names: Names<'_>) {
     out.extend_from_slice(b"{\"fiskil_id\":\"");
     write_id(out, words);
     out.push(b'"');
-    // The bank's own id may be absent (fiskil.md 1.9).
+    // The bank's own id may be absent (docs/providers/fiskil.md#rows).
     if !words[1].is_multiple_of(31) {
         let _ = write!(out, ",\"transaction_id\":\"txn-{:010}\"", words[1] % 10_000_000_000);
     }
@@ -241,7 +241,7 @@ fn write_description(out: &mut Vec<u8>, row: &Row) {
 fn write_times(out: &mut Vec<u8>, row: &Row, draw: u64) {
     if let Some(posted) = row.posted {
         time(out, "posting_date_time", posted, row);
-        // A small minority has a value date (fiskil.md 1.9).
+        // A small minority has a value date (docs/providers/fiskil.md#rows).
         if draw.is_multiple_of(29) {
             time(out, "value_date_time", posted, row);
         }
@@ -272,7 +272,7 @@ fn write_optional(out: &mut Vec<u8>, row: &Row, draw: u64) {
     if let Some(merchant) = row.template.merchant {
         text(out, "merchant_name", merchant);
     }
-    // Often absent, also where the merchant is known (fiskil.md 1.9).
+    // Often absent, also where the merchant is known (docs/providers/fiskil.md#rows).
     if let Some(code) = row.template.merchant_code.filter(|_| !draw.is_multiple_of(9)) {
         text(out, "merchant_category_code", code);
     }
@@ -297,7 +297,7 @@ fn write_optional(out: &mut Vec<u8>, row: &Row, draw: u64) {
     }
     let detail = matches!(row.template.extra, Extra::Npp(_));
     let _ = write!(out, ",\"is_detail_available\":{detail}");
-    // Members that nobody announced may come at any time (fiskil.md 1.1); these are ours.
+    // Members that nobody announced may come at any time (docs/providers/fiskil.md#versions); these are ours.
     if draw.is_multiple_of(37) {
         out.extend_from_slice(b",\"enrichment_version\":3,\"x_tags\":[\"new\",null]");
     }

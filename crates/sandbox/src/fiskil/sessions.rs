@@ -1,4 +1,4 @@
-//! `POST /v1/auth/session`, and the hosted page that its address leads to (fiskil.md 1.5).
+//! `POST /v1/auth/session`, and the hosted page that its address leads to (docs/providers/fiskil.md#sessions).
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ pub(super) async fn create(call: Call) -> Result<Response, Failure> {
     };
     let address = |name: &str| match members.get(name).filter(|raw| raw.get() != "null") {
         None => Ok(None),
-        // Any host was accepted (fiskil.md 1.5); that it must be a URL at all is ours.
+        // Any host was accepted (docs/providers/fiskil.md#sessions); that it must be a URL at all is ours.
         Some(_) => members.text(name).filter(|uri| is_target(uri)).map(Some).ok_or(name.to_owned()),
     };
     let refused = |name: String| call.invalid(&format!("{name} must be a URL"));
@@ -128,7 +128,7 @@ impl Host for Fiskil {
         name: "Fiskil",
         colour: "#4a2fbd",
         tint: "#f5f3fc",
-        // The provider's own kit shows the page in a frame (fiskil.md 1.5).
+        // The provider's own kit shows the page in a frame (docs/providers/fiskil.md#sessions).
         framed: true,
         place: "bank",
         wants: &["Names and numbers of the accounts", "Balances", "Transactions of the past and of the coming months"],
@@ -156,7 +156,8 @@ impl Host for Fiskil {
         banks.map(place).collect()
     }
 
-    /// What an outage leads to is inferred (fiskil.md 1.15); what an energy company does, is ours.
+    /// What an outage leads to is inferred (docs/providers/fiskil.md#consent-errors); what an energy company does, is
+    /// ours.
     fn barred(&self, place: &str) -> Option<End> {
         let one = institution(place)?;
         match (one.status, one.industry) {
@@ -195,7 +196,7 @@ impl Host for Fiskil {
     }
 }
 
-/// Away with an error. The descriptions are ours, the names are not (fiskil.md 1.5).
+/// Away with an error. The descriptions are ours, the names are not (docs/providers/fiskil.md#consent-errors).
 fn failed(session: &Session, error_type: &str, description: &str) -> Landing {
     let pairs = [("error", "access_denied"), ("error_type", error_type), ("error_description", description)];
     let location = session.cancel_uri.as_ref().map(|uri| with_result(uri, '&', &query::write(&pairs)));

@@ -73,7 +73,7 @@ pub(super) struct Account {
     pub(super) owner: String,
     /// What tells it from the owner's other accounts at the bank, whatever its ids are.
     pub(super) slot: String,
-    /// Nobody sees it before: data lag consent (fiskil.md 1.14).
+    /// Nobody sees it before: data lag consent (docs/providers/fiskil.md#late-data).
     pub(super) visible_at: Timestamp,
     order: u64,
     pub(super) next_row: u64,
@@ -101,7 +101,7 @@ impl Account {
     }
 
     /// The bank's id is what other clients send; Fiskil's own is taken too, as the documentation leaves it open
-    /// (fiskil.md 1.9).
+    /// (docs/providers/fiskil.md#transactions).
     pub(super) fn is_called(&self, id: &str) -> bool {
         self.account_id == id || self.fiskil_id == id
     }
@@ -161,7 +161,7 @@ impl Store {
     }
 
     /// The accounts that a data call may see: those of the end user whose consent still holds. A withdrawn consent's
-    /// are simply not there (fiskil.md 1.4 and the quirk of an empty 200).
+    /// are simply not there (docs/providers/fiskil.md#end-users).
     pub(super) fn visible_accounts(&self, end_user_id: &str, now: Timestamp) -> Vec<&Account> {
         if self.end_user(end_user_id).is_none() {
             return Vec::new();
@@ -253,7 +253,7 @@ pub(super) fn set_names(account: &mut Account, rng: &mut Rng) {
     account.balance.set("fiskil_id", &format!("bank_balance_{}", rng.text(b"0123456789abcdef", 32)));
 }
 
-/// Account and balance in Fiskil's words (fiskil.md 1.7 and 1.8).
+/// Account and balance in Fiskil's words (docs/providers/fiskil.md#accounts and #balances).
 pub(super) fn fill(account: &mut Account, holding: &Holding, rng: &mut Rng, calendar: &Calendar) {
     set_names(account, rng);
     let members = &mut account.members;
@@ -265,7 +265,8 @@ pub(super) fn fill(account: &mut Account, holding: &Holding, rng: &mut Rng, cale
     members.set("product_category", &holding.category);
     let number = rng.text(DIGITS, 9);
     let last = &number[5..];
-    // Cards have no account number (fiskil.md 1.7); the forms of masks are the standard's (1.14).
+    // Cards have no account number (docs/providers/fiskil.md#accounts); the forms of masks are the standard's
+    // (#masked-numbers).
     if matches!(holding.kind, HoldingKind::Card | HoldingKind::Travel) {
         members.set("masked_number", &format!("xxxx xxxx xxxx {last}"));
     } else {

@@ -1,4 +1,5 @@
-//! `POST /v1/token` (fiskil.md 1.2): signed tokens that need no memory, so that any number is valid at once.
+//! `POST /v1/token` (docs/providers/fiskil.md#tokens): signed tokens that need no memory, so that any number is valid
+//! at once.
 
 use aws_lc_rs::hmac;
 use axum::response::Response;
@@ -16,7 +17,8 @@ const LIFE_SECONDS: i64 = 900;
 /// The scopes that a live token was seen to carry.
 const SCOPE: &str = "api:banking api:user.read api:user.write";
 
-/// Signs and checks tokens. The real ones are signed otherwise; the key is ours (fiskil.md 1.15).
+/// Signs and checks tokens. The real ones are signed otherwise; the key is ours
+/// (docs/providers/fiskil.md#sandbox-choices).
 pub(super) struct Tokens {
     key: hmac::Key,
     org_id: String,
@@ -76,7 +78,7 @@ struct Issued {
     expires_in: i64,
 }
 
-/// A token for the team's id and secret. The text for a wrong secret is ours (fiskil.md 1.2).
+/// A token for the team's id and secret. The text for a wrong secret is ours (docs/providers/fiskil.md#tokens).
 pub(super) async fn issue(call: Call) -> Result<Response, Failure> {
     let members = call.members()?;
     let (Some(id), Some(secret)) = (members.text("client_id"), members.text("client_secret")) else {

@@ -1,4 +1,4 @@
-//! `GET /v1/banking/transactions` and the correction of a category (fiskil.md 1.9).
+//! `GET /v1/banking/transactions` and the correction of a category (docs/providers/fiskil.md#transactions).
 
 use axum::response::Response;
 use http::StatusCode;
@@ -34,7 +34,7 @@ impl<'a> Filter<'a> {
     }
 
     /// The stretch of an account's rows that can match: pending ones and posted ones, each sorted. Rows without a
-    /// time are dropped as soon as a time is asked for (fiskil.md 1.9).
+    /// time are dropped as soon as a time is asked for (docs/providers/fiskil.md#transactions).
     fn stretches<'b>(&self, entries: &'b [Entry]) -> [&'b [Entry]; 2] {
         let (pending, rest) = entries.split_at(entries.partition_point(|entry| entry.position.group == 0));
         let rest = if self.from.is_none() && self.to.is_none() {
@@ -60,7 +60,8 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// A date-time with an offset, strictly: a bare date is refused in documented words (fiskil.md 1.9).
+/// A date-time with an offset, strictly: a bare date is refused in documented words
+/// (docs/providers/fiskil.md#transactions).
 fn instant(call: &Call, name: &str) -> Result<Option<i64>, Failure> {
     let Some(text) = call.query.get(name).filter(|text| !text.is_empty()) else { return Ok(None) };
     let at = rfc3339(text)

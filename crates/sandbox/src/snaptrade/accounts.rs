@@ -1,4 +1,4 @@
-//! Accounts in both forms, balances and positions (snaptrade.md 5.2 to 5.5).
+//! Accounts in both forms, balances and positions (docs/providers/snaptrade.md#accounts to #positions).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -69,14 +69,14 @@ pub(super) async fn show_tagged(
     Ok(json(&tagged(&store, account)))
 }
 
-/// The newer form, made from the older one (snaptrade.md 5.3).
+/// The newer form, made from the older one (docs/providers/snaptrade.md#tagged-accounts).
 fn tagged(store: &Store, account: &Account) -> Members {
     let old = &account.members;
     let kind = match old.text("account_category").as_deref() {
         Some("DEPOSIT") => "deposit",
         Some("LOC") => "line_of_credit",
         Some("ANNUITY") => "annuity",
-        // As without a category (snaptrade.md 5.2).
+        // As without a category (docs/providers/snaptrade.md#accounts).
         _ => "investment",
     };
     let mut new = Members::default();
@@ -157,7 +157,7 @@ pub(super) async fn positions(Path(id): Path<String>, UserCall { call, user }: U
     Ok(json(&Positions { results, data_freshness: Freshness { as_of } }))
 }
 
-/// What new customers of SnapTrade no longer get (snaptrade.md, "Three eras"), whatever they ask for.
+/// What new customers of SnapTrade no longer get (docs/providers/snaptrade.md#api-generations), whatever they ask for.
 pub(super) async fn retired(_: UserCall) -> Failure {
     Failure::of_status(StatusCode::GONE)
 }

@@ -1,4 +1,4 @@
-//! `GET /accounts/{id}/activities` (snaptrade.md 5.8 and 7).
+//! `GET /accounts/{id}/activities` (docs/providers/snaptrade.md#activities and #pages).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -9,7 +9,7 @@ use super::call::{ClientCall, UserCall, ready};
 use super::entries::Entry;
 use super::errors::Failure;
 
-/// Default and maximum (snaptrade.md 5.8). That more is cut down to it is ours.
+/// Default and maximum (docs/providers/snaptrade.md#activities). That more is cut down to it is ours.
 const LIMIT_MAX: usize = 1000;
 
 /// Which rows are asked for.

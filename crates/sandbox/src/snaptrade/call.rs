@@ -18,7 +18,8 @@ use super::{Key, SnapTrade};
 use crate::query::Query;
 use crate::serve::REQUEST_BYTES_MAX;
 
-/// How far a call's time may be from ours, in seconds. What the real service allows is not known (snaptrade.md 2.2).
+/// How far a call's time may be from ours, in seconds. What the real service allows is not known
+/// (docs/providers/snaptrade.md#request-signatures).
 const TOLERANCE_SECONDS: u64 = 300;
 
 /// A call that a known key has signed.
@@ -44,7 +45,7 @@ impl FromRequest<Arc<SnapTrade>> for ClientCall {
             .await
             .map_err(|_| Failure::of_status(StatusCode::PAYLOAD_TOO_LARGE))?;
         let (Some(client_id), Some(signature)) = (query.get("clientId"), signature) else {
-            // As seen for clients that send them as headers (snaptrade.md 2.1).
+            // As seen for clients that send them as headers (docs/providers/snaptrade.md#credentials).
             let detail = "Authentication credentials were not provided.";
             return Err(Failure::new(StatusCode::UNAUTHORIZED, "0000", detail));
         };
@@ -57,14 +58,14 @@ impl FromRequest<Arc<SnapTrade>> for ClientCall {
         let now = snaptrade.port.clock.now();
         let sent: Option<i64> = query.get("timestamp").and_then(|text| text.parse().ok());
         if sent.is_none_or(|sent| sent.abs_diff(now.as_second()) > TOLERANCE_SECONDS) {
-            // The words were seen, the code was not (snaptrade.md 8.1).
+            // The words were seen, the code was not (docs/providers/snaptrade.md#errors).
             return Err(Failure::new(StatusCode::UNAUTHORIZED, "1076", "Invalid timestamp"));
         }
         Ok(Self { snaptrade: Arc::clone(snaptrade), key, now, query, content })
     }
 }
 
-/// No body and `{}` count as none (snaptrade.md 2.2).
+/// No body and `{}` count as none (docs/providers/snaptrade.md#request-signatures).
 fn content(body: &Bytes) -> Result<Value, Failure> {
     if body.is_empty() {
         return Ok(Value::Null);
@@ -98,7 +99,7 @@ impl FromRequest<Arc<SnapTrade>> for UserCall {
     }
 }
 
-/// A personal key has one user and needs no credentials (snaptrade.md 2.1).
+/// A personal key has one user and needs no credentials (docs/providers/snaptrade.md#keys).
 fn user(call: &ClientCall, store: &Store) -> Result<u64, Failure> {
     if call.key == Key::Personal {
         let user = store.users(Key::Personal, call.now).find(|user| !user.revoked);
@@ -106,7 +107,7 @@ fn user(call: &ClientCall, store: &Store) -> Result<u64, Failure> {
     }
     let given = |name| call.query.get(name).filter(|value| !value.is_empty());
     let (Some(id), Some(secret)) = (given("userId"), given("userSecret")) else {
-        // The words were seen, the code was not (snaptrade.md 8.1).
+        // The words were seen, the code was not (docs/providers/snaptrade.md#errors).
         let detail = "Please provide clientId, userId and userSecret in query params";
         return Err(Failure::new(StatusCode::UNAUTHORIZED, "0000", detail));
     };

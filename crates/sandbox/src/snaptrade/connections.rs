@@ -1,4 +1,4 @@
-//! Connections, also called authorizations (snaptrade.md 5.1 and 11).
+//! Connections, also called authorizations (docs/providers/snaptrade.md#connections and #disabled-connections).
 
 use axum::extract::Path;
 use axum::response::Response;

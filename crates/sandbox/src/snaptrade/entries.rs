@@ -1,4 +1,4 @@
-//! Activities as they are served, and where each stands in the order (snaptrade.md 5.8).
+//! Activities as they are served, and where each stands in the order (docs/providers/snaptrade.md#activities).
 
 use std::cmp::Reverse;
 use std::io::Write as _;
@@ -93,7 +93,8 @@ impl Entry {
     }
 }
 
-/// Any of the shapes that dates have (snaptrade.md 5.8 and 6); without a zone it is UTC.
+/// Any of the shapes that dates have (docs/providers/snaptrade.md#activity-dates and #numbers-and-dates); without a
+/// zone it is UTC.
 fn instant(text: &str) -> Option<Timestamp> {
     let utc = || TimeZone::UTC.to_timestamp(text.parse::<civil::DateTime>().ok()?).ok();
     text.parse().ok().or_else(utc)
@@ -116,7 +117,7 @@ fn write_drawn(out: &mut Vec<u8>, trade: &Trade, names: Names<'_>) {
     let symbol = shown.map_or("null", |shown| &shown.symbol);
     let option = shown.map_or("null", |shown| &shown.option_symbol);
     let coin = trade.coin.map_or("null", |security| &instruments.get(security).symbol);
-    // What is paid with a coin has no currency (snaptrade.md 5.8).
+    // What is paid with a coin has no currency (docs/providers/snaptrade.md#activities).
     let currency = if trade.coin.is_some() { "null" } else { instruments.currency(trade.currency) };
     let at = Timestamp::from_second(trade.at).unwrap_or_default();
     let fx_rate = if trade.foreign { "1.3712" } else { "null" };

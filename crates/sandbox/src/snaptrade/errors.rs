@@ -1,5 +1,5 @@
-//! SnapTrade's errors (snaptrade.md 8.1). Words and codes are documented there unless a comment says that they are
-//! ours.
+//! SnapTrade's errors (docs/providers/snaptrade.md#errors). Words and codes are documented there unless a comment says
+//! that they are ours.
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};

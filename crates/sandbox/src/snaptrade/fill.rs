@@ -148,7 +148,7 @@ fn fetched(now: Timestamp) -> Timestamp {
     now.saturating_sub(SignedDuration::from_mins(47)).unwrap_or(Timestamp::MIN)
 }
 
-/// An account in the form of `GET /accounts` (snaptrade.md 5.2).
+/// An account in the form of `GET /accounts` (docs/providers/snaptrade.md#accounts).
 fn members(account: &Account, folder: &Folder, today: civil::Date, now: Timestamp) -> Members {
     let (amount, currency) = folder.total;
     let oldest = today.saturating_sub(i64::from(folder.plan.days).days());
@@ -170,7 +170,7 @@ fn members(account: &Account, folder: &Folder, today: civil::Date, now: Timestam
             },
             "holdings": {
                 "initial_sync_completed": true,
-                // With a blank, as documented (snaptrade.md 5.2).
+                // With a blank, as documented (docs/providers/snaptrade.md#accounts).
                 "last_successful_sync": fetched(now).strftime("%Y-%m-%d %H:%M:%S.%6f+00:00").to_string(),
             },
         },

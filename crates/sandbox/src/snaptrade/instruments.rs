@@ -1,4 +1,5 @@
-//! Securities in SnapTrade's two forms: that of positions (snaptrade.md 5.5) and that of activities (5.8).
+//! Securities in SnapTrade's two forms: that of positions (docs/providers/snaptrade.md#positions) and that of
+//! activities (#activities).
 
 use std::collections::BTreeMap;
 
@@ -88,7 +89,7 @@ fn figi(seed: u64, security: &Security) -> Value {
     json!({"figi_code": code(), "figi_share_class": code()})
 }
 
-/// Members by kind: snaptrade.md 5.5.
+/// Members by kind: docs/providers/snaptrade.md#positions.
 fn instrument(seed: u64, today: civil::Date, security: &Security) -> Value {
     let mut shown = json!({
         "kind": security.kind,
@@ -172,7 +173,7 @@ fn security_type(seed: u64, security: &Security) -> Value {
 }
 
 /// The symbol of an activity. Without an exchange there is no member for it: `null` would be against the schema
-/// (snaptrade.md 12).
+/// (docs/providers/snaptrade.md#official-clients).
 fn symbol(seed: u64, today: civil::Date, security: &Security) -> Value {
     let (figi, ticker) = (figi(seed, security), security.ticker(today));
     let plain = matches!(security.shape, Shape::Plain);

@@ -1,5 +1,5 @@
-//! Rate limits (snaptrade.md 9): counted over the last 60 seconds of the sandbox's clock, for each key, and for each
-//! account that a personal key asks for.
+//! Rate limits (docs/providers/snaptrade.md#rate-limits): counted over the last 60 seconds of the sandbox's clock, for
+//! each key, and for each account that a personal key asks for.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -154,8 +154,8 @@ pub(super) async fn throttle(State(snaptrade): State<Arc<SnapTrade>>, request: R
     }
 }
 
-/// What every answer carries (snaptrade.md 1 and 9): an id, what is left of the limits, and, below the old prefix,
-/// that it is old.
+/// What every answer carries (docs/providers/snaptrade.md#transport and #rate-limits): an id, what is left of the
+/// limits, and, below the old prefix, that it is old.
 pub(super) async fn announce(State(snaptrade): State<Arc<SnapTrade>>, request: Request, next: Next) -> Response {
     let caller = Caller::of(&request, &snaptrade);
     let old = request.uri().path().starts_with(PREFIX);

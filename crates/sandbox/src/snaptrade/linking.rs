@@ -1,4 +1,4 @@
-//! What somebody consents to in the portal, and what comes of it (snaptrade.md 4).
+//! What somebody consents to in the portal, and what comes of it (docs/providers/snaptrade.md#connection-portal).
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -144,7 +144,8 @@ impl Store {
         }
     }
 
-    /// Names, numbers, money and rows of somebody whom the world does not know: the same whatever else was linked before.
+    /// Names, numbers, money and rows of somebody whom the world does not know: the same whatever else was linked
+    /// before.
     fn make_own(&mut self, id: &str, broker: &Broker, name: &str) {
         let (seed, today) = (self.seed, self.today);
         let own = self.accounts.iter_mut().filter(|account| account.connection_id == id);

@@ -1,4 +1,4 @@
-//! `POST /snapTrade/login`: the link to the portal (snaptrade.md 4).
+//! `POST /snapTrade/login`: the link to the portal (docs/providers/snaptrade.md#connection-portal).
 
 use axum::response::Response;
 use jiff::{SignedDuration, Timestamp};

@@ -38,7 +38,7 @@ use crate::{Grant, Options, SnapTradeAccess, disturb};
 use errors::Failure;
 use store::Store;
 
-/// The two kinds of keys (snaptrade.md 2.1).
+/// The two kinds of keys (docs/providers/snaptrade.md#keys).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     /// Many users, each with a secret.
@@ -76,7 +76,7 @@ impl SnapTrade {
             error_body: |_path, status| ("application/json", Failure::of_status(status).body()),
         };
         let mut rng = Rng::new(options.seed, u64::MAX - 2);
-        // Plain letters: clients differ in how they take others (snaptrade.md 2.2).
+        // Plain letters: clients differ in how they take others (docs/providers/snaptrade.md#request-signatures).
         let mut credentials = |name: &str| Credentials {
             client_id: format!("{name}-{}", rng.text(b"ABCDEFGHJKLMNPQRSTUVWXYZ", 6)),
             consumer_key: rng.text(crate::world::rng::BASE62, 50),

@@ -1,4 +1,4 @@
-//! SnapTrade's webhooks (snaptrade.md 10): those of the commercial key's users.
+//! SnapTrade's webhooks (docs/providers/snaptrade.md#webhooks): those of the commercial key's users.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! The portal that a link leads to (snaptrade.md 4), and a way past its pages for those who want none.
+//! The portal that a link leads to (docs/providers/snaptrade.md#connection-portal), and a way past its pages for those
+//! who want none.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::world::brokerage::{BROKERS, Broker, SANDBOX};
 pub(super) const PATH: &str = "/snapTrade/redeemToken";
 
 /// How a result is joined to a redirect that has a query already. Which of the two the real portal does is not known
-/// (snaptrade.md 14).
+/// (docs/providers/snaptrade.md#portal-results).
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) enum Join {
     #[default]
@@ -111,7 +112,7 @@ impl Host for SnapTrade {
         name: "SnapTrade",
         colour: "#123a6b",
         tint: "#f1f5fa",
-        // Apps may show the portal in a frame (snaptrade.md 4).
+        // Apps may show the portal in a frame (docs/providers/snaptrade.md#connection-portal).
         framed: true,
         place: "broker",
         wants: &["Names and numbers of the accounts", "Balances and what you hold", "Trades, dividends and payments"],
@@ -146,7 +147,8 @@ impl Host for SnapTrade {
         }
     }
 
-    /// Codes and statuses are the portal's own (snaptrade.md 4); which end has which is ours where it does not say so.
+    /// Codes and statuses are the portal's own (docs/providers/snaptrade.md#portal-results); which end has which is
+    /// ours where it does not say so.
     fn finish(&self, link: &Link, end: End) -> Landing {
         match end {
             End::Allowed { place, name, chosen } => {

@@ -1,4 +1,5 @@
-//! What is the same for every user: brokerages, institutions, the settings of a key (snaptrade.md 3 and 5.10).
+//! What is the same for every user: brokerages, institutions, the settings of a key
+//! (docs/providers/snaptrade.md#endpoints and #reference-data).
 
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ pub(super) fn brokerage_id(seed: u64, broker: &Broker) -> String {
     id(seed, &format!("brokerage {}", broker.slug))
 }
 
-/// A brokerage as connections have it (snaptrade.md 5.1).
+/// A brokerage as connections have it (docs/providers/snaptrade.md#reference-data).
 pub(super) fn brokerage(seed: u64, broker: &Broker) -> Value {
     json!({
         "id": brokerage_id(seed, broker),
@@ -91,7 +92,7 @@ pub(super) async fn authorization_types(call: ClientCall) -> Response {
     json(&types)
 }
 
-/// The settings of the key (snaptrade.md 5.10). A personal one has neither logo nor redirect.
+/// The settings of the key (docs/providers/snaptrade.md#reference-data). A personal one has neither logo nor redirect.
 pub(super) async fn partner(call: ClientCall) -> Response {
     let seed = call.snaptrade.store.read().seed;
     let (slug, name, redirect) = match call.key {

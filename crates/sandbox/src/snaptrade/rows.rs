@@ -51,7 +51,7 @@ impl Store {
         let (symbol, dollars) = (symbol.unwrap_or_default(), self.instruments.any_currency("USD"));
         let account = self.any_account(&account_id)?;
         let number = account.take_number();
-        // Never intraday (snaptrade.md 5.8).
+        // Never intraday (docs/providers/snaptrade.md#activities).
         let yesterday = TimeZone::UTC.to_datetime(now).date().saturating_sub(1.day());
         row.set_default("id", &trade_id(seed, number));
         if row.get("option_symbol").is_none() {

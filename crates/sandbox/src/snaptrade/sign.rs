@@ -1,11 +1,12 @@
-//! Signatures (snaptrade.md 2.2 and 10): HMAC-SHA256 of canonical JSON, base64.
+//! Signatures (docs/providers/snaptrade.md#request-signatures and #webhooks): HMAC-SHA256 of canonical JSON, base64.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-/// Calls below this path are taken too, signed with it or without (snaptrade.md 2.2 and 12).
+/// Calls below this path are taken too, signed with it or without (docs/providers/snaptrade.md#request-signatures and
+/// #official-clients).
 pub(super) const PREFIX: &str = "/api/v1";
 
 /// What is signed of a call. Path and query are the bytes of the request line.
@@ -42,7 +43,7 @@ impl Signed<'_> {
     }
 }
 
-/// The signature of a webhook: over its whole body, as Python writes it (snaptrade.md 10).
+/// The signature of a webhook: over its whole body, as Python writes it (docs/providers/snaptrade.md#webhooks).
 pub(super) fn webhook_signature(consumer_key: &str, body: &Value) -> String {
     let mut message = String::new();
     write(&mut message, body, Letters::Escaped);
@@ -133,7 +134,7 @@ mod tests {
         }
     }
 
-    /// The vectors of snaptrade.md 2.3, in its order.
+    /// The vectors of docs/providers/snaptrade.md#test-vectors, in its order.
     #[test]
     fn v1_register() {
         good(

@@ -10,7 +10,7 @@ use crate::members::Members;
 use crate::world::brokerage::Broker;
 
 /// How long a deletion takes on the sandbox's clock. That it takes a while is known, how long is not
-/// (snaptrade.md 13.6).
+/// (docs/providers/snaptrade.md#sandbox-choices).
 const DELETION: SignedDuration = SignedDuration::from_secs(1);
 /// Each account has room for this many rows in the numbers of rows.
 pub(super) const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;

@@ -1,4 +1,4 @@
-//! Users of a key (snaptrade.md 3).
+//! Users of a key (docs/providers/snaptrade.md#users).
 
 use axum::response::Response;
 use http::StatusCode;

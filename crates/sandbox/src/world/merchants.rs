@@ -147,7 +147,8 @@ pub(crate) static SPENDING: &[Template] = &[
     },
     plain("REFUND BILLYCART GROCER", Kind::Other, Category::Absent, (300, 5000), true),
     plain("VISA PURCHASE 000000 UNKNOWN TERMINAL", Kind::Payment, Category::Null, (100, 4000), false),
-    // An unknown primary: a real provider may add values at any time (fiskil.md 1.1). The word is ours.
+    // An unknown primary: a real provider may add values at any time (docs/providers/fiskil.md#versions). The word is
+    // ours.
     shop("PAWS & CLAWS VET", "Paws & Claws", "0742", "PETS", "PETS_VETERINARY", (2500, 32000)),
     Template {
         merchant: None,

@@ -15,7 +15,7 @@ const fn bank(id: &'static str, name: &'static str, status: &'static str) -> Ins
     Institution { id, name, industry: "banking", status }
 }
 
-/// `88888` is the provider's own test bank (fiskil.md 1.3); the others are ours.
+/// `88888` is the provider's own test bank (docs/providers/fiskil.md#institutions); the others are ours.
 pub(crate) static INSTITUTIONS: &[Institution] = &[
     bank("11", "Ironbark Example Bank", "HEALTHY"),
     bank("22", "Kurrajong Example Mutual", "HEALTHY"),

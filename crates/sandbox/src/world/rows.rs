@@ -164,7 +164,8 @@ impl Drawing<'_> {
                 }
             }
             Oddity::Decimals => {
-                // Amounts of these forms are ours (fiskil.md 1.15); the standard asks for two decimals at least.
+                // Amounts of these forms are ours (docs/providers/fiskil.md#sandbox-choices); the standard asks for two
+                // decimals at least.
                 for text in ["-12.5", "0.00", "-0.00", "1234567.8900", "+15.20", "-3.141", "-7"] {
                     self.odd(text, nearest + 2);
                 }
@@ -188,7 +189,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// Card purchases that have not settled: no time at all (fiskil.md 1.9).
+    /// Card purchases that have not settled: no time at all (docs/providers/fiskil.md#rows).
     fn pending(&mut self, count: u32) {
         for index in 0..count as usize {
             self.push(&SPENDING[index * 3 % SPENDING.len()], 0);

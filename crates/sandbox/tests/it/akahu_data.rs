@@ -156,7 +156,7 @@ async fn every_type_and_every_kind_of_category_occurs() {
             names.insert(category["name"].as_str().unwrap());
         }
     }
-    // One for each key that codes lead to (akahu.md 9.2).
+    // One for each key that codes lead to (docs/providers/akahu.md#spending-codes).
     for name in [
         "Cinemas",
         "Supermarkets and grocery stores",
@@ -174,7 +174,7 @@ async fn every_type_and_every_kind_of_category_occurs() {
         assert!(names.contains(name), "{name}");
     }
     assert!(names.len() >= 40, "{}", names.len());
-    // And those that only a type and a sign lead to (akahu.md 9.1).
+    // And those that only a type and a sign lead to (docs/providers/akahu.md#category-rules).
     for (kind, incoming) in [
         ("FEE", false),
         ("FEE", true),

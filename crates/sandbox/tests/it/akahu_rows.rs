@@ -82,7 +82,8 @@ async fn the_start_is_excluded_and_the_end_included() {
         let expected: Vec<&Value> = all.iter().filter(|row| date(row) > bound).collect();
         assert_eq!(akahu.rows(&format!("{path}?start={bound}")).await.iter().collect::<Vec<_>>(), expected);
     }
-    // A whole day of Auckland, as akahu.md 8 describes it, on the day on which summer time ended.
+    // A whole day of Auckland, as docs/providers/akahu.md#date-ranges describes it, on the day on which summer time
+    // ended.
     let day = akahu.rows(&format!("{path}?start=2026-04-04T10:59:59.999Z&end=2026-04-05T11:59:59.999Z")).await;
     let (from, to): (Timestamp, Timestamp) =
         ("2026-04-04T11:00:00Z".parse().unwrap(), "2026-04-05T12:00:00Z".parse().unwrap());

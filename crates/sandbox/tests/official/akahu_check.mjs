@@ -40,7 +40,7 @@ const walk = async (list) => {
   return { rows, pages };
 };
 
-/** A row without what was seen on the wire but is not in the client's types (akahu.md 4.4). */
+/** A row without what was seen on the wire but is not in the client's types (docs/providers/akahu.md#transactions). */
 const typed = (row) => {
   if (row.merchant === undefined) return row;
   const { nzbn, ...merchant } = row.merchant;
@@ -73,7 +73,7 @@ await akahu.webhooks.unsubscribe(userToken, hook);
 await akahu.accounts.refreshAll(userToken);
 await refused(429, () => akahu.accounts.refreshAll(userToken));
 
-// A webhook, whose signature the client checks itself (akahu.md 7).
+// A webhook, whose signature the client checks itself (docs/providers/akahu.md#webhook-keys).
 let deliver;
 const delivered = new Promise((resolve) => (deliver = resolve));
 const listener = createServer(async (request, response) => {

@@ -18,7 +18,7 @@ const types = new Literals("snaptrade-typescript-sdk");
 
 const connections = (await snaptrade.connections.listBrokerageAuthorizations(user)).data;
 assert.ok(connections.some((connection) => connection.id === grant.authorizationId));
-// An object since the newer Python client, a text in this one's types (snaptrade.md 5.1).
+// An object since the newer Python client, a text in this one's types (docs/providers/snaptrade.md#connections).
 types.add("BrokerageAuthorization[]", connections.map(({ data_freshness_mode, ...rest }) => rest));
 const all = (await snaptrade.accountInformation.listUserAccounts(user)).data;
 types.add("Account[]", all);

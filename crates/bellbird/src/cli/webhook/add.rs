@@ -20,7 +20,7 @@ use super::names;
 use crate::config::Settings;
 use crate::wiring;
 
-/// Endpoints that a user can have: decisions.md, section 2a.
+/// Endpoints that a user can have: docs/contract.md#webhook-endpoints.
 const ENDPOINTS_MAX: u32 = 20;
 /// How long a new endpoint's name is looked up.
 const LOOKUP_MAX: Duration = Duration::from_secs(3);

@@ -11,13 +11,13 @@ use serde::Serialize;
 use super::super::output::{self, JsonFlag};
 use super::{find, gone};
 
-/// How long events are signed with the old secret too: decisions.md, section 5.
+/// How long events are signed with the old secret too: docs/contract.md#webhook-signatures.
 const OLD_SECRET_LIFE: SignedDuration = SignedDuration::from_hours(24);
 
 /// Make a new secret for an endpoint; the old one stays in use for a day beside it.
 ///
-/// In that day each event carries two signatures, and verifies with either secret. The new secret is shown now and never
-/// again. Rotating twice within a day ends the first of the three secrets at once.
+/// In that day each event carries two signatures, and verifies with either secret. The new secret is shown now and
+/// never again. Rotating twice within a day ends the first of the three secrets at once.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird webhook rotate-secret 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]

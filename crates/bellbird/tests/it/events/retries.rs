@@ -10,7 +10,7 @@ use super::{DAY, HOUR, with_chunks_of};
 use crate::harness::{App, Database, Setup, on_both_databases};
 use crate::receiver::{Hook, Receiver, Reply};
 
-/// The waits of decisions.md, section 5, before each attempt but the first.
+/// The waits of docs/contract.md#webhook-retries, before each attempt but the first.
 const WAITS: [i64; 9] = [5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600];
 
 impl App {

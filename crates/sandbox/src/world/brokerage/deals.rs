@@ -1,4 +1,4 @@
-//! What happens on an account at a broker, in the provider's words (snaptrade.md 5.8).
+//! What happens on an account at a broker, in the provider's words (docs/providers/snaptrade.md#activities).
 
 use super::securities::{BTC, EXRB, EXRB_CALL, EXTM, EXTM_PUT, OTTR, Security, WREN_PUT};
 
@@ -30,7 +30,7 @@ pub(crate) struct Deal {
     pub(crate) text: &'static str,
 }
 
-/// How a broker writes the moment of a trade (snaptrade.md 5.8, "Date shapes").
+/// How a broker writes the moment of a trade (docs/providers/snaptrade.md#activity-dates).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     /// With its time of day; what is not traded stands at midnight UTC.

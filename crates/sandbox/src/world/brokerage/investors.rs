@@ -13,7 +13,7 @@ pub(crate) struct Broker {
     pub(crate) description: &'static str,
     pub(crate) square_logo: bool,
     pub(crate) trading: bool,
-    /// Whether its data is read within the call (snaptrade.md 11).
+    /// Whether its data is read within the call (docs/providers/snaptrade.md#freshness).
     pub(crate) real_time: bool,
 }
 
@@ -49,7 +49,7 @@ static HARRIER: Broker = Broker {
     trading: true,
     real_time: true,
 };
-/// The slug is the provider's own for its test brokerage (snaptrade.md 4).
+/// The slug is the provider's own for its test brokerage (docs/providers/snaptrade.md#connection-portal).
 pub(crate) static SANDBOX: Broker = Broker {
     slug: "SANDBOX",
     name: "SnapTrade Sandbox",
@@ -105,7 +105,7 @@ pub(crate) enum Accounts {
 pub(crate) struct Folder {
     pub(crate) name: Option<&'static str>,
     pub(crate) raw_type: &'static str,
-    /// In SnapTrade's words (snaptrade.md 5.2).
+    /// In SnapTrade's words (docs/providers/snaptrade.md#accounts).
     pub(crate) category: &'static str,
     pub(crate) number: &'static str,
     /// Total value, with its currency.

@@ -15,7 +15,7 @@ pub(crate) struct Exchange {
 
 /// A security or a contract.
 pub(crate) struct Security {
-    /// The word for what it is, as `positions/all` has it (snaptrade.md 5.5).
+    /// The word for what it is, as `positions/all` has it (docs/providers/snaptrade.md#positions).
     pub(crate) kind: &'static str,
     /// Ours for contracts, whose real symbol depends on the day: [`Security::ticker`].
     pub(crate) symbol: &'static str,

@@ -1,4 +1,4 @@
-//! Which institutions there are. The ids are real (akahu.md 4.2), the names are not.
+//! Which institutions there are. The ids are real (docs/providers/akahu.md#institutions), the names are not.
 
 /// An institution that somebody can link.
 pub(crate) struct Institution {

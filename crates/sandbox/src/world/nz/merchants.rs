@@ -124,7 +124,8 @@ pub(crate) static SPENDING: &[Template] = &[
     plain("FEE", "FOREIGN CURRENCY FEE", (15, 900)),
 ];
 
-/// What a credit card is used for: its bank calls every purchase `CREDIT CARD` (akahu.md 8).
+/// What a credit card is used for: its bank calls every purchase `CREDIT CARD`
+/// (docs/providers/akahu.md#transaction-types).
 pub(crate) static CARD_SPENDING: &[Template] = &[
     card("PADDOCK FRESH", "Paddock Fresh", "Supermarkets and grocery stores", (1200, 24_900)),
     card("LONG WHITE COFFEE", "Long White Coffee", "Cafes and restaurants", (450, 2450)),

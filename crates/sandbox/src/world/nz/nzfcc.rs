@@ -1,5 +1,5 @@
-//! NZFCC, the New Zealand Financial Category Codes: every spending code with its group, real ids and names (akahu.md
-//! 9.2). No id of a code of income is known, so none is here.
+//! NZFCC, the New Zealand Financial Category Codes: every spending code with its group, real ids and names
+//! (docs/providers/akahu.md#spending-codes). No id of a code of income is known, so none is here.
 
 /// A group of the only grouping there is, `personal_finance`.
 #[derive(Debug, PartialEq, Eq)]

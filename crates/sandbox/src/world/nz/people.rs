@@ -24,7 +24,7 @@ pub(crate) struct Login {
 
 /// An account somebody holds.
 pub(crate) struct Holding {
-    /// The members of the account that are its own, as JSON (akahu.md 4.3).
+    /// The members of the account that are its own, as JSON (docs/providers/akahu.md#accounts).
     pub(crate) account: &'static str,
     /// Current balance in cents, from which the rows' balances count back; `None`: rows show none.
     pub(crate) running: Option<i64>,

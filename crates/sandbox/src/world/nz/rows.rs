@@ -29,9 +29,9 @@ pub(crate) struct Row {
 pub(crate) enum Times {
     /// Always to the millisecond.
     Real,
-    /// Half of the rows say the day only, as midnight in New Zealand (akahu.md 8).
+    /// Half of the rows say the day only, as midnight in New Zealand (docs/providers/akahu.md#dates).
     Mixed,
-    /// The day only, as midnight UTC, as one card issuer does (akahu.md 8).
+    /// The day only, as midnight UTC, as one card issuer does (docs/providers/akahu.md#dates).
     UtcMidnight,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Plan {
 pub(crate) const YEARS_DAYS: u32 = 1095;
 /// How far back the days of the other zones matter.
 pub(crate) const BORDERS_DAYS: u32 = 720;
-/// Rows of one page (akahu.md 5): its borders fall between rows of one instant.
+/// Rows of one page (docs/providers/akahu.md#pages): its borders fall between rows of one instant.
 const PAGE: usize = 100;
 
 /// An account on which nothing happens.

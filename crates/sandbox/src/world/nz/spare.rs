@@ -1,4 +1,5 @@
-//! The spare person's accounts: everything that is legal and strange (akahu.md 4.3, 4.4, 11).
+//! The spare person's accounts: everything that is legal and strange (docs/providers/akahu.md#accounts, #transactions,
+//! #sandbox-choices).
 
 use super::merchants::SPENDING;
 use super::people::Holding;
@@ -52,7 +53,8 @@ pub(crate) static ACCOUNTS: &[Holding] = &[
     },
 ];
 
-/// The ids of the credit codes and of the unknown ones are invented: no real one is known (akahu.md 9).
+/// The ids of the credit codes and of the unknown ones are invented: no real one is known
+/// (docs/providers/akahu.md#categories).
 static ROWS: &[&str] = &[
     r#"{"amount":-1000}"#,
     r#"{"amount":15.9,"type":"CREDIT"}"#,

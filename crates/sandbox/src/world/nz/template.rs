@@ -2,7 +2,8 @@
 
 use super::nzfcc::{Code, named};
 
-/// What the enrichment knows of the other side: merchant and category come together or not at all (akahu.md 4.4).
+/// What the enrichment knows of the other side: merchant and category come together or not at all
+/// (docs/providers/akahu.md#transactions).
 #[derive(Debug)]
 pub(crate) struct Enriched {
     pub(crate) merchant: &'static str,
@@ -37,7 +38,7 @@ pub(crate) struct Template {
     pub(crate) text: &'static str,
     /// Shops have many branches: the text goes on with a place.
     pub(crate) placed: bool,
-    /// Akahu's word (akahu.md 4.4).
+    /// Akahu's word (docs/providers/akahu.md#transaction-types).
     pub(crate) kind: &'static str,
     pub(crate) enriched: Option<Enriched>,
     /// Least and most, in cents.
