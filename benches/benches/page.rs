@@ -16,7 +16,7 @@ use bellbird_domain::{
 use bellbird_providers::TransactionQuery;
 use bellbird_providers::fiskil::read_transactions_page;
 use bellbird_reads::window::Window;
-use bellbird_sandbox::{Grant, Options};
+use bellbird_sandbox::{Credentials, Options};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
@@ -108,14 +108,14 @@ fn print(bytes: usize, candidates: &[Candidate<'_>]) {
     for candidate in candidates {
         let base = candidates.iter().next().map_or(&candidate.took, |first| &first.took);
         let ratios: Vec<f64> = candidate.took.iter().zip(base).map(|(took, base)| took / base).collect();
-        let [took, took_min, took_max] = spread(&candidate.took);
-        let [ratio, ratio_min, ratio_max] = spread(&ratios);
+        let [took, took_min, took_max] = summary(&candidate.took);
+        let [ratio, ratio_min, ratio_max] = summary(&ratios);
         let name = candidate.name;
         println!("| {name} | {took:.0} ({took_min:.0}..{took_max:.0}) | {ratio:.2} ({ratio_min:.2}..{ratio_max:.2}) |");
     }
 }
 
-fn spread(values: &[f64]) -> [f64; 3] {
+fn summary(values: &[f64]) -> [f64; 3] {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let at = |index: usize| sorted.get(index).copied().unwrap_or(f64::NAN);
@@ -126,8 +126,8 @@ fn spread(values: &[f64]) -> [f64; 3] {
 async fn record() -> anyhow::Result<(Vec<u8>, Account)> {
     let sandbox = bellbird_sandbox::start(Options { rows: ROWS, ..Options::default() }).await?;
     let fiskil = &sandbox.description().fiskil;
-    let Some(Grant::Fiskil { end_user_id, arrangement_id }) = sandbox.description().grants.first() else {
-        anyhow::bail!("the sandbox has no grant");
+    let Some(Credentials::Fiskil { end_user_id, arrangement_id }) = sandbox.description().credentials.first() else {
+        anyhow::bail!("the sandbox has no credentials");
     };
     let http = reqwest::Client::builder().no_proxy().build()?;
     let credentials = json!({ "client_id": fiskil.client_id, "client_secret": fiskil.client_secret });

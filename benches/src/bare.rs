@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::process::Server;
-use crate::provider::say_and_end_with_input;
+use crate::provider::print_address_until_stdin_closes;
 
 const LIST: &str = "bare.json";
 
@@ -30,7 +30,7 @@ pub(crate) struct Fixed {
 /// Starts the server, in a process of its own.
 pub(crate) fn start(folder: &Path, answers: &[Fixed]) -> anyhow::Result<Server> {
     fs::write(folder.join(LIST), serde_json::to_vec(answers)?)?;
-    Server::start_own("bare", Some(folder))
+    Server::start_subcommand("bare", Some(folder))
 }
 
 /// The server.
@@ -42,7 +42,7 @@ pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
         router = router.route(&path, get(async move || ([(CONTENT_TYPE, content_type.clone())], body.clone())));
     }
     let listener = listen(([127, 0, 0, 1], 0).into()).await?;
-    say_and_end_with_input(listener.address());
+    print_address_until_stdin_closes(listener.address());
     serve(listener, router, ServeOptions::default(), CancellationToken::new()).await;
     Ok(())
 }

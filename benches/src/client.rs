@@ -118,11 +118,11 @@ pub(crate) async fn json(address: SocketAddr, request: &[u8]) -> anyhow::Result<
 }
 
 /// Clients, each with a connection and the request that it repeats.
-pub(crate) struct Crowd {
+pub(crate) struct ClientPool {
     clients: Vec<(Connection, Vec<u8>)>,
 }
 
-impl Crowd {
+impl ClientPool {
     pub(crate) async fn open(address: SocketAddr, requests: Vec<Vec<u8>>) -> anyhow::Result<Self> {
         let mut clients = Vec::with_capacity(requests.len());
         for request in requests {

@@ -9,13 +9,13 @@ use tempfile::TempDir;
 
 use crate::HttpArgs;
 use crate::bare::{self, Fixed};
-use crate::client::{self, Connection, Crowd};
+use crate::client::{self, Connection, ClientPool};
 use crate::figures::{Figure, Report, percentile};
 use crate::nginx;
 use crate::process::{Clock, Server};
 use crate::provider;
 use crate::recording::{self, Access, PAGE_ROWS};
-use crate::service::{self, Place};
+use crate::service::{self, Workdir};
 
 const CPU: &str = "processor time a request, µs";
 const P50: &str = "p50, µs";
@@ -23,7 +23,7 @@ const P99: &str = "p99, µs";
 const BARE: &str = "bare handler";
 const NGINX: &str = "nginx";
 /// After a round: lines of log gather this long before they are written, and that belongs to the round.
-const SETTLE: Duration = Duration::from_millis(30);
+const LOG_FLUSH_WAIT: Duration = Duration::from_millis(30);
 /// How far away the distant provider is.
 const DISTANCE: Duration = Duration::from_millis(20);
 /// Balances of so many accounts.
@@ -39,7 +39,7 @@ pub(crate) struct Endpoint {
 }
 
 /// The service, with a user, keys, a provider of fixed bytes, and an account with one page of rows.
-pub(crate) struct Stage {
+pub(crate) struct Setup {
     pub(crate) folder: TempDir,
     pub(crate) service: Server,
     pub(crate) provider: Server,
@@ -47,16 +47,16 @@ pub(crate) struct Stage {
     pub(crate) endpoints: Vec<Endpoint>,
 }
 
-impl Stage {
+impl Setup {
     /// Sets everything up.
-    pub(crate) async fn set(binary: &Path, keys: usize) -> anyhow::Result<Self> {
+    pub(crate) async fn create(binary: &Path, keys: usize) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?;
         let (answers, access) = recording::record(binary).await?;
         let provider = provider::start(folder.path(), &answers)?;
         let access = Access { address: provider.address, ..access };
-        let (place, connection_id) = Place::with_user(binary, folder.path().to_owned(), access)?;
-        let keys = place.keys(keys)?;
-        let (service, _) = place.serve().await?;
+        let (workdir, connection_id) = Workdir::with_user(binary, folder.path().to_owned(), access)?;
+        let keys = workdir.keys(keys)?;
+        let (service, _) = workdir.serve().await?;
         let first_key = keys.first().context("at least one key")?;
         let accounts = service::account_ids(service.address, first_key).await?;
         ensure!(accounts.len() >= recording::ACCOUNTS, "only {} accounts", accounts.len());
@@ -73,12 +73,12 @@ impl Stage {
 
     /// Clients that ask the service for `endpoint`, each with a key of its own: equal questions of one key at the same
     /// time would be answered together.
-    pub(crate) async fn crowd(&self, endpoint: &Endpoint, clients: usize) -> anyhow::Result<Crowd> {
+    pub(crate) async fn client_pool(&self, endpoint: &Endpoint, clients: usize) -> anyhow::Result<ClientPool> {
         ensure!(clients <= self.keys.len(), "more clients than keys");
         let requests = self.keys.iter().take(clients).map(|key| client::get(&endpoint.path, Some(key))).collect();
-        let mut crowd = Crowd::open(self.service.address, requests).await?;
-        crowd.warm_up(endpoint.header).await?;
-        Ok(crowd)
+        let mut client_pool = ClientPool::open(self.service.address, requests).await?;
+        client_pool.warm_up(endpoint.header).await?;
+        Ok(client_pool)
     }
 
     /// What the service answers, for the bare handler to answer too.
@@ -110,76 +110,76 @@ fn endpoints(accounts: &[String], rows: String) -> Vec<Endpoint> {
 /// All comparisons that are wanted.
 pub(crate) async fn run(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
     let names = ["health", "connections", "categories", "balances", "accounts", "transactions", "distant provider"];
-    if !names.iter().any(|name| args.wants(name)) {
+    if !names.iter().any(|name| args.is_selected(name)) {
         return Ok(());
     }
-    let stage = Stage::set(&service::binary(&args.program)?, args.connections as usize).await?;
-    let bare = bare::start(stage.folder.path(), &stage.fixed().await?)?;
-    for endpoint in &stage.endpoints {
-        if args.wants(endpoint.name) {
-            with_bare(args, &stage, endpoint, &bare, report).await?;
+    let setup = Setup::create(&service::binary(&args.program)?, args.connections as usize).await?;
+    let bare = bare::start(setup.folder.path(), &setup.fixed().await?)?;
+    for endpoint in &setup.endpoints {
+        if args.is_selected(endpoint.name) {
+            with_bare(args, &setup, endpoint, &bare, report).await?;
         }
     }
     drop(bare);
-    with_nginx(args, &stage, report).await
+    with_nginx(args, &setup, report).await
 }
 
 async fn with_bare(
     args: &HttpArgs,
-    stage: &Stage,
+    setup: &Setup,
     endpoint: &Endpoint,
     bare: &Server,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let mut ours = Side::new(&stage.service, stage.crowd(endpoint, args.connections as usize).await?);
-    let mut theirs = Side::new(bare, same(bare.address, &endpoint.path, args.connections, stage).await?);
+    let mut subject = Side::new(&setup.service, setup.client_pool(endpoint, args.connections as usize).await?);
+    let mut baseline = Side::new(bare, same(bare.address, &endpoint.path, args.connections, setup).await?);
     let heavy = endpoint.name == "transactions";
     let requests = if heavy { args.requests.div_ceil(10) } else { args.requests };
-    take_turns(args.rounds, requests, &mut ours, &mut theirs).await?;
-    let figure = |measure, ours: &[f64], theirs: &[f64], target| {
-        Figure::compared(endpoint.name, measure, BARE, ours, theirs, target)
+    run_alternating(args.rounds, requests, &mut subject, &mut baseline).await?;
+    let figure = |measure, subject: &[f64], baseline: &[f64], target| {
+        Figure::compared(endpoint.name, measure, BARE, subject, baseline, target)
     };
-    report.add(figure(CPU, &ours.cpu, &theirs.cpu, endpoint.target));
-    report.add(figure(P50, &ours.p50, &theirs.p50, None));
-    report.add(figure(P99, &ours.p99, &theirs.p99, None));
+    report.add(figure(CPU, &subject.cpu, &baseline.cpu, endpoint.target));
+    report.add(figure(P50, &subject.p50, &baseline.p50, None));
+    report.add(figure(P99, &subject.p99, &baseline.p99, None));
     Ok(())
 }
 
 /// As many clients elsewhere, with the same requests.
-async fn same(address: SocketAddr, path: &str, clients: u32, stage: &Stage) -> anyhow::Result<Crowd> {
-    let requests = stage.keys.iter().take(clients as usize).map(|key| client::get(path, Some(key))).collect();
-    let mut crowd = Crowd::open(address, requests).await?;
-    crowd.warm_up(None).await?;
-    Ok(crowd)
+async fn same(address: SocketAddr, path: &str, clients: u32, setup: &Setup) -> anyhow::Result<ClientPool> {
+    let requests = setup.keys.iter().take(clients as usize).map(|key| client::get(path, Some(key))).collect();
+    let mut client_pool = ClientPool::open(address, requests).await?;
+    client_pool.warm_up(None).await?;
+    Ok(client_pool)
 }
 
-async fn with_nginx(args: &HttpArgs, stage: &Stage, report: &mut Report) -> anyhow::Result<()> {
-    if !args.wants("transactions") && !args.wants("distant provider") {
+async fn with_nginx(args: &HttpArgs, setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
+    if !args.is_selected("transactions") && !args.is_selected("distant provider") {
         return Ok(());
     }
     let Some(program) = nginx::program() else {
         report.leave_out(nginx::MISSING.to_owned());
         return Ok(());
     };
-    let nginx = nginx::start(&program, stage.folder.path(), stage.provider.address).await?;
+    let nginx = nginx::start(&program, setup.folder.path(), setup.provider.address).await?;
     let path = format!("{}?end_user_id=someone&page%5Bsize%5D={PAGE_ROWS}", provider::TRANSACTIONS);
-    let (page, direct) = (body(nginx.address, &path).await?, body(stage.provider.address, &path).await?);
+    let (page, direct) = (body(nginx.address, &path).await?, body(setup.provider.address, &path).await?);
     ensure!(page == direct, "nginx does not hand on the provider's page");
-    let mut ours =
-        Side::new(&stage.service, stage.crowd(stage.endpoint("transactions")?, args.connections as usize).await?);
-    let mut theirs = Side::new(&nginx, same(nginx.address, &path, args.connections, stage).await?);
-    if args.wants("transactions") {
-        take_turns(args.rounds, args.requests.div_ceil(10), &mut ours, &mut theirs).await?;
-        for (measure, ours, theirs, target) in measures(&ours, &theirs, [Some(7.0), None, None]) {
-            report.add(Figure::compared("transactions", measure, NGINX, ours, theirs, target));
+    let mut subject =
+        Side::new(&setup.service, setup.client_pool(setup.endpoint("transactions")?, args.connections as usize).await?);
+    let mut baseline = Side::new(&nginx, same(nginx.address, &path, args.connections, setup).await?);
+    if args.is_selected("transactions") {
+        run_alternating(args.rounds, args.requests.div_ceil(10), &mut subject, &mut baseline).await?;
+        for (measure, subject, baseline, target) in measures(&subject, &baseline, [Some(7.0), None, None]) {
+            report.add(Figure::compared("transactions", measure, NGINX, subject, baseline, target));
         }
     }
-    if args.wants("distant provider") {
-        (ours, theirs) = (ours.anew(), theirs.anew());
-        provider::set_delay(stage.provider.address, DISTANCE).await?;
-        take_turns(args.rounds, args.requests.div_ceil(20), &mut ours, &mut theirs).await?;
-        for (measure, ours, theirs, target) in measures(&ours, &theirs, [None, Some(1.05), Some(1.2)]) {
-            report.add(Figure::compared("distant provider (20 ms)", measure, NGINX, ours, theirs, target));
+    if args.is_selected("distant provider") {
+        (subject, baseline) = (subject.without_rounds(), baseline.without_rounds());
+        provider::set_delay(setup.provider.address, DISTANCE).await?;
+        run_alternating(args.rounds, args.requests.div_ceil(20), &mut subject, &mut baseline).await?;
+        for (measure, subject, baseline, target) in measures(&subject, &baseline, [None, Some(1.05), Some(1.2)]) {
+            report.add(Figure::compared("distant provider (20 ms)", measure, NGINX, subject, baseline, target));
         }
     }
     Ok(())
@@ -187,9 +187,9 @@ async fn with_nginx(args: &HttpArgs, stage: &Stage, report: &mut Report) -> anyh
 
 type Measure<'a> = (&'static str, &'a [f64], &'a [f64], Option<f64>);
 
-fn measures<'a>(ours: &'a Side, theirs: &'a Side, targets: [Option<f64>; 3]) -> [Measure<'a>; 3] {
+fn measures<'a>(subject: &'a Side, baseline: &'a Side, targets: [Option<f64>; 3]) -> [Measure<'a>; 3] {
     let [cpu, p50, p99] = targets;
-    [(CPU, &ours.cpu, &theirs.cpu, cpu), (P50, &ours.p50, &theirs.p50, p50), (P99, &ours.p99, &theirs.p99, p99)]
+    [(CPU, &subject.cpu, &baseline.cpu, cpu), (P50, &subject.p50, &baseline.p50, p50), (P99, &subject.p99, &baseline.p99, p99)]
 }
 
 async fn body(address: SocketAddr, path: &str) -> anyhow::Result<Vec<u8>> {
@@ -200,7 +200,7 @@ async fn body(address: SocketAddr, path: &str) -> anyhow::Result<Vec<u8>> {
 /// One of the two.
 struct Side {
     processes: Vec<u32>,
-    crowd: Crowd,
+    client_pool: ClientPool,
     /// One value a round, in microseconds, of these three.
     cpu: Vec<f64>,
     p50: Vec<f64>,
@@ -208,19 +208,19 @@ struct Side {
 }
 
 impl Side {
-    fn new(server: &Server, crowd: Crowd) -> Self {
-        Self { processes: server.ids(), crowd, cpu: Vec::new(), p50: Vec::new(), p99: Vec::new() }
+    fn new(server: &Server, client_pool: ClientPool) -> Self {
+        Self { processes: server.ids(), client_pool, cpu: Vec::new(), p50: Vec::new(), p99: Vec::new() }
     }
 
     /// Without the rounds so far.
-    fn anew(self) -> Self {
+    fn without_rounds(self) -> Self {
         Self { cpu: Vec::new(), p50: Vec::new(), p99: Vec::new(), ..self }
     }
 
     async fn round(&mut self, requests: u32) -> anyhow::Result<()> {
         let start = Clock::read(&self.processes)?;
-        let took = self.crowd.run(requests).await?;
-        tokio::time::sleep(SETTLE).await;
+        let took = self.client_pool.run(requests).await?;
+        tokio::time::sleep(LOG_FLUSH_WAIT).await;
         let spent = Clock::read(&self.processes)?.since(&start);
         self.cpu.push(spent / took.len() as f64);
         self.p50.push(percentile(&took, 0.5));
@@ -230,14 +230,14 @@ impl Side {
 }
 
 /// A round that does not count, then the rounds.
-async fn take_turns(rounds: u32, requests: u32, ours: &mut Side, theirs: &mut Side) -> anyhow::Result<()> {
-    for side in [&mut *ours, &mut *theirs] {
-        side.crowd.run(requests.div_ceil(4)).await?;
-        tokio::time::sleep(SETTLE).await;
+async fn run_alternating(rounds: u32, requests: u32, subject: &mut Side, baseline: &mut Side) -> anyhow::Result<()> {
+    for side in [&mut *subject, &mut *baseline] {
+        side.client_pool.run(requests.div_ceil(4)).await?;
+        tokio::time::sleep(LOG_FLUSH_WAIT).await;
     }
     for _ in 0..rounds {
-        ours.round(requests).await?;
-        theirs.round(requests).await?;
+        subject.round(requests).await?;
+        baseline.round(requests).await?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::client::{self, Connection};
 use crate::figures::{Figure, Report};
 use crate::process::Server;
 use crate::recording::{self, Access};
-use crate::service::{self, Place};
+use crate::service::{self, Workdir};
 
 /// The providers, and of how many accounts at each balances are asked for: a hundred in all.
 const SHARES: [(&str, usize); 3] = [("fiskil", 33), ("akahu", 33), ("snaptrade", 34)];
@@ -31,13 +31,13 @@ const ROWS: u32 = 200;
 struct Site {
     name: &'static str,
     address: SocketAddr,
-    grant: Value,
+    credentials: Value,
     /// A call that stands for any: the provider's own list of balances, where that needs no signature.
     call: Vec<u8>,
 }
 
 /// The service, with a user who has accounts at all three.
-struct Stage {
+struct Setup {
     _folder: TempDir,
     _sandbox: Server,
     service: Server,
@@ -50,40 +50,40 @@ struct Stage {
 pub(crate) async fn run(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
     let name = |slowest: &str| format!("balances of {ACCOUNTS} accounts, {slowest} slowest");
     let wanted: Vec<&str> =
-        SHARES.iter().map(|(slowest, _)| *slowest).filter(|slowest| args.wants(&name(slowest))).collect();
+        SHARES.iter().map(|(slowest, _)| *slowest).filter(|slowest| args.is_selected(&name(slowest))).collect();
     if wanted.is_empty() {
         return Ok(());
     }
-    let stage = Stage::set(&service::binary(&args.program)?).await?;
-    for slowest in stage.sites.iter().filter(|site| wanted.contains(&site.name)) {
-        let (ours, theirs) = stage.take_turns(slowest, args.rounds).await?;
-        report.add(Figure::beyond(&name(slowest.name), "one request, ms", "one call", &ours, &theirs, Some(BEYOND_MS)));
+    let setup = Setup::create(&service::binary(&args.program)?).await?;
+    for slowest in setup.sites.iter().filter(|site| wanted.contains(&site.name)) {
+        let (subject, baseline) = setup.run_alternating(slowest, args.rounds).await?;
+        report.add(Figure::difference(&name(slowest.name), "one request, ms", "one call", &subject, &baseline, Some(BEYOND_MS)));
     }
     Ok(())
 }
 
-impl Stage {
-    async fn set(binary: &Path) -> anyhow::Result<Self> {
+impl Setup {
+    async fn create(binary: &Path) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?;
-        let (sandbox, description) = recording::start_described(binary, ROWS)?;
+        let (sandbox, description) = recording::start_with_description(binary, ROWS)?;
         let access = Access::read(&description)?;
         let sites = sites(&description, &access).await?;
-        let place = Place::new(binary, folder.path().to_owned(), access).with_settings(settings(&description)?);
-        place.add_user()?;
+        let workdir = Workdir::new(binary, folder.path().to_owned(), access).with_settings(settings(&description)?);
+        workdir.add_user()?;
         let mut connections = Vec::new();
         for (site, (_, share)) in sites.iter().zip(SHARES) {
             site.add_accounts(share).await?;
-            connections.push((place.adopt(&site.grant)?, share));
+            connections.push((workdir.import(&site.credentials)?, share));
         }
-        let key = place.keys(1)?.remove(0);
-        let (service, _) = place.serve().await?;
+        let key = workdir.keys(1)?.remove(0);
+        let (service, _) = workdir.serve().await?;
         let ids = share_out(service.address, &key, &connections).await?.join(",");
         let request = client::get(&format!("/v1/balances?accountIds={ids}"), Some(&key));
         Ok(Self { _folder: folder, _sandbox: sandbox, service, sites, request })
     }
 
     /// Milliseconds of the service's requests and of calls to the slowest provider, one of each a round.
-    async fn take_turns(&self, slowest: &Site, rounds: u32) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
+    async fn run_alternating(&self, slowest: &Site, rounds: u32) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
         for site in &self.sites {
             site.delay(if site.name == slowest.name { SLOW_MS } else { QUICK_MS }).await?;
         }
@@ -92,13 +92,13 @@ impl Stage {
         // The connections of all calls, and Fiskil's token.
         self.check(&mut service).await?;
         timed(&mut direct, &slowest.call).await?;
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let (mut subject, mut baseline) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
-            theirs.push(timed(&mut direct, &slowest.call).await?);
-            ours.push(timed(&mut service, &self.request).await?);
+            baseline.push(timed(&mut direct, &slowest.call).await?);
+            subject.push(timed(&mut service, &self.request).await?);
         }
         self.check(&mut service).await?;
-        Ok((ours, theirs))
+        Ok((subject, baseline))
     }
 
     /// A whole answer, asked of the providers.
@@ -137,24 +137,24 @@ fn settings(description: &Value) -> anyhow::Result<Vec<(&'static str, String)>> 
     ])
 }
 
-/// The three, each with its first grant.
+/// The three, each with its first credentials.
 async fn sites(description: &Value, fiskil: &Access) -> anyhow::Result<Vec<Site>> {
     let mut sites = Vec::new();
     for (name, _) in SHARES {
-        let grants = description["grants"].as_array().context("no grants")?;
-        let grant = grants.iter().find(|grant| grant["provider"] == name).context("a provider without a grant")?;
+        let credentials = description["credentials"].as_array().context("no credentials")?;
+        let credentials = credentials.iter().find(|credentials| credentials["provider"] == name).context("a provider without credentials")?;
         let base_url = recording::text(&description[name]["baseUrl"])?;
         let origin = base_url.trim_start_matches("http://").split('/').next().unwrap_or_default();
         let call = match name {
             "fiskil" => fiskil.page(&fiskil.token().await?, "/v1/banking/balances", "")?,
             "akahu" => {
-                let get = client::get("/v1/accounts", grant["userToken"].as_str());
+                let get = client::get("/v1/accounts", credentials["userToken"].as_str());
                 client::with_header(get, &format!("x-akahu-id: {}", recording::text(&description[name]["appToken"])?))
             }
             // Its lists are for signed requests; this one is open.
             _ => client::get("/", None),
         };
-        sites.push(Site { name, address: origin.parse()?, grant: grant.clone(), call });
+        sites.push(Site { name, address: origin.parse()?, credentials: credentials.clone(), call });
     }
     Ok(sites)
 }
@@ -164,12 +164,12 @@ impl Site {
         for _ in 0..count {
             let account = match self.name {
                 "fiskil" => json!({
-                    "endUserId": self.grant["endUserId"], "arrangementId": self.grant["arrangementId"],
+                    "endUserId": self.credentials["endUserId"], "arrangementId": self.credentials["arrangementId"],
                 }),
                 "akahu" => json!({
-                    "userToken": self.grant["userToken"], "authorisation": self.grant["authorisation"],
+                    "userToken": self.credentials["userToken"], "authorisation": self.credentials["authorisation"],
                 }),
-                "snaptrade" => json!({ "authorizationId": self.grant["authorizationId"] }),
+                "snaptrade" => json!({ "authorizationId": self.credentials["authorizationId"] }),
                 other => bail!("how accounts are added at {other} is not known"),
             };
             client::text(self.address, &client::post("/__control/accounts", &account)).await?;

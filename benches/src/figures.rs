@@ -4,13 +4,13 @@ use serde::Serialize;
 
 /// Median, least and most of some measurements.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct Spread {
+pub(crate) struct Summary {
     pub(crate) median: f64,
     pub(crate) min: f64,
     pub(crate) max: f64,
 }
 
-impl Spread {
+impl Summary {
     /// Of at least one value.
     pub(crate) fn of(values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
@@ -39,15 +39,15 @@ pub(crate) struct Figure {
     /// What was measured, with its unit.
     pub(crate) measure: &'static str,
     /// The service's.
-    pub(crate) ours: Spread,
+    pub(crate) subject: Summary,
     /// What it is compared with.
-    pub(crate) against: Option<&'static str>,
+    pub(crate) baseline_name: Option<&'static str>,
     /// The same measure of that.
-    pub(crate) theirs: Option<Spread>,
-    /// Ours by theirs, round by round.
-    pub(crate) ratio: Option<Spread>,
-    /// Ours less theirs, round by round, where that is what counts.
-    pub(crate) difference: Option<Spread>,
+    pub(crate) baseline: Option<Summary>,
+    /// Ours by baseline, round by round.
+    pub(crate) ratio: Option<Summary>,
+    /// Ours less baseline, round by round, where that is what counts.
+    pub(crate) difference: Option<Summary>,
     /// At most; of the median ratio or difference, or of our own median where nothing is compared.
     pub(crate) target: Option<f64>,
     /// At least; of our own median, or of the median ratio.
@@ -58,15 +58,15 @@ pub(crate) struct Figure {
 
 impl Figure {
     /// A figure that stands alone.
-    pub(crate) fn alone(name: &str, measure: &'static str, values: &[f64], target: Option<f64>) -> Self {
-        let ours = Spread::of(values);
-        let met = target.map(|target| ours.median <= target);
+    pub(crate) fn single(name: &str, measure: &'static str, values: &[f64], target: Option<f64>) -> Self {
+        let subject = Summary::of(values);
+        let met = target.map(|target| subject.median <= target);
         Self {
             name: name.to_owned(),
             measure,
-            ours,
-            against: None,
-            theirs: None,
+            subject,
+            baseline_name: None,
+            baseline: None,
             ratio: None,
             difference: None,
             target,
@@ -75,24 +75,24 @@ impl Figure {
         }
     }
 
-    /// Ours by theirs; both have one value a round.
+    /// Ours by baseline; both have one value a round.
     pub(crate) fn compared(
         name: &str,
         measure: &'static str,
-        against: &'static str,
-        ours: &[f64],
-        theirs: &[f64],
+        baseline_name: &'static str,
+        subject: &[f64],
+        baseline: &[f64],
         target: Option<f64>,
     ) -> Self {
-        let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
-        let ratio = Spread::of(&ratios);
+        let ratios: Vec<f64> = subject.iter().zip(baseline).map(|(subject, baseline)| subject / baseline).collect();
+        let ratio = Summary::of(&ratios);
         let met = target.map(|target| ratio.median <= target);
         Self {
             name: name.to_owned(),
             measure,
-            ours: Spread::of(ours),
-            against: Some(against),
-            theirs: Some(Spread::of(theirs)),
+            subject: Summary::of(subject),
+            baseline_name: Some(baseline_name),
+            baseline: Some(Summary::of(baseline)),
             ratio: Some(ratio),
             difference: None,
             target,
@@ -101,24 +101,24 @@ impl Figure {
         }
     }
 
-    /// How much more ours is than theirs; both have one value a round.
-    pub(crate) fn beyond(
+    /// How much more ours is than baseline; both have one value a round.
+    pub(crate) fn difference(
         name: &str,
         measure: &'static str,
-        against: &'static str,
-        ours: &[f64],
-        theirs: &[f64],
+        baseline_name: &'static str,
+        subject: &[f64],
+        baseline: &[f64],
         target: Option<f64>,
     ) -> Self {
-        let differences: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours - theirs).collect();
-        let difference = Spread::of(&differences);
+        let differences: Vec<f64> = subject.iter().zip(baseline).map(|(subject, baseline)| subject - baseline).collect();
+        let difference = Summary::of(&differences);
         let met = target.map(|target| difference.median <= target);
         let ratio = None;
         Self {
             ratio,
             difference: Some(difference),
             met,
-            ..Self::compared(name, measure, against, ours, theirs, target)
+            ..Self::compared(name, measure, baseline_name, subject, baseline, target)
         }
     }
 
@@ -126,31 +126,31 @@ impl Figure {
     pub(crate) fn rate(
         name: &str,
         measure: &'static str,
-        against: &'static str,
-        ours: &[f64],
-        theirs: &[f64],
+        baseline_name: &'static str,
+        subject: &[f64],
+        baseline: &[f64],
         least: Option<f64>,
     ) -> Self {
-        let met = least.map(|least| Spread::of(ours).median >= least);
-        Self { least, met, ..Self::compared(name, measure, against, ours, theirs, None) }
+        let met = least.map(|least| Summary::of(subject).median >= least);
+        Self { least, met, ..Self::compared(name, measure, baseline_name, subject, baseline, None) }
     }
 
     /// As [`Self::rate`], where the ratio is to be at least `least`.
-    pub(crate) fn kept(
+    pub(crate) fn ratio_at_least(
         name: &str,
         measure: &'static str,
-        against: &'static str,
-        ours: &[f64],
-        theirs: &[f64],
+        baseline_name: &'static str,
+        subject: &[f64],
+        baseline: &[f64],
         least: f64,
     ) -> Self {
-        let figure = Self::compared(name, measure, against, ours, theirs, None);
+        let figure = Self::compared(name, measure, baseline_name, subject, baseline, None);
         let met = figure.ratio.as_ref().map(|ratio| ratio.median >= least);
         Self { least: Some(least), met, ..figure }
     }
 
     /// The target in words.
-    fn bound(&self) -> Option<String> {
+    fn target_text(&self) -> Option<String> {
         self.target.map(number).or_else(|| self.least.map(|least| format!("at least {}", number(least))))
     }
 
@@ -215,31 +215,31 @@ impl Report {
 }
 
 fn line(figure: &Figure) -> String {
-    let theirs = match (figure.against, &figure.theirs) {
-        (Some(against), Some(theirs)) => format!("{} ({against})", number(theirs.median)),
+    let baseline = match (figure.baseline_name, &figure.baseline) {
+        (Some(baseline_name), Some(baseline)) => format!("{} ({baseline_name})", number(baseline.median)),
         _ => String::new(),
     };
-    let ours = if figure.against.is_some() { number(figure.ours.median) } else { with_range(&figure.ours) };
+    let subject = if figure.baseline_name.is_some() { number(figure.subject.median) } else { with_range(&figure.subject) };
     format!(
-        "| {} | {} | {ours} | {theirs} | {} | {} | {} |",
+        "| {} | {} | {subject} | {baseline} | {} | {} | {} |",
         figure.name,
         figure.measure,
         figure.outcome().unwrap_or_default(),
-        figure.bound().unwrap_or_default(),
+        figure.target_text().unwrap_or_default(),
         figure.met.map_or("", |met| if met { "yes" } else { "NO" }),
     )
 }
 
 fn short(figure: &Figure) -> String {
-    let target = figure.bound().map(|bound| format!(", target {bound}")).unwrap_or_default();
+    let target = figure.target_text().map(|bound| format!(", target {bound}")).unwrap_or_default();
     match &figure.ratio {
-        Some(ratio) => format!("{}, ratio {}{target}", with_range(&figure.ours), with_range(ratio)),
-        None => format!("{}{target}", figure.outcome().unwrap_or_else(|| with_range(&figure.ours))),
+        Some(ratio) => format!("{}, ratio {}{target}", with_range(&figure.subject), with_range(ratio)),
+        None => format!("{}{target}", figure.outcome().unwrap_or_else(|| with_range(&figure.subject))),
     }
 }
 
-fn with_range(spread: &Spread) -> String {
-    format!("{} ({}..{})", number(spread.median), number(spread.min), number(spread.max))
+fn with_range(summary: &Summary) -> String {
+    format!("{} ({}..{})", number(summary.median), number(summary.min), number(summary.max))
 }
 
 fn number(value: f64) -> String {
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn differences() {
-        let figure = Figure::beyond("x", "ms", "y", &[205.0, 211.0, 203.0], &[200.0, 201.0, 202.0], Some(5.0));
+        let figure = Figure::difference("x", "ms", "y", &[205.0, 211.0, 203.0], &[200.0, 201.0, 202.0], Some(5.0));
         assert_eq!(figure.outcome().unwrap(), "5.00 (1.00..10.0) more");
         assert_eq!((figure.met, figure.ratio.is_none()), (Some(true), true));
     }
@@ -271,17 +271,17 @@ mod tests {
     fn rates() {
         let (fast, slow) = ([1_200.0, 1_100.0, 900.0], [2_000.0, 2_000.0, 2_000.0]);
         let figure = Figure::rate("x", "a second", "y", &fast, &slow, Some(1_000.0));
-        assert_eq!((figure.met, figure.bound().unwrap().as_str()), (Some(true), "at least 1000"));
+        assert_eq!((figure.met, figure.target_text().unwrap().as_str()), (Some(true), "at least 1000"));
         assert_eq!(Figure::rate("x", "a second", "y", &slow, &fast, Some(2_001.0)).met, Some(false));
-        assert_eq!(Figure::kept("x", "a second", "y", &fast, &slow, 0.9).met, Some(false));
-        assert_eq!(Figure::kept("x", "a second", "y", &slow, &fast, 0.9).met, Some(true));
+        assert_eq!(Figure::ratio_at_least("x", "a second", "y", &fast, &slow, 0.9).met, Some(false));
+        assert_eq!(Figure::ratio_at_least("x", "a second", "y", &slow, &fast, 0.9).met, Some(true));
     }
 
     #[test]
     fn medians_and_percentiles() {
-        let spread = Spread::of(&[3.0, 1.0, 2.0]);
-        assert_eq!((spread.median, spread.min, spread.max), (2.0, 1.0, 3.0));
-        assert_eq!(Spread::of(&[1.0, 2.0]).median, 1.5);
+        let summary = Summary::of(&[3.0, 1.0, 2.0]);
+        assert_eq!((summary.median, summary.min, summary.max), (2.0, 1.0, 3.0));
+        assert_eq!(Summary::of(&[1.0, 2.0]).median, 1.5);
         let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
         assert_eq!(
             (percentile(&hundred, 0.5), percentile(&hundred, 0.99), percentile(&hundred, 1.0)),

@@ -97,7 +97,7 @@ pub(crate) struct HttpArgs {
 
 impl HttpArgs {
     /// Whether `name` is to be measured.
-    pub(crate) fn wants(&self, name: &str) -> bool {
+    pub(crate) fn is_selected(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 }
@@ -126,7 +126,7 @@ pub(crate) struct WebhooksArgs {
 
 impl WebhooksArgs {
     /// Whether `name` is to be measured.
-    pub(crate) fn wants(&self, name: &str) -> bool {
+    pub(crate) fn is_selected(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 }
@@ -191,6 +191,6 @@ async fn http(args: &HttpArgs) -> anyhow::Result<Report> {
     compare::run(args, &mut report).await?;
     fan_out::run(args, &mut report).await?;
     memory::walk(args, &mut report).await?;
-    memory::crowd(args, &mut report).await?;
+    memory::many_clients(args, &mut report).await?;
     Ok(report)
 }

@@ -7,18 +7,18 @@ use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
 use crate::HttpArgs;
-use crate::client::{self, Connection, Crowd};
-use crate::compare::Stage;
+use crate::client::{self, Connection, ClientPool};
+use crate::compare::Setup;
 use crate::figures::{Figure, Report, progress};
 use crate::process::resident_mb;
 use crate::provider;
 use crate::recording::{self, Access};
-use crate::service::{self, Place};
+use crate::service::{self, Workdir};
 
 const START: &str = "first answer after start, ms";
 const MEMORY: &str = "memory, MB";
 /// At rest.
-const REST: Duration = Duration::from_secs(2);
+const IDLE_TIME: Duration = Duration::from_secs(2);
 const STARTS: usize = 11;
 /// Of the long walk.
 const MANY_ROWS: u32 = 100_000;
@@ -32,47 +32,47 @@ const FEW_ROWS: u32 = 5_000;
 /// From the start of the process to its first answer; memory at rest.
 pub(crate) async fn start(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
     let names = ["start, new database", "start", "memory at rest"];
-    if !names.iter().any(|name| args.wants(name)) {
+    if !names.iter().any(|name| args.is_selected(name)) {
         return Ok(());
     }
     let binary = service::binary(&args.program)?;
     // Never called: the service makes no provider call on its own.
-    let nowhere = Access {
+    let no_provider = Access {
         address: ([127, 0, 0, 1], 9).into(),
         client_id: "id".to_owned(),
         client_secret: "secret".to_owned(),
-        grant: Value::Null,
+        credentials: Value::Null,
     };
     let (mut new, mut known, mut rest) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..STARTS {
         let folder = tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?;
-        let place = Place::new(&binary, folder.path().to_owned(), nowhere.clone());
-        new.push(place.serve().await?.1);
-        let (server, took) = place.serve().await?;
+        let workdir = Workdir::new(&binary, folder.path().to_owned(), no_provider.clone());
+        new.push(workdir.serve().await?.1);
+        let (server, took) = workdir.serve().await?;
         known.push(took);
         if rest.len() < 3 {
-            tokio::time::sleep(REST).await;
+            tokio::time::sleep(IDLE_TIME).await;
             rest.push(resident_mb(server.id())?);
         }
     }
-    report.add(Figure::alone("start", START, &known, Some(100.0)));
-    report.add(Figure::alone("start, new database", START, &new, Some(100.0)));
-    report.add(Figure::alone("memory at rest", MEMORY, &rest, Some(40.0)));
+    report.add(Figure::single("start", START, &known, Some(100.0)));
+    report.add(Figure::single("start, new database", START, &new, Some(100.0)));
+    report.add(Figure::single("memory at rest", MEMORY, &rest, Some(40.0)));
     Ok(())
 }
 
 /// Walks over accounts of the real sandbox: provider calls of a short one, memory of a long one.
 pub(crate) async fn walk(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
-    if args.wants("provider calls") {
+    if args.is_selected("provider calls") {
         let walked = Walked::over(args, FEW_ROWS).await?;
-        report.add(Figure::alone("provider calls, 5,000 rows in windows of 200", "calls", &[walked.calls], Some(40.0)));
+        report.add(Figure::single("provider calls, 5,000 rows in windows of 200", "calls", &[walked.calls], Some(40.0)));
     }
-    if args.wants("memory walking") {
+    if args.is_selected("memory walking") {
         let walked = Walked::over(args, MANY_ROWS).await?;
         let growth = walked.later_mb - walked.warm_mb;
         let most = walked.later_mb.max(walked.warm_mb);
-        report.add(Figure::alone("memory walking 100,000 rows, most", MEMORY, &[most], None));
-        report.add(Figure::alone("memory walking, growth behind row 10,000", MEMORY, &[growth], Some(FLAT_MB)));
+        report.add(Figure::single("memory walking 100,000 rows, most", MEMORY, &[most], None));
+        report.add(Figure::single("memory walking, growth behind row 10,000", MEMORY, &[growth], Some(FLAT_MB)));
     }
     Ok(())
 }
@@ -91,10 +91,10 @@ impl Walked {
         progress(&format!("walking {rows} rows of the sandbox"));
         let (sandbox, access) = recording::start_sandbox(&binary, rows)?;
         let folder = tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?;
-        let (place, connection_id) = Place::with_user(&binary, folder.path().to_owned(), access)?;
-        let keys = place.keys(2)?;
+        let (workdir, connection_id) = Workdir::with_user(&binary, folder.path().to_owned(), access)?;
+        let keys = workdir.keys(2)?;
         let [finder, walker] = &keys[..] else { anyhow::bail!("two keys") };
-        let (server, _) = place.serve().await?;
+        let (server, _) = workdir.serve().await?;
         let least = u64::from(rows.min(FEW_ROWS));
         let path = service::path_to_rows(server.address, finder, &connection_id, least).await?;
         let before = transaction_calls(sandbox.address).await?;
@@ -129,28 +129,28 @@ async fn transaction_calls(sandbox: SocketAddr) -> anyhow::Result<f64> {
 }
 
 /// Memory while many keep-alive clients ask for transactions, of a near and of a distant provider.
-pub(crate) async fn crowd(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
+pub(crate) async fn many_clients(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
     let clients = args.clients as usize;
     let near = format!("memory, {clients} clients");
     let distant = format!("{near}, distant provider (20 ms)");
-    if !args.wants(&distant) {
+    if !args.is_selected(&distant) {
         return Ok(());
     }
-    let stage = Stage::set(&service::binary(&args.program)?, clients).await?;
-    let mut crowd = stage.crowd(stage.endpoint("transactions")?, clients).await?;
+    let setup = Setup::create(&service::binary(&args.program)?, clients).await?;
+    let mut client_pool = setup.client_pool(setup.endpoint("transactions")?, clients).await?;
     for (name, delay) in [(near, 0), (distant, 20)] {
-        provider::set_delay(stage.provider.address, Duration::from_millis(delay)).await?;
-        let most = most_memory(&stage, &mut crowd, 40 * args.clients).await?;
-        report.add(Figure::alone(&name, MEMORY, &[most], Some(100.0)));
+        provider::set_delay(setup.provider.address, Duration::from_millis(delay)).await?;
+        let most = most_memory(&setup, &mut client_pool, 40 * args.clients).await?;
+        report.add(Figure::single(&name, MEMORY, &[most], Some(100.0)));
     }
     Ok(())
 }
 
-/// The most memory that the service has while the crowd asks, looked at every 5 ms.
-async fn most_memory(stage: &Stage, crowd: &mut Crowd, requests: u32) -> anyhow::Result<f64> {
-    let service = stage.service.id();
+/// The most memory that the service has while the client_pool asks, looked at every 5 ms.
+async fn most_memory(setup: &Setup, client_pool: &mut ClientPool, requests: u32) -> anyhow::Result<f64> {
+    let service = setup.service.id();
     let mut most = resident_mb(service)?;
-    let asking = crowd.run(requests);
+    let asking = client_pool.run(requests);
     tokio::pin!(asking);
     loop {
         tokio::select! {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 
-use crate::process::{Server, free_address};
+use crate::process::{Server, unused_address};
 
 /// What to do when there is none.
 pub(crate) const MISSING: &str = "the comparison with nginx: there is no nginx here; on Debian: \
@@ -22,7 +22,7 @@ pub(crate) fn program() -> Option<PathBuf> {
 
 /// Starts nginx in front of the provider.
 pub(crate) async fn start(program: &Path, folder: &Path, provider: SocketAddr) -> anyhow::Result<Server> {
-    let address = free_address()?;
+    let address = unused_address()?;
     let settings = folder.join("nginx.conf");
     fs::write(&settings, text(folder, address, provider))?;
     let log = folder.join("nginx.log");

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 
 use crate::ProfileArgs;
-use crate::compare::Stage;
+use crate::compare::Setup;
 use crate::figures::progress;
 use crate::service;
 
 /// Records and reports.
 pub(crate) async fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let clients = args.connections as usize;
-    let stage = Stage::set(&service::binary(&args.program)?, clients).await?;
-    let mut crowd = stage.crowd(stage.endpoint(&args.endpoint)?, clients).await?;
-    crowd.run(1_000).await?;
+    let setup = Setup::create(&service::binary(&args.program)?, clients).await?;
+    let mut client_pool = setup.client_pool(setup.endpoint(&args.endpoint)?, clients).await?;
+    client_pool.run(1_000).await?;
     let mut record = Command::new("perf");
     record.args(["record", "--quiet", "--event", "cpu-clock", "--output"]).arg(&args.output);
     if args.callers {
@@ -23,12 +23,12 @@ pub(crate) async fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     } else {
         record.args(["--freq", "4999"]);
     }
-    record.args(["--pid", &stage.service.id().to_string(), "--", "sleep", &args.seconds.to_string()]);
+    record.args(["--pid", &setup.service.id().to_string(), "--", "sleep", &args.seconds.to_string()]);
     let mut recording = record.stdin(Stdio::null()).spawn().context("perf is not here: apt-get install linux-perf")?;
     let until = Instant::now() + Duration::from_secs(args.seconds);
     let mut requests = 0;
     while Instant::now() < until {
-        requests += crowd.run(500).await?.len();
+        requests += client_pool.run(500).await?.len();
     }
     ensure!(recording.wait()?.success(), "perf record failed");
     progress(&format!("{requests} requests in {} s", args.seconds));

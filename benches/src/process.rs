@@ -27,7 +27,7 @@ impl Server {
 
     /// Starts one of this program's own hidden commands, which says its address when it listens and ends with its
     /// standard input.
-    pub(crate) fn start_own(name: &str, folder: Option<&Path>) -> anyhow::Result<Self> {
+    pub(crate) fn start_subcommand(name: &str, folder: Option<&Path>) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg(name).args(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("{name} does not start"))?;
@@ -58,8 +58,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // TERM first: nginx's workers would outlive a master that is killed.
-        let told = Command::new("kill").arg(self.child.id().to_string()).status();
-        if told.is_ok_and(|status| status.success()) {
+        let terminated = Command::new("kill").arg(self.child.id().to_string()).status();
+        if terminated.is_ok_and(|status| status.success()) {
             for _ in 0..100 {
                 if matches!(self.child.try_wait(), Ok(Some(_))) {
                     return;
@@ -84,7 +84,7 @@ fn program(command: &Command) -> String {
 }
 
 /// A port that is free now.
-pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
+pub(crate) fn unused_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Answers(pub(crate) HashMap<String, String>);
 /// Starts the provider, in a process of its own.
 pub(crate) fn start(folder: &Path, answers: &Answers) -> anyhow::Result<Server> {
     fs::write(folder.join(LIST), serde_json::to_vec(answers)?)?;
-    Server::start_own("provider", Some(folder))
+    Server::start_subcommand("provider", Some(folder))
 }
 
 /// Makes the provider take so long for transactions from now on.
@@ -51,7 +51,7 @@ pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
     let answers = answers.0.into_iter().map(|(path, body)| (path, answer("200 OK", &body))).collect();
     let state = Arc::new(State { answers, delay_ms: AtomicU64::new(0) });
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    say_and_end_with_input(listener.local_addr()?);
+    print_address_until_stdin_closes(listener.local_addr()?);
     loop {
         let (stream, _) = listener.accept().await?;
         let state = Arc::clone(&state);
@@ -114,7 +114,7 @@ fn path_of(request: &[u8]) -> &str {
 
 /// Says where a hidden command listens, and ends it when whoever started it has ended.
 #[allow(clippy::print_stdout, reason = "read by the process that started this one")]
-pub(crate) fn say_and_end_with_input(address: SocketAddr) {
+pub(crate) fn print_address_until_stdin_closes(address: SocketAddr) {
     println!("{address}");
     let _ = std::io::stdout().flush();
     std::thread::spawn(|| {

@@ -23,19 +23,19 @@ pub(crate) struct Access {
     pub(crate) address: SocketAddr,
     pub(crate) client_id: String,
     pub(crate) client_secret: String,
-    /// What `connection adopt` reads.
-    pub(crate) grant: Value,
+    /// What `connection import` reads.
+    pub(crate) credentials: Value,
 }
 
 impl Access {
-    /// Fiskil's, with the first grant.
+    /// Fiskil's, with the first credentials.
     pub(crate) fn read(description: &Value) -> anyhow::Result<Self> {
         let fiskil = &description["fiskil"];
         Ok(Self {
             address: text(&fiskil["baseUrl"])?.trim_start_matches("http://").parse()?,
             client_id: text(&fiskil["clientId"])?,
             client_secret: text(&fiskil["clientSecret"])?,
-            grant: description["grants"][0].clone(),
+            credentials: description["credentials"][0].clone(),
         })
     }
 
@@ -45,9 +45,9 @@ impl Access {
         token["token"].as_str().map(str::to_owned).context("no token")
     }
 
-    /// Asks for a page of what the grant's user has, in the version that the adapter asks for.
+    /// Asks for a page of what the user of the credentials has, in the version that the adapter asks for.
     pub(crate) fn page(&self, token: &str, path: &str, more: &str) -> anyhow::Result<Vec<u8>> {
-        let end_user_id = text(&self.grant["endUserId"])?;
+        let end_user_id = text(&self.credentials["endUserId"])?;
         let path = format!("{path}?end_user_id={end_user_id}&page%5Bsize%5D=1000{more}");
         Ok(client::with_header(client::get(&path, Some(token)), "x-fiskil-version: v3"))
     }
@@ -60,12 +60,12 @@ pub(crate) fn text(value: &Value) -> anyhow::Result<String> {
 
 /// `bellbird sandbox`, whose busiest account has so many rows.
 pub(crate) fn start_sandbox(binary: &Path, rows: u32) -> anyhow::Result<(Server, Access)> {
-    let (server, description) = start_described(binary, rows)?;
+    let (server, description) = start_with_description(binary, rows)?;
     Ok((server, Access::read(&description)?))
 }
 
 /// The same, with all that it says of itself.
-pub(crate) fn start_described(binary: &Path, rows: u32) -> anyhow::Result<(Server, Value)> {
+pub(crate) fn start_with_description(binary: &Path, rows: u32) -> anyhow::Result<(Server, Value)> {
     let mut command = Command::new(binary);
     command.args(["sandbox", "--json", "--rows", &rows.to_string()]);
     command.args(["--fiskil-listen", "--akahu-listen", "--snaptrade-listen"].map(|flag| format!("{flag}=127.0.0.1:0")));
@@ -80,7 +80,7 @@ pub(crate) fn start_described(binary: &Path, rows: u32) -> anyhow::Result<(Serve
 /// Asks the sandbox everything that the service will ask, and keeps the bytes.
 pub(crate) async fn record(binary: &Path) -> anyhow::Result<(Answers, Access)> {
     let (_sandbox, access) = start_sandbox(binary, PAGE_ROWS)?;
-    let id = |name: &str| access.grant[name].as_str().context("a grant without ids");
+    let id = |name: &str| access.credentials[name].as_str().context("credentials without ids");
     let (end_user_id, arrangement_id) = (id("endUserId")?, id("arrangementId")?);
     let token = access.token().await?;
     let ask = async |path: &str, more: &str| client::text(access.address, &access.page(&token, path, more)?).await;
@@ -107,8 +107,8 @@ pub(crate) async fn record(binary: &Path) -> anyhow::Result<(Answers, Access)> {
 fn account_ids(page: &str, arrangement_id: &str) -> anyhow::Result<Vec<String>> {
     let page: Value = serde_json::from_str(page)?;
     let accounts = page["accounts"].as_array().context("no accounts")?.iter();
-    let ours = accounts.filter(|account| account["arrangement_id"] == arrangement_id);
-    Ok(ours.filter_map(|account| account["account_id"].as_str().map(str::to_owned)).collect())
+    let matching = accounts.filter(|account| account["arrangement_id"] == arrangement_id);
+    Ok(matching.filter_map(|account| account["account_id"].as_str().map(str::to_owned)).collect())
 }
 
 async fn add_accounts(access: &Access, end_user_id: &str, arrangement_id: &str, page: &str) -> anyhow::Result<()> {

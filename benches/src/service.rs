@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::ProgramArgs;
 use crate::client::{self, Connection};
-use crate::process::{Server, free_address};
+use crate::process::{Server, unused_address};
 use crate::recording::Access;
 
 const EMAIL: &str = "bench@example.com";
@@ -38,7 +38,7 @@ pub(crate) fn binary(args: &ProgramArgs) -> anyhow::Result<PathBuf> {
 }
 
 /// A folder with a database, and the settings to use it with.
-pub(crate) struct Place {
+pub(crate) struct Workdir {
     binary: PathBuf,
     folder: PathBuf,
     access: Access,
@@ -46,8 +46,8 @@ pub(crate) struct Place {
     more: Vec<(&'static str, String)>,
 }
 
-impl Place {
-    /// An empty place; `folder` is there and empty.
+impl Workdir {
+    /// An empty workdir; `folder` is there and empty.
     pub(crate) fn new(binary: &Path, folder: PathBuf, access: Access) -> Self {
         Self { binary: binary.to_owned(), folder, access, more: Vec::new() }
     }
@@ -59,10 +59,10 @@ impl Place {
 
     /// A place with a user and one connection.
     pub(crate) fn with_user(binary: &Path, folder: PathBuf, access: Access) -> anyhow::Result<(Self, String)> {
-        let place = Self::new(binary, folder, access);
-        place.add_user()?;
-        let id = place.adopt(&place.access.grant)?;
-        Ok((place, id))
+        let workdir = Self::new(binary, folder, access);
+        workdir.add_user()?;
+        let id = workdir.import(&workdir.access.credentials)?;
+        Ok((workdir, id))
     }
 
     /// Makes the database and the user.
@@ -72,11 +72,11 @@ impl Place {
         Ok(())
     }
 
-    /// Adopts a grant that names its provider, and gives the connection's id.
-    pub(crate) fn adopt(&self, grant: &Value) -> anyhow::Result<String> {
-        let adopt = ["connection", "adopt", "--user", EMAIL, "--grant", "-", "--json"];
-        let adopted: Value = serde_json::from_str(&self.command_line(&adopt, &grant.to_string())?)?;
-        adopted[0]["id"].as_str().map(str::to_owned).context("no connection was adopted")
+    /// Adopts credentials that name its provider, and gives the connection's id.
+    pub(crate) fn import(&self, credentials: &Value) -> anyhow::Result<String> {
+        let import = ["connection", "import", "--user", EMAIL, "--credentials", "-", "--json"];
+        let imported: Value = serde_json::from_str(&self.command_line(&import, &credentials.to_string())?)?;
+        imported[0]["id"].as_str().map(str::to_owned).context("no connection was imported")
     }
 
     /// Makes keys.
@@ -93,8 +93,8 @@ impl Place {
         let mut command = Command::new(&self.binary);
         command.current_dir(&self.folder).env_clear().envs(SETTINGS);
         // Settings of the allocator and of the runtime's threads may be tried out.
-        let passed = |name: &str| name.starts_with("MIMALLOC_") || name == "TOKIO_WORKER_THREADS";
-        command.envs(std::env::vars().filter(|(name, _)| passed(name)));
+        let is_inherited = |name: &str| name.starts_with("MIMALLOC_") || name == "TOKIO_WORKER_THREADS";
+        command.envs(std::env::vars().filter(|(name, _)| is_inherited(name)));
         command.env("BELLBIRD_DATABASE__URL", format!("sqlite:{}", self.folder.join("bellbird.db").display()));
         command.env("BELLBIRD_FISKIL__BASE_URL", format!("http://{}", self.access.address));
         command.env("BELLBIRD_FISKIL__CLIENT_ID", &self.access.client_id);
@@ -121,7 +121,7 @@ impl Place {
 
     /// Starts the service, and waits for its first answer. Also says how long that took, in milliseconds.
     pub(crate) async fn serve(&self) -> anyhow::Result<(Server, f64)> {
-        let address = free_address()?;
+        let address = unused_address()?;
         let mut command = self.command();
         command.args(["serve", "--log-format", "json", "--api-listen", &address.to_string()]);
         command.args(["--console-listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"]);

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use libfuzzer_sys::fuzz_target;
 
-/// With and without summer time, a quarter of an hour off, half an hour of summer time, a day that never was, and clocks
-/// that change at midnight. Not America/St_Johns: until 2011 its clocks went back one minute past midnight, so that the
-/// day before had two parts, and no first and last instant describe it.
+/// With and without summer time, a quarter of an hour off, half an hour of summer time, a day that never was, and
+/// clocks that change at midnight. Not America/St_Johns: until 2011 its clocks went back one minute past midnight, so
+/// that the day before had two parts, and no first and last instant describe it.
 const ZONES: [&str; 6] =
     ["Australia/Sydney", "UTC", "Pacific/Chatham", "Australia/Lord_Howe", "Pacific/Apia", "America/Santiago"];
 

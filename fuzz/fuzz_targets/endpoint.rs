@@ -1,4 +1,4 @@
-//! The address of a webhook endpoint, as its user writes it: refused, or one that leads to a public name and nothing else.
+//! The URL of a webhook endpoint, as its user writes it: either rejected, or it leads to a public name.
 
 #![no_main]
 

@@ -18,7 +18,7 @@ use libfuzzer_sys::fuzz_target;
 use params::{ACCOUNT_IDS_MAX, Params, split_ids};
 use problem::Problem;
 
-const KNOWN: &[&str] = &["connectionId", "accountId", "from", "to", "limit", "offset"];
+const PARAMETER_NAMES: &[&str] = &["connectionId", "accountId", "from", "to", "limit", "offset"];
 
 fuzz_target!(|query: &str| {
     read_transactions(query);
@@ -26,7 +26,7 @@ fuzz_target!(|query: &str| {
 });
 
 fn read_transactions(query: &str) {
-    let mut params = Params::read(Some(query), KNOWN);
+    let mut params = Params::read(Some(query), PARAMETER_NAMES);
     let connection_id = params.required("connectionId", "connectionId is required");
     let account_id = params.take("accountId");
     let (from_text, from) = params.bound("from");
@@ -36,8 +36,8 @@ fn read_transactions(query: &str) {
     match params.finish() {
         Err(Problem::BadRequest { message, details }) => {
             assert!(!message.is_empty() && !details.is_empty());
-            let places: Vec<_> = details.iter().map(|detail| place(detail)).collect();
-            assert!(places.is_sorted_by(|above, below| above < below), "one entry a parameter, in order: {details:?}");
+            let positions: Vec<_> = details.iter().map(|detail| position(detail)).collect();
+            assert!(positions.is_sorted_by(|above, below| above < below), "parameters are in order: {details:?}");
         }
         Ok(()) => {
             assert!(!connection_id.is_empty());
@@ -53,9 +53,9 @@ fn read_transactions(query: &str) {
 }
 
 /// The place in the table of the parameter that a detail is about.
-fn place(detail: &str) -> usize {
+fn position(detail: &str) -> usize {
     let name = detail.split_once(": ").map(|(name, _)| name);
-    KNOWN.iter().position(|known| Some(*known) == name).expect("a detail names its parameter")
+    PARAMETER_NAMES.iter().position(|known| Some(*known) == name).expect("a detail names its parameter")
 }
 
 fn read_balances(query: &str) {

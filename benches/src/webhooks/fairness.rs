@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use bellbird_webhooks::Webhooks;
-use bellbird_webhooks::outbox::Outbox;
+use bellbird_webhooks::webhook_events::WebhookEventBuffer;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::feed::Feed;
 use super::receiver::{DRIPPING_BODY, DRIPPING_HEAD, QUICK, SILENT};
-use super::stage::{Database, Kind, Stage, Subscriber};
-use super::{LOOK_EVERY, Receiver, rows, webhooks};
+use super::setup::{Database, Kind, Setup, Subscriber};
+use super::{POLL_INTERVAL, Receiver, rows, webhooks};
 use crate::WebhooksArgs;
 use crate::figures::{Figure, Report, progress};
 use crate::process::resident_mb;
@@ -23,12 +23,12 @@ const CONNECTIONS: usize = 5;
 const PATHS: [&str; GOOD + 3] =
     [QUICK, QUICK, QUICK, QUICK, QUICK, QUICK, QUICK, QUICK, SILENT, DRIPPING_HEAD, DRIPPING_BODY];
 /// Events that each of the bad ones is to get in a round: more than it can.
-const FOR_THE_BAD: usize = 300;
+const EVENTS_PER_BAD_RECEIVER: usize = 300;
 /// What is measured of a round: longer than one exchange with a bad one takes.
 const ROUND: Duration = Duration::from_secs(20);
 /// Before that, so that all is under way.
 const WARM_UP: Duration = Duration::from_secs(2);
-const AHEAD_MAX: usize = 1_000;
+const UNSENT_MAX: usize = 1_000;
 /// The good ones keep so much of their rate.
 const LEAST: f64 = 0.9;
 /// What "flat" allows for: the allocator does not give every page back at once.
@@ -46,7 +46,7 @@ struct Round {
 pub(super) async fn run(args: &WebhooksArgs, report: &mut Report) -> anyhow::Result<()> {
     for kind in [Kind::Postgres, Kind::Sqlite] {
         let name = format!("{GOOD} good receivers beside 3 bad receivers, {}", kind.name());
-        if !args.wants(&name) {
+        if !args.is_selected(&name) {
             continue;
         }
         if !kind.is_here() {
@@ -54,77 +54,77 @@ pub(super) async fn run(args: &WebhooksArgs, report: &mut Report) -> anyhow::Res
             continue;
         }
         let database = Database::make(kind).await?;
-        let outcome = take_turns(args, &database).await;
+        let outcome = run_alternating(args, &database).await;
         database.remove().await?;
         let (alone, beside) = outcome?;
         let rates = |rounds: &[Round]| rounds.iter().map(|round| round.rate).collect::<Vec<_>>();
-        report.add(Figure::kept(&name, "events a second", "alone", &rates(&beside), &rates(&alone), LEAST));
+        report.add(Figure::ratio_at_least(&name, "events a second", "alone", &rates(&beside), &rates(&alone), LEAST));
         let memory = |rounds: &[Round]| rounds.iter().map(|round| round.memory_mb).collect::<Vec<_>>();
         let growth = Some(FLAT_MB);
-        report.add(Figure::beyond(&name, "memory, MB", "alone", &memory(&beside), &memory(&alone), growth));
+        report.add(Figure::difference(&name, "memory, MB", "alone", &memory(&beside), &memory(&alone), growth));
         let last = beside.last().map_or(0.0, |round| round.memory_mb);
         let grown = last - beside.first().map_or(0.0, |round| round.memory_mb);
-        report.add(Figure::alone(&name, "memory, last round less first, MB", &[grown], growth));
+        report.add(Figure::single(&name, "memory, last round less first, MB", &[grown], growth));
     }
     Ok(())
 }
 
 /// Rounds of the good ones alone, and of all.
-async fn take_turns(args: &WebhooksArgs, database: &Database) -> anyhow::Result<(Vec<Round>, Vec<Round>)> {
+async fn run_alternating(args: &WebhooksArgs, database: &Database) -> anyhow::Result<(Vec<Round>, Vec<Round>)> {
     let mut receiver = Receiver::start().await?;
-    let stage = Stage::set(database, receiver.address(), &PATHS, CONNECTIONS).await?;
-    let (outbox, rows) = (Outbox::default(), rows::rows(1)?);
-    let webhooks = webhooks(&stage.storage, &outbox)?;
-    let (good, bad) = stage.subscribers.split_at(GOOD);
-    let feed = Arc::new(Feed::new(stage.storage.clone(), outbox, rows, AHEAD_MAX));
+    let setup = Setup::create(database, receiver.address(), &PATHS, CONNECTIONS).await?;
+    let (event_buffer, rows) = (WebhookEventBuffer::default(), rows::rows(1)?);
+    let webhooks = webhooks(&setup.storage, &event_buffer)?;
+    let (good, bad) = setup.subscribers.split_at(GOOD);
+    let feed = Arc::new(Feed::new(setup.storage.clone(), event_buffer, rows, UNSENT_MAX));
     let round = ROUND * args.size / 100;
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
     // The first one fills the memory that is kept for bodies, and does not count.
-    one_round(&webhooks, &feed, good, &mut receiver, round).await?;
+    run_round(&webhooks, &feed, good, &mut receiver, round).await?;
     for number in 1..=args.rounds {
         // In turn, as tables grow from round to round.
         let beside_first = number % 2 == 0;
         if !beside_first {
-            alone.push(one_round(&webhooks, &feed, good, &mut receiver, round).await?);
+            alone.push(run_round(&webhooks, &feed, good, &mut receiver, round).await?);
         }
         for subscriber in bad {
-            stage.storage.enable_endpoint(subscriber.user, subscriber.endpoint).await?;
+            setup.storage.enable_endpoint(subscriber.user, subscriber.endpoint).await?;
         }
-        give_to_the_bad(&feed, bad).await?;
-        beside.push(one_round(&webhooks, &feed, good, &mut receiver, round).await?);
-        let held = receiver.counts().await?.held;
-        ensure!(held > 0, "the bad receivers got nothing");
+        queue_for_bad_receivers(&feed, bad).await?;
+        beside.push(run_round(&webhooks, &feed, good, &mut receiver, round).await?);
+        let unanswered = receiver.counts().await?.unanswered;
+        ensure!(unanswered > 0, "the bad receivers got nothing");
         for subscriber in bad {
             let (user, endpoint) = (subscriber.user, subscriber.endpoint);
-            stage.storage.disable_endpoint(user, endpoint, "by command", Timestamp::now()).await?;
+            setup.storage.disable_endpoint(user, endpoint, "by command", Timestamp::now()).await?;
         }
         if beside_first {
-            alone.push(one_round(&webhooks, &feed, good, &mut receiver, round).await?);
+            alone.push(run_round(&webhooks, &feed, good, &mut receiver, round).await?);
         }
         let Some((alone, beside)) = alone.last().zip(beside.last()) else { continue };
         progress(&format!(
-            "round {number}: alone {:.0} a second, {:.0} MB; beside bad ones, which got {held}: {:.0} a second, {:.0} MB",
+            "round {number}: alone {:.0} a second, {:.0} MB; beside bad ones, which got {unanswered}: {:.0} a second, {:.0} MB",
             alone.rate, alone.memory_mb, beside.rate, beside.memory_mb
         ));
     }
-    stage.storage.close().await;
+    setup.storage.close().await;
     Ok((alone, beside))
 }
 
 /// Events that are sent again without asking a provider.
-async fn give_to_the_bad(feed: &Feed, bad: &[Subscriber]) -> anyhow::Result<()> {
-    for number in 0..FOR_THE_BAD {
+async fn queue_for_bad_receivers(feed: &Feed, bad: &[Subscriber]) -> anyhow::Result<()> {
+    for number in 0..EVENTS_PER_BAD_RECEIVER {
         for subscriber in bad {
             let connection = subscriber.connections[number % CONNECTIONS];
-            let place = (subscriber.user, connection);
-            rows::sync(&feed.storage, &feed.outbox, place, &feed.rows, true).await?;
+            let target = (subscriber.user, connection);
+            rows::sync(&feed.storage, &feed.event_buffer, target, &feed.rows, true).await?;
         }
     }
     Ok(())
 }
 
 /// The rate of the good ones while syncs go on, and the most memory of this process.
-async fn one_round(
+async fn run_round(
     webhooks: &Webhooks,
     feed: &Arc<Feed>,
     good: &[Subscriber],
@@ -151,23 +151,23 @@ async fn one_round(
 }
 
 async fn watch(feed: &Feed, receiver: &mut Receiver, time: Duration) -> anyhow::Result<Round> {
-    let warm = look(feed, receiver, WARM_UP).await?;
+    let warm = poll(feed, receiver, WARM_UP).await?;
     let started = Instant::now();
-    let done = look(feed, receiver, time).await?;
+    let done = poll(feed, receiver, time).await?;
     let came = done.0.saturating_sub(warm.0);
     Ok(Round { rate: came as f64 / started.elapsed().as_secs_f64(), memory_mb: done.1 })
 }
 
 /// For a while: what has arrived in the end, and the most memory meanwhile.
-async fn look(feed: &Feed, receiver: &mut Receiver, time: Duration) -> anyhow::Result<(usize, f64)> {
+async fn poll(feed: &Feed, receiver: &mut Receiver, time: Duration) -> anyhow::Result<(usize, f64)> {
     let (until, mut most) = (Instant::now() + time, 0.0_f64);
     loop {
-        let arrived = receiver.counts().await?.answered;
-        feed.arrived.store(arrived, Ordering::Relaxed);
+        let received = receiver.counts().await?.answered;
+        feed.received.store(received, Ordering::Relaxed);
         most = most.max(resident_mb(std::process::id())?);
         if Instant::now() >= until {
-            return Ok((arrived, most));
+            return Ok((received, most));
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

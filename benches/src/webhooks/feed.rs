@@ -6,41 +6,41 @@ use std::time::Duration;
 
 use bellbird_domain::{ConnectionId, UserId};
 use bellbird_storage::Storage;
-use bellbird_webhooks::outbox::Outbox;
+use bellbird_webhooks::webhook_events::WebhookEventBuffer;
 use tokio::task::JoinSet;
 
 use super::rows;
-use super::stage::Subscriber;
+use super::setup::Subscriber;
 
 /// As many as one copy of the service makes at once.
-const SYNCS_AT_ONCE: usize = 4;
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const CONCURRENT_SYNCS: usize = 4;
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Where the events come from.
 pub(super) struct Feed {
     pub(super) storage: Storage,
-    pub(super) outbox: Outbox,
+    pub(super) event_buffer: WebhookEventBuffer,
     /// Of each event.
     pub(super) rows: Vec<Vec<u8>>,
     /// Events that may wait at any time: their bodies have to stay in memory.
-    pub(super) ahead_max: usize,
-    /// Syncs that were begun.
-    begun: AtomicUsize,
+    pub(super) unsent_max: usize,
+    /// Syncs that were started_count.
+    started_count: AtomicUsize,
     /// Events that came in.
-    pub(super) arrived: AtomicUsize,
+    pub(super) received: AtomicUsize,
     stopped: AtomicBool,
 }
 
 impl Feed {
-    pub(super) fn new(storage: Storage, outbox: Outbox, rows: Vec<Vec<u8>>, ahead_max: usize) -> Self {
-        let (begun, arrived, stopped) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
-        Self { storage, outbox, rows, ahead_max, begun, arrived, stopped }
+    pub(super) fn new(storage: Storage, event_buffer: WebhookEventBuffer, rows: Vec<Vec<u8>>, unsent_max: usize) -> Self {
+        let (started_count, received, stopped) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+        Self { storage, event_buffer, rows, unsent_max, started_count, received, stopped }
     }
 
     /// Counts from 0 again.
     pub(super) fn restart(&self) {
-        self.begun.store(0, Ordering::Relaxed);
-        self.arrived.store(0, Ordering::Relaxed);
+        self.started_count.store(0, Ordering::Relaxed);
+        self.received.store(0, Ordering::Relaxed);
         self.stopped.store(false, Ordering::Relaxed);
     }
 
@@ -50,17 +50,17 @@ impl Feed {
     }
 
     fn may_go_on(&self, number: usize) -> bool {
-        number < self.arrived.load(Ordering::Relaxed) + self.ahead_max
+        number < self.received.load(Ordering::Relaxed) + self.unsent_max
     }
 
     /// Makes `events` syncs of one event each, in turns for each user and each connection.
     pub(super) async fn run(self: &Arc<Self>, subscribers: &[Subscriber], events: usize) -> anyhow::Result<()> {
         let mut syncing = JoinSet::new();
-        for first in 0..SYNCS_AT_ONCE {
+        for first in 0..CONCURRENT_SYNCS {
             // Each has connections of its own: no two syncs of one connection meet.
-            let own: Vec<_> = in_turns(subscribers).into_iter().skip(first).step_by(SYNCS_AT_ONCE).collect();
+            let own: Vec<_> = interleaved(subscribers).into_iter().skip(first).step_by(CONCURRENT_SYNCS).collect();
             let feed = Arc::clone(self);
-            syncing.spawn(async move { feed.sync_in_turns(&own, events).await });
+            syncing.spawn(async move { feed.sync_interleaved(&own, events).await });
         }
         while let Some(ended) = syncing.join_next().await {
             ended??;
@@ -68,29 +68,29 @@ impl Feed {
         Ok(())
     }
 
-    async fn sync_in_turns(&self, own: &[(UserId, ConnectionId)], events: usize) -> anyhow::Result<()> {
-        for place in own.iter().cycle() {
-            let number = self.begun.fetch_add(1, Ordering::Relaxed);
+    async fn sync_interleaved(&self, own: &[(UserId, ConnectionId)], events: usize) -> anyhow::Result<()> {
+        for target in own.iter().cycle() {
+            let number = self.started_count.fetch_add(1, Ordering::Relaxed);
             if number >= events {
                 break;
             }
             while !self.may_go_on(number) && !self.stopped.load(Ordering::Relaxed) {
-                tokio::time::sleep(LOOK_EVERY).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             if self.stopped.load(Ordering::Relaxed) {
                 break;
             }
-            rows::sync(&self.storage, &self.outbox, *place, &self.rows, false).await?;
+            rows::sync(&self.storage, &self.event_buffer, *target, &self.rows, false).await?;
         }
         Ok(())
     }
 }
 
 /// The first connection of every user, the second of every user, and so on.
-fn in_turns(subscribers: &[Subscriber]) -> Vec<(UserId, ConnectionId)> {
+fn interleaved(subscribers: &[Subscriber]) -> Vec<(UserId, ConnectionId)> {
     let most = subscribers.iter().map(|subscriber| subscriber.connections.len()).max().unwrap_or(0);
-    let turn = |number: usize| {
+    let nth_connections = |number: usize| {
         subscribers.iter().filter_map(move |subscriber| Some((subscriber.user, *subscriber.connections.get(number)?)))
     };
-    (0..most).flat_map(turn).collect()
+    (0..most).flat_map(nth_connections).collect()
 }

@@ -1,12 +1,12 @@
 //! Signed events from a sync's end to their receiver, beside sending the same alone; and good receivers beside bad ones.
 
-mod alone;
+mod send_only;
 mod fairness;
 mod fan_out;
 mod feed;
 pub(crate) mod receiver;
 mod rows;
-mod stage;
+mod setup;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use anyhow::ensure;
 use bellbird_providers::Registry;
 use bellbird_shared_state::Clock;
 use bellbird_storage::Storage;
-use bellbird_webhooks::outbox::Outbox;
+use bellbird_webhooks::webhook_events::WebhookEventBuffer;
 use bellbird_webhooks::schedule::Schedule;
 use bellbird_webhooks::target::Rules;
 use bellbird_webhooks::{Settings, Webhooks};
@@ -31,7 +31,7 @@ const RULES: Rules = Rules { allow_loopback: true };
 /// As the service has it.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// How often it is asked how many events came in.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Everything of `bellbird-benches webhooks`.
 pub(crate) async fn run(args: &WebhooksArgs) -> anyhow::Result<Report> {
@@ -42,10 +42,10 @@ pub(crate) async fn run(args: &WebhooksArgs) -> anyhow::Result<Report> {
 }
 
 /// What delivers, set up as the service does it, but for providers: nothing is read again here.
-fn webhooks(storage: &Storage, outbox: &Outbox) -> anyhow::Result<Webhooks> {
+fn webhooks(storage: &Storage, event_buffer: &WebhookEventBuffer) -> anyhow::Result<Webhooks> {
     let settings = Settings { rules: RULES, timeout: TIMEOUT, schedule: Schedule::default() };
     let providers = Registry::of(Vec::new());
-    Webhooks::new(storage.clone(), providers, Clock::system(), outbox.clone(), settings).map_err(anyhow::Error::msg)
+    Webhooks::new(storage.clone(), providers, Clock::system(), event_buffer.clone(), settings).map_err(anyhow::Error::msg)
 }
 
 /// A receiver of our own.
@@ -56,7 +56,7 @@ struct Receiver {
 
 impl Receiver {
     async fn start() -> anyhow::Result<Self> {
-        let server = Server::start_own("receiver", None)?;
+        let server = Server::start_subcommand("receiver", None)?;
         let asking = Connection::open(server.address).await?;
         Ok(Self { server, asking })
     }

@@ -13,10 +13,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::client::content_length;
-use crate::provider::say_and_end_with_input;
+use crate::provider::print_address_until_stdin_closes;
 
 /// Addresses of this machine that it listens on, with one port: each is a host of its own for whoever sends.
-pub(super) const HOSTS: u8 = 24;
+pub(super) const LOOPBACK_ADDRESSES: u8 = 24;
 /// Answers at once.
 pub(super) const QUICK: &str = "/quick";
 /// Never answers.
@@ -47,12 +47,12 @@ pub(super) struct Counts {
     /// Bytes of their bodies.
     pub(super) bytes: usize,
     /// Requests that nobody answers as they should be.
-    pub(super) held: usize,
+    pub(super) unanswered: usize,
 }
 
 /// The host of that number, from 0.
-pub(super) fn host(number: usize) -> IpAddr {
-    let number = u8::try_from(number % usize::from(HOSTS)).unwrap_or(0);
+pub(super) fn loopback_address(number: usize) -> IpAddr {
+    let number = u8::try_from(number % usize::from(LOOPBACK_ADDRESSES)).unwrap_or(0);
     IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1 + number))
 }
 
@@ -67,7 +67,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     let listeners = listen().await.context("no port is free on all addresses")?;
     let state = Arc::new(Mutex::new(State::default()));
     let address = listeners.first().context("no listener")?.local_addr()?;
-    say_and_end_with_input(address);
+    print_address_until_stdin_closes(address);
     let accepting = listeners.into_iter().map(|listener| tokio::spawn(accept(listener, Arc::clone(&state))));
     for each in accepting.collect::<Vec<_>>() {
         each.await??;
@@ -87,10 +87,10 @@ async fn listen() -> io::Result<Vec<TcpListener>> {
 }
 
 async fn listen_on_one_port() -> io::Result<Vec<TcpListener>> {
-    let mut listeners = vec![TcpListener::bind((host(0), 0)).await?];
+    let mut listeners = vec![TcpListener::bind((loopback_address(0), 0)).await?];
     let port = listeners[0].local_addr()?.port();
-    for number in 1..HOSTS {
-        listeners.push(TcpListener::bind((host(number.into()), port)).await?);
+    for number in 1..LOOPBACK_ADDRESSES {
+        listeners.push(TcpListener::bind((loopback_address(number.into()), port)).await?);
     }
     Ok(listeners)
 }
@@ -158,11 +158,11 @@ fn answer(path: &str, id: Vec<u8>, length: usize, state: &Mutex<State>) -> anyho
         QUICK => {
             state.ids.insert(id);
             let distinct = state.ids.len();
-            let Counts { answered, bytes, held, .. } = state.counts;
-            state.counts = Counts { answered: answered + 1, distinct, bytes: bytes + length, held };
+            let Counts { answered, bytes, unanswered, .. } = state.counts;
+            state.counts = Counts { answered: answered + 1, distinct, bytes: bytes + length, unanswered };
             return Ok(ANSWER.to_vec());
         }
-        _ => state.counts.held += 1,
+        _ => state.counts.unanswered += 1,
     }
     Ok(match path {
         DRIPPING_HEAD => HEAD_OF_DRIPS.to_vec(),
@@ -214,6 +214,6 @@ mod tests {
         }
         answer(SILENT, Vec::new(), 5, &state).unwrap();
         let counts = state.lock().unwrap().counts;
-        assert_eq!((counts.answered, counts.distinct, counts.bytes, counts.held), (3, 2, 15, 1));
+        assert_eq!((counts.answered, counts.distinct, counts.bytes, counts.unanswered), (3, 2, 15, 1));
     }
 }

@@ -1,11 +1,11 @@
 //! Rows as syncs find them, and the syncs that tell of them: stored as the service does.
 
 use bellbird_domain::{
-    Account, AccountId, AccountType, Category, ConnectionId, Currency, Decimal, Digest, EventType, Mark, SyncRunId,
+    Account, AccountId, AccountType, Category, ConnectionId, Currency, Decimal, Digest, EventType, Fingerprint, SyncRunId,
     Transaction, UserId,
 };
-use bellbird_storage::{FinishedSync, NewEvent, Storage};
-use bellbird_webhooks::outbox::{ChangedRow, Outbox, Prepared};
+use bellbird_storage::{FinishedSync, NewWebhookEvent, Storage};
+use bellbird_webhooks::webhook_events::{ChangedRow, WebhookEventBuffer, PreparedWebhookEvent};
 use bellbird_webhooks::payload;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -16,7 +16,7 @@ use anyhow::{Context as _, ensure};
 /// As long as the service's.
 const LEASE: SignedDuration = SignedDuration::from_secs(60);
 /// What a sync reads again, in days.
-const WINDOW_DAYS: i64 = 14;
+const DATE_RANGE_DAYS: i64 = 14;
 const DESCRIPTIONS: [&str; 5] = [
     "VISA PURCHASE EXAMPLE SUPERMARKET 4410 SYDNEY AU 18NOV CARD 1234",
     "DIRECT DEBIT 048213 EXAMPLE ENERGY RETAIL PTY LTD INV 20261118",
@@ -59,7 +59,7 @@ fn account(id: AccountId) -> Account {
         id,
         user_id: UserId::new(),
         connection_id: ConnectionId::new(),
-        provider: "nobody".to_owned(),
+        provider: "bench".to_owned(),
         provider_account_id: "1".to_owned(),
         name: "Everyday Account".to_owned(),
         account_type: AccountType::Transaction,
@@ -73,50 +73,50 @@ fn digest() -> Digest {
     Digest(*Uuid::new_v4().as_bytes())
 }
 
-/// A sync that found `rows`, all of them new: its claim, its marks, its events and their deliveries, and the bodies. Of a
+/// A sync that found `rows`, all of them new: its claim, its fingerprints, its events and their deliveries, and the bodies. Of a
 /// `rebuildable` event no digests are stored, so that later attempts need no provider.
 pub(super) async fn sync(
     storage: &Storage,
-    outbox: &Outbox,
+    event_buffer: &WebhookEventBuffer,
     (user, connection): (UserId, ConnectionId),
     rows: &[Vec<u8>],
     rebuildable: bool,
 ) -> anyhow::Result<()> {
-    let began = Timestamp::now();
-    let claim = storage.claim_sync(user, connection, began, began + LEASE).await?.context("somebody else syncs")?;
+    let started_at = Timestamp::now();
+    let claim = storage.claim_sync(user, connection, started_at, started_at + LEASE).await?.context("lease is taken")?;
     let mut changed: Vec<ChangedRow> =
         rows.iter().map(|json| ChangedRow { row: digest(), json: Some(json.clone()) }).collect();
-    let marks: Vec<Mark> =
-        changed.iter().map(|changed| Mark { row: changed.row, occurrence: 0, content: digest() }).collect();
+    let fingerprints: Vec<Fingerprint> =
+        changed.iter().map(|changed| Fingerprint { row: changed.row, occurrence: 0, content: digest() }).collect();
     let run = SyncRunId::new();
-    let covered_from = began - SignedDuration::from_hours(24 * WINDOW_DAYS);
-    let prepared = outbox.prepare(EventType::TransactionsSynced, run, began, &mut changed, &mut []);
-    let events: Vec<NewEvent<'_>> =
-        prepared.iter().map(|event| new_event(event, (covered_from, began), rebuildable)).collect();
+    let covered_from = started_at - SignedDuration::from_hours(24 * DATE_RANGE_DAYS);
+    let prepared = event_buffer.prepare(EventType::TransactionsSynced, run, started_at, &mut changed, &mut []);
+    let events: Vec<NewWebhookEvent<'_>> =
+        prepared.iter().map(|event| new_event(event, (covered_from, started_at), rebuildable)).collect();
     let finished = FinishedSync {
         run,
-        at: began,
+        started_at: started_at,
         covered_from,
-        next: began + SignedDuration::from_hours(6),
-        marks: &marks,
-        seen_at: began,
-        due_at: outbox.due_from(began),
-        // As a sync that has just seen that all marks are young.
+        next_sync_at: started_at + SignedDuration::from_hours(6),
+        fingerprints: &fingerprints,
+        seen_at: started_at,
+        first_attempt_at: event_buffer.first_attempt_at(started_at),
+        // As a sync that has just seen that all fingerprints are young.
         prune_before: None,
         events: &events,
     };
-    outbox.hold(&prepared, began);
-    let stored = storage.finish_sync(&claim, &finished).await?.context("overtaken")?;
+    event_buffer.hold_bodies(&prepared, started_at);
+    let stored = storage.finish_sync(&claim, &finished).await?.context("lease lost")?;
     ensure!(stored == 1, "{stored} events were stored");
-    outbox.wake();
+    event_buffer.wake();
     Ok(())
 }
 
-fn new_event(event: &Prepared, window: (Timestamp, Timestamp), rebuildable: bool) -> NewEvent<'_> {
-    NewEvent {
+fn new_event(event: &PreparedWebhookEvent, date_range: (Timestamp, Timestamp), rebuildable: bool) -> NewWebhookEvent<'_> {
+    NewWebhookEvent {
         id: event.id,
         event_type: EventType::TransactionsSynced,
-        window,
+        date_range,
         rows: if rebuildable { &[] } else { &event.rows },
         new_count: event.new_count,
         updated_count: event.updated_count,

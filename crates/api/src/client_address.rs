@@ -1,18 +1,18 @@
-//! Who is at the other end, for the limit on failed authentication.
+//! Finds a client's IP address behind trusted proxies, for the limit on failed authentication.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use http::HeaderMap;
 
-/// A range of addresses: `10.0.0.0/8`, or a single one.
+/// A range of addresses such as `10.0.0.0/8`, or a single address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: u128,
     bits: u32,
 }
 
-/// Neither an address nor a range.
+/// The text is neither an IP address nor a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetworkError;
 
@@ -33,30 +33,28 @@ impl FromStr for Network {
         if bits > width {
             return Err(NetworkError);
         }
-        Ok(Self { address: number(address), bits: bits + offset })
+        Ok(Self { address: to_u128(address), bits: bits + offset })
     }
 }
 
 impl Network {
-    /// Whether an address lies in the range.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let shift = 128 - self.bits;
         let prefix = |number: u128| number.checked_shr(shift).unwrap_or(0);
-        prefix(number(address)) == prefix(self.address)
+        prefix(to_u128(address)) == prefix(self.address)
     }
 }
 
-/// IPv4 as mapped IPv6, so that both spellings of an address are one.
-fn number(address: IpAddr) -> u128 {
+/// Maps IPv4 to IPv6, so that both spellings of an address are equal.
+fn to_u128(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
         IpAddr::V6(v6) => u128::from(v6),
     }
 }
 
-/// The client's address: the peer's, unless that is a trusted proxy; then the last entry of `X-Forwarded-For` that is
-/// not one.
+/// The peer's address. If the peer is a trusted proxy: the last entry of `X-Forwarded-For` that is not a trusted proxy.
 #[must_use]
 pub fn client_address(peer: SocketAddr, headers: &HeaderMap, trusted: &[Network]) -> IpAddr {
     let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
@@ -67,7 +65,7 @@ pub fn client_address(peer: SocketAddr, headers: &HeaderMap, trusted: &[Network]
     let entries: Vec<&str> = lines.flat_map(|line| line.split(',')).map(str::trim).collect();
     let mut client = peer.ip();
     for entry in entries.into_iter().rev() {
-        let Some(address) = forwarded(entry) else { break };
+        let Some(address) = parse_forwarded_entry(entry) else { break };
         client = address;
         if !is_trusted(address) {
             break;
@@ -76,15 +74,15 @@ pub fn client_address(peer: SocketAddr, headers: &HeaderMap, trusted: &[Network]
     client
 }
 
-/// An entry with or without a port.
-fn forwarded(entry: &str) -> Option<IpAddr> {
+/// Parses an address with or without a port.
+fn parse_forwarded_entry(entry: &str) -> Option<IpAddr> {
     let bare = entry.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(entry);
     bare.parse().ok().or_else(|| entry.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }
 
-/// What a limit goes by: an IPv4 address, or the /64 that an IPv6 client can choose from.
+/// An IPv4 address, or the /64 prefix of an IPv6 address, because an IPv6 client can use any address of its /64.
 #[must_use]
-pub fn limited_by(address: IpAddr) -> IpAddr {
+pub fn rate_limit_key(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX))),
         v4 => v4,
@@ -105,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn only_trusted_proxies_speak_for_others() {
+    fn forwarded_for_counts_from_trusted_proxies_only() {
         assert_eq!(client("9.9.9.9", &["1.1.1.1"], &[]), "9.9.9.9");
         assert_eq!(client("10.0.0.1", &["1.1.1.1"], &["10.0.0.0/8"]), "1.1.1.1");
         assert_eq!(client("10.0.0.1", &["6.6.6.6, 1.1.1.1, 10.0.0.7"], &["10.0.0.0/8"]), "1.1.1.1");
@@ -118,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges() {
+    fn network_contains_its_addresses_only() {
         let within =
             |network: &str, address: &str| network.parse::<Network>().unwrap().contains(address.parse().unwrap());
         assert!(within("0.0.0.0/0", "1.2.3.4"));
@@ -132,10 +130,10 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_client_cannot_hop_within_its_network() {
-        let by = |address: &str| limited_by(address.parse().unwrap()).to_string();
-        assert_eq!(by("2001:db8:1:2:3:4:5:6"), by("2001:db8:1:2:ffff::1"));
-        assert_ne!(by("2001:db8:1:2::1"), by("2001:db8:1:3::1"));
-        assert_eq!(by("::ffff:1.2.3.4"), "1.2.3.4");
+    fn ipv6_clients_are_limited_by_their_64_prefix() {
+        let rate_limit_key_of = |address: &str| rate_limit_key(address.parse().unwrap()).to_string();
+        assert_eq!(rate_limit_key_of("2001:db8:1:2:3:4:5:6"), rate_limit_key_of("2001:db8:1:2:ffff::1"));
+        assert_ne!(rate_limit_key_of("2001:db8:1:2::1"), rate_limit_key_of("2001:db8:1:3::1"));
+        assert_eq!(rate_limit_key_of("::ffff:1.2.3.4"), "1.2.3.4");
     }
 }

@@ -1,21 +1,24 @@
-//! The public JSON API: routes, who may call them, how often, and what they answer.
+//! The public JSON API: its routes, authentication, rate limits, handlers and response bodies.
 
-mod auth;
+mod cache;
 pub mod client_address;
+mod deprecation;
 mod docs_page;
-mod guard;
+mod extract;
 mod handlers;
+mod json;
 mod live;
-mod observe;
+mod middleware;
 pub mod openapi;
 pub mod params;
 pub mod problem;
 mod router;
+mod routes;
 mod state;
 pub mod views;
 
 pub use client_address::Network;
-/// For benchmarks.
+/// Public for benchmarks only.
 #[doc(hidden)]
 pub use handlers::transactions::TransactionsBody;
 pub use router::router;

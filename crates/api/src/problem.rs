@@ -1,4 +1,4 @@
-//! The only place where a failure becomes HTTP.
+//! Maps every failure of the API to a status, headers and the error object. No other module does.
 
 use std::time::Duration;
 
@@ -12,73 +12,66 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// How long a caller is asked to wait while our own database does not answer.
+/// `Retry-After` while the database is unavailable.
 const STORAGE_RETRY_AFTER_SECONDS: u64 = 2;
 
-/// The error object: the body of every answer that is not a success.
+/// The body of every response that is not a success.
 #[derive(Serialize, ToSchema)]
 pub struct ErrorBody {
-    /// What is wrong, and what to do about it.
+    /// What happened, and what to do about it.
     pub error: ErrorObject,
 }
 
-/// What is wrong, and what to do about it.
+/// What happened, and what to do about it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Error)]
 pub struct ErrorObject {
-    /// A sentence for a person. Its wording may change.
+    /// A sentence for humans. Its wording may change.
     #[schema(example = "The API key is missing or not valid")]
     pub message: String,
-    /// A word for a program. `professional_required` is the only one; left out otherwise.
+    /// A code for programs, omitted if there is none. The only one is `professional_required`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "professional_required")]
     pub code: Option<&'static str>,
-    /// One entry for each parameter that is wrong; left out when there is none.
+    /// One entry for each invalid parameter; omitted if there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, example = json!(["limit: Must be an integer between 1 and 500"]))]
     pub details: Vec<String>,
 }
 
-/// Every way in which the API refuses or fails.
+/// Every error of the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
-    /// No key, or one that is not valid.
+    /// The key is missing or not valid.
     Unauthorized,
-    /// Too many calls; try again after so many seconds.
+    /// A rate limit or the limit of concurrent requests, with the seconds to wait.
     TooManyRequests(u64),
     /// The user's plan has no API access.
     PlanRequired,
-    /// The user's plan has no holdings and trades.
+    /// The endpoint needs the Professional plan.
     ProfessionalRequired,
-    /// A parameter is wrong.
     BadRequest {
-        /// What kind of parameter.
         message: &'static str,
-        /// One entry a parameter.
+        /// One entry for each invalid parameter.
         details: Vec<String>,
     },
-    /// No such connection or account, or not the caller's.
+    /// The named resource does not exist, or belongs to another user. Clients cannot distinguish the two.
     NotFound(&'static str),
-    /// No such path.
     NoSuchPath,
-    /// The path knows GET and HEAD only.
     MethodNotAllowed,
-    /// The URL is longer than is read.
     UriTooLong,
-    /// The headers are longer than is read.
     HeadersTooLarge,
-    /// The user must reconnect; the status to name.
+    /// The user must reconnect. The status appears in the message.
     Reconnect(ConnectionStatus),
-    /// A provider does not answer; try again after so many seconds.
+    /// A provider does not respond, with the seconds to wait.
     ProviderUnavailable(u64),
-    /// Our own database does not answer.
+    /// The database does not respond.
     ServiceUnavailable,
-    /// A fault of ours. Says nothing about the inside.
+    /// A bug or another internal failure. The message contains no details.
     Internal,
 }
 
 impl Problem {
-    /// Its status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -106,17 +99,17 @@ impl Problem {
             Self::PlanRequired => "API access requires a Developer or Professional plan",
             Self::ProfessionalRequired => "Holdings and trades require a Professional plan",
             Self::BadRequest { message, .. } => message,
-            Self::NotFound(what) => return format!("{what} not found"),
-            Self::NoSuchPath => "There is nothing at this path: see /docs",
-            Self::MethodNotAllowed => "This path can only be read: use GET",
-            Self::UriTooLong => "The URL is too long: at most 16 KiB are read",
-            Self::HeadersTooLarge => "The request headers are too large: at most 64 KiB are read",
+            Self::NotFound(resource) => return format!("{resource} not found"),
+            Self::NoSuchPath => "Path not found: see /docs for all paths",
+            Self::MethodNotAllowed => "Method not allowed: use GET",
+            Self::UriTooLong => "The URL is too long: the limit is 16 KiB",
+            Self::HeadersTooLarge => "The request headers are too large: the limit is 64 KiB",
             Self::Reconnect(status) => {
                 return format!("The connection is {status}: the user must reconnect it before it can be read again");
             }
             Self::ProviderUnavailable(_) => "The provider is temporarily unavailable: try again later",
             Self::ServiceUnavailable => "The service is temporarily unavailable: try again later",
-            Self::Internal => "Something went wrong on our side",
+            Self::Internal => "Internal error: try again, and report it with the X-Request-Id of this response",
         }
         .to_owned()
     }
@@ -175,12 +168,12 @@ impl From<&StorageError> for Problem {
     }
 }
 
-/// What a question that concerned `what` came to; `needs` says which category it needed.
+/// `resource` is the noun of a 404. `wrong_category` is the message for a connection of the wrong category.
 #[must_use]
-pub fn from_read(error: &ReadError, what: &'static str, needs: &'static str) -> Problem {
+pub fn problem_from_read(error: &ReadError, resource: &'static str, wrong_category: &'static str) -> Problem {
     match error {
-        ReadError::NotFound => Problem::NotFound(what),
-        ReadError::WrongCategory => Problem::BadRequest { message: needs, details: Vec::new() },
+        ReadError::NotFound => Problem::NotFound(resource),
+        ReadError::WrongCategory => Problem::BadRequest { message: wrong_category, details: Vec::new() },
         ReadError::Reconnect(status) => Problem::Reconnect(*status),
         ReadError::Unavailable { retry_after } => Problem::ProviderUnavailable(whole_seconds(*retry_after)),
         ReadError::Storage(error) => Problem::from(error.as_ref()),
@@ -196,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unset_members_are_left_out() {
+    fn unset_members_are_omitted() {
         let body = |problem: Problem| serde_json::to_string(&problem.body()).unwrap();
         assert_eq!(
             body(Problem::PlanRequired),

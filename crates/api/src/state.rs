@@ -1,8 +1,7 @@
-//! What the handlers share.
+//! The state shared by all handlers: storage, provider reads, rate limits, caches and single flights.
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use bellbird_connections::Connections;
@@ -13,66 +12,45 @@ use bellbird_storage::Storage;
 use bytes::Bytes;
 use http::HeaderValue;
 
+use crate::cache::{
+    AccountHoldings, BalancesKey, CachedBalances, CachedTrades, HoldingsKey, LiveOutcome, holdings_bytes,
+};
 use crate::client_address::Network;
-use crate::handlers::holdings::{AccountHoldings, HoldingsKey};
-use crate::handlers::trades::CachedTrades;
-use crate::live::LiveOutcome;
 
-/// All cached answers of an endpoint together, in bytes.
+/// Limit of each response cache, in bytes.
 const CACHE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Lists of connections are kept while they are asked for; what makes them right is their revision.
-const LISTS_LIFE: Duration = Duration::from_secs(600);
-const LISTS_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// The revision of a cached list decides whether it is valid, so this only limits how long an unused list is kept.
+const CONNECTION_LISTS_TTL: Duration = Duration::from_secs(600);
+const CONNECTION_LISTS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// How the API is set up.
 #[derive(Debug, Clone)]
 pub struct ApiSettings {
-    /// How long balances are kept; zero switches the cache off.
+    /// How long balances are cached; zero disables the cache.
     pub balances_cache: Duration,
-    /// How long holdings are kept.
+    /// As [`Self::balances_cache`], for holdings.
     pub holdings_cache: Duration,
-    /// How long trades are kept.
+    /// As [`Self::balances_cache`], for trades.
     pub trades_cache: Duration,
-    /// Calls a minute for each key: connections, accounts, categories. 0 is no limit; so for the others.
+    /// Requests a minute for each key: connections, accounts and categories. 0 disables this and every limit below.
     pub metadata_per_minute: u32,
-    /// Calls a minute for each key: balances.
+    /// Requests a minute for each key: balances.
     pub balances_per_minute: u32,
-    /// Calls a minute for each key: transactions, holdings and trades together.
+    /// Requests a minute for each key: transactions, holdings and trades together.
     pub live_per_minute: u32,
-    /// Live requests at once for each key.
+    /// Concurrent requests for each key: transactions, holdings and trades together.
     pub live_in_flight: u32,
     /// Failed authentications a minute for each client address.
     pub failed_auth_per_minute: u32,
-    /// Proxies whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` header is trusted.
     pub trusted_proxies: Vec<Network>,
-    /// Origins that browsers may read from; none switches CORS off.
+    /// Origins whose pages may call the API from a browser. Empty disables CORS.
     pub cors_origins: Vec<String>,
-    /// The address under which the world knows the API, without a slash at its end.
+    /// The public URL of the API, without a trailing slash.
     pub public_url: String,
 }
 
-/// A set of accounts asked for by one key.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct BalancesKey {
-    pub(crate) key_id: KeyId,
-    /// Sorted.
-    pub(crate) account_ids: Arc<[AccountId]>,
-}
-
-/// A finished answer about balances.
-#[derive(Clone)]
-pub(crate) struct CachedBalances {
-    pub(crate) body: Bytes,
-    /// The owner's revision at which the accounts were last found to be the caller's.
-    pub(crate) revision: Arc<AtomicI64>,
-}
-
-fn holdings_bytes(_: &HoldingsKey, accounts: &Arc<[(AccountId, Bytes)]>) -> usize {
-    accounts.iter().map(|(_, rows)| rows.len() + 100).sum::<usize>() + 100
-}
-
-/// What the handlers share; cheap to clone.
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct AppState {
     pub(crate) inner: Arc<Inner>,
@@ -84,17 +62,17 @@ pub(crate) struct Inner {
     pub(crate) connections: Connections,
     pub(crate) clock: Clock,
     pub(crate) settings: ApiSettings,
-    /// What the `Link` header of a deprecated call says.
+    /// The `Link` header of a deprecated request.
     pub(crate) deprecation_link: HeaderValue,
     pub(crate) metadata_limit: Option<RateLimiter<KeyId>>,
     pub(crate) balances_limit: Option<RateLimiter<KeyId>>,
     pub(crate) live_limit: Option<RateLimiter<KeyId>>,
     pub(crate) failed_auth_limit: Option<RateLimiter<IpAddr>>,
     pub(crate) live_in_flight: InFlight<KeyId>,
-    /// Keys whose last use is being written.
-    pub(crate) touching: InFlight<KeyId>,
+    /// Keys whose last-used time is being written. One permit for each key.
+    pub(crate) last_used_writes: InFlight<KeyId>,
     pub(crate) balances_cache: Expiring<BalancesKey, CachedBalances>,
-    /// Each user's connections as JSON, with the revision at which they are so.
+    /// The connections of each user as JSON, with the user's revision.
     pub(crate) connection_lists: Expiring<UserId, (i64, Bytes)>,
     pub(crate) holdings_cache: Expiring<HoldingsKey, Arc<[(AccountId, Bytes)]>>,
     pub(crate) trades_cache: Expiring<(TradesKey, Page), CachedTrades>,
@@ -105,7 +83,6 @@ pub(crate) struct Inner {
 }
 
 impl AppState {
-    /// Puts the parts together.
     #[must_use]
     pub fn new(storage: Storage, reads: Reads, connections: Connections, clock: Clock, settings: ApiSettings) -> Self {
         let bytes_of = |key: &BalancesKey, value: &CachedBalances| key.account_ids.len() * 16 + value.body.len() + 200;
@@ -118,15 +95,17 @@ impl AppState {
             live_limit: RateLimiter::per_minute(settings.live_per_minute),
             failed_auth_limit: RateLimiter::per_minute(settings.failed_auth_per_minute),
             live_in_flight: InFlight::new(settings.live_in_flight),
-            touching: InFlight::new(1),
+            last_used_writes: InFlight::new(1),
             balances_cache: Expiring::new(settings.balances_cache, CACHE_BYTES_MAX, bytes_of),
             holdings_cache: Expiring::new(settings.holdings_cache, CACHE_BYTES_MAX, holdings_bytes),
             trades_cache: Expiring::new(settings.trades_cache, CACHE_BYTES_MAX, |_, cached: &CachedTrades| {
                 cached.answer.body.len() + 300
             }),
-            connection_lists: Expiring::new(LISTS_LIFE, LISTS_BYTES_MAX, |_, (_, list): &(i64, Bytes)| {
-                list.len() + 100
-            }),
+            connection_lists: Expiring::new(
+                CONNECTION_LISTS_TTL,
+                CONNECTION_LISTS_BYTES_MAX,
+                |_, (_, list): &(i64, Bytes)| list.len() + 100,
+            ),
             balances_flights: SingleFlight::default(),
             holdings_flights: SingleFlight::default(),
             trades_flights: SingleFlight::default(),
@@ -140,14 +119,14 @@ impl AppState {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Forgets what is kept in memory about a connection that has ended. Nothing of it could be served any more: every
-    /// answer begins with the question whose the connection is.
-    pub fn forget(&self, user_id: UserId, connection_id: ConnectionId) {
-        let accounts = self.inner.reads.forget(user_id, connection_id);
-        let concerns = |key: &BalancesKey| accounts.iter().any(|id| key.account_ids.contains(id));
-        self.inner.balances_cache.remove_where(concerns);
+    /// Evicts a removed connection from all caches. This frees memory only: every request checks first that the
+    /// connection belongs to the caller, so a stale entry is never served.
+    pub fn evict_connection(&self, user_id: UserId, connection_id: ConnectionId) {
+        let accounts = self.inner.reads.evict(user_id, connection_id);
+        let is_affected = |key: &BalancesKey| accounts.iter().any(|id| key.account_ids.contains(id));
+        self.inner.balances_cache.remove_where(is_affected);
         self.inner.holdings_cache.remove_where(|key| key.connection_id == connection_id);
         self.inner.trades_cache.remove_where(|(list, _)| list.connection_id == connection_id);
-        self.inner.connection_lists.remove_where(|owner| *owner == user_id);
+        self.inner.connection_lists.remove_where(|cached_user| *cached_user == user_id);
     }
 }

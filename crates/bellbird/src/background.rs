@@ -1,5 +1,6 @@
-//! What a running service does when nobody asks: it goes on with the removals, looks, trips, syncs and deliveries that
-//! are due.
+//! Background jobs of a running service: refreshes, link sessions, syncs, removals, webhook deliveries and cleanup.
+//!
+//! Every instance runs them; leases in the database keep two instances from working on the same job.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,66 +13,70 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How often due work is looked for: one indexed read where there is none.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How often addresses, trips and events long past are forgotten.
-const TIDY_EVERY: Duration = Duration::from_secs(3_600);
-/// What work that is under way gets to end when the service stops. What does not make it is due again when its lease
-/// ends, for whichever copy comes first.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// Clocks of several machines differ; looking back so far finds what another one wrote down.
-const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(120);
+/// How often each job queue is polled. Polling an empty queue costs one indexed read.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// How often expired links, link sessions and old webhook events are deleted.
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(3_600);
+/// How long running jobs may continue after a stop. A job that is cut off is due again once its lease expires; any
+/// instance can then claim it.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+/// Instances have different clocks. Reading removals this much further back finds rows that a slower clock wrote.
+const CLOCK_SKEW_MAX: SignedDuration = SignedDuration::from_secs(120);
 
-/// How often what is due is counted.
-const SHOW_EVERY: Duration = Duration::from_secs(15);
+/// How often the queue metrics are updated.
+const METRICS_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The metric of connections by how their syncs stand.
+/// Gauge: connections by sync state.
 pub const SYNC_STATES: &str = "bellbird_syncs";
-/// The metric of deliveries that have not ended, by how they stand.
+/// Gauge: unfinished webhook deliveries by state.
 pub const DELIVERY_STATES: &str = "bellbird_webhook_deliveries";
-/// For how many seconds the oldest delivery that is due has been due.
+/// Gauge: seconds since the oldest due webhook delivery became due.
 pub const DELIVERY_LATENESS: &str = "bellbird_webhook_lateness_seconds";
-/// The metric of endpoints that fail, or are not sent to any more.
+/// Gauge: webhook endpoints that fail or are disabled.
 pub const ENDPOINT_STATES: &str = "bellbird_webhook_endpoints";
-/// The metric of connections that are hidden and not gone yet.
-pub const REMOVALS_WAITING: &str = "bellbird_removals_waiting";
+/// Gauge: connections that are hidden but not yet removed.
+pub const REMOVALS_PENDING: &str = "bellbird_removals_pending";
 
-/// Works until `stop`. Each connection that was hidden or removed, by whichever program, is given to `ended`, within
-/// seconds and perhaps more than once: what is in memory about it can go.
+/// Runs the background jobs until `stop`.
+///
+/// `on_removed` is called within seconds for each connection that any process hid or removed, so that callers can drop
+/// cached data. It may be called more than once for the same connection.
 pub fn start(
     storage: Storage,
     connections: Connections,
     webhooks: Webhooks,
-    ended: impl Fn(UserId, ConnectionId) + Send + Sync + 'static,
+    on_removed: impl Fn(UserId, ConnectionId) + Send + Sync + 'static,
     stop: CancellationToken,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
-        // Apart from each other: a provider that does not answer must not hold up what only needs the database.
-        let work = async {
+        // Separate loops: an unresponsive provider must not delay jobs that only need the database.
+        let refreshes = || connections.run_due_refreshes();
+        let link_sessions = || connections.run_due_link_sessions();
+        let jobs = async {
             tokio::join!(
-                remove(&connections, &stop),
-                repeat("looks", &stop, || connections.look_due(), || connections.look_wanted()),
-                repeat("trips to providers", &stop, || connections.arrive_due(), || connections.trip_wanted()),
-                sync(&connections, &stop),
+                run_removal_jobs(&connections, &stop),
+                poll_jobs("refresh", &stop, refreshes, || connections.refresh_requested()),
+                poll_jobs("link session", &stop, link_sessions, || connections.link_session_requested()),
+                run_sync_jobs(&connections, &stop),
                 webhooks.deliver(stop.clone()),
-                tidy(&connections, &webhooks, &stop),
-                show(&storage, &stop),
-                tell(&connections, ended, &stop),
+                clean_up(&connections, &webhooks, &stop),
+                record_queue_metrics(&storage, &stop),
+                report_removed(&connections, on_removed, &stop),
             )
         };
-        let late = async {
+        let grace_period = async {
             stop.cancelled().await;
-            tokio::time::sleep(STOP_TIMEOUT).await;
+            tokio::time::sleep(SHUTDOWN_GRACE).await;
         };
         tokio::select! {
-            _ = work => {}
-            () = late => tracing::warn!("work was given up because the service stops; it is due again in minutes"),
+            _ = jobs => {}
+            () = grace_period => tracing::warn!("running jobs cut off by shutdown; they are retried within minutes"),
         }
     })
 }
 
-/// Waits for the next round; false when there is none.
-async fn next(time: Duration, stop: &CancellationToken) -> bool {
+/// Waits for the next round; returns false when the service stops.
+async fn wait_for_next_round(time: Duration, stop: &CancellationToken) -> bool {
     tokio::select! {
         biased;
         () = stop.cancelled() => false,
@@ -79,52 +84,50 @@ async fn next(time: Duration, stop: &CancellationToken) -> bool {
     }
 }
 
-/// Does the work that is due, round by round: every few seconds, and when it is `wanted`.
-async fn repeat<W, N>(what: &str, stop: &CancellationToken, work: impl Fn() -> W, wanted: impl Fn() -> N)
+/// Runs due jobs every [`POLL_INTERVAL`], and at once when `requested` resolves.
+async fn poll_jobs<W, N>(kind: &str, stop: &CancellationToken, run: impl Fn() -> W, requested: impl Fn() -> N)
 where
     W: Future<Output = Result<(), ConnectionsError>>,
     N: Future<Output = ()>,
 {
     loop {
-        if let Err(error) = work().await {
-            tracing::warn!(%error, "{what} that are due could not be worked on");
+        if let Err(error) = run().await {
+            tracing::warn!(%error, "could not run due {kind} jobs");
         }
-        let goes_on = tokio::select! {
+        let continues = tokio::select! {
             biased;
-            goes_on = next(LOOK_EVERY, stop) => goes_on,
-            () = wanted() => true,
+            continues = wait_for_next_round(POLL_INTERVAL, stop) => continues,
+            () = requested() => true,
         };
-        if !goes_on {
+        if !continues {
             return;
         }
     }
 }
 
-/// Syncs, unless that is switched off.
-async fn sync(connections: &Connections, stop: &CancellationToken) {
-    if connections.syncs_by_itself() {
-        connections.sync_until(stop.clone()).await;
+async fn run_sync_jobs(connections: &Connections, stop: &CancellationToken) {
+    if connections.is_sync_enabled() {
+        connections.run_due_syncs_until(stop.clone()).await;
     }
 }
 
-/// Shows how much is due, for whoever watches the metrics.
-async fn show(storage: &Storage, stop: &CancellationToken) {
+async fn record_queue_metrics(storage: &Storage, stop: &CancellationToken) {
     loop {
-        if let Err(error) = show_once(storage).await {
-            tracing::warn!(%error, "what is due could not be counted");
+        if let Err(error) = record_queue_metrics_once(storage).await {
+            tracing::warn!(%error, "could not collect queue metrics");
         }
-        if !next(SHOW_EVERY, stop).await {
+        if !wait_for_next_round(METRICS_INTERVAL, stop).await {
             return;
         }
     }
 }
 
-async fn show_once(storage: &Storage) -> Result<(), StorageError> {
+async fn record_queue_metrics_once(storage: &Storage) -> Result<(), StorageError> {
     let now = Timestamp::now();
     let (syncs, deliveries) = (storage.sync_overview(now).await?, storage.delivery_overview(now).await?);
     for (name, state, count) in [
         (SYNC_STATES, "due", syncs.due),
-        (SYNC_STATES, "under_way", syncs.under_way),
+        (SYNC_STATES, "running", syncs.running),
         (SYNC_STATES, "failing", syncs.failing),
         (DELIVERY_STATES, "due", deliveries.due),
         (DELIVERY_STATES, "pending", deliveries.pending),
@@ -139,58 +142,57 @@ async fn show_once(storage: &Storage) -> Result<(), StorageError> {
     Ok(())
 }
 
-/// Goes on with removals.
-async fn remove(connections: &Connections, stop: &CancellationToken) {
-    repeat("removals", stop, || remove_once(connections), std::future::pending).await;
+async fn run_removal_jobs(connections: &Connections, stop: &CancellationToken) {
+    poll_jobs("removal", stop, || run_removals_once(connections), std::future::pending).await;
 }
 
-/// Forgets what is long past.
-async fn tidy(connections: &Connections, webhooks: &Webhooks, stop: &CancellationToken) {
+/// Deletes expired links, link sessions and old webhook events every [`CLEANUP_INTERVAL`].
+async fn clean_up(connections: &Connections, webhooks: &Webhooks, stop: &CancellationToken) {
     loop {
-        if let Err(error) = webhooks.tidy().await {
-            tracing::warn!(%error, "old events could not be forgotten");
+        if let Err(error) = webhooks.cleanup().await {
+            tracing::warn!(%error, "could not delete old webhook events");
         }
-        if let Err(error) = connections.tidy().await {
-            tracing::warn!(%error, "what is long past could not be forgotten");
+        if let Err(error) = connections.delete_expired().await {
+            tracing::warn!(%error, "could not delete expired links and link sessions");
         }
-        if !next(TIDY_EVERY, stop).await {
+        if !wait_for_next_round(CLEANUP_INTERVAL, stop).await {
             return;
         }
     }
 }
 
-async fn remove_once(connections: &Connections) -> Result<(), ConnectionsError> {
-    // Before and after: with a provider that does not answer, a round takes long.
-    show_waiting(connections).await?;
-    connections.remove_due().await?;
-    show_waiting(connections).await
+async fn run_removals_once(connections: &Connections) -> Result<(), ConnectionsError> {
+    // Before and after: a round takes long when a provider does not respond.
+    record_pending_removals(connections).await?;
+    connections.run_due_removals().await?;
+    record_pending_removals(connections).await
 }
 
-async fn show_waiting(connections: &Connections) -> Result<(), ConnectionsError> {
-    // A gauge is a float; no count of connections is too large for one.
-    let waiting = u32::try_from(connections.removals_waiting().await?).unwrap_or(u32::MAX);
-    metrics::gauge!(REMOVALS_WAITING).set(f64::from(waiting));
+async fn record_pending_removals(connections: &Connections) -> Result<(), ConnectionsError> {
+    // A gauge is a float, which holds every u32 exactly.
+    let pending = u32::try_from(connections.count_pending_removals().await?).unwrap_or(u32::MAX);
+    metrics::gauge!(REMOVALS_PENDING).set(f64::from(pending));
     Ok(())
 }
 
-/// Tells what ended.
-async fn tell(connections: &Connections, ended: impl Fn(UserId, ConnectionId), stop: &CancellationToken) {
-    // Nothing about what ended before this process began is in its memory.
+/// Calls `on_removed` for each connection that was hidden or removed.
+async fn report_removed(connections: &Connections, on_removed: impl Fn(UserId, ConnectionId), stop: &CancellationToken) {
+    // This process caches nothing about connections that were removed before it started.
     let mut since = Timestamp::now();
-    let mut told: HashSet<ConnectionId> = HashSet::new();
-    while next(LOOK_EVERY, stop).await {
+    let mut reported: HashSet<ConnectionId> = HashSet::new();
+    while wait_for_next_round(POLL_INTERVAL, stop).await {
         let now = Timestamp::now();
-        match connections.ended_since(since.saturating_sub(CLOCKS_DIFFER).unwrap_or(since)).await {
+        match connections.list_removed_since(since.saturating_sub(CLOCK_SKEW_MAX).unwrap_or(since)).await {
             Ok(all) => {
-                for (user, connection) in all.iter().filter(|(_, connection)| !told.contains(connection)) {
-                    ended(*user, *connection);
+                for (user, connection) in all.iter().filter(|(_, connection)| !reported.contains(connection)) {
+                    on_removed(*user, *connection);
                     tokio::task::yield_now().await;
                 }
-                // Those that the next look finds once more.
-                told = all.into_iter().map(|(_, connection)| connection).collect();
+                // The next read overlaps by CLOCK_SKEW_MAX and returns these again.
+                reported = all.into_iter().map(|(_, connection)| connection).collect();
                 since = now;
             }
-            Err(error) => tracing::warn!(%error, "removed connections could not be looked for"),
+            Err(error) => tracing::warn!(%error, "could not list removed connections"),
         }
     }
 }

@@ -3,12 +3,14 @@
 mod arguments;
 mod completions;
 mod connection;
+#[cfg(feature = "sandbox")]
 mod demo;
 mod doctor;
 mod key;
 mod migrate;
 mod openapi;
 mod output;
+#[cfg(feature = "sandbox")]
 mod sandbox;
 mod secrets;
 mod serve;
@@ -20,16 +22,13 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use arguments::SettingArgs;
+#[cfg(feature = "sandbox")]
+pub use sandbox::sandbox_settings;
 
-/// One self-hosted program: a read-only JSON API over the bank and brokerage accounts that a person has linked.
-///
-/// Balances, transactions, holdings and trades are fetched live from the provider; none of them is stored.
-#[derive(Debug, Parser)]
-#[command(name = "bellbird", version, disable_help_subcommand = true)]
-#[command(after_long_help = "\
-Try it:
-  bellbird demo
+/// Begins the help text if this build has the command.
+const DEMO_EXAMPLE: &str = if cfg!(feature = "sandbox") { "Try it:\n  bellbird demo\n\n" } else { "" };
 
+const HOST_EXAMPLE: &str = "\
 Host it:
   export BELLBIRD_SECRETS__KEY=\"main:$(head -c 32 /dev/urandom | base64)\"
   bellbird migrate
@@ -37,7 +36,14 @@ Host it:
   bellbird key create --user me@example.com --name laptop
   bellbird serve
 
-Exit status: 0 done, 1 failed, 2 wrong usage.")]
+Exit status: 0 done, 1 failed, 2 wrong usage.";
+
+/// One self-hosted program: a read-only JSON API over the bank and brokerage accounts that a person has linked.
+///
+/// Balances, transactions, holdings and trades are fetched live from the provider; none of them is stored.
+#[derive(Debug, Parser)]
+#[command(name = "bellbird", version, disable_help_subcommand = true)]
+#[command(after_long_help = format!("{DEMO_EXAMPLE}{HOST_EXAMPLE}"))]
 struct Cli {
     #[command(flatten)]
     settings: SettingArgs,
@@ -48,8 +54,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[cfg(feature = "sandbox")]
     Demo(demo::DemoArgs),
     Serve(serve::ServeArgs),
+    #[cfg(feature = "sandbox")]
     Sandbox(sandbox::SandboxArgs),
     Migrate(migrate::MigrateArgs),
     Doctor(doctor::DoctorArgs),
@@ -74,7 +82,7 @@ pub fn run() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return output::failed(&anyhow::Error::new(error).context("the program cannot start its threads"));
+            return output::report_failure(&anyhow::Error::new(error).context("the program cannot start its threads"));
         }
     };
     let result = runtime.block_on(execute(cli));
@@ -82,15 +90,17 @@ pub fn run() -> ExitCode {
     runtime.shutdown_background();
     match result {
         Ok(code) => code,
-        Err(error) => output::failed(&error),
+        Err(error) => output::report_failure(&error),
     }
 }
 
 async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
     let settings = cli.settings;
     match cli.command {
+        #[cfg(feature = "sandbox")]
         Command::Demo(args) => demo::run(&settings, &args).await?,
         Command::Serve(args) => serve::run(&settings, &args).await?,
+        #[cfg(feature = "sandbox")]
         Command::Sandbox(args) => sandbox::run(&settings, &args).await?,
         Command::Migrate(args) => migrate::run(&settings, &args).await?,
         Command::Doctor(args) => return doctor::run(&settings, &args).await,

@@ -1,18 +1,18 @@
-//! Settings: what they are, where they come from, what is wrong with them.
+//! Settings: the list of settings, their sources, and their validation.
 //!
-//! One table, `settings!` below, is the only list of settings, but for the sections of the providers: those follow from
-//! what each provider declares of itself. From both come the typed [`Settings`], the validation, and the text of
-//! `bellbird.example.toml`. A value comes from the settings file, then from an environment variable, then from a flag;
-//! the later one wins.
+//! The `settings!` table below lists every setting except those of the providers, which each provider declares itself.
+//! Both lists produce the typed [`Settings`], the validation, and `bellbird.example.toml`. The settings file is read
+//! first, then environment variables, then flags; a later source overrides an earlier one.
 //!
-//! The overlay is our own, on `toml`. Figment and its kind re-type what they find in the environment: a client secret
-//! of `0123` becomes the number 123. Here text from outside the file stays the text that it is, and each setting's own
-//! reader says what it makes of it. The same readers let an error name the key, the value, what is accepted, and the
-//! line or variable that the value came from.
+//! The overlay is written here, on top of `toml`. Figment and similar crates infer types from environment variables: a
+//! client secret of `0123` becomes the number 123. Here a value from outside the file stays text until the setting's
+//! reader parses it. The readers also let an error name the key, the value, the accepted form, and the source line or
+//! variable.
 
 mod error;
 mod example;
 mod kinds;
+mod origin;
 mod providers;
 mod source;
 pub mod terminal;
@@ -29,7 +29,8 @@ use secrecy::SecretString;
 pub use error::{SettingError, SettingErrors};
 pub use example::example_file;
 pub use kinds::{LogFormat, LogLevel};
-pub use source::{Flag, Origin, Sources};
+pub use origin::Origin;
+pub use source::{Flag, Sources};
 
 use kinds::{
     database_url, listen_address, log_format, log_level, network_list, number, optional_secret, optional_url,
@@ -37,33 +38,32 @@ use kinds::{
 };
 use source::{Raw, Values};
 
-/// One setting, as the example file and the error messages know it.
+/// A setting, for the example file and the error messages.
 #[derive(Debug)]
 pub struct Key {
-    /// Its name within the section.
+    /// The name within the section.
     pub name: &'static str,
-    /// What it is for, line by line.
+    /// Help text, in lines.
     pub help: &'static [&'static str],
-    /// What holds when nobody sets it, written as in the file.
+    /// The default, in TOML.
     pub default: Option<Cow<'static, str>>,
-    /// For a setting without a default: what one could look like, written as in the file.
+    /// An example value in TOML, for a setting without a default.
     pub example: Option<&'static str>,
-    /// Its value is shown nowhere.
+    /// Error messages do not show the value of a secret.
     pub secret: bool,
 }
 
-/// One section of the settings file.
+/// A section of the settings file.
 #[derive(Debug)]
 pub struct Section {
     /// The name in brackets.
     pub name: &'static str,
-    /// What it is about, line by line.
+    /// Help text, in lines.
     pub help: &'static [&'static str],
-    /// Its settings.
     pub keys: Vec<Key>,
 }
 
-/// How a table entry says its default: `default "8080"`, or `none "an example"`. A `secret` has neither.
+/// A table entry ends with its default (`default "8080"`) or an example (`none "…"`, `secret "…"`).
 macro_rules! default_of {
     (default $text:literal) => {
         Some(Cow::Borrowed($text))
@@ -109,25 +109,24 @@ macro_rules! settings {
             )+}
 
             impl $Type {
-                /// Reads every setting of the section before it gives up, so that all errors are told at once.
+                /// Reads every setting of the section before it fails, so that all errors are reported together.
                 fn read(values: &Values, errors: &mut Vec<SettingError>) -> Option<Self> {
-                    $(let $key = values.read(stringify!($section), key_named(stringify!($section), stringify!($key)), $reader, errors);)+
+                    const SECTION: &str = stringify!($section);
+                    $(let $key = values.read(SECTION, find_key(SECTION, stringify!($key)), $reader, errors);)+
                     Some(Self { $($key: $key?,)+ })
                 }
             }
         )+
 
-        /// Every setting, validated.
+        /// All settings, validated.
         #[derive(Debug, Clone)]
         pub struct Settings {
             $($(#[doc = $about])+ pub $section: $Type,)+
-            /// What the providers' sections say.
             pub providers: ProviderSettings,
-            /// Where each setting that somebody set came from, by `section.key`.
+            /// The source of each setting that is not at its default, by `section.key`.
             pub origins: BTreeMap<String, Origin>,
         }
 
-        /// The sections of the table.
         fn table() -> Vec<Section> {
             vec![$(Section {
                 name: stringify!($section),
@@ -151,142 +150,139 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Where Bellbird keeps its users, the hashes of their keys, and their connections. It never holds a balance or a
-    /// transaction.
+    /// Database of users, API key hashes, connections and webhooks. It never holds a balance or a transaction.
     database: Database {
-        /// `sqlite:` and a path, or `postgres://user:password@host/database`. SQLite needs nothing else and suits one
-        /// copy of the service; choose PostgreSQL (15 or newer) to run several. A relative path counts from the
-        /// working directory. `demo` uses a temporary file unless this is set. Put a password into the environment
-        /// (BELLBIRD_DATABASE__URL) rather than into this file.
+        /// `sqlite:` and a path, or `postgres://user:password@host/database`. SQLite needs no server and suits a single
+        /// instance. Use PostgreSQL 15 or newer to run several instances. A relative path is relative to the working
+        /// directory. `demo` uses a temporary file unless this is set. Put a password into the environment variable
+        /// BELLBIRD_DATABASE__URL rather than into this file.
         url: SecretString = database_url(), default "\"sqlite:bellbird.db\"";
     }
-    /// The public API: /health, /v1, the OpenAPI document and its reference page.
+    /// Public API: /health, /v1, the OpenAPI document and its reference page.
     api: Api {
-        /// Address and port to listen on. Stay on loopback and let a proxy that speaks TLS face the world; port 0
-        /// takes any free port.
+        /// Address and port to listen on. Keep it on loopback, behind a reverse proxy that terminates TLS. Port 0 picks
+        /// a free port.
         listen: SocketAddr = listen_address(), default "\"127.0.0.1:8080\"";
-        /// The address that clients use, when it is not the one listened on: it stands in the links of deprecated calls
-        /// and on the console's page.
+        /// URL that clients use, if it differs from the listen address. It appears in the links of deprecated endpoints
+        /// and in the console.
         public_url: Option<String> = optional_url(), none "\"https://api.example.com\"";
-        /// Proxies, as addresses or CIDR blocks, whose X-Forwarded-For is believed. It decides which client a failed
-        /// authentication counts against. List your own load balancers here and nothing else: a client could
-        /// otherwise choose the address it is counted under.
+        /// Proxies whose X-Forwarded-For header is trusted, as IP addresses or CIDR blocks. Failed authentications are
+        /// limited by the client address that this header gives. List only your own load balancers: any other entry
+        /// lets clients choose their address.
         trusted_proxies: Vec<Network> = network_list(), none "[\"10.0.0.0/8\", \"::1\"]";
         /// Web origins whose scripts may call the API from a browser. None by default: an API key does not belong
         /// in a web page.
         cors_origins: Vec<String> = origin_list(), none "[\"https://app.example.com\"]";
     }
-    /// The web console, for the users themselves: linking in the browser, and the events that providers send.
+    /// Web console: users link institutions here, and providers send their webhooks here.
     console: Console {
         /// Address and port to listen on.
         listen: SocketAddr = listen_address(), default "\"127.0.0.1:8081\"";
-        /// The address that browsers and providers use, when it is not the one listened on. Consent pages send users back
-        /// to /link/callback below it (Akahu wants to know that address beforehand), and events from providers arrive at
-        /// /webhooks/ and the provider's name.
+        /// URL that browsers and providers use, if it differs from the listen address. The redirect URI of consent
+        /// pages is /link/callback below it; register that URI with Akahu. Providers send webhooks to
+        /// /webhooks/PROVIDER below it.
         public_url: Option<String> = optional_url(), none "\"https://bellbird.example.com\"";
     }
-    /// Metrics for Prometheus (/metrics), readiness (/ready) and liveness (/live). It asks for no key: keep it inside
-    /// your network.
+    /// Metrics for Prometheus (/metrics), readiness (/ready) and liveness (/live). There is no authentication: keep
+    /// this listener inside your network.
     ops: Ops {
         /// Address and port to listen on.
         listen: SocketAddr = listen_address(), default "\"127.0.0.1:9090\"";
     }
-    /// The master key under which the tokens of providers are sealed in the database.
+    /// Master keys that encrypt the secrets in the database: provider credentials and webhook signing secrets.
     secrets: Secrets {
-        /// A name, a colon, and the base64 of 32 random bytes; several, separated by commas: the first one seals, all
-        /// of them open. To change keys put the new one in front, keep the old one behind it, restart, and run `bellbird
-        /// secrets rotate`; with several copies of the service, docs/hosting.md tells the order. Needed by `serve`, and
-        /// to adopt and remove connections; `demo` makes its own. Lose it and every connection has to be linked again;
-        /// keep it away from backups of the database.
-        /// Make one: echo "main:$(head -c 32 /dev/urandom | base64)". Better given as BELLBIRD_SECRETS__KEY.
+        /// An id, a colon, and 32 random bytes in base64. Several keys are separated by commas: the first one encrypts,
+        /// all of them decrypt. To rotate keys, put the new key first and keep the old one after it, restart, and run
+        /// `bellbird secrets rotate`. With several instances, follow the order in docs/hosting.md. `serve` needs a key,
+        /// and so do commands that read or store secrets, such as `connection import` and `webhook add`. `demo`
+        /// generates its own. If the key is lost, every connection must be linked again. Keep it apart from database
+        /// backups. To generate one: echo "main:$(head -c 32 /dev/urandom | base64)". Prefer the environment variable
+        /// BELLBIRD_SECRETS__KEY.
         key: Option<SecretString> = optional_secret(), secret "\"main:...\"";
     }
-    /// How live data is read.
+    /// Live reads from providers.
     reads: Reads {
-        /// What one request may take in all. A request that cannot be answered by then gets 503 with Retry-After, and
-        /// goes on where it stopped when it is repeated. Stay below the time-out of your clients and proxies, which is
-        /// often 30 seconds.
+        /// Time limit of one request. After it, the request gets 503 with Retry-After; a repeated request resumes where
+        /// this one stopped. Stay below the timeout of your clients and proxies, which is often 30 seconds.
         deadline_seconds: u32 = number(1..=300), default "25";
-        /// How many matching transactions are counted from the requested offset on before the answer says that there
-        /// are more. A higher cap gives exact totals for longer histories, and costs calls to the provider.
+        /// How many matching transactions are counted beyond the requested offset. If there are more, the response
+        /// marks its total as truncated. A higher cap gives exact totals for longer histories, but needs more provider
+        /// calls.
         row_cap: u32 = number(1..=1_000_000), default "5000";
-        /// What one call to a provider may take, from connecting to the last byte.
+        /// Time limit of one provider call, from connecting to the last byte.
         provider_timeout_seconds: u32 = number(1..=300), default "20";
     }
-    /// How long answers are kept, in memory and per API key. 0 switches a cache off. Transactions are never kept.
+    /// How long responses are cached in memory, per API key. 0 disables a cache. Transactions are never cached.
     cache: Cache {
-        /// Balances.
+        /// Cache time of balances.
         balances_seconds: u32 = number(0..=86_400), default "300";
-        /// Holdings.
+        /// Cache time of holdings.
         holdings_seconds: u32 = number(0..=86_400), default "600";
-        /// Trades.
+        /// Cache time of trades.
         trades_seconds: u32 = number(0..=86_400), default "600";
     }
-    /// How much each API key may ask for. A limit of 60 lets 60 calls through at once, then one a second. 0 is no
+    /// Rate limits of each API key. A limit of 60 allows a burst of 60 requests, then one per second. 0 disables a
     /// limit.
     limits: Limits {
-        /// Connections, accounts and categories together, a minute.
+        /// Requests per minute for connections, accounts and categories together.
         metadata_per_minute: u32 = number(0..=1_000_000), default "60";
-        /// Balances, a minute.
+        /// Requests per minute for balances.
         balances_per_minute: u32 = number(0..=1_000_000), default "30";
-        /// Transactions, holdings and trades together, a minute: each call may cost several calls to a provider.
+        /// Requests per minute for transactions, holdings and trades together. Each may need several provider calls.
         live_per_minute: u32 = number(0..=1_000_000), default "30";
-        /// Requests for transactions, holdings and trades of one key that may run at once.
+        /// Concurrent requests for transactions, holdings and trades.
         live_in_flight: u32 = number(0..=10_000), default "4";
-        /// Requests without a good key, a minute and client address. A good key is never affected.
+        /// Requests per minute without a valid key, by client address. Requests with a valid key are not limited by it.
         failed_auth_per_minute: u32 = number(0..=1_000_000), default "60";
     }
-    /// Syncs: what is new at the providers is looked for, and told to the users' webhook endpoints.
+    /// Syncs: the service reads new and changed rows from the providers and sends them to the users' webhook endpoints.
     sync: Sync {
-        /// Whether the service syncs by itself: by the clock, and after events from providers. `bellbird connection sync`
-        /// works either way.
+        /// Whether the service syncs on a schedule and after provider events. `bellbird connection sync` works either
+        /// way.
         enabled: bool = switch(), default "true";
-        /// From one sync of a connection to its next, a tenth more or less.
+        /// Time between two syncs of a connection, varied by up to 10 percent.
         interval_seconds: u32 = number(1..=2_592_000), default "21600";
-        /// How many days that the last sync has read are read again, as banks post late and correct what they posted.
+        /// Days before the last sync that each sync reads again, because banks post rows late and correct them.
         overlap_days: u32 = number(1..=90), default "7";
-        /// How many days the first sync of a connection reads.
+        /// Days that the first sync of a connection reads.
         first_days: u32 = number(1..=730), default "30";
-        /// Whether what the first sync finds is told as new. `false` only remembers it, so that events begin with what comes
-        /// after.
+        /// Whether the first sync sends its rows as new. With `false`, it only records them: events start with later
+        /// rows.
         announce_first: bool = switch(), default "true";
     }
-    /// Webhooks: the events that users' endpoints are sent.
+    /// Webhooks: delivery of events to the users' endpoints.
     webhooks: Webhooks {
-        /// For development: takes http and addresses on this machine as well. Never where others may add endpoints, who
-        /// could reach whatever listens here.
+        /// For development: allow http URLs and loopback addresses. Never enable this where others can add endpoints:
+        /// they could reach every service on this machine.
         allow_loopback: bool = switch(), default "false";
-        /// How long to wait before each attempt, the first one included; there are as many attempts as there are numbers.
-        /// Up to a fifth is added.
+        /// Delay before each attempt, the first included; the list's length is the number of attempts. Up to 20 percent
+        /// of jitter is added.
         attempt_delays_seconds: Vec<u32> = seconds_list(), default "[0, 5, 60, 300, 1800, 3600, 7200, 18000, 28800, 39600]";
-        /// What one attempt may take, from connecting to the answer.
+        /// Time limit of one attempt, from connecting to the response.
         timeout_seconds: u32 = number(1..=60), default "15";
-        /// The most rows of one event; more rows are told in several.
+        /// Rows per event. A larger sync result is split into several events.
         chunk_rows: u32 = number(1..=500), default "500";
     }
-    /// The log, on standard error: one line a request, without keys, amounts or account numbers.
+    /// Log on standard error: one line per request, without keys, amounts or account numbers.
     log: Log {
-        /// `text`, `json` (one object a line), or `auto`: text on a terminal, else json.
+        /// `text`, `json` (one object per line), or `auto`: text on a terminal, otherwise json.
         format: LogFormat = log_format(), default "\"auto\"";
         /// `error`, `warn`, `info`, `debug` or `trace`.
         level: LogLevel = log_level(), default "\"info\"";
     }
 }
 
-/// The sections, in the order of the example file: the table's, and behind the key that seals what providers give, the
-/// providers'.
+/// All sections, in the order of the example file. The providers follow `secrets`, whose key encrypts their
+/// credentials.
 pub static SECTIONS: LazyLock<Vec<Section>> = LazyLock::new(|| {
     let mut sections = table();
-    let behind_secrets = sections.iter().position(|section| section.name == "secrets").map_or(0, |at| at + 1);
-    sections.splice(behind_secrets..behind_secrets, providers::sections());
+    let after_secrets = sections.iter().position(|section| section.name == "secrets").map_or(0, |at| at + 1);
+    sections.splice(after_secrets..after_secrets, providers::sections());
     sections
 });
 
 impl Settings {
-    /// Reads all sources, checks everything, and tells all errors at once.
-    ///
-    /// # Errors
-    /// [`SettingErrors`], each one naming its setting, its source, and what is accepted.
+    /// Reads and checks all sources, and returns all errors together.
     pub fn load(sources: &Sources) -> Result<Self, SettingErrors> {
         let mut errors = Vec::new();
         let values = Values::collect(sources, &mut errors);
@@ -294,15 +290,14 @@ impl Settings {
         settings.filter(|_| errors.is_empty()).ok_or(SettingErrors(errors))
     }
 
-    /// Where the setting came from; none when nobody set it.
+    /// The source of a setting; `None` if it has its default.
     #[must_use]
     pub fn origin(&self, section: &str, key: &str) -> Option<&Origin> {
         self.origins.get(&format!("{section}.{key}"))
     }
 }
 
-/// What is known of a setting. Only names that there are get here.
-fn key_named(section: &str, key: &str) -> Option<&'static Key> {
+fn find_key(section: &str, key: &str) -> Option<&'static Key> {
     find_section(section)?.keys.iter().find(|entry| entry.name == key)
 }
 
@@ -310,7 +305,7 @@ fn find_section(name: &str) -> Option<&'static Section> {
     SECTIONS.iter().find(|section| section.name == name)
 }
 
-/// A default, written as in the file, as the value that it stands for.
+/// Parses a default, which is written in TOML.
 fn default_raw(text: &str) -> Raw {
     match text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
         Some(inner) => Raw::Text(inner.to_owned()),

@@ -1,6 +1,6 @@
-//! The program `bellbird`: settings, command line, listeners, logs and metrics, and the wiring of all the other crates.
+//! The program `bellbird`: settings, command line, listeners, logs, metrics and the wiring of all other crates.
 //!
-//! A library, so that tests and benchmarks can start the real thing; [`cli::run`] is all that `main` calls.
+//! It is a library so that tests and benchmarks can start the real service. `main` only calls [`cli::run`].
 
 pub mod background;
 pub mod cli;

@@ -1,6 +1,6 @@
-//! Bellbird: one read-only API over a person's bank accounts.
+//! Bellbird: one read-only API over a person's bank and brokerage accounts.
 
-/// Faster than the system's when many requests allocate at once, and quicker to give memory back.
+/// Faster than the system allocator under concurrent requests, and returns memory sooner.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

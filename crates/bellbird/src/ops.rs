@@ -1,4 +1,4 @@
-//! The ops listener: metrics, liveness, readiness.
+//! Router of the ops listener: metrics for Prometheus, liveness and readiness.
 
 use std::time::Duration;
 
@@ -12,24 +12,23 @@ use http::header::CONTENT_TYPE;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::{Value, json};
 
-/// What the database gets to answer a readiness question.
+/// Limit for the database checks of one readiness request.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What the routes look at.
 #[derive(Clone)]
 struct Ops {
     storage: Storage,
     metrics: PrometheusHandle,
 }
 
-/// `/metrics`, `/live`, `/ready`; the error object everywhere else.
+/// Serves `/metrics`, `/live` and `/ready`; every other path gets a JSON error.
 pub fn router(storage: Storage, metrics: PrometheusHandle) -> Router {
     Router::new()
         .route("/metrics", get(metrics_page))
         .route("/live", get(async || answer(StatusCode::OK, &json!({ "status": "ok" }))))
         .route("/ready", get(ready))
-        .fallback(async || error(StatusCode::NOT_FOUND, "There is nothing here; try /metrics, /ready or /live."))
-        .method_not_allowed_fallback(async || error(StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD are answered."))
+        .fallback(async || error(StatusCode::NOT_FOUND, "Not found. Try /metrics, /ready or /live."))
+        .method_not_allowed_fallback(async || error(StatusCode::METHOD_NOT_ALLOWED, "Use GET or HEAD."))
         .with_state(Ops { storage, metrics })
 }
 
@@ -37,32 +36,33 @@ async fn metrics_page(State(ops): State<Ops>) -> Response {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], ops.metrics.render()).into_response()
 }
 
-/// 200 when requests can be answered, else 503 with the part that is not ready.
+/// Returns 200 when the service can handle requests, else 503 with the reason.
 async fn ready(State(ops): State<Ops>) -> Response {
-    let problem = match tokio::time::timeout(DATABASE_TIMEOUT, database_problem(&ops.storage)).await {
-        Ok(problem) => problem,
-        Err(_) => Some("the database does not answer in time"),
+    let reason = match tokio::time::timeout(DATABASE_TIMEOUT, database_error(&ops.storage)).await {
+        Ok(reason) => reason,
+        Err(_) => Some("the database did not respond in time"),
     };
-    match problem {
+    match reason {
         None => answer(StatusCode::OK, &json!({ "status": "ok", "database": "ok" })),
-        Some(problem) => answer(
-            StatusCode::SERVICE_UNAVAILABLE,
-            &json!({ "status": "not ready", "database": problem, "error": { "message": format!("Not ready: {problem}.") } }),
-        ),
+        Some(reason) => {
+            let error = json!({ "message": format!("Not ready: {reason}.") });
+            let body = json!({ "status": "not ready", "database": reason, "error": error });
+            answer(StatusCode::SERVICE_UNAVAILABLE, &body)
+        }
     }
 }
 
-async fn database_problem(storage: &Storage) -> Option<&'static str> {
+async fn database_error(storage: &Storage) -> Option<&'static str> {
     if let Err(error) = storage.ping().await {
         tracing::warn!(%error, "not ready");
         return Some("the database cannot be read");
     }
     match storage.pending_migrations().await {
         Ok(pending) if pending.is_empty() => None,
-        Ok(_) => Some("the database has to be migrated"),
+        Ok(_) => Some("the database has pending migrations"),
         Err(error) => {
             tracing::warn!(%error, "not ready");
-            Some("the database is of another version")
+            Some("the database schema has an unknown version")
         }
     }
 }

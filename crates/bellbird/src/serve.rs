@@ -1,7 +1,7 @@
-//! Listening, and serving a router on what is accepted.
+//! Opens listeners and serves a router on the connections that they accept.
 //!
-//! Own loop rather than `axum::serve`, which has no time-out for a client that sends its headers slowly or not at all,
-//! no bound on connections, and plain-text answers to what is not HTTP.
+//! This replaces `axum::serve`, which lacks three things: a timeout for clients that send their headers slowly or not
+//! at all, a limit on connections, and JSON errors for requests that are not valid HTTP.
 
 mod activity;
 mod body;
@@ -21,10 +21,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long the loop waits after an error such as "too many open files", which more haste would only repeat.
+/// Pause after an accept error such as "too many open files"; an immediate retry would only fail again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// A socket that listens; nothing is accepted yet.
+/// A bound socket. The system queues connections until [`serve`] accepts them.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
@@ -32,26 +32,27 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// The address, with the port that the system chose if it was asked to.
+    /// The bound address. If port 0 was requested, it has the port that the system chose.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// The bounds of a listener.
+/// Limits of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct ServeOptions {
-    /// Connections at once. When all are taken, new ones wait in the system's queue.
+    /// Concurrent connections. Beyond this limit, new ones wait in the system's queue.
     pub connections_max: usize,
-    /// From the first byte of a request to the end of its headers; also from the connection to its first request.
+    /// Limit from the first byte of a request to the end of its headers. It also applies from the connection to the
+    /// end of its first request's headers.
     pub head_timeout: Duration,
-    /// A connection without a request is closed after it. Longer than the 60 s that proxies usually keep theirs, so
-    /// that it is the proxy that closes.
+    /// A connection without a request is closed after this time. Proxies usually keep idle connections for 60 s. This
+    /// limit is longer, so that the proxy closes first.
     pub idle_timeout: Duration,
-    /// A client that takes nothing of its answer for so long is cut off.
+    /// A client that reads nothing of its response for this long is disconnected.
     pub write_timeout: Duration,
-    /// What requests in flight get when the service stops.
+    /// How long requests in flight may continue after a stop.
     pub stop_timeout: Duration,
 }
 
@@ -67,17 +68,13 @@ impl Default for ServeOptions {
     }
 }
 
-/// Starts to listen. Connections wait until [`serve`] takes them.
-///
-/// # Errors
-/// What the system says: the port is taken, the address is not ours.
 pub async fn listen(address: SocketAddr) -> io::Result<Listener> {
     let socket = TcpListener::bind(address).await?;
     let address = socket.local_addr()?;
     Ok(Listener { socket, address })
 }
 
-/// Serves the router until `stop` is cancelled, then lets what is in flight end within its bound, and returns.
+/// Serves the router until `stop` is cancelled. Requests in flight may then finish within `stop_timeout`.
 pub async fn serve(listener: Listener, router: Router, options: ServeOptions, stop: CancellationToken) {
     let slots = Arc::new(Semaphore::new(options.connections_max));
     let server = Arc::new(connection::Server::new(router, options));
@@ -90,7 +87,7 @@ pub async fn serve(listener: Listener, router: Router, options: ServeOptions, st
     connections.wait().await;
 }
 
-/// The next connection and its place; none when the service stops.
+/// Accepts the next connection and its permit. Returns `None` when the service stops.
 async fn next_connection(
     listener: &Listener,
     slots: &Arc<Semaphore>,
@@ -109,17 +106,17 @@ async fn next_connection(
         };
         match accepted {
             Ok((stream, peer)) => return Some((stream, peer, slot)),
-            Err(error) if is_the_clients(&error) => {}
+            Err(error) if is_client_abort(&error) => {}
             Err(error) => {
-                tracing::warn!(%error, address = %listener.address, "no connection can be accepted");
+                tracing::warn!(%error, address = %listener.address, "could not accept connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-/// The connection ended before it was taken: nothing to wait for.
-fn is_the_clients(error: &io::Error) -> bool {
+/// True if the client closed the connection before it was accepted; the loop need not pause then.
+fn is_client_abort(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }

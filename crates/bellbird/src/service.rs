@@ -1,4 +1,4 @@
-//! The running service: three listeners over one database.
+//! The three listeners of the service (API, console, ops) and their routers over one database.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,10 +18,10 @@ use crate::config::Settings;
 use crate::ops;
 use crate::serve::{self, Listener, ServeOptions};
 
-/// Beyond a request's own deadline, what it gets to send its answer when the service stops.
+/// Time to send a response after the request's own deadline, when the service stops.
 const STOP_MARGIN: Duration = Duration::from_secs(5);
 
-/// The three sockets, before anything is served on them.
+/// The three bound sockets, before they accept connections.
 #[derive(Debug)]
 pub struct Listeners {
     api: Listener,
@@ -29,20 +29,17 @@ pub struct Listeners {
     ops: Listener,
 }
 
-/// Where the service can be reached.
+/// URLs of the listeners, as this machine reaches them.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Urls {
-    /// The public API.
     pub api_url: String,
-    /// The web console.
     pub console_url: String,
-    /// Metrics and readiness.
     pub ops_url: String,
 }
 
 impl Urls {
-    /// Where browsers and providers reach the console.
+    /// URL at which browsers and providers reach the console: `console.public_url`, or the listener's URL.
     #[must_use]
     pub fn public_console<'a>(&'a self, settings: &'a Settings) -> &'a str {
         settings.console.public_url.as_deref().unwrap_or(&self.console_url)
@@ -50,10 +47,7 @@ impl Urls {
 }
 
 impl Listeners {
-    /// Starts to listen on all three addresses.
-    ///
-    /// # Errors
-    /// A sentence that names the address and how to choose another one.
+    /// Binds all three addresses. An error names the address and how to choose another.
     pub async fn open(settings: &Settings) -> anyhow::Result<Self> {
         Ok(Self {
             api: open(settings, "api", settings.api.listen).await?,
@@ -62,7 +56,6 @@ impl Listeners {
         })
     }
 
-    /// Where they are, as this machine sees them.
     #[must_use]
     pub fn urls(&self) -> Urls {
         Urls {
@@ -72,7 +65,7 @@ impl Listeners {
         }
     }
 
-    /// Serves until `stop`, then lets the requests in flight end. The ops listener answers as long as the others do.
+    /// Serves until `stop`; then requests in flight may finish. The ops listener stops after the other two.
     pub async fn serve(self, settings: &Settings, routers: Routers, stop: CancellationToken) {
         let deadline = Duration::from_secs(settings.reads.deadline_seconds.into());
         let options = ServeOptions { stop_timeout: deadline + STOP_MARGIN, ..ServeOptions::default() };
@@ -82,27 +75,23 @@ impl Listeners {
         serve::serve(self.api, routers.api, options, stop).await;
         let console = console.await;
         stop_ops.cancel();
-        for ended in [console, ops.await] {
-            if let Err(error) = ended {
-                tracing::error!(%error, "a listener broke");
+        for result in [console, ops.await] {
+            if let Err(error) = result {
+                tracing::error!(%error, "listener task panicked");
             }
         }
     }
 }
 
-/// What is served on each listener.
+/// The router of each listener.
 #[derive(Debug)]
 pub struct Routers {
-    /// The public API.
     pub api: Router,
-    /// The web console.
     pub console: Router,
-    /// Metrics and readiness.
     pub ops: Router,
 }
 
 impl Routers {
-    /// Everything, over one database.
     #[must_use]
     pub fn new(
         settings: &Settings,
@@ -126,31 +115,29 @@ impl Routers {
 
 async fn open(settings: &Settings, section: &str, address: SocketAddr) -> anyhow::Result<Listener> {
     serve::listen(address).await.map_err(|error| {
-        let problem = match error.kind() {
-            io::ErrorKind::AddrInUse => "something else listens there already, perhaps another Bellbird".to_owned(),
-            io::ErrorKind::AddrNotAvailable => "this machine does not have that address".to_owned(),
-            io::ErrorKind::PermissionDenied => {
-                "the system does not allow it; ports from 1024 on need no rights".to_owned()
-            }
+        let reason = match error.kind() {
+            io::ErrorKind::AddrInUse => "another process uses this port, perhaps another Bellbird".to_owned(),
+            io::ErrorKind::AddrNotAvailable => "this machine does not have this address".to_owned(),
+            io::ErrorKind::PermissionDenied => "permission denied; use a port from 1024 on".to_owned(),
             _ => error.to_string(),
         };
         let origin = match settings.origin(section, "listen") {
-            Some(origin) => format!("as {origin} says"),
-            None => format!("its default; choose another with --{section}-listen 127.0.0.1:PORT, 0 for any free one"),
+            Some(origin) => format!("set by {origin}"),
+            None => format!("the default; choose another with --{section}-listen 127.0.0.1:PORT, port 0 for a free one"),
         };
-        anyhow::anyhow!("{section} cannot listen on {address} ({origin}): {problem}")
+        anyhow::anyhow!("{section} cannot listen on {address} ({origin}): {reason}")
     })
 }
 
-/// Where browsers reach the console of a service with these settings, for a command beside it. None while the system is
-/// to choose the port.
+/// Console URL of a service with these settings, for a command that runs beside it. `None` if the settings leave the
+/// choice of the port to the system.
 #[must_use]
 pub fn console_url(settings: &Settings) -> Option<String> {
-    let listened_on = Some(settings.console.listen).filter(|address| address.port() != 0).map(url);
-    settings.console.public_url.clone().or(listened_on)
+    let local_url = Some(settings.console.listen).filter(|address| address.port() != 0).map(url);
+    settings.console.public_url.clone().or(local_url)
 }
 
-/// An address that leads here from this machine.
+/// URL of a listener on this machine. A listener on all interfaces gets the loopback address.
 fn url(mut address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
         address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
@@ -158,14 +145,10 @@ fn url(mut address: SocketAddr) -> String {
     format!("http://{address}")
 }
 
-/// Brings the tables up to date.
-///
-/// # Errors
-/// Those of the database.
 pub async fn migrate(storage: &Storage) -> anyhow::Result<()> {
-    let applied = storage.migrate().await.context("the database cannot be brought up to date")?;
+    let applied = storage.migrate().await.context("could not migrate the database")?;
     if !applied.is_empty() {
-        tracing::info!(applied = applied.join(", "), "the database was brought up to date");
+        tracing::info!(applied = applied.join(", "), "database migrated");
     }
     Ok(())
 }

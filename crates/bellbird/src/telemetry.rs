@@ -1,8 +1,7 @@
-//! Logs and metrics.
+//! Starts the log and the metrics recorder.
 //!
-//! The log goes to standard error; standard output belongs to what commands print. Only Bellbird's own crates are
-//! logged below `warn`: the HTTP and database libraries write headers and queries at `debug` and `trace`, and those
-//! hold keys.
+//! The log goes to standard error; commands print their results on standard output. Only Bellbird's own crates log
+//! below `warn`: HTTP and database libraries log headers and queries at `debug` and `trace`, which contain keys.
 
 mod json;
 mod queue;
@@ -16,23 +15,23 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, fmt};
 
-use crate::background::REMOVALS_WAITING;
+use crate::background::REMOVALS_PENDING;
 use crate::config::{Log, LogFormat, LogLevel, terminal};
-use bellbird_connections::EVENTS;
+use bellbird_connections::PROVIDER_EVENTS_METRIC;
 use queue::LineQueue;
 
-/// Histograms hold raw samples until somebody tidies them up.
+/// Histograms keep raw samples until upkeep aggregates them.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Upper bounds of the buckets of every duration, in seconds: fine where cached answers are, then up to the deadline.
+/// Upper bounds of duration buckets, in seconds: fine for cached responses, then coarse up to the request deadline.
 const DURATION_BUCKETS: [f64; 14] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0];
 
-/// Keeps the log going; what is still queued is written when it is dropped.
+/// Keeps the log running. Dropping it writes the queued lines.
 #[must_use]
 pub struct LogGuard(#[expect(dead_code, reason = "held for its Drop")] queue::QueueGuard);
 
-/// Starts the log. Called once; a second call in one process leaves the first log in place.
+/// Starts the log. A second call in the same process leaves the first log in place.
 pub fn start_log(log: &Log) -> LogGuard {
     let (lines, guard) = LineQueue::start(std::io::stderr());
     let as_text = match log.format {
@@ -57,17 +56,14 @@ fn filter(level: LogLevel) -> Targets {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    // hickory_resolver and its kin name the hosts of endpoints when a name server misbehaves.
+    // The hickory crates log the host names of endpoints when a name server fails.
     Targets::new()
         .with_default(level.min(LevelFilter::WARN))
         .with_target("hickory", LevelFilter::OFF)
         .with_target("bellbird", level)
 }
 
-/// Starts to collect metrics, and tidies them up until `stop`.
-///
-/// # Errors
-/// When this process collects metrics already.
+/// Installs the metrics recorder and runs its upkeep until `stop`. Fails if this process already has a recorder.
 pub fn start_metrics(stop: CancellationToken) -> Result<PrometheusHandle, BuildError> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &DURATION_BUCKETS)?
@@ -85,17 +81,17 @@ pub fn start_metrics(stop: CancellationToken) -> Result<PrometheusHandle, BuildE
     Ok(handle)
 }
 
-/// What `/metrics` says about each metric; docs/hosting.md has the same list.
+/// Help texts of `/metrics`. docs/hosting.md lists all metrics.
 fn describe_metrics() {
-    metrics::describe_counter!("bellbird_requests_total", "Requests, by route and class of status.");
-    metrics::describe_histogram!("bellbird_request_seconds", "Time until the answer began, by route.");
+    metrics::describe_counter!("bellbird_requests_total", "Requests, by route and status class.");
+    metrics::describe_histogram!("bellbird_request_seconds", "Time to the first byte of the response, by route.");
     metrics::describe_counter!(
         "bellbird_provider_calls_total",
         "Calls to providers, retries included, by operation and outcome."
     );
     metrics::describe_histogram!("bellbird_provider_call_seconds", "Duration of calls to providers, by operation.");
-    metrics::describe_counter!("bellbird_dropped_rows_total", "Rows that could not be shown, by reason.");
-    metrics::describe_counter!("bellbird_unknown_categories_total", "Categories outside the sixteen.");
-    metrics::describe_counter!(EVENTS, "Events that providers sent, by what became of them.");
-    metrics::describe_gauge!(REMOVALS_WAITING, "Connections that are hidden, whose consent is not withdrawn yet.");
+    metrics::describe_counter!("bellbird_dropped_rows_total", "Provider rows that could not be mapped, by reason.");
+    metrics::describe_counter!("bellbird_unknown_categories_total", "Provider categories outside the sixteen known ones.");
+    metrics::describe_counter!(PROVIDER_EVENTS_METRIC, "Webhooks received from providers, by outcome.");
+    metrics::describe_gauge!(REMOVALS_PENDING, "Hidden connections whose consent is not yet withdrawn.");
 }

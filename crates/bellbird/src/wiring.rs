@@ -7,14 +7,13 @@ use bellbird_api::{ApiSettings, AppState};
 use bellbird_connections::{Connections, SyncSettings};
 use bellbird_domain::ApiKey;
 use bellbird_providers::Registry;
-use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
+use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::{Limits, Reads};
-use bellbird_sandbox::Description;
 use bellbird_shared_state::Clock;
 use bellbird_storage::{Sealer, Storage};
-use bellbird_webhooks::outbox::Outbox;
 use bellbird_webhooks::schedule::Schedule;
 use bellbird_webhooks::target::Rules;
+use bellbird_webhooks::webhook_events::WebhookEventBuffer;
 use bellbird_webhooks::{Settings as WebhookSettings, Webhooks};
 use secrecy::ExposeSecret as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -70,7 +69,7 @@ pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
     let call_timeout = Duration::from_secs(settings.reads.provider_timeout_seconds.into());
     let registry = Registry::new(&settings.providers, call_timeout).map_err(anyhow::Error::msg)?;
     for provider in PROVIDERS {
-        if let Some(key) = settings.providers.forgotten(provider) {
+        if let Some(key) = settings.providers.missing_setting(provider) {
             let name = provider.name;
             let variable = format!("BELLBIRD_{name}__{key}").to_ascii_uppercase();
             bail!(
@@ -83,39 +82,9 @@ pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
 
 /// What to do when no provider has credentials.
 #[must_use]
-pub fn no_provider() -> String {
+pub fn no_provider_hint() -> String {
     let names: Vec<_> = PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
     format!("none has credentials: set those of at least one of {}", names.join(", "))
-}
-
-/// The settings that lead to the pretended providers: what the sandbox says of each, `clientId` as `client_id`. A
-/// provider that is not pretended gets none.
-///
-/// # Errors
-/// None that can happen: the description is JSON.
-pub fn sandbox_settings(sandbox: &Description) -> anyhow::Result<ProviderSettings> {
-    let sandbox = serde_json::to_value(sandbox)?;
-    let mut settings = ProviderSettings::default();
-    for provider in PROVIDERS {
-        let access = &sandbox[provider.name.as_str()];
-        for setting in provider.settings {
-            if let Some(value) = access[camel_case(setting.name)].as_str() {
-                settings.section(provider).set(setting.name, value.into());
-            }
-        }
-    }
-    Ok(settings)
-}
-
-fn camel_case(name: &str) -> String {
-    let mut words = name.split('_');
-    let mut text = words.next().unwrap_or_default().to_owned();
-    for word in words {
-        let (first, rest) = word.split_at(word.len().min(1));
-        text.push_str(&first.to_ascii_uppercase());
-        text.push_str(rest);
-    }
-    text
 }
 
 /// What leads connections through their life. `console_url` is where browsers come back to, if that is known.
@@ -124,13 +93,13 @@ pub fn connections(
     settings: &Settings,
     storage: &Storage,
     providers: &Registry,
-    outbox: &Outbox,
+    event_buffer: &WebhookEventBuffer,
     console_url: Option<&str>,
 ) -> Connections {
     let connections = Connections::new(storage.clone(), providers.clone(), Clock::system())
-        .with_syncs(sync_settings(settings), outbox.clone());
+        .with_syncs(sync_settings(settings), event_buffer.clone());
     match console_url.and_then(|url| url.parse().ok()) {
-        Some(url) => connections.with_console_at(url),
+        Some(url) => connections.with_console_url(url),
         None => connections,
     }
 }
@@ -149,10 +118,10 @@ fn sync_settings(settings: &Settings) -> SyncSettings {
 
 /// Where syncs leave what is to be delivered.
 #[must_use]
-pub fn outbox(settings: &Settings) -> Outbox {
+pub fn event_buffer(settings: &Settings) -> WebhookEventBuffer {
     let first_delay = settings.webhooks.attempt_delays_seconds.first().copied().unwrap_or_default();
-    Outbox::new(settings.webhooks.chunk_rows.try_into().unwrap_or(usize::MAX))
-        .delayed(Duration::from_secs(first_delay.into()))
+    WebhookEventBuffer::new(settings.webhooks.chunk_rows.try_into().unwrap_or(usize::MAX))
+        .with_first_delay(Duration::from_secs(first_delay.into()))
 }
 
 /// Where endpoints may be.
@@ -169,7 +138,7 @@ pub fn webhooks(
     settings: &Settings,
     storage: &Storage,
     providers: &Registry,
-    outbox: Outbox,
+    event_buffer: WebhookEventBuffer,
 ) -> anyhow::Result<Webhooks> {
     let delays = settings.webhooks.attempt_delays_seconds.iter();
     let delivery = WebhookSettings {
@@ -177,7 +146,8 @@ pub fn webhooks(
         timeout: Duration::from_secs(settings.webhooks.timeout_seconds.into()),
         schedule: Schedule::new(delays.map(|seconds| Duration::from_secs((*seconds).into())).collect()),
     };
-    Webhooks::new(storage.clone(), providers.clone(), Clock::system(), outbox, delivery).map_err(anyhow::Error::msg)
+    Webhooks::new(storage.clone(), providers.clone(), Clock::system(), event_buffer, delivery)
+        .map_err(anyhow::Error::msg)
 }
 
 /// A new API key, from the system's random numbers.

@@ -1,84 +1,83 @@
-//! What can go wrong in a connection's life. Every text is a sentence for the person at the terminal.
+//! The error type of every operation on a connection.
+//!
+//! `Display` is written for the operator at the terminal, [`ConnectionsError::user_message`] for the user in a browser.
 
 use bellbird_domain::ConnectionStatus;
 use bellbird_storage::StorageError;
 
-/// A step of a connection's life that did not happen.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionsError {
-    /// No adapter of this name, or no credentials for it.
-    #[error("the provider {0} is not configured here: set its credentials ({0}.* in bellbird.toml or BELLBIRD_{upper}__* in the environment)", upper = .0.to_ascii_uppercase())]
-    NotOffered(String),
-    /// The grant covers nothing that the provider knows.
-    #[error("the provider knows no such consent: check the ids in the grant")]
-    NoConsent,
-    /// The consent does not work.
-    #[error("this consent is {0}: the user has to give it again at the provider before it can be adopted")]
-    Broken(ConnectionStatus),
-    /// The consent works, but its accounts did not appear.
-    #[error("the provider shows no accounts for this consent yet: try again in a minute")]
-    NoAccounts,
-    /// There is no such connection.
-    #[error("there is no such connection")]
-    NotFound,
-    /// The provider has no consent page with our credentials.
+    /// No adapter has this name, or its credentials are not set.
     #[error(
-        "{0} has no consent page with the credentials that are set here: take a consent over with `bellbird connection adopt` instead"
+        "the provider {0} is not configured here: set its credentials ({0}.* in bellbird.toml or BELLBIRD_{upper}__* \
+         in the environment)",
+        upper = .0.to_ascii_uppercase()
+    )]
+    NotConfigured(String),
+    #[error("the provider has no consent for these credentials: check the ids in them")]
+    ConsentNotFound,
+    /// The provider rejects the consent; holds the status that this means for a connection.
+    #[error("the consent is {0}: the user must renew it at the provider before it can be imported")]
+    ConsentInactive(ConnectionStatus),
+    /// The consent is active, but has no accounts yet.
+    #[error("the provider lists no accounts for this consent yet: try again in a minute")]
+    NoAccounts,
+    #[error("connection not found")]
+    NotFound,
+    #[error(
+        "{0} has no consent page for the configured credentials: import a consent with `bellbird connection import` \
+         instead"
     )]
     NoConsentPage(String),
-    /// No provider has one.
     #[error(
-        "no provider with a consent page is configured here: set the credentials of one, or take a consent over with `bellbird connection adopt`"
+        "no provider with a consent page is configured here: set the credentials of one, or import a consent with \
+         `bellbird connection import`"
     )]
-    NothingToLink,
-    /// It is not known where browsers find us.
-    #[error("it is not known where browsers reach the console: set console.public_url")]
-    NoConsole,
-    /// An address to link at that serves no more, or never did.
-    #[error("this address has expired, was used up, or is not complete: ask for a new one")]
-    AddressEnded,
-    /// Somebody else does the same at this moment.
-    #[error("this is being done at the moment: try again in a minute")]
+    NoLinkableProvider,
+    #[error("the URL of the console is unknown: set console.public_url")]
+    NoConsoleUrl,
+    /// No link has this token, it has expired or was used too often, or it is restricted to something else.
+    #[error("this link URL has expired, was used up, or is incomplete: ask for a new one")]
+    LinkExpired,
+    /// Another process holds the lease of this job, or claimed it after the lease of this process had expired.
+    #[error("another process is already working on this: try again in a minute")]
     Busy,
-    /// The operating system has none.
-    #[error("the system has no random numbers")]
+    #[error("the operating system provides no random numbers")]
     NoRandomNumbers,
-    /// It belongs to somebody else.
-    #[error("this consent is connected already, by another user or by a connection that is being removed")]
-    Taken,
-    /// The grant is not of the provider's form.
+    #[error(
+        "this consent is already connected for another user, or its connection is being removed: remove that \
+         connection, or wait until it is gone"
+    )]
+    AlreadyConnected,
+    /// The credentials do not have the form that the provider's adapter expects; the text says why.
     #[error("{0}")]
-    BadGrant(String),
-    /// The provider could not be asked.
-    #[error("the provider did not do it: {0}")]
+    InvalidCredentials(String),
+    #[error("the provider call failed: {0}")]
     Provider(bellbird_providers::Error),
-    /// Our database.
     #[error(transparent)]
     Storage(StorageError),
 }
 
 impl ConnectionsError {
-    /// What happened and what to do, for people who link in a browser and cannot change how the service is set up.
+    /// What happened and what to do, for a user in a browser, who cannot change the configuration.
     #[must_use]
-    pub fn for_people(&self) -> &'static str {
+    pub fn user_message(&self) -> &'static str {
         match self {
-            Self::Busy => "This is being prepared at the provider. Try again in half a minute.",
-            Self::AddressEnded => "This address has expired, was used up, or is not complete. Ask for a new one.",
-            Self::Taken => "What you consented to is connected for another user of this service.",
-            Self::BadGrant(_) => "It took too long, or the provider no longer takes what it gave before. Begin again.",
+            Self::Busy => "Your registration at the provider is in progress. Try again in half a minute.",
+            Self::LinkExpired => "This link has expired, was used up, or is incomplete. Ask for a new one.",
+            Self::AlreadyConnected => "These accounts are connected for another user of this service.",
+            Self::InvalidCredentials(_) => "The provider's confirmation has expired or was used already. Start again.",
             Self::Provider(error) if error.is_transient() => {
-                "The provider does not answer as it should at the moment. Try again in a few minutes."
+                "The provider is not available at the moment. Try again in a few minutes."
             }
             Self::Storage(_) | Self::NoRandomNumbers => "Something went wrong on our side. Try again in a few minutes.",
-            _ => {
-                "The provider does not let this service link accounts. Whoever runs the service finds the cause in its log."
-            }
+            _ => "The provider does not let this service link accounts. The operator can find the cause in the log.",
         }
     }
 
-    /// Whether the same may succeed soon.
+    /// Whether a retry may succeed soon.
     #[must_use]
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Provider(error) => error.is_transient(),
             Self::Busy | Self::NoAccounts => true,
@@ -90,8 +89,8 @@ impl ConnectionsError {
 impl From<bellbird_providers::Error> for ConnectionsError {
     fn from(error: bellbird_providers::Error) -> Self {
         match error {
-            bellbird_providers::Error::BadGrant(why) => Self::BadGrant(why),
-            bellbird_providers::Error::ReconnectNeeded(status) => Self::Broken(status),
+            bellbird_providers::Error::InvalidCredentials(why) => Self::InvalidCredentials(why),
+            bellbird_providers::Error::ReconnectNeeded(status) => Self::ConsentInactive(status),
             other => Self::Provider(other),
         }
     }
@@ -100,7 +99,7 @@ impl From<bellbird_providers::Error> for ConnectionsError {
 impl From<StorageError> for ConnectionsError {
     fn from(error: StorageError) -> Self {
         match error {
-            StorageError::Conflict(_) => Self::Taken,
+            StorageError::Conflict(_) => Self::AlreadyConnected,
             other => Self::Storage(other),
         }
     }

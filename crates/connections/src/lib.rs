@@ -1,17 +1,16 @@
-//! The life of a connection: it is linked in the browser or adopted from a grant made elsewhere, looked at when something
-//! may have changed, synced, repaired, and removed.
+//! The life of a connection: linking or import, refreshes, syncs, provider events, repair and removal.
+//!
+//! Refreshes, syncs, removals and link sessions are jobs in the database. Every instance polls for due jobs and claims
+//! them with a lease, so a killed process loses none.
 
-mod adopt;
-mod arrive;
+pub mod account_matching;
 pub mod error;
-mod gather;
-mod inbound;
+mod import;
 pub mod lifecycle;
-mod link;
-mod look;
-pub mod matching;
-mod owner;
-mod remove;
+mod linking;
+mod provider_events;
+mod refresh;
+mod removal;
 pub mod schedule;
 mod sync;
 
@@ -19,115 +18,114 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::ConnectionId;
-use bellbird_providers::{Call, Provider, Registry};
+use bellbird_providers::{CallContext, Provider, Registry};
 use bellbird_shared_state::{Clock, SingleFlight};
 use bellbird_storage::Storage;
-use bellbird_webhooks::outbox::Outbox;
+use bellbird_webhooks::webhook_events::WebhookEventBuffer;
 use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-pub use adopt::{Adopted, LeftOut};
-pub use arrive::{Arrival, Outcome};
 pub use bellbird_providers::linking::Url;
-pub use bellbird_providers::notifying::Refused;
+pub use bellbird_providers::webhook_verifier::Rejection;
 pub use error::ConnectionsError;
-pub use inbound::{EVENTS, NotTaken};
-pub use link::{LinkPage, LinkTo, Linkable, NewAddress};
-pub use remove::Removal;
-pub use sync::{SYNCS, SyncReport, SyncSettings};
+pub use import::{Imported, SkippedConsent};
+pub use linking::callback::{CallbackOutcome, LinkOutcome};
+pub use linking::start::{CreatedLink, LinkPage, LinkTarget, LinkableProvider};
+pub use provider_events::{PROVIDER_EVENTS_METRIC, ReceiveError};
+pub use removal::Removal;
+pub use sync::{SYNCS_METRIC, SyncReport, SyncSettings};
 
-/// How long one step may take.
+/// For the provider calls of one step.
 const STEP_DEADLINE: Duration = Duration::from_secs(60);
 
-/// What wakes those who wait for due work, before they would look for it by themselves.
+/// Wakes the job loops of this process before their next poll.
 #[derive(Default)]
-struct Due {
-    looks: Notify,
+struct JobSignals {
+    refreshes: Notify,
     syncs: Notify,
-    trips: Notify,
+    link_sessions: Notify,
 }
 
-/// Leads connections through their life.
+/// Every operation on connections. Cheap to clone; the clones share their state.
 #[derive(Clone)]
 pub struct Connections {
     storage: Storage,
     providers: Registry,
     clock: Clock,
-    checks: Arc<SingleFlight<ConnectionId, ()>>,
-    subscribing: Arc<tokio::sync::Mutex<()>>,
-    due: Arc<Due>,
+    /// Merges concurrent background refreshes of one connection.
+    refreshes: Arc<SingleFlight<ConnectionId, ()>>,
+    subscribe_lock: Arc<tokio::sync::Mutex<()>>,
+    job_signals: Arc<JobSignals>,
     console_url: Option<Url>,
-    syncing: SyncSettings,
-    outbox: Outbox,
+    sync_settings: SyncSettings,
+    event_buffer: WebhookEventBuffer,
 }
 
 impl Connections {
-    /// Over these.
     #[must_use]
     pub fn new(storage: Storage, providers: Registry, clock: Clock) -> Self {
         Self {
             storage,
             providers,
             clock,
-            checks: Arc::default(),
-            subscribing: Arc::default(),
-            due: Arc::default(),
+            refreshes: Arc::default(),
+            subscribe_lock: Arc::default(),
+            job_signals: Arc::default(),
             console_url: None,
-            syncing: SyncSettings::default(),
-            outbox: Outbox::default(),
+            sync_settings: SyncSettings::default(),
+            event_buffer: WebhookEventBuffer::default(),
         }
     }
 
-    /// With the address of the console, as browsers reach it: without it, nothing can be linked in a browser.
+    /// Sets the console's URL as browsers reach it. Without it, nothing can be linked in a browser.
     #[must_use]
-    pub fn with_console_at(self, url: Url) -> Self {
+    pub fn with_console_url(self, url: Url) -> Self {
         Self { console_url: Some(url), ..self }
     }
 
-    /// With these settings of syncs, whose events go to `outbox`.
+    /// Sets how syncs run, and the buffer that holds their webhook events for delivery.
     #[must_use]
-    pub fn with_syncs(self, syncing: SyncSettings, outbox: Outbox) -> Self {
-        Self { syncing, outbox, ..self }
+    pub fn with_syncs(self, sync_settings: SyncSettings, event_buffer: WebhookEventBuffer) -> Self {
+        Self { sync_settings, event_buffer, ..self }
     }
 
-    fn call(&self) -> Call {
-        self.call_within(STEP_DEADLINE)
+    fn call_context(&self) -> CallContext {
+        self.call_context_within(STEP_DEADLINE)
     }
 
-    fn call_within(&self, time: Duration) -> Call {
-        Call::new(Instant::now() + time, self.clock.now())
+    fn call_context_within(&self, time: Duration) -> CallContext {
+        CallContext::new(Instant::now() + time, self.clock.now())
     }
 
-    /// The present moment, and the end of a lease that begins now.
+    /// Returns the current time and the end of a lease that starts now.
     fn lease(&self, length: Duration) -> (Timestamp, Timestamp) {
         let now = self.clock.now();
         (now, now.saturating_add(length).unwrap_or(now))
     }
 
     fn provider(&self, name: &str) -> Result<&Arc<dyn Provider>, ConnectionsError> {
-        self.providers.find(name).ok_or_else(|| ConnectionsError::NotOffered(name.to_owned()))
+        self.providers.find(name).ok_or_else(|| ConnectionsError::NotConfigured(name.to_owned()))
     }
 }
 
-/// Does the work for all claims at the same time. One that fails or panics ends no other: its lease runs out.
+/// Runs all claims concurrently, and returns the first error when all are done.
 ///
-/// # Errors
-/// The first one, when all are done.
-async fn for_each<C, F>(claims: Vec<C>, work: impl Fn(C) -> F) -> Result<(), ConnectionsError>
+/// A claim that fails or panics does not stop the others. After a panic its lease expires, and the job runs again.
+async fn run_claims<C, F>(claims: Vec<C>, run: impl Fn(C) -> F) -> Result<(), ConnectionsError>
 where
     F: Future<Output = Result<(), ConnectionsError>> + Send + 'static,
 {
     let mut attempts = JoinSet::new();
     for claim in claims {
-        attempts.spawn(work(claim));
+        attempts.spawn(run(claim));
     }
-    let mut failed = None;
+    let mut first_error = None;
     while let Some(attempt) = attempts.join_next().await {
         if let Ok(Err(error)) = attempt {
-            failed.get_or_insert(error);
+            first_error.get_or_insert(error);
         }
     }
-    failed.map_or(Ok(()), Err)
+    first_error.map_or(Ok(()), Err)
 }

@@ -1,21 +1,20 @@
-//! The states of a connection and the edges between them. Pure.
+//! The statuses of a connection and the allowed transitions between them. Pure.
 //!
 //! ```text
 //! (new) -> active
 //! active -> invalidated | pending_mfa | revoked
 //! pending_mfa -> invalidated | revoked
 //! invalidated -> pending_mfa | revoked
-//! invalidated | pending_mfa | revoked -> active      the provider says that it works again
+//! invalidated | pending_mfa | revoked -> active      the provider reports the consent as active again
 //! any -> deleting -> gone
 //! ```
 
 use bellbird_domain::ConnectionStatus;
 use bellbird_domain::ConnectionStatus::{Active, Deleting, Invalidated, PendingMfa, Revoked};
-use bellbird_providers::Standing;
+use bellbird_providers::ConsentStatus;
 
-/// Whether a connection may go from one status to another.
 #[must_use]
-pub fn is_edge(from: ConnectionStatus, to: ConnectionStatus) -> bool {
+pub fn can_transition(from: ConnectionStatus, to: ConnectionStatus) -> bool {
     match (from, to) {
         (Deleting, _) => false,
         (_, Deleting) => true,
@@ -27,14 +26,14 @@ pub fn is_edge(from: ConnectionStatus, to: ConnectionStatus) -> bool {
     }
 }
 
-/// Where what the provider says leads a connection, or none when it stays where it is.
+/// Returns the status that the reported consent status leads to, or `None` if the connection keeps its status.
 #[must_use]
-pub fn after_look(status: ConnectionStatus, standing: Standing) -> Option<ConnectionStatus> {
-    let said = match standing {
-        Standing::Active => Active,
-        Standing::Broken(said) => said,
+pub fn next_status(status: ConnectionStatus, consent_status: ConsentStatus) -> Option<ConnectionStatus> {
+    let reported = match consent_status {
+        ConsentStatus::Active => Active,
+        ConsentStatus::Broken(reported) => reported,
     };
-    (said != Deleting && is_edge(status, said)).then_some(said)
+    (reported != Deleting && can_transition(status, reported)).then_some(reported)
 }
 
 #[cfg(test)]
@@ -42,14 +41,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn these_edges_and_no_others() {
-        let edges: Vec<(ConnectionStatus, ConnectionStatus)> = ConnectionStatus::ALL
+    fn only_these_transitions_are_allowed() {
+        let transitions: Vec<(ConnectionStatus, ConnectionStatus)> = ConnectionStatus::ALL
             .iter()
             .flat_map(|from| ConnectionStatus::ALL.iter().map(move |to| (*from, *to)))
-            .filter(|(from, to)| is_edge(*from, *to))
+            .filter(|(from, to)| can_transition(*from, *to))
             .collect();
         assert_eq!(
-            edges,
+            transitions,
             [
                 (Active, Invalidated),
                 (Active, PendingMfa),
@@ -70,12 +69,12 @@ mod tests {
     }
 
     #[test]
-    fn a_look_leads_along_an_edge_or_nowhere() {
-        assert_eq!(after_look(Active, Standing::Active), None);
-        assert_eq!(after_look(Active, Standing::Broken(Revoked)), Some(Revoked));
-        assert_eq!(after_look(Revoked, Standing::Broken(Invalidated)), None);
-        assert_eq!(after_look(Revoked, Standing::Active), Some(Active));
-        assert_eq!(after_look(Deleting, Standing::Active), None);
-        assert_eq!(after_look(Active, Standing::Broken(Deleting)), None);
+    fn refresh_moves_along_a_transition_or_not() {
+        assert_eq!(next_status(Active, ConsentStatus::Active), None);
+        assert_eq!(next_status(Active, ConsentStatus::Broken(Revoked)), Some(Revoked));
+        assert_eq!(next_status(Revoked, ConsentStatus::Broken(Invalidated)), None);
+        assert_eq!(next_status(Revoked, ConsentStatus::Active), Some(Active));
+        assert_eq!(next_status(Deleting, ConsentStatus::Active), None);
+        assert_eq!(next_status(Active, ConsentStatus::Broken(Deleting)), None);
     }
 }

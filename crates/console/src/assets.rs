@@ -1,4 +1,4 @@
-//! The files that pages refer to. The beginning of a file's hash is in its name, so that it can be cached for a year.
+//! The style sheet and the logo. A file's name contains the start of its hash, so browsers may cache it for a year.
 
 use std::sync::LazyLock;
 
@@ -9,10 +9,9 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
 pub(crate) static STYLE: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("console", "css", "text/css; charset=utf-8", include_str!("../assets/console.css")));
-pub(crate) static MARK: LazyLock<Asset> =
+pub(crate) static LOGO: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("bellbird", "svg", "image/svg+xml", include_str!("../assets/bellbird.svg")));
 
-/// One file.
 pub(crate) struct Asset {
     path: String,
     content_type: &'static str,
@@ -26,33 +25,29 @@ impl Asset {
         Self { path: format!("/assets/{name}-{hash}.{ending}"), content_type, content }
     }
 
-    /// Where it is served.
+    /// The path on this server. A proxy may add a prefix: see [`Assets`].
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
-    /// The file as an answer.
-    pub(crate) fn answer(&self) -> Response {
+    pub(crate) fn response(&self) -> Response {
         let headers = [(CONTENT_TYPE, self.content_type), (CACHE_CONTROL, "public, max-age=31536000, immutable")];
         (headers, self.content).into_response()
     }
 }
 
-/// Where browsers find the files: below the path of the console's own address, which a proxy may have given it.
+/// The paths as browsers see them: below the path of the console's public URL, which a proxy may have added.
 pub(crate) struct Assets {
-    /// The path before all of ours, without a slash at its end; mostly empty.
+    /// The prefix of all paths, without a trailing slash; usually empty.
     pub(crate) root: String,
-    /// The style sheet.
     pub(crate) style: String,
-    /// The bird.
-    pub(crate) mark: String,
+    pub(crate) logo: String,
 }
 
 impl Assets {
-    /// For the console at this address.
     pub(crate) fn new(console_url: &str) -> Self {
         let root = console_url.parse::<Uri>().map(|url| url.path().trim_end_matches('/').to_owned());
         let root = root.unwrap_or_default();
-        Self { style: format!("{root}{}", STYLE.path()), mark: format!("{root}{}", MARK.path()), root }
+        Self { style: format!("{root}{}", STYLE.path()), logo: format!("{root}{}", LOGO.path()), root }
     }
 }

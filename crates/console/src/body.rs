@@ -1,4 +1,4 @@
-//! Reading what a client sends, within bounds of size and time.
+//! Reads request bodies with a limit of size and time.
 
 use std::time::Duration;
 
@@ -9,52 +9,47 @@ use http::header::CONTENT_LENGTH;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
 /// How long a client may take to send a body.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a body was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unread {
-    /// More bytes than are taken.
+pub(crate) enum BodyError {
+    /// The body is larger than the limit.
     TooLarge,
-    /// It did not arrive within [`DEADLINE`].
-    TooSlow,
-    /// The client broke off.
-    Broken,
+    /// The client did not send the body within [`READ_TIMEOUT`].
+    TimedOut,
+    /// The client disconnected.
+    Incomplete,
 }
 
-/// How many bytes the client says that it sends.
-pub(crate) fn announced(headers: &HeaderMap) -> Option<u64> {
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// The body, of at most so many bytes. One that announces more is not read at all.
-///
-/// # Errors
-/// [`Unread`].
-pub(crate) async fn read(headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Bytes, Unread> {
-    if announced(headers).is_some_and(|length| usize::try_from(length).map_or(true, |length| length > bytes_max)) {
-        return Err(Unread::TooLarge);
+/// Rejects a body whose `Content-Length` exceeds the limit without reading it.
+pub(crate) async fn read(headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Bytes, BodyError> {
+    if content_length(headers).is_some_and(|length| usize::try_from(length).map_or(true, |length| length > bytes_max)) {
+        return Err(BodyError::TooLarge);
     }
-    match tokio::time::timeout(DEADLINE, Limited::new(body, bytes_max).collect()).await {
+    match tokio::time::timeout(READ_TIMEOUT, Limited::new(body, bytes_max).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Unread::TooLarge),
-        Ok(Err(_)) => Err(Unread::Broken),
-        Err(_) => Err(Unread::TooSlow),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge),
+        Ok(Err(_)) => Err(BodyError::Incomplete),
+        Err(_) => Err(BodyError::TimedOut),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::body_without_end;
+    use crate::test_support::pending_body;
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_is_read_within_its_bounds() {
+    async fn body_size_and_time_are_limited() {
         let read_of = |body| async move { read(&HeaderMap::new(), body, 4).await };
         assert_eq!(read_of(Body::from("1234")).await, Ok(Bytes::from("1234")));
-        assert_eq!(read_of(Body::from("12345")).await, Err(Unread::TooLarge));
-        assert_eq!(read_of(body_without_end()).await, Err(Unread::TooSlow));
+        assert_eq!(read_of(Body::from("12345")).await, Err(BodyError::TooLarge));
+        assert_eq!(read_of(pending_body()).await, Err(BodyError::TimedOut));
         let broken = futures_util::stream::iter([Ok("1"), Err(std::io::Error::other("gone"))]);
-        assert_eq!(read_of(Body::from_stream(broken)).await, Err(Unread::Broken));
+        assert_eq!(read_of(Body::from_stream(broken)).await, Err(BodyError::Incomplete));
     }
 }

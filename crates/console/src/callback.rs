@@ -1,49 +1,48 @@
-//! Where providers send the browser back to.
+//! `GET /link/callback`: the redirect URI to which providers send the browser after consent.
 
 use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use bellbird_connections::Arrival;
+use bellbird_connections::CallbackOutcome;
 use http::header::{ALLOW, REFRESH};
 use http::{HeaderValue, StatusCode};
 
-use crate::link::is_prefetch;
-use crate::pages::{Notice, answer};
-use crate::{Console, refusal};
+use crate::error_page;
+use crate::pages::{Notice, page_response};
+use crate::prefetch::is_prefetch;
+use crate::state::Console;
 
-/// Longest query, in bytes.
 const QUERY_BYTES_MAX: usize = 8 * 1024;
 const PARAMETERS_MAX: usize = 50;
 
-/// How long a browser waits before it asks again.
-const ASKED_AGAIN_AFTER: HeaderValue = HeaderValue::from_static("5");
+/// Seconds after which the browser reloads the page while the outcome is unknown.
+const REFRESH_AFTER: HeaderValue = HeaderValue::from_static("5");
 
-/// `GET /link/callback`
-pub(crate) async fn come_back(
+pub(crate) async fn handle_callback(
     State(console): State<Console>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Response {
     if is_prefetch(&headers) {
-        return refusal::prefetched(&console);
+        return error_page::prefetch(&console);
     }
     let Some(parameters) = parameters(query.as_deref().unwrap_or_default()) else {
-        return refusal::long_query(&console);
+        return error_page::query_too_long(&console);
     };
-    match console.inner.connections.arrive(&parameters).await {
-        Ok(arrival) => told(&console, &arrival),
-        Err(error) => refusal::failed(&console, &error),
+    match console.inner.connections.handle_callback(&parameters).await {
+        Ok(outcome) => callback_response(&console, &outcome),
+        Err(error) => error_page::connections_error(&console, &error),
     }
 }
 
-/// Every other method, HEAD too: to ask for this page is to act.
-pub(crate) async fn refuse(State(console): State<Console>, headers: HeaderMap) -> Response {
-    let mut response = refusal::wrong_method(&console, &headers);
+/// Rejects every method but GET. HEAD too, because a request for this page completes a link session.
+pub(crate) async fn method_not_allowed(State(console): State<Console>, headers: HeaderMap) -> Response {
+    let mut response = error_page::method_not_allowed(&console, &headers);
     response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
     response
 }
 
-/// The parameters, decoded; none when there are too many.
+/// Returns `None` if the query is too long or has too many parameters.
 fn parameters(query: &str) -> Option<Vec<(String, String)>> {
     if query.len() > QUERY_BYTES_MAX {
         return None;
@@ -52,42 +51,44 @@ fn parameters(query: &str) -> Option<Vec<(String, String)>> {
     (parameters.len() <= PARAMETERS_MAX).then_some(parameters)
 }
 
-fn told(console: &Console, arrival: &Arrival) -> Response {
-    let title_of = |provider: &str| console.inner.connections.title_of(provider).to_owned();
-    let notice = Notice::of_arrival(arrival, &console.inner.settings.api_url, title_of);
-    let mut response = answer(status(arrival), &notice.page(&console.inner.assets));
-    if matches!(arrival, Arrival::Pending | Arrival::Used(None)) {
-        response.headers_mut().insert(REFRESH, ASKED_AGAIN_AFTER);
+fn callback_response(console: &Console, outcome: &CallbackOutcome) -> Response {
+    let title_of = |provider: &str| console.inner.connections.provider_title(provider).to_owned();
+    let notice = Notice::for_callback(outcome, &console.inner.settings.api_url, title_of);
+    let mut response = page_response(status(outcome), &notice.page(&console.inner.assets));
+    if matches!(outcome, CallbackOutcome::Pending | CallbackOutcome::AlreadyUsed(None)) {
+        response.headers_mut().insert(REFRESH, REFRESH_AFTER);
     }
     response
 }
 
-fn status(arrival: &Arrival) -> StatusCode {
-    match arrival {
-        Arrival::Ended { .. } | Arrival::Pending | Arrival::Used(None) => StatusCode::OK,
-        Arrival::Used(Some(_)) => StatusCode::CONFLICT,
-        Arrival::Unknown => StatusCode::BAD_REQUEST,
+fn status(outcome: &CallbackOutcome) -> StatusCode {
+    match outcome {
+        CallbackOutcome::Finished { .. } | CallbackOutcome::Pending | CallbackOutcome::AlreadyUsed(None) => {
+            StatusCode::OK
+        }
+        CallbackOutcome::AlreadyUsed(Some(_)) => StatusCode::CONFLICT,
+        CallbackOutcome::UnknownState => StatusCode::BAD_REQUEST,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bellbird_connections::Outcome;
+    use bellbird_connections::LinkOutcome;
 
     use super::*;
-    use crate::tests::console;
+    use crate::test_support::console;
 
     #[tokio::test]
-    async fn a_browser_looks_again_while_nothing_is_known() {
+    async fn browser_refreshes_while_the_outcome_is_unknown() {
         let console = console().await;
-        for (arrival, status, refreshes) in [
-            (Arrival::Pending, 200, true),
-            (Arrival::Used(None), 200, true),
-            (Arrival::Used(Some(Outcome::Linked)), 409, false),
-            (Arrival::Unknown, 400, false),
+        for (outcome, status, refreshes) in [
+            (CallbackOutcome::Pending, 200, true),
+            (CallbackOutcome::AlreadyUsed(None), 200, true),
+            (CallbackOutcome::AlreadyUsed(Some(LinkOutcome::Linked)), 409, false),
+            (CallbackOutcome::UnknownState, 400, false),
             (
-                Arrival::Ended {
-                    outcome: Outcome::Failed,
+                CallbackOutcome::Finished {
+                    outcome: LinkOutcome::Failed,
                     connections: Vec::new(),
                     accounts: Vec::new(),
                     reason: None,
@@ -96,9 +97,9 @@ mod tests {
                 false,
             ),
         ] {
-            let response = told(&console, &arrival);
-            assert_eq!(response.status(), status, "{arrival:?}");
-            assert_eq!(response.headers().get(REFRESH), refreshes.then_some(&ASKED_AGAIN_AFTER), "{arrival:?}");
+            let response = callback_response(&console, &outcome);
+            assert_eq!(response.status(), status, "{outcome:?}");
+            assert_eq!(response.headers().get(REFRESH), refreshes.then_some(&REFRESH_AFTER), "{outcome:?}");
         }
     }
 

@@ -1,19 +1,22 @@
-//! What the console listener serves: the pages for linking in the browser, and the endpoint for providers' events.
+//! The console listener: the pages for linking in a browser, and the endpoint for provider events.
 //!
-//! The pages need no script, and nothing from elsewhere. There is no cookie: who holds the address of a page may use it.
+//! The pages use no script, no cookie and nothing from other servers. The token in a link URL is the only
+//! authentication.
 
 mod assets;
 mod body;
 mod callback;
+mod error_page;
 mod link;
 mod pages;
-mod refusal;
-mod seal;
+mod prefetch;
+mod provider_events;
+mod security_headers;
+mod state;
+#[cfg(test)]
+mod test_support;
 #[cfg(test)]
 mod tests;
-mod webhooks;
-
-use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
@@ -23,68 +26,42 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use bellbird_connections::Connections;
 use http::StatusCode;
-use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::assets::Assets;
-use crate::pages::{Home, answer};
+use crate::pages::{Home, page_response};
+use crate::state::{Console, PROVIDER_EVENTS_CONCURRENT_MAX};
 
-/// Events that are read and taken at the same time.
-const EVENTS_AT_ONCE: usize = 64;
+pub use crate::state::ConsoleSettings;
 
-/// What the pages say of the service's addresses.
-#[derive(Debug, Clone)]
-pub struct ConsoleSettings {
-    /// The API, as clients see it.
-    pub api_url: String,
-    /// The console itself, as browsers see it.
-    pub console_url: String,
-}
-
-/// What the handlers share.
-#[derive(Clone)]
-struct Console {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    connections: Connections,
-    settings: ConsoleSettings,
-    assets: Assets,
-    events: Semaphore,
-    large_events: Semaphore,
-}
-
-/// Everything that the console serves.
 pub fn router(connections: Connections, settings: ConsoleSettings) -> Router {
-    let assets = Assets::new(&settings.console_url);
-    let (events, large_events) = (Semaphore::new(EVENTS_AT_ONCE), Semaphore::new(EVENTS_AT_ONCE));
-    let console = Console { inner: Arc::new(Inner { connections, settings, assets, events, large_events }) };
+    let console = Console::new(connections, settings, PROVIDER_EVENTS_CONCURRENT_MAX);
     Router::new()
         .route("/", get(home))
-        .route("/link/callback", get(callback::come_back).head(callback::refuse).fallback(callback::refuse))
-        .route("/link/{token}", get(link::open).post(link::choose))
-        .route("/webhooks/{provider}", post(webhooks::take))
-        .route(assets::STYLE.path(), get(|| async { assets::STYLE.answer() }))
-        .route(assets::MARK.path(), get(|| async { assets::MARK.answer() }))
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(wrong_method)
-        .layer(CatchPanicLayer::custom(|_| refusal::panicked()))
-        .layer(map_response(seal::seal))
+        .route(
+            "/link/callback",
+            get(callback::handle_callback).head(callback::method_not_allowed).fallback(callback::method_not_allowed),
+        )
+        .route("/link/{token}", get(link::open_link).post(link::submit_choice))
+        .route("/webhooks/{provider}", post(provider_events::receive))
+        .route(assets::STYLE.path(), get(|| async { assets::STYLE.response() }))
+        .route(assets::LOGO.path(), get(|| async { assets::LOGO.response() }))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(CatchPanicLayer::custom(|_| error_page::panic_response()))
+        .layer(map_response(security_headers::add))
         .with_state(console)
 }
 
 /// `GET /`
 async fn home(State(console): State<Console>) -> Response {
-    let Inner { assets, settings, .. } = &*console.inner;
-    answer(StatusCode::OK, &Home { assets, settings })
+    page_response(StatusCode::OK, &Home { assets: &console.inner.assets, settings: &console.inner.settings })
 }
 
-async fn nothing_here(State(console): State<Console>, headers: HeaderMap) -> Response {
-    refusal::nothing_here(&console, &headers)
+async fn not_found(State(console): State<Console>, headers: HeaderMap) -> Response {
+    error_page::not_found(&console, &headers)
 }
 
-/// Axum adds `Allow`.
-async fn wrong_method(State(console): State<Console>, headers: HeaderMap) -> Response {
-    refusal::wrong_method(&console, &headers)
+/// Axum adds the `Allow` header.
+async fn method_not_allowed(State(console): State<Console>, headers: HeaderMap) -> Response {
+    error_page::method_not_allowed(&console, &headers)
 }

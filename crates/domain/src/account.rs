@@ -1,35 +1,34 @@
-//! Accounts, and the masking of their numbers.
+//! Accounts, and masking of account numbers.
+//!
+//! Adapters mask account numbers before anything else sees them, also inside account names.
 
 use std::fmt;
 use std::ops::Range;
 
-use crate::connection::named;
+use crate::connection::string_enum;
 use crate::{AccountId, ConnectionId, Currency, UserId};
 
-named! {
-    /// The seven kinds of account that the API knows.
+string_enum! {
+    /// The account types of the public API.
     AccountType {
-        /// Everyday account.
         Transaction "transaction",
-        /// Savings account.
         Savings "savings",
-        /// Credit or charge card. A hyphen, never an underscore.
+        /// Credit or charge card. The wire form has a hyphen, never an underscore.
         CreditCard "credit-card",
-        /// Anything that is paid back.
+        /// Mortgage, personal loan, or other debt that is paid back.
         Loan "loan",
-        /// Brokerage, managed fund, pension.
+        /// Brokerage, managed fund or pension.
         Investment "investment",
-        /// Fixed term.
         TermDeposit "term-deposit",
-        /// Everything else.
         Other "other",
     }
 }
 
-/// As many digits in a name are an account number.
+/// This many digits in a name count as an account number.
 const NUMBER_DIGITS_MIN: usize = 12;
 
-/// The digits of a text as byte positions, in runs: two digits are in one run where `joined` says so of what is between.
+/// Groups the digits of a text into runs, as byte positions. `joined` gets the text between two digits and decides
+/// whether they belong to one run.
 fn digit_runs(text: &str, joined: impl Fn(&str) -> bool) -> Vec<Vec<usize>> {
     let mut runs: Vec<Vec<usize>> = Vec::new();
     for (at, _) in text.bytes().enumerate().filter(|(_, byte)| byte.is_ascii_digit()) {
@@ -41,35 +40,36 @@ fn digit_runs(text: &str, joined: impl Fn(&str) -> bool) -> Vec<Vec<usize>> {
     runs
 }
 
-/// `xxxx` and the last four digits. The only form of an account number that leaves an adapter.
+/// `xxxx` followed by the last four digits: the only form of an account number that leaves an adapter.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct MaskedNumber(String);
 
 impl MaskedNumber {
-    /// Masks a number, already masked by the provider or not: the last four digits of all its digits.
-    /// None when it has fewer than four.
+    /// Keeps the last four digits of a number, which the provider may have masked already. Only digits behind the last
+    /// masked character count. Returns `None` for fewer than four.
     #[must_use]
     pub fn mask(number: &str) -> Option<Self> {
-        // What the institution has hidden is not skipped: digits before it are not the last ones.
+        // Digits before the institution's own masking are not the last ones, so they never count.
         let number = number.rsplit(['*', 'x', 'X', '•', '#']).next().unwrap_or(number);
         let mut masked = *b"xxxxxxxx";
-        let mut places = masked.iter_mut().rev().take(4);
+        let mut positions = masked.iter_mut().rev().take(4);
         for digit in number.bytes().rev().filter(u8::is_ascii_digit).take(4) {
-            *places.next()? = digit;
+            *positions.next()? = digit;
         }
-        if places.next().is_some() {
+        if positions.next().is_some() {
             return None;
         }
         String::from_utf8(masked.to_vec()).ok().map(Self)
     }
 
-    /// A name in which the account's number is masked, however it is written: institutions put numbers into names.
-    /// Where the provider masks `number` itself, any longer number with its end is; and any number as long as an
-    /// account's is, whoever's it is.
+    /// Masks account numbers inside a display name, because institutions put numbers into names.
+    ///
+    /// Masks `number` in any spelling. If the provider sent only its last four digits, masks each longer number with
+    /// that ending. Also masks each number of 12 digits or more, since it may belong to another account.
     #[must_use]
     pub fn hide_in(name: &str, number: &str) -> String {
         let own: String = number.chars().filter(char::is_ascii_digit).collect();
-        // Letters and all, where it is written as the provider writes it. Four digits are what a mask shows anyway.
+        // First the provider's exact spelling, letters included. Four digits need no mask: a mask shows them anyway.
         let as_sent = Some(number).filter(|_| own.len() > 4).and_then(Self::mask);
         let name = as_sent.map_or_else(|| name.to_owned(), |mask| name.replace(number, mask.as_str()));
         let mut secrets: Vec<Range<usize>> = Vec::new();
@@ -108,7 +108,6 @@ impl MaskedNumber {
         shown + &name[done..]
     }
 
-    /// `xxxx1234`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -121,28 +120,19 @@ impl fmt::Debug for MaskedNumber {
     }
 }
 
-/// An account as the database knows it: no amount, no full number.
+/// An account as stored in the database: no amount, no full number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Ours.
     pub id: AccountId,
-    /// Whose it is.
     pub user_id: UserId,
-    /// Its connection.
     pub connection_id: ConnectionId,
-    /// The connection's provider.
     pub provider: String,
-    /// The provider's own id of the account.
     pub provider_account_id: String,
-    /// Display name.
     pub name: String,
-    /// One of the seven kinds.
     pub account_type: AccountType,
-    /// The connection's institution.
     pub institution_name: Option<String>,
-    /// Last four digits.
     pub number: Option<MaskedNumber>,
-    /// [`Currency::UNKNOWN`] until learned.
+    /// [`Currency::UNKNOWN`] until the provider has sent one.
     pub currency: Currency,
 }
 
@@ -171,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_hides_its_number() {
+    fn account_number_in_a_name_is_masked() {
         let bank = "12-3456-0000001-51";
         for (name, number, expected) in [
             ("Everyday", bank, "Everyday"),

@@ -1,14 +1,14 @@
-//! Balances.
+//! The balance of one account, as a provider reports it.
 
 use crate::{Currency, Decimal};
 
-/// What one account holds. A value that the provider did not send is none.
+/// A balance. A value that the provider did not send is `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Balance {
     /// Negative when money is owed.
     pub current: Option<Decimal<'static>>,
-    /// What can be withdrawn or traded with.
+    /// Funds that the user can withdraw or trade with.
     pub available: Option<Decimal<'static>>,
-    /// Of both.
+    /// Currency of both amounts.
     pub currency: Option<Currency>,
 }

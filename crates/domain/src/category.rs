@@ -1,29 +1,28 @@
-//! The sixteen transaction categories.
+//! The sixteen transaction categories of the public API, with their keys and display labels.
 
 macro_rules! categories {
     ($($name:ident $key:literal $label:literal,)*) => {
-        /// What a transaction was for. The set is the specification's; a provider's value outside it is no category.
+        /// The purpose of a transaction. The API contract fixes the set; any other provider value maps to no category.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[expect(missing_docs, reason = "each variant's label says it")]
         pub enum Category { $($name,)* }
 
         impl Category {
-            /// All of them, in the order of their keys.
+            /// All categories, sorted by key.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The upper-case code: `FOOD_AND_DRINK`.
+            /// The code on the wire, such as `FOOD_AND_DRINK`.
             #[must_use]
             pub fn key(self) -> &'static str {
                 match self { $(Self::$name => $key,)* }
             }
 
-            /// The name for people: `Food & Drink`.
+            /// The display name, such as `Food & Drink`.
             #[must_use]
             pub fn label(self) -> &'static str {
                 match self { $(Self::$name => $label,)* }
             }
 
-            /// The category with exactly this key.
+            /// Finds a category by its exact key.
             #[must_use]
             pub fn from_key(key: &str) -> Option<Self> {
                 match key { $($key => Some(Self::$name),)* _ => None }
@@ -56,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sixteen_sorted_by_key_and_found_again() {
+    fn keys_are_sorted_and_round_trip() {
         assert_eq!(Category::ALL.len(), 16);
         assert!(Category::ALL.is_sorted_by_key(|category| category.key()));
         for category in Category::ALL {

@@ -1,20 +1,21 @@
-//! Connections: a user's link to one institution through one provider.
+//! Connections, and the macro for enums with fixed names.
+//!
+//! A connection links a user to one institution through one provider.
 
 use jiff::Timestamp;
 
 use crate::{ConnectionId, UserId};
 
-macro_rules! named {
+macro_rules! string_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident $text:literal,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name { $($(#[$vdoc])* $variant,)* }
 
         impl $name {
-            /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The word used on the wire and in the database.
+            /// The name on the wire and in the database.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
@@ -42,27 +43,25 @@ macro_rules! named {
         }
     };
 }
-pub(crate) use named;
+pub(crate) use string_enum;
 
-/// A word that is none of the known ones.
+/// The text matches no variant of the enum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("unknown name")]
 pub struct UnknownName;
 
-/// A provider's name, as the API shows it: a short lower-case word chosen by the adapter, such as `fiskil`.
+/// A provider's name in the API: a short lower-case word chosen by the adapter, such as `fiskil`.
 ///
-/// Open on purpose: the only list of providers is the registry of the providers crate.
+/// Deliberately not an enum: the registry in the providers crate holds the only list of providers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProviderName(&'static str);
 
 impl ProviderName {
-    /// A name known at compile time.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self(name)
     }
 
-    /// The word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.0
@@ -81,8 +80,8 @@ impl std::fmt::Debug for ProviderName {
     }
 }
 
-named! {
-    /// What kind of institution a connection leads to.
+string_enum! {
+    /// The kind of institution behind a connection. It decides which endpoints serve the connection.
     ConnectionCategory {
         /// A bank: balances and transactions.
         Banking "banking",
@@ -91,43 +90,35 @@ named! {
     }
 }
 
-named! {
-    /// Where a connection is in its life.
+string_enum! {
     ConnectionStatus {
-        /// The provider answers for it.
+        /// Consent and credentials are valid.
         Active "active",
-        /// Credentials or consent expired: the user must reconnect.
+        /// Credentials or consent expired. The user must reconnect.
         Invalidated "invalidated",
-        /// The institution waits for the user.
+        /// The institution waits for the user to complete multi-factor authentication.
         PendingMfa "pending_mfa",
-        /// The user, or the institution, withdrew consent.
+        /// The user or the institution withdrew consent.
         Revoked "revoked",
-        /// Being removed: shown nowhere.
+        /// Removal is in progress. The API no longer shows the connection.
         Deleting "deleting",
     }
 }
 
-/// A connection as the database knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// Ours.
     pub id: ConnectionId,
-    /// Whose it is.
     pub user_id: UserId,
-    /// Which adapter reads it, as stored; the registry says whether it is offered.
+    /// The provider's name as stored. The registry decides whether this installation still offers that provider.
     pub provider: String,
-    /// Bank or broker.
     pub category: ConnectionCategory,
-    /// The provider's id of the institution; any text.
+    /// The provider's id for the institution, an opaque text.
     pub institution_id: String,
-    /// Display name.
     pub institution_name: String,
-    /// URL of the logo.
+    /// URL of the institution's logo.
     pub institution_logo: Option<String>,
-    /// Where it is in its life.
     pub status: ConnectionStatus,
-    /// When the provider last answered with data.
+    /// When the provider last returned data.
     pub last_refreshed_at: Option<Timestamp>,
-    /// When it was linked.
     pub created_at: Timestamp,
 }

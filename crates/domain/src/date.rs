@@ -1,4 +1,6 @@
-//! Days and instants. A day is never shifted by a timezone; an instant becomes a day in one named zone only.
+//! Date ranges of requests: parsing of `from` and `to`, and the test whether a row lies inside.
+//!
+//! A day is never shifted by a timezone. An instant becomes a day only in one named zone.
 
 use std::cmp::Ordering;
 
@@ -8,29 +10,28 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::TradeTime;
 
-/// How far back `from` reaches when it is not given: 30 days of 24 hours.
-pub const DEFAULT_WINDOW: SignedDuration = SignedDuration::from_hours(720);
+/// Default length of a range without `from`: 30 days of 24 hours.
+pub const DEFAULT_RANGE: SignedDuration = SignedDuration::from_hours(720);
 
-/// One end of an interval, as the caller gave it. Both kinds include their own day or instant.
+/// One end of a range, as the client sent it. Both ends are inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Bound {
-    /// The whole day in the user's timezone; compared with a row's day.
+    /// A whole day in the user's timezone. Compared with the day of a row.
     Day(Date),
-    /// That instant; compared with a row's instant.
+    /// Compared with the instant of a row.
     Instant(Timestamp),
 }
 
-/// Neither `YYYY-MM-DD` nor an RFC 3339 timestamp, or a date that does not exist.
+/// The text is neither `YYYY-MM-DD` nor an RFC 3339 timestamp, or names a date that does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("neither a date nor a timestamp")]
 pub struct BoundError;
 
 impl Bound {
-    /// Reads `YYYY-MM-DD`, or RFC 3339 with `T`, seconds, an optional fraction, and `Z` or an offset.
-    /// Fractions finer than a nanosecond are cut.
+    /// Parses `YYYY-MM-DD`, or RFC 3339 with `T`, seconds, an optional fraction, and `Z` or an offset.
+    /// Truncates fractions to nanoseconds.
     ///
-    /// # Errors
-    /// [`BoundError`] for every other text: a missing or lower-case `T` or `Z`, a leap second, 30 February.
+    /// Stricter than RFC 3339: rejects a lower-case `t` or `z`, and leap seconds.
     pub fn parse(text: &str) -> Result<Self, BoundError> {
         if text.len() == 10 {
             return parse_date(text).map(Self::Day);
@@ -38,7 +39,7 @@ impl Bound {
         parse_timestamp(text).map(Self::Instant)
     }
 
-    /// The first instant that the bound includes.
+    /// The first instant inside the bound.
     fn first(self, zone: &TimeZone) -> Timestamp {
         match self {
             Self::Instant(instant) => instant,
@@ -46,12 +47,12 @@ impl Bound {
         }
     }
 
-    /// The last instant that the bound includes, to the nanosecond.
+    /// The last instant inside the bound, to the nanosecond.
     fn last(self, zone: &TimeZone) -> Timestamp {
         match self {
             Self::Instant(instant) => instant,
             Self::Day(day) => {
-                // Where clocks go back just after midnight, the end of the day comes twice.
+                // If clocks go back just after midnight, the end of the day occurs twice.
                 let end = zone.to_ambiguous_timestamp(day.at(23, 59, 59, 999_999_999));
                 match (end.offset(), day.tomorrow()) {
                     (AmbiguousOffset::Gap { .. }, Ok(next)) => {
@@ -64,7 +65,7 @@ impl Bound {
     }
 }
 
-/// The first instant of a day in a zone; the end of time where the calendar ends before the day does.
+/// The first instant of a day in a zone, clamped to the range of `Timestamp`.
 fn start_of(day: Date, zone: &TimeZone) -> Timestamp {
     let clamped = if day.year() <= 0 { Timestamp::MIN } else { Timestamp::MAX };
     day.to_zoned(zone.clone()).map_or(clamped, |start| start.timestamp())
@@ -86,7 +87,7 @@ fn parse_date(text: &str) -> Result<Date, BoundError> {
 }
 
 fn parse_timestamp(text: &str) -> Result<Timestamp, BoundError> {
-    // Shape: date, T, hh:mm:ss, an optional fraction, then Z or ±hh:mm.
+    // Expected form: date, T, hh:mm:ss, an optional fraction, then Z or ±hh:mm.
     if !text.is_ascii() || text.len() < 20 || text.as_bytes()[10] != b'T' {
         return Err(BoundError);
     }
@@ -115,7 +116,8 @@ fn parse_timestamp(text: &str) -> Result<Timestamp, BoundError> {
     let point = if fraction.is_empty() { "" } else { "." };
     let clock: DateTime = text[..19].parse().map_err(|_| BoundError)?;
     let instant = format!("{}{point}{fraction}{rest}", &text[..19]).parse();
-    // A real time at the calendar's very ends, which no instant here reaches: the last or the first one means the same.
+    // A valid time at the very end of the calendar may lie outside the range of `Timestamp`. The clamped value bounds
+    // the same rows.
     Ok(instant.unwrap_or(if clock.year() > 0 { Timestamp::MAX } else { Timestamp::MIN }))
 }
 
@@ -125,25 +127,23 @@ fn is_offset(text: &[u8]) -> bool {
     digits && (*h1, *h2) <= (b'2', b'3') && *m1 <= b'5'
 }
 
-/// The rows that a request is about: `from` and `to` with their defaults filled in.
+/// A range of transactions: `from` and `to` with their defaults filled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Interval {
-    /// The oldest end.
     pub from: Bound,
-    /// The newest end.
     pub to: Bound,
 }
 
 impl Interval {
-    /// Fills in what was not given: `from` is 30 days before `now`, `to` is `now`.
+    /// Applies the defaults: `from` is 30 days before `now`, `to` is `now`.
     #[must_use]
     pub fn resolve(from: Option<Bound>, to: Option<Bound>, now: Timestamp) -> Self {
-        let month_ago = now.checked_sub(DEFAULT_WINDOW).unwrap_or(Timestamp::MIN);
+        let month_ago = now.checked_sub(DEFAULT_RANGE).unwrap_or(Timestamp::MIN);
         Self { from: from.unwrap_or(Bound::Instant(month_ago)), to: to.unwrap_or(Bound::Instant(now)) }
     }
 
-    /// Whether a row belongs: its day, worked out only where it is needed, against day bounds, its instant against
-    /// instant bounds.
+    /// Whether a row lies inside. Day bounds compare with the row's day, instant bounds with its instant. Calls `day`
+    /// only for day bounds.
     #[must_use]
     pub fn contains(&self, instant: Timestamp, day: impl Fn() -> Date) -> bool {
         let after = match self.from {
@@ -157,40 +157,38 @@ impl Interval {
             }
     }
 
-    /// The first and the last instant that belong, for asking a provider that keeps instants.
-    /// Empty (first behind last) when nothing can belong.
+    /// The first and last instant of the range, for a query to a provider that filters by instant.
+    /// The first lies behind the last if the range is empty.
     #[must_use]
     pub fn instants(&self, zone: &TimeZone) -> (Timestamp, Timestamp) {
         (self.from.first(zone), self.to.last(zone))
     }
 }
 
-/// The trades that a request is about: `from` and `to` only where they were given.
+/// A range of trades. Unlike [`Interval`] it has no defaults: an absent end is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Span {
-    /// The oldest end.
     pub from: Option<Bound>,
-    /// The newest end.
     pub to: Option<Bound>,
 }
 
 impl Span {
-    /// Whether every row belongs.
+    /// Whether every row lies inside.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.from.is_none() && self.to.is_none()
     }
 
-    /// Whether no row can belong: it ends before it begins.
+    /// Whether the range ends before it begins.
     #[must_use]
     pub fn is_empty(&self, zone: &TimeZone) -> bool {
         let (Some(from), Some(to)) = (self.from, self.to) else { return false };
         from.first(zone) > to.last(zone)
     }
 
-    /// The instant before which `to` leaves no row out; none where it leaves none out at all.
+    /// `to` excludes no row before this instant. `None` without `to`.
     #[must_use]
-    pub fn settled_before(&self, zone: &TimeZone) -> Option<Timestamp> {
+    pub fn unfiltered_before(&self, zone: &TimeZone) -> Option<Timestamp> {
         let to = self.to?;
         let day = match to {
             Bound::Day(day) => day,
@@ -199,8 +197,8 @@ impl Span {
         Some(to.first(zone).min(TradeTime::Day(day).instant()))
     }
 
-    /// Whether a row belongs. A row that has a day only is compared by its day, also with the day of a timestamp in the
-    /// user's zone; a row with an instant as [`Interval::contains`] does.
+    /// Whether a row lies inside. A row that has only a day is compared by day: an instant bound becomes its day in
+    /// `zone`. A row with an instant is compared as in [`Interval::contains`].
     #[must_use]
     pub fn contains(&self, time: TradeTime, zone: &TimeZone) -> bool {
         let side = |bound: Option<Bound>, beyond: Ordering| {
@@ -215,7 +213,7 @@ impl Span {
         side(self.from, Ordering::Less).is_none() && side(self.to, Ordering::Greater).is_none()
     }
 
-    /// The days to ask a provider for that knows days only, in a zone that is not said: a day more on either side.
+    /// The days for a query to a provider that filters by day in an unknown zone: one day more on each side.
     #[must_use]
     pub fn days(&self, zone: &TimeZone) -> (Option<Date>, Option<Date>) {
         let day = |bound: Bound| match bound {
@@ -228,7 +226,6 @@ impl Span {
     }
 }
 
-/// The calendar day of an instant in a zone.
 #[must_use]
 pub fn day_of(instant: Timestamp, zone: &TimeZone) -> Date {
     zone.to_datetime(instant).date()
@@ -258,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_compares_days_as_days() {
+    fn span_compares_days_as_days() {
         let zone = TimeZone::get("Australia/Sydney").expect("a zone");
         let span = |from: &str, to: &str| {
             let bound = |text: &str| (!text.is_empty()).then(|| Bound::parse(text).expect("a bound"));
@@ -274,7 +271,7 @@ mod tests {
             // 1 November in Sydney.
             ("2026-11-01", "2026-11-01", at("2026-10-31T13:30:00Z"), true),
             ("", "2026-10-31", at("2026-10-31T13:30:00Z"), false),
-            // Midday of 31 October in Sydney: the day itself belongs.
+            // Midday of 31 October in Sydney: a row of that day is inside.
             ("2026-10-31T01:00:00Z", "", day("2026-10-31"), true),
             ("", "2026-10-31T01:00:00Z", day("2026-10-31"), true),
             ("2026-10-31T13:00:00Z", "", day("2026-10-31"), false),
@@ -286,13 +283,13 @@ mod tests {
         }
         for (to, before) in [
             ("", None),
-            // The day begins in Sydney, and in UTC half a day later.
+            // The day begins in Sydney 11 hours before it begins in UTC.
             ("2026-10-31", Some("2026-10-30T13:00:00Z")),
             ("2026-10-31T01:00:00Z", Some("2026-10-31T00:00:00Z")),
             ("2026-10-31T13:30:00Z", Some("2026-10-31T13:30:00Z")),
         ] {
             let before = before.map(|instant| instant.parse().expect("an instant"));
-            assert_eq!(span("", to).settled_before(&zone), before, "{to}");
+            assert_eq!(span("", to).unfiltered_before(&zone), before, "{to}");
         }
         let days = |from, to| span(from, to).days(&zone);
         let date = |text: &str| Some(text.parse().expect("a day"));
@@ -302,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_the_calendar_are_the_ends_of_time() {
+    fn ends_of_the_calendar_clamp_to_timestamps() {
         for text in ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59-23:59"] {
             assert_eq!(Bound::parse(text), Ok(Bound::Instant(Timestamp::MAX)), "{text}");
         }
@@ -310,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_every_other_text() {
+    fn rejects_every_other_text() {
         for text in [
             "",
             "2026",
@@ -350,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_the_whole_local_day_also_when_clocks_change() {
+    fn day_is_the_local_day_across_clock_changes() {
         let sydney = TimeZone::get("Australia/Sydney").expect("bundled");
         for (day, first, last) in [
             ("2026-04-05", "2026-04-04T13:00:00Z", "2026-04-05T13:59:59.999999999Z"),
@@ -368,19 +365,19 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_that_comes_again_after_midnight_is_asked_for() {
+    fn repeated_hour_after_midnight_is_included() {
         let zone = TimeZone::get("America/St_Johns").expect("bundled");
         let bound = Bound::parse("1999-10-30").expect("a day");
         let interval = Interval { from: bound, to: bound };
-        // 23:30 for the second time: 00:01 was turned back to 23:01.
-        let again: Timestamp = "1999-10-31T03:00:00Z".parse().expect("an instant");
-        assert!(interval.contains(again, || day_of(again, &zone)));
+        // The second 23:30 of the day: clocks went back from 00:01 to 23:01.
+        let repeated: Timestamp = "1999-10-31T03:00:00Z".parse().expect("an instant");
+        assert!(interval.contains(repeated, || day_of(repeated, &zone)));
         let (first, last) = interval.instants(&zone);
-        assert!((first..=last).contains(&again));
+        assert!((first..=last).contains(&repeated));
     }
 
     #[test]
-    fn defaults() {
+    fn missing_bounds_get_defaults() {
         let now: Timestamp = "2026-11-21T00:00:00Z".parse().expect("an instant");
         let month_ago = Bound::Instant("2026-10-22T00:00:00Z".parse().expect("an instant"));
         assert_eq!(Interval::resolve(None, None, now), Interval { from: month_ago, to: Bound::Instant(now) });
@@ -389,13 +386,20 @@ mod tests {
     }
 
     proptest! {
-        /// The model: a day bound is the same as asking for the zone's first and last instant of that day.
+        /// Model: a day bound equals the first to the last instant of that day in the zone.
         #[test]
         fn days_and_instants_agree(
             seconds in 0_i64..4_000_000_000,
             first in 0_i32..40_000,
             length in 0_i32..60,
-            zone in prop::sample::select(vec!["Australia/Sydney", "Pacific/Auckland", "Pacific/Chatham", "America/St_Johns", "UTC", "Pacific/Apia"]),
+            zone in prop::sample::select(vec![
+                "Australia/Sydney",
+                "Pacific/Auckland",
+                "Pacific/Chatham",
+                "America/St_Johns",
+                "UTC",
+                "Pacific/Apia",
+            ]),
         ) {
             let zone = TimeZone::get(zone).expect("bundled");
             let instant = Timestamp::from_second(seconds).expect("in range");
@@ -404,11 +408,12 @@ mod tests {
             let to = from + jiff::Span::new().days(length);
             let interval = Interval { from: Bound::Day(from), to: Bound::Day(to) };
             let (low, high) = interval.instants(&zone);
-            let (inside, asked) = (interval.contains(instant, || day_of(instant, &zone)), (low..=high).contains(&instant));
-            prop_assert!(asked || !inside, "a row that belongs was not asked for");
-            // Until 2011 its clocks went back at 00:01: the last hour of a day came again after the next had begun.
+            let inside = interval.contains(instant, || day_of(instant, &zone));
+            let queried = (low..=high).contains(&instant);
+            prop_assert!(queried || !inside, "the query misses a row of the range");
+            // Until 2011 clocks there went back at 00:01, so the last hour of a day repeated after the next day began.
             if zone.iana_name() != Some("America/St_Johns") {
-                prop_assert_eq!(inside, asked);
+                prop_assert_eq!(inside, queried);
             }
         }
 

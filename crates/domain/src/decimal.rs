@@ -1,13 +1,13 @@
-//! A decimal as the provider wrote it: its own digits, any number of them, never a binary float.
+//! Exact decimals: the provider's own digits, of any length, never a binary float.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// The most zeros that writing out an exponent may add. A double's largest has some three hundred; the bound only keeps
-/// `1e999999999` from filling the memory. Digits that are there have no bound.
+/// Maximum number of zeros that an exponent may add. The largest double needs about 300. The limit only keeps
+/// `1e999999999` from exhausting memory; digits in the source are not limited.
 pub const ZEROS_MAX: usize = 1_024;
 
-/// What is wrong with a text that should have been a decimal. Never holds the text: it may be an amount.
+/// Why a text is not a decimal. Never contains the text, because that may be an amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecimalError {
     /// Not an optional sign, digits with at most one point, and an optional exponent.
@@ -20,18 +20,15 @@ pub enum DecimalError {
 
 /// A decimal number in plain notation: `-?[0-9]+(\.[0-9]+)?`, never a negative zero.
 ///
-/// The digits are those of the source, zeros at either end included: `84.30` stays `84.30`. Borrows the source where
-/// nothing had to change.
+/// Keeps the digits of the source, zeros at both ends included: `84.30` stays `84.30`. Borrows the source if it is
+/// already plain.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Decimal<'a>(Cow<'a, str>);
 
 impl<'a> Decimal<'a> {
-    /// Reads a decimal: optional sign, digits with an optional point (one side may be empty), optional exponent.
-    /// The plus sign and the sign of zero are dropped, the exponent is written out, an empty side of the point becomes
-    /// `0` before it and nothing behind it.
+    /// Parses an optional sign, digits with an optional point (one side may be empty), and an optional exponent.
     ///
-    /// # Errors
-    /// [`DecimalError`] when the text is anything else.
+    /// Drops a plus sign and the sign of zero, and writes out the exponent. `.5` becomes `0.5`, and `5.` becomes `5`.
     pub fn parse(text: &'a str) -> Result<Self, DecimalError> {
         let parts = Parts::split(text)?;
         if parts.is_canonical() {
@@ -40,24 +37,22 @@ impl<'a> Decimal<'a> {
         parts.write_out().map(|plain| Self(Cow::Owned(plain)))
     }
 
-    /// A number that was computed, already in plain form.
+    /// Wraps a computed number, which must be in plain notation.
     pub(crate) fn computed(plain: String) -> Self {
         Self(Cow::Owned(plain))
     }
 
-    /// The plain notation.
+    /// The number in plain notation.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// True below zero.
     #[must_use]
     pub fn is_negative(&self) -> bool {
         self.0.starts_with('-')
     }
 
-    /// The same decimal, no longer borrowing its source.
     #[must_use]
     pub fn into_owned(self) -> Decimal<'static> {
         Decimal(Cow::Owned(self.0.into_owned()))
@@ -71,7 +66,7 @@ impl fmt::Display for Decimal<'_> {
 }
 
 impl fmt::Debug for Decimal<'_> {
-    /// Amounts are secrets in logs.
+    /// Shows no digit, so that no amount gets into a log.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Decimal(..)")
     }
@@ -83,7 +78,7 @@ impl serde::Serialize for Decimal<'_> {
     }
 }
 
-/// The pieces of a decimal's text.
+/// A decimal's text, split into its parts.
 struct Parts<'a> {
     plus: bool,
     minus: bool,
@@ -139,8 +134,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Moves the point of `digits`, of which `scale` are behind it, by a power of ten. Returns the digits, filled up with
-/// zeros, and how many are behind the point now. Zeros that only the exponent made necessary go again: `0.05e2` is `5`.
+/// Multiplies `digits`, of which `scale` are behind the point, by a power of ten. Returns the digits, padded with
+/// zeros, and how many of them are now behind the point. Drops leading zeros: `0.05e2` is `5`.
 fn shift(mut digits: String, scale: usize, exponent: i64) -> Result<(String, usize), DecimalError> {
     let scale = i64::try_from(scale).map_err(|_| DecimalError::Exponent)?.saturating_sub(exponent);
     let there = i64::try_from(digits.len()).map_err(|_| DecimalError::Exponent)?;
@@ -169,7 +164,7 @@ fn parse_exponent(text: &str) -> Result<i64, DecimalError> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(DecimalError::Syntax);
     }
-    // Too many digits for an i64 is far past the bound in either direction.
+    // An exponent that overflows an i64 is far beyond the limit in either direction.
     text.parse().map_err(|_| DecimalError::Exponent)
 }
 
@@ -194,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_out_what_is_not_plain() {
+    fn other_notations_become_plain() {
         for (text, expected) in [
             ("+15.20", "15.20"),
             ("-0.00", "0.00"),
@@ -220,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_a_decimal() {
+    fn rejects_text_that_is_not_a_decimal() {
         for text in [
             "", "-", "+", ".", "-.", "e5", "1e", "1e+", "1.2.3", "1,000", " 1", "1 ", "--1", "NaN", "1e1.5", "٣", "0x1",
         ] {
@@ -232,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exponent_moves_the_point_through_any_number_of_digits() {
+    fn exponent_shifts_any_number_of_digits() {
         let digits = "7".repeat(5_000);
         assert_eq!(plain(&format!("{digits}e-2500")), Ok(format!("{0}.{0}", "7".repeat(2_500))));
         assert_eq!(plain(&format!("0.{digits}e5000")), Ok(digits.clone()));
@@ -253,18 +248,19 @@ mod tests {
         }
 
         #[test]
-        fn plain_text_reads_as_itself(text in "[-+]?[0-9]{0,12}\\.?[0-9]{0,12}([eE][-+]?[0-9]{1,3})?") {
+        fn plain_notation_is_stable(text in "[-+]?[0-9]{0,12}\\.?[0-9]{0,12}([eE][-+]?[0-9]{1,3})?") {
             if let Ok(once) = plain(&text) {
                 prop_assert_eq!(plain(&once), Ok(once.clone()));
             }
         }
 
-        /// The model: whole numbers only. A decimal with an exponent is its digits times a power of ten.
+        /// Model, in whole numbers: a decimal with an exponent is its digits times a power of ten.
         #[test]
         fn an_exponent_keeps_the_value(digits in 0_u64..1_000_000, scale in 0_usize..9, exponent in -15_i32..2) {
             let padded = format!("{digits:010}");
             let (whole, fraction) = padded.split_at(padded.len() - scale);
-            let text = if scale == 0 { format!("{whole}e{exponent}") } else { format!("{whole}.{fraction}e{exponent}") };
+            let point = if scale == 0 { "" } else { "." };
+            let text = format!("{whole}{point}{fraction}e{exponent}");
             let written = plain(&text).expect("a decimal");
             prop_assert_eq!(scaled_by_1e30(&written), scaled_by_1e30_from(digits, scale, exponent));
         }
@@ -282,7 +278,7 @@ mod tests {
 
     fn scaled_by_1e30_from(digits: u64, scale: usize, exponent: i32) -> u128 {
         let power = 30 - i32::try_from(scale).expect("small") + exponent;
-        // The generator keeps the largest, 10^6 times 10^31, inside u128.
+        // The largest generated value, 10^6 times 10^31, fits into u128.
         u128::from(digits).checked_mul(10_u128.checked_pow(power.unsigned_abs()).expect("fits")).expect("fits")
     }
 }

@@ -1,4 +1,4 @@
-//! Holdings: positions of a brokerage account, and what follows from their numbers.
+//! Holdings (positions of a brokerage account), and the exact computation of their value and profit.
 
 use std::borrow::Cow;
 
@@ -6,40 +6,37 @@ use bigdecimal::BigDecimal;
 
 use crate::{Account, Decimal};
 
-/// Longer numbers are shown, but not multiplied: no position has them, and the time for it grows faster than their length.
+/// Longer numbers are passed through but not multiplied: no real position has them, and the cost of a product grows
+/// faster than their length.
 const FACTOR_BYTES_MAX: usize = 512;
 
-/// A position. Borrows the answer it came from; has no `Debug`, so that it cannot be logged.
+/// A position. Borrows the provider's response. Has no `Debug`, so that it cannot be logged.
 #[derive(Clone)]
 pub struct Holding<'a> {
-    /// The account that holds it.
     pub account: &'a Account,
-    /// The provider's id of the instrument.
+    /// The provider's id for the instrument.
     pub instrument_id: Cow<'a, str>,
-    /// 1, or the number of the position among those of the same instrument in the account.
+    /// Counts from 1 the positions of the same instrument in the account.
     pub occurrence: u32,
-    /// Ticker.
     pub symbol: Cow<'a, str>,
-    /// The security's name.
     pub name: Option<Cow<'a, str>>,
-    /// Where it is traded, as the provider calls it.
+    /// The provider's name for the exchange.
     pub exchange: Option<Cow<'a, str>>,
-    /// ISO 4217, or the ticker of a crypto asset.
+    /// An ISO 4217 code, or the ticker of a crypto asset.
     pub currency: Cow<'a, str>,
     /// Units; negative when short.
     pub quantity: Decimal<'a>,
-    /// Average cost of a unit.
+    /// Average cost of one unit.
     pub average_price: Option<Decimal<'a>>,
-    /// Latest price of a unit.
+    /// Latest price of one unit.
     pub current_price: Option<Decimal<'a>>,
-    /// What it is worth.
     pub market_value: Option<Decimal<'a>>,
-    /// Worth less cost.
+    /// Market value minus cost.
     pub unrealized_pnl: Option<Decimal<'a>>,
 }
 
 impl Holding<'_> {
-    /// The identifier: the same from read to read.
+    /// The public id. It stays the same from one read to the next.
     #[must_use]
     pub fn id(&self) -> String {
         match self.occurrence {
@@ -49,21 +46,21 @@ impl Holding<'_> {
     }
 }
 
-/// How many units of the underlying a unit stands for.
+/// How many units of the underlying one unit of the position represents, such as 100 for an option contract.
 #[derive(Clone)]
 pub enum Multiplier<'a> {
-    /// One.
     One,
-    /// So many.
     Of(Decimal<'a>),
-    /// More or fewer than one, but nobody said how many.
+    /// Not one, but the provider sends no number.
     Unknown,
 }
 
-/// Market value and unrealised profit, computed exactly: quantity times price, and that less quantity times average
-/// price, both times the multiplier. None where a factor is missing, or longer than anything real.
+/// Computes market value and unrealised profit exactly.
+///
+/// The value is quantity × price × multiplier. The profit is the value minus quantity × average price × multiplier.
+/// `None` where a factor is missing or longer than 512 bytes.
 #[must_use]
-pub fn valued(
+pub fn value_position(
     quantity: &Decimal<'_>,
     current_price: Option<&Decimal<'_>>,
     average_price: Option<&Decimal<'_>>,
@@ -106,12 +103,12 @@ mod tests {
         multiplier: &Multiplier<'_>,
     ) -> (Option<String>, Option<String>) {
         let (price, average) = (price.map(parse), average.map(parse));
-        let (value, profit) = valued(&parse(quantity), price.as_ref(), average.as_ref(), multiplier);
+        let (value, profit) = value_position(&parse(quantity), price.as_ref(), average.as_ref(), multiplier);
         (value.map(|value| value.to_string()), profit.map(|profit| profit.to_string()))
     }
 
     #[test]
-    fn products_are_exact_and_end_without_zeros() {
+    fn products_are_exact_without_trailing_zeros() {
         let hundred = Multiplier::Of(parse("100"));
         for (quantity, price, average, multiplier, value, profit) in [
             ("10.5", Some("123.45"), Some("118.2"), &Multiplier::One, Some("1296.225"), Some("55.125")),
@@ -136,17 +133,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_not_multiplied() {
+    fn overlong_numbers_are_not_multiplied() {
         let long = "9".repeat(FACTOR_BYTES_MAX + 1);
         assert_eq!(shown(&long, Some("1"), Some("1"), &Multiplier::One), (None, None));
         assert_eq!(shown("1", Some("1"), Some(&long), &Multiplier::One), (Some("1".to_owned()), None));
     }
 
     proptest! {
-        /// The model: integers, scaled.
+        /// Model: scaled integers.
         #[test]
-        fn agrees_with_whole_numbers(units in -1_000_000_i64..1_000_000, price in 0_i64..1_000_000, average in 0_i64..1_000_000) {
-            let cents = |number: i64| format!("{}{}.{:02}", if number < 0 { "-" } else { "" }, number.abs() / 100, number.abs() % 100);
+        fn agrees_with_whole_numbers(
+            units in -1_000_000_i64..1_000_000,
+            price in 0_i64..1_000_000,
+            average in 0_i64..1_000_000,
+        ) {
+            let cents = |number: i64| {
+                let sign = if number < 0 { "-" } else { "" };
+                format!("{sign}{}.{:02}", number.abs() / 100, number.abs() % 100)
+            };
             let (value, profit) = shown(&cents(units), Some(&cents(price)), Some(&cents(average)), &Multiplier::One);
             let scaled = |text: Option<String>| {
                 let text = text.expect("computed");

@@ -1,11 +1,11 @@
-//! Typed ids: a user's id cannot be passed where an account's is wanted.
+//! Typed ids, one type for each entity: a user id cannot be passed where an account id is expected.
 
 use std::fmt;
 use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// Says only that the text is not a hyphenated UUID; what to answer is the caller's business.
+/// The text is not a hyphenated UUID. The caller decides which HTTP status that means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a hyphenated UUID")]
 pub struct IdError;
@@ -17,13 +17,12 @@ macro_rules! typed_id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// A new id. Time-ordered (UUID version 7), so that rows made together lie together in an index.
+            /// Creates a time-ordered id (UUID version 7), so that rows created together are neighbours in an index.
             #[must_use]
             pub fn new() -> Self {
                 Self(Uuid::now_v7())
             }
 
-            /// The UUID itself.
             #[must_use]
             pub fn uuid(self) -> Uuid {
                 self.0
@@ -39,7 +38,7 @@ macro_rules! typed_id {
         impl FromStr for $name {
             type Err = IdError;
 
-            /// Takes the hyphenated form of 36 characters in any case, and nothing else.
+            /// Accepts only the hyphenated form of 36 characters, in any case.
             fn from_str(text: &str) -> Result<Self, IdError> {
                 if text.len() != 36 {
                     return Err(IdError);
@@ -82,28 +81,19 @@ macro_rules! typed_id {
     };
 }
 
+typed_id!(UserId);
 typed_id!(
-    /// A user of this installation.
-    UserId
-);
-typed_id!(
-    /// An API key (not the key's text).
+    /// The id of an API key, not its text.
     KeyId
 );
+typed_id!(ConnectionId);
+typed_id!(AccountId);
 typed_id!(
-    /// A link between a user and one institution through one provider.
-    ConnectionId
-);
-typed_id!(
-    /// One account of a connection.
-    AccountId
-);
-typed_id!(
-    /// A user's webhook endpoint.
+    /// A webhook endpoint of a user.
     EndpointId
 );
 typed_id!(
-    /// An event that is sent to endpoints.
+    /// A webhook event.
     EventId
 );
 typed_id!(
@@ -116,13 +106,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_any_case_and_shows_lower_case() {
+    fn parses_any_case_and_prints_lower_case() {
         let id: AccountId = "0191E7A0-7C3B-7DEF-8000-00AABBCCDDEE".parse().expect("a UUID");
         assert_eq!(id.to_string(), "0191e7a0-7c3b-7def-8000-00aabbccddee");
     }
 
     #[test]
-    fn refuses_every_other_spelling() {
+    fn rejects_every_other_spelling() {
         for text in [
             "",
             "0191e7a07c3b7def800000aabbccddee",

@@ -1,4 +1,4 @@
-//! API keys: `bb_`, 32 random characters, 6 characters of checksum.
+//! The text form of API keys: `bb_`, 32 random characters, and a checksum of 6 characters.
 
 use std::fmt;
 
@@ -6,21 +6,21 @@ const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn
 const PREFIX: &str = "bb_";
 const RANDOM_CHARACTERS: usize = 32;
 const CHECK_CHARACTERS: usize = 6;
-/// How many characters of a key are kept for people to tell their keys apart: `bb_` and five more, some 30 bits of the
-/// key's 190.
+/// Length of the stored prefix, by which users recognise their keys: `bb_` and five characters, about 30 of the key's
+/// 190 bits.
 pub const SHOWN_CHARACTERS: usize = 8;
 
-/// The text of an API key. Shown once, stored nowhere.
+/// The text of an API key. It is shown once and stored nowhere.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
-/// Not the form of a key, or the checksum is wrong.
+/// The text has another form, or its checksum is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an API key")]
 pub struct KeyError;
 
 impl ApiKey {
-    /// Makes a key from 32 random numbers, each evenly spread over `0..62`.
+    /// Creates a key from 32 random numbers, each uniformly distributed over `0..62`.
     #[must_use]
     pub fn from_random(numbers: [u8; RANDOM_CHARACTERS]) -> Self {
         let mut text = String::with_capacity(PREFIX.len() + RANDOM_CHARACTERS + CHECK_CHARACTERS);
@@ -33,10 +33,7 @@ impl ApiKey {
         Self(text)
     }
 
-    /// Reads a key: form and checksum, so that a mistyped key needs no look-up.
-    ///
-    /// # Errors
-    /// [`KeyError`] when the form or the checksum is wrong.
+    /// Checks form and checksum, so that a mistyped key costs no database query.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let body = text.strip_prefix(PREFIX).ok_or(KeyError)?.as_bytes();
         if body.len() != RANDOM_CHARACTERS + CHECK_CHARACTERS || !body.iter().all(u8::is_ascii_alphanumeric) {
@@ -49,13 +46,13 @@ impl ApiKey {
         Ok(Self(text.to_owned()))
     }
 
-    /// The key itself, to show it once or to hash it.
+    /// The key itself, for showing it once or hashing it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// The first characters, by which its owner knows it again.
+    /// The first characters, by which a user recognises the key.
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.0[..SHOWN_CHARACTERS]
@@ -84,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_known_key() {
+    fn checksum_of_a_known_key() {
         // CRC-32 of 32 zeros ("0" * 32) is 0xa0f292d0 by Python's zlib.crc32.
         let key = ApiKey::from_random([0; 32]);
         assert_eq!(&key.expose()[..35], "bb_00000000000000000000000000000000");
@@ -95,7 +92,7 @@ mod tests {
     const KNOWN_CHECK: &str = "2wjyrI";
 
     #[test]
-    fn reads_back_and_refuses_every_other_text() {
+    fn parses_its_own_form_and_rejects_others() {
         let key = ApiKey::from_random(std::array::from_fn(|at| u8::try_from(at * 7 % 62).expect("small")));
         assert_eq!(ApiKey::parse(key.expose()), Ok(key.clone()));
         for at in 0..key.expose().len() {

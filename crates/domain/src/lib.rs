@@ -1,7 +1,7 @@
-//! What Bellbird talks about: ids, exact decimals, days and instants, connections, accounts, balances, transactions, holdings, trades,
-//! categories, pages, users, plans, keys and events.
+//! The domain types of Bellbird: users, keys, connections, accounts, balances, transactions, holdings, trades and
+//! webhook events, with exact decimals and dates.
 //!
-//! Nothing here does I/O, is async, or reads a clock: the present moment is always an argument.
+//! Nothing here does I/O, is async, or reads a clock. The current time is always an argument.
 
 pub mod account;
 pub mod balance;
@@ -10,7 +10,6 @@ pub mod connection;
 pub mod currency;
 pub mod date;
 pub mod decimal;
-pub mod event;
 pub mod holding;
 pub mod id;
 pub mod key;
@@ -19,6 +18,7 @@ pub mod page;
 pub mod trade;
 pub mod transaction;
 pub mod user;
+pub mod webhook_event;
 
 pub use account::{Account, AccountType, MaskedNumber};
 pub use balance::Balance;
@@ -27,7 +27,6 @@ pub use connection::{Connection, ConnectionCategory, ConnectionStatus, ProviderN
 pub use currency::Currency;
 pub use date::{Bound, Interval, Span};
 pub use decimal::Decimal;
-pub use event::{ApiVersion, DeliveryState, Digest, EndpointStatus, EventType, Mark};
 pub use holding::Holding;
 pub use id::{AccountId, ConnectionId, EndpointId, EventId, KeyId, SyncRunId, UserId};
 pub use key::ApiKey;
@@ -36,3 +35,4 @@ pub use page::{Page, PageLimits};
 pub use trade::{Trade, TradeTime, TradeType};
 pub use transaction::Transaction;
 pub use user::{Caller, Plan, User};
+pub use webhook_event::{ApiVersion, DeliveryState, Digest, EndpointStatus, EventType, Fingerprint};

@@ -1,18 +1,17 @@
-//! Amounts as whole numbers of a currency's smallest unit.
+//! Conversion of decimal amounts to whole numbers of a currency's smallest unit, such as cents.
 
 use std::cmp::Ordering;
 
 use crate::{Currency, Decimal};
 
-/// A whole number of cents, yen or fils, of any size. Has no `Debug`: it is an amount.
+/// A whole number of cents, yen or fils, of any size. Has no `Debug`, so that no amount is logged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MinorUnits(String);
 
 impl MinorUnits {
-    /// The amount in the currency's smallest unit. Where it has more places than the currency, it is rounded half to
-    /// even. The sign stays, but for zero.
+    /// Converts an amount. Rounds half to even if it has more decimal places than the currency. Zero has no sign.
     ///
-    /// Works on the digits: the time grows with their number, however long a provider makes them.
+    /// Works on the digits, so the time is linear in their number, however many a provider sends.
     #[must_use]
     pub fn of(amount: &Decimal<'_>, currency: Currency) -> Self {
         let unsigned = amount.as_str().trim_start_matches('-');
@@ -27,17 +26,17 @@ impl MinorUnits {
         if rounds_up(digits.last().copied().unwrap_or(b'0'), cut) {
             add_one(&mut digits);
         }
-        Self(shown(amount.is_negative(), &digits))
+        Self(signed_text(amount.is_negative(), &digits))
     }
 
-    /// The digits, with a minus sign below zero: a JSON number.
+    /// The number as a JSON number: digits, with a minus sign below zero.
     #[must_use]
     pub fn to_text(&self) -> String {
         self.0.clone()
     }
 }
 
-/// Whether what was cut off behind `last` makes it one more: half to even.
+/// Whether the digits cut off behind `last` round it up, half to even.
 fn rounds_up(last: u8, cut: &str) -> bool {
     let Some((first, rest)) = cut.as_bytes().split_first() else { return false };
     match first.cmp(&b'5') {
@@ -58,7 +57,7 @@ fn add_one(digits: &mut Vec<u8>) {
     digits.insert(0, b'1');
 }
 
-fn shown(negative: bool, digits: &[u8]) -> String {
+fn signed_text(negative: bool, digits: &[u8]) -> String {
     let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
     let significant = &digits[zeros..];
     if significant.is_empty() {
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_half_to_even_and_knows_no_negative_zero() {
+    fn rounds_half_to_even_without_negative_zero() {
         for (amount, currency, expected) in [
             ("0.005", "AUD", "0"),
             ("-0.005", "AUD", "0"),
@@ -131,15 +130,15 @@ mod tests {
     }
 
     #[test]
-    fn takes_as_long_as_there_are_digits() {
-        // Time that grew with the square of the length would be hours here.
+    fn time_is_linear_in_the_digits() {
+        // With quadratic time this test would run for hours.
         let nines = "9".repeat(1 << 20);
         assert_eq!(units(&format!("{nines}.995"), "AUD"), format!("1{}00", "0".repeat(nines.len())));
         assert_eq!(units(&format!("0.00{nines}"), "AUD"), "1");
     }
 
     proptest! {
-        /// The model: the decimal library's own rounding.
+        /// Model: the rounding of the decimal library.
         #[test]
         fn agrees_with_big_decimal(
             amount in "-?[0-9]{1,30}(\\.[0-9]{1,12})?",
@@ -151,9 +150,9 @@ mod tests {
             prop_assert_eq!(units(&amount, currency), expected.to_string());
         }
 
-        /// Halves and their neighbours, where a random number hardly ever lies.
+        /// Halves and their neighbours, which random numbers hardly ever hit.
         #[test]
-        fn agrees_with_big_decimal_about_halves(
+        fn halves_agree_with_big_decimal(
             whole in "-?[0-9]{1,6}",
             kept in "[0-9]{2}",
             cut in prop::sample::select(vec!["5", "50", "500", "49", "4999", "51", "5001", "05"]),

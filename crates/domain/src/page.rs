@@ -1,39 +1,36 @@
-//! Pages of a list: what was asked for, what is said about it.
+//! Pagination of lists: `limit` and `offset`, their defaults, maxima and parsing.
 
-/// The bounds of a list's `limit`.
+/// The default and maximum of a list's `limit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimits {
-    /// When none is given.
+    /// Used when the request has no `limit`.
     pub default: u32,
-    /// Larger values are clamped to it.
+    /// Larger values are clamped to this.
     pub max: u32,
 }
 
-/// Accounts: 50 by default, 200 at most.
 pub const ACCOUNTS: PageLimits = PageLimits { default: 50, max: 200 };
-/// Transactions: 200 by default, 500 at most.
 pub const TRANSACTIONS: PageLimits = PageLimits { default: 200, max: 500 };
-/// Of `/v1/trades`.
 pub const TRADES: PageLimits = PageLimits { default: 200, max: 500 };
 
-/// A window of a list.
+/// The window of a list that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Page {
-    /// Rows at most, at least 1.
+    /// Maximum number of rows, at least 1.
     pub limit: u32,
-    /// Rows to skip. May lie past any end.
+    /// Rows to skip. May lie past the end of the list.
     pub offset: u64,
 }
 
 impl Page {
-    /// The first row behind the window.
+    /// Number of the first row after the window.
     #[must_use]
     pub fn end(self) -> u64 {
         self.offset.saturating_add(u64::from(self.limit))
     }
 }
 
-/// Why a `limit` or an `offset` was refused.
+/// Why a `limit` or an `offset` was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageError {
     /// `limit` is not a whole number of at least 1.
@@ -42,10 +39,7 @@ pub enum PageError {
     Offset,
 }
 
-/// Reads a `limit`: ASCII digits of any length, clamped to the maximum.
-///
-/// # Errors
-/// [`PageError::Limit`] when it is anything else, or zero.
+/// Parses a `limit`: ASCII digits of any length, at least 1, clamped to the maximum.
 pub fn parse_limit(text: &str, limits: PageLimits) -> Result<u32, PageError> {
     let number = parse_digits(text).ok_or(PageError::Limit)?;
     if number == 0 {
@@ -54,10 +48,7 @@ pub fn parse_limit(text: &str, limits: PageLimits) -> Result<u32, PageError> {
     Ok(u32::try_from(number).unwrap_or(u32::MAX).min(limits.max))
 }
 
-/// Reads an `offset`: ASCII digits of any length; what does not fit lies past every end. `-0` is zero.
-///
-/// # Errors
-/// [`PageError::Offset`] when it is anything else.
+/// Parses an `offset`: ASCII digits of any length, clamped to 2^53 - 1. Accepts `-0` as zero.
 pub fn parse_offset(text: &str) -> Result<u64, PageError> {
     match text.strip_prefix('-') {
         Some(rest) if parse_digits(rest) == Some(0) => Ok(0),
@@ -66,7 +57,7 @@ pub fn parse_offset(text: &str) -> Result<u64, PageError> {
     }
 }
 
-/// The largest offset that is told apart: the largest whole number that every JSON reader keeps exactly (2^53 - 1).
+/// Maximum offset: the largest whole number that every JSON parser keeps exactly (2^53 - 1).
 const OFFSET_MAX: u64 = (1 << 53) - 1;
 
 fn parse_digits(text: &str) -> Option<u64> {
@@ -81,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits() {
+    fn limit_is_parsed_and_clamped() {
         for (text, expected) in [
             ("1", Ok(1)),
             ("0050", Ok(50)),
@@ -101,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets() {
+    fn offset_is_parsed_and_clamped() {
         assert_eq!(parse_offset("0"), Ok(0));
         assert_eq!(parse_offset("-0"), Ok(0));
         assert_eq!(parse_offset("12000"), Ok(12_000));

@@ -1,4 +1,4 @@
-//! Trades: rows of a brokerage account that pass through and are never kept.
+//! Trades of a brokerage account. They pass through from the provider to the client and are never stored.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use crate::connection::named;
+use crate::connection::string_enum;
 use crate::{Account, Decimal};
 
-named! {
-    /// What kind of trade it is.
+string_enum! {
+    /// The trade types of the public API.
     TradeType {
         /// Units were bought, reinvested dividends included.
         Buy "buy",
@@ -19,7 +19,7 @@ named! {
         Sell "sell",
         /// A payment to holders.
         Dividend "dividend",
-        /// Units were split or joined.
+        /// Units were split or consolidated.
         Split "split",
         /// Cash or units moved in or out.
         Transfer "transfer",
@@ -27,22 +27,20 @@ named! {
         Fee "fee",
         /// Interest, received or paid.
         Interest "interest",
-        /// Everything else.
         Other "other",
     }
 }
 
-/// When a trade was made: brokers give a day or a moment.
+/// When a trade was made. Some brokers send a day, others an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TradeTime {
-    /// A day, in nobody's timezone.
+    /// A day without a timezone.
     Day(Date),
-    /// A moment.
     Instant(Timestamp),
 }
 
 impl TradeTime {
-    /// Its place in the order: a day counts as 00:00 UTC.
+    /// The instant to sort by. A day counts as 00:00 UTC.
     #[must_use]
     pub fn instant(self) -> Timestamp {
         match self {
@@ -55,48 +53,43 @@ impl TradeTime {
     }
 }
 
-/// One row of a brokerage account. Borrows the page it came from; has no `Debug`, so that it cannot be logged.
+/// One trade. Borrows the provider's page. Has no `Debug`, so that it cannot be logged.
 #[derive(Clone)]
 pub struct Trade<'a> {
-    /// The account that it is on.
     pub account: &'a Account,
-    /// Ticker; empty where no security is concerned.
+    /// Ticker. Empty if the trade involves no security, such as a deposit.
     pub symbol: Cow<'a, str>,
-    /// The security's name.
     pub name: Option<Cow<'a, str>>,
-    /// What kind of trade it is.
     pub trade_type: TradeType,
-    /// The provider's own word for that, as sent.
+    /// The provider's own word for the type, unchanged.
     pub provider_type: Cow<'a, str>,
-    /// Units, signed as the provider signs them.
+    /// Units, with the provider's sign.
     pub quantity: Option<Decimal<'a>>,
-    /// Price of a unit.
+    /// Price of one unit.
     pub price: Option<Decimal<'a>>,
-    /// ISO 4217, or the ticker of a crypto asset.
+    /// An ISO 4217 code, or the ticker of a crypto asset.
     pub currency: Cow<'a, str>,
-    /// The effect on cash.
+    /// The effect on the cash balance.
     pub total_amount: Option<Decimal<'a>>,
-    /// Fees.
     pub fees: Option<Decimal<'a>>,
-    /// When it was made, as text.
+    /// The provider's text for [`Self::time`].
     pub trade_date: Cow<'a, str>,
-    /// When it was made.
     pub time: TradeTime,
-    /// When it was settled, as text.
+    /// The provider's text.
     pub settlement_date: Option<Cow<'a, str>>,
-    /// The broker's words.
+    /// The broker's text.
     pub description: Option<Cow<'a, str>>,
 }
 
 impl<'a> Trade<'a> {
-    /// The identifier: eight parts joined by hyphens, an absent one empty. Equal trades have equal ids.
+    /// The public id: eight parts joined by hyphens. An absent part is empty. Equal trades have equal ids.
     #[must_use]
     pub fn id(&self) -> TradeId<'_, 'a> {
         TradeId(self)
     }
 }
 
-/// Shows a trade's identifier.
+/// Displays the id of a trade.
 pub struct TradeId<'t, 'a>(&'t Trade<'a>);
 
 impl fmt::Display for TradeId<'_, '_> {
@@ -131,10 +124,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_stands_at_its_start_in_utc() {
+    fn day_sorts_at_midnight_utc() {
         for (day, instant) in [
             ("2026-10-31", "2026-10-31T00:00:00Z".parse().expect("an instant")),
-            // Brokers' way to say never.
+            // Brokers send this day for "never".
             ("9999-12-31", Timestamp::MAX),
             ("0001-01-01", "0001-01-01T00:00:00Z".parse().expect("an instant")),
         ] {

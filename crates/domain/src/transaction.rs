@@ -1,4 +1,4 @@
-//! Transactions: rows that pass through and are never kept.
+//! Bank transactions. They pass through from the provider to the client and are never stored.
 
 use std::borrow::Cow;
 
@@ -8,53 +8,50 @@ use jiff::tz::TimeZone;
 
 use crate::{Account, Category, Currency, Decimal};
 
-/// A posted bank transaction. Borrows the provider's page and the account; nothing stores it.
+/// A posted bank transaction. Borrows the provider's page.
 ///
-/// `Debug` is deliberately missing: amounts and descriptions are in no log and no panic.
+/// Has no `Debug`, so that amounts and descriptions appear in no log and no panic.
 #[derive(Clone)]
 pub struct Transaction<'a> {
-    /// The provider's own id; opaque.
+    /// The provider's own opaque id.
     pub id: Cow<'a, str>,
-    /// The account it belongs to.
     pub account: &'a Account,
-    /// Posting instant, else execution instant: what the order and timestamp bounds go by.
+    /// Time of posting, else of execution. Sorting and timestamp bounds use it.
     pub instant: Timestamp,
-    /// The day, where the provider's row carries only a calendar day; it is never shifted.
+    /// Set if the provider sends only a calendar day. No timezone shifts it.
     pub day: Option<Date>,
-    /// When the provider first saw it, where it says so: what came later than a walk began does not belong to it.
+    /// When the provider first saw the row, if it says so. Pagination skips rows first seen after the first page.
     pub seen_at: Option<Timestamp>,
-    /// The raw text of the field that `instant` or `day` came from.
+    /// The provider's text for `instant` or `day`.
     pub datetime: Cow<'a, str>,
-    /// The bank's text.
     pub description: Cow<'a, str>,
-    /// Negative when money left.
+    /// Negative for money that left the account.
     pub amount: Decimal<'a>,
-    /// One of the sixteen, if the provider's value is one of them.
+    /// `None` if the provider's value is outside the sixteen categories.
     pub category: Option<Category>,
-    /// Who was paid.
     pub merchant_name: Option<Cow<'a, str>>,
-    /// ISO 18245 code.
+    /// An ISO 18245 code.
     pub merchant_category_code: Option<Cow<'a, str>>,
-    /// The row's own currency, where it says so; else it is the account's.
+    /// The row's own currency. `None` means that of the account.
     pub currency: Option<Currency>,
-    /// The provider's own word for the kind of transaction, as sent.
+    /// The provider's own word for the type, unchanged.
     pub provider_type: Option<Cow<'a, str>>,
-    /// The raw text of the time at which it was made, where that is told beside the time of posting.
+    /// The provider's text for the time of execution, if it sends one beside the time of posting.
     pub executed: Option<Cow<'a, str>>,
-    /// What payer or payee wrote for the other to know it by.
+    /// The payment reference that payer or payee entered.
     pub reference: Option<Cow<'a, str>>,
-    /// A longer text than the description, where there is one.
+    /// A longer text than `description`.
     pub extended_description: Option<Cow<'a, str>>,
 }
 
 impl Transaction<'_> {
-    /// The day to show: the row's own, else the instant's day in `zone`.
+    /// The row's own day, else the day of its instant in `zone`.
     #[must_use]
     pub fn local_day(&self, zone: &TimeZone) -> Date {
         self.day.unwrap_or_else(|| crate::date::day_of(self.instant, zone))
     }
 
-    /// `debit` below zero, else `credit`.
+    /// `debit` for an amount below zero, else `credit`.
     #[must_use]
     pub fn direction(&self) -> &'static str {
         if self.amount.is_negative() { "debit" } else { "credit" }

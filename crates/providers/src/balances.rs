@@ -1,4 +1,5 @@
-//! Balances of several connections in as few lists as their owners have.
+//! Groups balance queries by provider user, because one list of Fiskil or Akahu has the balances of all connections of a
+//! user.
 
 use std::collections::BTreeMap;
 
@@ -7,36 +8,40 @@ use futures_util::future::join_all;
 
 use crate::{BalancesQuery, Error};
 
-/// The accounts of one connection whose balances are asked for.
-pub(crate) struct Asked<'a> {
+/// The balance query for one connection.
+pub(crate) struct BalanceRequest<'a> {
     /// The provider's id of the connection.
     pub(crate) id: String,
     pub(crate) accounts: &'a [Account],
-    /// Its place among what is asked.
-    at: usize,
+    /// The index of the query.
+    index: usize,
 }
 
-/// Asks each owner's list once, all of them at the same time. `whose` reads a grant: owner, and the provider's id of the
-/// connection. `list` answers for one owner, one list of outcomes for each connection asked for, in their order.
-pub(crate) async fn by_owner<'a, F>(
-    asked: &'a [BalancesQuery<'a>],
-    whose: impl Fn(&BalancesQuery<'_>) -> Result<(String, String), Error>,
-    list: impl Fn(String, Vec<Asked<'a>>) -> F,
+/// Reads the list of each provider user once, all at the same time.
+///
+/// `provider_user_of` returns the provider user and the provider's id of the connection. `list` reads the balances of one
+/// provider user: for each request one outcome per account, in their order.
+pub(crate) async fn by_provider_user<'a, F>(
+    queries: &'a [BalancesQuery<'a>],
+    provider_user_of: impl Fn(&BalancesQuery<'_>) -> Result<(String, String), Error>,
+    list: impl Fn(String, Vec<BalanceRequest<'a>>) -> F,
 ) -> Vec<Vec<Result<Balance, Error>>>
 where
-    F: Future<Output = Vec<(Asked<'a>, Vec<Result<Balance, Error>>)>>,
+    F: Future<Output = Vec<(BalanceRequest<'a>, Vec<Result<Balance, Error>>)>>,
 {
-    let mut outcomes = vec![Vec::new(); asked.len()];
-    let mut owners: BTreeMap<String, Vec<Asked<'a>>> = BTreeMap::new();
-    for (at, query) in asked.iter().enumerate() {
-        match whose(query) {
-            Ok((owner, id)) => owners.entry(owner).or_default().push(Asked { id, accounts: query.accounts, at }),
-            Err(error) => outcomes[at] = vec![Err(error); query.accounts.len()],
+    let mut outcomes = vec![Vec::new(); queries.len()];
+    let mut by_user: BTreeMap<String, Vec<BalanceRequest<'a>>> = BTreeMap::new();
+    for (index, query) in queries.iter().enumerate() {
+        match provider_user_of(query) {
+            Ok((provider_user, id)) => {
+                by_user.entry(provider_user).or_default().push(BalanceRequest { id, accounts: query.accounts, index })
+            }
+            Err(error) => outcomes[index] = vec![Err(error); query.accounts.len()],
         }
     }
-    let lists = owners.into_iter().map(|(owner, connections)| list(owner, connections));
-    for (connection, found) in join_all(lists).await.into_iter().flatten() {
-        outcomes[connection.at] = found;
+    let lists = by_user.into_iter().map(|(provider_user, requests)| list(provider_user, requests));
+    for (request, balances) in join_all(lists).await.into_iter().flatten() {
+        outcomes[request.index] = balances;
     }
     outcomes
 }

@@ -1,60 +1,59 @@
-//! What can go wrong between us and a provider, by what the caller does about it.
+//! Why a provider call failed. Each variant stands for one reaction of the caller.
 
 use std::time::Duration;
 
 use bellbird_domain::ConnectionStatus;
 
-/// A failed provider call. Holds no URL, no token, no row.
+/// A failed provider call. It never holds a URL, a token or a row, so it can be logged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Consent is gone: the user must reconnect. Holds the status that this means; repeating does not help.
+    /// The consent does not work any more, and the user must reconnect. Holds the new status of the connection. Permanent.
     #[error("the connection must be reconnected ({0})")]
     ReconnectNeeded(ConnectionStatus),
-    /// The provider asks us to slow down.
-    #[error("the provider limits our rate")]
+    /// The provider's rate limit is reached. Transient.
+    #[error("the provider's rate limit is reached")]
     RateLimited {
-        /// How long it asks us to wait, if it says.
+        /// None if the provider does not say.
         retry_after: Option<Duration>,
     },
-    /// Not reached, too slow, cut off, or a server error; worth repeating.
+    /// No connection, no response in time, an incomplete response or a server error. Transient.
     #[error("the provider is unavailable: {reason}")]
     Unavailable {
-        /// What happened, in a few fixed words.
         reason: &'static str,
-        /// How long it asks us to wait, if it says.
+        /// None if the provider does not say.
         retry_after: Option<Duration>,
     },
-    /// An answer that is not what its protocol says. Worth repeating: proxies break answers too.
-    #[error("the provider's answer is broken: {0}")]
+    /// The response does not follow the provider's protocol. Transient, because proxies damage responses too.
+    #[error("the provider sent an invalid response: {0}")]
     Malformed(&'static str),
-    /// The request's time is used up.
-    #[error("out of time")]
+    /// [`crate::CallContext::deadline`] has passed.
+    #[error("the deadline has passed")]
     Deadline,
-    /// The provider refuses the request, or our credentials. Repeating does not help.
-    #[error("the provider refuses the request (status {status})")]
+    /// The provider rejected the request or the operator's credentials. Permanent.
+    #[error("the provider rejected the request (status {status})")]
     Rejected {
-        /// HTTP status of the refusal.
+        /// The HTTP status.
         status: u16,
     },
-    /// The grant is not of the form that the provider needs, or does not work; says what to do.
+    /// The credentials of a connection or provider user have the wrong form or do not work. The message says what to do.
     #[error("{0}")]
-    BadGrant(String),
+    InvalidCredentials(String),
 }
 
 impl Error {
-    /// An unavailable provider, for a fixed reason.
+    /// [`Error::Unavailable`] without a `Retry-After`.
     #[must_use]
     pub fn unavailable(reason: &'static str) -> Self {
         Self::Unavailable { reason, retry_after: None }
     }
 
-    /// Whether the same call may succeed soon.
+    /// Whether a retry of the same call may succeed.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::RateLimited { .. } | Self::Unavailable { .. } | Self::Malformed(_) | Self::Deadline)
     }
 
-    /// How long the provider asks us to wait.
+    /// How long the provider asks to wait.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -63,7 +62,7 @@ impl Error {
         }
     }
 
-    /// A word for metrics.
+    /// The label in metrics.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -73,7 +72,7 @@ impl Error {
             Self::Malformed(_) => "malformed",
             Self::Deadline => "deadline",
             Self::Rejected { .. } => "rejected",
-            Self::BadGrant(_) => "bad_grant",
+            Self::InvalidCredentials(_) => "invalid_credentials",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers on the wire, read from their digits.
+//! Decimal numbers in a provider's response, parsed from their digits without a float.
 
 use bellbird_domain::Decimal;
 use bellbird_domain::decimal::DecimalError;
@@ -7,18 +7,16 @@ use serde_json::value::RawValue;
 
 use crate::Error;
 
-/// A decimal in a provider's answer: a JSON string or a JSON number, kept as the characters that were sent.
+/// A decimal that is sent as a JSON string or a JSON number. It keeps the characters as sent.
 ///
-/// Must sit in a plain struct read from a slice: `RawValue` fails inside flattened, tagged and untagged types.
+/// It only works in a plain struct that is read from a slice: serde's `RawValue` fails inside flattened, tagged and
+/// untagged types.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub struct ExactNumber<'a>(#[serde(borrow)] &'a RawValue);
 
 impl<'a> ExactNumber<'a> {
-    /// The decimal; none for an explicit null.
-    ///
-    /// # Errors
-    /// [`DecimalError`] when it is not a decimal in digits.
+    /// The decimal, or none for an explicit null.
     pub fn decimal(&self) -> Result<Option<Decimal<'a>>, DecimalError> {
         let raw: &'a str = self.0.get();
         if raw == "null" {
@@ -29,10 +27,8 @@ impl<'a> ExactNumber<'a> {
     }
 }
 
-/// The decimal of a member that may be absent or null.
-///
-/// # Errors
-/// [`Error::Malformed`] when it is not a decimal: then the answer cannot be trusted.
+/// The decimal of a member that may be absent or null. Anything else than a decimal makes the whole response
+/// [`Error::Malformed`], since its other amounts cannot be trusted either.
 pub(crate) fn amount<'a>(number: Option<&ExactNumber<'a>>) -> Result<Option<Decimal<'a>>, Error> {
     number.map_or(Ok(None), |number| number.decimal().map_err(|_| Error::Malformed("an amount is not a decimal")))
 }

@@ -1,26 +1,26 @@
-//! The outside world in: one adapter a provider, behind one small trait.
+//! One adapter per provider, behind one small trait: [`Provider`].
 //!
-//! An adapter turns a provider's wire format into the domain's words and hides its paging, authentication and quirks.
-//! It keeps nothing but access tokens and, for a minute, what it learned about a consent.
+//! An adapter maps a provider's wire format to the types of the domain. It hides paging, authentication and quirks. It
+//! keeps in memory only access tokens, signing keys, rate limits and, for a minute, the status of a consent.
 
 pub mod akahu;
 mod balances;
+mod consent_status_cache;
+mod credentials;
 pub mod error;
 pub mod exact;
 pub mod fiskil;
-mod grant;
 pub mod http;
 pub mod linking;
-pub mod notifying;
 #[cfg(test)]
 mod peer;
 pub mod registry;
 mod rows;
 pub mod settings;
 pub mod snaptrade;
-mod standings;
 pub mod sweep;
 pub mod text;
+pub mod webhook_verifier;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -36,34 +36,33 @@ use tokio::time::Instant;
 
 pub use error::Error;
 pub use linking::Linking;
-pub use notifying::Notifying;
 pub use registry::Registry;
+pub use webhook_verifier::WebhookVerifier;
 
-/// What one request may spend on providers: until when, seen from which moment, and how many calls it has made.
+/// The deadline, the clock and the call counter of the provider calls that serve one request or job.
 #[derive(Debug)]
-pub struct Call {
-    /// No call is made, waited for or repeated past this.
+pub struct CallContext {
+    /// No provider call starts, waits or retries after this instant.
     pub deadline: Instant,
-    /// The present moment, as far as this request is concerned.
+    /// The time at which the request or job began. It does not advance, so that one answer has one time.
     pub now: Timestamp,
-    begun: Instant,
+    started: Instant,
     calls: AtomicU32,
 }
 
-impl Call {
-    /// A request that may spend until `deadline`.
+impl CallContext {
     #[must_use]
     pub fn new(deadline: Instant, now: Timestamp) -> Self {
-        Self { deadline, now, begun: Instant::now(), calls: AtomicU32::new(0) }
+        Self { deadline, now, started: Instant::now(), calls: AtomicU32::new(0) }
     }
 
-    /// The present moment as the clock on the wall shows it: later than [`Call::now`] while a request goes on.
+    /// The current time. Unlike [`CallContext::now`], it advances while the request runs.
     #[must_use]
     pub fn wall_clock(&self) -> Timestamp {
-        self.now.saturating_add(self.begun.elapsed()).unwrap_or(self.now)
+        self.now.saturating_add(self.started.elapsed()).unwrap_or(self.now)
     }
 
-    /// Provider calls made so far, retries included.
+    /// The number of provider calls made so far, retries included.
     pub fn calls(&self) -> u32 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -73,139 +72,132 @@ impl Call {
     }
 }
 
-/// A connection that a grant covers, found by asking the provider.
+/// A connection that the given credentials cover, as the provider describes it.
 #[derive(Debug)]
 pub struct FoundConnection {
-    /// The provider's own id of it; unique within the provider.
+    /// Unique within the provider.
     pub provider_connection_id: String,
-    /// The provider's id of whose consent it is, where it has one that is no secret: events may name it.
-    pub owner: Option<String>,
+    /// The provider user who gave the consent. Only set if the id is no secret: provider events may name it.
+    pub provider_user_id: Option<String>,
     /// The provider's id of the institution.
     pub institution_id: String,
-    /// Display name.
     pub institution_name: String,
-    /// URL.
+    /// The URL of the logo.
     pub institution_logo: Option<String>,
-    /// Whether it works.
-    pub standing: Standing,
-    /// The grant of this connection alone, as JSON, to be sealed and stored.
-    pub grant: SecretString,
+    pub consent_status: ConsentStatus,
+    /// The credentials of this connection alone, as JSON. The caller seals and stores them.
+    pub credentials: SecretString,
 }
 
-/// Whether the provider still honours a grant.
+/// Whether the provider still accepts the credentials of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// It does.
+pub enum ConsentStatus {
     Active,
-    /// It does not, and this is the status it leads to; never `active` or `deleting`.
+    /// The consent does not work. Holds the new status of the connection, which is never `active` or `deleting`.
     Broken(ConnectionStatus),
 }
 
-/// An account of a connection, found by asking the provider. The full number has been left behind.
+/// An account of a connection, as the provider describes it. It never holds the full account number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundAccount {
-    /// The provider's own id.
     pub provider_account_id: String,
-    /// Display name, never a number.
+    /// The display name, in which account numbers are masked.
     pub name: String,
-    /// One of the seven kinds.
     pub account_type: AccountType,
-    /// Last four digits.
     pub number: Option<MaskedNumber>,
-    /// If the provider says.
+    /// None if the provider does not say.
     pub currency: Option<Currency>,
 }
 
-/// Which transactions are asked for.
+/// Selects transactions of one connection.
 #[derive(Debug, Clone, Copy)]
 pub struct TransactionQuery<'a> {
-    /// The connection's accounts, or the one account asked for.
+    /// All accounts of the connection, or the one requested account.
     pub accounts: &'a [Account],
-    /// True when `accounts` is one account out of possibly several, so that the provider should be asked for it alone.
+    /// True if `accounts` holds one account out of possibly several. The adapter then requests that account alone.
     pub one_account: bool,
-    /// The days or instants. The adapter asks for at least these; the caller filters again.
+    /// Days or instants. The adapter may request a wider range, and the caller filters the rows again.
     pub interval: &'a Interval,
-    /// The user's zone, in which days are days.
+    /// The user's time zone, in which the days of `interval` begin and end.
     pub zone: &'a TimeZone,
 }
 
 /// Where a page begins and how many rows it should have.
 #[derive(Debug, Clone, Copy)]
 pub struct PageRequest<'a> {
-    /// The end of an earlier page, or none for the newest row.
+    /// The end of an earlier page. None begins with the newest row.
     pub cursor: Option<&'a Cursor>,
-    /// As many rows as this, where the provider lets us choose; at most [`Banking::page_rows_max`].
+    /// The size of the page, at most [`Banking::page_rows_max`]. Ignored if the provider has no size parameter.
     pub rows: u32,
 }
 
-/// A provider's own mark of a place in a list. Opaque; holds no data about rows.
+/// The provider's own position in a list. Opaque; holds no data about rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor(pub String);
 
-/// What takes the rows of a page, newest first.
+/// Receives the rows of a page, newest first.
 pub type RowSink<'s> = dyn for<'row> FnMut(Transaction<'row>) + Send + 's;
 
-/// The balances that are asked for of one connection.
+/// Selects balances of one connection.
 #[derive(Clone, Copy)]
 pub struct BalancesQuery<'a> {
-    /// The connection's grant.
-    pub grant: &'a SecretString,
+    /// The credentials of the connection.
+    pub credentials: &'a SecretString,
     /// Accounts of the connection.
     pub accounts: &'a [Account],
 }
 
 /// A provider of accounts and their rows.
 ///
-/// Every method makes its calls within `call.deadline`, and fails with an [`Error`] that says what to do about it.
+/// Every method ends before `context.deadline`. The variants of [`Error`] say what a caller can do about a failure.
 #[async_trait]
 pub trait Provider: Send + Sync {
     /// The short name that the API shows.
     fn name(&self) -> ProviderName;
 
-    /// What can be asked of it beyond accounts and balances.
+    /// What the provider serves beyond accounts and balances.
     fn kind(&self) -> Kind<'_>;
 
-    /// Whether the provider can be reached and takes our credentials.
-    async fn check(&self, call: &Call) -> Result<(), Error>;
+    /// Checks that the provider is reachable and accepts the operator's credentials.
+    async fn check(&self, context: &CallContext) -> Result<(), Error>;
 
-    /// The connections that a grant covers. `grant` is a JSON object from outside, in the form
-    /// of docs/hosting.md.
-    async fn discover(&self, call: &Call, grant: &SecretString) -> Result<Vec<FoundConnection>, Error>;
+    /// The connections that `credentials` cover. They are JSON from a link session or an import, in the form of
+    /// docs/hosting.md.
+    async fn discover(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundConnection>, Error>;
 
-    /// Whether the grant of one connection still works.
-    async fn standing(&self, call: &Call, grant: &SecretString) -> Result<Standing, Error>;
+    /// Asks the provider whether the credentials of one connection still work.
+    async fn consent_status(&self, context: &CallContext, credentials: &SecretString) -> Result<ConsentStatus, Error>;
 
     /// The accounts of one connection.
-    async fn accounts(&self, call: &Call, grant: &SecretString) -> Result<Vec<FoundAccount>, Error>;
+    async fn accounts(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundAccount>, Error>;
 
-    /// The balances of accounts of several connections, in the order asked for: one list a connection, one entry an
-    /// account. As few calls as the provider allows, all at the same time. A failure is its account's own.
-    async fn balances(&self, call: &Call, asked: &[BalancesQuery<'_>]) -> Vec<Vec<Result<Balance, Error>>>;
+    /// The balances of accounts of several connections. The outer list has the order of `queries`, each inner list that
+    /// of its `accounts`. The adapter makes as few calls as the provider allows, all at the same time. One account can
+    /// fail while others succeed.
+    async fn balances(&self, context: &CallContext, queries: &[BalancesQuery<'_>]) -> Vec<Vec<Result<Balance, Error>>>;
 
-    /// Withdraws the user's consent. Done also when there was none any more, and where the provider knows no such thing.
-    async fn withdraw(&self, call: &Call, grant: &SecretString) -> Result<(), Error>;
+    /// Withdraws the user's consent. Idempotent: succeeds if the consent is already gone or the provider has no
+    /// revocation.
+    async fn withdraw(&self, context: &CallContext, credentials: &SecretString) -> Result<(), Error>;
 
-    /// Its consent page, where our credentials allow for one.
+    /// Linking in the browser. None if the operator's credentials do not allow it.
     fn linking(&self) -> Option<&dyn Linking> {
         None
     }
 
-    /// The events that it sends, where our credentials let us check them.
-    fn notifying(&self) -> Option<&dyn Notifying> {
+    /// Verifies provider events. None if the operator's credentials do not suffice for that.
+    fn webhook_verifier(&self) -> Option<&dyn WebhookVerifier> {
         None
     }
 }
 
-/// What a provider is for.
+/// Which category of institutions a provider serves, with the reads of that category.
 pub enum Kind<'p> {
-    /// Banks.
     Banking(&'p dyn Banking),
-    /// Brokers.
     Brokerage(&'p dyn Brokerage),
 }
 
 impl Kind<'_> {
-    /// The word that the API shows.
     #[must_use]
     pub fn category(&self) -> ConnectionCategory {
         match self {
@@ -215,74 +207,77 @@ impl Kind<'_> {
     }
 }
 
-/// What banks have.
+/// Reads that banks offer.
 #[async_trait]
 pub trait Banking: Send + Sync {
-    /// The most rows that one page can have.
+    /// The largest number of rows in a page.
     fn page_rows_max(&self) -> u32;
 
-    /// One page of posted transactions, newest first, each given to `rows` once. Nothing is given when the page fails.
-    /// The rows may lie outside the query's interval; rows of other accounts, pending rows and rows without a time are
-    /// left out. Returns where the next page begins, or none at the end: of the provider's list, or, where the provider
-    /// cannot be asked for the interval, once the rows lie before it, for the caller reads on until then. A page may be
-    /// empty and not the last. Where the provider has no list of several accounts, the adapter merges theirs.
+    /// Reads one page of posted transactions and passes each row to `rows` once, newest first. A page that fails passes
+    /// no row.
+    ///
+    /// Rows may lie outside the query's interval. Rows of other accounts, pending rows and rows without a time are left
+    /// out. If the provider has no list of several accounts, the adapter merges the lists of each.
+    ///
+    /// Returns the start of the next page, or none at the end. The end is that of the provider's list. If the provider
+    /// cannot filter by time, it is the first page whose rows all lie before the interval. A page can be empty without
+    /// being the last.
     async fn transactions(
         &self,
-        call: &Call,
-        grant: &SecretString,
+        context: &CallContext,
+        credentials: &SecretString,
         query: &TransactionQuery<'_>,
         page: PageRequest<'_>,
         rows: &mut RowSink<'_>,
     ) -> Result<Option<Cursor>, Error>;
 }
 
-/// Which trades are asked for.
+/// Selects trades of one account.
 #[derive(Clone, Copy)]
 pub struct TradeQuery<'a> {
-    /// The account.
     pub account: &'a Account,
-    /// The days or instants, where they were given. The adapter asks for at least these; the caller filters again.
+    /// Days or instants, either end optional. The adapter may request a wider range, and the caller filters again.
     pub span: &'a Span,
-    /// The user's zone, in which days are days.
+    /// The user's time zone, in which the days of `span` begin and end.
     pub zone: &'a TimeZone,
 }
 
-/// A page of trades, counted as the provider counts.
+/// The size of a page of trades and of the whole list, as the provider counts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TradePage {
-    /// Rows on the page, those left out included.
+    /// Rows on the page, including those that the adapter leaves out.
     pub rows: u64,
     /// Rows in the provider's whole list for the query.
     pub total: u64,
 }
 
-/// What takes the trades of a page, newest first, each with its place on the page as the provider counts.
+/// Receives the trades of a page, newest first. The number is the index on the page, counting rows that are left out.
 pub type TradeSink<'s> = dyn for<'row> FnMut(u64, Trade<'row>) + Send + 's;
 
-/// What takes the holdings of an account, in the provider's order.
+/// Receives the holdings of an account, in the provider's order.
 pub type HoldingSink<'s> = dyn for<'row> FnMut(Holding<'row>) + Send + 's;
 
-/// What brokers have.
+/// Reads that brokers offer.
 #[async_trait]
 pub trait Brokerage: Send + Sync {
-    /// What an account holds, each position given to `rows` once. Nothing is given when the call fails.
+    /// Reads the holdings of an account and passes each to `rows` once. A call that fails passes nothing.
     async fn holdings(
         &self,
-        call: &Call,
-        grant: &SecretString,
+        context: &CallContext,
+        credentials: &SecretString,
         account: &Account,
         rows: &mut HoldingSink<'_>,
     ) -> Result<(), Error>;
 
-    /// The most rows that one page of trades can have.
+    /// The largest number of rows in a page of trades.
     fn trades_rows_max(&self) -> u32;
 
-    /// The trades of an account from the `offset`th of the provider's list on, at most `limit`, newest first. Nothing
-    /// is given when the page fails. The rows may lie outside the query's span; rows without a date are left out.
+    /// Reads at most `limit` trades of an account, newest first, starting at `offset` in the provider's list. A page
+    /// that fails passes no row. Rows may lie outside the query's span. Rows without a date are left out.
     async fn trades(
         &self,
-        call: &Call,
-        grant: &SecretString,
+        context: &CallContext,
+        credentials: &SecretString,
         query: &TradeQuery<'_>,
         offset: u64,
         limit: u32,

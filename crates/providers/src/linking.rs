@@ -1,148 +1,147 @@
-//! Consent in the browser: what a provider needs for it.
+//! Linking in the browser: the trait that adapters with a consent page implement.
 //!
-//! The way is the same for all: a user of the provider's is registered where consents hang on one, the browser is sent
-//! to the provider's own page, and comes back to ours with an answer. That answer is a hint only: what counts is what
-//! the provider says when it is asked with the grant that [`Linking::finish`] gives.
+//! A link session registers a provider user if the provider needs one, and sends the browser to the provider's consent
+//! page. The provider redirects the browser to the redirect URI with the result. That result is only a hint, since
+//! anyone can forge it. The caller asks the provider with the credentials from [`Linking::finish`].
 
 use async_trait::async_trait;
 pub use reqwest::Url;
 use secrecy::SecretString;
 
-use crate::{Call, Error};
+use crate::{CallContext, Error};
 
-/// What the browser is sent to the provider for.
+/// Why a link session visits the consent page.
 #[derive(Clone, Copy)]
 pub enum Purpose<'a> {
-    /// A new consent.
+    /// To give a new consent.
     Link {
-        /// Whose it will be, as [`Linking::register`] gave it; none where the provider registers nobody.
-        owner: Option<&'a SecretString>,
+        /// The result of [`Linking::register`]. None if the provider does not register users.
+        provider_user: Option<&'a SecretString>,
     },
-    /// A connection that is to work again.
+    /// To reconnect an existing connection.
     Repair {
-        /// Its grant.
-        grant: &'a SecretString,
-        /// The provider's id of its institution.
+        /// The credentials of the connection.
+        credentials: &'a SecretString,
+        /// The provider's id of the institution.
         institution_id: &'a str,
     },
 }
 
-/// Where the browser goes, and how it comes back.
+/// What a link session sends to the provider's consent page.
 #[derive(Clone, Copy)]
-pub struct Departure<'a> {
-    /// What for.
+pub struct AuthorizationRequest<'a> {
     pub purpose: Purpose<'a>,
-    /// The user's address, for the provider's notices, or to be filled in.
+    /// The user's e-mail address. The provider prefills it or sends notices to it.
     pub email: &'a str,
-    /// Our page, as it is registered with the provider: without a query.
-    pub return_url: &'a Url,
-    /// What has to come back as the parameter `state`: ASCII letters and digits only.
+    /// The callback page as registered with the provider, without a query.
+    pub redirect_uri: &'a Url,
+    /// The value that the callback must return as the parameter `state`. ASCII letters and digits only.
     pub state: &'a str,
 }
 
-impl Departure<'_> {
-    /// Our page with the state: for providers that do not carry it themselves.
-    pub(crate) fn way_back(&self) -> Url {
-        let mut url = self.return_url.clone();
-        url.query_pairs_mut().append_pair("state", self.state).append_pair(VIA.0, VIA.1);
+impl AuthorizationRequest<'_> {
+    /// The redirect URI with the state as a parameter, for providers that do not return `state` themselves.
+    pub(crate) fn redirect_uri_with_state(&self) -> Url {
+        let mut url = self.redirect_uri.clone();
+        url.query_pairs_mut().append_pair("state", self.state).append_pair(MARKER_PARAM.0, MARKER_PARAM.1);
         url
     }
 }
 
-/// The last parameter of our address. How a provider joins its own to an address that has some is not known
-/// (docs/providers/fiskil.md#redirects, docs/providers/snaptrade.md#portal-results): what follows a second `?` ends up
-/// in this one's value, and not in the state.
-const VIA: (&str, &str) = ("via", "bellbird");
+/// The last parameter of [`AuthorizationRequest::redirect_uri_with_state`].
+///
+/// Some providers might append their parameters to a redirect URI that has a query with a second `?`
+/// (docs/providers/fiskil.md#redirects, docs/providers/snaptrade.md#portal-results). The parameters after it then become
+/// part of this value and not of the state.
+const MARKER_PARAM: (&str, &str) = ("via", "bellbird");
 
-/// The parameters of an answer, those behind a second `?` among them.
+/// The parameters of a callback, including those after a second `?` ([`MARKER_PARAM`]).
 #[must_use]
-pub fn untangled(answer: &[(String, String)]) -> Vec<(String, String)> {
-    let mut untangled = Vec::with_capacity(answer.len());
-    for (name, value) in answer {
-        match value.split_once('?').filter(|(via, _)| (name.as_str(), *via) == VIA) {
+pub fn untangle_params(params: &[(String, String)]) -> Vec<(String, String)> {
+    let mut untangled = Vec::with_capacity(params.len());
+    for (name, value) in params {
+        match value.split_once('?').filter(|(via, _)| (name.as_str(), *via) == MARKER_PARAM) {
             Some((_, joined)) => {
                 let (name, value) = joined.split_once('=').unwrap_or((joined, ""));
                 untangled.push((name.to_owned(), value.to_owned()));
             }
-            None if name == VIA.0 => {}
+            None if name == MARKER_PARAM.0 => {}
             None => untangled.push((name.clone(), value.clone())),
         }
     }
     untangled
 }
 
-/// A provider's page that browsers can be sent to.
-///
-/// # Errors
-/// [`Error::Malformed`] for anything but an http or https URL.
-pub(crate) fn page(text: &str) -> Result<Url, Error> {
+/// Parses the URL of a consent page. Only http and https are accepted, so that a browser never runs a `javascript:` URL.
+pub(crate) fn consent_page_url(text: &str) -> Result<Url, Error> {
     let url = text.parse::<Url>().ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    url.ok_or(Error::Malformed("a page that is no URL"))
+    url.ok_or(Error::Malformed("the consent page is not a URL"))
 }
 
-/// A parameter of an answer; the first, where there are several.
-pub(crate) fn parameter<'a>(answer: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    answer.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+/// The first parameter with this name.
+pub(crate) fn find_param<'a>(params: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    params.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
-/// What came back with the browser.
+/// The callback of a link session.
 #[derive(Clone, Copy)]
-pub struct Return<'a> {
-    /// What it was sent for.
+pub struct CallbackParams<'a> {
     pub purpose: Purpose<'a>,
-    /// The same page as at departure.
-    pub return_url: &'a Url,
-    /// The parameters, decoded, `state` left out.
-    pub answer: &'a [(String, String)],
+    /// The same URI as in the [`AuthorizationRequest`].
+    pub redirect_uri: &'a Url,
+    /// The decoded parameters of the callback, without `state`.
+    pub params: &'a [(String, String)],
 }
 
-/// Why the provider's page did not end with consent.
+/// Why the visit to the consent page did not end with consent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoConsent {
-    /// The user did not want to, or went away.
+    /// The user declined or left the page.
     Declined,
-    /// Something did not work; one of our own sentences for the user, never the provider's words.
+    /// The provider reported an error. Holds a sentence for the user from this code, never text from the provider.
     Failed(&'static str),
 }
 
-/// A provider whose consent page we can send browsers to.
+/// A provider with a consent page.
 #[async_trait]
 pub trait Linking: Send + Sync {
-    /// Whether consents hang on a user who has to be registered first.
+    /// Whether the provider needs a registered provider user before a consent.
     fn registers_users(&self) -> bool;
 
-    /// Registers a user, in one attempt that is never repeated, as it might have been done though no answer came.
-    /// `reference` is our own text, written down before and never used for another attempt, by which
-    /// [`Linking::abandon`] finds what became of it. Gives the grant that covers whatever this user will consent to, in
-    /// the form that [`crate::Provider::discover`] takes.
-    async fn register(&self, call: &Call, reference: &str, email: &str) -> Result<SecretString, Error>;
+    /// Registers a provider user in one attempt without retries: the provider may have registered the user even if the
+    /// response got lost.
+    ///
+    /// The caller stores `reference` first and uses it for one attempt only. [`Linking::abandon_registration`] finds the
+    /// user by it after a failure. Returns credentials that cover every later consent of this user, in the form that
+    /// [`crate::Provider::discover`] takes.
+    async fn register(&self, context: &CallContext, reference: &str, email: &str) -> Result<SecretString, Error>;
 
-    /// The provider's id of a registered user, where it is no secret: the same as [`crate::FoundConnection::owner`].
-    fn owner_id(&self, _owner: &SecretString) -> Option<String> {
+    /// The provider's id of a registered user, equal to [`crate::FoundConnection::provider_user_id`]. None if the
+    /// provider has no such id or it is secret.
+    fn provider_user_id(&self, _provider_user: &SecretString) -> Option<String> {
         None
     }
 
-    /// Removes what an attempt to register with this reference may have left behind. Done also when that is nothing.
-    async fn abandon(&self, call: &Call, reference: &str, email: &str) -> Result<(), Error>;
+    /// Deletes the provider user that a failed registration with this reference may have created. Idempotent.
+    async fn abandon_registration(&self, context: &CallContext, reference: &str, email: &str) -> Result<(), Error>;
 
-    /// Removes a registered user, with all consents there may be. Done also when there is no such user any more.
-    async fn unregister(&self, call: &Call, owner: &SecretString) -> Result<(), Error>;
+    /// Deletes a provider user with all consents. Idempotent.
+    async fn unregister(&self, context: &CallContext, provider_user: &SecretString) -> Result<(), Error>;
 
-    /// The provider's page for one consent. May be asked any number of times; each page serves once.
-    async fn depart(&self, call: &Call, departure: &Departure<'_>) -> Result<Url, Error>;
+    /// The URL of the provider's page for one consent. Can be called repeatedly; each URL works for one visit.
+    async fn authorize(&self, context: &CallContext, request: &AuthorizationRequest<'_>) -> Result<Url, Error>;
 
-    /// What the answer says of the outcome. A hint only, and forged by whoever likes.
+    /// Reads the outcome from the callback's parameters. Only a hint, since anyone can forge a callback.
+    fn hint(&self, params: &[(String, String)]) -> Result<(), NoConsent>;
+
+    /// Whether the parameters suffice for [`Linking::finish`]. If not, polling the provider is pointless.
+    fn can_finish(&self, params: &[(String, String)]) -> bool;
+
+    /// Returns credentials that cover the user's consent, in the form that [`crate::Provider::discover`] takes.
     ///
-    /// # Errors
-    /// [`NoConsent`].
-    fn hint(&self, answer: &[(String, String)]) -> Result<(), NoConsent>;
-
-    /// Whether the answer holds all that is needed to ask the provider. Without it, waiting helps nobody.
-    fn can_finish(&self, answer: &[(String, String)]) -> bool;
-
-    /// The grant that covers what the user has consented to, in the form that [`crate::Provider::discover`] takes.
-    /// What is exchanged for it is gone: where that has happened, a second attempt fails with [`Error::BadGrant`].
-    async fn finish(&self, call: &Call, returned: &Return<'_>) -> Result<SecretString, Error>;
+    /// A provider's authorization code works once. A second call with the same code fails with
+    /// [`Error::InvalidCredentials`].
+    async fn finish(&self, context: &CallContext, callback: &CallbackParams<'_>) -> Result<SecretString, Error>;
 }
 
 #[cfg(test)]
@@ -150,11 +149,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_behind_a_second_question_mark() {
+    fn parameters_after_a_second_question_mark() {
         let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };
-        for (answer, expected) in [
+        for (params, expected) in [
             (
                 &[("state", "s"), ("via", "bellbird"), ("status", "SUCCESS")][..],
                 &[("state", "s"), ("status", "SUCCESS")][..],
@@ -166,7 +165,7 @@ mod tests {
             (&[("via", "bellbird?error")], &[("error", "")]),
             (&[("code", "a?b=c"), ("via", "elsewhere?state=x")], &[("code", "a?b=c")]),
         ] {
-            assert_eq!(untangled(&pairs(answer)), pairs(expected));
+            assert_eq!(untangle_params(&pairs(params)), pairs(expected));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The only list of providers.
+//! The list of providers, and the registry of those that the configuration enables.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use std::time::Duration;
 use crate::settings::{Declaration, Form, Values};
 use crate::{Provider, akahu, fiskil, snaptrade};
 
-/// Every provider there is. A new one is a line here.
+/// All providers. A new provider is a folder and a line here.
 pub const PROVIDERS: &[&Declaration] = &[&fiskil::DECLARATION, &akahu::DECLARATION, &snaptrade::DECLARATION];
 
-/// What the configuration says about the providers, by name.
+/// The settings of all providers, by provider name.
 #[derive(Debug, Clone, Default)]
 pub struct ProviderSettings(BTreeMap<&'static str, Values>);
 
 impl ProviderSettings {
-    /// The values of a provider's section, to be filled.
+    /// The values of a provider's section. The configuration sets them.
     pub fn section(&mut self, provider: &Declaration) -> &mut Values {
         self.0.entry(provider.name.as_str()).or_default()
     }
 
-    /// A key that the provider needs and does not have, though it has others of those: somebody has forgotten it.
+    /// A required key that is not set although another required key of the provider is: most likely an oversight.
     #[must_use]
-    pub fn forgotten(&self, provider: &Declaration) -> Option<&'static str> {
+    pub fn missing_setting(&self, provider: &Declaration) -> Option<&'static str> {
         let values = self.of(provider);
         let is_set = |needed: &&&str| values.get(needed).is_some();
-        let some = provider.needs.iter().any(|needed| is_set(&needed));
-        provider.needs.iter().find(|needed| some && !is_set(needed)).copied()
+        let any_is_set = provider.needs.iter().any(|needed| is_set(&needed));
+        provider.needs.iter().find(|needed| any_is_set && !is_set(needed)).copied()
     }
 
     fn of(&self, provider: &Declaration) -> Values {
@@ -40,42 +40,39 @@ impl ProviderSettings {
     }
 }
 
-/// The providers that this installation offers.
+/// The enabled providers.
 #[derive(Clone, Default)]
 pub struct Registry {
     providers: Arc<[Arc<dyn Provider>]>,
 }
 
 impl Registry {
-    /// One adapter for each provider that has credentials; each call takes at most `call_timeout`.
-    ///
-    /// # Errors
-    /// A sentence that names the setting that does not work.
+    /// Opens the adapter of each provider whose required settings are set. Each provider call takes at most
+    /// `call_timeout`. The error message names the invalid setting.
     pub fn new(settings: &ProviderSettings, call_timeout: Duration) -> Result<Self, String> {
-        let mut offered = Vec::new();
+        let mut enabled = Vec::new();
         for provider in PROVIDERS {
             let values = settings.of(provider);
             if provider.needs.iter().all(|needed| values.get(needed).is_some()) {
                 let opened = (provider.open)(&values, call_timeout);
-                offered.push(opened.map_err(|error| format!("{}: {error}", provider.name))?);
+                enabled.push(opened.map_err(|error| format!("{}: {error}", provider.name))?);
             }
         }
-        Ok(Self { providers: offered.into() })
+        Ok(Self { providers: enabled.into() })
     }
 
-    /// A registry of these, for tests.
+    /// A registry of the given providers, for tests.
     #[must_use]
     pub fn of(providers: Vec<Arc<dyn Provider>>) -> Self {
         Self { providers: providers.into() }
     }
 
-    /// The adapter with this name, if it is offered here.
+    /// The adapter of an enabled provider.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<dyn Provider>> {
         self.providers.iter().find(|provider| provider.name().as_str() == name)
     }
 
-    /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Provider>> {
         self.providers.iter()
     }
@@ -86,10 +83,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_provider_is_declared_in_full() {
+    fn every_provider_has_a_complete_declaration() {
         let mut names = std::collections::BTreeSet::new();
         for provider in PROVIDERS {
-            assert!(names.insert(provider.name.as_str()), "{} stands twice", provider.name);
+            assert!(names.insert(provider.name.as_str()), "{} is listed twice", provider.name);
             assert!(!provider.title.is_empty() && !provider.reaches.is_empty(), "{}", provider.name);
             assert!(!provider.help.is_empty() && !provider.settings.is_empty(), "{}", provider.name);
             for setting in provider.settings {
@@ -103,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn without_credentials_nothing_is_offered() {
+    fn provider_without_credentials_is_not_enabled() {
         let registry = Registry::new(&ProviderSettings::default(), Duration::from_secs(20)).unwrap();
         assert_eq!(registry.iter().count(), 0);
     }

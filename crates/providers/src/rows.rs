@@ -1,33 +1,29 @@
-//! What adapters do with the rows of a page.
+//! Helpers for the rows of a page that several adapters share.
 
 use std::cmp::Reverse;
 
 use bellbird_domain::{AccountId, Decimal, ProviderName, Transaction};
 use jiff::Timestamp;
 
-/// Brings the rows of a page into order where the provider did not: newest first; those of one instant by account, then
-/// as they came.
+/// Sorts the rows of a page if the provider did not: newest first, then by account. Equal rows keep their order.
 pub(crate) fn newest_first(rows: &mut [Transaction<'_>]) {
-    if !rows.is_sorted_by_key(place) {
-        rows.sort_by_key(place);
+    if !rows.is_sorted_by_key(sort_key) {
+        rows.sort_by_key(sort_key);
     }
 }
 
-fn place(row: &Transaction<'_>) -> (Reverse<Timestamp>, AccountId) {
+fn sort_key(row: &Transaction<'_>) -> (Reverse<Timestamp>, AccountId) {
     (Reverse(row.instant), row.account.id)
 }
 
-/// Counts a row that was left out, for the metrics.
+/// Counts a row that is left out in the metrics.
 pub(crate) fn count_dropped(provider: ProviderName, reason: &'static str) {
     metrics::counter!("bellbird_dropped_rows_total", "provider" => provider.as_str(), "reason" => reason).increment(1);
 }
 
-/// Checks what must hold of the rows of every page: for the fuzz targets.
-///
-/// # Panics
-/// When it does not.
-pub(crate) fn assert_promises(rows: &[Transaction<'_>], on_the_page: usize) {
-    assert!(rows.len() <= on_the_page, "a page never grows");
+/// Asserts the invariants of every page, for the fuzz targets. `page_rows` is the number of rows that the provider sent.
+pub(crate) fn assert_page_invariants(rows: &[Transaction<'_>], page_rows: usize) {
+    assert!(rows.len() <= page_rows, "a page never grows");
     assert!(rows.is_sorted_by_key(|row| Reverse(row.instant)), "newest first");
     for row in rows {
         let amount = row.amount.as_str();

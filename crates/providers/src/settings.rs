@@ -1,4 +1,4 @@
-//! What a provider wants to know from the configuration, and what it was told.
+//! The settings of a provider: the declaration of its configuration section, and the values that are set.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,83 +10,71 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::Provider;
 
-/// One provider, as the configuration knows it: a section of the settings file with its keys.
+/// Declares a provider and its section of the settings file.
 pub struct Declaration {
-    /// The provider's name, which is also that of the section.
+    /// The name of the provider and of the section.
     pub name: ProviderName,
-    /// Its own name, as it writes it.
+    /// The name as the provider writes it.
     pub title: &'static str,
-    /// What it reaches, as people say it: `Australian banks`.
+    /// The institutions that the provider reaches, for users: `Australian banks`.
     pub reaches: &'static str,
-    /// What the section is about, line by line.
+    /// The help text of the section, in lines.
     pub help: &'static [&'static str],
-    /// Its keys.
     pub settings: &'static [Setting],
-    /// The keys without which it is not offered.
+    /// The required keys. Without them the provider is not enabled.
     pub needs: &'static [&'static str],
-    /// Makes the adapter, once all that it needs is set. The time is the longest that one call may take.
+    /// Creates the adapter once all required keys are set. The duration is the timeout of one provider call.
     pub open: fn(&Values, Duration) -> Opened,
 }
 
-/// The adapter, or a sentence that names the setting that does not work.
+/// The adapter, or an error message that names the invalid setting.
 pub type Opened = Result<Arc<dyn Provider>, String>;
 
 /// One key of a provider's section.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
-    /// The key.
     pub name: &'static str,
-    /// What it is for, line by line.
+    /// The help text, in lines.
     pub help: &'static [&'static str],
-    /// What it takes.
     pub form: Form,
 }
 
-/// What a key takes.
+/// The type of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// An http or https URL without a slash at its end; this one when it is not set.
+    /// An http or https URL without a trailing slash. Holds the default.
     Url(&'static str),
-    /// A text that may be shown.
+    /// A string that may be shown.
     Text,
-    /// A text that is shown nowhere.
+    /// A string that is never shown or logged.
     Secret,
 }
 
-/// The values of one provider's section, checked for their form.
+/// The values of one provider's section. The configuration has validated their form.
 #[derive(Debug, Clone, Default)]
 pub struct Values(BTreeMap<&'static str, SecretString>);
 
 impl Values {
-    /// Sets a key.
     pub fn set(&mut self, name: &'static str, value: SecretString) {
         self.0.insert(name, value);
     }
 
-    /// A value, if it is set.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(|value| value.expose_secret())
     }
 
-    /// A secret, if it is set.
     #[must_use]
     pub fn secret(&self, name: &str) -> Option<SecretString> {
         self.0.get(name).cloned()
     }
 
-    /// A value that is needed; the registry has seen that it is set.
-    ///
-    /// # Errors
-    /// A sentence, when it is not.
-    pub fn needed(&self, name: &str) -> Result<&str, String> {
+    /// A required value. The registry opens a provider only if all of them are set.
+    pub fn required(&self, name: &str) -> Result<&str, String> {
         self.get(name).ok_or_else(|| format!("{name} is not set"))
     }
 
-    /// A URL that has a default.
-    ///
-    /// # Errors
-    /// A sentence, when it is none: the configuration has let something through.
+    /// A URL that has a default. An error means that the configuration has not validated the value.
     pub fn url(&self, name: &str) -> Result<Url, String> {
         let url = self.get(name).and_then(|text| text.parse::<Url>().ok());
         let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());

@@ -1,4 +1,4 @@
-//! A string on the wire that borrows the page it came in.
+//! Strings in a provider's response that borrow from its body, so that mapping a page allocates little.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,34 +6,36 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde_json::value::RawValue;
 
-/// A JSON string, borrowed from the body unless it held escapes.
+/// A JSON string. Borrowed from the body unless it contains escapes.
 ///
-/// Its own type because serde borrows a plain `Cow` field only when told so, and an optional one never.
+/// It is a type of its own because serde never borrows for an `Option<Cow<str>>`, and for a `Cow<str>` only with an
+/// attribute.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Text<'a>(pub Cow<'a, str>);
 
 impl Text<'_> {
-    /// The characters.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The characters of an optional text; none when it is blank.
-pub(crate) fn filled(text: Option<Text<'_>>) -> Option<Cow<'_, str>> {
+/// The string, or none if it is absent or blank.
+pub(crate) fn non_blank(text: Option<Text<'_>>) -> Option<Cow<'_, str>> {
     text.map(|text| text.0).filter(|text| !text.trim().is_empty())
 }
 
-/// Reads a member that a row can do without: none where it is null, or anything else than it should be. For
-/// `deserialize_with`, beside `default`; in a plain struct read from a slice, as `ExactNumber`.
-pub(crate) fn if_readable<'de, D, T>(input: D) -> Result<Option<T>, D::Error>
+/// Deserializes an optional member that must not fail its row: null and values of another type become none.
+///
+/// Use it in `deserialize_with` together with `default`. As with [`crate::exact::ExactNumber`], the struct must be a
+/// plain one that is read from a slice.
+pub(crate) fn none_if_invalid<'de, D, T>(input: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
     let raw = <&RawValue>::deserialize(input)?.get();
-    // Null is frequent, and an error is not free.
+    // Null is frequent, and creating an error costs time.
     Ok(if raw == "null" { None } else { serde_json::from_str(raw).ok() })
 }
 
@@ -74,10 +76,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_none() {
+    fn invalid_member_is_none() {
         #[derive(serde::Deserialize)]
         struct Row<'a> {
-            #[serde(borrow, default, deserialize_with = "if_readable")]
+            #[serde(borrow, default, deserialize_with = "none_if_invalid")]
             text: Option<Text<'a>>,
         }
         let read =
@@ -88,7 +90,7 @@ mod tests {
             assert_eq!(read(&format!(r#"{{"text": {sent}}}"#)).unwrap(), None, "{sent}");
         }
         assert_eq!(read("{}").unwrap(), None);
-        assert!(read(r#"{"text": nothing}"#).is_err(), "what is no JSON stays broken");
+        assert!(read(r#"{"text": nothing}"#).is_err(), "invalid JSON is an error");
         let body = r#"{"text": "borrowed"}"#;
         let row: Row<'_> = serde_json::from_str(body).unwrap();
         assert!(matches!(row.text, Some(Text(Cow::Borrowed(_)))));

@@ -1,57 +1,54 @@
-//! Balances of any mix of accounts: all connections at once, each failure confined to its accounts.
+//! Reads balances of any set of accounts: all connections concurrently. A failure affects only its own accounts.
 
 use std::sync::Arc;
 
 use bellbird_domain::{Account, AccountId, Balance, Caller, ConnectionId, Currency};
-use bellbird_providers::{BalancesQuery, Call, Error};
+use bellbird_providers::{BalancesQuery, CallContext, Error};
 use bellbird_storage::Chain;
 use futures_util::future::join_all;
 
-use crate::{ReadError, Reads, Scope};
+use crate::{ConnectionContext, ReadError, Reads};
 
-/// What was found out.
+/// The balances of a request.
 pub struct BalancesAnswer {
-    /// Each account asked for; none where the provider failed for it.
+    /// Each requested account. `None` if the provider failed for it.
     pub balances: Vec<(AccountId, Option<Balance>)>,
-    /// Connections that turned out to have lost their consent.
+    /// Connections whose consent turned out to be gone.
     pub broken: Vec<ConnectionId>,
 }
 
 impl BalancesAnswer {
-    /// Whether every account has an answer.
+    /// Whether every account has a balance.
     #[must_use]
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.balances.iter().all(|(_, balance)| balance.is_some())
     }
 }
 
 impl Reads {
-    /// The caller's accounts with these ids.
-    ///
-    /// # Errors
-    /// [`ReadError::NotFound`] unless every one exists and is the caller's.
+    /// Loads the caller's accounts with these ids. Fails with [`ReadError::NotFound`] if one does not exist or belongs
+    /// to another user.
     pub async fn own_accounts(&self, caller: &Caller, ids: &[AccountId]) -> Result<Vec<Account>, ReadError> {
         let accounts = self.inner.storage.find_accounts(caller.user_id, ids).await?;
         if accounts.len() == ids.len() { Ok(accounts) } else { Err(ReadError::NotFound) }
     }
 
-    /// Reads the balances of the caller's own `accounts`: all providers at the same time, each with as few calls as it
-    /// allows.
+    /// Reads the balances of `accounts`, which must belong to the caller. Queries all providers concurrently, each with
+    /// as few calls as it allows.
     ///
-    /// # Errors
-    /// [`ReadError::Unavailable`] when every account failed, each for a reason that may pass.
+    /// Fails with [`ReadError::Unavailable`] only if every account failed with a transient error.
     pub async fn balances(
         &self,
-        call: &Call,
+        call: &CallContext,
         caller: &Caller,
         mut accounts: Vec<Account>,
     ) -> Result<BalancesAnswer, ReadError> {
         accounts.sort_by_key(|account| account.connection_id);
         let groups: Vec<&[Account]> =
             accounts.chunk_by(|one, other| one.connection_id == other.connection_id).collect();
-        let scopes = join_all(groups.iter().map(|group| self.scope_of(caller, group))).await;
+        let contexts = join_all(groups.iter().map(|group| self.group_context(caller, group))).await;
         let mut outcomes: Vec<Result<Balance, Error>> =
-            self.ask_all(call, &groups, &scopes).await.into_iter().flatten().collect();
+            self.fetch_all(call, &groups, &contexts).await.into_iter().flatten().collect();
         self.learn_currencies(&accounts, &outcomes);
 
         if !outcomes.is_empty() && outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(Error::is_transient)) {
@@ -69,11 +66,11 @@ impl Reads {
         Ok(BalancesAnswer { balances, broken })
     }
 
-    /// The scope of a group of accounts of one connection. None when it is gone since its accounts were found: the same
-    /// as a provider that does not answer.
-    async fn scope_of(&self, caller: &Caller, group: &[Account]) -> Option<Arc<Scope>> {
-        match self.scope(caller, group.first()?.connection_id).await {
-            Ok(scope) => Some(scope),
+    /// Loads the context of a group of accounts of one connection. `None` if the connection was removed meanwhile,
+    /// which counts as an unavailable provider.
+    async fn group_context(&self, caller: &Caller, group: &[Account]) -> Option<Arc<ConnectionContext>> {
+        match self.connection_context(caller, group.first()?.connection_id).await {
+            Ok(context) => Some(context),
             Err(error) => {
                 if let ReadError::Storage(error) = &error {
                     tracing::error!(error = %Chain(error), "database failed");
@@ -83,29 +80,29 @@ impl Reads {
         }
     }
 
-    /// One question to each provider, about all groups that are its own. One list of outcomes a group.
-    async fn ask_all(
+    /// Queries each provider once, for all groups of its connections. Returns one list of outcomes for each group.
+    async fn fetch_all(
         &self,
-        call: &Call,
+        call: &CallContext,
         groups: &[&[Account]],
-        scopes: &[Option<Arc<Scope>>],
+        contexts: &[Option<Arc<ConnectionContext>>],
     ) -> Vec<Vec<Result<Balance, Error>>> {
         let mut outcomes: Vec<Vec<Result<Balance, Error>>> =
-            groups.iter().map(|group| vec![Err(Error::unavailable("not offered here")); group.len()]).collect();
-        let questions = self.inner.providers.iter().map(|provider| async move {
-            let is_its = |scope: &Scope| scope.connection.provider == provider.name().as_str();
-            let (places, asked): (Vec<usize>, Vec<BalancesQuery<'_>>) = scopes
+            groups.iter().map(|group| vec![Err(Error::unavailable("provider not configured")); group.len()]).collect();
+        let requests = self.inner.providers.iter().map(|provider| async move {
+            let is_served = |context: &ConnectionContext| context.connection.provider == provider.name().as_str();
+            let (positions, queries): (Vec<usize>, Vec<BalancesQuery<'_>>) = contexts
                 .iter()
                 .enumerate()
-                .filter_map(|(at, scope)| Some((at, scope.as_deref().filter(|scope| is_its(scope))?)))
-                .map(|(at, scope)| (at, BalancesQuery { grant: &scope.grant, accounts: groups[at] }))
+                .filter_map(|(at, context)| Some((at, context.as_deref().filter(|context| is_served(context))?)))
+                .map(|(at, context)| (at, BalancesQuery { credentials: &context.credentials, accounts: groups[at] }))
                 .unzip();
-            let answers = if asked.is_empty() { Vec::new() } else { provider.balances(call, &asked).await };
-            places.into_iter().zip(answers)
+            let answers = if queries.is_empty() { Vec::new() } else { provider.balances(call, &queries).await };
+            positions.into_iter().zip(answers)
         });
-        for (at, answers) in join_all(questions).await.into_iter().flatten() {
-            if let Some(scope) = scopes[at].as_deref().filter(|_| answers.iter().any(Result::is_ok)) {
-                self.note_answered(scope);
+        for (at, answers) in join_all(requests).await.into_iter().flatten() {
+            if let Some(context) = contexts[at].as_deref().filter(|_| answers.iter().any(Result::is_ok)) {
+                self.record_refresh(context);
             }
             for (outcome, answer) in outcomes[at].iter_mut().zip(answers) {
                 *outcome = answer;
@@ -114,7 +111,7 @@ impl Reads {
         outcomes
     }
 
-    /// Keeps the currency of an account that had none yet.
+    /// Stores the currency of each account whose currency was unknown, in the background.
     fn learn_currencies(&self, accounts: &[Account], outcomes: &[Result<Balance, Error>]) {
         for (account, outcome) in accounts.iter().zip(outcomes) {
             let learned = outcome.as_ref().ok().and_then(|balance| balance.currency);
@@ -123,7 +120,7 @@ impl Reads {
             let (user_id, id) = (account.user_id, account.id);
             tokio::spawn(async move {
                 if let Err(error) = storage.set_account_currency(user_id, id, currency).await {
-                    tracing::warn!(account_id = %id, error = %error, "currency not kept");
+                    tracing::warn!(account_id = %id, error = %error, "could not store account currency");
                 }
             });
         }

@@ -1,35 +1,31 @@
-//! Why a question about live data has no answer.
+//! The errors of a live read, and their mapping from provider errors.
 
 use std::time::Duration;
 
 use bellbird_domain::ConnectionStatus;
 use bellbird_storage::StorageError;
 
-/// How long a caller is asked to wait when the provider does not say.
+/// `Retry-After` if the provider sends none.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// A provider that asks for more is not passed on: our next call may well succeed earlier.
+/// Maximum `Retry-After`. A longer wait is not passed on, because the next call may well succeed earlier.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
-/// What the API turns into a status.
+/// Why a live read failed. The API maps each variant to an HTTP status.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ReadError {
-    /// The connection or an account does not exist, or is another user's: the two are never told apart.
+    /// The connection or account does not exist or belongs to another user. Clients cannot distinguish the two.
     #[error("not found")]
     NotFound,
-    /// A question for banks, asked of a broker, or the other way round.
+    /// A banking endpoint called for a brokerage connection, or the other way round.
     #[error("wrong category")]
     WrongCategory,
-    /// Consent is gone; says the status to name.
+    /// Consent is gone. Holds the connection status to report.
     #[error("the connection is {0} and must be reconnected")]
     Reconnect(ConnectionStatus),
-    /// The provider does not answer now.
+    /// A transient failure, or a provider that is not configured.
     #[error("the provider is unavailable")]
-    Unavailable {
-        /// When to try again.
-        retry_after: Duration,
-    },
-    /// Our own database failed.
+    Unavailable { retry_after: Duration },
     #[error("storage: {0}")]
     Storage(std::sync::Arc<StorageError>),
 }
@@ -41,8 +37,10 @@ impl From<StorageError> for ReadError {
 }
 
 impl ReadError {
-    /// What a provider's failure means for a connection of this stored status. A read that finds consent gone while the
-    /// stored status still says active calls it invalidated, until a check has found out more.
+    /// Maps a provider error. `stored` is the status of the connection in the database.
+    ///
+    /// If consent is gone but the stored status is still active, reports invalidated until a refresh determines the
+    /// status.
     #[must_use]
     pub fn from_provider(error: &bellbird_providers::Error, stored: ConnectionStatus) -> Self {
         use bellbird_providers::Error;
@@ -55,9 +53,9 @@ impl ReadError {
         }
     }
 
-    /// A provider without an adapter or credentials in this installation.
+    /// This installation has no adapter or no app credentials for the provider.
     #[must_use]
-    pub fn not_offered() -> Self {
+    pub fn not_configured() -> Self {
         Self::Unavailable { retry_after: Duration::from_secs(60) }
     }
 }

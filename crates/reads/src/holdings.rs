@@ -1,28 +1,25 @@
-//! What a connection's accounts hold: all accounts at once.
+//! Reads the holdings of a connection, all accounts concurrently.
 
 use bellbird_domain::{AccountId, Holding};
-use bellbird_providers::Call;
+use bellbird_providers::CallContext;
 use futures_util::future::join_all;
 
-use crate::{ReadError, Reads, Scope};
+use crate::{ConnectionContext, ReadError, Reads};
 
-/// Writes a holding.
+/// Writes a holding as JSON.
 pub type WriteHolding = fn(&Holding<'_>, &mut Vec<u8>);
 
 impl Reads {
-    /// Reads what each account of the connection holds: its holdings as `write` writes them, separated by commas, or
-    /// why there are none.
-    ///
-    /// # Errors
-    /// [`ReadError::WrongCategory`]; [`ReadError::Unavailable`] when the provider is not offered.
+    /// Reads the holdings of each account. Returns what `write` wrote, separated by commas, or the error of that
+    /// account.
     pub async fn holdings(
         &self,
-        call: &Call,
-        scope: &Scope,
+        call: &CallContext,
+        context: &ConnectionContext,
         write: WriteHolding,
     ) -> Result<Vec<(AccountId, Result<Vec<u8>, ReadError>)>, ReadError> {
-        let brokerage = self.brokerage(&scope.connection)?;
-        let reads = scope.accounts.iter().map(|account| async move {
+        let brokerage = self.brokerage(&context.connection)?;
+        let reads = context.accounts.iter().map(|account| async move {
             let mut written = Vec::new();
             let mut sink = |holding: Holding<'_>| {
                 if !written.is_empty() {
@@ -30,13 +27,13 @@ impl Reads {
                 }
                 write(&holding, &mut written);
             };
-            let outcome = brokerage.holdings(call, &scope.grant, account, &mut sink).await;
-            let outcome = outcome.map_err(|error| ReadError::from_provider(&error, scope.connection.status));
+            let outcome = brokerage.holdings(call, &context.credentials, account, &mut sink).await;
+            let outcome = outcome.map_err(|error| ReadError::from_provider(&error, context.connection.status));
             (account.id, outcome.map(|()| written))
         });
         let accounts = join_all(reads).await;
         if accounts.iter().any(|(_, outcome)| outcome.is_ok()) {
-            self.note_answered(scope);
+            self.record_refresh(context);
         }
         Ok(accounts)
     }

@@ -1,11 +1,13 @@
-//! Answers a question about live data: whose account it is, what the provider says, and which window of it was asked
-//! for. Rows pass through; nothing here keeps one.
+//! Live reads: balances, transactions, holdings and trades, read from the provider on each request.
+//!
+//! A read checks that the connection belongs to the caller, queries the provider, and returns the requested window of
+//! rows. No row is stored.
 
 pub mod balances;
+mod connection_context;
 pub mod error;
 pub mod holdings;
 pub mod page_map;
-mod scope;
 pub mod trades;
 pub mod transactions;
 pub mod window;
@@ -14,45 +16,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{AccountId, ConnectionId, KeyId, UserId};
-use bellbird_providers::{Call, Registry};
+use bellbird_providers::{CallContext, Registry};
 use bellbird_shared_state::{Clock, Expiring};
 use bellbird_storage::Storage;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+pub use connection_context::ConnectionContext;
+use connection_context::ConnectionContexts;
 pub use error::ReadError;
 use page_map::PageMap;
-pub use scope::Scope;
-use scope::Scopes;
 pub use trades::TradesKey;
 use trades::TradesMap;
 
-/// How long a page map is kept after it was last used.
-const PAGE_MAP_LIFE: Duration = Duration::from_secs(600);
-/// All page maps together, in bytes.
+/// Time to live of a page map after its last use.
+const PAGE_MAP_TTL: Duration = Duration::from_secs(600);
+/// Maximum size in bytes of all page maps of one kind (transactions or trades).
 const PAGE_MAPS_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// The bounds of a read.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The longest that one request may take.
+    /// Maximum duration of one request.
     pub deadline: Duration,
-    /// Rows that one request looks at, from its offset on.
+    /// Maximum number of rows that one request reads or counts, from its offset on.
     pub row_cap: u64,
 }
 
-/// The list that a page map is of: whose key, which rows, as asked.
+/// Key of a page map: the API key, the connection and the filters of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ListKey {
-    /// The key that asks.
     pub key_id: KeyId,
-    /// The connection.
     pub connection_id: ConnectionId,
-    /// One account, or all.
+    /// `None` for all accounts.
     pub account_id: Option<AccountId>,
-    /// As given.
+    /// The query parameter as sent.
     pub from: Option<String>,
-    /// As given.
+    /// The query parameter as sent.
     pub to: Option<String>,
 }
 
@@ -63,7 +62,7 @@ impl ListKey {
     }
 }
 
-/// Reads live data.
+/// The entry point of this crate. Cloning is cheap.
 #[derive(Clone)]
 pub struct Reads {
     inner: Arc<Inner>,
@@ -74,35 +73,36 @@ struct Inner {
     providers: Registry,
     clock: Clock,
     limits: Limits,
-    scopes: Scopes,
+    connection_contexts: ConnectionContexts,
     page_maps: Expiring<ListKey, Arc<Mutex<PageMap>>>,
     trade_maps: Expiring<TradesKey, Arc<Mutex<TradesMap>>>,
 }
 
 impl Reads {
-    /// A reader over these.
     #[must_use]
     pub fn new(storage: Storage, providers: Registry, clock: Clock, limits: Limits) -> Self {
-        // Weighed anew with every window that uses it.
+        // Each request that uses a map measures it again, because maps grow.
         let bytes_of = |list: &ListKey, map: &Arc<Mutex<PageMap>>| list.bytes() + map.lock().bytes();
-        let page_maps = Expiring::new(PAGE_MAP_LIFE, PAGE_MAPS_BYTES_MAX, bytes_of);
+        let page_maps = Expiring::new(PAGE_MAP_TTL, PAGE_MAPS_BYTES_MAX, bytes_of);
         let bytes_of = |_: &TradesKey, map: &Arc<Mutex<TradesMap>>| size_of::<TradesKey>() + map.lock().bytes();
-        let trade_maps = Expiring::new(PAGE_MAP_LIFE, PAGE_MAPS_BYTES_MAX, bytes_of);
-        let scopes = Scopes::default();
-        Self { inner: Arc::new(Inner { storage, providers, clock, limits, scopes, page_maps, trade_maps }) }
+        let trade_maps = Expiring::new(PAGE_MAP_TTL, PAGE_MAPS_BYTES_MAX, bytes_of);
+        let connection_contexts = ConnectionContexts::default();
+        Self {
+            inner: Arc::new(Inner { storage, providers, clock, limits, connection_contexts, page_maps, trade_maps }),
+        }
     }
 
-    /// Forgets what is remembered of a connection that has ended, its opened grant first of all. Returns its accounts, as
-    /// far as they were known here.
-    pub fn forget(&self, user_id: UserId, connection_id: ConnectionId) -> Vec<AccountId> {
+    /// Evicts everything cached about a removed connection, above all its decrypted credentials. Returns the accounts
+    /// that were cached.
+    pub fn evict(&self, user_id: UserId, connection_id: ConnectionId) -> Vec<AccountId> {
         self.inner.page_maps.remove_where(|list| list.connection_id == connection_id);
         self.inner.trade_maps.remove_where(|list| list.connection_id == connection_id);
-        self.inner.scopes.take_out(user_id, connection_id)
+        self.inner.connection_contexts.remove(user_id, connection_id)
     }
 
-    /// The budget of a request that starts now.
+    /// The call context of a request that starts now.
     #[must_use]
-    pub fn call(&self) -> Call {
-        Call::new(Instant::now() + self.inner.limits.deadline, self.inner.clock.now())
+    pub fn call_context(&self) -> CallContext {
+        CallContext::new(Instant::now() + self.inner.limits.deadline, self.inner.clock.now())
     }
 }

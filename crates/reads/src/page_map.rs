@@ -1,124 +1,123 @@
-//! What is remembered of a walk between two requests for the same list: where provider pages begin, and how many rows
-//! were counted. Never a row. Pure.
+//! Page map: turns the public `offset` of a transaction list into a cursor of the provider.
+//!
+//! It lives between requests for one list. It holds cursors and row counts, never a row. Pure.
 
 use bellbird_domain::Interval;
 use bellbird_providers::Cursor;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// Marks kept in one map. Past them a walk goes on, but is not remembered: with windows of 200 rows that is two million.
-const MARKS_MAX: usize = 10_000;
+/// Maximum number of cursors in one map: two million rows in windows of 200. Later cursors are not stored, so windows
+/// beyond are read from the last stored cursor.
+const CURSORS_MAX: usize = 10_000;
 
-/// A place in the provider's list where a page begins.
+/// The start of a provider page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mark {
-    /// Matching rows before it.
+pub struct PageCursor {
+    /// Number of matching rows before it.
     pub row: u64,
-    /// The provider's cursor; none is the list's newest end.
+    /// The provider's cursor. `None` for the start of the list, which is its newest row.
     pub cursor: Option<Cursor>,
 }
 
-/// The map of one list.
 #[derive(Debug, Clone)]
 pub struct PageMap {
     interval: Interval,
-    /// In which days were days.
+    /// The timezone that decided which rows match.
     zone: TimeZone,
-    /// Rows that the provider has seen since then do not belong: the walk sees one moment.
+    /// Rows first seen by the provider after this time do not match, so that all windows show one state of the list.
     as_of: Timestamp,
-    /// By row, the list's start first.
-    marks: Vec<Mark>,
+    /// Sorted by row. The first is the start of the list.
+    cursors: Vec<PageCursor>,
     counted: u64,
     end: Option<u64>,
 }
 
 impl PageMap {
-    /// A map of a list of which nothing is known. `interval` holds the instants that the list's bounds stood for, `as_of` is
-    /// the present moment.
+    /// Creates an empty map. `interval` is resolved once, so that all windows use the same instants. `as_of` is the
+    /// current time.
     #[must_use]
     pub fn new(interval: Interval, zone: TimeZone, as_of: Timestamp) -> Self {
-        Self { interval, zone, as_of, marks: vec![Mark { row: 0, cursor: None }], counted: 0, end: None }
+        Self { interval, zone, as_of, cursors: vec![PageCursor { row: 0, cursor: None }], counted: 0, end: None }
     }
 
-    /// The bounds.
     #[must_use]
     pub fn interval(&self) -> Interval {
         self.interval
     }
 
-    /// The moment that the walk sees.
     #[must_use]
     pub fn as_of(&self) -> Timestamp {
         self.as_of
     }
 
-    /// A row of the walk's beginning that was first seen then: clocks differ, and what was shown belongs.
-    pub fn shown(&mut self, seen_at: Timestamp) {
+    /// Moves `as_of` to a row of the first window: clocks differ, and a row once shown stays in the list.
+    pub fn extend_as_of(&mut self, seen_at: Timestamp) {
         self.as_of = self.as_of.max(seen_at);
     }
 
-    /// Whether it counted days of this zone.
+    /// Whether the map was built for this timezone.
     #[must_use]
-    pub fn is_in(&self, zone: &TimeZone) -> bool {
+    pub fn is_in_zone(&self, zone: &TimeZone) -> bool {
         self.zone == *zone
     }
 
-    /// Rows known so far.
+    /// Number of matching rows known so far.
     #[must_use]
     pub fn counted(&self) -> u64 {
         self.counted
     }
 
-    /// The number of rows in all, once the provider's end was reached.
+    /// Total number of rows, once the end of the provider's list was reached.
     #[must_use]
     pub fn end(&self) -> Option<u64> {
         self.end
     }
 
-    /// The last known place at or before a row.
+    /// The last known cursor at or before a row.
     #[must_use]
-    pub fn nearest(&self, row: u64) -> Mark {
-        let behind = self.marks.partition_point(|mark| mark.row <= row);
-        self.marks[behind.saturating_sub(1)].clone()
+    pub fn nearest(&self, row: u64) -> PageCursor {
+        let behind = self.cursors.partition_point(|known| known.row <= row);
+        self.cursors[behind.saturating_sub(1)].clone()
     }
 
-    /// The furthest known place, from which counting goes on.
+    /// The last known cursor, where counting continues.
     #[must_use]
-    pub fn frontier(&self) -> Mark {
+    pub fn frontier(&self) -> PageCursor {
         self.nearest(u64::MAX)
     }
 
-    /// Learns that `row` matching rows lie before `cursor`.
+    /// Stores that `row` matching rows lie before `cursor`.
     pub fn learn(&mut self, row: u64, cursor: Cursor) {
         self.counted = self.counted.max(row);
-        let at = self.marks.partition_point(|mark| mark.row < row);
-        let full = self.marks.len() >= MARKS_MAX;
-        match self.marks.get_mut(at) {
-            // Empty pages move the cursor on without a row: the later cursor saves reading them again.
-            Some(mark) if mark.row == row && row > 0 => mark.cursor = Some(cursor),
-            // The list's start stays without a cursor; a page without rows behind it is simply read again.
-            Some(mark) if mark.row == row => {}
+        let at = self.cursors.partition_point(|known| known.row < row);
+        let full = self.cursors.len() >= CURSORS_MAX;
+        match self.cursors.get_mut(at) {
+            // After an empty page the cursor has moved but the row has not. The later cursor skips the empty page.
+            Some(known) if known.row == row && row > 0 => known.cursor = Some(cursor),
+            // The start of the list keeps no cursor. An empty first page is read again.
+            Some(known) if known.row == row => {}
             _ if full => {}
-            _ => self.marks.insert(at, Mark { row, cursor: Some(cursor) }),
+            _ => self.cursors.insert(at, PageCursor { row, cursor: Some(cursor) }),
         }
     }
 
-    /// Learns that the list ends after `rows` rows.
+    /// Stores that the list ends after `rows` rows.
     pub fn learn_end(&mut self, rows: u64) {
         self.counted = self.counted.max(rows);
         self.end = Some(rows);
     }
 
-    /// About how much memory it takes, in bytes.
+    /// Approximate size in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let cursors: usize =
-            self.marks.iter().filter_map(|mark| mark.cursor.as_ref()).map(|cursor| cursor.0.len()).sum();
-        size_of::<Self>() + self.marks.capacity() * size_of::<Mark>() + cursors
+        let cursor_bytes: usize =
+            self.cursors.iter().filter_map(|known| known.cursor.as_ref()).map(|cursor| cursor.0.len()).sum();
+        size_of::<Self>() + self.cursors.capacity() * size_of::<PageCursor>() + cursor_bytes
     }
 
-    /// Forgets everything but the bounds: the provider no longer takes a cursor.
-    pub fn forget(&mut self) {
+    /// Drops all cursors and counts. Needed when the provider no longer accepts a cursor.
+    pub fn reset(&mut self) {
         *self = Self::new(self.interval, self.zone.clone(), self.as_of);
     }
 }
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_nearest_place() {
+    fn finds_the_nearest_cursor() {
         let mut map = map();
         map.learn(200, cursor("a"));
         map.learn(1_200, cursor("b"));
@@ -148,31 +147,35 @@ mod tests {
         for (row, expected) in [(0, 0), (199, 0), (200, 200), (399, 200), (400, 400), (1_199, 400), (9_999, 1_200)] {
             assert_eq!(map.nearest(row).row, expected, "{row}");
         }
-        assert_eq!((map.counted(), map.end()), (1_200, None));
+        assert_eq!(map.counted(), 1_200);
+        assert_eq!(map.end(), None);
         map.learn_end(1_250);
-        assert_eq!((map.counted(), map.end()), (1_250, Some(1_250)));
-        map.forget();
-        assert_eq!((map.nearest(9_999), map.counted(), map.end()), (Mark { row: 0, cursor: None }, 0, None));
+        assert_eq!(map.counted(), 1_250);
+        assert_eq!(map.end(), Some(1_250));
+        map.reset();
+        assert_eq!(map.nearest(9_999), PageCursor { row: 0, cursor: None });
+        assert_eq!(map.counted(), 0);
+        assert_eq!(map.end(), None);
     }
 
     #[test]
-    fn empty_pages_move_a_mark_but_never_the_start() {
+    fn empty_pages_move_a_cursor_but_not_the_start() {
         let mut map = map();
         map.learn(0, cursor("behind an empty first page"));
-        assert_eq!(map.nearest(0), Mark { row: 0, cursor: None });
+        assert_eq!(map.nearest(0), PageCursor { row: 0, cursor: None });
         map.learn(200, cursor("a"));
         map.learn(200, cursor("behind an empty page"));
         assert_eq!(map.nearest(200).cursor, Some(cursor("behind an empty page")));
     }
 
     proptest! {
-        /// The model: the largest learned row that is not above the one asked for.
+        /// Model: the largest learned row at or before the requested one.
         #[test]
-        fn nearest_agrees_with_a_scan(rows in prop::collection::vec(1_u64..1_000, 0..40), asked in 0_u64..1_100) {
+        fn nearest_agrees_with_a_scan(rows in prop::collection::vec(1_u64..1_000, 0..40), requested in 0_u64..1_100) {
             let mut map = map();
             for row in &rows { map.learn(*row, cursor(row)); }
-            let expected = rows.iter().copied().filter(|row| *row <= asked).max().unwrap_or(0);
-            prop_assert_eq!(map.nearest(asked).row, expected);
+            let expected = rows.iter().copied().filter(|row| *row <= requested).max().unwrap_or(0);
+            prop_assert_eq!(map.nearest(requested).row, expected);
             prop_assert_eq!(map.counted(), rows.iter().copied().max().unwrap_or(0));
         }
     }

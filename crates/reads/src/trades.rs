@@ -1,5 +1,7 @@
-//! A window of a connection's trades. The provider numbers the rows of each account and says how many there are, so a
-//! window is read from its place on; several accounts are merged, newest first.
+//! Reads one window of a connection's trades.
+//!
+//! The provider pages each account by offset and reports the total. So a window of one account is read directly at its
+//! offset; several accounts are merged by time, newest first.
 
 mod map;
 mod stream;
@@ -7,97 +9,90 @@ mod stream;
 use std::sync::Arc;
 
 use bellbird_domain::{AccountId, Caller, ConnectionId, KeyId, Page, Span, Trade};
-use bellbird_providers::{Brokerage, Call, Error};
+use bellbird_providers::{Brokerage, CallContext, Error};
 use futures_util::future::try_join_all;
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use secrecy::SecretString;
 
 use crate::window::Extent;
-use crate::{ReadError, Reads, Scope};
+use crate::{ConnectionContext, ReadError, Reads};
 pub(crate) use map::TradesMap;
 use stream::Stream;
 
-/// Rows asked for beyond those needed when bounds are given: the provider is asked for a day more on either side, whose
-/// rows are left out.
+/// Extra rows to request if `from` or `to` is given. The query covers one day more on each side, and those rows are
+/// filtered out.
 const ROWS_SPARE: u64 = 50;
 
-/// The list of trades that is asked for: whose key, which accounts, which days.
+/// Key of a trades map: the API key, the connection and the filters of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TradesKey {
-    /// The key that asks.
     pub key_id: KeyId,
-    /// The connection.
     pub connection_id: ConnectionId,
-    /// One account, or all.
+    /// `None` for all accounts.
     pub account_id: Option<AccountId>,
-    /// The bounds that were given.
     pub span: Span,
 }
 
-/// A window of trades.
 pub struct TradesAnswer {
-    /// The rows as they were written, separated by commas.
+    /// The written rows, separated by commas.
     pub rows: Vec<u8>,
-    /// What is known of the whole list.
     pub extent: Extent,
-    /// False when it could not be found out whether rows follow.
-    pub whole: bool,
+    /// False if a provider failure left it unknown whether rows follow the window.
+    pub complete: bool,
 }
 
 /// Whether rows follow the window.
 enum More {
     Yes,
     No,
-    /// The provider failed when it was asked.
+    /// The provider failed after the window was complete.
     Unknown,
 }
 
-/// Writes a trade.
+/// Writes a trade as JSON.
 pub type WriteTrade = fn(&Trade<'_>, &mut Vec<u8>);
 
 impl Reads {
-    /// The window's trades, newest first, as `write` writes them and separated by commas, and what is known of the whole
-    /// list.
+    /// Reads the trades of the window, newest first.
     ///
-    /// # Errors
-    /// [`ReadError::NotFound`] for an account that is not the connection's; [`ReadError::WrongCategory`];
-    /// [`ReadError::Reconnect`]; [`ReadError::Unavailable`] when one of the accounts could not be read. What was learned
-    /// on the way is kept, so that the same request goes on from there.
+    /// Fails if one of the accounts fails. The trades map keeps what was learned, so the same request continues from
+    /// there.
     pub async fn trades(
         &self,
-        call: &Call,
+        call: &CallContext,
         caller: &Caller,
-        scope: &Scope,
+        context: &ConnectionContext,
         list: TradesKey,
         page: Page,
         write: WriteTrade,
     ) -> Result<TradesAnswer, ReadError> {
-        let accounts = scope.accounts_of(list.account_id)?;
-        let brokerage = self.brokerage(&scope.connection)?;
+        let accounts = context.accounts_of(list.account_id)?;
+        let brokerage = self.brokerage(&context.connection)?;
         if accounts.is_empty() || list.span.is_empty(&caller.timezone) {
             let extent = Extent { total: 0, has_more: false, truncated: false };
-            return Ok(TradesAnswer { rows: Vec::new(), extent, whole: true });
+            return Ok(TradesAnswer { rows: Vec::new(), extent, complete: true });
         }
         let mut streams: Vec<Stream<'_>> = accounts.iter().map(Stream::new).collect();
         streams.sort_by_key(Stream::account_id);
         let map = self.trades_map(call, list, page, &streams, &caller.timezone);
-        let source = Source { brokerage, call, grant: &scope.grant, span: &list.span, zone: &caller.timezone, write };
+        let (credentials, span, zone) = (&context.credentials, &list.span, &caller.timezone);
+        let source = Source { brokerage, call, credentials, span, zone, write };
         let mut merge = Merge::new(source, streams, page);
         let more = merge.run(&map).await;
-        let more = more.map_err(|error| ReadError::from_provider(&error, scope.connection.status))?;
+        let more = more.map_err(|error| ReadError::from_provider(&error, context.connection.status))?;
         if call.calls() > 0 {
-            self.note_answered(scope);
+            self.record_refresh(context);
         }
         let extent = merge.extent(&more, self.inner.limits.row_cap);
-        Ok(TradesAnswer { rows: merge.written, extent, whole: !matches!(more, More::Unknown) })
+        Ok(TradesAnswer { rows: merge.written, extent, complete: !matches!(more, More::Unknown) })
     }
 
-    /// The map of the list. A request from the start, and one about other accounts or another timezone than before,
-    /// begins a new one.
+    /// Finds the trades map of the list. A request with offset 0, or for other accounts or another timezone than
+    /// before, starts a new map.
     fn trades_map(
         &self,
-        call: &Call,
+        call: &CallContext,
         list: TradesKey,
         page: Page,
         streams: &[Stream<'_>],
@@ -107,7 +102,7 @@ impl Reads {
         let accounts: Vec<AccountId> = streams.iter().map(Stream::account_id).collect();
         if page.offset > 0
             && let Some(map) = maps.renew(&list, call.now)
-            && map.lock().is_of(&accounts, zone)
+            && map.lock().is_for(&accounts, zone)
         {
             return map;
         }
@@ -117,45 +112,46 @@ impl Reads {
     }
 }
 
-/// Where the rows come from.
+/// All that a query for trades needs.
 struct Source<'s> {
     brokerage: &'s dyn Brokerage,
-    call: &'s Call,
-    grant: &'s SecretString,
+    call: &'s CallContext,
+    credentials: &'s SecretString,
     span: &'s Span,
     zone: &'s TimeZone,
     write: WriteTrade,
 }
 
-/// One request's way through the merged lists of the accounts.
+/// The walk of one request through the merged lists of all accounts.
 struct Merge<'m> {
     source: Source<'m>,
-    /// By account id, which decides between rows of one instant.
+    /// Sorted by account id, which orders rows with equal instants.
     streams: Vec<Stream<'m>>,
     page: Page,
-    /// The merged row that comes next.
+    /// Number of the next row of the merged list.
     row: u64,
-    /// Whether the walk began at the window, in the middle of the list.
+    /// Whether the walk started at the window, in the middle of the list.
     jumped: bool,
-    /// Where each stream stood at the window's first row.
-    begun: Option<Box<[u64]>>,
+    /// The position of each stream at the first row of the window.
+    window_start: Option<Box<[u64]>>,
     written: Vec<u8>,
 }
 
 impl<'m> Merge<'m> {
     fn new(source: Source<'m>, streams: Vec<Stream<'m>>, page: Page) -> Self {
-        Self { source, streams, page, row: 0, jumped: false, begun: None, written: Vec::new() }
+        Self { source, streams, page, row: 0, jumped: false, window_start: None, written: Vec::new() }
     }
 
-    /// Reads until the window is complete and it is known whether a row follows it.
+    /// Reads until the window is complete and it is known whether another row follows.
     async fn run(&mut self, map: &Mutex<TradesMap>) -> Result<More, Error> {
-        let mark = map.lock().nearest(self.page.offset);
-        self.seek(mark);
-        self.pass_head(map).await?;
+        let cursor = map.lock().nearest(self.page.offset);
+        self.seek(cursor);
+        self.skip_filtered_head(map).await?;
         self.jump();
         let more = self.advance(map).await?;
         if self.jumped && self.row == self.page.offset && !self.source.span.is_open() {
-            // Behind the last row that belongs: the provider's own numbers do not say how many belong.
+            // No row of the range lies at the offset. The provider's total includes filtered rows, so only a walk from
+            // the start counts the rows of the range.
             self.jumped = false;
             self.seek((0, vec![0; self.streams.len()].into()));
             return self.advance(map).await;
@@ -170,18 +166,18 @@ impl<'m> Merge<'m> {
         }
     }
 
-    /// Reads on to where `to` leaves no row out any more: the provider was asked for a day more, and whose rows those are
-    /// only reading shows. Behind them the numbers of an account's rows are the provider's.
-    async fn pass_head(&mut self, map: &Mutex<TradesMap>) -> Result<(), Error> {
-        let Some(settled_before) = self.source.span.settled_before(self.source.zone) else { return Ok(()) };
-        while self.row < self.page.offset && self.streams.len() == 1 && !self.streams[0].is_over() {
+    /// Reads past the rows that `to` filters out. The query covers one day more than `to`, so only reading shows which
+    /// rows those are. Behind them the provider's row numbers are those of the filtered list.
+    async fn skip_filtered_head(&mut self, map: &Mutex<TradesMap>) -> Result<(), Error> {
+        let Some(unfiltered_before) = self.source.span.unfiltered_before(self.source.zone) else { return Ok(()) };
+        while self.row < self.page.offset && self.streams.len() == 1 && !self.streams[0].is_exhausted() {
             match self.streams[0].head() {
-                Some(head) if head < settled_before => return Ok(()),
+                Some(head) if head < unfiltered_before => return Ok(()),
                 Some(_) => {
                     self.take();
                 }
                 None => {
-                    self.note(map);
+                    self.record_positions(map);
                     self.fill(u64::from(self.source.brokerage.trades_rows_max())).await?;
                 }
             }
@@ -189,12 +185,12 @@ impl<'m> Merge<'m> {
         Ok(())
     }
 
-    /// The rows of one account are numbered by the provider: a window starts as far behind the last known place as its
-    /// offset is, without reading what is between.
+    /// Moves directly to the window if there is only one account: the provider numbers its rows, so the rows between
+    /// need not be read.
     fn jump(&mut self) {
         if let [stream] = self.streams.as_mut_slice()
             && self.row < self.page.offset
-            && !stream.is_over()
+            && !stream.is_exhausted()
         {
             stream.seek(stream.position().saturating_add(self.page.offset - self.row));
             self.row = self.page.offset;
@@ -203,17 +199,17 @@ impl<'m> Merge<'m> {
     }
 
     async fn advance(&mut self, map: &Mutex<TradesMap>) -> Result<More, Error> {
-        let behind = self.page.end();
+        let window_end = self.page.end();
         loop {
-            self.note(map);
-            match self.fill(behind + 1 - self.row).await {
-                // The window is there; only what follows it is not known.
-                Err(error) if self.row == behind && error.is_transient() => return Ok(More::Unknown),
+            self.record_positions(map);
+            match self.fill(window_end + 1 - self.row).await {
+                // The window is complete. Only `has_more` stays unknown.
+                Err(error) if self.row == window_end && error.is_transient() => return Ok(More::Unknown),
                 outcome => outcome?,
             }
-            while self.row < behind && self.streams.iter().all(Stream::is_ready) {
+            while self.row < window_end && self.streams.iter().all(Stream::is_ready) {
                 let Some(json) = self.take() else { break };
-                self.note(map);
+                self.record_positions(map);
                 if self.row > self.page.offset {
                     if !self.written.is_empty() {
                         self.written.push(b',');
@@ -221,65 +217,66 @@ impl<'m> Merge<'m> {
                     self.written.extend_from_slice(&json);
                 }
             }
-            if self.row == behind && self.streams.iter().any(|stream| stream.head().is_some()) {
+            if self.row == window_end && self.streams.iter().any(|stream| stream.head().is_some()) {
                 return Ok(More::Yes);
             }
-            if self.streams.iter().all(Stream::is_over) {
-                self.note(map);
+            if self.streams.iter().all(Stream::is_exhausted) {
+                self.record_positions(map);
                 return Ok(More::No);
             }
         }
     }
 
-    /// Remembers where the streams stand, at the window's ends, where pages were used up, and at the end of all.
-    fn note(&mut self, map: &Mutex<TradesMap>) {
+    /// Stores the positions of the streams at both ends of the window, after each used-up page, and at the end of the
+    /// list.
+    fn record_positions(&mut self, map: &Mutex<TradesMap>) {
         let at_window = self.row == self.page.offset || self.row == self.page.end();
         let used_up = self.streams.iter().any(|stream| !stream.is_ready());
-        if !at_window && !used_up && !self.streams.iter().all(Stream::is_over) {
+        if !at_window && !used_up && !self.streams.iter().all(Stream::is_exhausted) {
             return;
         }
         let positions: Box<[u64]> = self.streams.iter().map(Stream::position).collect();
         if self.row == self.page.offset {
-            self.begun = Some(positions.clone());
+            self.window_start = Some(positions.clone());
             if self.jumped {
-                // There may be no such row.
+                // This row may not exist.
                 return;
             }
         }
         map.lock().learn(self.row, positions, !self.jumped);
     }
 
-    /// Asks all accounts of which the next row is not known, at the same time.
+    /// Fetches the next page of each account whose next row is unknown, concurrently.
     async fn fill(&mut self, needed: u64) -> Result<(), Error> {
         let spare = if self.source.span.is_open() { 0 } else { ROWS_SPARE };
         let rows_max = self.source.brokerage.trades_rows_max();
         let rows = u32::try_from(needed + spare).unwrap_or(u32::MAX).min(rows_max);
         let source = &self.source;
-        let asked = self.streams.iter_mut().filter(|stream| !stream.is_ready());
-        try_join_all(asked.map(|stream| stream.fetch(source, rows))).await?;
+        let empty = self.streams.iter_mut().filter(|stream| !stream.is_ready());
+        try_join_all(empty.map(|stream| stream.fetch(source, rows))).await?;
         Ok(())
     }
 
-    /// The newest row of all.
+    /// Takes the newest row of all streams.
     fn take(&mut self) -> Option<Vec<u8>> {
         let heads = self.streams.iter().enumerate().filter_map(|(at, stream)| Some((stream.head()?, at)));
-        // Of equal instants the first stream's.
+        // Of rows with equal instants, the first stream wins.
         let (_, at) = heads.reduce(|best, other| if other.0 > best.0 { other } else { best })?;
         self.row += 1;
         self.streams[at].take()
     }
 
     fn extent(&self, more: &More, row_cap: u64) -> Extent {
-        let begun = self.begun.as_deref().unwrap_or_default();
-        let left = self.streams.iter().zip(begun).map(|(stream, begun)| stream.left_from(*begun));
-        let left = left.fold(0, u64::saturating_add);
+        let window_start = self.window_start.as_deref().unwrap_or_default();
+        let streams = self.streams.iter().zip(window_start);
+        let remaining = streams.map(|(stream, start)| stream.remaining_from(*start)).fold(0, u64::saturating_add);
         let total = match self.streams.as_slice() {
-            // Behind the end, where nothing was read: the provider's own number.
+            // The window lies behind the end and nothing was read, so the provider's total counts.
             [stream] if self.jumped && self.row == self.page.offset => stream.total().min(self.row),
             _ => self.row,
         };
         let has_more = !matches!(more, More::No);
-        let truncated = matches!(more, More::Unknown) || has_more && left > row_cap;
+        let truncated = matches!(more, More::Unknown) || has_more && remaining > row_cap;
         Extent { total, has_more, truncated }
     }
 }

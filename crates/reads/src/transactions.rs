@@ -1,54 +1,49 @@
-//! A window of a connection's transactions: walk the provider's pages newest first, keep the window's rows, count the
-//! others, remember where pages begin.
+//! Reads one window of a connection's transactions.
+//!
+//! Providers page by cursor, the public API by offset. A walk reads provider pages, newest first, keeps the rows of the
+//! window, counts the others, and stores the cursors in a page map.
 
 use std::sync::Arc;
 
 use bellbird_domain::{Bound, Caller, Interval, Page, Transaction};
-use bellbird_providers::{Banking, Call, Cursor, Error, PageRequest, TransactionQuery};
+use bellbird_providers::{Banking, CallContext, Cursor, Error, PageRequest, TransactionQuery};
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use secrecy::SecretString;
 use tokio::time::Instant;
 
-use crate::page_map::{Mark, PageMap};
+use crate::page_map::{PageCursor, PageMap};
 use crate::window::{Extent, Window};
-use crate::{ListKey, ReadError, Reads, Scope};
+use crate::{ConnectionContext, ListKey, ReadError, Reads};
 
-/// A page that only counts is not begun when less than this share of the request's time is left (one part of so many).
-const TIME_KEPT_BACK: u32 = 5;
+/// Counting stops when less than this fraction of the request's deadline is left: 5 means one fifth.
+const RESERVED_TIME_SHARE: u32 = 5;
 
-/// Which rows, as asked.
 pub struct TransactionsRequest {
-    /// The list; also the key of its page map.
+    /// Also the key of the page map.
     pub list: ListKey,
-    /// `from`, read.
     pub from: Option<Bound>,
-    /// `to`, read.
     pub to: Option<Bound>,
-    /// The window.
     pub page: Page,
 }
 
-/// What takes the window's rows, newest first.
+/// Receives the rows of the window, newest first.
 pub type KeepRow<'k> = dyn for<'row> FnMut(&Transaction<'row>) + Send + 'k;
 
 impl Reads {
-    /// Gives the window's rows to `keep`, each once, newest first, and says what is known of the whole list.
-    /// When it fails, the rows given so far are worth nothing.
+    /// Passes each row of the window to `keep`, newest first, and returns the pagination fields.
     ///
-    /// # Errors
-    /// [`ReadError::NotFound`] for an account that is not the connection's; [`ReadError::Reconnect`];
-    /// [`ReadError::Unavailable`] when the window could not be completed in time. What was learned on the way is kept, so
-    /// that the same request goes on from there.
+    /// After an error the caller must discard the rows passed so far. The page map keeps the cursors, so the same
+    /// request continues from there: [`ReadError::Unavailable`] may mean that the window was not complete in time.
     pub async fn transactions(
         &self,
-        call: &Call,
+        call: &CallContext,
         caller: &Caller,
-        scope: &Scope,
+        context: &ConnectionContext,
         request: &TransactionsRequest,
         keep: &mut KeepRow<'_>,
     ) -> Result<Extent, ReadError> {
-        let accounts = scope.accounts_of(request.list.account_id)?;
+        let accounts = context.accounts_of(request.list.account_id)?;
         let map = self.page_map(call, request, &caller.timezone);
         let interval = map.lock().interval();
         let (first, last) = interval.instants(&caller.timezone);
@@ -57,8 +52,8 @@ impl Reads {
         }
         let one_account = request.list.account_id.is_some();
         let mut walk = Walk {
-            provider: self.banking(&scope.connection)?,
-            grant: &scope.grant,
+            provider: self.banking(&context.connection)?,
+            credentials: &context.credentials,
             call,
             query: TransactionQuery { accounts, one_account, interval: &interval, zone: &caller.timezone },
             window: Window::new(request.page, self.inner.limits.row_cap),
@@ -66,25 +61,25 @@ impl Reads {
         };
         let outcome = walk.complete(keep).await;
         if let Err(error) = outcome {
-            return Err(ReadError::from_provider(&error, scope.connection.status));
+            return Err(ReadError::from_provider(&error, context.connection.status));
         }
         let seen = walk.window.row();
         if call.calls() > 0 {
-            self.note_answered(scope);
+            self.record_refresh(context);
         }
-        walk.count(call.deadline - self.inner.limits.deadline / TIME_KEPT_BACK).await;
+        walk.count(call.deadline - self.inner.limits.deadline / RESERVED_TIME_SHARE).await;
         let map = map.lock();
-        // Another window of the list may have begun the map anew meanwhile; what was seen here is known all the same.
+        // A concurrent request may have reset the map. The rows seen here still count.
         Ok(walk.window.extent(map.counted().max(seen), map.end()))
     }
 
-    /// The map of the list; a request from the start begins a new one, with new instants, and so does one in another
-    /// timezone than before.
-    fn page_map(&self, call: &Call, request: &TransactionsRequest, zone: &TimeZone) -> Arc<Mutex<PageMap>> {
+    /// Finds the page map of the list. A request with offset 0, or in another timezone than before, starts a new map
+    /// with new instants.
+    fn page_map(&self, call: &CallContext, request: &TransactionsRequest, zone: &TimeZone) -> Arc<Mutex<PageMap>> {
         let maps = &self.inner.page_maps;
         if request.page.offset > 0
             && let Some(map) = maps.renew(&request.list, call.now)
-            && map.lock().is_in(zone)
+            && map.lock().is_in_zone(zone)
         {
             return map;
         }
@@ -95,67 +90,68 @@ impl Reads {
     }
 }
 
-/// One request's way through a list.
+/// The walk of one request through a list.
 struct Walk<'w> {
     provider: &'w dyn Banking,
-    grant: &'w SecretString,
-    call: &'w Call,
+    credentials: &'w SecretString,
+    call: &'w CallContext,
     query: TransactionQuery<'w>,
     window: Window,
     map: &'w Mutex<PageMap>,
 }
 
-/// Where a walk stands after a page.
+/// What follows a page.
 enum Next {
     Page(Cursor),
     End,
 }
 
 impl Walk<'_> {
-    /// Reads pages until the window is complete or the list ends. Where the provider fails for a cursor that was
-    /// remembered, it may be that it no longer takes it: then once more from the start, and when that works, the map is
-    /// begun anew.
+    /// Reads pages until the window is complete or the list ends.
+    ///
+    /// If the provider fails for a stored cursor, the cursor may have expired. Then the walk restarts from the
+    /// beginning of the list, and resets the map if that succeeds.
     async fn complete(&mut self, keep: &mut KeepRow<'_>) -> Result<(), Error> {
-        let Some(Mark { row, mut cursor }) = self.start() else { return Ok(()) };
+        let Some(PageCursor { row, mut cursor }) = self.start() else { return Ok(()) };
         self.window.seek(row);
-        let mut remembered = cursor.is_some();
-        let mut rows = self.rows_wanted();
+        let mut is_known_cursor = cursor.is_some();
+        let mut rows = self.rows_needed();
         while !self.window.is_complete() {
             let next = match self.page(cursor.as_ref(), rows, keep).await {
-                Err(Error::Unavailable { .. } | Error::Rejected { .. } | Error::Malformed(_)) if remembered => {
+                Err(Error::Unavailable { .. } | Error::Rejected { .. } | Error::Malformed(_)) if is_known_cursor => {
                     self.window.seek(0);
-                    let page = self.read(None, self.rows_wanted(), keep).await?;
-                    self.map.lock().forget();
+                    let page = self.read(None, self.rows_needed(), keep).await?;
+                    self.map.lock().reset();
                     self.learn(page)
                 }
                 page => page?,
             };
             let Next::Page(next) = next else { return Ok(()) };
             cursor = Some(next);
-            remembered = false;
-            // Rows were left out, or the window lies far behind: the largest page gets there with the fewest calls.
+            is_known_cursor = false;
+            // Rows did not match, or the window lies far ahead. The largest page needs the fewest calls.
             rows = self.provider.page_rows_max();
         }
         Ok(())
     }
 
-    /// Where to begin, or none when the window lies behind the known end of the list.
-    fn start(&self) -> Option<Mark> {
+    /// The cursor to start at. `None` if the window lies behind the known end of the list.
+    fn start(&self) -> Option<PageCursor> {
         let map = self.map.lock();
         let beyond = map.end().is_some_and(|end| end <= self.window.offset());
         (!beyond).then(|| map.nearest(self.window.offset()))
     }
 
-    /// A page that ends where the window ends, so that a cursor stands where the next window starts.
-    fn rows_wanted(&self) -> u32 {
+    /// Page size that ends the page with the window, so that the next window starts at a cursor.
+    fn rows_needed(&self) -> u32 {
         u32::try_from(self.window.missing()).unwrap_or(u32::MAX).min(self.provider.page_rows_max())
     }
 
-    /// Counts on behind the window until enough rows are known, the list ends, the time kept back begins, or a page
-    /// fails: then the answer says what is known.
-    async fn count(&mut self, until: Instant) {
-        while Instant::now() < until {
-            let Mark { row, cursor } = {
+    /// Counts the rows behind the window, until enough are known, the list ends, `deadline` is reached, or a page
+    /// fails.
+    async fn count(&mut self, deadline: Instant) {
+        while Instant::now() < deadline {
+            let PageCursor { row, cursor } = {
                 let map = self.map.lock();
                 if map.end().is_some() || self.window.uncounted(map.counted()) == 0 {
                     return;
@@ -163,12 +159,12 @@ impl Walk<'_> {
                 map.frontier()
             };
             if row < self.window.row() {
-                // No room for marks was left: what lies behind is not known, and is not counted.
+                // The map is full, so the walk passed its last cursor. The rest is not counted.
                 return;
             }
             self.window.seek(row);
             let rows = self.rows_to_count(row);
-            let page = tokio::time::timeout_at(until, self.page(cursor.as_ref(), rows, &mut |_| {})).await;
+            let page = tokio::time::timeout_at(deadline, self.page(cursor.as_ref(), rows, &mut |_| {})).await;
             if !matches!(page, Ok(Ok(_))) {
                 tracing::debug!("counting stopped early");
                 return;
@@ -176,8 +172,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The largest page: it counts with the fewest calls. In a request from the start of the list the last one ends at
-    /// the cap, so that a list with more rows than the cap is told from one that ends there.
+    /// Page size for counting: the largest, since that needs the fewest calls. For offset 0 the last page ends at the
+    /// cap, which distinguishes a list that ends at the cap from a longer one.
     fn rows_to_count(&self, row: u64) -> u32 {
         let max = self.provider.page_rows_max();
         if self.window.offset() > 0 {
@@ -187,7 +183,8 @@ impl Walk<'_> {
         needed.clamp(max / 10, max)
     }
 
-    /// Reads one page from `cursor` on, and learns where the next begins; the window stands at its first row.
+    /// Reads the page at `cursor` and stores where the next one begins. `self.window` must be at the first row of the
+    /// page.
     async fn page(&mut self, cursor: Option<&Cursor>, rows: u32, keep: &mut KeepRow<'_>) -> Result<Next, Error> {
         let next = self.read(cursor, rows, keep).await?;
         Ok(self.learn(next))
@@ -200,15 +197,15 @@ impl Walk<'_> {
         keep: &mut KeepRow<'_>,
     ) -> Result<Option<Cursor>, Error> {
         let (window, query) = (&mut self.window, &self.query);
-        // Only a walk's beginning shows whatever is there.
-        let (beginning, as_of) = (window.offset() == 0, self.map.lock().as_of());
+        // The first window shows every row. Later windows skip rows that appeared after it.
+        let (is_first_window, as_of) = (window.offset() == 0, self.map.lock().as_of());
         let mut newest = as_of;
         let mut sink = |row: Transaction<'_>| {
             if !query.interval.contains(row.instant, || row.local_day(query.zone)) {
                 return;
             }
             match row.seen_at {
-                Some(seen_at) if beginning => newest = newest.max(seen_at),
+                Some(seen_at) if is_first_window => newest = newest.max(seen_at),
                 Some(seen_at) if seen_at > as_of => return,
                 _ => {}
             }
@@ -217,8 +214,8 @@ impl Walk<'_> {
             }
         };
         let request = PageRequest { cursor, rows };
-        let next = self.provider.transactions(self.call, self.grant, query, request, &mut sink).await?;
-        self.map.lock().shown(newest);
+        let next = self.provider.transactions(self.call, self.credentials, query, request, &mut sink).await?;
+        self.map.lock().extend_as_of(newest);
         Ok(next)
     }
 

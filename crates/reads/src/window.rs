@@ -1,19 +1,18 @@
-//! Cutting a window out of a stream of rows, and knowing when enough has been counted. Pure.
+//! Selects one window out of a stream of rows, and decides how many more rows to count. Pure.
 
 use bellbird_domain::Page;
 
-/// What a window says about itself when the walk is over.
+/// The pagination fields of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Matching rows: all of them, or the most that is known.
+    /// Number of matching rows. A lower bound if `truncated`.
     pub total: u64,
-    /// Whether rows follow the window.
     pub has_more: bool,
-    /// Whether the provider's end was not reached.
+    /// Whether the end of the provider's list was not reached.
     pub truncated: bool,
 }
 
-/// A walk over matching rows, newest first, that keeps those of one window and counts the others.
+/// Position in a list of matching rows, newest first. Decides for each row whether it belongs to the requested window.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
     page: Page,
@@ -22,8 +21,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// A window of `page`. Counting is enough when `row_cap` rows from its offset on have been seen, the window's own
-    /// included.
+    /// Counting stops at `row_cap` rows from the offset of `page`, the rows of the window included.
     #[must_use]
     pub fn new(page: Page, row_cap: u64) -> Self {
         Self { page, count_until: page.offset.saturating_add(row_cap).max(page.end()), row: 0 }
@@ -34,44 +32,44 @@ impl Window {
         self.row = row;
     }
 
-    /// The first row of the window.
+    /// Number of the first row of the window.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.page.offset
     }
 
-    /// The row that comes next.
+    /// Number of the next row.
     #[must_use]
     pub fn row(&self) -> u64 {
         self.row
     }
 
-    /// Takes the next row of the list. True when it belongs to the window.
+    /// Advances by one row. Returns true if that row belongs to the window.
     pub fn take(&mut self) -> bool {
         let inside = self.row >= self.page.offset && self.row < self.page.end();
         self.row += 1;
         inside
     }
 
-    /// Whether every row of the window has been seen.
+    /// Whether the end of the window has been passed.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.row >= self.page.end()
     }
 
-    /// Rows from the next one to the window's end.
+    /// Number of rows from the next one to the end of the window.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.page.end().saturating_sub(self.row)
     }
 
-    /// Rows that are still to be counted when `counted` are known; 0 is enough to stop.
+    /// Number of rows left to count if `counted` are known. 0 means that counting can stop.
     #[must_use]
     pub fn uncounted(&self, counted: u64) -> u64 {
         self.count_until.saturating_sub(counted)
     }
 
-    /// What to say, when `counted` rows are known and the provider's end is at `end`, if it was reached.
+    /// Computes the pagination fields from the number of known rows and the end of the list, if it was reached.
     #[must_use]
     pub fn extent(&self, counted: u64, end: Option<u64>) -> Extent {
         match end {
@@ -88,16 +86,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cap_never_cuts_the_window() {
+    fn row_cap_never_shortens_the_window() {
         let window = Window::new(Page { limit: 500, offset: 10 }, 100);
         assert_eq!(window.uncounted(500), 10);
         assert_eq!(window.uncounted(510), 0);
     }
 
     proptest! {
-        /// The model: skip and take on a list.
+        /// Model: skip and take on a list.
         #[test]
-        fn keeps_what_skip_and_take_would(rows in 0_u64..60, limit in 1_u32..20, offset in 0_u64..80) {
+        fn keeps_the_rows_of_skip_and_take(rows in 0_u64..60, limit in 1_u32..20, offset in 0_u64..80) {
             let page = Page { limit, offset };
             let mut window = Window::new(page, 1_000);
             let kept: Vec<u64> = (0..rows).filter(|_| window.take()).collect();

@@ -1,4 +1,4 @@
-//! Entries that are forgotten after a time, bounded in bytes.
+//! A map whose entries expire after a fixed time, with a limit on its total size in bytes.
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -7,19 +7,18 @@ use jiff::{SignedDuration, Timestamp};
 use moka::ops::compute::{CompResult, Op};
 use moka::policy::EvictionPolicy;
 
-/// A value, and when it was put in.
 #[derive(Clone)]
 struct Entry<V> {
     value: V,
-    at: Timestamp,
+    inserted_at: Timestamp,
 }
 
-/// A bounded map whose entries live for one fixed time.
+/// A map with a time to live and a limit in bytes.
 ///
-/// Age goes by the caller's clock; the memory is also freed by the machine's, whichever comes first.
+/// The caller's clock decides whether an entry has expired. The system clock also evicts entries, to free their memory.
 pub struct Expiring<K, V> {
     entries: moka::sync::Cache<K, Entry<V>>,
-    life: SignedDuration,
+    ttl: SignedDuration,
 }
 
 impl<K, V> Expiring<K, V>
@@ -27,20 +26,22 @@ where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// A map for entries that live for `life`; zero switches it off. At most about `bytes_max` are held, each entry
-    /// counted by `bytes_of`. When it is full, an entry that nobody asked for yet may not get in.
-    pub fn new(life: Duration, bytes_max: u64, bytes_of: impl Fn(&K, &V) -> usize + Send + Sync + 'static) -> Self {
-        Self::with(EvictionPolicy::tiny_lfu(), life, bytes_max, bytes_of)
+    /// Creates a map whose entries expire after `ttl`. Zero turns caching off.
+    ///
+    /// `bytes_of` measures an entry; all entries together take about `bytes_max` at most. A full map may reject a new
+    /// entry in favour of entries that are used more often (TinyLFU).
+    pub fn new(ttl: Duration, bytes_max: u64, bytes_of: impl Fn(&K, &V) -> usize + Send + Sync + 'static) -> Self {
+        Self::with(EvictionPolicy::tiny_lfu(), ttl, bytes_max, bytes_of)
     }
 
-    /// The same, where a new entry always gets in: those go that were put in or asked for longest ago.
-    pub fn latest(life: Duration, bytes_max: u64, bytes_of: impl Fn(&K, &V) -> usize + Send + Sync + 'static) -> Self {
-        Self::with(EvictionPolicy::lru(), life, bytes_max, bytes_of)
+    /// Like [`Self::new`], but a full map always accepts a new entry and evicts the least recently used ones.
+    pub fn with_lru(ttl: Duration, bytes_max: u64, bytes_of: impl Fn(&K, &V) -> usize + Send + Sync + 'static) -> Self {
+        Self::with(EvictionPolicy::lru(), ttl, bytes_max, bytes_of)
     }
 
     fn with(
         policy: EvictionPolicy,
-        life: Duration,
+        ttl: Duration,
         bytes_max: u64,
         bytes_of: impl Fn(&K, &V) -> usize + Send + Sync + 'static,
     ) -> Self {
@@ -48,27 +49,27 @@ where
             .max_capacity(bytes_max)
             .eviction_policy(policy)
             .weigher(move |key, entry: &Entry<V>| u32::try_from(bytes_of(key, &entry.value)).unwrap_or(u32::MAX))
-            .time_to_live(life.max(Duration::from_secs(1)))
+            .time_to_live(ttl.max(Duration::from_secs(1)))
             .build();
-        Self { entries, life: SignedDuration::try_from(life).unwrap_or(SignedDuration::MAX) }
+        Self { entries, ttl: SignedDuration::try_from(ttl).unwrap_or(SignedDuration::MAX) }
     }
 
-    /// The value and its age, unless it is too old at `now`.
+    /// Returns the value and its age, unless it has expired at `now`.
     pub fn get(&self, key: &K, now: Timestamp) -> Option<(V, SignedDuration)> {
         let entry = self.entries.get(key)?;
-        let age = now.duration_since(entry.at).max(SignedDuration::ZERO);
-        (age < self.life).then_some((entry.value, age))
+        let age = now.duration_since(entry.inserted_at).max(SignedDuration::ZERO);
+        (age < self.ttl).then_some((entry.value, age))
     }
 
-    /// The value, unless it is too old at `now`; its life begins anew.
+    /// Returns the value, unless it has expired at `now`, and restarts its time to live.
     pub fn renew(&self, key: &K, now: Timestamp) -> Option<V>
     where
         K: Clone,
     {
-        // Computed in place, so that a newer value is never put back by an older one.
+        // Updates in place, so that a value inserted concurrently is never replaced by this older one.
         let renewed = self.entries.entry_by_ref(key).and_compute_with(|entry| match entry {
-            Some(entry) if now.duration_since(entry.value().at) < self.life => {
-                Op::Put(Entry { value: entry.into_value().value, at: now })
+            Some(entry) if now.duration_since(entry.value().inserted_at) < self.ttl => {
+                Op::Put(Entry { value: entry.into_value().value, inserted_at: now })
             }
             _ => Op::Nop,
         });
@@ -78,22 +79,20 @@ where
         }
     }
 
-    /// Takes an entry out.
     pub fn remove(&self, key: &K) {
         self.entries.invalidate(key);
     }
 
-    /// Takes out every entry whose key is one of these. Looks at all of them: for what happens seldom.
-    pub fn remove_where(&self, is_one: impl Fn(&K) -> bool) {
-        for (key, _) in self.entries.iter().filter(|(key, _)| is_one(key)) {
+    /// Removes every entry with a matching key. Scans the whole map, so call it for rare events only.
+    pub fn remove_where(&self, matches: impl Fn(&K) -> bool) {
+        for (key, _) in self.entries.iter().filter(|(key, _)| matches(key)) {
             self.entries.invalidate(&*key);
         }
     }
 
-    /// Puts a value in, born at `now`.
     pub fn insert(&self, key: K, value: V, now: Timestamp) {
-        if !self.life.is_zero() {
-            self.entries.insert(key, Entry { value, at: now });
+        if !self.ttl.is_zero() {
+            self.entries.insert(key, Entry { value, inserted_at: now });
         }
     }
 }
@@ -107,28 +106,28 @@ mod tests {
     }
 
     #[test]
-    fn ages_and_ends() {
+    fn entries_age_and_expire() {
         let map = Expiring::new(Duration::from_secs(300), 1_000, |_: &u8, _: &&str| 1);
         map.insert(1, "one", at(1_000));
         assert_eq!(map.get(&1, at(1_000)), Some(("one", SignedDuration::ZERO)));
         assert_eq!(map.get(&1, at(1_299)), Some(("one", SignedDuration::from_secs(299))));
         assert_eq!(map.get(&1, at(1_300)), None);
-        assert_eq!(map.get(&1, at(999)), Some(("one", SignedDuration::ZERO)), "a clock that went back");
+        assert_eq!(map.get(&1, at(999)), Some(("one", SignedDuration::ZERO)), "the clock was set back");
         assert_eq!(map.renew(&1, at(1_299)), Some("one"));
         assert_eq!(map.get(&1, at(1_598)), Some(("one", SignedDuration::from_secs(299))));
-        assert_eq!(map.renew(&1, at(1_599)), None, "too late");
+        assert_eq!(map.renew(&1, at(1_599)), None, "expired");
         assert_eq!(map.renew(&2, at(1_000)), None);
     }
 
     #[test]
-    fn zero_switches_it_off() {
+    fn zero_ttl_turns_caching_off() {
         let map = Expiring::new(Duration::ZERO, 1_000, |_: &u8, _: &&str| 1);
         map.insert(1, "one", at(1));
         assert_eq!(map.get(&1, at(1)), None);
     }
 
     #[test]
-    fn is_bounded() {
+    fn size_is_bounded() {
         let map = Expiring::new(Duration::from_secs(300), 1_000, |_: &u32, value: &Vec<u8>| value.len());
         for key in 0..100 {
             map.insert(key, vec![0; 100], at(1));
@@ -138,8 +137,8 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_get_in() {
-        let map = Expiring::latest(Duration::from_secs(300), 1_000, |_: &u32, value: &Vec<u8>| value.len());
+    fn lru_admits_new_entries() {
+        let map = Expiring::with_lru(Duration::from_secs(300), 1_000, |_: &u32, value: &Vec<u8>| value.len());
         for key in 0..100 {
             map.insert(key, vec![0; 100], at(1));
             assert!(map.get(&key, at(1)).is_some(), "{key}");
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_taken_out_by_their_keys() {
+    fn remove_where_removes_by_key() {
         let map: Expiring<u32, u32> = Expiring::new(Duration::from_secs(60), 1_000, |_, _| 1);
         for key in 0..10 {
             map.insert(key, key, at(0));

@@ -1,22 +1,23 @@
-//! The generic cell rate algorithm on one whole number: the moment at which the bucket will be full again. Pure.
+//! The generic cell rate algorithm (GCRA) as pure functions.
+//!
+//! The whole state of a bucket is one number: the time at which it will be full again.
 
 /// A bucket of `calls` calls that refills evenly over `period_us` microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// Calls in a full bucket, at least 1.
+    /// Calls in a full bucket. At least 1.
     pub calls: u32,
-    /// The time from empty to full, in microseconds.
+    /// Time from empty to full, in microseconds.
     pub period_us: i64,
 }
 
 impl Limit {
-    /// So many calls a minute.
     #[must_use]
     pub fn per_minute(calls: u32) -> Self {
         Self { calls, period_us: 60_000_000 }
     }
 
-    /// The time that one call takes out of the bucket: rounded up, so that the rate is never above the limit.
+    /// The refill time of one call, rounded up so that the rate never exceeds the limit.
     fn interval_us(self) -> i64 {
         let calls = i64::from(self.calls.max(1));
         (self.period_us + calls - 1) / calls
@@ -27,35 +28,34 @@ impl Limit {
     }
 }
 
-/// What the bucket says to one call.
+/// The answer of a bucket to one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether the call may be made.
     pub allowed: bool,
-    /// Calls that could follow at once.
+    /// Calls remaining before throttling.
     pub remaining: u32,
-    /// Microseconds until the next call is free: 0 while there is one.
+    /// Microseconds until the next call is allowed. 0 while `remaining` is above 0.
     pub wait_us: i64,
-    /// The number to keep: when the bucket will be full again.
+    /// The new state of the bucket, to pass to the next call.
     pub full_at_us: i64,
 }
 
-/// Asks for one call at `now_us`. `full_at_us` is the number kept from the last decision; anything in the past (0)
-/// stands for a full bucket. A refused call takes nothing out.
+/// Takes one call out of the bucket at `now_us`. `full_at_us` comes from the previous decision; any time in the past,
+/// such as 0, means a full bucket. A rejected call costs nothing.
 #[must_use]
 pub fn take(limit: Limit, full_at_us: i64, now_us: i64) -> Decision {
     decide(limit, full_at_us, now_us, true)
 }
 
-/// What a call at `now_us` would be told, without taking it.
+/// Returns the decision for a call at `now_us` without taking it.
 #[must_use]
-pub fn look(limit: Limit, full_at_us: i64, now_us: i64) -> Decision {
+pub fn peek(limit: Limit, full_at_us: i64, now_us: i64) -> Decision {
     decide(limit, full_at_us, now_us, false)
 }
 
 fn decide(limit: Limit, full_at_us: i64, now_us: i64, take: bool) -> Decision {
     let (interval, burst) = (limit.interval_us(), limit.burst_us());
-    // A clock that was set back must not lock a caller out for longer than a full bucket takes.
+    // A clock that is set back must not lock a caller out for longer than one full refill.
     let full_at = full_at_us.clamp(now_us, now_us + burst);
     let after = full_at + interval;
     let allowed = after - now_us <= burst;
@@ -66,7 +66,7 @@ fn decide(limit: Limit, full_at_us: i64, now_us: i64, take: bool) -> Decision {
     Decision { allowed, remaining, wait_us, full_at_us: kept }
 }
 
-/// Microseconds as whole seconds, rounded up.
+/// Converts microseconds to seconds, rounded up.
 #[must_use]
 pub fn whole_seconds(us: i64) -> u64 {
     u64::try_from(us).unwrap_or(0).div_ceil(1_000_000)
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_then_an_even_rate() {
+    fn burst_is_followed_by_an_even_rate() {
         let limit = Limit::per_minute(30);
         let mut full_at = 0;
         for left in (0..30).rev() {
@@ -88,16 +88,18 @@ mod tests {
             assert_eq!(decision.remaining, left);
             full_at = decision.full_at_us;
         }
-        let refused = take(limit, full_at, 1_000_000);
-        assert_eq!((refused.allowed, refused.remaining, refused.wait_us), (false, 0, 2_000_000));
-        assert_eq!(refused.full_at_us, full_at, "a refused call takes nothing");
+        let rejected = take(limit, full_at, 1_000_000);
+        assert!(!rejected.allowed);
+        assert_eq!(rejected.remaining, 0);
+        assert_eq!(rejected.wait_us, 2_000_000);
+        assert_eq!(rejected.full_at_us, full_at, "a rejected call costs nothing");
         assert!(!take(limit, full_at, 2_999_999).allowed);
         assert!(take(limit, full_at, 3_000_000).allowed);
         assert_eq!(take(limit, full_at, 61_000_000).remaining, 29);
     }
 
     #[test]
-    fn a_limit_that_does_not_divide_the_minute_still_gives_its_burst() {
+    fn uneven_limit_still_allows_its_burst() {
         let limit = Limit::per_minute(7);
         let mut full_at = 0;
         for _ in 0..7 {
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_set_back_locks_nobody_out() {
+    fn clock_set_back_does_not_lock_callers_out() {
         let limit = Limit::per_minute(60);
         let decision = take(limit, 3_600_000_000, 0);
         assert!(!decision.allowed);
@@ -117,7 +119,7 @@ mod tests {
     }
 
     proptest! {
-        /// The model: in any run of calls, the allowed ones in any span are at most a bucket and what flows in.
+        /// Model: within any period, the allowed calls are at most one full bucket plus the refill of that period.
         #[test]
         fn never_above_the_rate(calls in 1_u32..100, steps in prop::collection::vec(0_i64..3_000_000, 1..200)) {
             let limit = Limit::per_minute(calls);
@@ -130,7 +132,7 @@ mod tests {
                 if decision.allowed { allowed_at.push(now); }
                 prop_assert_eq!(decision.wait_us > 0, decision.remaining == 0);
                 let later = take(limit, full_at, now + decision.wait_us);
-                prop_assert!(later.allowed, "waiting as told is enough");
+                prop_assert!(later.allowed, "the call after `wait_us` is allowed");
             }
             for (first, start) in allowed_at.iter().enumerate() {
                 for (last, end) in allowed_at.iter().enumerate().skip(first) {

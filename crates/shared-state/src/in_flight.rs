@@ -1,4 +1,4 @@
-//! How many requests of a key are under way.
+//! Limits the number of concurrent requests of each API key.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,29 +6,29 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Counts requests under way, by key, up to a bound.
+/// Hands out permits, up to a maximum for each key.
 pub struct InFlight<K> {
     max: u32,
     counts: Arc<Mutex<HashMap<K, u32>>>,
 }
 
-/// A place among the requests under way; given back when dropped.
-pub struct Place<K: Hash + Eq> {
+/// The right to run one request. Dropping it releases it.
+pub struct Permit<K: Hash + Eq> {
     key: Option<K>,
     counts: Arc<Mutex<HashMap<K, u32>>>,
 }
 
 impl<K: Hash + Eq + Clone> InFlight<K> {
-    /// At most `max` at once for each key; 0 is no bound.
+    /// `max` is the limit for each key; 0 means no limit.
     #[must_use]
     pub fn new(max: u32) -> Self {
         Self { max, counts: Arc::default() }
     }
 
-    /// A place, or none when all are taken.
-    pub fn enter(&self, key: K) -> Option<Place<K>> {
+    /// Returns `None` if the key already holds `max` permits.
+    pub fn try_acquire(&self, key: K) -> Option<Permit<K>> {
         if self.max == 0 {
-            return Some(Place { key: None, counts: Arc::clone(&self.counts) });
+            return Some(Permit { key: None, counts: Arc::clone(&self.counts) });
         }
         let mut counts = self.counts.lock();
         let count = counts.entry(key.clone()).or_insert(0);
@@ -37,11 +37,11 @@ impl<K: Hash + Eq + Clone> InFlight<K> {
         }
         *count += 1;
         drop(counts);
-        Some(Place { key: Some(key), counts: Arc::clone(&self.counts) })
+        Some(Permit { key: Some(key), counts: Arc::clone(&self.counts) })
     }
 }
 
-impl<K: Hash + Eq> Drop for Place<K> {
+impl<K: Hash + Eq> Drop for Permit<K> {
     fn drop(&mut self) {
         let Some(key) = self.key.take() else { return };
         let mut counts = self.counts.lock();
@@ -59,23 +59,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_given_back() {
+    fn permits_are_released() {
         let in_flight = InFlight::new(2);
-        let first = in_flight.enter("a");
-        let second = in_flight.enter("a");
+        let first = in_flight.try_acquire("a");
+        let second = in_flight.try_acquire("a");
         assert!(first.is_some() && second.is_some());
-        assert!(in_flight.enter("a").is_none());
-        assert!(in_flight.enter("b").is_some(), "another key has its own");
+        assert!(in_flight.try_acquire("a").is_none());
+        assert!(in_flight.try_acquire("b").is_some(), "another key has its own permits");
         drop(first);
-        assert!(in_flight.enter("a").is_some());
+        assert!(in_flight.try_acquire("a").is_some());
         drop(second);
-        assert!(in_flight.counts.lock().is_empty(), "nothing is remembered of idle keys");
+        assert!(in_flight.counts.lock().is_empty(), "idle keys take no memory");
     }
 
     #[test]
-    fn zero_is_no_bound() {
+    fn zero_means_no_limit() {
         let in_flight = InFlight::new(0);
-        let places: Vec<_> = (0..100).map(|_| in_flight.enter("a")).collect();
-        assert!(places.iter().all(Option::is_some));
+        let permits: Vec<_> = (0..100).map(|_| in_flight.try_acquire("a")).collect();
+        assert!(permits.iter().all(Option::is_some));
     }
 }

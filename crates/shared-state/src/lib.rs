@@ -1,5 +1,5 @@
-//! Small state between requests: expiring entries (cached answers, page maps), rate limits, requests in flight, and the
-//! clock. In memory; lost on a restart without harm.
+//! State that lives between requests, in memory: expiring maps, rate limits, concurrency limits, single flight, and the
+//! clock. A restart may lose all of it.
 
 pub mod clock;
 pub mod expiring;
@@ -10,6 +10,6 @@ pub mod single_flight;
 
 pub use clock::Clock;
 pub use expiring::Expiring;
-pub use in_flight::{InFlight, Place};
+pub use in_flight::{InFlight, Permit};
 pub use rate_limit::RateLimiter;
 pub use single_flight::SingleFlight;

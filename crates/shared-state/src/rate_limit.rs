@@ -1,4 +1,4 @@
-//! Rate limits by key, in memory.
+//! Rate limits, with one in-memory bucket for each key.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::gcra::{self, Decision, Limit};
 
-/// Buckets that are remembered; the least used are forgotten first, which gives their callers a full bucket.
+/// Maximum number of buckets. Beyond it the least used are evicted, which gives their callers a full bucket.
 const BUCKETS_MAX: u64 = 100_000;
 
 /// One limit for many keys, each with its own bucket.
@@ -19,10 +19,10 @@ pub struct RateLimiter<K> {
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static> RateLimiter<K> {
-    /// A limiter, or none where `calls_per_minute` is 0.
+    /// Returns `None` if `calls_per_minute` is 0, which means no limit.
     #[must_use]
     pub fn per_minute(calls_per_minute: u32) -> Option<Self> {
-        // A bucket that nobody touched for a full refill is full again, and need not be remembered.
+        // A bucket that was idle for a full refill is full again, so it can be evicted.
         let buckets =
             moka::sync::Cache::builder().max_capacity(BUCKETS_MAX).time_to_idle(Duration::from_secs(61)).build();
         (calls_per_minute > 0).then(|| Self { limit: Limit::per_minute(calls_per_minute), buckets })
@@ -34,7 +34,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> RateLimiter<K> {
         self.limit.calls
     }
 
-    /// Asks for one call.
     pub fn take(&self, key: K, now: Timestamp) -> Decision {
         let bucket = self.buckets.get_with(key, Arc::default);
         let now_us = now.as_microsecond();
@@ -48,10 +47,10 @@ impl<K: Hash + Eq + Send + Sync + 'static> RateLimiter<K> {
         }
     }
 
-    /// What a call would be told, without taking it.
-    pub fn look(&self, key: &K, now: Timestamp) -> Decision {
+    /// Returns the decision for a call without taking it.
+    pub fn peek(&self, key: &K, now: Timestamp) -> Decision {
         let kept = self.buckets.get(key).map_or(0, |bucket| bucket.load(Ordering::Relaxed));
-        gcra::look(self.limit, kept, now.as_microsecond())
+        gcra::peek(self.limit, kept, now.as_microsecond())
     }
 }
 
@@ -64,7 +63,7 @@ mod tests {
         let limiter = RateLimiter::per_minute(2).unwrap();
         let now = Timestamp::from_second(1_000).unwrap();
         assert!(limiter.take("a", now).allowed);
-        assert_eq!(limiter.look(&"a", now).remaining, 1);
+        assert_eq!(limiter.peek(&"a", now).remaining, 1);
         assert!(limiter.take("a", now).allowed);
         assert!(!limiter.take("a", now).allowed);
         assert!(limiter.take("b", now).allowed);

@@ -1,7 +1,7 @@
-//! Equal work at the same time is done once.
+//! Single flight: concurrent callers with the same key share one run of the work.
 //!
-//! Own code: moka's fill waits for ever when the filling request is dropped (moka-rs/moka#240); here the work is a task
-//! of its own, which no request can drop.
+//! The work runs in its own task, so dropping a request does not cancel it. moka's `get_with` is not used, because its
+//! waiters hang if the request that computes the value is dropped (moka-rs/moka#240).
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,13 +10,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// The work was lost: its task panicked.
+/// The task that ran the work panicked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lost;
+pub struct TaskPanicked;
 
 type Flights<K, V> = Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>;
 
-/// Joins equal work.
 pub struct SingleFlight<K, V> {
     flights: Flights<K, V>,
 }
@@ -27,13 +26,13 @@ impl<K, V> Default for SingleFlight<K, V> {
     }
 }
 
-/// Takes the flight off the list when its work is over, also by a panic.
-struct Landing<K: Hash + Eq, V> {
+/// Removes the flight from the map when its work ends, also after a panic.
+struct FlightGuard<K: Hash + Eq, V> {
     key: K,
     flights: Flights<K, V>,
 }
 
-impl<K: Hash + Eq, V> Drop for Landing<K, V> {
+impl<K: Hash + Eq, V> Drop for FlightGuard<K, V> {
     fn drop(&mut self) {
         self.flights.lock().remove(&self.key);
     }
@@ -44,21 +43,18 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Does the work, or waits for the same work that is under way. It goes on when the caller leaves. The second value
-    /// is true for the caller whose work it was.
-    ///
-    /// # Errors
-    /// [`Lost`] when the work panicked.
-    pub async fn join<F>(&self, key: K, work: impl FnOnce() -> F) -> Result<(V, bool), Lost>
+    /// Starts the work, or waits for work with the same key that is already running. The work continues if the caller
+    /// is dropped. The second value is true for the caller that started the work.
+    pub async fn join<F>(&self, key: K, work: impl FnOnce() -> F) -> Result<(V, bool), TaskPanicked>
     where
         F: Future<Output = V> + Send + 'static,
     {
-        let (mut landed, ours) = self.board(key, work);
-        let value = landed.wait_for(Option::is_some).await.map_err(|_| Lost)?.clone();
-        value.map(|value| (value, ours)).ok_or(Lost)
+        let (mut receiver, is_leader) = self.start_or_join(key, work);
+        let value = receiver.wait_for(Option::is_some).await.map_err(|_| TaskPanicked)?.clone();
+        value.map(|value| (value, is_leader)).ok_or(TaskPanicked)
     }
 
-    fn board<F>(&self, key: K, work: impl FnOnce() -> F) -> (watch::Receiver<Option<V>>, bool)
+    fn start_or_join<F>(&self, key: K, work: impl FnOnce() -> F) -> (watch::Receiver<Option<V>>, bool)
     where
         F: Future<Output = V> + Send + 'static,
     {
@@ -66,18 +62,18 @@ where
         if let Some(flight) = flights.get(&key) {
             return (flight.clone(), false);
         }
-        let (land, landed) = watch::channel(None);
-        flights.insert(key.clone(), landed.clone());
+        let (sender, receiver) = watch::channel(None);
+        flights.insert(key.clone(), receiver.clone());
         drop(flights);
-        let landing = Landing { key, flights: Arc::clone(&self.flights) };
+        let guard = FlightGuard { key, flights: Arc::clone(&self.flights) };
         let work = work();
         tokio::spawn(async move {
             let value = work.await;
-            // Off the list before the value is out: who comes later asks anew.
-            drop(landing);
-            land.send_replace(Some(value));
+            // Remove the flight before publishing the value, so that later callers start new work.
+            drop(guard);
+            sender.send_replace(Some(value));
         });
-        (landed, true)
+        (receiver, true)
     }
 }
 
@@ -90,7 +86,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn equal_work_is_done_once_and_anew_afterwards() {
+    async fn concurrent_calls_share_one_run() {
         let flights: SingleFlight<&str, u32> = SingleFlight::default();
         let runs = Arc::new(AtomicU32::new(0));
         let gate = Arc::new(Notify::new());
@@ -106,31 +102,32 @@ mod tests {
             gate.notify_one();
         };
         let (one, two, ()) = tokio::join!(flights.join("a", work), flights.join("a", work), open);
-        assert_eq!((one, two), (Ok((1, true)), Ok((1, false))));
+        assert_eq!(one, Ok((1, true)), "the first caller starts the work");
+        assert_eq!(two, Ok((1, false)), "the second caller joins it");
         gate.notify_one();
         assert_eq!(flights.join("a", work).await, Ok((2, true)));
         assert!(flights.flights.lock().is_empty());
     }
 
     #[tokio::test]
-    async fn goes_on_when_the_first_caller_leaves() {
+    async fn work_continues_if_its_caller_is_dropped() {
         let flights: SingleFlight<&str, u32> = SingleFlight::default();
         let gate = Arc::new(Notify::new());
-        let held = Arc::clone(&gate);
-        let (landed, _) = flights.board("a", || async move {
-            held.notified().await;
+        let waiting = Arc::clone(&gate);
+        let (receiver, _) = flights.start_or_join("a", || async move {
+            waiting.notified().await;
             7
         });
-        drop(landed);
+        drop(receiver);
         let late = flights.join("a", || async { 8 });
         gate.notify_one();
         assert_eq!(late.await, Ok((7, false)));
     }
 
     #[tokio::test]
-    async fn a_panic_is_told_and_does_not_stick() {
+    async fn panic_is_reported_and_not_cached() {
         let flights: SingleFlight<&str, u32> = SingleFlight::default();
-        assert_eq!(flights.join("a", || async { panic!("lost") }).await, Err(Lost));
+        assert_eq!(flights.join("a", || async { panic!("lost") }).await, Err(TaskPanicked));
         assert_eq!(flights.join("a", || async { 1 }).await, Ok((1, true)));
     }
 }

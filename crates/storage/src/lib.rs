@@ -1,48 +1,31 @@
-//! The only crate with SQL: users, keys, connections, accounts, marks of rows, events and their deliveries, sealed
-//! secrets, on SQLite and PostgreSQL.
+//! The only crate with SQL: users, keys, connections, accounts, fingerprints of rows, events and their deliveries,
+//! sealed secrets, on SQLite and PostgreSQL.
 //!
-//! No amount and no transaction is ever stored: of rows that were seen, keyed digests are. Grants of providers are sealed ([`Sealer`]), API keys and the tokens of
-//! links are kept as SHA-256 only, account numbers as their last four digits.
+//! No amount and no transaction is ever stored: of rows that were seen, keyed digests are. Grants of providers are
+//! sealed ([`Sealer`]), API keys and the tokens of links are kept as SHA-256 only, account numbers as their last four
+//! digits.
 //!
 //! Every finder begins with the user: another user's row is as absent as one that never was. The few that do not say
 //! so in their names or are for the command line.
 //!
 //! # Revisions
 //!
-//! A user's `revision` grows, in the same transaction, with every change of plan, timezone, connections, grants and
-//! accounts. So what was learned at one revision (whose connection is it, which accounts has it) is true while the
+//! A user's `revision` grows, in the same transaction, with every change of plan, timezone, connections, credentials
+//! and accounts. So what was learned at one revision (whose connection is it, which accounts has it) is true while the
 //! revision stays, and [`Storage::find_caller`], which runs with every request, tells the revision. Only the time of a
-//! key's last use changes without it, and what is about linking, looking, syncing and endpoints. That of a connection's last refresh
-//! changes because somebody read: callers note it once a minute, not with every read.
+//! key's last use changes without it, and what is about linking, looking, syncing and endpoints. That of a connection's
+//! last refresh changes because somebody read: callers note it once a minute, not with every read.
 
-mod accounts;
-mod adoptions;
-mod audit;
 mod connections;
 mod db;
-mod deliveries;
-mod delivery_log;
-mod endpoints;
+mod digest;
 mod error;
-mod events;
-mod keys;
-mod link_claims;
-mod link_sessions;
-mod links;
-mod looks;
-mod marks;
-mod merging;
+mod linking;
+mod locks;
 mod migrate;
-mod outdated;
-mod outgoing;
-mod provider_users;
-mod redeliveries;
-mod removals;
-mod sealed;
 mod secrets;
-mod sync_overview;
-mod syncs;
 mod users;
+mod webhooks;
 
 #[cfg(test)]
 mod tests;
@@ -51,28 +34,28 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use accounts::NewAccount;
-pub use adoptions::NewConnection;
-pub use audit::AuditRow;
-pub use deliveries::{ClaimedEndpoint, DueDelivery, FinishedAttempt, Outcome};
-pub use delivery_log::{AttemptRecord, DeliveryOverview, DeliveryRecord};
-pub use endpoints::{Endpoint, EndpointSecrets, NewEndpoint};
-pub use error::StorageError;
-pub use events::Concerned;
-pub use keys::{FoundCaller, KeyRecord};
-pub use link_claims::ClaimedLinkSession;
-pub use link_sessions::{LinkPhase, LinkSession, NewLinkSession, OtherTrip, UnknownPhase};
-pub use links::{Link, NewLink};
-pub use looks::ClaimedLook;
-pub use outgoing::{NewEvent, StoredEvent};
-pub use provider_users::{ClaimedProviderUser, ProviderUser, ProviderUserRecord};
-pub use redeliveries::PingResult;
-pub use removals::{ClaimedRemoval, PendingRemoval};
-pub use sealed::{SealError, SealedFor, Sealer, key_id_of};
-pub use secrets::{Leftovers, ResealedBatch, SealedSecrets, SecretCursor, UnopenableSecret};
-pub use sync_overview::{SyncOverview, SyncState};
-pub use syncs::{ClaimedSync, FinishedSync};
-pub use users::{NewUser, UserChange};
+pub use connections::accounts::NewAccount;
+pub use connections::audit::AuditRow;
+pub use connections::imports::NewConnection;
+pub use connections::refreshes::ClaimedRefresh;
+pub use connections::removals::{ClaimedRemoval, PendingRemoval};
+pub use connections::sync_overview::{SyncOverview, SyncState};
+pub use connections::syncs::{ClaimedSync, FinishedSync};
+pub use error::{SealError, StorageError};
+pub use linking::link_session_claims::ClaimedLinkSession;
+pub use linking::link_sessions::{LinkPhase, LinkSession, NewLinkSession, OtherLinkSession, UnknownPhase};
+pub use linking::links::{Link, NewLink};
+pub use linking::provider_events::AffectedRef;
+pub use linking::provider_users::{ClaimedProviderUser, ProviderUserRecord, ProviderUserState};
+pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
+pub use secrets::store::{Leftovers, ResealedBatch, SealedSecrets, SecretCursor, UnopenableSecret};
+pub use users::keys::{FoundCaller, KeyRecord};
+pub use users::user::{NewUser, UserChange};
+pub use webhooks::deliveries::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt};
+pub use webhooks::delivery_log::{AttemptRecord, DeliveryOverview, DeliveryRecord};
+pub use webhooks::endpoints::{Endpoint, EndpointSecrets, NewEndpoint};
+pub use webhooks::redeliveries::PingResult;
+pub use webhooks::webhook_events::{NewWebhookEvent, WebhookEvent};
 
 use db::postgres::Postgres;
 use db::sqlite::Sqlite;

@@ -1,65 +1,49 @@
 //! Brings the tables to this version of the program.
 //!
-//! Two folders hold scripts of the same names, one for each database. A table remembers which were applied, with the
-//! SHA-256 of their text: an edited script or a database from a newer program is refused rather than guessed at.
+//! A table remembers which migrations were applied, with the SHA-256 of their text. An edited migration, or a database
+//! of a newer program, is an error.
+
+use std::borrow::Cow;
 
 use jiff::Timestamp;
 
-use crate::db::{Db, Row, Tx, params, statements};
-use crate::keys::{hash, hex};
+use crate::db::{Db, Row, params, statements};
+use crate::digest::{hash, hex};
+use crate::error::Result;
 use crate::{Storage, StorageError};
 
-type Result<T> = std::result::Result<T, StorageError>;
-
-struct Migration {
-    version: i64,
-    name: &'static str,
-    sqlite: &'static str,
-    postgres: &'static str,
+/// A script for both databases, written for SQLite.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Migration {
+    pub(crate) version: i64,
+    pub(crate) name: &'static str,
+    pub(crate) text: &'static str,
 }
 
-macro_rules! migrations {
-    ($($version:literal $name:literal,)*) => {
-        &[$(Migration {
-            version: $version,
-            name: $name,
-            sqlite: include_str!(concat!("../migrations/sqlite/", $name, ".sql")),
-            postgres: include_str!(concat!("../migrations/postgres/", $name, ".sql")),
-        },)*]
-    };
-}
+/// Oldest first. A released migration is never edited.
+pub(crate) const MIGRATIONS: &[Migration] =
+    &[Migration { version: 1, name: "0001_initial", text: include_str!("../migrations/0001_initial.sql") }];
 
-/// All of them, oldest first. One that was released is never edited.
-const MIGRATIONS: &[Migration] = migrations! {
-    1 "0001_initial",
-    2 "0002_removal",
-    3 "0003_linking",
-    4 "0004_sync",
-};
-
-const CREATE_TABLE_SQLITE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
+const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
     version INTEGER NOT NULL PRIMARY KEY,
     name TEXT NOT NULL,
     sha256 TEXT NOT NULL,
     applied_at INTEGER NOT NULL
-) STRICT";
+) STRICT;";
 
-const CREATE_TABLE_POSTGRES: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
-    version BIGINT NOT NULL PRIMARY KEY,
-    name TEXT COLLATE \"C\" NOT NULL,
-    sha256 TEXT COLLATE \"C\" NOT NULL,
-    applied_at BIGINT NOT NULL
-)";
+/// What PostgreSQL writes differently from SQLite. Longer texts first. The collation sorts by bytes, as SQLite does.
+const POSTGRES_WORDS: [(&str, &str); 5] = [
+    (") STRICT, WITHOUT ROWID;", ");"),
+    (") STRICT;", ");"),
+    ("INTEGER", "BIGINT"),
+    ("BLOB", "BYTEA"),
+    ("TEXT", "TEXT COLLATE \"C\""),
+];
 
 statements! {
     LIST_APPLIED = "SELECT version, name, sha256 FROM schema_migrations ORDER BY version";
 
     INSERT_APPLIED = "INSERT INTO schema_migrations (version, name, sha256, applied_at) VALUES ($1, $2, $3, $4)";
-}
-
-/// The error for tables that are not there.
-pub(crate) fn needed() -> StorageError {
-    StorageError::Schema("the database is not set up for this version: run `bellbird migrate`".to_owned())
 }
 
 impl Storage {
@@ -71,23 +55,17 @@ impl Storage {
         self.migrate_to(MIGRATIONS).await
     }
 
-    /// As an older version would, which knew these only.
-    #[cfg(test)]
-    pub(crate) async fn migrate_as_of(&self, version: usize) -> Result<Vec<String>> {
-        self.migrate_to(&MIGRATIONS[..version]).await
-    }
-
-    async fn migrate_to(&self, known: &[Migration]) -> Result<Vec<String>> {
+    /// As [`Self::migrate`], with these migrations.
+    pub(crate) async fn migrate_to(&self, migrations: &[Migration]) -> Result<Vec<String>> {
         let mut tx = self.db.begin_migration().await?;
-        tx.script(match self.db {
-            Db::Sqlite(_) => CREATE_TABLE_SQLITE,
-            Db::Postgres(_) => CREATE_TABLE_POSTGRES,
-        })
-        .await?;
+        tx.script(script(&self.db, CREATE_TABLE)).await?;
         let applied = tx.all(LIST_APPLIED, params![], applied).await?;
-        let missing = missing(&self.db, known, &applied)?;
+        let missing = missing(migrations, &applied)?;
         for migration in &missing {
-            apply(&mut tx, migration, migration.text(&self.db)).await?;
+            tx.script(script(&self.db, migration.text)).await?;
+            let sha256 = sha256(migration.text);
+            let values = params![migration.version, migration.name, sha256.as_str(), Timestamp::now()];
+            tx.run(INSERT_APPLIED, values).await?;
         }
         tx.commit().await?;
         Ok(names(&missing))
@@ -103,15 +81,17 @@ impl Storage {
             Err(StorageError::Schema(_)) => Vec::new(),
             other => other?,
         };
-        Ok(names(&missing(&self.db, MIGRATIONS, &applied)?))
+        Ok(names(&missing(MIGRATIONS, &applied)?))
     }
 }
 
-impl Migration {
-    fn text(&self, db: &Db) -> &'static str {
-        match db {
-            Db::Sqlite(_) => self.sqlite,
-            Db::Postgres(_) => self.postgres,
+/// A script as the database understands it.
+fn script(db: &Db, text: &'static str) -> Cow<'static, str> {
+    match db {
+        Db::Sqlite(_) => Cow::Borrowed(text),
+        Db::Postgres(_) => {
+            let replace = |text: String, (sqlite, postgres): &(&str, &str)| text.replace(sqlite, postgres);
+            Cow::Owned(POSTGRES_WORDS.iter().fold(text.to_owned(), replace))
         }
     }
 }
@@ -127,15 +107,15 @@ fn applied(row: &Row<'_>) -> Result<Applied> {
 }
 
 /// What is not applied yet, after a check of what is.
-fn missing<'m>(db: &Db, known: &'m [Migration], applied: &[Applied]) -> Result<Vec<&'m Migration>> {
+fn missing<'m>(migrations: &'m [Migration], applied: &[Applied]) -> Result<Vec<&'m Migration>> {
     for done in applied {
-        let Some(migration) = known.iter().find(|migration| migration.version == done.version) else {
+        let Some(migration) = migrations.iter().find(|migration| migration.version == done.version) else {
             return Err(StorageError::Schema(format!(
                 "the database was migrated by a newer version of this program: it has {}, which is unknown here",
                 done.name
             )));
         };
-        if migration.name != done.name || sha256(migration.text(db)) != done.sha256 {
+        if migration.name != done.name || sha256(migration.text) != done.sha256 {
             return Err(StorageError::Schema(format!(
                 "the migration {} was applied from another text than this program's {}: restore the released files",
                 done.name, migration.name
@@ -144,7 +124,7 @@ fn missing<'m>(db: &Db, known: &'m [Migration], applied: &[Applied]) -> Result<V
     }
     let newest = applied.iter().map(|done| done.version).max().unwrap_or(0);
     let missing: Vec<_> =
-        known.iter().filter(|migration| applied.iter().all(|done| done.version != migration.version)).collect();
+        migrations.iter().filter(|migration| applied.iter().all(|done| done.version != migration.version)).collect();
     match missing.first() {
         Some(gap) if gap.version < newest => Err(StorageError::Schema(format!(
             "the migration {} is missing in the database, although later ones were applied",
@@ -152,13 +132,6 @@ fn missing<'m>(db: &Db, known: &'m [Migration], applied: &[Applied]) -> Result<V
         ))),
         _ => Ok(missing),
     }
-}
-
-async fn apply(tx: &mut Tx, migration: &Migration, text: &'static str) -> Result<()> {
-    tx.script(text).await?;
-    let sha256 = sha256(text);
-    let values = params![migration.version, migration.name, sha256.as_str(), Timestamp::now()];
-    tx.run(INSERT_APPLIED, values).await.map(|_| ())
 }
 
 fn names(migrations: &[&Migration]) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Receives Bellbird's webhooks: verifies each, skips what came before, prints a line of JSON for each event.
+//! Receives Bellbird's webhooks: verifies each event, skips repeated ones, and prints one line of JSON for each.
 //!
 //! `BELLBIRD_WEBHOOK_SECRET=whsec_... cargo run -p bellbird-webhooks --example receiver 9000`
 
@@ -20,14 +20,14 @@ const IDS_MAX: usize = 10_000;
 
 struct Receiver {
     webhook: Webhook,
-    /// Ids of events that were taken, the oldest first. In a real receiver: a table, so that a restart does not lose them.
-    taken: Mutex<VecDeque<String>>,
+    /// Ids of handled events, the oldest first. In production use a database table, so that a restart keeps them.
+    handled: Mutex<VecDeque<String>>,
 }
 
-/// What you do with an event. If it takes long, put the event into a queue of your own here, and work later.
-/// Of two events that tell of one row, keep what the one with the later `created` says; where that is
-/// equal, the one with the later `webhook-timestamp`.
-fn take(event: &Value) -> std::io::Result<()> {
+/// Your own handling. If it takes long, put the event into your own queue here and process it later.
+/// If two events contain the same row, keep the row of the event with the later `created`; if those are
+/// equal, the later `webhook-timestamp` wins.
+fn handle(event: &Value) -> std::io::Result<()> {
     let metadata = &event["metadata"];
     let line = json!({
         "id": event["id"],
@@ -40,21 +40,21 @@ fn take(event: &Value) -> std::io::Result<()> {
     writeln!(std::io::stdout(), "{line}")
 }
 
-// `Bytes` is the body as it came: what is signed are the bytes.
+// `Bytes` keeps the raw body, because the signature covers its exact bytes.
 async fn receive(State(receiver): State<Arc<Receiver>>, headers: HeaderMap, body: Bytes) -> StatusCode {
     if receiver.webhook.verify(&body, &headers).is_err() {
         return StatusCode::BAD_REQUEST;
     }
     let Ok(event) = serde_json::from_slice::<Value>(&body) else { return StatusCode::BAD_REQUEST };
     let id = event["id"].as_str().unwrap_or_default();
-    let mut taken = receiver.taken.lock().unwrap_or_else(PoisonError::into_inner);
-    if !taken.iter().any(|one| one == id) {
-        if take(&event).is_err() {
-            return StatusCode::INTERNAL_SERVER_ERROR; // not taken: it will come again
+    let mut handled = receiver.handled.lock().unwrap_or_else(PoisonError::into_inner);
+    if !handled.iter().any(|one| one == id) {
+        if handle(&event).is_err() {
+            return StatusCode::INTERNAL_SERVER_ERROR; // not handled: Bellbird retries
         }
-        taken.push_back(id.to_owned());
-        if taken.len() > IDS_MAX {
-            taken.pop_front();
+        handled.push_back(id.to_owned());
+        if handled.len() > IDS_MAX {
+            handled.pop_front();
         }
     }
     StatusCode::NO_CONTENT
@@ -63,7 +63,7 @@ async fn receive(State(receiver): State<Arc<Receiver>>, headers: HeaderMap, body
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let webhook = Webhook::new(&std::env::var("BELLBIRD_WEBHOOK_SECRET")?)?;
-    let receiver = Arc::new(Receiver { webhook, taken: Mutex::default() });
+    let receiver = Arc::new(Receiver { webhook, handled: Mutex::default() });
     let port = std::env::args().nth(1).or_else(|| std::env::var("PORT").ok());
     let port = port.map_or(Ok(9000), |port| port.parse())?;
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;

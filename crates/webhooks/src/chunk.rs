@@ -1,18 +1,18 @@
-//! Which rows of a sync go into which event.
+//! Splits the rows of a sync into chunks, one for each event. Pure.
 
 use std::ops::Range;
 
-/// The rows of one event: places among the new rows of a sync, and among its updated ones.
+/// The rows of one event, as index ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Of the new rows.
+    /// Range of the sync's new rows.
     pub new: Range<usize>,
-    /// Of the updated rows.
+    /// Range of the sync's updated rows.
     pub updated: Range<usize>,
 }
 
-/// Chunks of at most `rows_max` rows, at least one, new rows before updated ones: one chunk may hold the last new and the
-/// first updated rows. None where there are no rows.
+/// Splits rows into chunks of at most `rows_max` (at least 1), new rows before updated ones. One chunk may hold the
+/// last new and the first updated rows. Without rows there is no chunk.
 #[must_use]
 pub fn chunks(new: usize, updated: usize, rows_max: usize) -> Vec<Chunk> {
     let (rows, size) = (new + updated, rows_max.max(1));
@@ -43,7 +43,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_row_is_in_one_chunk_in_order(new in 0_usize..2_000, updated in 0_usize..2_000, rows_max in 1_usize..700) {
+        fn every_row_is_in_one_chunk_in_order(
+            new in 0_usize..2_000,
+            updated in 0_usize..2_000,
+            rows_max in 1_usize..700,
+        ) {
             let chunks = chunks(new, updated, rows_max);
             let sizes: Vec<usize> = chunks.iter().map(|chunk| chunk.new.len() + chunk.updated.len()).collect();
             prop_assert_eq!(sizes.len(), (new + updated).div_ceil(rows_max));

@@ -1,8 +1,8 @@
-//! Sends one signed message to one endpoint: one deadline, vetted addresses, no redirects, no proxies, and hardly any of the
-//! answer read.
+//! The HTTP client for endpoints: one deadline for an exchange, vetted addresses only, no redirects, no proxies. It
+//! reads at most 4 KiB of a response body.
 //!
-//! A connection is kept for a while and used again. That skips no vetting: it leads to the very address that was vetted when
-//! it was made, whatever the name says since. No log and no error here holds an address, a host or a body.
+//! An idle connection is kept for 30 seconds and reused. It needs no new vetting, because it still leads to the address
+//! that was vetted when it was opened. No log message and no error contains a URL, a host or a body.
 
 mod stream;
 
@@ -27,26 +27,27 @@ use tower::util::{MapErr, MapFuture};
 use tower::{BoxError, Service};
 use url::Url;
 
-use crate::resolver::{Refusal, Resolver};
+use crate::resolver::{ResolveError, Resolver};
 use crate::target::{Rules, check_url, request_uri};
 use stream::Stream;
 
-/// Of an answer's body as much is read as lets the connection be used again, and no more.
+/// Maximum bytes to read of a response body. Reading it to the end lets the connection be reused.
 const BODY_BYTES_MAX: u64 = 4 * 1024;
-/// How long that may take.
+/// Maximum time for reading a response body.
 const BODY_TIMEOUT: Duration = Duration::from_millis(250);
-/// The buffer of a connection, in bytes, which bounds the head of an answer.
+/// Read buffer of a connection. It limits the head of a response.
 const READ_BUFFER_BYTES: usize = 16 * 1024;
-/// Headers of an answer.
+/// Maximum number of response headers.
 const HEADERS_MAX: usize = 64;
-/// How long a connection is kept without a message, and how many are for one host.
+/// How long an idle connection is kept.
 const IDLE_MAX: Duration = Duration::from_secs(30);
+/// Maximum number of idle connections for one host.
 const IDLE_CONNECTIONS_MAX: usize = 16;
-/// The end of a connection that is still being made when nobody waits for it any more.
+/// Limit for opening a connection that no exchange waits for any more.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// What is sent must be acknowledged within this, or the connection is given up.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// The longest wait that an endpoint can ask for.
+/// Sent data must be acknowledged within this time, or the connection is closed.
+const TCP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum `Retry-After` of an endpoint.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -54,40 +55,38 @@ const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const BELLBIRD_ENDPOINT: HeaderName = HeaderName::from_static("bellbird-endpoint");
 
-/// What can go wrong, in words for the log of deliveries. There are no others.
-pub(crate) mod problem {
-    /// The rules refuse the address itself or one that its name leads to.
+/// All error texts of an exchange, as stored in the delivery log.
+pub(crate) mod delivery_error {
+    /// The rules reject the URL, or an address that its host name resolves to.
     pub(super) const NOT_ALLOWED: &str = "address not allowed";
-    /// The message cannot be written as a request.
+    /// The message could not be turned into a request.
     pub(super) const NOT_WRITTEN: &str = "not sent";
     /// The name does not exist, or has no address.
     pub(super) const NAME_NOT_FOUND: &str = "name not found";
-    /// The name servers did not say.
-    pub(crate) const NAME_UNANSWERED: &str = "name not looked up";
-    /// Nobody took the connection.
+    /// The name servers failed or did not respond.
+    pub(crate) const NAME_NOT_RESOLVED: &str = "name not resolved";
+    /// No address accepted a TCP connection.
     pub(super) const NOT_REACHED: &str = "not reached";
-    /// The connection was taken, but no TLS came about, or the certificate is not valid.
+    /// The TLS handshake failed, or the certificate is not valid.
     pub(super) const TLS_FAILED: &str = "TLS failed";
-    /// The deadline passed first.
-    pub(super) const LATE: &str = "no answer in time";
-    /// The connection ended without an answer.
+    pub(super) const TIMED_OUT: &str = "no response in time";
+    /// The connection ended without a response.
     pub(super) const CONNECTION_LOST: &str = "connection lost";
-    /// What came is not HTTP, or too large a head of it.
-    pub(super) const BROKEN: &str = "broken answer";
-    /// A status of 3xx.
+    /// The response is not HTTP, or its head is too large.
+    pub(super) const INVALID_RESPONSE: &str = "invalid response";
+    /// Status 3xx.
     pub(super) const REDIRECT: &str = "redirect";
-    /// Any other status.
-    pub(super) const REFUSED: &str = "refused";
+    /// Any status other than 2xx and 3xx.
+    pub(super) const REJECTED: &str = "rejected";
 }
 
 type Tcp = HttpConnector<Resolver>;
 type TcpError = <Tcp as Service<Uri>>::Error;
-/// Only HTTP/1.1 is spoken.
-type Tls = HttpsConnector<MapErr<Tcp, fn(TcpError) -> Unconnected>>;
+/// Speaks HTTP/1.1 only.
+type Tls = HttpsConnector<MapErr<Tcp, fn(TcpError) -> ConnectError>>;
 type Connecting = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
 type Connector = MapFuture<Tls, fn(<Tls as Service<Uri>>::Future) -> Connecting>;
 
-/// Sends messages to endpoints.
 pub struct Client {
     pool: Pool<Connector, Full<Bytes>>,
     rules: Rules,
@@ -96,53 +95,51 @@ pub struct Client {
 
 /// One signed message for one endpoint.
 pub struct Message<'a> {
-    /// The event's id, the same in each attempt.
+    /// The event's id. It is the same in each attempt.
     pub id: EventId,
-    /// When it is sent, in Unix seconds, as it was signed.
+    /// The signed time of sending, in Unix seconds.
     pub timestamp: i64,
-    /// The value of the header, all signatures of it.
+    /// The value of the header `webhook-signature`, with all signatures.
     pub signature: &'a str,
-    /// Which endpoint it is for.
     pub endpoint: EndpointId,
-    /// The JSON, as it was signed.
+    /// The signed JSON.
     pub body: Bytes,
 }
 
-/// What came of a message.
+/// The outcome of one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exchange {
-    /// The status, if an answer came.
+    /// `None` if no response came.
     pub status: Option<u16>,
-    /// How long the endpoint asks to be left alone, at most 24 hours.
+    /// The endpoint's `Retry-After`, at most 24 hours.
     pub retry_after: Option<Duration>,
-    /// The time until the answer's headers were there, or until it was given up.
+    /// Time until the response headers came, or until the exchange failed.
     pub duration: Duration,
-    /// What went wrong, in a few words of a closed list; none after a success.
-    pub problem: Option<&'static str>,
+    /// One of the texts of `delivery_error`. `None` after a success.
+    pub error: Option<&'static str>,
 }
 
 impl Exchange {
-    /// Whether the endpoint has taken the message.
+    /// Whether the endpoint accepted the message with a status of 2xx.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.status.is_some_and(|status| (200..300).contains(&status))
     }
 }
 
-/// Why there is no connection, TLS aside: a word of [`problem`].
+/// Why no TCP connection was opened: a text of [`delivery_error`].
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Unconnected(&'static str);
+struct ConnectError(&'static str);
 
 impl Client {
-    /// A client with its own connections, which ask `resolver` where to go. `timeout` is for all of an exchange: look-up,
-    /// connection, headers, body. Proxies from the environment are not used.
+    /// `timeout` covers a whole exchange: name resolution, connection, headers and body. Ignores proxies of the
+    /// environment.
     ///
-    /// # Errors
-    /// A sentence when TLS cannot be set up.
+    /// Fails with a sentence for the operator if TLS cannot be set up.
     pub fn new(resolver: Resolver, rules: Rules, timeout: Duration) -> Result<Self, String> {
         let tls = rustls::ClientConfig::with_platform_verifier()
-            .map_err(|error| format!("the HTTP client for endpoints cannot be set up: {error}"))?;
+            .map_err(|error| format!("could not set up the HTTP client for endpoints: {error}"))?;
         Ok(Self::with_tls(tls, resolver, rules, timeout))
     }
 
@@ -150,10 +147,10 @@ impl Client {
         let mut tcp = HttpConnector::new_with_resolver(resolver);
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        // Divided among the addresses of a name: one that is dead leaves time for the others.
+        // hyper divides this among the addresses of a name, so a dead address leaves time for the others.
         tcp.set_connect_timeout(Some(timeout / 2));
-        tcp.set_tcp_user_timeout(Some(SILENCE_MAX));
-        let tcp = MapErr::new(tcp, unconnected as fn(_) -> _);
+        tcp.set_tcp_user_timeout(Some(TCP_TIMEOUT));
+        let tcp = MapErr::new(tcp, connect_error as fn(_) -> _);
         let tls = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(tcp);
         let pool = Pool::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
@@ -161,41 +158,41 @@ impl Client {
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .http1_max_buf_size(READ_BUFFER_BYTES)
             .http1_max_headers(HEADERS_MAX)
-            .build(MapFuture::new(tls, in_time as fn(_) -> _));
+            .build(MapFuture::new(tls, with_timeout as fn(_) -> _));
         Self { pool, rules, timeout }
     }
 
-    /// Sends a message, once. It is the status that decides: when the headers are there, the rest of the answer is worth a
-    /// quarter of a second and 4 KiB, so that the connection can be used again, or else it is dropped.
+    /// Sends a message once. The status alone decides about success. The response body is read only to reuse the
+    /// connection, for at most 250 ms and 4 KiB; otherwise the connection is closed.
     ///
-    /// The address is checked again, and each address that its name leads to is vetted by the connection.
+    /// Checks the URL again. Each address that its host name resolves to is vetted when the connection is opened.
     pub async fn post(&self, url: &Url, message: Message<'_>) -> Exchange {
         let started = Instant::now();
-        let until = started + self.timeout;
+        let deadline = started + self.timeout;
         let sent_at = message.timestamp;
-        let answer = match request(url, self.rules, message) {
-            Ok(request) => tokio::time::timeout_at(until, self.pool.request(request))
+        let response = match request(url, self.rules, message) {
+            Ok(request) => tokio::time::timeout_at(deadline, self.pool.request(request))
                 .await
-                .map_or(Err(problem::LATE), |answer| answer.map_err(|error| problem_of(&error))),
-            Err(problem) => Err(problem),
+                .map_or(Err(delivery_error::TIMED_OUT), |response| response.map_err(|error| delivery_error_of(&error))),
+            Err(error) => Err(error),
         };
         let duration = started.elapsed();
-        match answer {
-            Ok(answer) => {
-                let exchange = judge(&answer, sent_at, duration);
-                finish(answer, until).await;
+        match response {
+            Ok(response) => {
+                let exchange = exchange_of(&response, sent_at, duration);
+                drain(response, deadline).await;
                 exchange
             }
-            Err(problem) => Exchange { status: None, retry_after: None, duration, problem: Some(problem) },
+            Err(error) => Exchange { status: None, retry_after: None, duration, error: Some(error) },
         }
     }
 }
 
-/// The request as it goes over the wire, if the rules allow it. An address that is a literal is not asked of the resolver:
-/// only the check here keeps the connection from it.
+/// Builds the request if the rules allow the URL. This check is the only one for IP literals, because they never reach
+/// the resolver.
 fn request(url: &Url, rules: Rules, message: Message<'_>) -> Result<Request<Full<Bytes>>, &'static str> {
-    let url = check_url(url.as_str(), rules).map_err(|_| problem::NOT_ALLOWED)?;
-    let uri = request_uri(&url).ok_or(problem::NOT_ALLOWED)?;
+    let url = check_url(url.as_str(), rules).map_err(|_| delivery_error::NOT_ALLOWED)?;
+    let uri = request_uri(&url).ok_or(delivery_error::NOT_ALLOWED)?;
     let mut request = Request::new(Full::new(message.body));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = uri;
@@ -208,29 +205,29 @@ fn request(url: &Url, rules: Rules, message: Message<'_>) -> Result<Request<Full
         (WEBHOOK_SIGNATURE, message.signature.to_owned()),
         (BELLBIRD_ENDPOINT, message.endpoint.to_string()),
     ] {
-        headers.insert(name, HeaderValue::try_from(text).map_err(|_| problem::NOT_WRITTEN)?);
+        headers.insert(name, HeaderValue::try_from(text).map_err(|_| delivery_error::NOT_WRITTEN)?);
     }
     Ok(request)
 }
 
-fn judge(answer: &Response<Incoming>, sent_at: i64, duration: Duration) -> Exchange {
-    let status = answer.status();
-    let problem = match () {
+fn exchange_of(response: &Response<Incoming>, sent_at: i64, duration: Duration) -> Exchange {
+    let status = response.status();
+    let error = match () {
         () if status.is_success() => None,
-        () if status.is_redirection() => Some(problem::REDIRECT),
-        () => Some(problem::REFUSED),
+        () if status.is_redirection() => Some(delivery_error::REDIRECT),
+        () => Some(delivery_error::REJECTED),
     };
     Exchange {
         status: Some(status.as_u16()),
-        retry_after: problem.and_then(|_| retry_after(answer.headers(), sent_at)),
+        retry_after: error.and_then(|_| retry_after(response.headers(), sent_at)),
         duration,
-        problem,
+        error,
     }
 }
 
-/// Reads a small body to its end, within the deadline.
-async fn finish(answer: Response<Incoming>, until: Instant) {
-    let mut body = answer.into_body();
+/// Reads a small body to its end, so that the connection can be reused.
+async fn drain(response: Response<Incoming>, deadline: Instant) {
+    let mut body = response.into_body();
     if body.is_end_stream() || body.size_hint().lower() > BODY_BYTES_MAX {
         return;
     }
@@ -243,11 +240,11 @@ async fn finish(answer: Response<Incoming>, until: Instant) {
             }
         }
     };
-    // What takes longer is dropped, and the connection with it.
-    let _ = tokio::time::timeout_at(until.min(Instant::now() + BODY_TIMEOUT), reading).await;
+    // A slower body is dropped together with its connection.
+    let _ = tokio::time::timeout_at(deadline.min(Instant::now() + BODY_TIMEOUT), reading).await;
 }
 
-/// Reads `Retry-After`, in seconds or as an HTTP date, which is compared with the time of sending.
+/// Parses `Retry-After`: seconds, or an HTTP date relative to the time of sending.
 fn retry_after(headers: &HeaderMap, sent_at: i64) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -259,36 +256,37 @@ fn retry_after(headers: &HeaderMap, sent_at: i64) -> Option<Duration> {
     Some(wait.min(RETRY_AFTER_MAX))
 }
 
-/// The first error of type `E` among an error and its causes.
+/// Finds the first error of type `E` among an error and its causes.
 fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     std::iter::successors(Some(error), |&error| error.source()).find_map(|error| error.downcast_ref())
 }
 
-fn unconnected(error: TcpError) -> Unconnected {
-    Unconnected(match cause::<Refusal>(&error) {
-        Some(Refusal::NotAllowed) => problem::NOT_ALLOWED,
-        Some(Refusal::NotFound) => problem::NAME_NOT_FOUND,
-        Some(Refusal::Unanswered) => problem::NAME_UNANSWERED,
-        None => problem::NOT_REACHED,
+fn connect_error(error: TcpError) -> ConnectError {
+    ConnectError(match cause::<ResolveError>(&error) {
+        Some(ResolveError::NotAllowed) => delivery_error::NOT_ALLOWED,
+        Some(ResolveError::NotFound) => delivery_error::NAME_NOT_FOUND,
+        Some(ResolveError::Unavailable) => delivery_error::NAME_NOT_RESOLVED,
+        None => delivery_error::NOT_REACHED,
     })
 }
 
-fn problem_of(error: &SendError) -> &'static str {
-    if let Some(Unconnected(problem)) = cause(error) {
-        problem
+fn delivery_error_of(error: &SendError) -> &'static str {
+    if let Some(ConnectError(error)) = cause(error) {
+        error
     } else if cause::<tokio::time::error::Elapsed>(error).is_some() {
-        problem::LATE
+        delivery_error::TIMED_OUT
     } else if error.is_connect() {
-        problem::TLS_FAILED
+        delivery_error::TLS_FAILED
     } else if cause::<hyper::Error>(error).is_some_and(hyper::Error::is_parse) {
-        problem::BROKEN
+        delivery_error::INVALID_RESPONSE
     } else {
-        problem::CONNECTION_LOST
+        delivery_error::CONNECTION_LOST
     }
 }
 
-/// The deadline of a connection, TLS included, for one that has been overtaken: an exchange has a deadline of its own.
-fn in_time(connecting: <Tls as Service<Uri>>::Future) -> Connecting {
+/// Limits the time for opening a connection, TLS included. An exchange has its own deadline, but the pool goes on
+/// connecting after the exchange timed out or got another connection.
+fn with_timeout(connecting: <Tls as Service<Uri>>::Future) -> Connecting {
     Box::pin(async move { Ok(Stream::new(tokio::time::timeout(CONNECT_TIMEOUT, connecting).await??)) })
 }
 

@@ -1,26 +1,29 @@
-//! What is remembered of a row: keyed digests of which row it is, and of what it says.
+//! Computes the fingerprint of a row: one keyed digest of its identity and one of its content.
 
 use std::fmt::{self, Write};
 
 use aws_lc_rs::hmac::{Context, HMAC_SHA256, Key};
-use bellbird_domain::event::DIGEST_BYTES;
+use bellbird_domain::webhook_event::DIGEST_BYTES;
 use bellbird_domain::{AccountId, Category, Decimal, Digest, Trade, TradeTime, Transaction};
 
-/// Digests rows with one connection's key. No `Debug`: it holds that key.
+/// Digests rows with the key of one connection. Has no `Debug`, because it holds that key.
 pub struct RowHasher(Key);
 
 impl RowHasher {
-    /// With a key of any length; random bytes, at least 32, keep rows secret.
+    /// Accepts a key of any length. To keep rows secret, use at least 32 random bytes.
     #[must_use]
     pub fn new(key: &[u8]) -> Self {
         Self(Key::new(HMAC_SHA256, key))
     }
 
-    /// The digest of the row's account and id, and that of all that the provider says of it and an event shows. Neither
-    /// changes with what the account is called or where the user lives. An event's `local_date` follows from `datetime`.
+    /// Returns the digest of the row's account and id, and the digest of its content: all fields of the provider that
+    /// an event shows.
+    ///
+    /// Neither depends on the account's name or the user's timezone. `local_date` is left out, since it follows from
+    /// `datetime`.
     #[must_use]
     pub fn transaction(&self, row: &Transaction<'_>) -> (Digest, Digest) {
-        let mut content = self.about("transaction content");
+        let mut content = self.feed("transaction content");
         content.text(row.amount.as_str());
         content.optional(row.currency.as_ref().map(|code| code.as_str()));
         content.text(&row.description);
@@ -35,11 +38,11 @@ impl RowHasher {
         (self.row("transaction", row.account.id, &row.id), content.digest())
     }
 
-    /// The same for a trade. Its id is made of what it says, so that a trade that changed is most often another row.
+    /// Like [`Self::transaction`]. The id of a trade consists of its fields, so a changed trade is usually another row.
     #[must_use]
     pub fn trade(&self, row: &Trade<'_>) -> (Digest, Digest) {
         let number = |number: &Option<Decimal<'_>>, to: &mut Feed| to.optional(number.as_ref().map(Decimal::as_str));
-        let mut content = self.about("trade content");
+        let mut content = self.feed("trade content");
         content.text(&row.symbol);
         content.optional(row.name.as_deref());
         content.text(row.trade_type.as_str());
@@ -60,23 +63,23 @@ impl RowHasher {
         (self.row("trade", row.account.id, &row.id()), content.digest())
     }
 
-    /// The id comes last, behind an account id of fixed length, and so needs no length before it.
+    /// The id needs no length prefix, because it comes last and the account id has a fixed length.
     fn row(&self, purpose: &str, account: AccountId, id: &dyn fmt::Display) -> Digest {
-        let mut feed = self.about(purpose);
+        let mut feed = self.feed(purpose);
         feed.bytes(account.uuid().as_bytes());
-        // Feeding never fails.
+        // `Feed::write_str` never fails.
         let _ = write!(feed, "{id}");
         feed.digest()
     }
 
-    fn about(&self, purpose: &str) -> Feed {
+    fn feed(&self, purpose: &str) -> Feed {
         let mut feed = Feed(Context::with_key(&self.0));
         feed.text(purpose);
         feed
     }
 }
 
-/// A digest in the making.
+/// The input of one digest.
 struct Feed(Context);
 
 impl Feed {
@@ -84,13 +87,13 @@ impl Feed {
         self.0.update(bytes);
     }
 
-    /// The length first, so that texts cannot be shifted into one another.
+    /// Writes the length first, so that characters cannot move from one field to the next.
     fn text(&mut self, text: &str) {
         self.bytes(&(text.len() as u64).to_be_bytes());
         self.bytes(text.as_bytes());
     }
 
-    /// What is absent is not what is empty.
+    /// Distinguishes an absent text from an empty one.
     fn optional(&mut self, text: Option<&str>) {
         self.bytes(&[u8::from(text.is_some())]);
         if let Some(text) = text {

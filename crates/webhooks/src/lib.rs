@@ -1,12 +1,12 @@
-//! Tells users' endpoints what changed: which event has which rows, how it is signed, where it may go, when it is tried again.
+//! Webhook delivery: builds events from changed rows, signs them, checks endpoint URLs, sends and retries.
 //!
-//! No row is stored. The first attempt is sent from memory; for every later one the rows are read from the provider again.
+//! No row is stored. The first attempt sends a body from memory. Every later attempt reads the rows from the provider
+//! again.
 
 pub mod chunk;
 pub mod client;
-mod deliver;
+mod delivery;
 pub mod digest;
-pub mod outbox;
 pub mod payload;
 mod ping;
 mod rebuild;
@@ -14,6 +14,7 @@ pub mod resolver;
 pub mod schedule;
 pub mod sign;
 pub mod target;
+pub mod webhook_events;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,28 +24,27 @@ use bellbird_shared_state::Clock;
 use bellbird_storage::Storage;
 use tokio::sync::Semaphore;
 
-pub use deliver::ATTEMPTS;
-pub use ping::{PingError, Pinged};
+pub use delivery::ATTEMPTS;
+pub use ping::{PingError, PingOutcome};
 
 use client::Client;
-use outbox::Outbox;
 use rebuild::REBUILDS_AT_ONCE;
 use resolver::Resolver;
 use schedule::Schedule;
 use target::Rules;
+use webhook_events::WebhookEventBuffer;
 
-/// How deliveries are made.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where endpoints may be.
+    /// Which endpoint URLs are allowed.
     pub rules: Rules,
-    /// What one exchange with an endpoint may take.
+    /// Maximum duration of one exchange with an endpoint.
     pub timeout: Duration,
-    /// When a delivery is tried again.
+    /// When failed deliveries are retried.
     pub schedule: Schedule,
 }
 
-/// Delivers events. Cheap to clone; the clones share everything.
+/// The entry point of this crate. Cheap to clone; clones share all state.
 #[derive(Clone)]
 pub struct Webhooks {
     inner: Arc<Inner>,
@@ -54,43 +54,38 @@ struct Inner {
     storage: Storage,
     providers: Registry,
     clock: Clock,
-    outbox: Outbox,
+    event_buffer: WebhookEventBuffer,
     settings: Settings,
     client: Client,
     rebuilds: Semaphore,
 }
 
 impl Webhooks {
-    /// Over these. `outbox` is the one that the syncs of this program fill.
-    ///
-    /// # Errors
-    /// A sentence when TLS or name resolution cannot be set up.
+    /// `event_buffer` must be the one that the syncs of this process fill. Fails with a sentence for the operator if
+    /// TLS or name resolution cannot be set up.
     pub fn new(
         storage: Storage,
         providers: Registry,
         clock: Clock,
-        outbox: Outbox,
+        event_buffer: WebhookEventBuffer,
         settings: Settings,
     ) -> Result<Self, String> {
         let resolver = Resolver::from_system(settings.rules)?;
-        Self::with_resolver(storage, providers, clock, outbox, settings, resolver)
+        Self::with_resolver(storage, providers, clock, event_buffer, settings, resolver)
     }
 
-    /// As [`Webhooks::new`], with another way to find the addresses of endpoints.
-    ///
-    /// # Errors
-    /// A sentence when TLS cannot be set up.
+    /// Like [`Webhooks::new`], with another resolver.
     pub fn with_resolver(
         storage: Storage,
         providers: Registry,
         clock: Clock,
-        outbox: Outbox,
+        event_buffer: WebhookEventBuffer,
         settings: Settings,
         resolver: Resolver,
     ) -> Result<Self, String> {
         let client = Client::new(resolver, settings.rules, settings.timeout)?;
         let rebuilds = Semaphore::new(REBUILDS_AT_ONCE);
-        let inner = Inner { storage, providers, clock, outbox, settings, client, rebuilds };
+        let inner = Inner { storage, providers, clock, event_buffer, settings, client, rebuilds };
         Ok(Self { inner: Arc::new(inner) })
     }
 }

@@ -1,4 +1,4 @@
-//! The JSON of events: rows and envelopes of version 2026-11-01 (docs/contract.md#webhook-events).
+//! The JSON of webhook events, API version 2026-11-01: rows and envelope (docs/contract.md#webhook-events).
 
 use std::io::Write;
 
@@ -14,11 +14,11 @@ use serde::ser::Error;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// Room for most rows.
+/// Initial capacity for the JSON of a row. Enough for most rows.
 const ROW_BYTES: usize = 640;
-/// Room for the longest envelope.
+/// Capacity for the longest envelope.
 const ENVELOPE_BYTES_MAX: usize = 512;
-/// The class of a transaction of whose type the provider says nothing.
+/// The class of a transaction whose provider sends no type.
 const NO_CLASS: &str = "other";
 
 #[derive(Serialize)]
@@ -45,12 +45,12 @@ struct TransactionObject<'a> {
     extended_description: Option<&'a str>,
 }
 
-/// A transaction as events show it. Its day is that of `zone`, unless the row has one; its currency, where it has none,
-/// the account's.
+/// Writes a transaction. `local_date` is the row's own day, else the day in `zone`. The currency is the row's own, else
+/// that of the account.
 #[must_use]
 pub fn transaction(row: &Transaction<'_>, zone: &TimeZone) -> Vec<u8> {
     let currency = row.currency.unwrap_or(row.account.currency);
-    written(&TransactionObject {
+    to_json(&TransactionObject {
         id: &row.id,
         object: "transaction",
         amount: MinorUnits::of(&row.amount, currency),
@@ -73,12 +73,12 @@ pub fn transaction(row: &Transaction<'_>, zone: &TimeZone) -> Vec<u8> {
     })
 }
 
-/// `DIRECT DEBIT` and `DIRECT_DEBIT` are `direct-debit`.
+/// Turns `DIRECT DEBIT` and `DIRECT_DEBIT` into `direct-debit`.
 fn class(provider_type: &str) -> String {
     provider_type.to_lowercase().replace([' ', '_'], "-")
 }
 
-/// A number of any length: no integer of ours could hold it.
+/// Writes a raw JSON number, because the amount may exceed every Rust integer.
 fn integer<S: Serializer>(units: &MinorUnits, out: S) -> Result<S::Ok, S::Error> {
     RawValue::from_string(units.to_text()).map_err(S::Error::custom)?.serialize(out)
 }
@@ -103,10 +103,10 @@ struct TradeObject<'a> {
     account: &'a str,
 }
 
-/// A trade as events show it: decimals in the provider's own digits, and null for what is absent.
+/// Writes a trade. Decimals keep the provider's digits; an absent field is null.
 #[must_use]
 pub fn trade(row: &Trade<'_>) -> Vec<u8> {
-    written(&TradeObject {
+    to_json(&TradeObject {
         object: "trade",
         id: row.id(),
         symbol: Some(&*row.symbol).filter(|symbol| !symbol.is_empty()),
@@ -126,42 +126,38 @@ pub fn trade(row: &Trade<'_>) -> Vec<u8> {
     })
 }
 
-fn written(row: &impl Serialize) -> Vec<u8> {
+fn to_json(row: &impl Serialize) -> Vec<u8> {
     let mut json = Vec::with_capacity(ROW_BYTES);
     let outcome = serde_json::to_writer(&mut json, row);
-    debug_assert!(outcome.is_ok(), "texts and numbers are always JSON");
+    debug_assert!(outcome.is_ok(), "a row always serializes");
     json
 }
 
-/// What an event says beside its rows and how many they are.
+/// All fields of an event except its rows and their counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope {
-    /// Of the event.
     pub id: EventId,
-    /// What it tells.
     pub event_type: EventType,
-    /// The form of the body. There is one so far.
     pub api_version: ApiVersion,
-    /// When the event was made.
     pub created: Timestamp,
-    /// The sync that made it.
     pub sync_run_id: SyncRunId,
-    /// The chunk's number, from 1 on.
+    /// Number of the chunk within the sync, from 1.
     pub chunk: u32,
-    /// Chunks of the sync.
     pub total_chunks: u32,
 }
 
-/// The body of an event: the envelope around rows as [`transaction`] or [`trade`] wrote them, none left out. The counts
-/// are those of the rows that are given.
+/// Writes the body of an event: the envelope around rows from [`transaction`] or [`trade`]. Counts the given rows.
 pub fn body<R: AsRef<[u8]>>(envelope: &Envelope, new: &[R], updated: &[R]) -> Bytes {
     let rows: usize = new.iter().chain(updated).map(|row| row.as_ref().len() + 1).sum();
     let mut json = Vec::with_capacity(ENVELOPE_BYTES_MAX + rows);
     let Envelope { id, event_type, api_version, created, sync_run_id, chunk, total_chunks } = envelope;
-    // Writing to a vector never fails, and none of these has a character to escape.
+    // Writing to a vector never fails, and no envelope field has a character to escape.
     let _ = write!(
         json,
-        r#"{{"id":"{id}","object":"event","type":"{event_type}","api_version":"{api_version}","created":{},"data":{{"new":"#,
+        concat!(r#"{{"id":"{}","object":"event","type":"{}","api_version":"{}","#, r#""created":{},"data":{{"new":"#,),
+        id,
+        event_type,
+        api_version,
         created.as_second(),
     );
     list(&mut json, new);
@@ -169,9 +165,15 @@ pub fn body<R: AsRef<[u8]>>(envelope: &Envelope, new: &[R], updated: &[R]) -> By
     list(&mut json, updated);
     let _ = write!(
         json,
-        r#"}},"metadata":{{"sync_run_id":"{sync_run_id}","new_count":{},"updated_count":{},"chunk":{chunk},"total_chunks":{total_chunks}}}}}"#,
+        concat!(
+            r#"}},"metadata":{{"sync_run_id":"{}","new_count":{},"updated_count":{},"#,
+            r#""chunk":{},"total_chunks":{}}}}}"#,
+        ),
+        sync_run_id,
         new.len(),
         updated.len(),
+        chunk,
+        total_chunks,
     );
     json.into()
 }

@@ -1,4 +1,4 @@
-//! A ping: an event without rows, sent at once and once, to see whether an endpoint answers and verifies.
+//! Sends a ping: an event without rows that shows whether an endpoint responds and verifies signatures.
 
 use bellbird_domain::{ApiVersion, EndpointId, EventId, EventType, SyncRunId, UserId};
 use bellbird_storage::{Endpoint, PingResult, StorageError};
@@ -9,39 +9,33 @@ use crate::payload::{Envelope, body};
 use crate::sign::Signer;
 use crate::target::{TargetError, check_url};
 
-/// How a ping went.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pinged {
-    /// The event that was sent.
+pub struct PingOutcome {
     pub event_id: EventId,
-    /// What the endpoint answered.
     pub exchange: Exchange,
 }
 
 /// Why no ping was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum PingError {
-    /// It is gone.
-    #[error("there is no such endpoint")]
+    #[error("the endpoint does not exist")]
     NotFound,
-    /// Its secret cannot be used: made by another program.
-    #[error("the endpoint's secret is broken: make a new one with `bellbird webhook rotate-secret`")]
+    /// The stored secret is not a webhook secret.
+    #[error("the endpoint secret is invalid: create a new one with `bellbird webhook rotate-secret`")]
     Secret,
-    /// Its address is not one that may be sent to, by the rules of today.
+    /// The current rules reject the endpoint's URL.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// Our database.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
 
 impl Webhooks {
-    /// Sends a ping to an endpoint, enabled or not, and writes down how it went. It is never tried again, and does not
-    /// count as a success or a failure of the endpoint.
+    /// Sends a ping to an endpoint, enabled or disabled, and stores the outcome. A ping is never retried, and does not
+    /// count as a success or failure of the endpoint.
     ///
-    /// # Errors
-    /// [`PingError`] when nothing could be sent.
-    pub async fn ping(&self, endpoint: &Endpoint) -> Result<Pinged, PingError> {
+    /// An error means that no request was sent, or that the endpoint was removed meanwhile.
+    pub async fn ping(&self, endpoint: &Endpoint) -> Result<PingOutcome, PingError> {
         let inner = &self.inner;
         let (user, id) = (endpoint.user_id, endpoint.id);
         let url = check_url(&endpoint.url, inner.settings.rules)?;
@@ -57,16 +51,16 @@ impl Webhooks {
             at: now,
             duration_ms: u32::try_from(exchange.duration.as_millis()).unwrap_or(u32::MAX),
             status: exchange.status,
-            problem: exchange.problem,
+            error: exchange.error,
             delivered: exchange.is_success(),
         };
         if !inner.storage.insert_ping(user, id, event, run, &result).await? {
             return Err(PingError::NotFound);
         }
-        Ok(Pinged { event_id: event, exchange })
+        Ok(PingOutcome { event_id: event, exchange })
     }
 
-    /// What signs for an endpoint at this moment; none when it is gone.
+    /// Loads the secrets that currently sign for an endpoint. `None` if the endpoint does not exist.
     pub(crate) async fn signer(&self, user: UserId, id: EndpointId) -> Result<Option<Signer>, PingError> {
         let Some(secrets) = self.inner.storage.endpoint_secrets(user, id, self.inner.clock.now()).await? else {
             return Ok(None);

@@ -1,12 +1,14 @@
-//! The rows of an event, read from the provider once more: for every attempt but the first.
+//! Rebuilds the body of an event: reads its rows from the provider again and finds them by digest.
+//!
+//! Every attempt but the first needs this, since no row is stored.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bellbird_domain::{ApiVersion, Bound, Digest, EventType, Interval, Span, Trade, Transaction, UserId};
-use bellbird_providers::{Call, Kind, Standing, TradeQuery, TransactionQuery, sweep};
-use bellbird_storage::StoredEvent;
+use bellbird_providers::{CallContext, ConsentStatus, Kind, TradeQuery, TransactionQuery, sweep};
+use bellbird_storage::WebhookEvent;
 use bytes::Bytes;
 use secrecy::ExposeSecret as _;
 use tokio::time::Instant;
@@ -15,48 +17,48 @@ use crate::Webhooks;
 use crate::digest::RowHasher;
 use crate::payload::{self, Envelope};
 
-/// How long reading the rows again may take.
+/// Maximum time for reading the rows of an event again.
 pub(crate) const REBUILD_DEADLINE: Duration = Duration::from_secs(40);
-/// Events whose rows are read again at the same time.
+/// Maximum number of concurrent rebuilds.
 pub(crate) const REBUILDS_AT_ONCE: usize = 8;
 
-/// Chunks of a run whose rows are read together with those of the one that is to be sent.
-const READ_TOGETHER: u32 = 7;
+/// Number of later chunks of the same sync that a first attempt rebuilds together with its own.
+const PREFETCHED_CHUNKS: u32 = 7;
 
-/// Why an event's rows could not be read again, in a few words for people.
+/// Why an event could not be rebuilt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unread {
-    /// The connection is gone, and the event will be in a moment.
+pub(crate) enum RebuildError {
+    /// The connection was removed. Its events are about to be deleted.
     Gone,
     /// The consent is gone.
     Reconnect,
-    /// The provider did not answer, or the adapter is not configured here.
+    /// The provider failed, or this installation does not configure it.
     Provider,
-    /// Our own database did not answer.
     Storage,
-    /// Others took all the time that there was. Nothing was tried.
-    NoTurn,
+    /// Other rebuilds took all the time until the deadline. The provider was not called.
+    Busy,
 }
 
-impl Unread {
-    pub(crate) fn words(self) -> &'static str {
+impl RebuildError {
+    /// The text in the delivery log.
+    pub(crate) fn message(self) -> &'static str {
         match self {
             Self::Gone => "connection removed",
             Self::Reconnect => "rows not read: connection must be reconnected",
             Self::Provider => "rows not read: provider does not answer",
             Self::Storage => "rows not read: database does not answer",
-            Self::NoTurn => "rows not read: too many others are read",
+            Self::Busy => "rows not read: too many concurrent reads",
         }
     }
 }
 
-impl From<bellbird_storage::StorageError> for Unread {
+impl From<bellbird_storage::StorageError> for RebuildError {
     fn from(_: bellbird_storage::StorageError) -> Self {
         Self::Storage
     }
 }
 
-impl From<bellbird_providers::Error> for Unread {
+impl From<bellbird_providers::Error> for RebuildError {
     fn from(error: bellbird_providers::Error) -> Self {
         match error {
             bellbird_providers::Error::ReconnectNeeded(_) => Self::Reconnect,
@@ -66,67 +68,64 @@ impl From<bellbird_providers::Error> for Unread {
 }
 
 impl Webhooks {
-    /// The body of an event with its rows as the provider tells them now. A row that the provider no longer has is left
-    /// out, and the counts say so.
+    /// Builds the body of an event from the provider's current rows. A row that the provider no longer has is missing
+    /// from the body and from its counts.
     ///
-    /// Where the first attempt for it has to read them (another program made the event, or this one was started since),
-    /// those for the next few chunks of its run will have to as well: they are read together.
-    ///
-    /// # Errors
-    /// [`Unread`]; it is [`Unread::NoTurn`] when too many others were read until `until`.
+    /// A first attempt lands here if another process created the event, or this one has restarted. Then the next chunks
+    /// of the sync need a rebuild too, so one read of the provider serves several chunks.
     pub(crate) async fn rebuild(
         &self,
         user: UserId,
-        event: &StoredEvent,
+        event: &WebhookEvent,
         version: ApiVersion,
         is_first: bool,
-        until: Instant,
-    ) -> Result<Bytes, Unread> {
+        deadline: Instant,
+    ) -> Result<Bytes, RebuildError> {
         if event.connection_id.is_none() || event.rows.is_empty() {
             return Ok(payload::body::<Vec<u8>>(&envelope(event, version), &[], &[]));
         }
-        let waiting = tokio::time::timeout_at(until, self.inner.rebuilds.acquire());
-        let Ok(Ok(_turn)) = waiting.await else { return Err(Unread::NoTurn) };
+        let waiting = tokio::time::timeout_at(deadline, self.inner.rebuilds.acquire());
+        let Ok(Ok(_permit)) = waiting.await else { return Err(RebuildError::Busy) };
         let now = self.inner.clock.now();
-        if is_first && let Some(body) = self.inner.outbox.find(event.id, version, now) {
-            // Somebody else has read it meanwhile, for another endpoint.
+        if is_first && let Some(body) = self.inner.event_buffer.find_body(event.id, version, now) {
+            // A delivery to another endpoint has rebuilt it meanwhile.
             return Ok(body);
         }
-        let mut others = Vec::new();
+        let mut later_chunks = Vec::new();
         if is_first && event.chunk < event.total_chunks {
             let (run, chunk) = (event.sync_run_id, event.chunk);
-            others = self.inner.storage.list_later_chunks(user, run, chunk, READ_TOGETHER).await?;
+            later_chunks = self.inner.storage.list_later_chunks(user, run, chunk, PREFETCHED_CHUNKS).await?;
         }
-        let mut found = Found::new(std::iter::once(event).chain(&others));
-        let reading = tokio::time::timeout_at(until, self.read_again(user, event, &mut found, until));
-        reading.await.unwrap_or(Err(Unread::Provider))?;
+        let mut found = RereadRows::new(std::iter::once(event).chain(&later_chunks));
+        let reading = tokio::time::timeout_at(deadline, self.reread_rows(user, event, &mut found, deadline));
+        reading.await.unwrap_or(Err(RebuildError::Provider))?;
         let bodies = found.bodies(version);
         if is_first {
-            for (other, body) in std::iter::once(event).chain(&others).zip(&bodies) {
-                self.inner.outbox.keep(other.id, version, body.clone(), now);
+            for (other, body) in std::iter::once(event).chain(&later_chunks).zip(&bodies) {
+                self.inner.event_buffer.hold_body(other.id, version, body.clone(), now);
             }
         }
-        bodies.into_iter().next().ok_or(Unread::Gone)
+        bodies.into_iter().next().ok_or(RebuildError::Gone)
     }
 
-    async fn read_again(
+    async fn reread_rows(
         &self,
         user: UserId,
-        event: &StoredEvent,
-        found: &mut Found<'_>,
-        until: Instant,
-    ) -> Result<(), Unread> {
+        event: &WebhookEvent,
+        found: &mut RereadRows<'_>,
+        deadline: Instant,
+    ) -> Result<(), RebuildError> {
         let (storage, clock) = (&self.inner.storage, &self.inner.clock);
-        let id = event.connection_id.ok_or(Unread::Gone)?;
-        let connection = storage.find_connection(user, id).await?.ok_or(Unread::Gone)?;
-        let grant = storage.find_grant(user, id).await?.ok_or(Unread::Gone)?;
-        let key = storage.marks_key(user, id).await?.ok_or(Unread::Gone)?;
+        let id = event.connection_id.ok_or(RebuildError::Gone)?;
+        let connection = storage.find_connection(user, id).await?.ok_or(RebuildError::Gone)?;
+        let credentials = storage.find_credentials(user, id).await?.ok_or(RebuildError::Gone)?;
+        let key = storage.fingerprint_key(user, id).await?.ok_or(RebuildError::Gone)?;
         let hasher = RowHasher::new(key.expose_secret().as_bytes());
         let accounts = storage.list_connection_accounts(user, id).await?;
-        let zone = storage.find_zone(user).await?.ok_or(Unread::Gone)?;
-        let provider = self.inner.providers.find(&connection.provider).ok_or(Unread::Provider)?;
-        let call = Call::new(until.min(Instant::now() + REBUILD_DEADLINE), clock.now());
-        let (from, to) = event.window;
+        let zone = storage.find_zone(user).await?.ok_or(RebuildError::Gone)?;
+        let provider = self.inner.providers.find(&connection.provider).ok_or(RebuildError::Provider)?;
+        let context = CallContext::new(deadline.min(Instant::now() + REBUILD_DEADLINE), clock.now());
+        let (from, to) = event.date_range;
         match (event.event_type, provider.kind()) {
             (EventType::TransactionsSynced, Kind::Banking(banking)) if !accounts.is_empty() => {
                 let interval = Interval { from: Bound::Instant(from), to: Bound::Instant(to) };
@@ -134,14 +133,14 @@ impl Webhooks {
                     TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
                 let mut take =
                     |row: &Transaction<'_>| found.take(hasher.transaction(row).0, || payload::transaction(row, &zone));
-                sweep::transactions(banking, &call, &grant, &query, &mut take).await?;
+                sweep::transactions(banking, &context, &credentials, &query, &mut take).await?;
             }
             (EventType::TradesSynced, Kind::Brokerage(brokerage)) => {
                 let span = Span { from: Some(Bound::Instant(from)), to: None };
                 for account in &accounts {
                     let query = TradeQuery { account, span: &span, zone: &zone };
                     let mut take = |row: &Trade<'_>| found.take(hasher.trade(row).0, || payload::trade(row));
-                    sweep::trades(brokerage, &call, &grant, &query, &mut take).await?;
+                    sweep::trades(brokerage, &context, &credentials, &query, &mut take).await?;
                     if found.is_complete() {
                         break;
                     }
@@ -149,15 +148,15 @@ impl Webhooks {
             }
             _ => {}
         }
-        // Of a consent that has ended a provider may say nothing, which a reading would take for the truth.
-        if found.is_empty() && provider.standing(&call, &grant).await? != Standing::Active {
-            return Err(Unread::Reconnect);
+        // A provider may return an empty list after consent has ended. That must not count as an event without rows.
+        if found.is_empty() && provider.consent_status(&context, &credentials).await? != ConsentStatus::Active {
+            return Err(RebuildError::Reconnect);
         }
         Ok(())
     }
 }
 
-fn envelope(event: &StoredEvent, api_version: ApiVersion) -> Envelope {
+fn envelope(event: &WebhookEvent, api_version: ApiVersion) -> Envelope {
     Envelope {
         id: event.id,
         event_type: event.event_type,
@@ -169,42 +168,42 @@ fn envelope(event: &StoredEvent, api_version: ApiVersion) -> Envelope {
     }
 }
 
-/// The rows of some events that were found so far.
-struct Found<'e> {
-    /// Each event with its rows, in its order.
-    events: Vec<(&'e StoredEvent, Vec<Option<Vec<u8>>>)>,
-    /// The places of rows that are still to be found, the first of them last: which event, which row. Several where ids
-    /// repeat.
-    wanted: HashMap<Digest, Vec<(usize, usize)>>,
+/// The rows of several events, as far as they were found.
+struct RereadRows<'e> {
+    /// Each event with its rows, in the order of the event.
+    events: Vec<(&'e WebhookEvent, Vec<Option<Vec<u8>>>)>,
+    /// Positions (event, row) of the rows that are not found yet, in reverse order, so that `pop` returns the first.
+    /// Repeated ids have several positions.
+    missing: HashMap<Digest, Vec<(usize, usize)>>,
 }
 
-impl<'e> Found<'e> {
-    fn new(events: impl Iterator<Item = &'e StoredEvent>) -> Self {
+impl<'e> RereadRows<'e> {
+    fn new(events: impl Iterator<Item = &'e WebhookEvent>) -> Self {
         let events: Vec<_> = events.map(|event| (event, vec![None; event.rows.len()])).collect();
-        let mut wanted: HashMap<Digest, Vec<(usize, usize)>> = HashMap::new();
+        let mut missing: HashMap<Digest, Vec<(usize, usize)>> = HashMap::new();
         for (number, (event, _)) in events.iter().enumerate().rev() {
-            for (place, row) in event.rows.iter().enumerate().rev() {
-                wanted.entry(*row).or_default().push((number, place));
+            for (index, row) in event.rows.iter().enumerate().rev() {
+                missing.entry(*row).or_default().push((number, index));
             }
         }
-        Self { events, wanted }
+        Self { events, missing }
     }
 
-    /// Takes a row if it is one of theirs; ends the reading when it was the last one.
+    /// Stores a row if one of the events has it. Stops the read after the last missing row.
     fn take(&mut self, row: Digest, write: impl FnOnce() -> Vec<u8>) -> ControlFlow<()> {
-        if let Some(places) = self.wanted.get_mut(&row) {
-            if let Some((number, place)) = places.pop() {
-                self.events[number].1[place] = Some(write());
+        if let Some(positions) = self.missing.get_mut(&row) {
+            if let Some((number, index)) = positions.pop() {
+                self.events[number].1[index] = Some(write());
             }
-            if places.is_empty() {
-                self.wanted.remove(&row);
+            if positions.is_empty() {
+                self.missing.remove(&row);
             }
         }
         if self.is_complete() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     fn is_complete(&self) -> bool {
-        self.wanted.is_empty()
+        self.missing.is_empty()
     }
 
     fn is_empty(&self) -> bool {
@@ -212,7 +211,7 @@ impl<'e> Found<'e> {
     }
 
     fn bodies(self, version: ApiVersion) -> Vec<Bytes> {
-        let body = |(event, rows): (&StoredEvent, Vec<Option<Vec<u8>>>)| {
+        let body = |(event, rows): (&WebhookEvent, Vec<Option<Vec<u8>>>)| {
             let new_count = usize::try_from(event.new_count).unwrap_or(usize::MAX).min(rows.len());
             let mut rows = rows.into_iter();
             let new: Vec<_> = rows.by_ref().take(new_count).flatten().collect();

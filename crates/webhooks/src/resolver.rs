@@ -1,8 +1,8 @@
-//! Looks up the names of endpoints, and vets every address that it finds.
+//! Resolves the host names of endpoints and vets every address.
 //!
-//! The connection asks this resolver itself and goes to the addresses that were vetted, so a name that changes its answer
-//! between a check and the connection gains nothing. No answer is remembered for the next connection, whatever time to live
-//! it has: each connection begins with a look-up that is vetted by the rules.
+//! The HTTP client connects only to addresses from this resolver. So DNS rebinding, where a name changes its address
+//! between a check and the connection, has no effect. Answers are never cached: each new connection resolves and vets
+//! again.
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -22,56 +22,50 @@ use tower::Service;
 
 use crate::target::{Rules, is_allowed};
 
-/// How long one look-up may take, both families of addresses and repetitions included.
+/// Maximum time to resolve a name, with both address families and retries.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long one name server is waited for before it is asked again.
-const QUESTION_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often a question is repeated.
-const REPETITIONS_MAX: usize = 1;
-/// Addresses of one name that are tried.
+/// Time to wait for a name server before the next try.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+const RETRIES_MAX: usize = 1;
+/// Maximum number of addresses to try for one name.
 const ADDRESSES_MAX: usize = 16;
 
-/// Finds the addresses of endpoints. Cloning is cheap.
+/// Cloning is cheap.
 #[derive(Clone)]
 pub struct Resolver {
     names: TokioResolver,
     rules: Rules,
 }
 
-/// Why a name leads nowhere. Never holds the name.
+/// Why a name could not be used. Never contains the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// At least one of its addresses is not allowed.
-    #[error("the name leads to an address that is not allowed")]
+pub enum ResolveError {
+    #[error("the name resolves to an address that is not allowed")]
     NotAllowed,
-    /// There is no such name, or it has no address.
+    /// The name does not exist, or has no address.
     #[error("the name has no address")]
     NotFound,
-    /// The name servers did not say.
-    #[error("the name could not be looked up")]
-    Unanswered,
+    /// The name servers failed or did not respond.
+    #[error("the name could not be resolved")]
+    Unavailable,
 }
 
 impl Resolver {
-    /// Asks the name servers of the system, after its file of hosts. Both are read once, here. Where the system names no
-    /// server, only what that file has is found.
+    /// Uses the hosts file and then the name servers of the system. Reads both settings once. If the system has no name
+    /// server, only names in the hosts file resolve.
     ///
-    /// # Errors
-    /// A sentence when that cannot be set up.
+    /// Fails with a sentence for the operator.
     pub fn from_system(rules: Rules) -> Result<Self, String> {
         let builder = TokioResolver::builder_tokio().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the system names no name server: endpoints are found in its file of hosts only");
-            let nobody = ResolverConfig::from_name_servers(Vec::new());
-            TokioResolver::builder_with_config(nobody, TokioRuntimeProvider::default())
+            tracing::warn!(%error, "no system name server found, using the hosts file only");
+            let no_servers = ResolverConfig::from_name_servers(Vec::new());
+            TokioResolver::builder_with_config(no_servers, TokioRuntimeProvider::default())
         });
         Self::build(builder, rules)
     }
 
-    /// Asks these name servers over UDP, and no file. For tests, which have name servers of their own.
-    ///
-    /// # Errors
-    /// A sentence when that cannot be set up.
-    pub fn asking(servers: &[SocketAddr], rules: Rules) -> Result<Self, String> {
+    /// Uses these name servers over UDP, and no hosts file. For tests.
+    pub fn with_name_servers(servers: &[SocketAddr], rules: Rules) -> Result<Self, String> {
         let servers = servers.iter().map(|server| {
             let mut over_udp = ConnectionConfig::udp();
             over_udp.port = server.port();
@@ -87,46 +81,43 @@ impl Resolver {
         let options: &mut ResolverOpts = builder.options_mut();
         options.cache_size = 0;
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-        options.timeout = QUESTION_TIMEOUT;
-        options.attempts = REPETITIONS_MAX;
-        let names = builder.build().map_err(|error| unusable(&error))?;
+        options.timeout = QUERY_TIMEOUT;
+        options.attempts = RETRIES_MAX;
+        let names = builder.build().map_err(|error| setup_error(&error))?;
         Ok(Self { names, rules })
     }
 
-    /// The addresses of a name, IPv4 first, at most 16. One that is not allowed spoils all of them: a name that mixes public
-    /// and private addresses is a mistake or an attempt.
-    ///
-    /// # Errors
-    /// [`Refusal`].
-    pub async fn vet(&self, host: &str) -> Result<Vec<IpAddr>, Refusal> {
-        let mut name = Name::from_ascii(host).map_err(|_| Refusal::NotFound)?;
-        // Taken as a whole: the system's search domains make no other name of it.
+    /// Resolves a name to at most 16 addresses, IPv4 first. One blocked address rejects the whole name: a mix of public
+    /// and private addresses is a mistake or an attack.
+    pub async fn vet(&self, host: &str) -> Result<Vec<IpAddr>, ResolveError> {
+        let mut name = Name::from_ascii(host).map_err(|_| ResolveError::NotFound)?;
+        // Fully qualified, so that the system's search domains are not appended.
         name.set_fqdn(true);
-        let looked_up = tokio::time::timeout(LOOKUP_TIMEOUT, self.names.lookup_ip(name)).await;
-        let found = match looked_up {
+        let lookup = tokio::time::timeout(LOOKUP_TIMEOUT, self.names.lookup_ip(name)).await;
+        let found = match lookup {
             Ok(Ok(found)) => found,
-            Ok(Err(error)) if error.is_no_records_found() => return Err(Refusal::NotFound),
-            Ok(Err(_)) | Err(_) => return Err(Refusal::Unanswered),
+            Ok(Err(error)) if error.is_no_records_found() => return Err(ResolveError::NotFound),
+            Ok(Err(_)) | Err(_) => return Err(ResolveError::Unavailable),
         };
         if !found.iter().all(|address| is_allowed(address, self.rules)) {
-            return Err(Refusal::NotAllowed);
+            return Err(ResolveError::NotAllowed);
         }
         let addresses: Vec<IpAddr> = found.iter().take(ADDRESSES_MAX).collect();
-        if addresses.is_empty() { Err(Refusal::NotFound) } else { Ok(addresses) }
+        if addresses.is_empty() { Err(ResolveError::NotFound) } else { Ok(addresses) }
     }
 }
 
-fn unusable(error: &NetError) -> String {
-    format!("the system's name servers cannot be used: {error}")
+fn setup_error(error: &NetError) -> String {
+    format!("could not set up the DNS resolver: {error}")
 }
 
-/// What a connection asks. The ports are left to it.
+/// Called by the HTTP client, which sets the port itself.
 impl Service<dns::Name> for Resolver {
     type Response = vec::IntoIter<SocketAddr>;
-    type Error = Refusal;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Refusal>> + Send>>;
+    type Error = ResolveError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ResolveError>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ResolveError>> {
         Poll::Ready(Ok(()))
     }
 
@@ -141,6 +132,6 @@ impl Service<dns::Name> for Resolver {
 }
 
 #[cfg(test)]
-pub(crate) mod peer;
+pub(crate) mod name_server;
 #[cfg(test)]
 mod tests;

@@ -1,35 +1,35 @@
-//! When a delivery is tried, and when an endpoint has failed for too long. Pure.
+//! The retry schedule of deliveries, and the rule that disables a failing endpoint. Pure.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// For so many days an endpoint may do nothing but fail.
+/// An endpoint that only fails for this many days is disabled.
 const FAILING_DAYS_MAX: i64 = 5;
 
-/// The waits of docs/contract.md#webhook-retries, in seconds: ten attempts over about 28 hours.
+/// Delays before each attempt, in seconds: ten attempts over about 28 hours (docs/contract.md#webhook-retries).
 const DELAYS_SECONDS: [u64; 10] = [0, 5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600];
 
-/// How long each attempt of a delivery waits for the one before it, the first one for the event.
+/// The delay of each attempt after the previous one. The first counts from the event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule(Vec<Duration>);
 
 impl Schedule {
-    /// One attempt a delay.
+    /// One attempt for each delay.
     #[must_use]
     pub fn new(delays: Vec<Duration>) -> Self {
         Self(delays)
     }
 
-    /// How long to wait for the next attempt, after `attempts` were made and failed; none when that was the last one.
-    /// `retry_after` is what the endpoint asked for, already capped: it is never tried sooner. Up to a fifth is added,
-    /// decided by `spread`, so that what failed together is not tried together: any number that differs from delivery
-    /// to delivery.
+    /// Returns the delay before the next attempt after `attempts` failed ones, or `None` after the last.
+    ///
+    /// The delay is never shorter than `retry_after`, which the caller must have capped. `jitter` is any random number.
+    /// It adds up to one fifth, so that deliveries that failed together are not retried together.
     #[must_use]
-    pub fn after(&self, attempts: u32, retry_after: Option<Duration>, spread: u64) -> Option<Duration> {
+    pub fn after(&self, attempts: u32, retry_after: Option<Duration>, jitter: u64) -> Option<Duration> {
         let delay = *self.0.get(usize::try_from(attempts).ok()?)?;
         let wait = delay.max(retry_after.unwrap_or_default());
-        let part = u32::try_from(spread % 1_001).unwrap_or_default();
+        let part = u32::try_from(jitter % 1_001).unwrap_or_default();
         Some(wait.saturating_add((wait / 5_000).saturating_mul(part)))
     }
 }
@@ -40,8 +40,7 @@ impl Default for Schedule {
     }
 }
 
-/// Whether an endpoint has failed for five days or more; `failing_since` is its first failure after its last
-/// success.
+/// Whether an endpoint has failed for five days or more. `failing_since` is its first failure after its last success.
 #[must_use]
 pub fn has_failed_too_long(failing_since: Option<Timestamp>, now: Timestamp) -> bool {
     failing_since.is_some_and(|since| now.duration_since(since) >= SignedDuration::from_hours(24 * FAILING_DAYS_MAX))
@@ -62,22 +61,27 @@ mod tests {
         assert_eq!(waits, [5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600]);
         let hours = waits.iter().sum::<u64>() / 3_600;
         assert!((27..29).contains(&hours), "{hours} hours");
-        assert_eq!(schedule.after(10, Some(Duration::from_secs(60)), 0), None, "whatever the endpoint asks for");
+        assert_eq!(
+            schedule.after(10, Some(Duration::from_secs(60)), 0),
+            None,
+            "the last attempt is the last, even with Retry-After"
+        );
         assert_eq!(schedule.after(u32::MAX, None, 0), None);
     }
 
     #[test]
-    fn as_many_attempts_as_there_are_delays() {
+    fn schedule_has_one_attempt_per_delay() {
         let schedule = Schedule::new([3, 7].map(Duration::from_secs).to_vec());
         assert_eq!(schedule.after(0, None, 0), Some(Duration::from_secs(3)));
         assert_eq!(schedule.after(1, None, 0), Some(Duration::from_secs(7)));
         assert_eq!(schedule.after(2, None, 0), None);
         let none = Schedule::new(Vec::new());
-        assert_eq!((none.after(0, None, 0), none.after(1, None, 0)), (None, None));
+        assert_eq!(none.after(0, None, 0), None);
+        assert_eq!(none.after(1, None, 0), None);
     }
 
     #[test]
-    fn an_endpoint_may_fail_for_five_days() {
+    fn endpoint_is_disabled_after_five_days() {
         let since: Timestamp = "2026-11-16T00:00:00Z".parse().unwrap();
         for (now, expected) in [
             ("2026-11-15T00:00:00Z", false),
@@ -93,31 +97,31 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_never_sooner_than_asked_and_a_fifth_later_at_most(
+        fn jitter_adds_at_most_one_fifth(
             attempts in 0_u32..12,
-            asked in prop::option::of(0_u64..100_000),
-            spread in any::<u64>(),
+            retry_after in prop::option::of(0_u64..100_000),
+            jitter in any::<u64>(),
         ) {
             let schedule = Schedule::default();
-            let asked = asked.map(Duration::from_secs);
-            let least = schedule.after(attempts, asked, 0);
+            let retry_after = retry_after.map(Duration::from_secs);
+            let least = schedule.after(attempts, retry_after, 0);
             prop_assert_eq!(least.is_some(), attempts < 10);
-            if let (Some(least), Some(wait)) = (least, schedule.after(attempts, asked, spread)) {
-                prop_assert!(least >= asked.unwrap_or_default());
+            if let (Some(least), Some(wait)) = (least, schedule.after(attempts, retry_after, jitter)) {
+                prop_assert!(least >= retry_after.unwrap_or_default());
                 prop_assert!(least >= schedule.after(attempts, None, 0).unwrap());
                 prop_assert!(least <= wait && wait <= least + least / 5);
             }
         }
 
         #[test]
-        fn never_panics(delay in any::<Duration>(), asked in any::<Option<Duration>>(), spread in any::<u64>()) {
+        fn never_panics(delay in any::<Duration>(), retry_after in any::<Option<Duration>>(), jitter in any::<u64>()) {
             let schedule = Schedule::new(vec![Duration::ZERO, delay]);
-            prop_assert!(schedule.after(1, asked, spread).is_some_and(|wait| wait >= delay));
+            prop_assert!(schedule.after(1, retry_after, jitter).is_some_and(|wait| wait >= delay));
         }
     }
 
     #[test]
-    fn is_spread() {
+    fn delays_are_jittered() {
         let schedule = Schedule::default();
         assert_eq!(schedule.after(2, None, 1_000), Some(Duration::from_secs(72)));
         assert_ne!(schedule.after(2, None, 1), schedule.after(2, None, 2));

@@ -1,6 +1,6 @@
-//! Standard Webhooks: secrets, and signatures over `id.timestamp.body`.
+//! Endpoint secrets, and signatures over `id.timestamp.body` as Standard Webhooks specifies them.
 //!
-//! Own code because the reference crate copies the body and knows one secret; in the tests it is what checks this.
+//! The reference crate is not used, because it copies the body and supports only one secret. The tests compare with it.
 
 use aws_lc_rs::hmac::{Context, HMAC_SHA256, Key};
 use base64::Engine;
@@ -9,25 +9,20 @@ use bellbird_domain::EventId;
 use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
-/// What a secret begins with.
 const PREFIX: &str = "whsec_";
-/// Random bytes of a new secret.
+/// Number of random bytes in a new secret.
 const SECRET_BYTES: usize = 32;
 
-/// The system gives no random numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the system has no random numbers")]
+#[error("the operating system provides no random numbers")]
 pub struct NoRandomNumbers;
 
-/// Not `whsec_` and the base64 of a key, or no secret at all.
+/// The text is not `whsec_` and the base64 of a key, or the list of secrets is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a webhook secret")]
 pub struct BadSecret;
 
-/// A secret that nobody had before: `whsec_` and the base64 of 32 random bytes.
-///
-/// # Errors
-/// [`NoRandomNumbers`].
+/// Creates a secret: `whsec_` and the base64 of 32 random bytes.
 pub fn new_secret() -> Result<SecretString, NoRandomNumbers> {
     let mut bytes = Zeroizing::new([0; SECRET_BYTES]);
     aws_lc_rs::rand::fill(&mut *bytes).map_err(|_| NoRandomNumbers)?;
@@ -35,22 +30,20 @@ pub fn new_secret() -> Result<SecretString, NoRandomNumbers> {
     Ok(SecretString::from([PREFIX, &base64].concat()))
 }
 
-/// Signs with all secrets of an endpoint: while one is being rotated, the receiver may still have the old one. No
-/// `Debug`: it holds keys.
+/// Signs with all secrets of an endpoint, because during a rotation the receiver may still use the old one. Has no
+/// `Debug`, because it holds keys.
 pub struct Signer(Vec<Key>);
 
 impl Signer {
-    /// With the secrets in the order in which their signatures are to stand.
-    ///
-    /// # Errors
-    /// [`BadSecret`] for a text that is none, and when there are none.
+    /// The signatures appear in the order of `secrets`. Fails if one is malformed or if the list is empty.
     pub fn new(secrets: &[&SecretString]) -> Result<Self, BadSecret> {
         let keys: Vec<Key> = secrets.iter().map(|secret| key(secret)).collect::<Result<_, _>>()?;
         if keys.is_empty() { Err(BadSecret) } else { Ok(Self(keys)) }
     }
 
-    /// The header `webhook-signature`: `v1,` and the base64 of an HMAC-SHA256, one a secret, with blanks between them.
-    /// `timestamp` is that of the attempt, in seconds since the epoch, as `webhook-timestamp` says it.
+    /// Returns the header `webhook-signature`: for each secret `v1,` and the base64 of an HMAC-SHA256, separated by
+    /// spaces.
+    /// `timestamp` is the value of `webhook-timestamp`: the time of the attempt, in Unix seconds.
     #[must_use]
     pub fn signature(&self, id: EventId, timestamp: i64, body: &[u8]) -> String {
         let head = format!("{id}.{timestamp}.");
@@ -83,8 +76,8 @@ mod tests {
         SecretString::from(format!("{PREFIX}{}", STANDARD.encode(bytes)))
     }
 
-    /// Whether the reference implementation, with one secret, takes a body as signed just now.
-    fn takes(secret: &SecretString, id: EventId, signature: &str, timestamp: i64, body: &[u8]) -> bool {
+    /// Whether the reference implementation verifies the signature with one secret.
+    fn verifies(secret: &SecretString, id: EventId, signature: &str, timestamp: i64, body: &[u8]) -> bool {
         let mut headers = HeaderMap::new();
         headers.insert(HEADER_WEBHOOK_ID, id.to_string().parse().unwrap());
         headers.insert(HEADER_WEBHOOK_SIGNATURE, signature.parse().unwrap());
@@ -92,7 +85,7 @@ mod tests {
         Webhook::new(secret.expose_secret()).unwrap().verify(body, &headers).is_ok()
     }
 
-    /// It looks at the clock itself.
+    /// The reference implementation reads the system clock, so the tests must too.
     fn now() -> i64 {
         Timestamp::now().as_second()
     }
@@ -105,12 +98,12 @@ mod tests {
         assert_eq!(STANDARD.decode(base64).unwrap().len(), 32);
         let signer = Signer::new(&[&one]).unwrap();
         let (id, now) = (EventId::new(), now());
-        assert!(takes(&one, id, &signer.signature(id, now, b"{}"), now, b"{}"));
-        assert!(!takes(&other, id, &signer.signature(id, now, b"{}"), now, b"{}"));
+        assert!(verifies(&one, id, &signer.signature(id, now, b"{}"), now, b"{}"));
+        assert!(!verifies(&other, id, &signer.signature(id, now, b"{}"), now, b"{}"));
     }
 
     #[test]
-    fn refuses_what_is_no_secret() {
+    fn malformed_secrets_are_rejected() {
         let good = secret(&[7; 32]);
         for text in ["", "whsec_", "whsec_?", "whsec_QQ", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_ QUFB"] {
             let bad = SecretString::from(text);
@@ -122,7 +115,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn signs_as_the_reference_does(
+        fn signature_matches_the_reference(
             key in prop::collection::vec(any::<u8>(), 1..80),
             id in any::<u128>(),
             timestamp in any::<i64>(),
@@ -136,9 +129,9 @@ mod tests {
             prop_assert_eq!(signer.signature(id, timestamp, body.as_bytes()), expected);
         }
 
-        /// While a secret is rotated, either of the two verifies, a third does not, and nothing may change on the way.
+        /// During a rotation both secrets verify, a third does not, and no changed part verifies.
         #[test]
-        fn either_secret_verifies_and_nothing_else(
+        fn both_secrets_verify_during_rotation(
             keys in prop::collection::hash_set(prop::collection::vec(any::<u8>(), 24..65), 3),
             body in "[ -~]{1,200}",
             at in any::<prop::sample::Index>(),
@@ -146,16 +139,16 @@ mod tests {
             let secrets: Vec<SecretString> = keys.iter().map(|key| secret(key)).collect();
             let (id, now) = (EventId::new(), now());
             let signature = Signer::new(&[&secrets[0], &secrets[1]]).unwrap().signature(id, now, body.as_bytes());
-            let taken: Vec<bool> =
-                secrets.iter().map(|secret| takes(secret, id, &signature, now, body.as_bytes())).collect();
-            prop_assert_eq!(taken, [true, true, false]);
+            let verified: Vec<bool> =
+                secrets.iter().map(|secret| verifies(secret, id, &signature, now, body.as_bytes())).collect();
+            prop_assert_eq!(verified, [true, true, false]);
 
             let mut changed = body.clone().into_bytes();
             changed[at.index(body.len())] ^= 1;
             for secret in &secrets {
-                prop_assert!(!takes(secret, id, &signature, now, &changed));
-                prop_assert!(!takes(secret, EventId::new(), &signature, now, body.as_bytes()));
-                prop_assert!(!takes(secret, id, &signature, now - 1, body.as_bytes()));
+                prop_assert!(!verifies(secret, id, &signature, now, &changed));
+                prop_assert!(!verifies(secret, EventId::new(), &signature, now, body.as_bytes()));
+                prop_assert!(!verifies(secret, id, &signature, now - 1, body.as_bytes()));
             }
         }
     }

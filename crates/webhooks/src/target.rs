@@ -1,18 +1,18 @@
-//! Where an event may be sent: rules for the address that a user gives, and for those that its name leads to.
+//! Decides where events may be sent (SSRF protection): rules for endpoint URLs and for the IP addresses behind them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use hyper::Uri;
 use url::{Host, Url};
 
-/// The longest address of an endpoint.
+/// Maximum length of an endpoint URL.
 const URL_BYTES_MAX: usize = 2048;
-/// RFC 1035, section 2.3.4.
+/// Limits for names and labels: RFC 1035, section 2.3.4.
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 
-/// Last labels of names that are not public: RFC 6761, RFC 6762 with its appendix G, RFC 7686, RFC 8375, RFC 9476, and
-/// `internal`, which ICANN has set aside for private use.
+/// Last labels of names that are not public. Sources: RFC 6761, RFC 6762 with its appendix G, RFC 7686, RFC 8375,
+/// RFC 9476, and `internal`, which ICANN reserves for private use.
 const PRIVATE_DOMAINS: [&str; 14] = [
     "alt",
     "arpa",
@@ -30,10 +30,10 @@ const PRIVATE_DOMAINS: [&str; 14] = [
     "test",
 ];
 
-/// IPv4 addresses where no endpoint of a user is: the IANA IPv4 Special-Purpose Address Registry
-/// (<https://www.iana.org/assignments/iana-ipv4-special-registry>), those included that it calls globally reachable (they
-/// lead to whoever is nearest); multicast; and an address at which only Azure's own machines answer.
-const REFUSED_V4: [(Ipv4Addr, u32); 19] = [
+/// Blocked IPv4 networks: the IANA IPv4 Special-Purpose Address Registry
+/// (<https://www.iana.org/assignments/iana-ipv4-special-registry>), multicast, and 168.63.129.16, an internal address
+/// of Azure. Includes the anycast networks that the registry calls globally reachable.
+const BLOCKED_V4: [(Ipv4Addr, u32); 19] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
     (Ipv4Addr::new(100, 64, 0, 0), 10),
@@ -55,15 +55,15 @@ const REFUSED_V4: [(Ipv4Addr, u32); 19] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// The only IPv6 addresses that are given out as global unicast: the IANA IPv6 Global Unicast Address Assignments
-/// (<https://www.iana.org/assignments/ipv6-unicast-address-assignments>). Mapped and compatible IPv4 addresses, the shared
-/// prefixes of NAT64, segment routing, unique local, link-local, site-local and multicast addresses lie outside.
+/// The only IPv6 network with global unicast addresses: the IANA IPv6 Global Unicast Address Assignments
+/// (<https://www.iana.org/assignments/ipv6-unicast-address-assignments>). Mapped and compatible IPv4 addresses, the
+/// shared prefixes of NAT64, segment routing, unique local, link-local, site-local and multicast addresses lie outside.
 const GLOBAL_UNICAST_V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
-/// What of [`GLOBAL_UNICAST_V6`] the IANA IPv6 Special-Purpose Address Registry
-/// (<https://www.iana.org/assignments/iana-ipv6-special-registry>) excepts: protocol assignments (Teredo, benchmarking, AMT,
-/// ORCHID, ...), documentation twice, 6to4, and AS112.
-const REFUSED_V6: [(Ipv6Addr, u32); 5] = [
+/// Blocked networks inside [`GLOBAL_UNICAST_V6`], from the IANA IPv6 Special-Purpose Address Registry
+/// (<https://www.iana.org/assignments/iana-ipv6-special-registry>): protocol assignments (Teredo, benchmarking, AMT,
+/// ORCHID and others), two documentation networks, 6to4, and AS112.
+const BLOCKED_V6: [(Ipv6Addr, u32); 5] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),
@@ -71,50 +71,45 @@ const REFUSED_V6: [(Ipv6Addr, u32); 5] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// What this installation allows beyond the rules for everybody.
+/// Exceptions that the operator allows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Plain http and addresses of this machine, for development.
+    /// Allows plain http and addresses of this machine, for development.
     pub allow_loopback: bool,
 }
 
-/// What is wrong with the address of an endpoint. Never holds the address.
+/// Why an endpoint URL was rejected. Never contains the URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// Longer than 2,048 bytes.
-    #[error("the address is too long: use at most 2,048 bytes")]
+    #[error("the URL is too long: use at most 2,048 bytes")]
     TooLong,
-    /// No URL, or one that is written so that programs could disagree about it.
-    #[error("the address cannot be read: write it as https://hooks.example.com/path")]
+    /// Not a URL, or a spelling that two parsers may read differently.
+    #[error("the URL is malformed: write it as https://hooks.example.com/path")]
     Malformed,
-    /// Neither https nor, where that is allowed, http to this machine.
-    #[error("the address does not begin with https://: use https, events hold financial data")]
+    /// Neither https nor, if allowed, http to this machine.
+    #[error("the URL does not start with https://: use https, because events hold financial data")]
     NotHttps,
-    /// A user or a password.
-    #[error("the address holds a user or a password: leave them out and verify the signature of each event")]
+    #[error("the URL contains a user or a password: remove them and verify the signature of each event")]
     UserInfo,
-    /// A fragment, which is never sent.
-    #[error("the address holds a #: leave it and all that follows it out")]
+    /// HTTP never sends a fragment.
+    #[error("the URL contains a fragment: remove the # and all that follows it")]
     Fragment,
-    /// An IP address, in whatever spelling.
-    #[error("the host is an IP address: use a name of the public DNS")]
+    /// An IP address in any spelling.
+    #[error("the host is an IP address: use a public DNS name")]
     IpLiteral,
-    /// A name that is not public.
-    #[error("the host is not a public name: use one of the public DNS, with a dot and without a dot at its end")]
+    #[error("the host is not a public name: use a public DNS name that contains a dot and does not end with one")]
     NotPublic,
-    /// A port of another service.
-    #[error("the port is not allowed: use 443, or one from 1024 up")]
+    #[error("the port is not allowed: use 443, or 1024 and above")]
     Port,
 }
 
-/// Reads the address of an endpoint. What is refused here needs no look-up: https only, a public name, no user info, no
-/// fragment, port 443 or from 1024 up, at most 2,048 bytes. With [`Rules::allow_loopback`] also http and https to
-/// `localhost` and to loopback literals, port 80 included for http.
+/// Parses and checks the URL of an endpoint, without resolving its name.
 ///
-/// The result, written out, passes again and is the same.
+/// Accepts https only, a public name, no user info, no fragment, port 443 or at least 1024, and at most 2,048 bytes.
+/// With [`Rules::allow_loopback`] also accepts http and https to `localhost` and to loopback literals, including port
+/// 80 for http.
 ///
-/// # Errors
-/// [`TargetError`].
+/// Checking the returned URL again returns the same URL.
 pub fn check_url(text: &str, rules: Rules) -> Result<Url, TargetError> {
     if text.len() > URL_BYTES_MAX {
         return Err(TargetError::TooLong);
@@ -130,11 +125,11 @@ pub fn check_url(text: &str, rules: Rules) -> Result<Url, TargetError> {
     if url.as_str().len() > URL_BYTES_MAX {
         return Err(TargetError::TooLong);
     }
-    let is_here = rules.allow_loopback && is_loopback_host(&url);
-    if url.scheme() == "http" && !is_here {
+    let is_local = rules.allow_loopback && is_loopback_host(&url);
+    if url.scheme() == "http" && !is_local {
         return Err(TargetError::NotHttps);
     }
-    if !is_here {
+    if !is_local {
         check_host(&url)?;
     }
     match url.port_or_known_default() {
@@ -146,23 +141,25 @@ pub fn check_url(text: &str, rules: Rules) -> Result<Url, TargetError> {
     Ok(url)
 }
 
-/// Whether a connection may be made to an address: only to globally routable unicast, and with
-/// [`Rules::allow_loopback`] to this machine. An address that merely wraps another one (mapped, 6to4, Teredo, ISATAP, NAT64
-/// by its shared prefixes) is refused whatever it wraps; a NAT64 under a network's own prefix cannot be told from others.
+/// Whether the client may connect to an address: globally routable unicast, and with [`Rules::allow_loopback`] this
+/// machine.
+///
+/// Rejects every address that wraps another one: mapped, 6to4, Teredo, ISATAP, and NAT64 with a shared prefix. NAT64
+/// with a network's own prefix cannot be detected.
 #[must_use]
 pub fn is_allowed(address: IpAddr, rules: Rules) -> bool {
     (rules.allow_loopback && address.is_loopback())
         || match address {
-            IpAddr::V4(address) => !REFUSED_V4.iter().any(|block| is_within_v4(address, *block)),
+            IpAddr::V4(address) => !BLOCKED_V4.iter().any(|block| is_within_v4(address, *block)),
             IpAddr::V6(address) => {
                 is_within_v6(address, GLOBAL_UNICAST_V6)
-                    && !REFUSED_V6.iter().any(|block| is_within_v6(address, *block))
+                    && !BLOCKED_V6.iter().any(|block| is_within_v6(address, *block))
                     && !is_isatap(address)
             }
         }
 }
 
-/// The address as a request has it; none when the two ways to read it disagree about where it leads.
+/// Converts a URL for hyper. `None` if hyper's parser and the `url` crate disagree about scheme, host or port.
 pub(crate) fn request_uri(url: &Url) -> Option<Uri> {
     let uri: Uri = url.as_str().parse().ok()?;
     let is_same =
@@ -170,7 +167,7 @@ pub(crate) fn request_uri(url: &Url) -> Option<Uri> {
     is_same.then_some(uri)
 }
 
-/// Refuses what the URL standard would silently repair.
+/// Rejects spellings that the URL standard would silently repair.
 fn check_spelling(text: &str) -> Result<(), TargetError> {
     let (scheme, rest) = text.split_once("://").ok_or(TargetError::Malformed)?;
     if !scheme.eq_ignore_ascii_case("https") && !scheme.eq_ignore_ascii_case("http") {
@@ -204,7 +201,7 @@ fn check_host(url: &Url) -> Result<(), TargetError> {
     }
 }
 
-/// Whether a name, in lower case and ASCII, can be one of the public DNS.
+/// Whether a name, in lower-case ASCII, can be a public DNS name.
 fn is_public_name(name: &str) -> bool {
     let Some((_, last)) = name.rsplit_once('.') else { return false };
     name.len() <= NAME_BYTES_MAX
@@ -228,13 +225,14 @@ fn is_within_v6(address: Ipv6Addr, (network, bits): (Ipv6Addr, u32)) -> bool {
     (address.to_bits() ^ network.to_bits()).leading_zeros() >= bits
 }
 
-/// An interface identifier that wraps an IPv4 address: RFC 5214, section 6.1. Its bits for "universal" and "group" are free.
+/// Whether the interface identifier wraps an IPv4 address (RFC 5214, section 6.1). Its "universal" and "group" bits may
+/// have any value.
 fn is_isatap(address: Ipv6Addr) -> bool {
     let segments = address.segments();
     segments[4] & !0x0300 == 0 && segments[5] == 0x5efe
 }
 
-// The fuzz target takes this file from elsewhere, and a folder of the name `target` would be left out by git.
+// Not `target/tests.rs`: git ignores folders named `target`. The fuzz target includes this file by path.
 #[cfg(test)]
 #[path = "target_tests.rs"]
 mod tests;

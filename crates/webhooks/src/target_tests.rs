@@ -5,9 +5,9 @@ use super::*;
 const STRICT: Rules = Rules { allow_loopback: false };
 const DEVELOPMENT: Rules = Rules { allow_loopback: true };
 
-/// Addresses that are refused everywhere, loopback allowed or not.
+/// URLs that are always rejected, with or without loopback allowed.
 const HOSTILE: &[&str] = &[
-    // IP addresses as they are.
+    // IP addresses in plain notation.
     "https://10.0.0.1/",
     "https://172.16.0.1/",
     "https://192.168.1.1/hook",
@@ -19,7 +19,7 @@ const HOSTILE: &[&str] = &[
     "https://224.0.0.1/",
     "https://93.184.216.34/",
     "https://8.8.8.8:8443/",
-    // In other radices, and with parts left out.
+    // IP addresses in other radices and with fewer parts.
     "https://2852039166/",
     "https://0xa9fea9fe/",
     "https://0xA9.0xFE.0xA9.0xFE/",
@@ -33,7 +33,7 @@ const HOSTILE: &[&str] = &[
     "https://0x0/",
     "https://00000000000000000000000000000000012/",
     "https://134744072/",
-    // With dots, letters and marks that are turned into others.
+    // IP addresses with characters that normalise to dots, digits or letters.
     "https://169.254.169.254./",
     "https://8.8.8.8./",
     "https://169。254。169。254/",
@@ -45,7 +45,7 @@ const HOSTILE: &[&str] = &[
     "https://256.256.256.256/",
     "https://hooks.example.1/",
     "https://hooks.example.0x7f/",
-    // IPv6, wrapped IPv4 included.
+    // IPv6, including wrapped IPv4.
     "https://[::]/",
     "https://[fe80::1]/",
     "https://[fe80::1%25eth0]/",
@@ -90,7 +90,7 @@ const HOSTILE: &[&str] = &[
     "https://hooks.ex!ample.com/",
     "https://PRINTER.LOCAL/",
     "https://ｐｒｉｎｔｅｒ．ｌｏｃａｌ/",
-    // Users, passwords, and what looks like a host but is a user.
+    // Users, passwords, and users that resemble a host.
     "https://user@hooks.example.com/",
     "https://user:secret@hooks.example.com/",
     "https://:@hooks.example.com/",
@@ -99,7 +99,7 @@ const HOSTILE: &[&str] = &[
     "https://hooks.example.com:443@10.0.0.1/",
     "https://169.254.169.254\\@hooks.example.com/",
     "https://hooks.example.com#@10.0.0.1/",
-    // Ports of other services.
+    // Ports of other services, and malformed ports.
     "https://hooks.example.com:0/",
     "https://hooks.example.com:22/",
     "https://hooks.example.com:25/",
@@ -140,7 +140,7 @@ const HOSTILE: &[&str] = &[
     "https://hooks.example.com%2f@10.0.0.1/",
 ];
 
-/// Addresses of this machine: refused, unless loopback is allowed.
+/// URLs of this machine. Rejected unless loopback is allowed.
 const LOOPBACK: &[&str] = &[
     "https://localhost/",
     "https://LOCALHOST:8443/",
@@ -180,7 +180,7 @@ const GOOD: &[(&str, &str)] = &[
     ("https://hooks.example.com?token=x", "https://hooks.example.com/?token=x"),
 ];
 
-const REFUSED: &[&str] = &[
+const BLOCKED: &[&str] = &[
     "0.0.0.0",
     "0.255.255.255",
     "10.0.0.0",
@@ -301,7 +301,7 @@ fn address(text: &str) -> IpAddr {
 }
 
 #[test]
-fn hostile_addresses_are_refused() {
+fn hostile_urls_are_rejected() {
     for text in HOSTILE {
         assert!(check_url(text, STRICT).is_err(), "{text:?}");
         assert!(check_url(text, DEVELOPMENT).is_err(), "{text:?} with loopback");
@@ -312,7 +312,7 @@ fn hostile_addresses_are_refused() {
 }
 
 #[test]
-fn loopback_is_allowed_by_the_setting_alone() {
+fn loopback_is_allowed_by_the_setting_only() {
     for text in LOOPBACK {
         let url = check_url(text, DEVELOPMENT);
         assert!(url.is_ok_and(|url| is_loopback_host(&url)), "{text:?}");
@@ -323,18 +323,18 @@ fn loopback_is_allowed_by_the_setting_alone() {
 }
 
 #[test]
-fn good_addresses_pass_and_stay_as_they_are() {
-    for (text, written) in GOOD {
+fn good_urls_pass_unchanged() {
+    for (text, normalised) in GOOD {
         for rules in [STRICT, DEVELOPMENT] {
             let url = check_url(text, rules).map(String::from);
-            assert_eq!(url.as_deref(), Ok(*written), "{text:?}");
-            assert_eq!(check_url(written, rules).map(String::from).as_deref(), Ok(*written));
+            assert_eq!(url.as_deref(), Ok(*normalised), "{text:?}");
+            assert_eq!(check_url(normalised, rules).map(String::from).as_deref(), Ok(*normalised));
         }
     }
 }
 
 #[test]
-fn length_is_that_of_the_text_and_of_what_is_sent() {
+fn length_limit_covers_text_and_normalised_url() {
     let long = |filler: &str, times: usize| format!("https://hooks.example.com/{}", filler.repeat(times));
     assert!(check_url(&long("x", URL_BYTES_MAX - 26), STRICT).is_ok());
     assert_eq!(check_url(&long("x", URL_BYTES_MAX - 25), STRICT), Err(TargetError::TooLong));
@@ -347,7 +347,7 @@ fn length_is_that_of_the_text_and_of_what_is_sent() {
 }
 
 #[test]
-fn says_what_to_do_and_holds_no_address() {
+fn errors_say_what_to_do_and_hold_no_url() {
     for (text, error) in [
         ("https://10.0.0.1/", TargetError::IpLiteral),
         ("https://hooks/", TargetError::NotPublic),
@@ -365,7 +365,7 @@ fn says_what_to_do_and_holds_no_address() {
 
 #[test]
 fn only_globally_routable_addresses_are_allowed() {
-    for text in REFUSED {
+    for text in BLOCKED {
         assert!(!is_allowed(address(text), STRICT), "{text}");
         assert!(!is_allowed(address(text), DEVELOPMENT), "{text} with loopback");
     }
@@ -378,7 +378,7 @@ fn only_globally_routable_addresses_are_allowed() {
     }
 }
 
-/// A number in one of the spellings that `inet_aton` takes.
+/// A number in one of the spellings that `inet_aton` accepts.
 fn spelled(number: u32, radix: u8, zeros: usize) -> String {
     let zeros = "0".repeat(zeros);
     match radix {
@@ -389,14 +389,14 @@ fn spelled(number: u32, radix: u8, zeros: usize) -> String {
     }
 }
 
-/// The same in full-width digits and letters.
+/// The text in full-width digits and letters.
 fn wide(text: &str) -> String {
     text.chars().map(|c| char::from_u32(u32::from(c) + 0xfee0).unwrap()).collect()
 }
 
 proptest! {
     #[test]
-    fn no_spelling_of_an_ipv4_address_passes(
+    fn every_spelling_of_an_ipv4_address_is_rejected(
         bits: u32,
         parts in 1_usize..=4,
         radices: [u8; 4],
@@ -421,7 +421,7 @@ proptest! {
     }
 
     #[test]
-    fn no_address_that_wraps_another_is_allowed(bits: u32, prefix in 0x2000_u16..0x4000, rest: [u16; 3]) {
+    fn addresses_wrapping_another_are_blocked(bits: u32, prefix in 0x2000_u16..0x4000, rest: [u16; 3]) {
         let wrapped = Ipv4Addr::from_bits(bits);
         let [high, low] = [(bits >> 16) as u16, bits as u16];
         for address in [
@@ -442,11 +442,11 @@ proptest! {
     }
 
     #[test]
-    fn what_passes_passes_again_unchanged(text in "(https?|HTTPS)://[a-z0-9.\\-_%@:\\[\\]ü。/?#|'\"<>{}^`~]{1,40}") {
+    fn accepted_urls_are_stable(text in "(https?|HTTPS)://[a-z0-9.\\-_%@:\\[\\]ü。/?#|'\"<>{}^`~]{1,40}") {
         for rules in [STRICT, DEVELOPMENT] {
             if let Ok(url) = check_url(&text, rules) {
-                let again = check_url(url.as_str(), rules);
-                prop_assert_eq!(again.as_ref(), Ok(&url));
+                let checked_twice = check_url(url.as_str(), rules);
+                prop_assert_eq!(checked_twice.as_ref(), Ok(&url));
                 prop_assert!(request_uri(&url).is_some());
             }
         }

@@ -1,11 +1,11 @@
-//! `GET /v1/accounts`
+//! `GET /v1/accounts`: the accounts of all connections, from the database.
 
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use bellbird_domain::{Caller, page};
 
-use super::json;
+use crate::json::json;
 use crate::params::Params;
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -13,7 +13,7 @@ use crate::views::{AccountList, AccountView, Pagination};
 
 /// List accounts
 ///
-/// The accounts of all connections, by name (code point by code point), then id. `pagination.total` is exact.
+/// The accounts of all connections, sorted by name (by code point), then by id. `pagination.total` is exact.
 #[utoipa::path(
     get,
     path = "/v1/accounts",

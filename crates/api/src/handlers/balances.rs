@@ -1,4 +1,4 @@
-//! `GET /v1/balances`
+//! `GET /v1/balances`: reads balances from the providers and caches complete answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,56 +8,57 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use bellbird_domain::{Account, AccountId, Caller};
 
-use crate::guard::RequestTime;
-use crate::live::{self, Cache, LiveAnswer, LiveOutcome};
+use crate::cache::{BalancesKey, CachedBalances, LiveAnswer, LiveOutcome};
+use crate::extract::RequestTime;
+use crate::live::{self, CacheStatus};
 use crate::params::{ACCOUNT_IDS_MAX, Params, split_ids};
-use crate::problem::{Problem, from_read};
-use crate::state::{AppState, BalancesKey, CachedBalances};
+use crate::problem::{Problem, problem_from_read};
+use crate::state::AppState;
 use crate::views::{BalanceList, BalanceView};
 
-/// Says nothing about which of several ids it was, nor why.
+/// Does not reveal which id was not found, nor whether it exists for another user.
 const NOT_FOUND: Problem = Problem::NotFound("One or more accounts");
 
 /// Read balances
 ///
-/// Live from the providers, all at the same time. The answer is kept for five minutes for each key and set of accounts
-/// (`X-Cache: HIT`, with its `Age` in seconds); an answer in which an account failed is not kept (`X-Cache: BYPASS`).
-/// An account for which the provider failed has null in all three values; when every account failed for a reason that may
-/// pass, the answer is 503.
+/// Read live from all providers concurrently. The response is cached for five minutes for each key and set of accounts
+/// (`X-Cache: HIT`, with its `Age` in seconds). A response in which an account failed is not cached
+/// (`X-Cache: BYPASS`). If the provider failed for an account, all three values of that account are null. If every
+/// account failed for a transient reason, the response is 503.
 #[utoipa::path(
     get,
     path = "/v1/balances",
     tag = "Balances",
-    responses((status = 200, description = "One balance for each account asked for.", body = BalanceList))
+    responses((status = 200, description = "One balance for each requested account.", body = BalanceList))
 )]
 pub(crate) async fn list_balances(
     State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
-    Extension(RequestTime(now)): Extension<RequestTime>,
+    RequestTime(now): RequestTime,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let key = BalancesKey { key_id: caller.key_id, account_ids: read_ids(query.as_deref())?.into() };
+    let key = BalancesKey { key_id: caller.key_id, account_ids: parse_account_ids(query.as_deref())?.into() };
     if let Some((cached, age)) = state.inner.balances_cache.get(&key, now) {
-        state.still_own(&caller, &key.account_ids, &cached.revision).await?;
-        return Ok(live::answer(cached.body, Cache::Hit(age), false));
+        state.verify_ownership(&caller, &key.account_ids, &cached.revision).await?;
+        return Ok(live::response(cached.body, CacheStatus::Hit(age), false));
     }
     let accounts = state.own_accounts(&caller, &key.account_ids).await?;
     let revision = caller.revision;
     let reader = state.clone();
     let work = move || async move { reader.read_balances(&caller, accounts).await };
     let respond = |live: LiveAnswer| {
-        if !live.whole || state.inner.settings.balances_cache.is_zero() {
-            return live::answer(live.body, Cache::Bypass, false);
+        if !live.complete || state.inner.settings.balances_cache.is_zero() {
+            return live::response(live.body, CacheStatus::Bypass, false);
         }
         let cached = CachedBalances { body: live.body.clone(), revision: Arc::new(AtomicI64::new(revision)) };
         state.inner.balances_cache.insert(key.clone(), cached, now);
-        live::answer(live.body, Cache::Miss, false)
+        live::response(live.body, CacheStatus::Miss, false)
     };
-    Ok(live::ask(&state.inner.balances_flights, key.clone(), work, respond).await)
+    Ok(live::coalesce(&state.inner.balances_flights, key.clone(), work, respond).await)
 }
 
-/// The ids as a sorted set: their order makes no difference.
-fn read_ids(query: Option<&str>) -> Result<Vec<AccountId>, Problem> {
+/// Returns the ids sorted and without repetitions, so that their order makes no difference to the cache.
+fn parse_account_ids(query: Option<&str>) -> Result<Vec<AccountId>, Problem> {
     const MISSING: &str = "accountIds is required";
     let mut params = Params::read(query, &["accountIds"]);
     let list = params.required("accountIds", MISSING);
@@ -72,38 +73,44 @@ fn read_ids(query: Option<&str>) -> Result<Vec<AccountId>, Problem> {
     }
     let mut ids: Vec<AccountId> = ids.into_iter().map(str::parse).collect::<Result<_, _>>().map_err(|_| NOT_FOUND)?;
     ids.sort_unstable();
-    // Two spellings of one id were two texts.
+    // The same UUID can be spelled in two ways.
     ids.dedup();
     Ok(ids)
 }
 
 impl AppState {
     async fn own_accounts(&self, caller: &Caller, ids: &[AccountId]) -> Result<Vec<Account>, Problem> {
-        self.inner.reads.own_accounts(caller, ids).await.map_err(|error| match from_read(&error, "", "") {
+        self.inner.reads.own_accounts(caller, ids).await.map_err(|error| match problem_from_read(&error, "", "") {
             Problem::NotFound(_) => NOT_FOUND,
             problem => problem,
         })
     }
 
-    /// Whether what is cached still concerns the caller's own accounts; looked up when anything of theirs changed since.
-    async fn still_own(&self, caller: &Caller, ids: &[AccountId], seen_at: &AtomicI64) -> Result<(), Problem> {
-        if seen_at.load(Ordering::Relaxed) != caller.revision {
+    /// Checks that the accounts of a cached answer still belong to the caller. Queries the database only if the
+    /// caller's revision has changed since the last check.
+    async fn verify_ownership(
+        &self,
+        caller: &Caller,
+        ids: &[AccountId],
+        verified_revision: &AtomicI64,
+    ) -> Result<(), Problem> {
+        if verified_revision.load(Ordering::Relaxed) != caller.revision {
             self.own_accounts(caller, ids).await?;
-            seen_at.store(caller.revision, Ordering::Relaxed);
+            verified_revision.store(caller.revision, Ordering::Relaxed);
         }
         Ok(())
     }
 
     async fn read_balances(&self, caller: &Caller, accounts: Vec<Account>) -> LiveOutcome {
-        let call = self.inner.reads.call();
+        let call = self.inner.reads.call_context();
         let outcome = self.inner.reads.balances(&call, caller, accounts).await;
-        let outcome = outcome.map_err(|error| from_read(&error, "", "")).and_then(|found| {
+        let outcome = outcome.map_err(|error| problem_from_read(&error, "", "")).and_then(|found| {
             for connection_id in &found.broken {
-                self.inner.connections.check_soon(caller.user_id, *connection_id);
+                self.inner.connections.refresh_in_background(caller.user_id, *connection_id);
             }
             let data = found.balances.iter().map(|(id, balance)| BalanceView::new(*id, balance.as_ref())).collect();
             let body = serde_json::to_vec(&BalanceList { data }).map_err(|_| Problem::Internal)?;
-            Ok(LiveAnswer { body: body.into(), truncated: false, whole: found.is_whole() })
+            Ok(LiveAnswer { body: body.into(), truncated: false, complete: found.is_complete() })
         });
         (outcome, call.calls())
     }

@@ -1,4 +1,4 @@
-//! `GET /v1/categories`
+//! `GET /v1/categories`: a constant list.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use axum::response::Response;
 use bellbird_domain::Category;
 use bytes::Bytes;
 
-use super::json_bytes;
+use crate::json::json_bytes;
 use crate::views::{CategoryList, CategoryView};
 
 static BODY: LazyLock<Bytes> = LazyLock::new(|| {
@@ -16,7 +16,7 @@ static BODY: LazyLock<Bytes> = LazyLock::new(|| {
 
 /// List transaction categories
 ///
-/// All sixteen. Which of them occur depends on the provider and the account.
+/// All sixteen categories. Which of them occur depends on the provider and the account.
 #[utoipa::path(
     get,
     path = "/v1/categories",

@@ -1,4 +1,4 @@
-//! `GET /v1/connections`
+//! `GET /v1/connections`: from the database, cached until the user's revision changes.
 
 use axum::Extension;
 use axum::extract::State;
@@ -6,8 +6,8 @@ use axum::response::Response;
 use bellbird_domain::Caller;
 use bytes::Bytes;
 
-use super::json_bytes;
-use crate::guard::RequestTime;
+use crate::extract::RequestTime;
+use crate::json::json_bytes;
 use crate::problem::Problem;
 use crate::state::AppState;
 use crate::views::{ConnectionList, ConnectionView};
@@ -24,7 +24,7 @@ use crate::views::{ConnectionList, ConnectionView};
 pub(crate) async fn list_connections(
     State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
-    Extension(RequestTime(now)): Extension<RequestTime>,
+    RequestTime(now): RequestTime,
 ) -> Result<Response, Problem> {
     let lists = &state.inner.connection_lists;
     if let Some(((revision, list), _)) = lists.get(&caller.user_id, now)
@@ -35,7 +35,8 @@ pub(crate) async fn list_connections(
     let connections = state.inner.storage.list_connections(caller.user_id).await?;
     let list = ConnectionList { data: connections.iter().map(ConnectionView::from).collect() };
     let list = Bytes::from(serde_json::to_vec(&list).map_err(|_| Problem::Internal)?);
-    // The list was read behind the revision: at that revision or a later one, which will not match again.
+    // The list was read after the revision, so it can be newer. Later callers then have a higher revision and ignore
+    // it.
     lists.insert(caller.user_id, (caller.revision, list.clone()), now);
     Ok(json_bytes(list))
 }

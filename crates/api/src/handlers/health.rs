@@ -1,19 +1,19 @@
-//! `GET /health`
+//! `GET /health`: reports that the process runs.
 
 use axum::response::Response;
 use bytes::Bytes;
 
-use super::json_bytes;
+use crate::json::json_bytes;
 use crate::views::Health;
 
 /// Whether the service runs
 ///
-/// Needs no key and touches neither the database nor a provider.
+/// Needs no key, and uses neither the database nor a provider.
 #[utoipa::path(
     get,
     path = "/health",
     tag = "Service",
-    responses((status = 200, description = "It runs.", body = Health)),
+    responses((status = 200, description = "The service runs.", body = Health)),
     security(())
 )]
 pub(crate) async fn health() -> Response {
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_body_is_the_described_one() {
+    fn body_matches_the_documented_schema() {
         assert_eq!(serde_json::to_string(&Health { status: "ok" }).unwrap(), r#"{"status":"ok"}"#);
     }
 }

@@ -1,126 +1,118 @@
-//! `GET /v1/holdings`
+//! `GET /v1/holdings`: reads all accounts of a connection at once and caches them by connection.
 
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
-use bellbird_domain::{AccountId, Caller, ConnectionCategory, ConnectionId, KeyId};
-use bellbird_reads::Scope;
+use bellbird_domain::{AccountId, Caller, ConnectionCategory, ConnectionId};
+use bellbird_reads::ConnectionContext;
 use bytes::Bytes;
 
-use crate::guard::{LivePlace, RequestTime};
-use crate::live::{self, Cache, LiveOutcome};
+use crate::cache::{AccountHoldings, HoldingsKey, LiveOutcome};
+use crate::extract::{LivePermit, RequestTime};
+use crate::json::write_json;
+use crate::live::{self, CacheStatus};
 use crate::params::Params;
 use crate::problem::Problem;
 use crate::state::AppState;
-use crate::views::{HoldingList, HoldingView, write};
+use crate::views::{HoldingList, HoldingView};
 
-const KNOWN: &[&str] = &["connectionId", "accountId"];
-
-/// What is kept: one connection's holdings, for one key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct HoldingsKey {
-    key_id: KeyId,
-    pub(crate) connection_id: ConnectionId,
-}
-
-/// Each account's holdings as JSON, separated by commas, or why there are none.
-pub(crate) type AccountHoldings = Arc<[(AccountId, Result<Bytes, Problem>)]>;
+const PARAMETER_NAMES: &[&str] = &["connectionId", "accountId"];
 
 /// Read holdings
 ///
-/// What a brokerage connection holds now, live from the broker's data provider. All accounts of the connection are read at
-/// the same time and kept for ten minutes for each key and connection (`X-Cache: HIT`, with its `Age` in seconds);
-/// `accountId` chooses among them. Needs the Professional plan.
+/// The current positions of a brokerage connection, read live from the broker's data provider. All accounts of the
+/// connection are read together and cached for ten minutes for each key and connection (`X-Cache: HIT`, with its `Age`
+/// in seconds). `accountId` filters them. Needs the Professional plan.
 ///
-/// `marketValue` and `unrealizedPnl` are the exact products of the other values (and of the contract multiplier, for
-/// options and futures), without zeros at the end; null when one of them is missing.
+/// `marketValue` and `unrealizedPnl` are calculated exactly from the other values (and the contract multiplier, for
+/// options and futures), without trailing zeros. They are null if one of those values is missing.
 #[utoipa::path(
     get,
     path = "/v1/holdings",
     tag = "Holdings and trades",
-    responses((status = 200, description = "Everything that is held.", body = HoldingList))
+    responses((status = 200, description = "All positions.", body = HoldingList))
 )]
 pub(crate) async fn list_holdings(
     State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
-    Extension(place): Extension<LivePlace>,
-    Extension(RequestTime(now)): Extension<RequestTime>,
+    permit: LivePermit,
+    RequestTime(now): RequestTime,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let (connection_id, account_id) = read_request(query.as_deref())?;
-    let scope = state.scope(&caller, connection_id, account_id, ConnectionCategory::Brokerage).await?;
+    let (connection_id, account_id) = parse_request(query.as_deref())?;
+    let context = state.connection_context(&caller, connection_id, account_id, ConnectionCategory::Brokerage).await?;
     let key = HoldingsKey { key_id: caller.key_id, connection_id };
-    let asked: Vec<AccountId> = scope
+    let requested_ids: Vec<AccountId> = context
         .accounts
         .iter()
         .map(|account| account.id)
-        .filter(|id| account_id.is_none_or(|wanted| wanted == *id))
+        .filter(|id| account_id.is_none_or(|requested| requested == *id))
         .collect();
-    if let Some((kept, age)) = state.inner.holdings_cache.get(&key, now) {
-        let find = |id| kept.iter().find(|(known, _)| *known == id).map(|(_, rows)| rows);
-        // An account that is new since is not there.
-        if let Some(parts) = asked.iter().map(|id| find(*id)).collect::<Option<Vec<&Bytes>>>() {
-            return Ok(live::answer(body(&parts), Cache::Hit(age), false));
+    if let Some((cached, age)) = state.inner.holdings_cache.get(&key, now) {
+        let find = |id| cached.iter().find(|(cached_id, _)| *cached_id == id).map(|(_, rows)| rows);
+        // An account added after the cached read is missing from the cache.
+        if let Some(parts) = requested_ids.iter().map(|id| find(*id)).collect::<Option<Vec<&Bytes>>>() {
+            return Ok(live::response(holdings_body(&parts), CacheStatus::Hit(age), false));
         }
     }
-    let flight = (key, caller.revision);
+    let flight_key = (key, caller.revision);
     let reader = state.clone();
     let work = move || async move {
-        let _place = place;
-        reader.read_holdings(&caller, &scope).await
+        let _permit = permit;
+        reader.read_holdings(&caller, &context).await
     };
     let respond = |found: AccountHoldings| {
-        let of_asked = found.iter().filter(|(id, _)| asked.contains(id)).map(|(_, rows)| rows.as_ref());
-        let body = match of_asked.collect::<Result<Vec<&Bytes>, &Problem>>() {
-            Ok(parts) => body(&parts),
+        let requested_rows = found.iter().filter(|(id, _)| requested_ids.contains(id)).map(|(_, rows)| rows.as_ref());
+        let body = match requested_rows.collect::<Result<Vec<&Bytes>, &Problem>>() {
+            Ok(parts) => holdings_body(&parts),
             Err(problem) => return problem.clone().into_response(),
         };
-        let whole =
+        let complete =
             found.iter().map(|(id, rows)| Some((*id, rows.as_ref().ok()?.clone()))).collect::<Option<Arc<[_]>>>();
-        match whole.filter(|_| !state.inner.settings.holdings_cache.is_zero()) {
-            Some(whole) => {
-                state.inner.holdings_cache.insert(key, whole, now);
-                live::answer(body, Cache::Miss, false)
+        match complete.filter(|_| !state.inner.settings.holdings_cache.is_zero()) {
+            Some(complete) => {
+                state.inner.holdings_cache.insert(key, complete, now);
+                live::response(body, CacheStatus::Miss, false)
             }
-            None => live::answer(body, Cache::Bypass, false),
+            None => live::response(body, CacheStatus::Bypass, false),
         }
     };
-    Ok(live::ask(&state.inner.holdings_flights, flight, work, respond).await)
+    Ok(live::coalesce(&state.inner.holdings_flights, flight_key, work, respond).await)
 }
 
-fn read_request(query: Option<&str>) -> Result<(ConnectionId, Option<AccountId>), Problem> {
-    let mut params = Params::read(query, KNOWN);
+fn parse_request(query: Option<&str>) -> Result<(ConnectionId, Option<AccountId>), Problem> {
+    let mut params = Params::read(query, PARAMETER_NAMES);
     let connection_id = params.required("connectionId", "connectionId is required");
     let account_id = params.take("accountId");
     params.finish()?;
-    Ok((live::read_id(&connection_id, "Connection")?, account_id.map(|id| live::read_account_id(&id))))
+    Ok((live::parse_id(&connection_id, "Connection")?, account_id.map(|id| live::parse_account_id(&id))))
 }
 
-/// The body of these accounts' holdings.
-fn body(parts: &[&Bytes]) -> Bytes {
+/// `parts` are the rows of one account each, and may be empty.
+fn holdings_body(parts: &[&Bytes]) -> Bytes {
     let filled: Vec<&[u8]> = parts.iter().map(|part| part.as_ref()).filter(|part| !part.is_empty()).collect();
     [br#"{"data":["#, &*filled.join(&b','), b"]}"].concat().into()
 }
 
 impl AppState {
-    async fn read_holdings(&self, caller: &Caller, scope: &Scope) -> LiveOutcome<AccountHoldings> {
-        let call = self.inner.reads.call();
+    async fn read_holdings(&self, caller: &Caller, context: &ConnectionContext) -> LiveOutcome<AccountHoldings> {
+        let call = self.inner.reads.call_context();
         let outcome =
-            self.inner.reads.holdings(&call, scope, |holding, out| write(&HoldingView::new(holding), out)).await;
+            self.inner.reads.holdings(&call, context, |holding, out| write_json(&HoldingView::new(holding), out)).await;
         let outcome = match outcome {
             Ok(accounts) => {
                 let mut holdings = Vec::with_capacity(accounts.len());
                 for (id, rows) in accounts {
                     holdings.push(match rows {
                         Ok(rows) => (id, Ok(Bytes::from(rows))),
-                        Err(error) => (id, Err(self.read_failed(caller, scope, &error).await)),
+                        Err(error) => (id, Err(self.problem_for_failed_read(caller, context, &error).await)),
                     });
                 }
                 Ok(holdings.into())
             }
-            Err(error) => Err(self.read_failed(caller, scope, &error).await),
+            Err(error) => Err(self.problem_for_failed_read(caller, context, &error).await),
         };
         (outcome, call.calls())
     }

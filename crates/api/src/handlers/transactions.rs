@@ -1,38 +1,36 @@
-//! `GET /v1/transactions`
+//! `GET /v1/transactions`: reads a window of a bank connection's transactions. Nothing is cached.
 
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use bellbird_domain::{Caller, ConnectionCategory, Page, page};
 use bellbird_reads::transactions::TransactionsRequest;
-use bellbird_reads::{ListKey, Scope};
+use bellbird_reads::{ConnectionContext, ListKey};
 use http::HeaderValue;
-use http::header::{HeaderName, LINK};
+use http::header::LINK;
 
-use crate::guard::LivePlace;
-use crate::live::{self, Cache, LiveAnswer, LiveOutcome};
+use crate::cache::{LiveAnswer, LiveOutcome};
+use crate::deprecation::{DEPRECATION, SUNSET, SUNSET_DATE};
+use crate::extract::LivePermit;
+use crate::live::{self, CacheStatus};
 use crate::params::Params;
 use crate::problem::Problem;
 use crate::state::AppState;
 use crate::views::{Pagination, TransactionList, TransactionView};
 
-const KNOWN: &[&str] = &["connectionId", "accountId", "from", "to", "limit", "offset"];
-const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
-const SUNSET: HeaderName = HeaderName::from_static("sunset");
-/// When `accountId` becomes required.
-pub(crate) const SUNSET_DATE: &str = "Wed, 01 Sep 2027 00:00:00 GMT";
-/// A row takes some 450 bytes of JSON; the buffer grows where that was too little.
+const PARAMETER_NAMES: &[&str] = &["connectionId", "accountId", "from", "to", "limit", "offset"];
+/// Typical size of a row as JSON. The buffer grows if rows are larger.
 const ROW_BYTES: usize = 450;
 
 /// Read transactions
 ///
-/// Live from the provider, newest first, posted transactions only; never cached. To read on, ask for
-/// `offset + limit` with the same other parameters while `hasMore` is true: no window is short while there is more, and
-/// none overlaps another, even while new transactions arrive. A request with `offset` 0 begins afresh.
+/// Posted transactions, read live from the provider, newest first; never cached. To continue while `hasMore` is true,
+/// request `offset + limit` with the other parameters unchanged. Every window but the last is full, and windows never
+/// overlap, even if new transactions are posted meanwhile. A request with `offset` 0 starts again from the newest.
 ///
-/// Counting stops about 5,000 rows behind the offset: then `X-Service-Truncated: true` is set, `hasMore` is true and
-/// `total` is the most that is known. Leaving out `accountId` is deprecated: such answers carry `Deprecation`, `Sunset` and
-/// `Link`.
+/// Counting stops about 5,000 rows after the offset. Then `X-Service-Truncated: true` is set, `hasMore` is true and
+/// `total` is a lower bound. Omitting `accountId` is deprecated: such responses have the headers `Deprecation`,
+/// `Sunset` and `Link`.
 #[utoipa::path(
     get,
     path = "/v1/transactions",
@@ -42,20 +40,20 @@ const ROW_BYTES: usize = 450;
 pub(crate) async fn list_transactions(
     State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
-    Extension(place): Extension<LivePlace>,
+    permit: LivePermit,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let request = read_request(query.as_deref(), &caller)?;
+    let request = parse_request(query.as_deref(), &caller)?;
     let ListKey { connection_id, account_id, .. } = request.list;
-    let scope = state.scope(&caller, connection_id, account_id, ConnectionCategory::Banking).await?;
-    let question = (request.list.clone(), request.page);
+    let context = state.connection_context(&caller, connection_id, account_id, ConnectionCategory::Banking).await?;
+    let flight_key = (request.list.clone(), request.page);
     let reader = state.clone();
     let work = move || async move {
-        let _place = place;
-        reader.read_transactions(&caller, &scope, &request).await
+        let _permit = permit;
+        reader.read_transactions(&caller, &context, &request).await
     };
     let respond = |live: LiveAnswer| {
-        let mut response = live::answer(live.body, Cache::Bypass, live.truncated);
+        let mut response = live::response(live.body, CacheStatus::Bypass, live.truncated);
         if account_id.is_none() {
             let headers = response.headers_mut();
             headers.insert(DEPRECATION, HeaderValue::from_static("true"));
@@ -64,57 +62,62 @@ pub(crate) async fn list_transactions(
         }
         response
     };
-    Ok(live::ask(&state.inner.transactions_flights, question, work, respond).await)
+    Ok(live::coalesce(&state.inner.transactions_flights, flight_key, work, respond).await)
 }
 
-fn read_request(query: Option<&str>, caller: &Caller) -> Result<TransactionsRequest, Problem> {
-    let mut params = Params::read(query, KNOWN);
+fn parse_request(query: Option<&str>, caller: &Caller) -> Result<TransactionsRequest, Problem> {
+    let mut params = Params::read(query, PARAMETER_NAMES);
     let connection_id = params.required("connectionId", "connectionId is required");
     let account_id = params.take("accountId");
     let (from_text, from) = params.bound("from");
     let (to_text, to) = params.bound("to");
     let page = params.page(page::TRANSACTIONS);
     params.finish()?;
-    let connection_id = live::read_id(&connection_id, "Connection")?;
-    let account_id = account_id.map(|id| live::read_account_id(&id));
+    let connection_id = live::parse_id(&connection_id, "Connection")?;
+    let account_id = account_id.map(|id| live::parse_account_id(&id));
     let list = ListKey { key_id: caller.key_id, connection_id, account_id, from: from_text, to: to_text };
     Ok(TransactionsRequest { list, from, to, page })
 }
 
 impl AppState {
-    async fn read_transactions(&self, caller: &Caller, scope: &Scope, request: &TransactionsRequest) -> LiveOutcome {
-        let call = self.inner.reads.call();
+    async fn read_transactions(
+        &self,
+        caller: &Caller,
+        context: &ConnectionContext,
+        request: &TransactionsRequest,
+    ) -> LiveOutcome {
+        let call = self.inner.reads.call_context();
         let mut body = TransactionsBody::new(request.page);
-        let mut keep = |row: &bellbird_domain::Transaction<'_>| body.push(&TransactionView::new(row, &caller.timezone));
-        let outcome = self.inner.reads.transactions(&call, caller, scope, request, &mut keep).await;
+        let mut push_row =
+            |row: &bellbird_domain::Transaction<'_>| body.push(&TransactionView::new(row, &caller.timezone));
+        let outcome = self.inner.reads.transactions(&call, caller, context, request, &mut push_row).await;
         let answer = match outcome {
             Ok(extent) => body.finish(&Pagination::of(request.page, extent)).map(|body| LiveAnswer {
                 body: body.into(),
                 truncated: extent.truncated,
-                whole: true,
+                complete: true,
             }),
-            Err(error) => Err(self.read_failed(caller, scope, &error).await),
+            Err(error) => Err(self.problem_for_failed_read(caller, context, &error).await),
         };
         (answer, call.calls())
     }
 }
 
-/// The body, written row by row while the provider's page is there.
+/// The response body, written row by row while the provider's page is in memory.
 pub struct TransactionsBody {
     bytes: Vec<u8>,
-    /// Rows that there must be room for, until the first one comes: a request that waits holds no empty buffer.
+    /// The number of rows to reserve memory for. The first row reserves it, so that a waiting request holds no empty
+    /// buffer.
     rows: usize,
     failed: bool,
 }
 
 impl TransactionsBody {
-    /// The beginning of a body.
     #[must_use]
     pub fn new(page: Page) -> Self {
         Self { bytes: br#"{"data":["#.to_vec(), rows: page.limit as usize, failed: false }
     }
 
-    /// Writes the next row.
     pub fn push(&mut self, row: &TransactionView<'_>) {
         if self.bytes.last() == Some(&b'}') {
             self.bytes.push(b',');
@@ -124,10 +127,7 @@ impl TransactionsBody {
         self.failed |= serde_json::to_writer(&mut self.bytes, row).is_err();
     }
 
-    /// The whole body.
-    ///
-    /// # Errors
-    /// [`Problem::Internal`] when a row could not be written.
+    /// Fails with [`Problem::Internal`] if a row could not be serialized.
     pub fn finish(mut self, pagination: &Pagination) -> Result<Vec<u8>, Problem> {
         self.bytes.extend_from_slice(br#"],"pagination":"#);
         self.failed |= serde_json::to_writer(&mut self.bytes, pagination).is_err();

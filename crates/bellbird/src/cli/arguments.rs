@@ -1,4 +1,4 @@
-//! Arguments that several commands share, and the kinds of their values.
+//! Arguments that several commands share, and parsers for argument values.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,26 +9,26 @@ use clap::builder::PossibleValuesParser;
 
 use crate::config::{Flag, Settings, Sources};
 
-/// Where the settings come from, on every command.
+/// Settings flags of every command.
 #[derive(Debug, Args)]
 pub(super) struct SettingArgs {
-    /// Settings file; without it, bellbird.toml in the working directory if there is one
+    /// Path of the settings file; defaults to bellbird.toml in the working directory, if it exists
     #[arg(long, global = true, value_name = "FILE", help_heading = "Settings")]
     config: Option<PathBuf>,
 
-    /// How much to log
+    /// Log level
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Settings")]
     #[arg(value_parser = PossibleValuesParser::new(["error", "warn", "info", "debug", "trace"]))]
     log_level: Option<String>,
 
-    /// How to write the log
+    /// Log format; auto writes text on a terminal, otherwise json
     #[arg(long, global = true, value_name = "FORMAT", help_heading = "Settings")]
     #[arg(value_parser = PossibleValuesParser::new(["auto", "text", "json"]))]
     log_format: Option<String>,
 }
 
 impl SettingArgs {
-    /// The settings of this process, with the flags of one command.
+    /// Loads the settings of this process, with the flags of one command.
     pub(super) fn load(&self, listen: Option<&ListenArgs>) -> anyhow::Result<Settings> {
         let mut flags = Vec::new();
         let mut add = |name, section, key, value: Option<String>| {
@@ -46,53 +46,53 @@ impl SettingArgs {
     }
 }
 
-/// Where to listen, on commands that do.
+/// Listen addresses of commands that run the service.
 #[derive(Debug, Args)]
 pub(super) struct ListenArgs {
-    /// Address of the API; port 0 takes a free one
+    /// Listen address of the API; port 0 picks a free port
     #[arg(long, value_name = "ADDR", help_heading = "Settings")]
     api_listen: Option<SocketAddr>,
 
-    /// Address of the web console
+    /// Listen address of the web console
     #[arg(long, value_name = "ADDR", help_heading = "Settings")]
     console_listen: Option<SocketAddr>,
 
-    /// Address of metrics and readiness
+    /// Listen address of metrics and health checks
     #[arg(long, value_name = "ADDR", help_heading = "Settings")]
     ops_listen: Option<SocketAddr>,
 }
 
-/// Reads `30s`, `15m`, `24h`, `90d`.
+/// Parses `30s`, `15m`, `24h` or `90d`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    const WRONG: &str = "must be a whole number and a unit: 30s, 15m, 24h or 90d";
-    let unit = text.chars().last().ok_or(WRONG)?;
+    const ACCEPTED: &str = "must be a whole number and a unit: 30s, 15m, 24h or 90d";
+    let unit = text.chars().last().ok_or(ACCEPTED)?;
     let seconds = match unit {
         's' => 1,
         'm' => 60,
         'h' => 3_600,
         'd' => 86_400,
-        _ => return Err(WRONG.to_owned()),
+        _ => return Err(ACCEPTED.to_owned()),
     };
     let digits = &text[..text.len() - 1];
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(WRONG.to_owned());
+        return Err(ACCEPTED.to_owned());
     }
     let longest = 36_500 * 86_400;
     let total = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(seconds));
     total.filter(|total| *total <= longest).map(Duration::from_secs).ok_or("must be at most 36500d".to_owned())
 }
 
-/// As [`duration`], but longer than nothing.
-pub(super) fn some_duration(text: &str) -> Result<Duration, String> {
+/// As [`duration`], but rejects zero.
+pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|time| if time.is_zero() { Err("must be longer than 0".to_owned()) } else { Ok(time) })
 }
 
-/// An e-mail address, as far as anybody can tell without writing to it.
+/// Checks the form of an e-mail address; whether it exists is unknown.
 pub(super) fn email(text: &str) -> Result<String, String> {
     let text = text.trim();
     let parts = text.split_once('@').filter(|(name, host)| !name.is_empty() && !host.is_empty());
     let single = parts.is_some_and(|(_, host)| !host.contains('@'));
-    // Nothing that a shell, a page or a direction of writing could be confused by.
+    // Reject characters that a shell or a page could interpret, and invisible or bidirectional ones.
     let clean = !text.chars().any(|c| {
         c.is_whitespace()
             || c.is_control()
@@ -106,14 +106,14 @@ pub(super) fn email(text: &str) -> Result<String, String> {
     }
 }
 
-/// The name of an IANA timezone.
+/// Parses the name of an IANA timezone.
 pub(super) fn timezone(text: &str) -> Result<String, String> {
     bellbird_domain::user::find_timezone(text)
         .map(|zone| zone.iana_name().unwrap_or(text).to_owned())
         .map_err(|_| "must be an IANA timezone such as Australia/Sydney".to_owned())
 }
 
-/// A name that people give to a key.
+/// Checks the name of an API key.
 pub(super) fn key_name(text: &str) -> Result<String, String> {
     let text = text.trim();
     let fits = !text.is_empty() && text.chars().count() <= 100 && !text.chars().any(char::is_control);
@@ -125,18 +125,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations() {
+    fn duration_accepts_whole_numbers_with_a_unit() {
         for (text, seconds) in [("30s", 30), ("15m", 900), ("24h", 86_400), ("90d", 7_776_000), ("0s", 0), ("0d", 0)] {
             assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
         for wrong in ["", "s", "5", "1.5h", "-1h", "+1h", "1w", "1 h", "99999999999999999999d", "36501d", "1µ"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
-        assert!(some_duration("0h").is_err());
+        assert!(positive_duration("0h").is_err());
     }
 
     #[test]
-    fn emails() {
+    fn email_is_trimmed_and_checked() {
         assert_eq!(email(" Me@Example.com "), Ok("Me@Example.com".to_owned()));
         let long = format!("{}@x", "a".repeat(253));
         for wrong in ["", "me", "@x", "me@", "a@b@c", "a b@c", "a@b\n.c", "a\"<b>@c", "a\u{202e}@c", &long] {

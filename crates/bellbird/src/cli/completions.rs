@@ -1,16 +1,16 @@
-//! `bellbird completions`.
+//! `bellbird completions`: prints shell completion scripts.
 
 use clap::Args;
 use clap_complete::Shell;
 
 use super::output;
 
-/// Print a script that completes commands and flags in a shell.
+/// Print a shell completion script.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird completions bash > ~/.local/share/bash-completion/completions/bellbird")]
 pub(super) struct CompletionsArgs {
-    /// Which shell
+    /// Shell to generate the script for
     shell: Shell,
 }
 

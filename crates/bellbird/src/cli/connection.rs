@@ -1,4 +1,4 @@
-//! `bellbird connection`.
+//! `bellbird connection`: links, imports, lists, shows, syncs and removes connections.
 
 mod sync;
 
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use bellbird_api::views::{AccountView, ConnectionView};
-use bellbird_connections::{Connections, LinkTo, Removal};
+use bellbird_connections::{Connections, LinkTarget, Removal};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_storage::{AuditRow, PendingRemoval, Storage, SyncState};
@@ -23,39 +23,39 @@ use super::user::find_user;
 use crate::{service, wiring};
 use sync::SyncArgs;
 
-/// No grant is longer.
-const GRANT_BYTES_MAX: u64 = 64 * 1024;
+/// Longer input is cut off; no provider's credentials are this long.
+const CREDENTIALS_BYTES_MAX: u64 = 64 * 1024;
 
-/// Link, take over, list, show, sync and remove connections to institutions.
+/// Link, import, list, show, sync and remove connections to institutions.
 #[derive(Debug, Subcommand)]
 pub(super) enum ConnectionCommand {
     Link(LinkArgs),
-    Adopt(AdoptArgs),
+    Import(ImportArgs),
     List(ListArgs),
     Show(ShowArgs),
     Sync(SyncArgs),
     Remove(RemoveArgs),
 }
 
-/// Print an address at which a user links an institution in the browser.
+/// Print a link URL, at which a user links an institution in the browser.
 ///
-/// There the provider's own page asks for consent, and sends the user back to the console of the running service. The
-/// address is a secret: who opens it links for this user. It can be opened for half an hour, several times. Without
-/// --provider, its page lets the user choose, and shows what could be repaired.
+/// The provider's consent page asks for the user's consent and redirects to the console of the running service. Keep
+/// the URL secret: anyone who opens it links institutions for this user. It is valid for 30 minutes and can be opened
+/// several times. Without --provider, the page offers all providers and the connections that need repair.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird connection link --user me@example.com --provider fiskil
   bellbird connection link --reconnect 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
 pub(super) struct LinkArgs {
-    /// Who links: e-mail address or id
+    /// E-mail address or id of the user
     #[arg(long, required_unless_present = "reconnect")]
     user: Option<String>,
 
-    /// The provider to link at
+    /// Provider to link; by default the user chooses on the page
     #[arg(long, value_parser = PossibleValuesParser::new(PROVIDERS.iter().map(|provider| provider.name.as_str())))]
     provider: Option<String>,
 
-    /// Connection to repair, whose user and provider are known: it keeps its id, and those of its accounts
+    /// Id of a connection to repair; it keeps its own id and the ids of its accounts
     #[arg(long, value_name = "ID", conflicts_with_all = ["user", "provider"])]
     reconnect: Option<ConnectionId>,
 
@@ -71,42 +71,43 @@ struct LinkView<'a> {
     expires_at: Timestamp,
 }
 
-/// Take over a consent that a user has given at a provider already.
+/// Import existing consents of a user from a provider.
 ///
-/// The grant is one JSON object, whose members are the provider's own; when they are wrong, the command says what they
-/// should be. Without the member that names one consent, all that the user has given are adopted. It is read from a
-/// file or from standard input, never from an argument, as others on the machine can see those. The command works
-/// beside a running service, and returns when the accounts are there. Adopting the same consent again renews it and
-/// keeps all ids.
+/// The credentials are one JSON object with members of the provider; an error lists the expected members. Without the
+/// member that names a single consent, the command imports all consents that the credentials cover.
+///
+/// The credentials are read from a file or standard input, because other users of the machine can see arguments. The
+/// command works while the service is running and returns when the accounts are imported. Importing the same consent
+/// again renews its credentials and keeps all ids.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
-  echo '{\"endUserId\": \"eu_123\"}' | bellbird connection adopt --user me@example.com --provider fiskil --grant -")]
-pub(super) struct AdoptArgs {
-    /// Whose connection it will be: e-mail address or id
+  echo '{\"endUserId\": \"eu_123\"}' | bellbird connection import --user me@example.com --provider fiskil --credentials -")]
+pub(super) struct ImportArgs {
+    /// E-mail address or id of the user
     #[arg(long)]
     user: String,
 
-    /// The provider; not needed when the grant names it
+    /// Provider of the credentials; not needed if they have a `provider` member
     #[arg(long, value_parser = PossibleValuesParser::new(PROVIDERS.iter().map(|provider| provider.name.as_str())))]
     provider: Option<String>,
 
-    /// File that holds the grant, or - for standard input
+    /// File with the credentials, or - for standard input
     #[arg(long, value_name = "FILE")]
-    grant: String,
+    credentials: String,
 
     #[command(flatten)]
     format: JsonFlag,
 }
 
-/// List connections, those that are being removed included.
+/// List connections, including those with a pending removal.
 ///
-/// One that is being removed is hidden from everybody but this list, until its consent is withdrawn at the provider. The
-/// list says why that has not been done yet.
+/// A connection with a pending removal appears only in this list, until its consent is withdrawn at the provider. The
+/// list shows the last error of the withdrawal.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird connection list --user me@example.com")]
 pub(super) struct ListArgs {
-    /// One user's only: e-mail address or id
+    /// Show only connections of this user: e-mail address or id
     #[arg(long)]
     user: Option<String>,
 
@@ -114,7 +115,7 @@ pub(super) struct ListArgs {
     format: JsonFlag,
 }
 
-/// Show a connection, its accounts, and what has happened to it.
+/// Show a connection with its accounts and its history.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird connection show 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
@@ -126,11 +127,11 @@ pub(super) struct ShowArgs {
     format: JsonFlag,
 }
 
-/// Withdraw a connection's consent at the provider, and forget everything about it.
+/// Remove a connection: withdraw its consent at the provider and delete its data.
 ///
-/// The connection is hidden at once. When its consent cannot be withdrawn now, the command says why and ends with status
-/// 1: a running service tries again until it is done, and `connection list` shows it until then. Running the command
-/// again tries at once.
+/// The connection is hidden immediately. If its consent cannot be withdrawn now, the command prints the error and exits
+/// with status 1. A running service then retries until it succeeds, and `connection list` shows the pending removal. Run
+/// the command again to retry immediately.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird connection remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
@@ -138,16 +139,16 @@ pub(super) struct RemoveArgs {
     /// Id of the connection, as `connection list` shows it
     id: ConnectionId,
 
-    /// Forget it without telling the provider, where the consent stays until the user withdraws it there. For a provider
-    /// that can never be told again, or a grant whose master key is lost
+    /// Remove the connection only here; the consent stays active until the user withdraws it at the provider. Use it when
+    /// a provider is permanently unreachable, or when the master key of the credentials is lost
     #[arg(long)]
-    forget: bool,
+    local_only: bool,
 
     #[command(flatten)]
     format: JsonFlag,
 }
 
-/// What `list --json` prints of each: the connection as the API shows it, and how its removal stands.
+/// A connection as `list --json` prints it: as the API shows it, with its pending removal.
 #[derive(Serialize)]
 struct ListedConnection<'a> {
     #[serde(flatten)]
@@ -156,59 +157,59 @@ struct ListedConnection<'a> {
     removal: Option<RemovalView<'a>>,
 }
 
-/// A removal that waits.
+/// A pending removal.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RemovalView<'a> {
     attempts: u32,
     next_attempt_at: Option<Timestamp>,
-    reason: Option<&'a str>,
+    last_error: Option<&'a str>,
 }
 
-/// What `remove --json` prints: the connection as it was, and what became of it.
+/// What `remove --json` prints: the connection as it was, and the outcome.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RemovedConnection<'a> {
     #[serde(flatten)]
     connection: ConnectionView<'a>,
-    /// Nothing is left of it.
+    /// False while the removal is pending.
     removed: bool,
     consent_withdrawn: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     removal: Option<RemovalView<'a>>,
 }
 
-/// What `show --json` prints: the connection as the API shows it, with its syncs, its accounts, and its
-/// history, oldest step first.
+/// What `show --json` prints: the connection as the API shows it, its sync state, its accounts, and its history with
+/// the oldest change first.
 #[derive(Serialize)]
 struct ShownConnection<'a> {
     #[serde(flatten)]
     connection: ConnectionView<'a>,
     sync: Option<SyncView<'a>>,
     accounts: Vec<AccountView<'a>>,
-    history: Vec<StepView<'a>>,
+    history: Vec<TransitionView<'a>>,
 }
 
-/// How the syncs of a connection stand.
+/// The sync state of a connection.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SyncView<'a> {
     synced_at: Option<Timestamp>,
     next_at: Option<Timestamp>,
     failed_attempts: u32,
-    problem: Option<&'a str>,
+    last_error: Option<&'a str>,
 }
 
 impl<'a> From<&'a SyncState> for SyncView<'a> {
     fn from(state: &'a SyncState) -> Self {
-        let SyncState { synced_at, next_at, attempts, problem } = state;
-        Self { synced_at: *synced_at, next_at: *next_at, failed_attempts: *attempts, problem: problem.as_deref() }
+        let SyncState { synced_at, next_at, attempts, last_error } = state;
+        Self { synced_at: *synced_at, next_at: *next_at, failed_attempts: *attempts, last_error: last_error.as_deref() }
     }
 }
 
-/// One step in a connection's life.
+/// A status change in a connection's history.
 #[derive(Serialize)]
-struct StepView<'a> {
+struct TransitionView<'a> {
     at: Timestamp,
     from: Option<ConnectionStatus>,
     to: Option<ConnectionStatus>,
@@ -218,7 +219,7 @@ struct StepView<'a> {
 pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> anyhow::Result<ExitCode> {
     let settings = settings.load(None)?;
     let storage = match &command {
-        ConnectionCommand::Adopt(_) | ConnectionCommand::Sync(_) | ConnectionCommand::Remove(_) => {
+        ConnectionCommand::Import(_) | ConnectionCommand::Sync(_) | ConnectionCommand::Remove(_) => {
             wiring::open_sealed_storage(&settings).await?
         }
         ConnectionCommand::Link(_) | ConnectionCommand::List(_) | ConnectionCommand::Show(_) => {
@@ -228,10 +229,10 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
     let console = service::console_url(&settings);
     let providers = wiring::providers(&settings)?;
     let connections =
-        wiring::connections(&settings, &storage, &providers, &wiring::outbox(&settings), console.as_deref());
+        wiring::connections(&settings, &storage, &providers, &wiring::event_buffer(&settings), console.as_deref());
     let result = match command {
         ConnectionCommand::Link(args) => link(&storage, &connections, &args).await.map(|()| ExitCode::SUCCESS),
-        ConnectionCommand::Adopt(args) => adopt(&storage, &connections, &args).await.map(|()| ExitCode::SUCCESS),
+        ConnectionCommand::Import(args) => import(&storage, &connections, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::List(args) => list(&storage, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::Show(args) => show(&storage, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::Sync(args) => sync::run(&storage, &connections, &args).await,
@@ -245,34 +246,34 @@ async fn link(storage: &Storage, connections: &Connections, args: &LinkArgs) -> 
     let (user, to) = match (args.reconnect, &args.user) {
         (Some(id), _) => {
             let user = find(storage, id).await?.user_id;
-            (storage.find_user(user).await?.context("the connection's user is gone")?, LinkTo::Connection(id))
+            (storage.find_user(user).await?.context("the connection's user was removed meanwhile")?, LinkTarget::Connection(id))
         }
         (None, given) => {
-            let to = args.provider.as_deref().map_or(LinkTo::Choice, LinkTo::Provider);
+            let to = args.provider.as_deref().map_or(LinkTarget::UserChoice, LinkTarget::Provider);
             (find_user(storage, given.as_deref().unwrap_or_default()).await?, to)
         }
     };
-    let address = connections.new_address(user.id, to).await?;
-    let view = LinkView { url: address.url.expose_secret(), expires_at: address.expires_at };
+    let new_link = connections.create_link(user.id, to).await?;
+    let view = LinkView { url: new_link.url.expose_secret(), expires_at: new_link.expires_at };
     output::print(args.format, &view, |view| view.url.to_owned())?;
     if !args.format.json {
         output::note(&format!(
-            "Open it in a browser within half an hour, while the service runs. Who opens it links for {}.",
+            "Open this URL in a browser within 30 minutes, while the service is running. It links institutions for {}.",
             user.email
         ));
     }
     Ok(())
 }
 
-async fn adopt(storage: &Storage, connections: &Connections, args: &AdoptArgs) -> anyhow::Result<()> {
-    let grant = read_grant(&args.grant)?;
-    let provider = provider_of(&grant, args.provider.as_deref())?;
+async fn import(storage: &Storage, connections: &Connections, args: &ImportArgs) -> anyhow::Result<()> {
+    let credentials = read_credentials(&args.credentials)?;
+    let provider = provider_of(&credentials, args.provider.as_deref())?;
     let user = find_user(storage, &args.user).await?;
-    let adopted = connections.adopt(user.id, &provider, &grant).await?;
-    for left_out in &adopted.left_out {
-        output::note(&format!("{} was left out: {}", left_out.institution_name, left_out.reason));
+    let imported = connections.import(user.id, &provider, &credentials).await?;
+    for skipped in &imported.skipped {
+        output::note(&format!("{} was not imported: {}", skipped.institution_name, skipped.reason));
     }
-    let views: Vec<_> = adopted.connections.iter().map(ConnectionView::from).collect();
+    let views: Vec<_> = imported.connections.iter().map(ConnectionView::from).collect();
     output::print(args.format, &views, |views| table(views.iter()))
 }
 
@@ -287,34 +288,35 @@ async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
         Some(user) => storage.list_connections(user).await?,
         None => storage.list_all_connections().await?,
     };
-    // What is being removed comes last. It may have gone, or come, between the two reads.
+    // Pending removals come last, and only from `removals`: the two reads are not one transaction.
     listed.retain(|connection| connection.status != ConnectionStatus::Deleting);
-    let staying = listed.iter().map(|connection| (connection, None));
-    let going = removals.iter().map(|removal| (&removal.connection, Some(RemovalView::from(removal))));
-    let views: Vec<_> = staying
-        .chain(going)
+    let others = listed.iter().map(|connection| (connection, None));
+    let pending = removals.iter().map(|removal| (&removal.connection, Some(RemovalView::from(removal))));
+    let views: Vec<_> = others
+        .chain(pending)
         .map(|(connection, removal)| ListedConnection { connection: ConnectionView::from(connection), removal })
         .collect();
     output::print(args.format, &views, |views| {
         if views.is_empty() {
-            return "There are no connections yet: `bellbird connection link --help` tells how to make one.".to_owned();
+            return "No connections yet. Create one with `bellbird connection link` or `bellbird connection import`."
+                .to_owned();
         }
         let mut text = table(views.iter().map(|view| &view.connection));
         for removal in &removals {
-            text = format!("{text}\n\n{} is being removed: {}", removal.connection.id, stands(removal));
+            text = format!("{text}\n\n{} is being removed: {}", removal.connection.id, removal_status(removal));
         }
         text
     })
 }
 
-/// How a removal stands, in words.
-pub(super) fn stands(removal: &PendingRemoval) -> String {
-    let next = output::when(removal.next_attempt_at);
-    match &removal.problem {
-        None => "its consent is about to be withdrawn.".to_owned(),
-        Some(problem) => {
+/// Describes a pending removal: its last error, its attempts and its next attempt.
+pub(super) fn removal_status(removal: &PendingRemoval) -> String {
+    let next = output::format_instant(removal.next_attempt_at);
+    match &removal.last_error {
+        None => "its consent will be withdrawn shortly.".to_owned(),
+        Some(last_error) => {
             let times = if removal.attempts == 1 { "once".to_owned() } else { format!("{} times", removal.attempts) };
-            format!("{problem}. Tried {times}; a running service tries again at {next}.")
+            format!("{last_error}. Tried {times}; a running service retries at {next}.")
         }
     }
 }
@@ -326,8 +328,8 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
     let sync = storage.find_sync(connection.user_id, connection.id).await?;
     if args.format.json {
         let accounts = accounts.iter().map(AccountView::from).collect();
-        fn step(row: &AuditRow) -> StepView<'_> {
-            StepView { at: row.at, from: row.from, to: row.to, cause: &row.cause }
+        fn step(row: &AuditRow) -> TransitionView<'_> {
+            TransitionView { at: row.at, from: row.from, to: row.to, cause: &row.cause }
         }
         let history = history.iter().map(step).collect();
         let sync = sync.as_ref().map(SyncView::from);
@@ -341,11 +343,11 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         ("provider", connection.provider.clone()),
         ("institution", connection.institution_name.clone()),
         ("status", connection.status.to_string()),
-        ("refreshed", output::when(connection.last_refreshed_at)),
-        ("synced", output::when(sync.as_ref().and_then(|sync| sync.synced_at))),
-        ("next sync", output::when(sync.as_ref().and_then(|sync| sync.next_at))),
-        ("problem", sync.and_then(|sync| sync.problem).unwrap_or_else(|| "-".to_owned())),
-        ("created", output::when(Some(connection.created_at))),
+        ("refreshed", output::format_instant(connection.last_refreshed_at)),
+        ("synced", output::format_instant(sync.as_ref().and_then(|sync| sync.synced_at))),
+        ("next sync", output::format_instant(sync.as_ref().and_then(|sync| sync.next_at))),
+        ("last error", sync.and_then(|sync| sync.last_error).unwrap_or_else(|| "-".to_owned())),
+        ("created", output::format_instant(Some(connection.created_at))),
     ]);
     let rows = accounts.iter().map(|account| {
         let number = account.number.as_ref().map_or("-", |number| number.as_str()).to_owned();
@@ -355,32 +357,33 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
     let table = output::table(["account", "type", "number", "currency", "id"], rows);
     let status = |status: Option<ConnectionStatus>| status.map_or_else(|| "-".to_owned(), |status| status.to_string());
     let steps =
-        history.iter().map(|row| [output::when(Some(row.at)), status(row.from), status(row.to), row.cause.clone()]);
+        history.iter().map(|row| [output::format_instant(Some(row.at)), status(row.from), status(row.to), row.cause.clone()]);
     let steps = output::table(["at", "from", "to", "cause"], steps);
     output::print_text(&format!("{text}\n\n{table}\n\n{steps}"))
 }
 
 async fn remove(storage: &Storage, connections: &Connections, args: &RemoveArgs) -> anyhow::Result<ExitCode> {
     let connection = find(storage, args.id).await?;
-    let removal = if args.forget { connections.forget(args.id).await? } else { connections.remove(args.id).await? };
+    let removal = if args.local_only { connections.remove_locally(args.id).await? } else { connections.remove(args.id).await? };
     let removed = removal == Removal::Done;
-    let waiting = match &removal {
+    let pending = match &removal {
         Removal::Done => None,
         Removal::Waiting { .. } => storage.list_removals().await?.into_iter().find(|one| one.connection.id == args.id),
     };
     let view = RemovedConnection {
-        connection: ConnectionView::from(waiting.as_ref().map_or(&connection, |waiting| &waiting.connection)),
+        connection: ConnectionView::from(pending.as_ref().map_or(&connection, |pending| &pending.connection)),
         removed,
-        consent_withdrawn: removed && !args.forget,
-        removal: waiting.as_ref().map(RemovalView::from),
+        consent_withdrawn: removed && !args.local_only,
+        removal: pending.as_ref().map(RemovalView::from),
     };
     let name = &connection.institution_name;
     match removal {
         Removal::Done => {
             output::print(args.format, &view, |_| {
-                if args.forget {
+                if args.local_only {
                     format!(
-                        "Forgot the connection to {name}. Its consent stays at the provider until the user withdraws it there."
+                        "Removed the connection to {name} here. Its consent stays active until the user withdraws it \
+                         at the provider."
                     )
                 } else {
                     format!("Removed the connection to {name}.")
@@ -392,11 +395,13 @@ async fn remove(storage: &Storage, connections: &Connections, args: &RemoveArgs)
             if args.format.json {
                 output::print(args.format, &view, |_| String::new())?;
             }
-            let again = next_attempt_at
-                .map_or_else(|| "in a few minutes".to_owned(), |next| format!("at {}", output::when(Some(next))));
+            let retry_at = match next_attempt_at {
+                Some(next) => format!("at {}", output::format_instant(Some(next))),
+                None => "in a few minutes".to_owned(),
+            };
             output::note(&format!(
                 "error: the connection to {name} is hidden, but its consent is not withdrawn yet: {reason}. A running \
-                 service tries again {again} and goes on until it is done; `bellbird connection list` shows it until then"
+                 service retries {retry_at} and until it succeeds; `bellbird connection list` shows the pending removal"
             ));
             Ok(ExitCode::FAILURE)
         }
@@ -414,7 +419,7 @@ fn table<'v>(views: impl Iterator<Item = &'v ConnectionView<'v>>) -> String {
             view.institution_name.to_owned(),
             view.provider.to_owned(),
             view.status.to_string(),
-            output::when(view.last_refreshed_at),
+            output::format_instant(view.last_refreshed_at),
             view.id.to_string(),
         ]
     });
@@ -423,41 +428,41 @@ fn table<'v>(views: impl Iterator<Item = &'v ConnectionView<'v>>) -> String {
 
 impl<'a> From<&'a PendingRemoval> for RemovalView<'a> {
     fn from(removal: &'a PendingRemoval) -> Self {
-        let PendingRemoval { attempts, next_attempt_at, problem, .. } = removal;
-        Self { attempts: *attempts, next_attempt_at: *next_attempt_at, reason: problem.as_deref() }
+        let PendingRemoval { attempts, next_attempt_at, last_error, .. } = removal;
+        Self { attempts: *attempts, next_attempt_at: *next_attempt_at, last_error: last_error.as_deref() }
     }
 }
 
-/// Reads the grant and sees to it that it is a JSON object. No error repeats any of it.
-fn read_grant(from: &str) -> anyhow::Result<SecretString> {
+/// Reads the credentials. Errors never quote them.
+fn read_credentials(from: &str) -> anyhow::Result<SecretString> {
     let mut text = String::new();
     let read = if from == "-" {
-        std::io::stdin().lock().take(GRANT_BYTES_MAX).read_to_string(&mut text)
+        std::io::stdin().lock().take(CREDENTIALS_BYTES_MAX).read_to_string(&mut text)
     } else {
-        std::fs::File::open(from).and_then(|file| file.take(GRANT_BYTES_MAX).read_to_string(&mut text))
+        std::fs::File::open(from).and_then(|file| file.take(CREDENTIALS_BYTES_MAX).read_to_string(&mut text))
     };
     read.with_context(|| match from {
-        "-" => "the grant cannot be read from standard input".to_owned(),
-        file => format!("the grant cannot be read from {file}"),
+        "-" => "the credentials cannot be read from standard input".to_owned(),
+        file => format!("the credentials cannot be read from {file}"),
     })?;
     Ok(SecretString::from(text))
 }
 
-/// The provider that was asked for, or the one that the grant names; both must agree.
-fn provider_of(grant: &SecretString, asked: Option<&str>) -> anyhow::Result<String> {
-    let Ok(serde_json::Value::Object(object)) = serde_json::from_str(grant.expose_secret()) else {
-        bail!("the grant is not a JSON object: `bellbird connection adopt --help` shows one");
+/// Returns the requested provider, or the one in the credentials. If both are given, they must be equal.
+fn provider_of(credentials: &SecretString, requested: Option<&str>) -> anyhow::Result<String> {
+    let Ok(serde_json::Value::Object(object)) = serde_json::from_str(credentials.expose_secret()) else {
+        bail!("the credentials are not a JSON object: see the example in `bellbird connection import --help`");
     };
     let named = match object.get("provider") {
         None => None,
         Some(serde_json::Value::String(name)) => Some(name.as_str()),
-        Some(_) => bail!("the grant's `provider` is not text"),
+        Some(_) => bail!("`provider` in the credentials is not a string"),
     };
-    match (asked, named) {
-        (Some(asked), Some(named)) if asked != named => {
-            bail!("the grant is for the provider {named}, not for {asked}")
+    match (requested, named) {
+        (Some(requested), Some(named)) if requested != named => {
+            bail!("the credentials are for the provider {named}, not for {requested}")
         }
         (Some(name), _) | (None, Some(name)) => Ok(name.to_owned()),
-        (None, None) => bail!("the grant does not name its provider: say it with --provider"),
+        (None, None) => bail!("the credentials do not name their provider: pass it with --provider"),
     }
 }

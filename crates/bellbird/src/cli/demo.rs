@@ -1,7 +1,7 @@
 //! `bellbird demo`: everything in one process, over made-up people.
 
 use anyhow::{Context as _, anyhow};
-use bellbird_connections::{Connections, LinkTo};
+use bellbird_connections::{Connections, LinkTarget};
 use bellbird_domain::user::DEFAULT_TIMEZONE;
 use bellbird_domain::{AccountType, ApiKey, ConnectionCategory, Plan, User};
 use bellbird_sandbox::Description;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
-use super::sandbox::DataArgs;
+use super::sandbox::{DataArgs, sandbox_settings};
 use crate::config::Settings;
 use crate::service::{self, Listeners, Routers, Urls};
 use crate::{background, telemetry, wiring};
@@ -71,23 +71,23 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let metrics = telemetry::start_metrics(stop.clone())?;
     let listeners = Listeners::open(&settings).await?;
     let sandbox = bellbird_sandbox::start(args.data.options()).await.context("the sandbox cannot listen")?;
-    settings.providers = wiring::sandbox_settings(sandbox.description())?;
-    let folder = take_temporary_database(&mut settings)?;
+    settings.providers = sandbox_settings(sandbox.description())?;
+    let folder = use_temporary_database(&mut settings)?;
     let storage = wiring::open(&settings, wiring::sealer(&settings)?.unwrap_or_else(Sealer::random)).await?;
     service::migrate(&storage).await?;
     let providers = wiring::providers(&settings)?;
     let urls = listeners.urls();
-    let outbox = wiring::outbox(&settings);
+    let event_buffer = wiring::event_buffer(&settings);
     let console = urls.public_console(&settings);
-    let connections = wiring::connections(&settings, &storage, &providers, &outbox, Some(console));
-    let webhooks = wiring::webhooks(&settings, &storage, &providers, outbox)?;
+    let connections = wiring::connections(&settings, &storage, &providers, &event_buffer, Some(console));
+    let webhooks = wiring::webhooks(&settings, &storage, &providers, event_buffer)?;
     let people = add_people(&storage, &connections, sandbox.description()).await?;
     let api = wiring::api(&settings, &storage, &providers, &connections, &urls.api_url);
     let routers = Routers::new(&settings, api.clone(), &storage, connections.clone(), metrics, &urls);
-    let link = connections.new_address(people[0].user.id, LinkTo::Choice).await?;
-    say_ready(&storage, args.format, &urls, &people, link.url.expose_secret(), sandbox.description()).await?;
-    let forget = move |user, connection| api.forget(user, connection);
-    let background = background::start(storage.clone(), connections, webhooks, forget, stop.clone());
+    let link = connections.create_link(people[0].user.id, LinkTarget::UserChoice).await?;
+    print_ready(&storage, args.format, &urls, &people, link.url.expose_secret(), sandbox.description()).await?;
+    let evict = move |user, connection| api.evict_connection(user, connection);
+    let background = background::start(storage.clone(), connections, webhooks, evict, stop.clone());
     listeners.serve(&settings, routers, stop).await;
     background.await?;
     storage.close().await;
@@ -99,7 +99,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
 }
 
 /// Takes a temporary database if none is configured.
-fn take_temporary_database(settings: &mut Settings) -> anyhow::Result<Option<TempDir>> {
+fn use_temporary_database(settings: &mut Settings) -> anyhow::Result<Option<TempDir>> {
     if settings.origin("database", "url").is_some() {
         return Ok(None);
     }
@@ -121,23 +121,23 @@ async fn add_people(
         add_person(storage, DEVELOPER, Plan::Developer).await?,
         add_person(storage, SAVER, Plan::Saver).await?,
     ];
-    // At each provider the first two grants are the sandbox's first person's; the very third is the second person's.
-    // The others are left to try `adopt` with.
-    let grants = description.grants.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
-    let providers = grants.chunk_by(|one, next| one["provider"] == next["provider"]);
-    for grant in providers.flat_map(|grants| grants.iter().take(2)) {
-        adopt(connections, &people[0], grant).await?;
+    // The first two credentials of each provider belong to the sandbox's first person, the third of all to its second
+    // person. The rest is left to try `connection import` with.
+    let all_credentials = description.credentials.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
+    let providers = all_credentials.chunk_by(|one, next| one["provider"] == next["provider"]);
+    for credentials in providers.flat_map(|all_credentials| all_credentials.iter().take(2)) {
+        import(connections, &people[0], credentials).await?;
     }
-    if let Some(grant) = grants.get(2) {
-        adopt(connections, &people[1], grant).await?;
+    if let Some(credentials) = all_credentials.get(2) {
+        import(connections, &people[1], credentials).await?;
     }
     Ok(people)
 }
 
-async fn adopt(connections: &Connections, person: &Person, grant: &Value) -> anyhow::Result<()> {
-    let provider = grant["provider"].as_str().unwrap_or_default();
-    let adopted = connections.adopt(person.user.id, provider, &SecretString::from(grant.to_string())).await;
-    adopted.with_context(|| format!("the sandbox's grant of {provider} was not adopted"))?;
+async fn import(connections: &Connections, person: &Person, credentials: &Value) -> anyhow::Result<()> {
+    let provider = credentials["provider"].as_str().unwrap_or_default();
+    let imported = connections.import(person.user.id, provider, &SecretString::from(credentials.to_string())).await;
+    imported.with_context(|| format!("the sandbox's credentials of {provider} were not imported"))?;
     Ok(())
 }
 
@@ -152,7 +152,7 @@ async fn add_person(storage: &Storage, email: &str, plan: Plan) -> anyhow::Resul
     Ok(Person { user, key })
 }
 
-async fn say_ready(
+async fn print_ready(
     storage: &Storage,
     format: JsonFlag,
     urls: &Urls,

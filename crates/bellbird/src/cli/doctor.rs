@@ -1,12 +1,12 @@
-//! `bellbird doctor`.
+//! `bellbird doctor`: checks settings, database, secrets, providers, jobs and ports.
 
-mod due;
+mod jobs;
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bellbird_providers::{Call, Provider, Registry};
+use bellbird_providers::{CallContext, Provider, Registry};
 use bellbird_storage::Storage;
 use clap::Args;
 use jiff::Timestamp;
@@ -16,13 +16,13 @@ use tokio::time::Instant;
 
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
-use super::secrets::unopened;
+use super::secrets::unopenable_messages;
 use crate::config::Settings;
 use crate::{serve, service, wiring};
 
-/// Check settings, database, secrets, providers and ports, and say what is wrong.
+/// Check settings, database, secrets, providers, jobs and ports.
 ///
-/// Changes nothing. Exit status 1 if anything is wrong.
+/// Changes nothing. Exits with status 1 if a check fails.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird doctor --config /etc/bellbird.toml")]
@@ -34,17 +34,15 @@ pub(super) struct DoctorArgs {
     format: JsonFlag,
 }
 
-/// How a check went.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
     Ok,
-    /// Worth knowing.
+    /// Not an error, but the operator should know.
     Note,
     Wrong,
 }
 
-/// One thing that was looked at.
 #[derive(Serialize)]
 struct Check {
     name: String,
@@ -52,7 +50,6 @@ struct Check {
     detail: String,
 }
 
-/// Everything that was looked at.
 #[derive(Serialize)]
 struct Report {
     ok: bool,
@@ -80,7 +77,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
             checks.add(
                 "settings",
                 Verdict::Ok,
-                format!("{} set, the others at their defaults", settings.origins.len()),
+                format!("{} set, all others at their defaults", settings.origins.len()),
             );
             check_secrets(&mut checks, &settings);
             check_database(&mut checks, &settings).await;
@@ -100,13 +97,13 @@ fn check_secrets(checks: &mut Checks, settings: &Settings) {
             checks.add(
                 "secrets.key",
                 Verdict::Ok,
-                format!("seals with the key `{}`, opens with {}", ids[0], ids.join(", ")),
+                format!("seals with key `{}`, opens with {}", ids[0], ids.join(", ")),
             );
         }
         Ok(None) => checks.add(
             "secrets.key",
             Verdict::Wrong,
-            "not set: set BELLBIRD_SECRETS__KEY=\"main:$(head -c 32 /dev/urandom | base64)\", and keep it",
+            "not set. Set BELLBIRD_SECRETS__KEY=\"main:$(head -c 32 /dev/urandom | base64)\" and keep a copy",
         ),
         Err(error) => checks.add("secrets.key", Verdict::Wrong, format!("{error:#}")),
     }
@@ -115,7 +112,7 @@ fn check_secrets(checks: &mut Checks, settings: &Settings) {
 async fn check_database(checks: &mut Checks, settings: &Settings) {
     let path = settings.database.url.expose_secret().strip_prefix("sqlite:");
     if path.is_some_and(|path| !Path::new(path).exists()) {
-        return checks.add("database", Verdict::Wrong, "the file is not there yet: run `bellbird migrate`");
+        return checks.add("database", Verdict::Wrong, "the file does not exist yet; run `bellbird migrate`");
     }
     let storage = match wiring::open_storage(settings).await {
         Ok(storage) => storage,
@@ -124,12 +121,13 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
     match storage.pending_migrations().await {
         Err(error) => checks.add("database", Verdict::Wrong, format!("{}: {error}", storage.kind())),
         Ok(pending) if pending.is_empty() => {
-            checks.add("database", Verdict::Ok, format!("{} answers and is up to date", storage.kind()));
+            checks.add("database", Verdict::Ok, format!("{} is reachable and up to date", storage.kind()));
             check_sealed(checks, &storage).await;
-            due::check(checks, settings, &storage).await;
+            jobs::check(checks, settings, &storage).await;
         }
         Ok(pending) => {
-            let detail = format!("{} to apply ({}): run `bellbird migrate`", pending.len(), pending.join(", "));
+            let (count, names) = (pending.len(), pending.join(", "));
+            let detail = format!("pending migrations: {count} ({names}); run `bellbird migrate`");
             checks.add("database", Verdict::Wrong, detail);
         }
     }
@@ -143,18 +141,19 @@ async fn check_sealed(checks: &mut Checks, storage: &Storage) {
         Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
     };
     let current = storage.sealing_key_id();
-    let counts: Vec<_> = secrets.by_key.iter().map(|(key, count)| format!("{count} with the key `{key}`")).collect();
-    let missing = unopened(&secrets.unopenable);
+    let counts: Vec<_> = secrets.by_key.iter().map(|(key, count)| format!("{count} with key `{key}`")).collect();
+    let missing = unopenable_messages(&secrets.unopenable);
     let old = secrets.by_key.keys().any(|key| key != current);
     match (missing.is_empty(), old) {
-        _ if counts.is_empty() && missing.is_empty() => checks.add(NAME, Verdict::Ok, "there are none"),
-        (true, false) => checks.add(NAME, Verdict::Ok, format!("{}; all open", counts.join(", "))),
+        _ if counts.is_empty() && missing.is_empty() => checks.add(NAME, Verdict::Ok, "none stored"),
+        (true, false) => checks.add(NAME, Verdict::Ok, format!("{}; all can be opened", counts.join(", "))),
         (true, true) => {
+            let counts = counts.join(", ");
             let detail =
-                format!("{}; all open. `bellbird secrets rotate` seals them with `{current}`", counts.join(", "));
+                format!("{counts}; all can be opened. Run `bellbird secrets rotate` to reseal them with `{current}`");
             checks.add(NAME, Verdict::Note, detail);
         }
-        (false, _) => checks.add(NAME, Verdict::Wrong, format!("{}; not all open", counts.join(", "))),
+        (false, _) => checks.add(NAME, Verdict::Wrong, format!("{}; some cannot be opened", counts.join(", "))),
     }
     for detail in missing {
         checks.add(NAME, Verdict::Wrong, detail);
@@ -167,39 +166,38 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
         Err(error) => return checks.add("providers", Verdict::Wrong, format!("{error:#}")),
     };
     if providers.iter().next().is_none() {
-        return checks.add("providers", Verdict::Note, wiring::no_provider());
+        return checks.add("providers", Verdict::Note, wiring::no_provider_hint());
     }
     for provider in providers.iter() {
         let deadline = Duration::from_secs(settings.reads.provider_timeout_seconds.into());
-        let call = Call::new(Instant::now() + deadline, Timestamp::now());
+        let call = CallContext::new(Instant::now() + deadline, Timestamp::now());
         let name = provider.name();
         match provider.check(&call).await {
-            Ok(()) => checks.add(name.as_str(), Verdict::Ok, "answers, and does not refuse the credentials"),
+            Ok(()) => checks.add(name.as_str(), Verdict::Ok, "reachable, and does not reject the credentials"),
             Err(error) => checks.add(name.as_str(), Verdict::Wrong, error.to_string()),
         }
     }
     check_linking(checks, settings, &providers);
 }
 
-/// Where users link, and where providers send events.
+/// Reports the URLs for linking and for provider webhooks, with the providers that support each.
 fn check_linking(checks: &mut Checks, settings: &Settings, providers: &Registry) {
-    let names = |can: fn(&dyn Provider) -> bool| -> String {
-        let able = providers.iter().filter(|provider| can(provider.as_ref()));
-        able.map(|provider| provider.name().as_str()).collect::<Vec<_>>().join(", ")
+    let names = |supports: fn(&dyn Provider) -> bool| -> String {
+        let supporting = providers.iter().filter(|provider| supports(provider.as_ref()));
+        supporting.map(|provider| provider.name().as_str()).collect::<Vec<_>>().join(", ")
     };
     let Some(url) = service::console_url(settings) else {
-        let detail =
-            "the system chooses the console's port: set console.listen or console.public_url to link in a browser";
+        let detail = "the system chooses the console's port: set console.listen or console.public_url for linking";
         return checks.add("linking", Verdict::Note, detail);
     };
-    for (name, able, path) in [
+    for (name, supporting, path) in [
         ("linking", names(|provider| provider.linking().is_some()), "/link/..."),
-        ("events", names(|provider| provider.notifying().is_some()), "/webhooks/..."),
+        ("provider events", names(|provider| provider.webhook_verifier().is_some()), "/webhooks/..."),
     ] {
-        if able.is_empty() {
-            checks.add(name, Verdict::Note, "at no provider, with the credentials that are set");
+        if supporting.is_empty() {
+            checks.add(name, Verdict::Note, "no provider supports it with the configured credentials");
         } else {
-            checks.add(name, Verdict::Ok, format!("{able}, at {url}{path}"));
+            checks.add(name, Verdict::Ok, format!("{supporting}, at {url}{path}"));
         }
     }
 }
@@ -214,7 +212,7 @@ async fn check_ports(checks: &mut Checks, settings: &Settings) {
         match serve::listen(address).await {
             Ok(_) => checks.add(name, Verdict::Ok, format!("{address} is free")),
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-                checks.add(name, Verdict::Note, format!("{address} is in use; fine if that is this service, running"));
+                checks.add(name, Verdict::Note, format!("{address} is in use; expected while the service runs"));
             }
             Err(error) => checks.add(name, Verdict::Wrong, format!("{address}: {error}")),
         }
@@ -230,6 +228,6 @@ fn text(report: &Report) -> String {
         };
         [check.name.clone(), verdict.to_owned(), check.detail.clone()]
     });
-    let end = if report.ok { "Nothing is wrong." } else { "Something is wrong." };
-    format!("{}\n\n{end}", output::table(["check", "verdict", "detail"], rows))
+    let summary = if report.ok { "All checks passed." } else { "At least one check failed." };
+    format!("{}\n\n{summary}", output::table(["check", "verdict", "detail"], rows))
 }

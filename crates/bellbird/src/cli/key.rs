@@ -1,4 +1,4 @@
-//! `bellbird key`.
+//! `bellbird key`: creates, lists, rotates and revokes API keys.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::output::{self, JsonFlag};
 use super::user::find_user;
 use crate::wiring;
 
-/// Make, list, rotate and revoke API keys.
+/// Create, list, rotate and revoke API keys.
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
     Create(CreateArgs),
@@ -23,21 +23,21 @@ pub(super) enum KeyCommand {
     Revoke(RevokeArgs),
 }
 
-/// Make an API key. It is shown once; the database keeps only its hash.
+/// Create an API key. It is shown only once; the database stores only its hash.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird key create --user me@example.com --name laptop --expires 90d")]
 pub(super) struct CreateArgs {
-    /// Whose key: e-mail address or id
+    /// E-mail address or id of the user
     #[arg(long)]
     user: String,
 
-    /// What to call it
+    /// Name of the key, to recognise it in lists
     #[arg(long, default_value = "default", value_parser = arguments::key_name)]
     name: String,
 
-    /// How long it is valid: 30s, 15m, 24h, 90d; without it, until it is revoked
-    #[arg(long, value_name = "DURATION", value_parser = arguments::some_duration)]
+    /// Lifetime of the key, such as 30s, 15m, 24h or 90d; by default it does not expire
+    #[arg(long, value_name = "DURATION", value_parser = arguments::positive_duration)]
     expires: Option<Duration>,
 
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub(super) struct CreateArgs {
 #[command(after_long_help = "Example:
   bellbird key list --user me@example.com")]
 pub(super) struct ListArgs {
-    /// One user's only: e-mail address or id
+    /// Show only keys of this user: e-mail address or id
     #[arg(long)]
     user: Option<String>,
 
@@ -57,9 +57,9 @@ pub(super) struct ListArgs {
     format: JsonFlag,
 }
 
-/// Make a new key in the place of another, which stays valid for a while.
+/// Replace a key; the old one stays valid for a grace period.
 ///
-/// The new key has the name of the old one, and, where that one expires, as long a life.
+/// The new key has the name and the lifetime of the old one.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird key rotate 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --grace 1h")]
@@ -67,7 +67,7 @@ pub(super) struct RotateArgs {
     /// Id of the old key, as `key list` shows it
     id: KeyId,
 
-    /// How long the old key stays valid; 0h ends it at once
+    /// How long the old key stays valid; 0h ends it immediately
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = arguments::duration)]
     grace: Duration,
 
@@ -75,7 +75,7 @@ pub(super) struct RotateArgs {
     format: JsonFlag,
 }
 
-/// Revoke a key, at once.
+/// Revoke a key immediately.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird key revoke 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
@@ -87,7 +87,7 @@ pub(super) struct RevokeArgs {
     format: JsonFlag,
 }
 
-/// A key that was just made.
+/// A created key, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct NewKeyView<'a> {
@@ -106,12 +106,12 @@ impl<'a> NewKeyView<'a> {
     }
 
     fn text(&self) -> String {
-        let until = self.expires_at.map_or_else(|| "until it is revoked".to_owned(), |at| format!("until {at:.0}"));
-        format!("{}\n\nKeep it: it is not shown again. Its id is {}, and it is valid {until}.", self.key, self.id)
+        let until = self.expires_at.map_or_else(|| "until revoked".to_owned(), |at| format!("until {at:.0}"));
+        format!("{}\n\nStore this key: it is not shown again. Id {}, valid {until}.", self.key, self.id)
     }
 }
 
-/// A key in a list.
+/// A key in a list, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct KeyView {
@@ -139,9 +139,9 @@ impl KeyView {
             self.name.clone(),
             format!("{}...", self.prefix),
             self.status.to_owned(),
-            output::when(Some(self.created_at)),
-            output::when(self.last_used_at),
-            output::when(self.expires_at),
+            output::format_instant(Some(self.created_at)),
+            output::format_instant(self.last_used_at),
+            output::format_instant(self.expires_at),
             self.id.to_string(),
         ]
     }
@@ -190,7 +190,7 @@ async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
     }
     output::print(args.format, &views, |views| {
         if views.is_empty() {
-            return "There are no keys yet: make one with `bellbird key create --user USER --name NAME`.".to_owned();
+            return "No keys yet. Create one with `bellbird key create --user USER --name NAME`.".to_owned();
         }
         let head = ["user", "name", "key", "status", "created", "last used", "expires", "id"];
         output::table(head, views.iter().map(KeyView::row))
@@ -202,14 +202,17 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
     let now = Timestamp::now();
     match status(&old, now) {
         "active" => {}
-        other => bail!("the key {} is {other}: make a new one with `bellbird key create`", args.id),
+        other => bail!("the key {} is {other}: create a new one with `bellbird key create`", args.id),
     }
     let key = wiring::new_key()?;
     let life = old.expires_at.map(|at| at.duration_since(old.created_at));
     let expires_at = life.map(|life| now.checked_add(life)).transpose()?;
     let record = storage.insert_key(old.user_id, &key, &old.name, expires_at, now).await?;
     storage.expire_key(old.id, after(now, args.grace)?).await.with_context(|| {
-        format!("the old key was left as it is; revoke the new one ({}), which nobody has seen", record.id)
+        format!(
+            "the old key could not be changed and stays valid; revoke the new one with `bellbird key revoke {}`",
+            record.id
+        )
     })?;
     output::print(args.format, &NewKeyView::new(&key, &record), NewKeyView::text)
 }
@@ -218,7 +221,7 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     find_key(storage, args.id).await?;
     let now = Timestamp::now();
     let record = storage.revoke_key(args.id, now).await?;
-    let user = storage.find_user(record.user_id).await?.ok_or_else(|| anyhow!("the key's user is gone"))?;
+    let user = storage.find_user(record.user_id).await?.ok_or_else(|| anyhow!("the key's user was removed meanwhile"))?;
     let view = KeyView::new(&user.email, record, now);
     output::print(args.format, &view, |view| format!("Revoked the key {} of {}.", view.name, view.user))
 }

@@ -1,4 +1,4 @@
-//! `bellbird migrate`.
+//! `bellbird migrate`: creates the database or applies pending migrations.
 
 use clap::Args;
 use serde_json::json;
@@ -7,10 +7,9 @@ use super::arguments::SettingArgs;
 use super::output::{self, JsonFlag};
 use crate::wiring;
 
-/// Create the database, or bring its tables up to date.
+/// Create the database or apply pending migrations.
 ///
-/// `serve` and `demo` do it by themselves when they start. Run it on its own when several copies of the service are
-/// updated one after the other.
+/// `serve` and `demo` also do this when they start. Run it separately before a rolling update of several instances.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   BELLBIRD_DATABASE__URL=postgres://bellbird@db/bellbird bellbird migrate")]

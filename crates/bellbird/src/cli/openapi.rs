@@ -1,10 +1,10 @@
-//! `bellbird openapi`.
+//! `bellbird openapi`: prints the OpenAPI document.
 
 use clap::Args;
 
 use super::output;
 
-/// Print the OpenAPI 3.1 description of the API.
+/// Print the OpenAPI 3.1 document of the API.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird openapi > openapi.json")]
@@ -13,7 +13,7 @@ pub(super) struct OpenapiArgs {
     #[arg(long, conflicts_with = "json")]
     yaml: bool,
 
-    /// Print JSON, as without any flag
+    /// Print JSON (the default)
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! What commands print: results to standard output, everything else to standard error.
+//! Output of commands: results go to standard output, everything else to standard error.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -11,21 +11,21 @@ use serde::Serialize;
 
 use crate::config::terminal;
 
-/// The flag of every command that prints data.
+/// The `--json` flag of every command that prints data.
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct JsonFlag {
-    /// Print one JSON value on standard output, and nothing else there
+    /// Print a single JSON value on standard output
     #[arg(long)]
     pub(super) json: bool,
 }
 
-/// Prints the value as one line of JSON, or else what `text` makes of it.
+/// Prints the value as one line of JSON, or as the text that `text` returns.
 pub(super) fn print<T: Serialize>(format: JsonFlag, value: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
     let text = if format.json { serde_json::to_string(value)? } else { text(value) };
     print_text(&text)
 }
 
-/// Prints text and the end of its last line. A reader that has gone away is no error: it has had enough.
+/// Prints text with a final newline. A closed pipe is not an error: the reader has read enough.
 pub(super) fn print_text(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
@@ -35,28 +35,28 @@ pub(super) fn print_text(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// A remark for the person at the terminal.
+/// Prints a remark on standard error.
 pub(super) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// How far something is, on a terminal and nowhere else: one line that is written over, and gone in the end.
+/// Progress line on standard error, shown only on a terminal. It is overwritten by each update and erased at the end.
 pub(super) struct Progress {
-    what: &'static str,
+    label: &'static str,
     done: u64,
     total: u64,
     shown: bool,
 }
 
 impl Progress {
-    pub(super) fn new(what: &'static str, total: u64) -> Self {
-        Self { what, done: 0, total, shown: terminal::stderr_is_terminal() }
+    pub(super) fn new(label: &'static str, total: u64) -> Self {
+        Self { label, done: 0, total, shown: terminal::stderr_is_terminal() }
     }
 
     pub(super) fn add(&mut self, done: u64) {
         self.done += done;
         if self.shown {
-            let _ = write!(io::stderr().lock(), "\r{} of {} {}", self.done, self.total.max(self.done), self.what);
+            let _ = write!(io::stderr().lock(), "\r{} of {} {}", self.done, self.total.max(self.done), self.label);
         }
     }
 }
@@ -64,14 +64,14 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown {
-            // Back to the start of the line, which is cleared.
+            // Return to the start of the line and clear it.
             let _ = write!(io::stderr().lock(), "\r\x1b[K");
         }
     }
 }
 
-/// Tells the error, its causes behind it, in one sentence; one line for each wrong setting.
-pub(super) fn failed(error: &anyhow::Error) -> ExitCode {
+/// Prints the error and its causes on one line. Errors of several settings get a line each.
+pub(super) fn report_failure(error: &anyhow::Error) -> ExitCode {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         // Some errors repeat their cause in their own text.
@@ -87,7 +87,7 @@ pub(super) fn failed(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// A table without lines, which a terminal shows well and `awk` splits.
+/// Formats a table without borders, readable on a terminal and easy to split with `awk`.
 pub(super) fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -98,14 +98,14 @@ pub(super) fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Ite
     lines.join("\n")
 }
 
-/// Names and values, one a line.
+/// Formats names and values, one pair per line.
 pub(super) fn details(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 2;
     let lines: Vec<_> = pairs.iter().map(|(name, value)| format!("{name:width$}{value}")).collect();
     lines.join("\n")
 }
 
-/// An instant for people: to the second.
-pub(super) fn when(instant: Option<Timestamp>) -> String {
+/// Formats an instant to the second; `None` is a dash.
+pub(super) fn format_instant(instant: Option<Timestamp>) -> String {
     instant.map_or_else(|| "-".to_owned(), |instant| format!("{instant:.0}"))
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::Context as _;
-use bellbird_providers::registry::PROVIDERS;
+use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_sandbox::{Description, Options};
 use clap::Args;
 
@@ -11,27 +11,27 @@ use super::arguments::SettingArgs;
 use super::output::{self, JsonFlag};
 use crate::{telemetry, wiring};
 
-/// Run the pretended providers alone.
+/// Run the simulated providers alone.
 ///
 /// They speak the real wire protocols, with made-up people and years of made-up rows, so that a service can be tried
 /// out, or tested, without an account anywhere. Runs until it is told to stop.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird sandbox
-  # prints the settings for a service that uses it, and grants for `bellbird connection adopt`")]
+  # prints the settings for a service that uses it, and credentials for `bellbird connection import`")]
 pub(super) struct SandboxArgs {
     #[command(flatten)]
     data: DataArgs,
 
-    /// Address of the pretended Fiskil; port 0 takes a free one
+    /// Address of the simulated Fiskil; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
     fiskil_listen: SocketAddr,
 
-    /// Address of the pretended Akahu
+    /// Address of the simulated Akahu
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8091")]
     akahu_listen: SocketAddr,
 
-    /// Address of the pretended SnapTrade
+    /// Address of the simulated SnapTrade
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8092")]
     snaptrade_listen: SocketAddr,
 
@@ -39,7 +39,7 @@ pub(super) struct SandboxArgs {
     format: JsonFlag,
 }
 
-/// What data the pretended providers have.
+/// What data the simulated providers have.
 #[derive(Debug, Args)]
 pub(super) struct DataArgs {
     /// The same seed gives the same people, amounts and ids of rows
@@ -53,7 +53,7 @@ pub(super) struct DataArgs {
 }
 
 impl DataArgs {
-    /// Pretended providers with this data, on any free ports.
+    /// Simulated providers with this data, on any free ports.
     pub(super) fn options(&self) -> Options {
         Options { seed: self.seed, rows: self.rows, ..Options::default() }
     }
@@ -83,9 +83,39 @@ pub(super) async fn run(settings: &SettingArgs, args: &SandboxArgs) -> anyhow::R
     Ok(())
 }
 
+/// Builds the provider settings that point at the sandbox from its description, where `client_id` is `clientId`. A
+/// provider without a simulation gets none.
+///
+/// # Errors
+/// If the description cannot be serialized, which does not happen.
+pub fn sandbox_settings(sandbox: &Description) -> anyhow::Result<ProviderSettings> {
+    let sandbox = serde_json::to_value(sandbox)?;
+    let mut settings = ProviderSettings::default();
+    for provider in PROVIDERS {
+        let access = &sandbox[provider.name.as_str()];
+        for setting in provider.settings {
+            if let Some(value) = access[camel_case(setting.name)].as_str() {
+                settings.section(provider).set(setting.name, value.into());
+            }
+        }
+    }
+    Ok(settings)
+}
+
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let mut text = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let (first, rest) = word.split_at(word.len().min(1));
+        text.push_str(&first.to_ascii_uppercase());
+        text.push_str(rest);
+    }
+    text
+}
+
 /// The variables that point a service at the sandbox, provider by provider, to be pasted into a shell.
 fn exports(description: &Description) -> anyhow::Result<String> {
-    let mut settings = wiring::sandbox_settings(description)?;
+    let mut settings = sandbox_settings(description)?;
     let blocks = PROVIDERS.iter().map(|provider| {
         let values = settings.section(provider);
         let lines = provider.settings.iter().filter_map(|setting| {
@@ -98,11 +128,12 @@ fn exports(description: &Description) -> anyhow::Result<String> {
 }
 
 fn text(exports: &str, description: &Description) -> String {
-    let grants: Vec<_> = description.grants.iter().filter_map(|grant| serde_json::to_string(grant).ok()).collect();
+    let all_credentials: Vec<_> =
+        description.credentials.iter().filter_map(|credentials| serde_json::to_string(credentials).ok()).collect();
     format!(
         "The sandbox runs. Settings for a service that uses it:\n\n{exports}\n\
-         Grants, each for `bellbird connection adopt --user EMAIL --grant -`:\n\n{}\n\n\
+         Credentials, each for `bellbird connection import --user EMAIL --credentials -`:\n\n{}\n\n\
          Stop it with Ctrl-C.",
-        grants.join("\n")
+        all_credentials.join("\n")
     )
 }

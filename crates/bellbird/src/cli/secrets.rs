@@ -1,4 +1,4 @@
-//! `bellbird secrets`.
+//! `bellbird secrets`: seals stored secrets with a new master key, and describes secrets that no key opens.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -11,24 +11,27 @@ use super::arguments::SettingArgs;
 use super::output::{self, JsonFlag, Progress};
 use crate::wiring;
 
-/// Walks over all secrets, when a copy of the service goes on sealing with an older key meanwhile.
-const WALKS_MAX: u32 = 3;
-/// Secrets that a message names.
+/// Passes over all secrets. A second pass is needed if an instance still seals with an older key during the first.
+const PASSES_MAX: u32 = 3;
+/// Secrets that a message lists by id.
 const NAMED_MAX: usize = 5;
 
-/// Seal stored secrets with another master key.
+/// Manage the encryption of stored secrets.
 #[derive(Debug, Subcommand)]
 pub(super) enum SecretsCommand {
     Rotate(RotateArgs),
 }
 
-/// Seal everything anew that is not sealed with the first key of secrets.key.
+/// Encrypt all stored secrets with the first key of secrets.key.
 ///
-/// Works beside a running service that has all keys, a few secrets at a time, and can be interrupted and run again at any
-/// moment. The service must know the new key before this seals with it. One copy: put the new key in front of the old
-/// one in secrets.key, restart the service, run this, take the old key away, restart. Several copies: put the new key
-/// behind the old one everywhere and restart them, then in front of it everywhere and restart them, then run this, then
-/// take the old key away.
+/// Safe to run while the service is running, and safe to interrupt and repeat. The running service must already have
+/// the new key.
+///
+/// With one instance: put the new key first in secrets.key and keep the old one after it. Restart the service, run this
+/// command, remove the old key, and restart again.
+///
+/// With several instances: put the new key after the old one on all instances and restart them. Then put it first on
+/// all instances and restart them. Run this command, remove the old key, and restart again.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   BELLBIRD_SECRETS__KEY=\"2027:...,2026:...\" bellbird secrets rotate")]
@@ -57,96 +60,98 @@ pub(super) async fn run(settings: &SettingArgs, command: SecretsCommand) -> anyh
 
 async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<ExitCode> {
     let current = storage.sealing_key_id();
-    let mut walked = walk(storage).await?;
+    let mut counts = reseal_all(storage).await?;
     let mut found = storage.sealed_secrets().await?;
-    for _ in 1..WALKS_MAX {
-        if left(&found, current).next().is_none() {
+    for _ in 1..PASSES_MAX {
+        if sealed_with_other_keys(&found, current).next().is_none() {
             break;
         }
-        walked.resealed += walk(storage).await?.resealed;
+        counts.resealed += reseal_all(storage).await?.resealed;
         found = storage.sealed_secrets().await?;
     }
-    let mut problems = unopened(&found.unopenable);
-    problems.extend(left(&found, current).map(|(key, count)| {
+    let mut messages = unopenable_messages(&found.unopenable);
+    messages.extend(sealed_with_other_keys(&found, current).map(|(key, count)| {
         format!(
-            "{count} were sealed with the key `{key}` while this ran: a copy of the service seals with it still. Put \
-             `{current}` in front in its secrets.key, restart it, and run this again"
+            "{count} secrets were sealed with key `{key}` meanwhile: an instance of the service still uses it. Put \
+             `{current}` first in its secrets.key, restart it, and run this command again"
         )
     }));
     match storage.erase_leftovers().await {
         Ok(Leftovers::None) => {}
-        Ok(Leftovers::InTheLog) => problems.push(
-            "the database's log could not be emptied while somebody read it, and may hold what the old key opens: run \
-             this again"
+        Ok(Leftovers::InWal) => messages.push(
+            "could not truncate the write-ahead log because another process is reading the database. It may still \
+             hold secrets sealed with the old key: run this command again"
                 .to_owned(),
         ),
-        Ok(Leftovers::UpToTheServer) => output::note(
-            "PostgreSQL keeps the rows as they were until it needs their place, and in its own log: docs/hosting.md, \
-             \"Secrets\", tells how to get rid of them.",
+        Ok(Leftovers::ServerManaged) => output::note(
+            "PostgreSQL keeps old row versions until a vacuum, and in its write-ahead log. See \"Secrets\" in \
+             docs/hosting.md for how to erase them.",
         ),
-        Err(error) => problems.push(format!(
-            "the database's file could not be written anew, and may hold what the old key opens ({error}): run this again"
+        Err(error) => messages.push(format!(
+            "could not rewrite the database file ({error}). It may still hold secrets sealed with the old key: run \
+             this command again"
         )),
     }
-    let Walked { resealed, already_current } = walked;
+    let ResealCounts { resealed, already_current } = counts;
     let view = RotatedView { resealed, already_current, unopenable: found.unopenable.len() };
     output::print(args.format, &view, |view| {
         format!(
-            "Sealed anew with the key `{current}`: {}. Sealed with it before: {}. Not opened: {}.",
+            "Resealed with key `{current}`: {}. Already sealed with it: {}. Not opened: {}.",
             view.resealed, view.already_current, view.unopenable
         )
     })?;
-    for problem in &problems {
-        output::note(&format!("error: {problem}"));
+    for message in &messages {
+        output::note(&format!("error: {message}"));
     }
-    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if messages.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What one walk came to.
+/// Counts of one pass.
 #[derive(Default)]
-struct Walked {
+struct ResealCounts {
     resealed: u64,
     already_current: u64,
 }
 
-async fn walk(storage: &Storage) -> anyhow::Result<Walked> {
+async fn reseal_all(storage: &Storage) -> anyhow::Result<ResealCounts> {
     let mut progress = Progress::new("secrets", storage.count_secrets().await?);
-    let mut walked = Walked::default();
+    let mut counts = ResealCounts::default();
     let mut after = None;
     loop {
         let batch = storage.reseal_batch(after).await?;
-        walked.resealed += batch.resealed;
-        walked.already_current += batch.already_current;
+        counts.resealed += batch.resealed;
+        counts.already_current += batch.already_current;
         progress.add(batch.resealed + batch.already_current + batch.unopenable);
         if batch.next.is_none() {
-            return Ok(walked);
+            return Ok(counts);
         }
         after = batch.next;
     }
 }
 
-/// Keys other than the first by which something opens, and how many each.
-fn left<'a>(found: &'a SealedSecrets, current: &'a str) -> impl Iterator<Item = (&'a String, &'a u64)> {
+/// Keys other than the current one that still open secrets, with the number of those secrets.
+fn sealed_with_other_keys<'a>(found: &'a SealedSecrets, current: &'a str) -> impl Iterator<Item = (&'a String, &'a u64)> {
     found.opened_by.iter().filter(move |(key, count)| *key != current && **count > 0)
 }
 
-/// One sentence for each reason why secrets do not open.
-pub(super) fn unopened(secrets: &[UnopenableSecret]) -> Vec<String> {
+/// One message for each reason why secrets cannot be opened.
+pub(super) fn unopenable_messages(secrets: &[UnopenableSecret]) -> Vec<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for secret in secrets {
         let reason = match &secret.why {
             SealError::UnknownKeyId(key) => {
-                let otherwise = match secret.purpose.as_str() {
-                    "webhook" | "old-webhook" => "make another with `bellbird webhook rotate-secret`",
-                    "marks" => "remove and link again, as what was seen cannot be told from what is new",
-                    _ => "remove and link again",
+                let alternative = match secret.purpose.as_str() {
+                    "webhook" | "old_webhook" => "create a new secret with `bellbird webhook rotate-secret`",
+                    // Fingerprints too: without them, syncs cannot distinguish seen rows from new ones.
+                    _ => "remove the connection and link it again",
                 };
                 format!(
-                    "sealed with the key `{key}`, which is not in secrets.key: add it behind the first one, or {otherwise}"
+                    "sealed with key `{key}`, which is not in secrets.key. Add that key after the first one, or \
+                     {alternative}"
                 )
             }
-            SealError::DoesNotOpen => "not opened by the key of their id: that is another key of the same id, or they \
-                                       are damaged"
+            SealError::DoesNotOpen => "not opened by the key with their id. Another key has the same id, or the \
+                                       data is damaged"
                 .to_owned(),
             other => other.to_string(),
         };
@@ -155,7 +160,8 @@ pub(super) fn unopened(secrets: &[UnopenableSecret]) -> Vec<String> {
     let sentence = |(reason, secrets): (String, Vec<String>)| {
         let named = secrets.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
         let more = if secrets.len() > NAMED_MAX { ", ..." } else { "" };
-        format!("{} cannot be opened: {reason} ({named}{more})", secrets.len())
+        let noun = if secrets.len() == 1 { "secret" } else { "secrets" };
+        format!("{} {noun} cannot be opened: {reason} ({named}{more})", secrets.len())
     };
     by_reason.into_iter().map(sentence).collect()
 }

@@ -1,4 +1,4 @@
-//! `bellbird serve`.
+//! `bellbird serve`: starts the service and runs it until a signal.
 
 use clap::Args;
 
@@ -10,8 +10,8 @@ use crate::{background, telemetry, wiring};
 
 /// Run the service.
 ///
-/// Brings the database up to date, listens on three addresses (API, console, ops), and runs until SIGTERM or Ctrl-C;
-/// then it finishes what is in flight. Every setting stands, with its default, in bellbird.example.toml.
+/// Applies pending database migrations and listens on three addresses (API, console, ops). SIGTERM or Ctrl-C stops the
+/// service after it has finished the requests in flight. All settings are listed in bellbird.example.toml.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   BELLBIRD_SECRETS__KEY=\"main:...\" bellbird serve --config /etc/bellbird.toml")]
@@ -33,24 +33,24 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     let listeners = Listeners::open(&settings).await?;
     service::migrate(&storage).await?;
     if providers.iter().next().is_none() {
-        tracing::warn!("providers: {}", wiring::no_provider());
+        tracing::warn!("providers: {}", wiring::no_provider_hint());
     }
-    for problem in secrets::unopened(&storage.sealed_secrets().await?.unopenable) {
-        tracing::warn!("secrets: {problem}");
+    for message in secrets::unopenable_messages(&storage.sealed_secrets().await?.unopenable) {
+        tracing::warn!("secrets: {message}");
     }
     let urls = listeners.urls();
-    let outbox = wiring::outbox(&settings);
+    let event_buffer = wiring::event_buffer(&settings);
     let console = urls.public_console(&settings);
-    let connections = wiring::connections(&settings, &storage, &providers, &outbox, Some(console));
-    let webhooks = wiring::webhooks(&settings, &storage, &providers, outbox)?;
+    let connections = wiring::connections(&settings, &storage, &providers, &event_buffer, Some(console));
+    let webhooks = wiring::webhooks(&settings, &storage, &providers, event_buffer)?;
     let api = wiring::api(&settings, &storage, &providers, &connections, &urls.api_url);
     let routers = Routers::new(&settings, api.clone(), &storage, connections.clone(), metrics, &urls);
     tracing::info!(api = urls.api_url, console = urls.console_url, ops = urls.ops_url, "ready");
     output::print(args.format, &urls, |urls| {
         format!("Bellbird runs.\n\nAPI      {}\nconsole  {}\nops      {}", urls.api_url, urls.console_url, urls.ops_url)
     })?;
-    let forget = move |user, connection| api.forget(user, connection);
-    let background = background::start(storage.clone(), connections, webhooks, forget, stop.clone());
+    let evict = move |user, connection| api.evict_connection(user, connection);
+    let background = background::start(storage.clone(), connections, webhooks, evict, stop.clone());
     listeners.serve(&settings, routers, stop).await;
     background.await?;
     storage.close().await;

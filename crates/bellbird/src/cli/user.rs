@@ -1,4 +1,4 @@
-//! `bellbird user`.
+//! `bellbird user`: adds, shows, changes and removes users.
 
 use anyhow::{Context as _, bail};
 use bellbird_domain::user::DEFAULT_TIMEZONE;
@@ -29,15 +29,15 @@ pub(super) enum UserCommand {
 #[command(after_long_help = "Example:
   bellbird user add --email me@example.com --plan professional --timezone Australia/Perth")]
 pub(super) struct AddArgs {
-    /// E-mail address; no other user may have it
+    /// E-mail address; must be unique
     #[arg(long, value_parser = arguments::email)]
     email: String,
 
-    /// What the user may call: nothing, everything for banks, or everything
+    /// Plan: saver has no API access, developer has banks only, professional has banks and brokers
     #[arg(long, default_value = "professional", value_parser = plan_parser())]
     plan: Plan,
 
-    /// Timezone in which the user's days are counted, by its IANA name; Australia/Sydney while there is none
+    /// IANA timezone of the user, in which days begin and end; Australia/Sydney if not set
     #[arg(long, value_name = "TZ", value_parser = arguments::timezone)]
     timezone: Option<String>,
 
@@ -66,7 +66,7 @@ pub(super) struct ShowArgs {
     format: JsonFlag,
 }
 
-/// Change a user's plan or timezone. A running service goes by it from the next request on.
+/// Change a user's plan or timezone. A running service applies the change from the next request on.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird user set me@example.com --plan developer")]
@@ -75,15 +75,15 @@ pub(super) struct SetArgs {
     #[command(flatten)]
     user: UserRef,
 
-    /// The new plan
+    /// New plan
     #[arg(long, value_parser = plan_parser(), group = "change")]
     plan: Option<Plan>,
 
-    /// The new timezone, by its IANA name
+    /// New IANA timezone
     #[arg(long, value_name = "TZ", value_parser = arguments::timezone, group = "change")]
     timezone: Option<String>,
 
-    /// Take the timezone away: the default applies again
+    /// Reset the timezone to the default
     #[arg(long, conflicts_with = "timezone", group = "change")]
     no_timezone: bool,
 
@@ -91,9 +91,9 @@ pub(super) struct SetArgs {
     format: JsonFlag,
 }
 
-/// Remove a user, and the user's keys and webhook endpoints. The connections have to be removed first.
+/// Remove a user with all API keys and webhook endpoints. Remove the user's connections first.
 ///
-/// Where the user was registered at a provider, for linking in the browser, that registration is removed there too.
+/// If linking in the browser registered the user at a provider, the registration is removed there too.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird user remove me@example.com")]
@@ -101,23 +101,22 @@ pub(super) struct RemoveArgs {
     #[command(flatten)]
     user: UserRef,
 
-    /// Do not tell the providers where the user is registered. For a provider that can never be told again, or a
-    /// registration whose master key is lost
+    /// Remove the user only here and keep the registrations at providers. Use it when a provider is permanently
+    /// unreachable, or when the master key of a registration is lost
     #[arg(long)]
-    forget: bool,
+    local_only: bool,
 
     #[command(flatten)]
     format: JsonFlag,
 }
 
-/// Which user: by e-mail address or id.
 #[derive(Debug, Args)]
 pub(super) struct UserRef {
-    /// E-mail address or id
+    /// E-mail address or id of the user
     #[arg(value_name = "USER", required_unless_present = "flag")]
     positional: Option<String>,
 
-    /// The same, as a flag
+    /// The same as USER
     #[arg(long = "user", visible_alias = "email", value_name = "USER", conflicts_with = "positional")]
     flag: Option<String>,
 }
@@ -160,7 +159,7 @@ impl UserView<'_> {
             ("e-mail", self.email.to_owned()),
             ("plan", self.plan.to_string()),
             ("timezone", timezone),
-            ("created", output::when(Some(self.created_at))),
+            ("created", output::format_instant(Some(self.created_at))),
         ])
     }
 }
@@ -182,7 +181,7 @@ pub(super) async fn run(settings: &SettingArgs, command: UserCommand) -> anyhow:
     result
 }
 
-/// The user with this e-mail address or id.
+/// Finds a user by e-mail address or id.
 pub(super) async fn find_user(storage: &Storage, given: &str) -> anyhow::Result<User> {
     let found = match given.parse::<UserId>() {
         Ok(id) => storage.find_user(id).await?,
@@ -196,7 +195,7 @@ async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
     let user = match storage.insert_user(&new, Timestamp::now()).await {
         Err(StorageError::Conflict(_)) => {
             let email = &args.email;
-            bail!("there is a user {email} already: change it with `bellbird user set {email}`")
+            bail!("the user {email} already exists: change it with `bellbird user set {email}`")
         }
         other => other?,
     };
@@ -210,7 +209,7 @@ async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
     let views: Vec<_> = users.iter().map(UserView::from).collect();
     output::print(args.format, &views, |views| {
         if views.is_empty() {
-            return "There are no users yet: add one with `bellbird user add --email ADDRESS`.".to_owned();
+            return "No users yet. Add one with `bellbird user add --email EMAIL`.".to_owned();
         }
         let rows = views.iter().map(|view| {
             let timezone = view.timezone.unwrap_or("-").to_owned();
@@ -218,7 +217,7 @@ async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
                 view.email.to_owned(),
                 view.plan.to_string(),
                 timezone,
-                output::when(Some(view.created_at)),
+                output::format_instant(Some(view.created_at)),
                 view.id.to_string(),
             ]
         });
@@ -235,13 +234,16 @@ async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
 
 async fn remove(settings: &Settings, storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
-    let going = storage.list_removals().await?.into_iter().any(|removal| removal.connection.user_id == user.id);
-    if !going && storage.list_connections(user.id).await?.is_empty() {
+    let has_pending_removal = storage.list_removals().await?.into_iter().any(|removal| removal.connection.user_id == user.id);
+    if !has_pending_removal && storage.list_connections(user.id).await?.is_empty() {
         let providers = wiring::providers(settings)?;
-        let connections = wiring::connections(settings, storage, &providers, &wiring::outbox(settings), None);
-        let unregistered = connections.unregister(user.id, args.forget).await;
+        let connections = wiring::connections(settings, storage, &providers, &wiring::event_buffer(settings), None);
+        let unregistered = connections.unregister_provider_users(user.id, args.local_only).await;
         unregistered.with_context(|| {
-            format!("{} is still registered at a provider (--forget removes the user here all the same)", user.email)
+            format!(
+                "{} could not be unregistered at a provider (use --local-only to remove the user only here)",
+                user.email
+            )
         })?;
     }
     match storage.delete_user(user.id).await {
@@ -253,6 +255,6 @@ async fn remove(settings: &Settings, storage: &Storage, args: &RemoveArgs) -> an
         other => other?,
     }
     output::print(args.format, &UserView::from(&user), |view| {
-        format!("Removed {}, and their keys and webhook endpoints.", view.email)
+        format!("Removed {} with all keys and webhook endpoints.", view.email)
     })
 }

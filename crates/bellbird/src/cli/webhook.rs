@@ -1,7 +1,7 @@
-//! `bellbird webhook`.
+//! `bellbird webhook`: manages the webhook endpoints of users and their deliveries.
 
 mod add;
-mod again;
+mod redeliver;
 mod log;
 mod ping;
 mod secret;
@@ -22,7 +22,7 @@ use super::user::find_user;
 use crate::config::Settings;
 use crate::wiring;
 
-/// Add, list, try, disable and remove the endpoints that users' events are sent to, and see what was delivered.
+/// Manage webhook endpoints and their deliveries.
 #[derive(Debug, Subcommand)]
 pub(super) enum WebhookCommand {
     Add(add::AddArgs),
@@ -33,8 +33,8 @@ pub(super) enum WebhookCommand {
     Disable(state::DisableArgs),
     Remove(RemoveArgs),
     Deliveries(log::DeliveriesArgs),
-    Redeliver(again::RedeliverArgs),
-    Recover(again::RecoverArgs),
+    Redeliver(redeliver::RedeliverArgs),
+    Recover(redeliver::RecoverArgs),
 }
 
 /// List endpoints, without their secrets.
@@ -42,7 +42,7 @@ pub(super) enum WebhookCommand {
 #[command(after_long_help = "Example:
   bellbird webhook list --user me@example.com")]
 pub(super) struct ListArgs {
-    /// One user's only: e-mail address or id
+    /// Show only endpoints of this user: e-mail address or id
     #[arg(long)]
     user: Option<String>,
 
@@ -50,9 +50,9 @@ pub(super) struct ListArgs {
     format: JsonFlag,
 }
 
-/// Remove an endpoint, its secret, and the log of what was delivered to it.
+/// Remove an endpoint with its secret and its delivery log.
 ///
-/// What is still to be delivered to it is not sent any more.
+/// Pending deliveries to the endpoint are cancelled.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird webhook remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
@@ -64,7 +64,7 @@ pub(super) struct RemoveArgs {
     format: JsonFlag,
 }
 
-/// An endpoint, as `--json` shows it.
+/// An endpoint, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct EndpointView<'a> {
@@ -73,7 +73,7 @@ struct EndpointView<'a> {
     events: &'a [EventType],
     api_version: ApiVersion,
     status: EndpointStatus,
-    disabled_because: Option<&'a str>,
+    disabled_reason: Option<&'a str>,
     failing_since: Option<Timestamp>,
     last_delivered_at: Option<Timestamp>,
     created_at: Timestamp,
@@ -85,10 +85,10 @@ impl<'a> From<&'a Endpoint> for EndpointView<'a> {
         Self {
             id,
             url: &endpoint.url,
-            events: &endpoint.events,
+            events: &endpoint.event_types,
             api_version,
             status,
-            disabled_because: endpoint.disabled_because.as_deref(),
+            disabled_reason: endpoint.disabled_reason.as_deref(),
             failing_since,
             last_delivered_at: delivered_at,
             created_at,
@@ -98,17 +98,17 @@ impl<'a> From<&'a Endpoint> for EndpointView<'a> {
 
 impl EndpointView<'_> {
     fn row(&self) -> [String; 6] {
-        let status = match (self.disabled_because, self.failing_since) {
-            (Some(because), _) => format!("{} ({because})", self.status),
-            (None, Some(since)) => format!("{} (failing since {})", self.status, output::when(Some(since))),
+        let status = match (self.disabled_reason, self.failing_since) {
+            (Some(reason), _) => format!("{} ({reason})", self.status),
+            (None, Some(since)) => format!("{} (failing since {})", self.status, output::format_instant(Some(since))),
             (None, None) => self.status.to_string(),
         };
         [
             self.url.to_owned(),
             names(self.events),
             status,
-            output::when(self.last_delivered_at),
-            output::when(Some(self.created_at)),
+            output::format_instant(self.last_delivered_at),
+            output::format_instant(Some(self.created_at)),
             self.id.to_string(),
         ]
     }
@@ -144,8 +144,8 @@ async fn execute(settings: &Settings, storage: &Storage, command: WebhookCommand
         WebhookCommand::Disable(args) => state::disable(storage, &args).await?,
         WebhookCommand::Remove(args) => remove(storage, &args).await?,
         WebhookCommand::Deliveries(args) => log::deliveries(storage, &args).await?,
-        WebhookCommand::Redeliver(args) => again::redeliver(storage, &args).await?,
-        WebhookCommand::Recover(args) => again::recover(storage, &args).await?,
+        WebhookCommand::Redeliver(args) => redeliver::redeliver(storage, &args).await?,
+        WebhookCommand::Recover(args) => redeliver::recover(storage, &args).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -158,7 +158,7 @@ async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
     let views: Vec<_> = endpoints.iter().map(EndpointView::from).collect();
     output::print(args.format, &views, |views| {
         if views.is_empty() {
-            return "There are no endpoints yet: add one with `bellbird webhook add --user USER --url URL`.".to_owned();
+            return "No endpoints yet. Add one with `bellbird webhook add --user USER --url URL`.".to_owned();
         }
         let head = ["url", "events", "status", "delivered", "created", "id"];
         output::table(head, views.iter().map(EndpointView::row))
@@ -168,26 +168,26 @@ async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
 async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.id).await?;
     if !storage.delete_endpoint(endpoint.user_id, endpoint.id).await? {
-        return Err(gone(args.id));
+        return Err(endpoint_gone(args.id));
     }
     let view = RemovedEndpoint { id: args.id, removed: true };
     output::print(args.format, &view, |_| format!("Removed the endpoint {}.", endpoint.url))
 }
 
 async fn find(storage: &Storage, id: EndpointId) -> anyhow::Result<Endpoint> {
-    storage.find_endpoint_any(id).await?.with_context(|| no_endpoint(id))
+    storage.find_endpoint_any(id).await?.with_context(|| endpoint_not_found(id))
 }
 
-fn no_endpoint(id: EndpointId) -> String {
+fn endpoint_not_found(id: EndpointId) -> String {
     format!("there is no endpoint {id}: `bellbird webhook list` shows the ids")
 }
 
-/// The error for an endpoint that somebody else removed a moment ago.
-fn gone(id: EndpointId) -> anyhow::Error {
-    anyhow::Error::msg(no_endpoint(id))
+/// Error for an endpoint that another process removed during this command.
+fn endpoint_gone(id: EndpointId) -> anyhow::Error {
+    anyhow::Error::msg(endpoint_not_found(id))
 }
 
-fn no_event(endpoint: EndpointId, event: EventId) -> String {
+fn event_not_found(endpoint: EndpointId, event: EventId) -> String {
     format!("there is no event {event} for this endpoint: `bellbird webhook deliveries {endpoint}` shows the ids")
 }
 
@@ -195,7 +195,7 @@ fn names(events: &[EventType]) -> String {
     events.iter().map(|event| event.as_str()).collect::<Vec<_>>().join(",")
 }
 
-/// How many deliveries, in words.
-fn deliveries(number: u64) -> String {
+/// Formats a number of deliveries: `1 delivery`, `2 deliveries`.
+fn count_deliveries(number: u64) -> String {
     if number == 1 { "1 delivery".to_owned() } else { format!("{number} deliveries") }
 }

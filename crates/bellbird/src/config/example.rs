@@ -1,22 +1,25 @@
-//! The text of `bellbird.example.toml`.
+//! Generates the text of `bellbird.example.toml` from the table of settings.
 
 use std::fmt::Write as _;
 
 use super::{Key, SECTIONS, Section};
 
-const LINE: usize = 98;
+const LINE_WIDTH: usize = 98;
 
 const HEAD: &str = "\
-# Every setting of Bellbird, with its default. Copy this file to bellbird.toml, and take the # away from what you change.
+# All settings of Bellbird, with their defaults. Copy this file to bellbird.toml and uncomment the
+# settings that you change.
 #
-# bellbird.toml is read from the working directory, or from where --config says. An environment variable
-# BELLBIRD_<SECTION>__<KEY> (two underscores between section and key) beats the file, and a flag beats both. A list is
-# written with commas in a variable. An unknown section or key is an error.
+# Bellbird reads bellbird.toml from the working directory, or the file given with --config. An
+# environment variable BELLBIRD_<SECTION>__<KEY>, with two underscores between section and key,
+# overrides the file. A flag overrides both. Separate the items of a list with commas in a variable.
+# An unknown section or key is an error.
 #
-# This file is made from the table in crates/bellbird/src/config.rs and what the providers declare; a test keeps it so.
+# This file is generated from crates/bellbird/src/config.rs and the declarations of the providers.
+# A test compares it with them.
 ";
 
-/// Every setting, commented out, with its help and its default.
+/// All settings, commented out, each with its help and its default.
 #[must_use]
 pub fn example_file() -> String {
     let mut text = HEAD.to_owned();
@@ -40,16 +43,16 @@ fn write_section(text: &mut String, section: &Section) {
 fn key_line(key: &Key) -> String {
     match (&key.default, key.example) {
         (Some(default), _) => format!("#{} = {default}", key.name),
-        (None, Some(example)) => format!("# none by default, for example:\n#{} = {example}", key.name),
+        (None, Some(example)) => format!("# No default; for example:\n#{} = {example}", key.name),
         (None, None) => format!("#{} = \"\"", key.name),
     }
 }
 
-/// Wraps the help, paragraph as one, at a readable width.
+/// Wraps the help at [`LINE_WIDTH`], as one paragraph.
 fn write_help(text: &mut String, help: &[&str]) {
     let mut line = String::from("#");
     for word in help.iter().flat_map(|part| part.split_whitespace()) {
-        if line.chars().count() + 1 + word.chars().count() > LINE {
+        if line.chars().count() + 1 + word.chars().count() > LINE_WIDTH {
             let _ = writeln!(text, "{line}");
             line.truncate(1);
         }

@@ -1,4 +1,4 @@
-//! The kinds of values: each reader returns the value, or says in words what it takes.
+//! Readers for the types of settings. Each parses a raw value, or returns a description of the accepted values.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -8,32 +8,24 @@ use secrecy::SecretString;
 
 use super::source::Raw;
 
-/// What a reader returns: the value, or what would be accepted ("it must be ...").
+/// The value, or the accepted values as they follow "it must be" in an error.
 type Read<T> = Result<T, String>;
 
-/// How the log is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Text on a terminal, else JSON.
+    /// Text on a terminal, otherwise JSON.
     Auto,
-    /// For people.
     Text,
-    /// One object a line.
+    /// One object per line.
     Json,
 }
 
-/// How much is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Only what is broken.
     Error,
-    /// And what somebody should look at.
     Warn,
-    /// And one line a request.
     Info,
-    /// And what helps to find a fault.
     Debug,
-    /// And everything else.
     Trace,
 }
 
@@ -64,8 +56,8 @@ pub(super) fn seconds_list() -> impl Fn(Option<&Raw>) -> Read<Vec<u32>> {
     |raw| {
         let accepted = || "a list of 1 to 20 whole numbers of seconds, each at most 2592000".to_owned();
         let parts = match raw {
-            // Of an environment variable that holds one number, or of the default.
-            Some(Raw::Bare(text)) => Some(bracketed(text)),
+            // A single number in the file, or the default.
+            Some(Raw::Bare(text)) => Some(bracketed_list(text)),
             raw => list(raw),
         };
         let numbers = parts.and_then(|parts| parts.iter().map(|part| part.parse().ok()).collect::<Option<Vec<u32>>>());
@@ -74,8 +66,8 @@ pub(super) fn seconds_list() -> impl Fn(Option<&Raw>) -> Read<Vec<u32>> {
     }
 }
 
-/// The parts of a list as a default writes it.
-fn bracketed(text: &str) -> Vec<String> {
+/// Splits a list as a default writes it: `[0, 5]`.
+fn bracketed_list(text: &str) -> Vec<String> {
     text.trim_matches(['[', ']']).split(',').map(|part| part.trim().to_owned()).collect()
 }
 
@@ -99,18 +91,18 @@ pub(super) fn listen_address() -> impl Fn(Option<&Raw>) -> Read<SocketAddr> {
 }
 
 pub(super) fn url() -> impl Fn(Option<&Raw>) -> Read<String> {
-    |raw| text(raw).and_then(web_address).ok_or_else(|| URL.to_owned())
+    |raw| text(raw).and_then(web_url).ok_or_else(|| URL.to_owned())
 }
 
 pub(super) fn optional_url() -> impl Fn(Option<&Raw>) -> Read<Option<String>> {
     |raw| match text(raw) {
         None if raw.is_none() => Ok(None),
         Some("") => Ok(None),
-        given => given.and_then(web_address).map(Some).ok_or_else(|| URL.to_owned()),
+        given => given.and_then(web_url).map(Some).ok_or_else(|| URL.to_owned()),
     }
 }
 
-const URL: &str = "an address such as https://example.com, without user name, query or fragment";
+const URL: &str = "a URL such as https://example.com, without user name, query or fragment";
 
 pub(super) fn database_url() -> impl Fn(Option<&Raw>) -> Read<SecretString> {
     |raw| {
@@ -164,7 +156,7 @@ fn text(raw: Option<&Raw>) -> Option<&str> {
     }
 }
 
-/// A list of the file, or text with commas; nothing is an empty list.
+/// A TOML list, or text with commas. A missing value is an empty list.
 fn list(raw: Option<&Raw>) -> Option<Vec<String>> {
     match raw {
         None => Some(Vec::new()),
@@ -176,8 +168,8 @@ fn list(raw: Option<&Raw>) -> Option<Vec<String>> {
     }
 }
 
-/// An http or https address, without the slash at its end.
-fn web_address(text: &str) -> Option<String> {
+/// Parses an http or https URL and removes a trailing slash.
+fn web_url(text: &str) -> Option<String> {
     let uri: http::Uri = text.parse().ok()?;
     let web = matches!(uri.scheme_str(), Some("http" | "https"));
     let authority = uri.authority()?;
@@ -185,9 +177,9 @@ fn web_address(text: &str) -> Option<String> {
     (web && plain && !authority.host().is_empty()).then(|| text.trim_end_matches('/').to_owned())
 }
 
-/// As a browser sends it: scheme, host and port in lower case.
+/// Parses a web origin. Lower case, as browsers send the Origin header.
 fn web_origin(text: &str) -> Option<String> {
-    let address = web_address(text)?;
-    let path_free = address.parse::<http::Uri>().ok()?.path() == "/";
-    (path_free && !text.ends_with('/')).then(|| address.to_ascii_lowercase())
+    let url = web_url(text)?;
+    let has_no_path = url.parse::<http::Uri>().ok()?.path() == "/";
+    (has_no_path && !text.ends_with('/')).then(|| url.to_ascii_lowercase())
 }

@@ -1,4 +1,4 @@
-//! The providers' sections: what each provider declares of itself, as the table would have it.
+//! Sections of the providers. Each provider declares its own settings; this module turns them into table entries.
 
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::{Form, Setting};
@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use super::error::SettingError;
 use super::kinds::{optional_secret, optional_text, url};
 use super::source::Values;
-use super::{Key, Section, key_named};
+use super::{Key, Section, find_key};
 
 pub(super) fn sections() -> impl Iterator<Item = Section> {
     PROVIDERS.iter().map(|provider| Section {
@@ -25,14 +25,13 @@ fn key(setting: &Setting) -> Key {
     Key { name: setting.name, help: setting.help, default, example, secret: setting.form == Form::Secret }
 }
 
-/// Reads all of them; errors are noted.
 pub(super) fn read(values: &Values, errors: &mut Vec<SettingError>) -> ProviderSettings {
     let mut settings = ProviderSettings::default();
     for provider in PROVIDERS {
         let name = provider.name.as_str();
         let section = settings.section(provider);
         for setting in provider.settings {
-            let key = key_named(name, setting.name);
+            let key = find_key(name, setting.name);
             let value = match setting.form {
                 Form::Url(_) => values.read(name, key, url(), errors).map(SecretString::from),
                 Form::Text => values.read(name, key, optional_text(), errors).flatten().map(SecretString::from),

@@ -1,38 +1,34 @@
-//! Where values come from: the file, the environment, the flags.
+//! Collects the values of settings from the file, the environment and the flags.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
 use super::error::SettingError;
+use super::origin::Origin;
 use super::{Key, SECTIONS, default_raw, find_section};
 
 const PREFIX: &str = "BELLBIRD_";
 const DEFAULT_FILE: &str = "bellbird.toml";
 
-/// A value that a flag gives to a setting.
+/// A flag that sets a setting.
 #[derive(Debug, Clone)]
 pub struct Flag {
-    /// `--api-listen`.
+    /// The flag as typed, such as `--api-listen`.
     pub name: &'static str,
-    /// The section it sets.
     pub section: &'static str,
-    /// The key it sets.
     pub key: &'static str,
-    /// As written.
     pub value: String,
 }
 
-/// All that settings are made from. Collected once, so that the rest is a pure function.
+/// Inputs of [`Settings::load`](super::Settings::load). Collected once, so that loading reads no other process state.
 #[derive(Clone, Default)]
 pub struct Sources {
-    /// `--config`: it must be there. None: `bellbird.toml` in the working directory, if it is there.
+    /// The file of `--config`, which must exist. `None` reads `bellbird.toml` in the working directory if it exists.
     pub file: Option<PathBuf>,
-    /// Variables by name.
+    /// Environment variables by name.
     pub environment: Vec<(String, Result<String, NotText>)>,
-    /// What the command line set.
     pub flags: Vec<Flag>,
 }
 
@@ -41,7 +37,6 @@ pub struct Sources {
 pub struct NotText;
 
 impl Sources {
-    /// What this process was started with.
     #[must_use]
     pub fn from_process(file: Option<PathBuf>, flags: Vec<Flag>) -> Self {
         let environment = std::env::vars_os()
@@ -52,42 +47,21 @@ impl Sources {
     }
 }
 
-/// Where a value was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
-    /// A line of the settings file.
-    File(PathBuf, usize),
-    /// An environment variable.
-    Variable(String),
-    /// A flag.
-    Flag(&'static str),
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path, line) => write!(out, "{}, line {line}", path.display()),
-            Self::Variable(name) => write!(out, "the environment variable {name}"),
-            Self::Flag(name) => write!(out, "the flag {name}"),
-        }
-    }
-}
-
 /// A value as its source wrote it.
 #[derive(Debug, Clone)]
 pub(super) enum Raw {
-    /// A string of the file, or anything from outside of it.
+    /// A string in the file, or any value of a variable or flag.
     Text(String),
-    /// A number or the like, which the file has without quotes.
+    /// A value without quotes in the file, such as a number.
     Bare(String),
     /// A list of strings or numbers.
     List(Vec<String>),
-    /// A table, or a list of something else.
+    /// A table, or a list of other values.
     Other,
 }
 
 impl Raw {
-    /// For an error message.
+    /// The value as an error message shows it.
     fn shown(&self) -> String {
         match self {
             Self::Text(text) | Self::Bare(text) => text.clone(),
@@ -97,7 +71,7 @@ impl Raw {
     }
 }
 
-/// The last word of the sources on every setting that any of them speaks of.
+/// The effective value of every setting that a source sets, with its origin.
 pub(super) struct Values(BTreeMap<(&'static str, &'static str), (Raw, Origin)>);
 
 impl Values {
@@ -111,7 +85,7 @@ impl Values {
         values
     }
 
-    /// Reads one setting, or its default; an error is noted, and none returned.
+    /// Reads a setting or its default. On an error, adds it to `errors` and returns `None`.
     pub(super) fn read<T>(
         &self,
         section: &'static str,
@@ -129,12 +103,12 @@ impl Values {
                 let shown = raw.shown();
                 let name = format!("{section}.{}", key.name);
                 let hidden = key.secret || name == "database.url";
-                errors.push(SettingError::wrong(&name, (!hidden).then_some(&shown), origin, &accepted));
+                errors.push(SettingError::invalid_value(&name, (!hidden).then_some(&shown), origin, &accepted));
                 None
             }
-            // A default that its own reader refuses: a test sees to it that there is none.
+            // A bug in the table: a test reads every default.
             (Err(accepted), None) => {
-                errors.push(SettingError::other(format!("{section}.{} has a broken default: {accepted}", key.name)));
+                errors.push(SettingError::other(format!("{section}.{} has an invalid default: {accepted}", key.name)));
                 None
             }
         }
@@ -230,7 +204,7 @@ fn raw_of(value: &DeValue<'_>) -> Raw {
     }
 }
 
-/// `BELLBIRD_API_LISTEN`: close enough to a setting that it must be a slip.
+/// Detects a variable such as `BELLBIRD_API_LISTEN`, which names a setting but lacks the second underscore.
 fn single_underscore(name: &str, rest: &str) -> Option<SettingError> {
     SECTIONS.iter().flat_map(|section| section.keys.iter().map(move |key| (section.name, key.name))).find_map(
         |(section, key)| {
@@ -244,10 +218,10 @@ fn single_underscore(name: &str, rest: &str) -> Option<SettingError> {
     )
 }
 
-/// Names place and problem, but never quotes the line: it may hold a secret.
+/// Names the line and the error, but does not quote the line: it may hold a secret.
 fn not_toml(path: &Path, text: &str, error: &toml::de::Error) -> SettingError {
     let line = error.span().map_or(1, |span| line_of(text, span.start));
-    SettingError::other(format!("{}, line {line}: this is not TOML: {}", path.display(), error.message()))
+    SettingError::other(format!("{}, line {line}: invalid TOML: {}", path.display(), error.message()))
 }
 
 fn line_of(text: &str, at: usize) -> usize {

@@ -1,40 +1,37 @@
-//! What happens on a connection, counted where it happens: the service counts requests, the stream counts bytes, and
-//! the watch that closes silent connections looks at both.
+//! Activity counters of one HTTP connection. The service counts requests and the stream counts reads and writes; the
+//! watch reads both to find the connection's state and its timeout.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-/// The counters of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     /// Requests so far.
     started: AtomicU64,
-    /// Requests not yet answered to the last byte.
+    /// Requests whose response is not yet sent completely.
     in_flight: AtomicU32,
-    /// Between requests, some bytes of the next one have come.
+    /// No request is in flight, and part of the next one's head has been read.
     head_begun: AtomicBool,
-    /// The last write found no room.
+    /// The send buffer was full at the last write.
     write_blocked: AtomicBool,
-    /// Writes that got on.
+    /// Writes that were not blocked.
     writes: AtomicU64,
-    /// Spoken since the first byte.
     http2: AtomicBool,
 }
 
 impl Activity {
-    pub(super) fn start_call(self: &Arc<Self>) -> Call {
+    pub(super) fn start_request(self: &Arc<Self>) -> InFlightRequest {
         self.started.fetch_add(1, Relaxed);
         self.in_flight.fetch_add(1, Relaxed);
         self.head_begun.store(false, Relaxed);
-        Call(Arc::clone(self))
+        InFlightRequest(Arc::clone(self))
     }
 
     pub(super) fn note_http2(&self) {
         self.http2.store(true, Relaxed);
     }
 
-    /// Bytes have come.
     pub(super) fn note_read(&self) {
         if self.in_flight.load(Relaxed) == 0 && !self.http2.load(Relaxed) {
             self.head_begun.store(true, Relaxed);
@@ -50,7 +47,6 @@ impl Activity {
         }
     }
 
-    /// What the connection waits for just now.
     pub(super) fn state(&self) -> State {
         let started = self.started.load(Relaxed);
         if self.write_blocked.load(Relaxed) {
@@ -67,26 +63,26 @@ impl Activity {
     }
 }
 
-/// What a connection waits for. The number tells one time of waiting from the next.
+/// What a connection waits for. The counter distinguishes one wait from the next, so that each has its own timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// Accepted; no request has been read to the end of its headers.
+    /// Accepted; the headers of the first request are not complete.
     Opening,
-    /// A request is being answered.
+    /// A handler is running or its response is being sent.
     Busy,
-    /// No request on the connection.
+    /// No request is in flight.
     Idle(u64),
-    /// Part of a request's head has come.
+    /// Part of a request's head has been read.
     Head(u64),
-    /// The client has to take what was written.
+    /// The client is not reading the response.
     Writing(u64),
 }
 
-/// One request; dropped with its answer's body.
+/// Counts one request as in flight until its response body is dropped.
 #[derive(Debug)]
-pub(super) struct Call(Arc<Activity>);
+pub(super) struct InFlightRequest(Arc<Activity>);
 
-impl Drop for Call {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Relaxed);
     }

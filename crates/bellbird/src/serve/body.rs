@@ -1,4 +1,4 @@
-//! The body of an answer, which keeps its request counted until it has been sent.
+//! Response body that counts its request as in flight until the body has been sent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,12 +7,11 @@ use axum::body::Body as Inner;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-use super::activity::Call;
+use super::activity::InFlightRequest;
 
-/// An answer's body and the request that it answers.
 pub(super) struct CountedBody {
     pub(super) inner: Inner,
-    pub(super) _call: Call,
+    pub(super) _request: InFlightRequest,
 }
 
 impl Body for CountedBody {

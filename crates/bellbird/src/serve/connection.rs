@@ -1,4 +1,4 @@
-//! One connection, from its first byte to its last.
+//! Serves HTTP/1.1 and HTTP/2 on one connection, and closes it on timeout or shutdown.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -21,26 +21,26 @@ use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
 use super::ServeOptions;
-use super::activity::{Activity, Call, State};
+use super::activity::{Activity, InFlightRequest, State};
 use super::body::CountedBody;
 use super::stream::CountedStream;
 use super::watch::Watch;
 
-/// A request's head may take this much before hyper refuses it; our own limits, which are lower, are checked behind it.
+/// Size of a request's head beyond which hyper rejects it. The API's own limits are lower and checked later.
 const HEAD_BYTES_MAX: usize = 256 * 1024;
-/// Header fields of one request. Beyond it hyper refuses the request. hyper sets room for all of them aside before it
-/// parses: 256 cost a request 0.2 µs more than its default of 100 does, 1,000 cost 1.1 µs.
+/// Header fields of a request beyond which hyper rejects it. hyper allocates all of them before it parses: 256 fields
+/// cost a request 0.2 µs more than the default of 100; 1,000 fields cost 1.1 µs more.
 const HEADERS_MAX: usize = 256;
-/// The same for HTTP/2, as the sum that RFC 9113 defines.
+/// Size of an HTTP/2 header list, as RFC 9113 defines it.
 const HTTP2_HEAD_BYTES_MAX: u32 = 128 * 1024;
 const HTTP2_STREAMS_MAX: u32 = 128;
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
 const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What a connection that was idle for too long gets to close in good order.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long an idle connection may take to close gracefully after its timeout.
+const CLOSE_GRACE: Duration = Duration::from_secs(2);
 
-/// What all connections of a listener share.
+/// Shared by all connections of a listener.
 pub(super) struct Server {
     router: Router,
     options: ServeOptions,
@@ -53,7 +53,7 @@ impl Server {
         builder
             .http1()
             .timer(TokioTimer::new())
-            // Off: hyper counts the idle time between two requests as part of it. The watch sees to both.
+            // Off: hyper counts the idle time between two requests as part of it. The watch enforces both timeouts.
             .header_read_timeout(None)
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX);
@@ -68,7 +68,7 @@ impl Server {
     }
 }
 
-/// Serves one connection. Its slot is free again when this returns.
+/// Serves one connection and holds its permit meanwhile.
 pub(super) async fn run(
     server: Arc<Server>,
     stream: TcpStream,
@@ -76,9 +76,9 @@ pub(super) async fn run(
     stop: CancellationToken,
     _slot: OwnedSemaphorePermit,
 ) {
-    // Without it a small answer may wait for the acknowledgement of the one before.
+    // Without it, Nagle's algorithm may hold back a small response until the previous one is acknowledged.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "a connection without TCP_NODELAY");
+        tracing::debug!(%error, "could not set TCP_NODELAY");
     }
     let activity = Arc::new(Activity::default());
     let service = RouterService { router: server.router.clone(), peer, activity: Arc::clone(&activity) };
@@ -91,10 +91,10 @@ pub(super) async fn run(
         () = stop.cancelled() => None,
     };
     match ended {
-        Some(End::TooSlow(State::Idle(_))) => {
-            // A farewell: on HTTP/2 that is how the client learns that it may not go on.
+        Some(End::TimedOut(State::Idle(_))) => {
+            // On HTTP/2 this sends GOAWAY, so that the client opens no new stream.
             connection.as_mut().graceful_shutdown();
-            log_end(tokio::time::timeout(FAREWELL, connection).await.map(End::Closed).ok());
+            log_end(tokio::time::timeout(CLOSE_GRACE, connection).await.map(End::Closed).ok());
         }
         Some(ended) => log_end(Some(ended)),
         None => {
@@ -105,35 +105,34 @@ pub(super) async fn run(
     }
 }
 
-/// Goes on until the connection is closed, or has waited for too long.
+/// Polls the connection until it closes or a timeout ends it.
 fn end_of<'a, C>(mut connection: Pin<&'a mut C>, watch: &'a mut Watch) -> impl Future<Output = End> + 'a
 where
     C: Future<Output = Result<(), ConnectionError>>,
 {
     poll_fn(move |context| match connection.as_mut().poll(context) {
         Poll::Ready(result) => Poll::Ready(End::Closed(result)),
-        Poll::Pending => watch.poll_timeout(context).map(End::TooSlow),
+        Poll::Pending => watch.poll_timeout(context).map(End::TimedOut),
     })
 }
 
 fn log_end(ended: Option<End>) {
     match ended {
-        None => tracing::warn!("a connection was cut off, as it did not end in time"),
-        Some(End::TooSlow(state)) => tracing::debug!(?state, "a connection was closed, as nothing came"),
-        Some(End::Closed(Err(error))) => tracing::debug!(error, "a connection ended early"),
+        None => tracing::warn!("connection aborted: it did not close within the shutdown timeout"),
+        Some(End::TimedOut(state)) => tracing::debug!(?state, "connection timed out"),
+        Some(End::Closed(Err(error))) => tracing::debug!(error, "connection failed"),
         Some(End::Closed(Ok(()))) => {}
     }
 }
 
 type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How a connection came to its end.
 enum End {
     Closed(Result<(), ConnectionError>),
-    TooSlow(State),
+    TimedOut(State),
 }
 
-/// Hands each request to the router, together with the address that it came from.
+/// Passes each request to the router, with the peer's address.
 struct RouterService {
     router: Router,
     peer: SocketAddr,
@@ -146,16 +145,16 @@ impl hyper::service::Service<http::Request<Incoming>> for RouterService {
     type Future = CountedAnswer;
 
     fn call(&self, mut request: http::Request<Incoming>) -> CountedAnswer {
-        let call = Some(self.activity.start_call());
+        let in_flight = Some(self.activity.start_request());
         request.extensions_mut().insert(ConnectInfo(self.peer));
-        CountedAnswer { answer: self.router.clone().call(request), call }
+        CountedAnswer { answer: self.router.clone().call(request), in_flight }
     }
 }
 
-/// The router's answer, still to come.
+/// Future of the router's response.
 struct CountedAnswer {
     answer: RouteFuture<std::convert::Infallible>,
-    call: Option<Call>,
+    in_flight: Option<InFlightRequest>,
 }
 
 impl Future for CountedAnswer {
@@ -168,12 +167,12 @@ impl Future for CountedAnswer {
             Err(never) => match never {},
         };
         if answer.status() == StatusCode::UNAUTHORIZED {
-            // The router says, behind all layers, what a path knows; a refused key is told nothing of that.
+            // The router adds `Allow` outside of all layers. A rejected key must not learn the methods of a path.
             answer.headers_mut().remove(ALLOW);
         }
-        match this.call.take() {
-            Some(call) => Poll::Ready(Ok(answer.map(|inner| CountedBody { inner, _call: call }))),
-            // Polled again behind its end, which no caller does.
+        match this.in_flight.take() {
+            Some(in_flight) => Poll::Ready(Ok(answer.map(|inner| CountedBody { inner, _request: in_flight }))),
+            // Polled after completion, which no caller does.
             None => Poll::Pending,
         }
     }

@@ -1,9 +1,9 @@
-//! What hyper answers itself, before any of our code has seen the request: 400, 414 and 431 without a body.
-//! Recognised among the bytes that it writes, and replaced by the error object that every other path has.
+//! Replaces the responses that hyper sends itself, before a handler runs: 400, 414 and 431 without a body. The
+//! replacement has the JSON error body that every other response has.
 //!
-//! Such an answer is always the last thing on its connection, stands at the end of a write, and carries nothing but
-//! `content-length: 0`, `connection` and `date`. No answer of ours looks like that: each has an `x-request-id`, or at
-//! least a `content-type`.
+//! hyper has no hook for these responses, so they are found in the bytes that it writes. Such a response is always the
+//! last one of its connection and ends a write. Its only headers are `content-length: 0`, `connection` and `date`. The
+//! router's responses differ: each has an `x-request-id` or at least a `content-type`.
 
 use std::ops::Range;
 
@@ -15,20 +15,19 @@ const HEADS: [(&[u8], u16, &str); 3] = [
     (b"HTTP/1.1 431 Request Header Fields Too Large\r\n", 431, "The headers are too large."),
 ];
 
-/// No early answer is longer.
+/// Size limit of such a response.
 const LENGTH_MAX: usize = 200;
 
-/// hyper's own answer at the end of what it writes.
+/// A response that hyper generated itself, at the end of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EarlyAnswer {
-    /// Where it lies; it ends where the bytes end.
+    /// Its position; it ends with the written bytes.
     pub(super) at: Range<usize>,
-    /// Its status code.
     pub(super) status: u16,
     message: &'static str,
 }
 
-/// Looks for an early answer at the end of `bytes`.
+/// Finds a response of hyper at the end of `bytes`.
 pub(super) fn find(bytes: &[u8]) -> Option<EarlyAnswer> {
     if !bytes.ends_with(b"\r\n\r\n") {
         return None;
@@ -45,7 +44,7 @@ pub(super) fn find(bytes: &[u8]) -> Option<EarlyAnswer> {
     fields_of_hyper.then_some(EarlyAnswer { at: start..bytes.len(), status: *status, message })
 }
 
-/// The answer to send in its place.
+/// Builds the response to send instead.
 pub(super) fn replacement(early: &EarlyAnswer, request_id: Uuid) -> Vec<u8> {
     let head = HEADS.iter().find(|(_, status, _)| *status == early.status).map_or(&b""[..], |(head, ..)| head);
     let body = serde_json::json!({ "error": { "message": early.message } }).to_string();
@@ -65,11 +64,11 @@ pub(super) fn replacement(early: &EarlyAnswer, request_id: Uuid) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    const EARLY: &[u8] =
-        b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\ndate: Sat, 21 Nov 2026 03:20:00 GMT\r\n\r\n";
+    const EARLY: &[u8] = b"HTTP/1.1 431 Request Header Fields Too Large\r\n\
+        connection: close\r\ncontent-length: 0\r\ndate: Sat, 21 Nov 2026 03:20:00 GMT\r\n\r\n";
 
     #[test]
-    fn an_early_answer_is_found_alone_and_behind_another_answer() {
+    fn early_answer_is_found_alone_and_after_another() {
         assert_eq!(find(EARLY).unwrap().at, 0..EARLY.len());
         let mut both = b"HTTP/1.1 200 OK\r\nx-request-id: 1\r\ncontent-length: 0\r\n\r\n".to_vec();
         let start = both.len();
@@ -79,8 +78,8 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_ours_are_left_alone() {
-        for ours in [
+    fn router_responses_are_not_replaced() {
+        for response in [
             &b"HTTP/1.1 400 Bad Request\r\nx-request-id: 1\r\ncontent-length: 0\r\n\r\n"[..],
             b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: 0\r\n\r\n",
             b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
@@ -89,7 +88,7 @@ mod tests {
             b"{}",
             b"",
         ] {
-            assert_eq!(find(ours), None, "{}", String::from_utf8_lossy(ours));
+            assert_eq!(find(response), None, "{}", String::from_utf8_lossy(response));
         }
     }
 }

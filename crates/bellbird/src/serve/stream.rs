@@ -1,5 +1,5 @@
-//! The TCP stream under a connection: it counts what happens, puts our error object in the place of hyper's own
-//! answers, and closes so that the last answer arrives.
+//! TCP stream of a connection. It counts reads and writes, replaces hyper's own error responses with JSON ones, and
+//! closes in a way that lets the client receive the last response.
 
 use std::io;
 use std::pin::Pin;
@@ -15,23 +15,22 @@ use uuid::Uuid;
 use super::activity::Activity;
 use super::early;
 
-/// How long, and how many bytes, a client may go on sending what nobody reads. Closing at once would make the system
-/// reset the connection, and the client would lose the answer that tells it what is wrong.
+/// After the last response, unread request bytes are read and discarded within these limits. If the socket closed at
+/// once instead, the system would reset the connection, and the client could lose the error response.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// A TCP stream that says what happens on it.
 pub(super) struct CountedStream {
     stream: TcpStream,
     activity: Arc<Activity>,
     read_before: bool,
     early: Option<Pending>,
-    /// Runs once our side is closed.
+    /// Starts when the write side is closed.
     linger: Option<Pin<Box<Sleep>>>,
-    thrown_away: usize,
+    discarded: usize,
 }
 
-/// An answer in the place of hyper's, and how much of it has been written.
+/// A replacement response, partly written.
 struct Pending {
     bytes: Vec<u8>,
     written: usize,
@@ -39,10 +38,9 @@ struct Pending {
 
 impl CountedStream {
     pub(super) fn new(stream: TcpStream, activity: Arc<Activity>) -> Self {
-        Self { stream, activity, read_before: false, early: None, linger: None, thrown_away: 0 }
+        Self { stream, activity, read_before: false, early: None, linger: None, discarded: 0 }
     }
 
-    /// Bytes have come from the client.
     fn received(&mut self, bytes: &[u8]) {
         if !self.read_before && bytes.starts_with(b"PRI") {
             self.activity.note_http2();
@@ -51,7 +49,7 @@ impl CountedStream {
         self.activity.note_read();
     }
 
-    /// Writes `bytes`; hyper's own answer among them is replaced.
+    /// Writes `bytes`, with hyper's own response in them replaced.
     fn poll_write_one(&mut self, bytes: &[u8], context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match early::find(bytes) {
             None => Pin::new(&mut self.stream).poll_write(context, bytes),
@@ -60,7 +58,7 @@ impl CountedStream {
             }
             Some(early) => {
                 let request_id = Uuid::new_v4();
-                tracing::info!(%request_id, status = early.status, "a request that is not HTTP was refused");
+                tracing::info!(%request_id, status = early.status, "invalid HTTP request rejected");
                 self.early = Some(Pending { bytes: early::replacement(&early, request_id), written: 0 });
                 Poll::Ready(Ok(bytes.len()))
             }
@@ -83,17 +81,17 @@ impl CountedStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads what the client still sends until it closes its side too, has sent too much, or takes too long.
+    /// Reads and discards until the client closes its side, or until a linger limit is reached.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let timer = self.linger.get_or_insert_with(|| Box::pin(sleep(LINGER)));
         let mut scratch = [0; 8 * 1024];
-        while self.thrown_away < LINGER_BYTES_MAX {
+        while self.discarded < LINGER_BYTES_MAX {
             let mut buffer = ReadBuf::new(&mut scratch);
             match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
-                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => self.thrown_away += buffer.filled().len(),
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => self.discarded += buffer.filled().len(),
                 Poll::Ready(_) => return Poll::Ready(()),
-                // Nothing was left unread, and no answer of ours is at stake.
-                Poll::Pending if self.early.is_none() && self.thrown_away == 0 => return Poll::Ready(()),
+                // No unread bytes and no replacement response: a reset cannot lose anything.
+                Poll::Pending if self.early.is_none() && self.discarded == 0 => return Poll::Ready(()),
                 Poll::Pending => return timer.as_mut().poll(context),
             }
         }
@@ -120,9 +118,9 @@ impl AsyncRead for CountedStream {
 
 impl AsyncWrite for CountedStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let wrote = self.poll_write_one(bytes, context);
-        self.activity.note_write(wrote.is_pending());
-        wrote
+        let written = self.poll_write_one(bytes, context);
+        self.activity.note_write(written.is_pending());
+        written
     }
 
     fn poll_write_vectored(
@@ -130,13 +128,13 @@ impl AsyncWrite for CountedStream {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        // hyper's own answer has no body, so it comes alone.
-        let wrote = match parts {
+        // hyper's own response has no body, so it is a single part.
+        let written = match parts {
             [only] => self.poll_write_one(only, context),
             _ => Pin::new(&mut self.stream).poll_write_vectored(context, parts),
         };
-        self.activity.note_write(wrote.is_pending());
-        wrote
+        self.activity.note_write(written.is_pending());
+        written
     }
 
     fn is_write_vectored(&self) -> bool {

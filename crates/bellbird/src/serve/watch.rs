@@ -1,5 +1,5 @@
-//! The clock of a connection. It is asked after every step of the connection, not by its reads: hyper does not read
-//! again after an answer when an earlier read is still waiting.
+//! Timeouts of a connection. The watch is polled after every poll of the connection rather than by the stream's reads:
+//! after a response, hyper does not read again while an earlier read is still pending.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::ServeOptions;
 use super::activity::{Activity, State};
 
-/// One timer, for whatever the connection waits for.
+/// One timer, reset whenever the connection's state changes.
 pub(super) struct Watch {
     activity: Arc<Activity>,
     options: ServeOptions,
@@ -24,22 +24,22 @@ impl Watch {
         Self { activity, options, state: State::Opening, timer: Box::pin(sleep(options.head_timeout)) }
     }
 
-    /// Ready when the connection has waited for too long; says for what.
+    /// Ready with the current state when its timeout has passed.
     pub(super) fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<State> {
         let state = self.activity.state();
-        let Some(length) = self.length(state) else {
+        let Some(timeout) = self.timeout(state) else {
             self.state = state;
             return Poll::Pending;
         };
         if state != self.state {
             self.state = state;
-            self.timer.as_mut().reset(Instant::now() + length);
+            self.timer.as_mut().reset(Instant::now() + timeout);
         }
         ready!(self.timer.as_mut().poll(context));
         Poll::Ready(state)
     }
 
-    fn length(&self, state: State) -> Option<Duration> {
+    fn timeout(&self, state: State) -> Option<Duration> {
         match state {
             State::Busy => None,
             State::Opening | State::Head(_) => Some(self.options.head_timeout),

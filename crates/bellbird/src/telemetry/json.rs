@@ -1,7 +1,7 @@
-//! One JSON object a line, written straight into the line's buffer: the usual formatter makes a tree of values first,
-//! which costs more than all the rest of a short request.
+//! Log format with one JSON object per line. It writes directly into the line's buffer: the formatter of
+//! tracing-subscriber builds a tree of values first, which costs more than the rest of a short request.
 //!
-//! Spans are left out: Bellbird's lines carry all they have to say as fields.
+//! Spans are not written; Bellbird puts all facts into the fields of an event.
 
 use std::fmt::{self, Write as _};
 
@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// `{"timestamp":…,"level":…,"target":…,` and the event's fields as they are named.
+/// Writes `{"timestamp":…,"level":…,"target":…,` and the event's fields.
 pub(super) struct JsonLines;
 
 impl<S, N> FormatEvent<S, N> for JsonLines
@@ -32,7 +32,7 @@ where
     }
 }
 
-/// Writes each field behind a comma.
+/// Writes each field after a comma.
 struct Fields<'a, 'w> {
     out: &'a mut Writer<'w>,
     result: fmt::Result,
@@ -82,7 +82,7 @@ impl Visit for Fields<'_, '_> {
     }
 }
 
-/// Passes text on as the inside of a JSON string.
+/// Escapes text for the inside of a JSON string.
 struct Escaped<'a, 'w>(&'a mut Writer<'w>);
 
 impl fmt::Write for Escaped<'_, '_> {

@@ -1,7 +1,7 @@
-//! Log lines on their way to standard error. Whoever logs only copies its line into a shared buffer; one thread writes
-//! what has gathered there, many lines in one call.
+//! Queue of log lines. A logging thread only copies its line into a shared buffer; a writer thread writes the buffered
+//! lines to standard error, many in one call.
 //!
-//! `tracing-appender` has a thread too, but it allocates each line, wakes the thread for it, and writes it by itself.
+//! `tracing-appender` also has a writer thread, but it allocates, wakes and writes once per line.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Bytes that may wait. When the reader of the log stands still, lines beyond it are dropped and counted.
+/// Size limit of the buffer. If the log's reader stalls, further lines are dropped and counted.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How long lines gather before they are written together.
-const GATHER: Duration = Duration::from_millis(10);
+/// How long lines are collected before they are written together.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
 
 #[derive(Default)]
 struct State {
@@ -35,18 +35,17 @@ impl Shared {
     }
 }
 
-/// The near end of the queue.
 #[derive(Clone)]
 pub(super) struct LineQueue(Arc<Shared>);
 
-/// Writes the rest, and ends the thread, when dropped.
+/// Dropping it writes the remaining lines and ends the thread.
 pub(super) struct QueueGuard {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl LineQueue {
-    /// Starts the thread. Without one (the system has no more), lines are dropped.
+    /// Starts the writer thread. If the system cannot start one, lines are dropped.
     pub(super) fn start(out: impl Write + Send + 'static) -> (Self, QueueGuard) {
         let shared = Arc::new(Shared::default());
         let thread_shared = Arc::clone(&shared);
@@ -56,7 +55,7 @@ impl LineQueue {
 }
 
 impl Write for &LineQueue {
-    /// Takes one whole line, or drops it.
+    /// Queues one whole line, or drops it.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut state = self.0.lock();
         if state.lines.len() + line.len() > BYTES_MAX {
@@ -95,7 +94,7 @@ impl Drop for QueueGuard {
     }
 }
 
-/// The thread: takes what has gathered, writes it, until the guard is dropped. An error has nobody to be told to.
+/// The writer thread. It runs until the guard is dropped. Write errors are ignored: there is nowhere to report them.
 fn write_all(shared: &Shared, mut out: impl Write) {
     let mut batch = Vec::new();
     loop {
@@ -104,13 +103,13 @@ fn write_all(shared: &Shared, mut out: impl Write) {
             state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if !state.ending {
-            state = shared.changed.wait_timeout(state, GATHER).unwrap_or_else(PoisonError::into_inner).0;
+            state = shared.changed.wait_timeout(state, FLUSH_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
         }
         std::mem::swap(&mut batch, &mut state.lines);
         let (dropped, ending) = (std::mem::take(&mut state.dropped), state.ending);
         drop(state);
         if dropped > 0 {
-            let _ = writeln!(batch, "{{\"level\":\"WARN\",\"message\":\"{dropped} log lines were dropped\"}}");
+            let _ = writeln!(batch, "{{\"level\":\"WARN\",\"message\":\"{dropped} log lines dropped\"}}");
         }
         let _ = out.write_all(&batch).and_then(|()| out.flush());
         batch.clear();
@@ -126,10 +125,10 @@ mod tests {
 
     use super::*;
 
-    /// Hands each write over, and takes as long as the test wants.
-    struct Slow(SyncSender<Vec<u8>>);
+    /// A writer that blocks until the test receives each write.
+    struct BlockingWriter(SyncSender<Vec<u8>>);
 
-    impl Write for Slow {
+    impl Write for BlockingWriter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
             Ok(bytes.len())
@@ -142,7 +141,7 @@ mod tests {
 
     fn start() -> (LineQueue, QueueGuard, Receiver<Vec<u8>>) {
         let (sender, receiver) = sync_channel(0);
-        let (queue, guard) = LineQueue::start(Slow(sender));
+        let (queue, guard) = LineQueue::start(BlockingWriter(sender));
         (queue, guard, receiver)
     }
 

@@ -1,131 +1,126 @@
-//! A sync: accounts and status are refreshed, the rows of a window are read, and what is new or has changed is told.
+//! Syncs a connection: refreshes it, reads the rows of a date range, and writes webhook events for changed rows.
 //!
-//! It is due on the row of its connection, and done by one copy of the service at a time. Nothing is written before the
-//! end, and then all of it in one transaction: marks, events and deliveries. So one that is interrupted is simply done
-//! again, and nothing is told that is not remembered, or remembered that is not told.
+//! A sync is a job on the connection's row, and all instances together run one sync of a connection at a time.
+//! Fingerprints, events and deliveries of a sync commit in one transaction at its end. So an interrupted sync is simply
+//! repeated, and never reports a row twice or not at all.
 
 mod changes;
+mod date_range;
 mod pull;
-mod window;
 
 use std::time::Duration;
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, EventType, SyncRunId, UserId};
-use bellbird_storage::{ClaimedSync, FinishedSync, NewEvent, StorageError};
+use bellbird_storage::{ClaimedSync, FinishedSync, NewWebhookEvent, StorageError};
 use bellbird_webhooks::digest::RowHasher;
-use bellbird_webhooks::outbox::Prepared;
+use bellbird_webhooks::webhook_events::PreparedWebhookEvent;
 use jiff::{SignedDuration, Timestamp};
 use secrecy::ExposeSecret as _;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use window::SyncSettings;
+pub use date_range::SyncSettings;
 
 use crate::schedule::{self, Failure};
-use crate::{Connections, ConnectionsError, for_each};
+use crate::{Connections, ConnectionsError, run_claims};
 use pull::{Pull, Pulled};
 
-/// How long one sync may take.
+/// For the provider calls of one sync.
 const SYNC_DEADLINE: Duration = Duration::from_secs(600);
-/// How long a sync is somebody's, unless they say again that it is.
+/// A running sync renews its lease every [`LEASE_RENEW_INTERVAL`].
 const LEASE: Duration = Duration::from_secs(60);
-/// How often they say so.
-const RENEW_EVERY: Duration = Duration::from_secs(15);
-/// Syncs that one copy of the service makes at the same time.
-const AT_ONCE: usize = 4;
-/// How often due syncs are looked for, where nobody wakes us.
-const DUE_EVERY: Duration = Duration::from_secs(5);
-/// What a sync gets to notice that it has ended well.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// When a connection is synced again that was linked a moment ago and has no rows yet.
-const ROWS_ASKED_AGAIN_AFTER: Duration = Duration::from_secs(600);
-/// Accounts and rows may be late after a connection was linked: for so long, each sync reads as far back as the first
-/// (unless what that finds is not told: then it would be told now), and one that finds nothing at all is not the first.
-const ROWS_LATE: SignedDuration = SignedDuration::from_hours(1);
-/// How often a command looks whether somebody else is done with a sync.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How long it waits for that.
-const PATIENCE: Duration = Duration::from_secs(660);
+const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(15);
+/// Syncs that one instance runs at the same time.
+const CONCURRENCY_MAX: usize = 4;
+/// How often due syncs are claimed without a signal.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Time for a sync to return after its lease is gone, because the sync itself may just have released the lease.
+const FINISH_GRACE: Duration = Duration::from_secs(2);
+/// Delay before the next sync of a connection that was linked recently and has no rows yet.
+const EMPTY_FIRST_SYNC_RETRY: Duration = Duration::from_secs(600);
+/// Providers may load accounts and rows late. For this long after linking, every sync reads the range of the first one,
+/// and a sync without any row does not count as the first.
+///
+/// With `announce_first` off, only the first sync reads that range. Another one would report its late rows.
+const BACKFILL_WINDOW: SignedDuration = SignedDuration::from_hours(1);
+/// How often a caller tries to claim a sync that another process is running.
+const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// How long a caller waits for that process: longer than [`SYNC_DEADLINE`].
+const WAIT_MAX: Duration = Duration::from_secs(660);
 
-/// The metric of syncs, by how they ended.
-pub const SYNCS: &str = "bellbird_syncs_total";
+/// Counts syncs. Label: `outcome`.
+pub const SYNCS_METRIC: &str = "bellbird_syncs_total";
 
-/// What a sync came to.
+/// The result of a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SyncReport {
-    /// Which connection.
     pub connection_id: ConnectionId,
-    /// This sync.
     pub run: SyncRunId,
-    /// Rows that were never seen before.
     pub new_count: usize,
-    /// Rows that have changed.
     pub updated_count: usize,
-    /// Events that were made of them; none where no endpoint of the user asks for them.
+    /// Webhook events that were written: none if no endpoint of the user subscribes to them.
     pub events: usize,
-    /// How the connection stands. Rows are read only of an active one.
+    /// The connection's status after the sync. Rows are read only if it is active.
     pub status: ConnectionStatus,
 }
 
 impl Connections {
-    /// Syncs one connection now, and waits for the end. Where somebody else syncs it at this moment, they are waited for
-    /// first.
+    /// Syncs one connection now. If another process is syncing it, waits for that sync first.
     ///
-    /// # Errors
-    /// [`ConnectionsError::NotFound`]; [`ConnectionsError::Busy`] when somebody else takes too long; what the provider or
-    /// the database says. A sync that failed is due again, later with every failure.
+    /// Fails with [`ConnectionsError::Busy`] if the other process takes too long, or if this one loses its lease. A
+    /// failed sync is retried as a job, with a delay that grows with each failure.
     pub async fn sync(&self, user: UserId, id: ConnectionId) -> Result<SyncReport, ConnectionsError> {
-        let give_up = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_MAX;
         loop {
             let (now, lease) = self.lease(LEASE);
             if let Some(claim) = self.storage.claim_sync(user, id, now, lease).await? {
-                return self.sync_claimed(&claim).await;
+                return self.run_sync(&claim).await;
             }
             if self.storage.find_connection(user, id).await?.is_none() {
                 return Err(ConnectionsError::NotFound);
             }
-            if Instant::now() >= give_up {
+            if Instant::now() >= deadline {
                 return Err(ConnectionsError::Busy);
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(LEASE_POLL_INTERVAL).await;
         }
     }
 
-    /// Makes every sync that is due, a few at a time, until `stop`, and then ends those under way. Any number of copies of
-    /// the service may do so at once. One that takes long holds up no other.
-    pub async fn sync_until(&self, stop: CancellationToken) {
-        let mut under_way = JoinSet::new();
+    /// Runs due syncs, a few at a time, until `stop`. Then waits for the running ones.
+    ///
+    /// Every instance runs this. A slow sync does not delay the others.
+    pub async fn run_due_syncs_until(&self, stop: CancellationToken) {
+        let mut running = JoinSet::new();
         while !stop.is_cancelled() {
-            let free = AT_ONCE.saturating_sub(under_way.len());
-            for claim in self.claim_syncs(free).await {
+            let free = CONCURRENCY_MAX.saturating_sub(running.len());
+            for claim in self.claim_due_syncs(free).await {
                 let connections = self.clone();
-                under_way.spawn(async move { connections.sync_claimed(&claim).await.is_ok() });
+                running.spawn(async move { connections.run_sync(&claim).await.is_ok() });
             }
             tokio::select! {
                 () = stop.cancelled() => {}
-                Some(_) = under_way.join_next() => {}
-                () = self.due.syncs.notified(), if under_way.len() < AT_ONCE => {}
-                () = tokio::time::sleep(DUE_EVERY) => {}
+                Some(_) = running.join_next() => {}
+                () = self.job_signals.syncs.notified(), if running.len() < CONCURRENCY_MAX => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
-        while under_way.join_next().await.is_some() {}
+        while running.join_next().await.is_some() {}
     }
 
-    /// Makes every sync that is due now, and returns when none is.
+    /// Runs every due sync, a few at a time, and returns when none is due.
     ///
-    /// # Errors
-    /// Those of the database. What was claimed by then is due again when its lease ends.
-    pub async fn sync_due(&self) -> Result<(), ConnectionsError> {
+    /// On a database error, the claimed jobs run again when their leases expire.
+    pub async fn run_due_syncs(&self) -> Result<(), ConnectionsError> {
         loop {
-            let claims = self.claim_syncs(AT_ONCE).await;
+            let claims = self.claim_due_syncs(CONCURRENCY_MAX).await;
             if claims.is_empty() {
                 return Ok(());
             }
-            for_each(claims, |claim| {
+            run_claims(claims, |claim| {
                 let connections = self.clone();
                 async move {
-                    match connections.sync_claimed(&claim).await {
+                    match connections.run_sync(&claim).await {
                         Err(error @ ConnectionsError::Storage(StorageError::Unavailable(_))) => Err(error),
                         _ => Ok(()),
                     }
@@ -135,75 +130,77 @@ impl Connections {
         }
     }
 
-    /// So many of the syncs that are due; none where the database does not say.
-    async fn claim_syncs(&self, limit: usize) -> Vec<ClaimedSync> {
+    /// Claims up to `limit` due syncs. A database error is logged and yields none.
+    async fn claim_due_syncs(&self, limit: usize) -> Vec<ClaimedSync> {
         let (now, lease) = self.lease(LEASE);
         let limit = u32::try_from(limit).unwrap_or(0);
         if limit == 0 {
             return Vec::new();
         }
         self.storage.claim_due_syncs(now, lease, limit).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "due syncs could not be looked for");
+            tracing::warn!(%error, "could not claim sync jobs");
             Vec::new()
         })
     }
 
-    /// Whether a running service is to sync by itself.
+    /// Whether instances sync on a schedule and after provider events.
     #[must_use]
-    pub fn syncs_by_itself(&self) -> bool {
-        self.syncing.enabled
+    pub fn is_sync_enabled(&self) -> bool {
+        self.sync_settings.enabled
     }
 
-    /// Syncs, while somebody else sees that it is being done, and says when it is due again.
-    async fn sync_claimed(&self, claim: &ClaimedSync) -> Result<SyncReport, ConnectionsError> {
+    /// Runs a claimed sync while renewing its lease. Postpones the job if the sync fails.
+    async fn run_sync(&self, claim: &ClaimedSync) -> Result<SyncReport, ConnectionsError> {
         let synced = tokio::select! {
             biased;
             synced = self.sync_once(claim) => synced,
-            lost = self.keep(claim) => Err(lost),
+            error = self.renew_lease(claim) => Err(error),
         };
         let id = claim.connection_id;
         match &synced {
             Ok(report) => {
-                metrics::counter!(SYNCS, "outcome" => "done").increment(1);
+                metrics::counter!(SYNCS_METRIC, "outcome" => "done").increment(1);
                 let SyncReport { new_count, updated_count, events, status, .. } = report;
                 tracing::info!(connection_id = %id, new_count, updated_count, events, %status, "connection synced");
             }
-            // The lease ends, and somebody syncs again.
+            // The lease expires, and the job runs again.
             Err(ConnectionsError::Storage(StorageError::Unavailable(_)) | ConnectionsError::Busy) => {
-                metrics::counter!(SYNCS, "outcome" => "interrupted").increment(1);
+                metrics::counter!(SYNCS_METRIC, "outcome" => "interrupted").increment(1);
             }
             Err(error) => {
-                metrics::counter!(SYNCS, "outcome" => "failed").increment(1);
-                let failed = claim.attempts.saturating_add(1);
+                metrics::counter!(SYNCS_METRIC, "outcome" => "failed").increment(1);
+                let failures = claim.attempts.saturating_add(1);
                 let failure = match error {
-                    ConnectionsError::Provider(error) if error.is_transient() => Failure::Passing(error.retry_after()),
-                    error if error.is_passing() => Failure::Passing(None),
-                    _ => Failure::Lasting,
+                    ConnectionsError::Provider(error) if error.is_transient() => {
+                        Failure::Transient(error.retry_after())
+                    }
+                    error if error.is_transient() => Failure::Transient(None),
+                    _ => Failure::Permanent,
                 };
-                let spread = spread(SyncRunId::new());
+                let jitter = jitter(SyncRunId::new());
                 let now = self.clock.now();
-                let next = now.saturating_add(schedule::delay(failed, failure, spread)).unwrap_or(now);
+                let next = now.saturating_add(schedule::backoff(failures, failure, jitter)).unwrap_or(now);
                 self.storage.postpone_sync(claim, next, &error.to_string()).await?;
-                tracing::warn!(connection_id = %id, failed, until = %next, %error, "connection could not be synced");
+                tracing::warn!(connection_id = %id, failures, retry_at = %next, %error, "could not sync connection");
             }
         }
         synced
     }
 
-    /// Says again and again that the sync is being done. Ends when it is somebody else's.
-    async fn keep(&self, claim: &ClaimedSync) -> ConnectionsError {
-        let mut renewed = Instant::now();
+    /// Renews the lease of a running sync. Returns only when the lease is lost or cannot be renewed in time.
+    async fn renew_lease(&self, claim: &ClaimedSync) -> ConnectionsError {
+        let mut renewed_at = Instant::now();
         loop {
-            tokio::time::sleep(RENEW_EVERY).await;
+            tokio::time::sleep(LEASE_RENEW_INTERVAL).await;
             let (_, lease) = self.lease(LEASE);
             match self.storage.renew_sync(claim, lease).await {
-                Ok(true) => renewed = Instant::now(),
+                Ok(true) => renewed_at = Instant::now(),
                 Ok(false) => {
-                    // It may have ended a moment ago, by our own hand.
-                    tokio::time::sleep(LAST_WORDS).await;
+                    // The sync itself may have finished and released the lease a moment ago.
+                    tokio::time::sleep(FINISH_GRACE).await;
                     return ConnectionsError::Busy;
                 }
-                Err(_) if renewed.elapsed() + RENEW_EVERY < LEASE => {}
+                Err(_) if renewed_at.elapsed() + LEASE_RENEW_INTERVAL < LEASE => {}
                 Err(error) => return error.into(),
             }
         }
@@ -211,60 +208,61 @@ impl Connections {
 
     async fn sync_once(&self, claim: &ClaimedSync) -> Result<SyncReport, ConnectionsError> {
         let (user, id) = (claim.user_id, claim.connection_id);
-        let status = self.check_in_turn(user, id).await?;
+        let status = self.refresh_after_current(user, id).await?;
         let run = SyncRunId::new();
-        let next = self.syncing.next(self.clock.now(), spread(run));
+        let next = self.sync_settings.next_sync_at(self.clock.now(), jitter(run));
         let mut report = SyncReport { connection_id: id, run, new_count: 0, updated_count: 0, events: 0, status };
         if status != ConnectionStatus::Active {
             return self.finish_without_rows(claim, next, report).await;
         }
         let connection = self.storage.find_connection(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let now = self.clock.now();
-        let is_young = now.duration_since(connection.created_at) < ROWS_LATE;
-        // One that was asked for early takes nothing from the one that comes when all rows should be there.
-        let settled = schedule::synced_at_first(connection.created_at);
-        let next = if now < settled { settled.min(next) } else { next };
-        let synced_at = claim.synced_at.filter(|_| !(is_young && self.syncing.announce_first));
-        let from = self.syncing.from(now, synced_at, claim.covered_from);
-        let window = (from, now);
-        let mut pulled = match self.pull(claim, &connection, window).await {
-            Err(ConnectionsError::Broken(_)) => {
-                report.status = self.check_in_turn(user, id).await?;
+        let is_backfilling = now.duration_since(connection.created_at) < BACKFILL_WINDOW;
+        // An early sync must not replace the one at the end of the backfill, when all rows should be there.
+        let backfill_ends_at = schedule::first_sync_at(connection.created_at);
+        let next = if now < backfill_ends_at { backfill_ends_at.min(next) } else { next };
+        let synced_at = claim.synced_at.filter(|_| !(is_backfilling && self.sync_settings.announce_first));
+        let from = self.sync_settings.range_start(now, synced_at, claim.covered_from);
+        let date_range = (from, now);
+        let mut pulled = match self.pull(claim, &connection, date_range).await {
+            Err(ConnectionsError::ConsentInactive(_)) => {
+                report.status = self.refresh_after_current(user, id).await?;
                 return self.finish_without_rows(claim, next, report).await;
             }
             pulled => pulled?,
         };
-        if is_young && pulled.is_empty && claim.synced_at.is_none() {
-            // Not the first sync: its rows are not there yet.
-            let soon = now.saturating_add(ROWS_ASKED_AGAIN_AFTER).unwrap_or(next);
-            return self.finish_without_rows(claim, soon.min(next), report).await;
+        if is_backfilling && pulled.is_empty && claim.synced_at.is_none() {
+            // Does not count as the first sync, because the rows have not appeared yet.
+            let retry_at = now.saturating_add(EMPTY_FIRST_SYNC_RETRY).unwrap_or(next);
+            return self.finish_without_rows(claim, retry_at.min(next), report).await;
         }
         (report.new_count, report.updated_count) = (pulled.new_count, pulled.updated_count);
         let event_type = pulled.event_type;
-        let prepared = self.outbox.prepare(event_type, run, now, &mut pulled.new, &mut pulled.updated);
-        let events: Vec<NewEvent<'_>> = prepared.iter().map(|event| new_event(event, event_type, window)).collect();
+        let prepared = self.event_buffer.prepare(event_type, run, now, &mut pulled.new, &mut pulled.updated);
+        let events: Vec<NewWebhookEvent<'_>> =
+            prepared.iter().map(|event| new_webhook_event(event, event_type, date_range)).collect();
         let finished = FinishedSync {
             run,
-            at: now,
+            started_at: now,
             covered_from: from,
-            next,
-            marks: &pulled.marks,
+            next_sync_at: next,
+            fingerprints: &pulled.fingerprints,
             seen_at: now,
             prune_before: Some(SyncSettings::prune_before(from))
-                .filter(|before| pulled.oldest_mark.is_some_and(|oldest| oldest < *before)),
-            due_at: self.outbox.due_from(now),
+                .filter(|before| pulled.oldest_fingerprint_at.is_some_and(|oldest| oldest < *before)),
+            first_attempt_at: self.event_buffer.first_attempt_at(now),
             events: &events,
         };
-        self.outbox.hold(&prepared, now);
+        self.event_buffer.hold_bodies(&prepared, now);
         let Some(written) = self.storage.finish_sync(claim, &finished).await? else {
-            self.outbox.forget(&prepared);
+            self.event_buffer.evict_bodies(&prepared);
             return Err(ConnectionsError::Busy);
         };
         report.events = usize::try_from(written).unwrap_or(usize::MAX);
         if written > 0 {
-            self.outbox.wake();
+            self.event_buffer.wake();
         } else {
-            self.outbox.forget(&prepared);
+            self.event_buffer.evict_bodies(&prepared);
         }
         Ok(report)
     }
@@ -283,32 +281,36 @@ impl Connections {
         &self,
         claim: &ClaimedSync,
         connection: &Connection,
-        window: (Timestamp, Timestamp),
+        date_range: (Timestamp, Timestamp),
     ) -> Result<Pulled, ConnectionsError> {
         let (user, id) = (connection.user_id, connection.id);
-        let key = self.storage.marks_key(user, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let grant = self.storage.find_grant(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let key = self.storage.fingerprint_key(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let credentials = self.storage.find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let zone = self.storage.find_zone(user).await?.ok_or(ConnectionsError::NotFound)?;
         let pull = Pull {
             provider: self.provider(&connection.provider)?.as_ref(),
-            call: &self.call_within(SYNC_DEADLINE),
-            grant: &grant,
+            context: &self.call_context_within(SYNC_DEADLINE),
+            credentials: &credentials,
             accounts: &self.storage.list_connection_accounts(user, id).await?,
             zone: &zone,
             hasher: &RowHasher::new(key.expose_secret().as_bytes()),
-            known: &self.storage.list_marks(user, id).await?,
-            window,
-            announce: claim.synced_at.is_some() || self.syncing.announce_first,
+            known: &self.storage.list_fingerprints(user, id).await?,
+            date_range,
+            announce: claim.synced_at.is_some() || self.sync_settings.announce_first,
         };
         Ok(pull.run().await?)
     }
 }
 
-fn new_event(event: &Prepared, event_type: EventType, window: (Timestamp, Timestamp)) -> NewEvent<'_> {
-    NewEvent {
+fn new_webhook_event(
+    event: &PreparedWebhookEvent,
+    event_type: EventType,
+    date_range: (Timestamp, Timestamp),
+) -> NewWebhookEvent<'_> {
+    NewWebhookEvent {
         id: event.id,
         event_type,
-        window,
+        date_range,
         rows: &event.rows,
         new_count: event.new_count,
         updated_count: event.updated_count,
@@ -317,7 +319,7 @@ fn new_event(event: &Prepared, event_type: EventType, window: (Timestamp, Timest
     }
 }
 
-/// A number that differs from sync to sync: the random end of its id.
-fn spread(run: SyncRunId) -> u64 {
+/// A number that differs from sync to sync: the random bits of the run's id.
+fn jitter(run: SyncRunId) -> u64 {
     run.uuid().as_u128() as u64
 }

@@ -1,142 +1,141 @@
-//! Reads the rows of a window, and compares them with those that were seen before.
+//! Reads the rows of a sync's date range from the provider, and compares them with the stored fingerprints.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use bellbird_domain::{Account, Bound, Digest, EventType, Interval, Mark, Span, Trade, Transaction};
-use bellbird_providers::{Call, Error, Kind, Provider, TradeQuery, TransactionQuery, sweep};
+use bellbird_domain::{Account, Bound, Digest, EventType, Fingerprint, Interval, Span, Trade, Transaction};
+use bellbird_providers::{CallContext, Error, Kind, Provider, TradeQuery, TransactionQuery, sweep};
 use bellbird_webhooks::digest::RowHasher;
-use bellbird_webhooks::outbox::ChangedRow;
 use bellbird_webhooks::payload;
+use bellbird_webhooks::webhook_events::ChangedRow;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use secrecy::SecretString;
 
-use super::changes::{Changes, Repeats, Seen, changes};
+use super::changes::{Changes, DuplicateIds, RowDigests, detect_changes};
 
-/// Rows that one sync reads at most: many times those of the busiest month. More would be a provider gone wild.
+/// Upper bound for the rows of one sync: many times those of the busiest month. More mean that the provider is faulty.
 const ROWS_MAX: usize = 500_000;
-/// What is kept of new and changed rows until they are sent, in bytes. Beyond that they are read once more to be sent.
-const KEPT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of JSON that are kept of new and changed rows until delivery. Beyond that, delivery reads the rows again.
+const JSON_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// What is asked for.
+/// What a sync reads, and how.
 pub(super) struct Pull<'a> {
     pub(super) provider: &'a dyn Provider,
-    pub(super) call: &'a Call,
-    pub(super) grant: &'a SecretString,
+    pub(super) context: &'a CallContext,
+    pub(super) credentials: &'a SecretString,
     pub(super) accounts: &'a [Account],
     pub(super) zone: &'a TimeZone,
     pub(super) hasher: &'a RowHasher,
-    /// The marks of before.
-    pub(super) known: &'a [(Mark, Timestamp)],
-    /// The window.
-    pub(super) window: (Timestamp, Timestamp),
-    /// Whether what is new is to be told.
+    /// The stored fingerprints, each with the time at which it was last written.
+    pub(super) known: &'a [(Fingerprint, Timestamp)],
+    pub(super) date_range: (Timestamp, Timestamp),
+    /// Whether new and changed rows become webhook events.
     pub(super) announce: bool,
 }
 
-/// What came of it.
+/// The result of [`Pull::run`].
 pub(super) struct Pulled {
     pub(super) event_type: EventType,
-    /// When the mark was noted that was noted longest ago.
-    pub(super) oldest_mark: Option<Timestamp>,
-    /// Whether there was no row at all.
+    /// When the oldest stored fingerprint was written.
+    pub(super) oldest_fingerprint_at: Option<Timestamp>,
+    /// Whether the provider returned no row at all.
     pub(super) is_empty: bool,
     pub(super) new_count: usize,
     pub(super) updated_count: usize,
-    /// The rows to tell of.
+    /// Rows to report; empty unless [`Pull::announce`].
     pub(super) new: Vec<ChangedRow>,
+    /// As `new`.
     pub(super) updated: Vec<ChangedRow>,
-    pub(super) marks: Vec<Mark>,
+    /// Fingerprints to write.
+    pub(super) fingerprints: Vec<Fingerprint>,
 }
 
-/// A row that was read. What it says is kept only where it may have to be told.
+/// A row that was read. Its JSON is kept only if the row may have to be delivered.
 struct Row {
-    seen: Seen,
+    seen: RowDigests,
     instant: Timestamp,
     json: Option<Vec<u8>>,
 }
 
 impl Pull<'_> {
-    /// Reads the window to its end.
-    ///
-    /// # Errors
-    /// Those of the provider; too many rows.
+    /// Reads the whole date range. Fails if it has more than [`ROWS_MAX`] rows.
     pub(super) async fn run(&self) -> Result<Pulled, Error> {
-        let (event_type, repeats, mut rows) = match self.provider.kind() {
+        let (event_type, duplicate_ids, mut rows) = match self.provider.kind() {
             Kind::Banking(banking) => {
-                let (from, to) = self.window;
+                let (from, to) = self.date_range;
                 let interval = Interval { from: Bound::Instant(from), to: Bound::Instant(to) };
                 let (accounts, zone) = (self.accounts, self.zone);
                 let query = TransactionQuery { accounts, one_account: false, interval: &interval, zone };
-                let mut reading = Reading::new(self);
+                let mut collector = RowCollector::new(self);
                 if !accounts.is_empty() {
-                    let mut sink = |row: &Transaction<'_>| reading.transaction(row);
-                    sweep::transactions(banking, self.call, self.grant, &query, &mut sink).await?;
+                    let mut sink = |row: &Transaction<'_>| collector.transaction(row);
+                    sweep::transactions(banking, self.context, self.credentials, &query, &mut sink).await?;
                 }
-                (EventType::TransactionsSynced, Repeats::OneRow, reading.end()?)
+                (EventType::TransactionsSynced, DuplicateIds::SameRow, collector.finish()?)
             }
             Kind::Brokerage(brokerage) => {
-                // What a broker dates ahead of today is told at once.
-                let span = Span { from: Some(Bound::Instant(self.window.0)), to: None };
-                let mut reading = Reading::new(self);
+                // Without an end, so that trades with a future date are reported at once.
+                let span = Span { from: Some(Bound::Instant(self.date_range.0)), to: None };
+                let mut collector = RowCollector::new(self);
                 let mut accounts: Vec<&Account> = self.accounts.iter().collect();
                 accounts.sort_unstable_by_key(|account| account.id);
                 for account in accounts {
                     let query = TradeQuery { account, span: &span, zone: self.zone };
-                    let mut sink = |row: &Trade<'_>| reading.trade(row);
-                    sweep::trades(brokerage, self.call, self.grant, &query, &mut sink).await?;
+                    let mut sink = |row: &Trade<'_>| collector.trade(row);
+                    sweep::trades(brokerage, self.context, self.credentials, &query, &mut sink).await?;
                 }
-                let mut rows = reading.end()?;
-                // As `/v1/trades` merges: newest first, of one instant by account, then as they came.
+                let mut rows = collector.finish()?;
+                // In the order of `/v1/trades`: newest first, then by account, then as the provider lists them.
                 rows.sort_by_key(|row| std::cmp::Reverse(row.instant));
-                (EventType::TradesSynced, Repeats::SeveralRows, rows)
+                (EventType::TradesSynced, DuplicateIds::DistinctRows, rows)
             }
         };
-        let seen: Vec<Seen> = rows.iter().map(|row| row.seen).collect();
-        let Changes { new, updated, marks } = changes(self.known, &seen, repeats, self.window.1);
+        let seen: Vec<RowDigests> = rows.iter().map(|row| row.seen).collect();
+        let Changes { new, updated, fingerprints } =
+            detect_changes(self.known, &seen, duplicate_ids, self.date_range.1);
         let (new_count, updated_count) = (new.len(), updated.len());
-        let mut take = |places: Vec<usize>| -> Vec<ChangedRow> {
+        let mut changed_rows = |indexes: Vec<usize>| -> Vec<ChangedRow> {
             if !self.announce {
                 return Vec::new();
             }
-            places
+            indexes
                 .into_iter()
-                .map(|place| ChangedRow { row: rows[place].seen.row, json: rows[place].json.take() })
+                .map(|index| ChangedRow { row: rows[index].seen.row, json: rows[index].json.take() })
                 .collect()
         };
         let is_empty = seen.is_empty();
-        let oldest_mark = self.known.iter().map(|(_, noted_at)| *noted_at).min();
+        let oldest_fingerprint_at = self.known.iter().map(|(_, seen_at)| *seen_at).min();
         Ok(Pulled {
             event_type,
-            oldest_mark,
+            oldest_fingerprint_at,
             is_empty,
             new_count,
             updated_count,
-            new: take(new),
-            updated: take(updated),
-            marks,
+            new: changed_rows(new),
+            updated: changed_rows(updated),
+            fingerprints,
         })
     }
 }
 
-/// The rows so far.
-struct Reading<'p> {
+/// Collects the rows of all pages.
+struct RowCollector<'p> {
     pull: &'p Pull<'p>,
-    /// How many rows of this id and content are known.
-    known: HashMap<Seen, u32>,
+    /// How many stored fingerprints with these digests no row has matched yet.
+    known: HashMap<RowDigests, u32>,
     rows: Vec<Row>,
-    kept_bytes: usize,
-    overflown: bool,
+    json_bytes: usize,
+    overflowed: bool,
 }
 
-impl<'p> Reading<'p> {
+impl<'p> RowCollector<'p> {
     fn new(pull: &'p Pull<'p>) -> Self {
-        let mut known: HashMap<Seen, u32> = HashMap::with_capacity(pull.known.len());
-        for (mark, _) in pull.known {
-            *known.entry(Seen { row: mark.row, content: mark.content }).or_default() += 1;
+        let mut known: HashMap<RowDigests, u32> = HashMap::with_capacity(pull.known.len());
+        for (fingerprint, _) in pull.known {
+            *known.entry(RowDigests { row: fingerprint.row, content: fingerprint.content }).or_default() += 1;
         }
-        Self { pull, known, rows: Vec::new(), kept_bytes: 0, overflown: false }
+        Self { pull, known, rows: Vec::new(), json_bytes: 0, overflowed: false }
     }
 
     fn transaction(&mut self, row: &Transaction<'_>) -> ControlFlow<()> {
@@ -156,26 +155,26 @@ impl<'p> Reading<'p> {
         write: impl FnOnce() -> Vec<u8>,
     ) -> ControlFlow<()> {
         if self.rows.len() >= ROWS_MAX {
-            self.overflown = true;
+            self.overflowed = true;
             return ControlFlow::Break(());
         }
-        let seen = Seen { row, content };
-        let is_known = self.known.get_mut(&seen).is_some_and(|left| {
-            let some = *left > 0;
-            *left = left.saturating_sub(1);
-            some
+        let seen = RowDigests { row, content };
+        let is_known = self.known.get_mut(&seen).is_some_and(|unmatched| {
+            let matches = *unmatched > 0;
+            *unmatched = unmatched.saturating_sub(1);
+            matches
         });
         let mut json = None;
-        if self.pull.announce && !is_known && self.kept_bytes < KEPT_BYTES_MAX {
+        if self.pull.announce && !is_known && self.json_bytes < JSON_BYTES_MAX {
             let written = write();
-            self.kept_bytes += written.len();
+            self.json_bytes += written.len();
             json = Some(written);
         }
         self.rows.push(Row { seen, instant, json });
         ControlFlow::Continue(())
     }
 
-    fn end(self) -> Result<Vec<Row>, Error> {
-        if self.overflown { Err(Error::Malformed("more rows than one sync reads")) } else { Ok(self.rows) }
+    fn finish(self) -> Result<Vec<Row>, Error> {
+        if self.overflowed { Err(Error::Malformed("more rows than one sync may read")) } else { Ok(self.rows) }
     }
 }

@@ -1,24 +1,24 @@
-//! The pages without a choice: what came of a trip to a provider, and what is in the way.
+//! The pages with a message: the outcome of a link session, and errors.
 
 use askama::Template;
-use bellbird_connections::{Arrival, Outcome};
+use bellbird_connections::{CallbackOutcome, LinkOutcome};
 use bellbird_domain::{Account, Connection};
 
-use super::{institution, readable};
+use super::names::{institution_name, sanitized};
 use crate::assets::Assets;
 
-const OPEN_AGAIN: &str = "To try again, open the address from which you left; it works for half an hour.";
+const TRY_AGAIN: &str = "To try again, open your link again. It works for half an hour after it was created.";
 
-/// How a page is coloured.
+/// The colour of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
-    /// It worked.
+    /// Success.
     Good,
-    /// It goes on by itself.
+    /// In progress, or worth trying again.
     Waiting,
-    /// It did not work.
+    /// Failure.
     Attention,
-    /// Neither.
+    /// Nothing happened.
     Neutral,
 }
 
@@ -33,26 +33,25 @@ impl Tone {
     }
 }
 
-/// What a page says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
     tone: Tone,
     title: String,
-    /// Said before everything else.
+    /// Shown above the title.
     remark: Option<&'static str>,
     connected: Vec<Connected>,
     paragraphs: Vec<String>,
     command: Option<String>,
-    has_way_back: bool,
+    has_retry_link: bool,
 }
 
-/// A connection that is there now.
+/// A connection of the outcome, with its accounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Connected {
     institution: String,
-    /// The title of the provider that reaches it.
+    /// The provider's title.
     provider: String,
-    /// Each with the end of its number, if it has one.
+    /// Names and masked numbers.
     accounts: Vec<(String, Option<String>)>,
 }
 
@@ -64,7 +63,6 @@ pub(crate) struct NoticePage<'a> {
 }
 
 impl Notice {
-    /// One that says nothing but its title yet.
     pub(crate) fn new(tone: Tone, title: impl Into<String>) -> Self {
         Self {
             tone,
@@ -73,113 +71,121 @@ impl Notice {
             connected: Vec::new(),
             paragraphs: Vec::new(),
             command: None,
-            has_way_back: false,
+            has_retry_link: false,
         }
     }
 
-    /// With one more paragraph.
     pub(crate) fn with(mut self, paragraph: &str) -> Self {
         self.paragraphs.push(paragraph.to_owned());
         self
     }
 
-    /// With something to copy below the paragraphs.
+    /// Adds text to copy below the paragraphs.
     pub(crate) fn with_command(self, command: &str) -> Self {
         Self { command: Some(command.to_owned()), ..self }
     }
 
-    /// With a link that opens the same address again.
-    pub(crate) fn with_way_back(self) -> Self {
-        Self { has_way_back: true, ..self }
+    /// Adds a link that reloads the page.
+    pub(crate) fn with_retry_link(self) -> Self {
+        Self { has_retry_link: true, ..self }
     }
 
-    /// As a page.
     pub(crate) fn page<'a>(&'a self, assets: &'a Assets) -> NoticePage<'a> {
         NoticePage { assets, notice: self }
     }
 
-    /// What a browser is told that came back. `title_of` makes a provider's title of its name.
-    pub(crate) fn of_arrival(arrival: &Arrival, api_url: &str, title_of: impl Fn(&str) -> String) -> Self {
-        match arrival {
-            Arrival::Unknown => Self::new(Tone::Attention, "This address does not work")
-                .with("It is forged, too old, or not complete. Nothing was changed.")
-                .with("If you came from a provider's page, begin again from the address that you were given."),
-            Arrival::Pending | Arrival::Used(None) => Self::new(Tone::Waiting, "Not confirmed yet")
-                .with("The provider has not confirmed your consent yet. That may take a few minutes.")
-                .with("This page looks again every few seconds. You may close it: the work goes on without it."),
-            Arrival::Used(Some(outcome)) => Self {
-                remark: Some("This address has been used already: nothing was done again. This is what came of it:"),
-                ..Self::of_outcome(outcome, (&[], &[]), None, api_url, title_of)
+    /// The page after consent. `title_of` maps the name of a provider to its title.
+    pub(crate) fn for_callback(callback: &CallbackOutcome, api_url: &str, title_of: impl Fn(&str) -> String) -> Self {
+        match callback {
+            CallbackOutcome::UnknownState => Self::new(Tone::Attention, "This link does not work")
+                .with("It is forged, too old, or incomplete. Nothing was changed.")
+                .with("If you came from a provider's page, start again with the link that you were given."),
+            CallbackOutcome::Pending | CallbackOutcome::AlreadyUsed(None) => Self::new(
+                Tone::Waiting,
+                "Not confirmed yet",
+            )
+            .with("The provider has not confirmed your consent yet. This can take a few minutes.")
+            .with("This page checks again every few seconds. You can close it. Linking continues in the background."),
+            CallbackOutcome::AlreadyUsed(Some(outcome)) => Self {
+                remark: Some("This link was used already, and nothing was done again. This was the result:"),
+                ..Self::for_outcome(outcome, (&[], &[]), None, api_url, title_of)
             },
-            Arrival::Ended { outcome, connections, accounts, reason } => {
-                Self::of_outcome(outcome, (connections, accounts), reason.as_deref(), api_url, title_of)
+            CallbackOutcome::Finished { outcome, connections, accounts, reason } => {
+                Self::for_outcome(outcome, (connections, accounts), reason.as_deref(), api_url, title_of)
             }
         }
     }
 
-    fn of_outcome(
-        outcome: &Outcome,
+    fn for_outcome(
+        outcome: &LinkOutcome,
         (connections, accounts): (&[Connection], &[Account]),
         reason: Option<&str>,
         api_url: &str,
         title_of: impl Fn(&str) -> String,
     ) -> Self {
-        let names: Vec<String> = connections.iter().map(institution).collect();
+        let names: Vec<String> = connections.iter().map(institution_name).collect();
         let connected = connections.iter().map(|connection| Connected {
-            institution: institution(connection),
+            institution: institution_name(connection),
             provider: title_of(&connection.provider),
-            accounts: accounts.iter().filter(|account| account.connection_id == connection.id).map(shown).collect(),
+            accounts: accounts
+                .iter()
+                .filter(|account| account.connection_id == connection.id)
+                .map(account_row)
+                .collect(),
         });
         let notice = match outcome {
-            Outcome::Linked => Self::new(Tone::Good, format!("{} connected", are(&names)))
+            LinkOutcome::Linked => Self::new(Tone::Good, format!("{} connected", subject(&names)))
                 .with(if accounts.is_empty() && !connections.is_empty() {
-                    "You may close this page. The accounts may take a minute to appear; then they are listed by:"
+                    "You can close this page. The accounts can take a minute to appear. Then this request lists them:"
                 } else {
-                    "You may close this page. Your accounts are listed by:"
+                    "You can close this page. This request lists your accounts:"
                 })
-                .with_command(&listing(api_url)),
-            Outcome::Reconnected => Self::new(Tone::Good, format!("{} connected again", are(&names))).with(
-                "You may close this page. Connections and accounts have kept their ids, so whatever uses them goes on.",
+                .with_command(&accounts_request(api_url)),
+            LinkOutcome::Reconnected => Self::new(Tone::Good, format!("{} connected again", subject(&names))).with(
+                "You can close this page. Connections and accounts keep their ids, so your applications still work.",
             ),
-            Outcome::LinkedBeside => Self::new(Tone::Attention, format!("{} connected as something new", are(&names)))
-                .with(
-                    "You shared none of the accounts of the connection that was to be repaired, so it was left as it was. \
-                     To repair it, sign in there as you did at first, and choose the same accounts.",
-                )
-                .with(OPEN_AGAIN),
-            Outcome::Unchanged => Self::new(Tone::Neutral, "Nothing has changed")
-                .with("You gave your consent, to nothing that was not connected already. You may close this page."),
-            Outcome::Declined => {
-                Self::new(Tone::Neutral, "You did not give your consent").with("Nothing was changed.").with(OPEN_AGAIN)
+            LinkOutcome::LinkedOther => Self::new(
+                Tone::Attention,
+                format!("{} connected separately", subject(&names)),
+            )
+            .with(
+                "You shared none of the accounts of the connection that you wanted to reconnect, so that connection \
+                 has not changed. To reconnect it, sign in with the same login and choose the same accounts.",
+            )
+            .with(TRY_AGAIN),
+            LinkOutcome::Unchanged => Self::new(Tone::Neutral, "Nothing has changed")
+                .with("Everything that you consented to was already connected. You can close this page."),
+            LinkOutcome::Declined => {
+                Self::new(Tone::Neutral, "You did not give your consent").with("Nothing was changed.").with(TRY_AGAIN)
             }
-            Outcome::Failed => {
+            LinkOutcome::Failed => {
                 let why = reason.map(sentence).unwrap_or_else(|| "The provider could not complete it.".to_owned());
                 Self::new(Tone::Attention, "That did not work")
                     .with(&why)
                     .with("Nothing was connected.")
-                    .with(OPEN_AGAIN)
+                    .with(TRY_AGAIN)
             }
-            Outcome::Taken => Self::new(Tone::Attention, "Connected for somebody else already")
-                .with("What you consented to is connected for another user of this service. Nothing was changed.")
-                .with("It can be connected for you once it is removed there."),
-            Outcome::Expired => Self::new(Tone::Attention, "That took too long")
-                .with("The provider knows of no consent of yours, and the time for it is over. Nothing was changed.")
-                .with("Ask for a new address, and begin again."),
+            LinkOutcome::OwnedByOtherUser => Self::new(Tone::Attention, "Already connected by another user")
+                .with("Another user of this service has connected these accounts. Nothing was changed.")
+                .with("You can connect them after that user removes the connection."),
+            LinkOutcome::Expired => Self::new(Tone::Attention, "That took too long")
+                .with("The provider did not report your consent in time. Nothing was changed.")
+                .with("Ask for a new link, and start again."),
         };
         Self { connected: connected.collect(), ..notice }
     }
 }
 
-fn listing(api_url: &str) -> String {
+fn accounts_request(api_url: &str) -> String {
     format!("GET {}/v1/accounts", api_url.trim_end_matches('/'))
 }
 
-fn shown(account: &Account) -> (String, Option<String>) {
-    (readable(&account.name), account.number.as_ref().map(|number| number.as_str().to_owned()))
+fn account_row(account: &Account) -> (String, Option<String>) {
+    (sanitized(&account.name), account.number.as_ref().map(|number| number.as_str().to_owned()))
 }
 
-/// Who is connected, as the beginning of a sentence.
-fn are(names: &[String]) -> String {
+/// The subject and verb of the title.
+fn subject(names: &[String]) -> String {
     match names {
         [] => "Your accounts are".to_owned(),
         [name] => format!("{name} is"),
@@ -187,7 +193,7 @@ fn are(names: &[String]) -> String {
     }
 }
 
-/// A text of ours as a sentence: with a capital letter, and a full stop.
+/// Makes a sentence of an error text: adds a capital letter and a full stop.
 fn sentence(text: &str) -> String {
     let mut characters = text.chars();
     let first: String = characters.next().into_iter().flat_map(char::to_uppercase).collect();
@@ -199,65 +205,65 @@ fn sentence(text: &str) -> String {
 mod tests {
     use bellbird_domain::ConnectionStatus;
 
-    use super::super::tests::{HOSTILE, account, assert_harmless, connection};
+    use super::super::fixtures::{HOSTILE, account, assert_harmless, connection};
     use super::*;
 
-    fn notice(arrival: &Arrival) -> Notice {
-        Notice::of_arrival(arrival, "http://127.0.0.1:8080/", str::to_uppercase)
+    fn notice(callback: &CallbackOutcome) -> Notice {
+        Notice::for_callback(callback, "http://127.0.0.1:8080/", str::to_uppercase)
     }
 
-    fn ended(outcome: Outcome, names: &[&str], reason: Option<&str>) -> Notice {
+    fn notice_of(outcome: LinkOutcome, names: &[&str], reason: Option<&str>) -> Notice {
         let connections: Vec<Connection> =
             names.iter().map(|name| connection(name, ConnectionStatus::Active)).collect();
         let accounts = connections.iter().map(|connection| account(connection, HOSTILE)).collect();
-        notice(&Arrival::Ended { outcome, connections, accounts, reason: reason.map(str::to_owned) })
+        notice(&CallbackOutcome::Finished { outcome, connections, accounts, reason: reason.map(str::to_owned) })
     }
 
     #[test]
     fn every_outcome_has_its_title() {
         let titles = [
-            (Outcome::Linked, &["A"][..], "A is connected"),
-            (Outcome::Linked, &["A", "B"], "2 institutions are connected"),
-            (Outcome::Reconnected, &["A"], "A is connected again"),
-            (Outcome::LinkedBeside, &["A"], "A is connected as something new"),
-            (Outcome::Unchanged, &[], "Nothing has changed"),
-            (Outcome::Declined, &[], "You did not give your consent"),
-            (Outcome::Failed, &[], "That did not work"),
-            (Outcome::Taken, &[], "Connected for somebody else already"),
-            (Outcome::Expired, &[], "That took too long"),
+            (LinkOutcome::Linked, &["A"][..], "A is connected"),
+            (LinkOutcome::Linked, &["A", "B"], "2 institutions are connected"),
+            (LinkOutcome::Reconnected, &["A"], "A is connected again"),
+            (LinkOutcome::LinkedOther, &["A"], "A is connected separately"),
+            (LinkOutcome::Unchanged, &[], "Nothing has changed"),
+            (LinkOutcome::Declined, &[], "You did not give your consent"),
+            (LinkOutcome::Failed, &[], "That did not work"),
+            (LinkOutcome::OwnedByOtherUser, &[], "Already connected by another user"),
+            (LinkOutcome::Expired, &[], "That took too long"),
         ];
         for (outcome, names, title) in titles {
-            assert_eq!(ended(outcome, names, None).title, title);
+            assert_eq!(notice_of(outcome, names, None).title, title);
         }
-        assert_eq!(notice(&Arrival::Used(None)), notice(&Arrival::Pending));
+        assert_eq!(notice(&CallbackOutcome::AlreadyUsed(None)), notice(&CallbackOutcome::Pending));
         assert_eq!(
-            ended(Outcome::Linked, &["A"], None).command.as_deref(),
+            notice_of(LinkOutcome::Linked, &["A"], None).command.as_deref(),
             Some("GET http://127.0.0.1:8080/v1/accounts")
         );
     }
 
     #[test]
-    fn what_was_used_says_so_and_what_came_of_it() {
-        let used = notice(&Arrival::Used(Some(Outcome::Reconnected)));
+    fn used_callback_says_so_and_shows_its_outcome() {
+        let used = notice(&CallbackOutcome::AlreadyUsed(Some(LinkOutcome::Reconnected)));
         assert_eq!(used.title, "Your accounts are connected again");
         assert!(used.remark.is_some_and(|remark| remark.contains("nothing was done again")));
     }
 
     #[test]
-    fn a_reason_is_a_sentence() {
-        assert_eq!(sentence("the bank is away: try later"), "The bank is away: try later.");
-        assert_eq!(sentence("The bank is away."), "The bank is away.");
+    fn reasons_become_sentences() {
+        assert_eq!(sentence("the bank is down: try later"), "The bank is down: try later.");
+        assert_eq!(sentence("The bank is down."), "The bank is down.");
         assert_eq!(sentence(""), ".");
-        assert_eq!(ended(Outcome::Failed, &[], Some("no luck")).paragraphs[0], "No luck.");
+        assert_eq!(notice_of(LinkOutcome::Failed, &[], Some("no luck")).paragraphs[0], "No luck.");
     }
 
     #[test]
-    fn nothing_from_elsewhere_becomes_html() {
+    fn external_text_is_escaped() {
         let assets = Assets::new("");
         for notice in [
-            ended(Outcome::Linked, &[HOSTILE], None),
-            ended(Outcome::Reconnected, &[HOSTILE, HOSTILE], None),
-            ended(Outcome::Failed, &[], Some("<script>alert(1)</script>")),
+            notice_of(LinkOutcome::Linked, &[HOSTILE], None),
+            notice_of(LinkOutcome::Reconnected, &[HOSTILE, HOSTILE], None),
+            notice_of(LinkOutcome::Failed, &[], Some("<script>alert(1)</script>")),
         ] {
             let html = notice.page(&assets).render().unwrap();
             assert_harmless(&html);

@@ -1,4 +1,4 @@
-//! One function per remote call; paging; authentication.
+//! The HTTP calls of Akahu's API, with authentication and paging.
 
 use std::sync::Once;
 
@@ -9,51 +9,51 @@ use reqwest::{RequestBuilder, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{NAME, wire};
-use crate::http::{Answer, Attempts, Client, parse_json};
-use crate::{Call, Cursor, Error};
+use crate::http::{Attempts, Client, Response, parse_json};
+use crate::{CallContext, Cursor, Error};
 
-/// Rows of a full page; there is no way to choose (docs/providers/akahu.md#pages).
+/// The size of a full page. The API has no size parameter (docs/providers/akahu.md#pages).
 pub(super) const PAGE_ROWS: u32 = 100;
-/// A page with more rows than this is not believed.
-const PAGE_ROWS_BELIEVED: usize = 1_000;
-/// The longest cursor that is taken; page maps keep them. Those seen had 128 characters
+/// A page with more rows than this is rejected as malformed.
+const PAGE_ROWS_ACCEPTED_MAX: usize = 1_000;
+/// The longest accepted cursor. Page maps keep cursors in memory. Observed cursors have 128 characters
 /// (docs/providers/akahu.md#pages).
 const CURSOR_BYTES_MAX: usize = 1_024;
 
-/// Akahu's HTTP interface with one app's credentials.
+/// Akahu's API with the credentials of one app.
 pub(super) struct Api {
     client: Client,
     base_url: Url,
     app_token: HeaderValue,
-    /// Personal apps have none.
+    /// None for a personal app.
     app_secret: Option<SecretString>,
-    forbidden: Once,
+    forbidden_logged: Once,
 }
 
 impl Api {
     pub(super) fn new(client: Client, base_url: Url, app_token: HeaderValue, app_secret: Option<SecretString>) -> Self {
-        Self { client, base_url, app_token, app_secret, forbidden: Once::new() }
+        Self { client, base_url, app_token, app_secret, forbidden_logged: Once::new() }
     }
 
-    /// Whether it answers. Only with a secret is there a call that takes the app's credentials alone; without one, a
-    /// refusal for want of a user is an answer too.
-    pub(super) async fn check(&self, call: &Call) -> Result<(), Error> {
+    /// Checks that the API is reachable and, for a full app, accepts the app's credentials. A personal app has no call
+    /// without a user token. There, 401 and 403 to such a call show that the API is reachable.
+    pub(super) async fn check(&self, context: &CallContext) -> Result<(), Error> {
         let Some(secret) = &self.app_secret else {
             let url = self.url(&["me"]);
-            let reached = |answer: &Answer| match answer.status {
+            let reached = |response: &Response| match response.status {
                 status if status.is_success() => Ok(()),
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Ok(()),
-                _ => Err(answer.failure()),
+                _ => Err(response.failure()),
             };
             let build = |http: &reqwest::Client| http.get(url.clone()).header("X-Akahu-Id", &self.app_token);
-            return self.client.call(call, "check", build, reached).await;
+            return self.client.call(context, "check", build, reached).await;
         };
         let url = self.url(&["connections"]);
         let build = |http: &reqwest::Client| http.get(url.clone()).basic_auth(self.app(), Some(secret.expose_secret()));
-        self.client.call(call, "check", build, |answer| done(&answer.success()?)).await
+        self.client.call(context, "check", build, |response| check_success(&response.success()?)).await
     }
 
-    /// The app's id, which is its token.
+    /// The app's id, which is the app token.
     pub(super) fn app(&self) -> &str {
         self.app_token.to_str().unwrap_or_default()
     }
@@ -65,104 +65,117 @@ impl Api {
 
     fn secret(&self) -> Result<&str, Error> {
         let secret = self.app_secret.as_ref().map(|secret| secret.expose_secret());
-        secret.ok_or_else(|| Error::BadGrant("akahu.app_secret is not set".to_owned()))
+        secret.ok_or_else(|| Error::InvalidCredentials("akahu.app_secret is not set".to_owned()))
     }
 
-    /// Exchanges the code of a consent for a user token, in one attempt: a code is good once, for 60 s
+    /// Exchanges an authorization code for a user token. It makes one attempt, because a code works once and for 60 s
     /// (docs/providers/akahu.md#redirects).
-    pub(super) async fn exchange(&self, call: &Call, code: &str, return_url: &Url) -> Result<String, Error> {
+    pub(super) async fn exchange(
+        &self,
+        context: &CallContext,
+        code: &str,
+        redirect_uri: &Url,
+    ) -> Result<String, Error> {
         let url = self.url(&["token"]);
         let body = serde_json::json!({
             "grant_type": "authorization_code",
             "code": code,
-            "redirect_uri": return_url.as_str(),
+            "redirect_uri": redirect_uri.as_str(),
             "client_id": self.app(),
             "client_secret": self.secret()?,
         });
-        let read = |answer: &Answer| {
-            if !answer.status.is_success() {
-                return Err(self.not_exchanged(answer));
+        let read = |response: &Response| {
+            if !response.status.is_success() {
+                return Err(self.token_error(response));
             }
-            let token: wire::Token = parse_json(answer.json_body()?)?;
-            done(&wire::Done { success: token.success })?;
+            let token: wire::Token = parse_json(response.json_body()?)?;
+            check_success(&wire::Envelope { success: token.success })?;
             Ok(token.access_token)
         };
-        self.client.call_in(Attempts::One, call, "token", |http| http.post(url.clone()).json(&body), read).await
+        self.client.call_in(Attempts::One, context, "token", |http| http.post(url.clone()).json(&body), read).await
     }
 
-    /// Why there is no token: the codes of docs/providers/akahu.md#token-exchange.
-    fn not_exchanged(&self, answer: &Answer) -> Error {
-        let refusal: wire::NotExchanged = serde_json::from_slice(&answer.body).unwrap_or_default();
-        match refusal.error.as_deref() {
-            Some("invalid_grant" | "expired_grant") => Error::BadGrant(
-                "the consent could not be taken up: its code is good once, for 60 seconds; begin again".to_owned(),
+    /// Maps an error of the token exchange (docs/providers/akahu.md#token-exchange).
+    fn token_error(&self, response: &Response) -> Error {
+        let error: wire::TokenError = serde_json::from_slice(&response.body).unwrap_or_default();
+        match error.error.as_deref() {
+            Some("invalid_grant" | "expired_grant") => Error::InvalidCredentials(
+                "the authorization code was already used or is older than 60 seconds; start again".to_owned(),
             ),
             Some("invalid_client") => {
                 tracing::warn!(
                     provider = %NAME,
-                    "Akahu does not know us: check that akahu.app_token and akahu.app_secret are those of one full app"
+                    "app credentials rejected: check that akahu.app_token and akahu.app_secret belong to one full app"
                 );
-                Error::Rejected { status: answer.status.as_u16() }
+                Error::Rejected { status: response.status.as_u16() }
             }
-            _ => answer.failure(),
+            _ => response.failure(),
         }
     }
 
-    /// The address of the person behind a user token, if the app may see it (docs/providers/akahu.md#user).
-    pub(super) async fn email(&self, call: &Call, user_token: &str) -> Result<Option<String>, Error> {
+    /// The e-mail address of the user of a user token, if the app may read it (docs/providers/akahu.md#user).
+    pub(super) async fn email(&self, context: &CallContext, user_token: &str) -> Result<Option<String>, Error> {
         let url = self.url(&["me"]);
         let build = |http: &reqwest::Client| http.get(url.clone());
-        let read = |answer: &Answer| {
-            let me: wire::Me = parse_json(self.body(answer)?)?;
+        let read = |response: &Response| {
+            let me: wire::Me = parse_json(self.body(response)?)?;
             Ok(me.item.email.filter(|email| !email.is_empty()))
         };
-        self.user_call(call, "me", user_token, build, read).await
+        self.user_call(context, "me", user_token, build, read).await
     }
 
-    /// The `state` of each of a user's webhook subscriptions; what type one is of is not listed
+    /// The `state` of each webhook subscription of a user. The list does not have their types
     /// (docs/providers/akahu.md#webhooks).
-    pub(super) async fn subscriptions(&self, call: &Call, user_token: &str) -> Result<Vec<String>, Error> {
+    pub(super) async fn subscriptions(&self, context: &CallContext, user_token: &str) -> Result<Vec<String>, Error> {
         let url = self.url(&["webhooks"]);
         let build = |http: &reqwest::Client| http.get(url.clone());
-        let read = |answer: &Answer| {
-            let list: wire::List<wire::Subscription> = list(self.body(answer)?)?;
+        let read = |response: &Response| {
+            let list: wire::List<wire::Subscription> = list(self.body(response)?)?;
             Ok(list.items.into_iter().filter_map(|subscription| subscription.state).collect())
         };
-        self.user_call(call, "webhooks", user_token, build, read).await
+        self.user_call(context, "webhooks", user_token, build, read).await
     }
 
-    /// Subscribes to one type of event, in one attempt, as a second subscription sends everything twice. A 400 means
-    /// that the app has no address for webhooks (docs/providers/akahu.md#webhooks); messages differ from source to
-    /// source, so it is not looked at.
-    pub(super) async fn subscribe(&self, call: &Call, user_token: &str, kind: &str, state: &str) -> Result<(), Error> {
+    /// Subscribes to one type of event. It makes one attempt, because a second subscription sends each event twice.
+    ///
+    /// A 400 counts as success: it means that the app has no webhook URL (docs/providers/akahu.md#webhooks). Its message is
+    /// not checked, since the sources disagree about it.
+    pub(super) async fn subscribe(
+        &self,
+        context: &CallContext,
+        user_token: &str,
+        kind: &str,
+        state: &str,
+    ) -> Result<(), Error> {
         let url = self.url(&["webhooks"]);
         let body = serde_json::json!({"webhook_type": kind, "state": state});
         let build = |http: &reqwest::Client| {
             http.post(url.clone()).bearer_auth(user_token).header("X-Akahu-Id", &self.app_token).json(&body)
         };
-        let read = |answer: &Answer| match answer.status {
+        let read = |response: &Response| match response.status {
             StatusCode::BAD_REQUEST => {
-                tracing::debug!(provider = %NAME, "Akahu takes no subscription: the app may have no webhook address");
+                tracing::debug!(provider = %NAME, "webhook subscription rejected: the app may have no webhook URL");
                 Ok(())
             }
-            _ => done(&parse_json(self.body(answer)?)?),
+            _ => check_success(&parse_json(self.body(response)?)?),
         };
-        self.client.call_in(Attempts::One, call, "subscribe", build, read).await
+        self.client.call_in(Attempts::One, context, "subscribe", build, read).await
     }
 
-    /// The public key with which webhooks are signed, as PEM; none when the provider has no such key, or has it no
-    /// more. One attempt: events name the key, and anybody can send us events.
-    pub(super) async fn signing_key(&self, call: &Call, id: u64) -> Result<Option<String>, Error> {
+    /// The public key for webhook signatures with this id, as PEM. None if the key is unknown or has expired.
+    ///
+    /// It makes one attempt. Events name the key, and anyone can send events, so retries would multiply forged requests.
+    pub(super) async fn signing_key(&self, context: &CallContext, id: u64) -> Result<Option<String>, Error> {
         let url = self.url(&["keys", &id.to_string()]);
         let secret = self.secret()?;
-        let read = |answer: &Answer| match answer.status {
-            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND if answer.json_body().is_ok() => Ok(None),
-            _ => answer.success().map(|key: wire::SigningKey| Some(key.item)),
+        let read = |response: &Response| match response.status {
+            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND if response.json_body().is_ok() => Ok(None),
+            _ => response.success().map(|key: wire::SigningKey| Some(key.item)),
         };
         self.client
             .call_in(
                 Attempts::One,
-                call,
+                context,
                 "key",
                 |http| http.get(url.clone()).basic_auth(self.app(), Some(secret)),
                 read,
@@ -170,22 +183,24 @@ impl Api {
             .await
     }
 
-    /// All accounts that a user token covers, of every authorisation.
+    /// The accounts of all authorisations of a user token.
     pub(super) async fn accounts<T: Send>(
         &self,
-        call: &Call,
+        context: &CallContext,
         user_token: &str,
         mut read: impl FnMut(&[wire::Account<'_>]) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let url = self.url(&["accounts"]);
         let build = |http: &reqwest::Client| http.get(url.clone());
-        self.user_call(call, "accounts", user_token, build, |answer| read(&list(self.body(answer)?)?.items)).await
+        self.user_call(context, "accounts", user_token, build, |response| read(&list(self.body(response)?)?.items))
+            .await
     }
 
-    /// One page of settled transactions as it came. `read` parses it, and must not keep anything when it fails.
+    /// Reads one page of posted transactions. `read` parses its body. It must keep nothing if it fails, because the call
+    /// may then be retried.
     pub(super) async fn transactions<T: Send>(
         &self,
-        call: &Call,
+        context: &CallContext,
         user_token: &str,
         query: &TransactionsQuery<'_>,
         mut read: impl FnMut(&[u8]) -> Result<T, Error> + Send,
@@ -198,49 +213,54 @@ impl Api {
         let mut pairs = vec![("start", start.as_str()), ("end", end.as_str())];
         pairs.extend(query.cursor.map(|cursor| ("cursor", cursor.0.as_str())));
         let build = |http: &reqwest::Client| http.get(url.clone()).query(&pairs);
-        self.user_call(call, "transactions", user_token, build, |answer| read(self.body(answer)?)).await
+        self.user_call(context, "transactions", user_token, build, |response| read(self.body(response)?)).await
     }
 
-    /// Ends one authorisation. A dead token and an unknown authorisation mean that it had ended before, if it is the
-    /// provider who says so, and not somebody in between.
-    pub(super) async fn delete_authorisation(&self, call: &Call, user_token: &str, id: &str) -> Result<(), Error> {
+    /// Revokes one authorisation. A 401 or 404 with a JSON body means that it has already ended. Without one, the response
+    /// comes from a proxy and is an error.
+    pub(super) async fn delete_authorisation(
+        &self,
+        context: &CallContext,
+        user_token: &str,
+        id: &str,
+    ) -> Result<(), Error> {
         let url = self.url(&["authorisations", id]);
         let build = |http: &reqwest::Client| http.delete(url.clone());
-        let ended = |answer: &Answer| match answer.status {
-            StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND if answer.json_body().is_ok() => Ok(()),
-            _ => done(&parse_json(self.body(answer)?)?),
+        let revoked = |response: &Response| match response.status {
+            StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND if response.json_body().is_ok() => Ok(()),
+            _ => check_success(&parse_json(self.body(response)?)?),
         };
-        self.user_call(call, "delete_authorisation", user_token, build, ended).await
+        self.user_call(context, "delete_authorisation", user_token, build, revoked).await
     }
 
     async fn user_call<T: Send>(
         &self,
-        call: &Call,
+        context: &CallContext,
         operation: &'static str,
         user_token: &str,
         build: impl Fn(&reqwest::Client) -> RequestBuilder + Send + Sync,
-        accept: impl FnMut(&Answer) -> Result<T, Error> + Send,
+        accept: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let build = |http: &reqwest::Client| build(http).bearer_auth(user_token).header("X-Akahu-Id", &self.app_token);
-        self.client.call(call, operation, build, accept).await
+        self.client.call(context, operation, build, accept).await
     }
 
-    /// The body of a success. Only the status decides: messages differ from source to source
-    /// (docs/providers/akahu.md#errors).
-    fn body<'a>(&self, answer: &'a Answer) -> Result<&'a [u8], Error> {
-        match answer.status {
-            status if status.is_success() => return answer.json_body(),
+    /// The body of a response with status 2xx. Other statuses are mapped without their message, since the sources disagree
+    /// about messages (docs/providers/akahu.md#errors).
+    fn body<'a>(&self, response: &'a Response) -> Result<&'a [u8], Error> {
+        match response.status {
+            status if status.is_success() => return response.json_body(),
             StatusCode::UNAUTHORIZED => return Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)),
-            StatusCode::FORBIDDEN => self.forbidden.call_once(|| {
+            StatusCode::FORBIDDEN => self.forbidden_logged.call_once(|| {
                 tracing::warn!(
                     provider = %NAME,
-                    "Akahu answers 403: check that akahu.app_token is the app's that the user tokens were given to, that \
-                     the app may read accounts and transactions, and that it may be used from this host's address"
+                    "call forbidden: check that the user tokens were issued to the app of akahu.app_token, that the app \
+                     may read accounts and transactions, and that it may be used from this IP address"
                 );
             }),
             _ => {}
         }
-        Err(answer.failure())
+        Err(response.failure())
     }
 
     fn url(&self, segments: &[&str]) -> Url {
@@ -252,33 +272,32 @@ impl Api {
     }
 }
 
-/// Reads a list.
-///
-/// # Errors
-/// [`Error::Malformed`], for one that says it failed with a status that says it did not, too.
+/// Parses a list. A list with `"success": false` is malformed, since the status was 2xx.
 pub(super) fn list<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<wire::List<T>, Error> {
     let list: wire::List<T> = parse_json(body)?;
-    done(&wire::Done { success: list.success })?;
-    if list.items.len() > PAGE_ROWS_BELIEVED {
-        return Err(Error::Malformed("more rows than a page has"));
+    check_success(&wire::Envelope { success: list.success })?;
+    if list.items.len() > PAGE_ROWS_ACCEPTED_MAX {
+        return Err(Error::Malformed("too many rows in a page"));
     }
     Ok(list)
 }
 
-fn done(answer: &wire::Done) -> Result<(), Error> {
-    if answer.success == Some(false) { Err(Error::Malformed("a failure called a success")) } else { Ok(()) }
+fn check_success(response: &wire::Envelope) -> Result<(), Error> {
+    if response.success == Some(false) {
+        Err(Error::Malformed("success is false in a response with status 2xx"))
+    } else {
+        Ok(())
+    }
 }
 
-/// Where the page after the one at `here` begins, if there is one (docs/providers/akahu.md#pages).
-///
-/// # Errors
-/// [`Error::Malformed`] for a cursor too long, and for that of the page itself, as a walk would not end.
-pub(super) fn next(cursor: Option<wire::Cursor>, here: Option<&Cursor>) -> Result<Option<Cursor>, Error> {
+/// The start of the page after `current`, or none at the end (docs/providers/akahu.md#pages). A next cursor that equals
+/// `current` is malformed, since reading would never end.
+pub(super) fn next(cursor: Option<wire::Cursor>, current: Option<&Cursor>) -> Result<Option<Cursor>, Error> {
     let next = cursor.and_then(|cursor| cursor.next).filter(|next| !next.is_empty());
     match next {
-        Some(next) if next.len() > CURSOR_BYTES_MAX => Err(Error::Malformed("a cursor too long")),
-        Some(next) if here.is_some_and(|here| here.0 == next) => {
-            Err(Error::Malformed("a page names itself as the next"))
+        Some(next) if next.len() > CURSOR_BYTES_MAX => Err(Error::Malformed("the cursor is too long")),
+        Some(next) if current.is_some_and(|current| current.0 == next) => {
+            Err(Error::Malformed("the next page is the current page"))
         }
         next => Ok(next.map(Cursor)),
     }
@@ -286,34 +305,33 @@ pub(super) fn next(cursor: Option<wire::Cursor>, here: Option<&Cursor>) -> Resul
 
 /// The parameters of a transactions page.
 pub(super) struct TransactionsQuery<'a> {
-    /// One account, or all that the token covers.
+    /// None requests the accounts of all authorisations of the user token.
     pub(super) account_id: Option<&'a str>,
-    /// First and last instant wanted.
+    /// First and last instant of the date range.
     pub(super) instants: (Timestamp, Timestamp),
     pub(super) cursor: Option<&'a Cursor>,
 }
 
 impl TransactionsQuery<'_> {
-    /// The last millisecond before the first instant: the start is exclusive (docs/providers/akahu.md#transactions).
+    /// The last millisecond before the range, because `start` is exclusive (docs/providers/akahu.md#transactions).
     fn start(&self) -> String {
-        let first = self.instants.0.as_nanosecond().div_euclid(NANOSECONDS);
+        let first = self.instants.0.as_nanosecond().div_euclid(MILLISECOND_NANOSECONDS);
         milliseconds(first - 1)
     }
 
-    /// The first millisecond that is not before the last instant: the end is inclusive.
+    /// The first millisecond that is not before the last instant, because `end` is inclusive.
     fn end(&self) -> String {
         let last = self.instants.1.as_nanosecond();
-        milliseconds(-(-last).div_euclid(NANOSECONDS))
+        milliseconds(-(-last).div_euclid(MILLISECOND_NANOSECONDS))
     }
 }
 
-/// In a millisecond.
-const NANOSECONDS: i128 = 1_000_000;
+const MILLISECOND_NANOSECONDS: i128 = 1_000_000;
 
-/// RFC 3339 with three digits of a second. Years that it cannot write are cut to those that it can.
+/// RFC 3339 with milliseconds. Instants outside of its years are clamped.
 fn milliseconds(since_epoch: i128) -> String {
     const FIRST: i64 = -62_135_596_800_000; // 0001-01-01T00:00:00.000Z
-    const LAST: i64 = 253_402_207_200_000; // as late as jiff goes: 9999-12-30T22:00:00.000Z
+    const LAST: i64 = 253_402_207_200_000; // jiff's last instant, 9999-12-30T22:00:00.000Z
     let clamped = i64::try_from(since_epoch).unwrap_or(LAST).clamp(FIRST, LAST);
     format!("{:.3}", Timestamp::from_millisecond(clamped).unwrap_or(Timestamp::UNIX_EPOCH))
 }
@@ -325,14 +343,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors() {
+    fn next_cursor_is_checked() {
         let cursor = |next: Option<&str>| Some(wire::Cursor { next: next.map(str::to_owned) });
-        let place = |text: &str| Cursor(text.to_owned());
-        let here = place("here");
+        let position = |text: &str| Cursor(text.to_owned());
+        let here = position("here");
         assert_eq!(next(None, Some(&here)), Ok(None));
         assert_eq!(next(cursor(None), Some(&here)), Ok(None));
         assert_eq!(next(cursor(Some("")), Some(&here)), Ok(None));
-        assert_eq!(next(cursor(Some("there")), Some(&here)), Ok(Some(place("there"))));
+        assert_eq!(next(cursor(Some("there")), Some(&here)), Ok(Some(position("there"))));
         assert_eq!(next(cursor(Some("here")), None), Ok(Some(here.clone())));
         assert!(matches!(next(cursor(Some("here")), Some(&here)), Err(Error::Malformed(_))));
         assert!(matches!(next(cursor(Some(&"x".repeat(CURSOR_BYTES_MAX + 1))), None), Err(Error::Malformed(_))));
@@ -344,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn the_range_in_milliseconds() {
+    fn date_range_is_rounded_to_milliseconds() {
         for (first, last, start, end) in [
             (
                 "2026-01-01T00:00:00Z",
@@ -374,7 +392,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_range_holds_every_instant_wanted(seconds in -62_135_596_799_i64..253_402_207_200, nanos in 0_i32..1_000_000_000) {
+        fn range_includes_every_instant(
+            seconds in -62_135_596_799_i64..253_402_207_200,
+            nanos in 0_i32..1_000_000_000,
+        ) {
             let instant = Timestamp::new(seconds, nanos).unwrap();
             let (start, end) = range(instant, instant);
             prop_assert!(start.parse::<Timestamp>().unwrap() < instant);

@@ -1,8 +1,7 @@
-//! What an Akahu transaction was for: their categories and types as the sixteen of ours.
+//! Maps Akahu's categories and transaction types to the sixteen categories of the domain.
 //!
-//! Ids and names are NZFCC codes and their groups, from docs/providers/akahu.md#spending-codes; which of ours each
-//! means is our reading. Neither the codes nor the groups say anything about income, transfers or fees
-//! (docs/providers/akahu.md#categories), so type and sign speak there.
+//! Ids and names are NZFCC codes and their groups (docs/providers/akahu.md#spending-codes). The mapping is our own. Codes
+//! and groups do not cover income, transfers and fees (docs/providers/akahu.md#categories), so type and sign decide there.
 
 use bellbird_domain::Category::{
     self, BankFees, Entertainment, FoodAndDrink, GovernmentAndNonProfit, HomeImprovement, Income, LoanPayments,
@@ -13,34 +12,30 @@ use bellbird_domain::Decimal;
 use super::wire;
 use crate::text::Text;
 
-/// A category that is none of ours.
+/// The provider's category has no counterpart in the domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unknown;
 
-/// Ours for a row's category, type and amount; none when nothing says what it was for.
-///
-/// # Errors
-/// [`Unknown`] for a category of theirs that we cannot place.
+/// The category of a row. None if neither category nor type determines it.
 pub(super) fn category(
-    theirs: Option<&wire::Category<'_>>,
+    sent: Option<&wire::Category<'_>>,
     kind: Option<&str>,
     amount: &Decimal<'_>,
 ) -> Result<Option<Category>, Unknown> {
-    match theirs {
-        Some(theirs) => by_category(theirs, amount).ok_or(Unknown).map(Some),
+    match sent {
+        Some(sent) => by_category(sent, amount).ok_or(Unknown).map(Some),
         None => Ok(kind.and_then(|kind| by_type(kind, amount))),
     }
 }
 
-fn by_category(theirs: &wire::Category<'_>, amount: &Decimal<'_>) -> Option<Category> {
-    let group = theirs.groups.as_ref().and_then(|groups| groups.personal_finance.as_ref());
-    find(CODES, theirs.id.as_ref()).or_else(|| find(GROUPS, group?.id.as_ref())).or_else(|| {
-        (group.is_none() && is_positive(amount))
-            .then(|| by_name_of_credit(theirs.name.as_ref().map_or("", Text::as_str)))
+fn by_category(sent: &wire::Category<'_>, amount: &Decimal<'_>) -> Option<Category> {
+    let group = sent.groups.as_ref().and_then(|groups| groups.personal_finance.as_ref());
+    find(CODES, sent.id.as_ref()).or_else(|| find(GROUPS, group?.id.as_ref())).or_else(|| {
+        (group.is_none() && is_positive(amount)).then(|| by_name_of_credit(sent.name.as_ref().map_or("", Text::as_str)))
     })
 }
 
-/// A category outside the spending groups is one for money received (docs/providers/akahu.md#categories).
+/// A category without a spending group is one of money received (docs/providers/akahu.md#categories).
 fn by_name_of_credit(name: &str) -> Category {
     let name = name.to_lowercase();
     if ["refund", "withdrawal", "transfer", "loan"].iter().any(|word| name.contains(word)) {
@@ -50,7 +45,7 @@ fn by_name_of_credit(name: &str) -> Category {
     }
 }
 
-/// Only what the type says beyond doubt.
+/// Types that determine a category without doubt.
 fn by_type(kind: &str, amount: &Decimal<'_>) -> Option<Category> {
     match kind {
         "FEE" => Some(BankFees),
@@ -71,7 +66,7 @@ fn find(table: &[(&str, Category)], id: Option<&Text<'_>>) -> Option<Category> {
     table.binary_search_by_key(&id, |(key, _)| key).ok().map(|at| table[at].1)
 }
 
-/// The groups of `personal_finance` and what they mean by default, sorted by id.
+/// The groups of `personal_finance`, sorted by id. They apply to codes that are not in [`CODES`].
 #[rustfmt::skip]
 const GROUPS: &[(&str, Category)] = &[
     ("group_clasr0ysw000thk4mefilhht7", RentAndUtilities), // Housing
@@ -86,7 +81,7 @@ const GROUPS: &[(&str, Category)] = &[
     ("group_clasr0ysw0012hk4mgru5dgy7", Services), // Professional Services
 ];
 
-/// All 181 codes of spending, sorted by id.
+/// All 181 spending codes, sorted by id.
 #[rustfmt::skip]
 const CODES: &[(&str, Category)] = &[
     ("nzfcc_ckouvvxkq000008mlfvf6gi1f", Merchandise), // Uniforms and commercial clothing
@@ -277,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_whole_and_sorted() {
+    fn tables_are_complete_and_sorted() {
         assert_eq!((GROUPS.len(), CODES.len()), (10, 181));
         for table in [GROUPS, CODES] {
             assert!(table.is_sorted_by(|one, other| one.0 < other.0), "binary search needs it");
@@ -297,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_in_its_order() {
+    fn category_rules_apply_in_order() {
         const CAFE: &str = "nzfcc_ckouvvyw1004408mlhy158i7j";
         let lifestyle = |id: &str, name: &str| {
             let group = r#"{"personal_finance": {"_id": "group_clasr0ysw0011hk4m6hlk9fq0", "name": "Lifestyle"}}"#;
@@ -305,7 +300,7 @@ mod tests {
         };
         let bare = |id: &str, name: &str| format!(r#"{{"_id": "{id}", "name": "{name}"}}"#);
         let odd = r#"{"_id": "nzfcc_new", "name": "Dividends", "groups": {"personal_finance": {"_id": "group_new"}}}"#;
-        for (theirs, kind, amount, expected) in [
+        for (sent, kind, amount, expected) in [
             // The code decides, before its group; money back keeps it.
             (lifestyle(CAFE, "Cafes and restaurants"), "EFTPOS", "-15.90", Ok(Some(FoodAndDrink))),
             (lifestyle(CAFE, "Cafes and restaurants"), "CREDIT", "15.90", Ok(Some(FoodAndDrink))),
@@ -319,12 +314,12 @@ mod tests {
             (bare("nzfcc_new", "KiwiSaver withdrawal"), "CREDIT", "1", Ok(Some(TransferIn))),
             (bare("nzfcc_new", "Transfers from others"), "CREDIT", "1", Ok(Some(TransferIn))),
             (bare("nzfcc_new", "Home Loan received"), "CREDIT", "1", Ok(Some(TransferIn))),
-            // A group that nobody knows is a group: money in may be a refund.
+            // An unknown group is still a spending group, so money in may be a refund.
             (odd.to_owned(), "CREDIT", "8.20", Err(Unknown)),
             (r#"{"_id": "nzfcc_new", "groups": {}}"#.to_owned(), "CREDIT", "1", Ok(Some(Income))),
             (bare("nzfcc_new", "Salary or wages"), "DEBIT", "-2500", Err(Unknown)),
             (bare("nzfcc_new", "Salary or wages"), "FEE", "0.00", Err(Unknown)),
-            // Without a category only the type, where it leaves no doubt.
+            // Without a category only an unambiguous type decides.
             ("null".to_owned(), "FEE", "-5", Ok(Some(BankFees))),
             ("null".to_owned(), "FEE", "5", Ok(Some(BankFees))),
             ("null".to_owned(), "INTEREST", "0.30", Ok(Some(Income))),
@@ -342,10 +337,10 @@ mod tests {
             ("null".to_owned(), "SOMETHING NEW", "3", Ok(None)),
             ("null".to_owned(), "", "3", Ok(None)),
         ] {
-            let read: Option<wire::Category<'_>> = serde_json::from_str(&theirs).unwrap();
+            let read: Option<wire::Category<'_>> = serde_json::from_str(&sent).unwrap();
             let kind_of_row = (!kind.is_empty()).then_some(kind);
             let found = category(read.as_ref(), kind_of_row, &Decimal::parse(amount).unwrap());
-            assert_eq!(found, expected, "{theirs} {kind} {amount}");
+            assert_eq!(found, expected, "{sent} {kind} {amount}");
         }
     }
 }

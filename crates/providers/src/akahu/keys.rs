@@ -1,7 +1,7 @@
-//! The keys with which webhooks are signed: fetched when an event names one, and kept for a day
+//! The public keys for webhook signatures. A key is fetched when an event names it and cached for a day
 //! (docs/providers/akahu.md#webhook-keys).
 //!
-//! Anybody can send events that name keys, so fetching is bounded, and a key is kept only once a signature was good.
+//! Anyone can send events that name keys. So fetches are rate-limited, and a key is cached only after a valid signature.
 
 use std::time::Duration;
 
@@ -12,82 +12,81 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::api::Api;
-use crate::notifying::Refused;
-use crate::{Call, Error};
+use crate::webhook_verifier::Rejection;
+use crate::{CallContext, Error};
 
-/// How long a key is kept (docs/providers/akahu.md#webhook-keys).
-const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
-/// No key is fetched sooner than this after the last.
-const FETCH_EVERY: Duration = Duration::from_secs(5);
+/// How long a key is cached (docs/providers/akahu.md#webhook-keys).
+const KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// The shortest time between two fetches.
+const FETCH_INTERVAL_MIN: Duration = Duration::from_secs(5);
 
-/// The one key in use, and when the last one was asked for.
 #[derive(Default)]
 pub(super) struct Keys {
-    held: Mutex<Option<Held>>,
-    /// Whoever holds it may fetch.
-    fetched: tokio::sync::Mutex<Option<Instant>>,
+    cached: Mutex<Option<CachedKey>>,
+    /// The holder of this lock may fetch a key.
+    last_fetch: tokio::sync::Mutex<Option<Instant>>,
 }
 
-struct Held {
+struct CachedKey {
     id: u64,
     key: ParsedPublicKey,
     until: Instant,
 }
 
 impl Keys {
-    /// Whether a body was signed with the key that has this number. Numbers grow: one below that of the key in use is
-    /// refused (docs/providers/akahu.md#webhook-keys).
+    /// Checks that a body was signed with the key `id`. Ids grow, so an id below that of the cached key is rejected
+    /// (docs/providers/akahu.md#webhook-keys).
     pub(super) async fn check(
         &self,
-        (api, call): (&Api, &Call),
+        (api, context): (&Api, &CallContext),
         now: Instant,
         id: u64,
         body: &[u8],
         signature: &[u8],
-    ) -> Result<(), Refused> {
-        if let Some(outcome) = self.check_with_held(now, id, body, signature) {
+    ) -> Result<(), Rejection> {
+        if let Some(outcome) = self.check_with_cached(now, id, body, signature) {
             return outcome;
         }
-        // Those that come while a key is being fetched wait for it: it may be theirs.
-        let turn = tokio::time::timeout_at(call.deadline, self.fetched.lock()).await;
-        let mut fetched = turn.map_err(|_| Refused::Unchecked(Error::Deadline))?;
-        if let Some(outcome) = self.check_with_held(now, id, body, signature) {
+        // Concurrent checks wait for a running fetch, which may be of the same key.
+        let guard = tokio::time::timeout_at(context.deadline, self.last_fetch.lock()).await;
+        let mut last_fetch = guard.map_err(|_| Rejection::Unchecked(Error::Deadline))?;
+        if let Some(outcome) = self.check_with_cached(now, id, body, signature) {
             return outcome;
         }
-        if let Some(next) = fetched.map(|last| last + FETCH_EVERY).filter(|next| now < *next) {
-            // Those who make up numbers must not keep out what is signed with a key that was in use a moment ago.
-            let unchecked = Refused::Unchecked(Error::RateLimited { retry_after: Some(next - now) });
-            return self.check_with_old(id, body, signature).unwrap_or(Err(unchecked));
+        if let Some(next) = last_fetch.map(|last| last + FETCH_INTERVAL_MIN).filter(|next| now < *next) {
+            // Forged key ids must not block events that are signed with a key that expired a moment ago.
+            let unchecked = Rejection::Unchecked(Error::RateLimited { retry_after: Some(next - now) });
+            return self.check_with_expired(id, body, signature).unwrap_or(Err(unchecked));
         }
-        *fetched = Some(now);
-        let pem = api.signing_key(call, id).await.map_err(Refused::Unchecked)?.ok_or(Refused::Forged)?;
-        let key = read(&pem).ok_or(Refused::Unchecked(Error::Malformed("a key that cannot be read")))?;
-        fits(&key, body, signature)?;
-        *self.held.lock() = Some(Held { id, key, until: now + KEPT_FOR });
+        *last_fetch = Some(now);
+        let pem = api.signing_key(context, id).await.map_err(Rejection::Unchecked)?.ok_or(Rejection::Forged)?;
+        let key = parse_public_key(&pem)
+            .ok_or(Rejection::Unchecked(Error::Malformed("the signing key could not be parsed")))?;
+        verify_signature(&key, body, signature)?;
+        *self.cached.lock() = Some(CachedKey { id, key, until: now + KEY_TTL });
         Ok(())
     }
 
-    /// What the last key says, though its day is over, if the number is its own.
-    fn check_with_old(&self, id: u64, body: &[u8], signature: &[u8]) -> Option<Result<(), Refused>> {
-        let held = self.held.lock();
-        held.as_ref().filter(|held| id == held.id).map(|held| fits(&held.key, body, signature))
+    /// Checks with the cached key even if it has expired. None if the cached key has another id.
+    fn check_with_expired(&self, id: u64, body: &[u8], signature: &[u8]) -> Option<Result<(), Rejection>> {
+        let cached = self.cached.lock();
+        cached.as_ref().filter(|cached| id == cached.id).map(|cached| verify_signature(&cached.key, body, signature))
     }
 
-    /// What the key in use says, if it can say anything.
-    fn check_with_held(&self, now: Instant, id: u64, body: &[u8], signature: &[u8]) -> Option<Result<(), Refused>> {
-        let held = self.held.lock();
-        let held = held.as_ref().filter(|held| now < held.until && id <= held.id)?;
-        Some(if id == held.id { fits(&held.key, body, signature) } else { Err(Refused::Forged) })
+    /// Checks with the cached key. None if it has expired or is older than `id`.
+    fn check_with_cached(&self, now: Instant, id: u64, body: &[u8], signature: &[u8]) -> Option<Result<(), Rejection>> {
+        let cached = self.cached.lock();
+        let cached = cached.as_ref().filter(|cached| now < cached.until && id <= cached.id)?;
+        Some(if id == cached.id { verify_signature(&cached.key, body, signature) } else { Err(Rejection::Forged) })
     }
 }
 
-fn fits(key: &ParsedPublicKey, body: &[u8], signature: &[u8]) -> Result<(), Refused> {
-    key.verify_sig(body, signature).map_err(|_| Refused::Forged)
+fn verify_signature(key: &ParsedPublicKey, body: &[u8], signature: &[u8]) -> Result<(), Rejection> {
+    key.verify_sig(body, signature).map_err(|_| Rejection::Forged)
 }
 
-/// A public key of RSA in PEM: PKCS#1, as documented, or SPKI, which is also understood
-/// (docs/providers/akahu.md#webhook-keys).
-fn read(pem: &str) -> Option<ParsedPublicKey> {
+/// Parses an RSA public key in PEM: PKCS#1 as documented, or SPKI (docs/providers/akahu.md#webhook-keys).
+fn parse_public_key(pem: &str) -> Option<ParsedPublicKey> {
     let bare = |label: &str| {
         let (begin, end) = (format!("-----BEGIN {label}-----"), format!("-----END {label}-----"));
         pem.trim().strip_prefix(&begin)?.strip_suffix(&end)

@@ -1,103 +1,108 @@
-//! Consent in the browser: the inline authorisation URL and the exchange of its code
-//! (docs/providers/akahu.md#consent-page, #token-exchange).
+//! Linking at Akahu: builds the authorization URL and exchanges the code (docs/providers/akahu.md#consent-page and
+//! #token-exchange).
 
 use async_trait::async_trait;
 use reqwest::Url;
 use secrecy::SecretString;
 
-use super::{Akahu, Grant, NAME};
-use crate::linking::{Departure, Linking, NoConsent, Purpose, Return, parameter};
-use crate::{Call, Error, grant};
+use super::{Akahu, Credentials, NAME};
+use crate::linking::{AuthorizationRequest, CallbackParams, Linking, NoConsent, Purpose, find_param};
+use crate::{CallContext, Error, credentials};
 
-/// What stands for all that the app may see (docs/providers/akahu.md#consent-page).
+/// Requests all that the app may read (docs/providers/akahu.md#consent-page).
 const SCOPE: &str = "ENDURING_CONSENT";
-/// The longest code that is sent on; those seen have fewer than 50 characters (docs/providers/akahu.md#redirects).
+/// The longest accepted authorization code. Observed codes have fewer than 50 characters
+/// (docs/providers/akahu.md#redirects).
 const CODE_BYTES_MAX: usize = 1_024;
 
 #[async_trait]
 impl Linking for Akahu {
-    /// People are users of Akahu's own, and make themselves known there.
+    /// Users register themselves at Akahu.
     fn registers_users(&self) -> bool {
         false
     }
 
-    /// Nobody is registered: always refused.
-    async fn register(&self, _call: &Call, _reference: &str, _email: &str) -> Result<SecretString, Error> {
-        Err(Error::BadGrant("Akahu's users register themselves".to_owned()))
+    async fn register(&self, _context: &CallContext, _reference: &str, _email: &str) -> Result<SecretString, Error> {
+        Err(Error::InvalidCredentials("Akahu does not register users; they register themselves".to_owned()))
     }
 
-    /// Nothing can have been left behind.
-    async fn abandon(&self, _call: &Call, _reference: &str, _email: &str) -> Result<(), Error> {
+    async fn abandon_registration(&self, _context: &CallContext, _reference: &str, _email: &str) -> Result<(), Error> {
         Ok(())
     }
 
-    /// There is no such user.
-    async fn unregister(&self, _call: &Call, _owner: &SecretString) -> Result<(), Error> {
+    async fn unregister(&self, _context: &CallContext, _provider_user: &SecretString) -> Result<(), Error> {
         Ok(())
     }
 
-    /// No call is needed, but to learn the address with which a login was linked: under another one, linking it again
-    /// fails (docs/providers/akahu.md#relinking).
-    async fn depart(&self, call: &Call, departure: &Departure<'_>) -> Result<Url, Error> {
-        let (email, connection) = match departure.purpose {
+    /// A new consent needs no call. A reconnect reads the e-mail address of the consent, because linking the same login
+    /// under another address fails (docs/providers/akahu.md#relinking).
+    async fn authorize(&self, context: &CallContext, request: &AuthorizationRequest<'_>) -> Result<Url, Error> {
+        let (email, connection) = match request.purpose {
             Purpose::Link { .. } => (None, None),
-            Purpose::Repair { grant, institution_id } => (self.known_email(call, grant).await?, Some(institution_id)),
+            Purpose::Repair { credentials, institution_id } => {
+                (self.email_of_consent(context, credentials).await?, Some(institution_id))
+            }
         };
         let mut url = self.oauth_url.clone();
         url.query_pairs_mut()
             .append_pair("response_type", "code")
             .append_pair("client_id", self.api.app())
-            .append_pair("redirect_uri", departure.return_url.as_str())
+            .append_pair("redirect_uri", request.redirect_uri.as_str())
             .append_pair("scope", SCOPE)
-            .append_pair("state", departure.state)
-            .append_pair("email", email.as_deref().unwrap_or(departure.email))
+            .append_pair("state", request.state)
+            .append_pair("email", email.as_deref().unwrap_or(request.email))
             .extend_pairs(connection.map(|id| ("connection", id)));
         Ok(url)
     }
 
-    fn hint(&self, answer: &[(String, String)]) -> Result<(), NoConsent> {
-        match parameter(answer, "error") {
-            None if self.can_finish(answer) => Ok(()),
-            None => Err(NoConsent::Failed("Akahu sent no answer along. Please begin again.")),
+    fn hint(&self, params: &[(String, String)]) -> Result<(), NoConsent> {
+        match find_param(params, "error") {
+            None if self.can_finish(params) => Ok(()),
+            None => Err(NoConsent::Failed("Akahu did not return an authorization code. Please start again.")),
             Some("access_denied") => Err(NoConsent::Declined),
             Some("temporarily_unavailable" | "server_error") => {
-                Err(NoConsent::Failed("Akahu or the bank did not answer as it should. Please try again later."))
+                Err(NoConsent::Failed("Akahu or the bank is not available. Please try again later."))
             }
             Some(_) => Err(NoConsent::Failed(
-                "Akahu did not accept the request. Please begin again; if it keeps happening, tell whoever runs this \
+                "Akahu rejected the request. Please start again. If the error returns, contact the operator of this \
                  service.",
             )),
         }
     }
 
-    fn can_finish(&self, answer: &[(String, String)]) -> bool {
-        code(answer).is_some() && parameter(answer, "error").is_none()
+    fn can_finish(&self, params: &[(String, String)]) -> bool {
+        code(params).is_some() && find_param(params, "error").is_none()
     }
 
-    async fn finish(&self, call: &Call, returned: &Return<'_>) -> Result<SecretString, Error> {
-        let code = code(returned.answer).ok_or_else(|| Error::BadGrant("Akahu sent no code along".to_owned()))?;
-        let user_token = self.api.exchange(call, code, returned.return_url).await?;
-        let written = grant::write(&Grant { user_token, authorisation: None })?;
-        // A token that could not be used later is not taken.
-        Grant::read(&written).map_err(|_| Error::Malformed("a user token that no header can hold"))?;
-        Ok(written)
+    async fn finish(&self, context: &CallContext, callback: &CallbackParams<'_>) -> Result<SecretString, Error> {
+        let code = code(callback.params)
+            .ok_or_else(|| Error::InvalidCredentials("Akahu did not return an authorization code".to_owned()))?;
+        let user_token = self.api.exchange(context, code, callback.redirect_uri).await?;
+        let credentials = credentials::write(&Credentials { user_token, authorisation: None })?;
+        // Rejects a token that could not be sent in a header later.
+        Credentials::read(&credentials).map_err(|_| Error::Malformed("the user token has invalid characters"))?;
+        Ok(credentials)
     }
 }
 
 impl Akahu {
-    /// Best effort: a token that does not work any more is the very reason for which a connection is repaired.
-    async fn known_email(&self, call: &Call, grant: &SecretString) -> Result<Option<String>, Error> {
-        let grant = Grant::read(grant)?;
-        let known = self.api.email(call, &grant.user_token).await;
-        Ok(known.unwrap_or_else(|error| {
-            tracing::debug!(provider = %NAME, error = %error, "the address of a consent is not known");
+    /// Best effort. A connection is often reconnected because its token does not work any more.
+    async fn email_of_consent(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<Option<String>, Error> {
+        let credentials = Credentials::read(credentials)?;
+        let email = self.api.email(context, &credentials.user_token).await;
+        Ok(email.unwrap_or_else(|error| {
+            tracing::debug!(provider = %NAME, error = %error, "could not read the e-mail address of a consent");
             None
         }))
     }
 }
 
-fn code(answer: &[(String, String)]) -> Option<&str> {
-    parameter(answer, "code").filter(|code| !code.is_empty() && code.len() <= CODE_BYTES_MAX)
+fn code(params: &[(String, String)]) -> Option<&str> {
+    find_param(params, "code").filter(|code| !code.is_empty() && code.len() <= CODE_BYTES_MAX)
 }
 
 #[cfg(test)]
@@ -111,7 +116,7 @@ mod tests {
     use super::*;
     use crate::Provider;
     use crate::akahu::open;
-    use crate::peer::{Peer, answered, call, parameters};
+    use crate::peer::{Peer, context, mock_response, parameters};
     use crate::settings::Values;
 
     const TOKEN: &str =
@@ -128,40 +133,45 @@ mod tests {
         open(&values, Duration::from_secs(20)).unwrap()
     }
 
-    async fn departed(akahu: &Arc<dyn Provider>, purpose: Purpose<'_>) -> Result<String, Error> {
-        let return_url = "https://b.example/link/callback".parse().unwrap();
-        let departure = Departure { purpose, email: "a+b@example.nz", return_url: &return_url, state: "s7" };
-        akahu.linking().unwrap().depart(&call(), &departure).await.map(String::from)
+    async fn authorize_url(akahu: &Arc<dyn Provider>, purpose: Purpose<'_>) -> Result<String, Error> {
+        let redirect_uri = "https://b.example/link/callback".parse().unwrap();
+        let request =
+            AuthorizationRequest { purpose, email: "a+b@example.nz", redirect_uri: &redirect_uri, state: "s7" };
+        akahu.linking().unwrap().authorize(&context(), &request).await.map(String::from)
     }
 
-    async fn finished(peer: &Peer, answer: &[(&str, &str)]) -> Result<String, Error> {
-        let return_url = "https://b.example/link/callback".parse().unwrap();
-        let answer = parameters(answer);
-        let returned = Return { purpose: Purpose::Link { owner: None }, return_url: &return_url, answer: &answer };
+    async fn finish(peer: &Peer, params: &[(&str, &str)]) -> Result<String, Error> {
+        let redirect_uri = "https://b.example/link/callback".parse().unwrap();
+        let params = parameters(params);
+        let callback = CallbackParams {
+            purpose: Purpose::Link { provider_user: None },
+            redirect_uri: &redirect_uri,
+            params: &params,
+        };
         let akahu = akahu(&peer.base_url, Some("s"));
-        let grant = akahu.linking().unwrap().finish(&call(), &returned).await;
-        grant.map(|grant| grant.expose_secret().to_owned())
+        let credentials = akahu.linking().unwrap().finish(&context(), &callback).await;
+        credentials.map(|credentials| credentials.expose_secret().to_owned())
     }
 
     const LINK: &str = "https://oauth.akahu.nz/?response_type=code&client_id=app_token_1\
         &redirect_uri=https%3A%2F%2Fb.example%2Flink%2Fcallback&scope=ENDURING_CONSENT&state=s7";
 
     #[tokio::test]
-    async fn the_page_for_a_new_consent() {
+    async fn authorize_url_for_a_new_consent() {
         let akahu = akahu("http://127.0.0.1:1", Some("s"));
-        let url = departed(&akahu, Purpose::Link { owner: None }).await;
+        let url = authorize_url(&akahu, Purpose::Link { provider_user: None }).await;
         assert_eq!(url, Ok(format!("{LINK}&email=a%2Bb%40example.nz")));
         let linking = akahu.linking().unwrap();
         assert!(!linking.registers_users());
-        let nobody = SecretString::from("{}");
-        assert!(matches!(linking.register(&call(), "r", "e").await, Err(Error::BadGrant(_))));
-        assert_eq!(linking.abandon(&call(), "r", "e").await, Ok(()));
-        assert_eq!(linking.unregister(&call(), &nobody).await, Ok(()));
+        let no_user = SecretString::from("{}");
+        assert!(matches!(linking.register(&context(), "r", "e").await, Err(Error::InvalidCredentials(_))));
+        assert_eq!(linking.abandon_registration(&context(), "r", "e").await, Ok(()));
+        assert_eq!(linking.unregister(&context(), &no_user).await, Ok(()));
     }
 
     #[tokio::test]
-    async fn an_old_consent_is_repaired_under_its_own_address() {
-        let grant = SecretString::from(r#"{"userToken":"user_token_1","authorisation":"a"}"#);
+    async fn repair_uses_the_email_of_the_consent() {
+        let credentials = SecretString::from(r#"{"userToken":"user_token_1","authorisation":"a"}"#);
         for (status, body, email) in [
             (200, r#"{"success": true, "item": {"_id": "user_1", "email": "own@example.nz"}}"#, "own%40example.nz"),
             (200, r#"{"success": true, "item": {"_id": "user_1"}}"#, "a%2Bb%40example.nz"),
@@ -169,28 +179,28 @@ mod tests {
             (403, r#"{"success": false}"#, "a%2Bb%40example.nz"),
         ] {
             let peer = Peer::always(status, body).await;
-            let purpose = Purpose::Repair { grant: &grant, institution_id: "conn_1" };
-            let url = departed(&akahu(&peer.base_url, Some("s")), purpose).await;
+            let purpose = Purpose::Repair { credentials: &credentials, institution_id: "conn_1" };
+            let url = authorize_url(&akahu(&peer.base_url, Some("s")), purpose).await;
             assert_eq!(url, Ok(format!("{LINK}&email={email}&connection=conn_1")), "{status}");
             assert_eq!(peer.lines(), ["GET /v1/me"]);
-            assert_eq!(peer.asked()[0].header("authorization"), Some("Bearer user_token_1"));
+            assert_eq!(peer.recorded()[0].header("authorization"), Some("Bearer user_token_1"));
         }
     }
 
     #[test]
-    fn a_personal_app_links_and_hears_nothing() {
+    fn personal_app_has_no_linking_and_no_webhooks() {
         let without = akahu("http://127.0.0.1:1", None);
-        assert!(without.linking().is_none() && without.notifying().is_none());
+        assert!(without.linking().is_none() && without.webhook_verifier().is_none());
         let with = akahu("http://127.0.0.1:1", Some("s"));
-        assert!(with.linking().is_some() && with.notifying().is_some());
+        assert!(with.linking().is_some() && with.webhook_verifier().is_some());
     }
 
     #[test]
-    fn hints() {
+    fn callback_hints() {
         let akahu = akahu("http://127.0.0.1:1", Some("s"));
         let linking = akahu.linking().unwrap();
         let long = "x".repeat(CODE_BYTES_MAX + 1);
-        for (answer, declined, can_finish) in [
+        for (params, declined, can_finish) in [
             (&[("code", "c"), ("source", "oauth"), ("event", "ACCEPT")][..], None, true),
             (&[("code", "c"), ("error", "access_denied")], Some(true), false),
             (&[("error", "access_denied"), ("error_description", "x")], Some(true), false),
@@ -202,25 +212,25 @@ mod tests {
             (&[("code", &long)], Some(false), false),
             (&[], Some(false), false),
         ] {
-            let answer = parameters(answer);
-            let hint = linking.hint(&answer);
+            let params = parameters(params);
+            let hint = linking.hint(&params);
             match declined {
-                None => assert_eq!(hint, Ok(()), "{answer:?}"),
-                Some(true) => assert_eq!(hint, Err(NoConsent::Declined), "{answer:?}"),
-                Some(false) => assert!(matches!(hint, Err(NoConsent::Failed(_))), "{answer:?}"),
+                None => assert_eq!(hint, Ok(()), "{params:?}"),
+                Some(true) => assert_eq!(hint, Err(NoConsent::Declined), "{params:?}"),
+                Some(false) => assert!(matches!(hint, Err(NoConsent::Failed(_))), "{params:?}"),
             }
-            assert_eq!(linking.can_finish(&answer), can_finish, "{answer:?}");
+            assert_eq!(linking.can_finish(&params), can_finish, "{params:?}");
         }
     }
 
     #[tokio::test]
-    async fn a_code_is_exchanged() {
+    async fn code_is_exchanged_for_a_token() {
         let peer = Peer::always(200, TOKEN).await;
-        assert_eq!(finished(&peer, &[("code", "c=1")]).await, Ok(r#"{"userToken":"user_token_2"}"#.to_owned()));
-        let asked = &peer.asked()[0];
-        assert_eq!(asked.line, "POST /v1/token");
+        assert_eq!(finish(&peer, &[("code", "c=1")]).await, Ok(r#"{"userToken":"user_token_2"}"#.to_owned()));
+        let recorded = &peer.recorded()[0];
+        assert_eq!(recorded.line, "POST /v1/token");
         assert_eq!(
-            asked.json(),
+            recorded.json(),
             json!({
                 "grant_type": "authorization_code",
                 "code": "c=1",
@@ -229,39 +239,39 @@ mod tests {
                 "client_secret": "s",
             })
         );
-        assert!(matches!(finished(&peer, &[]).await, Err(Error::BadGrant(_))));
+        assert!(matches!(finish(&peer, &[]).await, Err(Error::InvalidCredentials(_))));
         assert_eq!(peer.lines().len(), 1);
     }
 
     #[tokio::test]
-    async fn a_code_that_does_not_work() {
-        let error = |code: &str| answered(400, &json!({"success": false, "error": code}).to_string());
+    async fn rejected_codes_are_mapped_to_errors() {
+        let error = |code: &str| mock_response(400, &json!({"success": false, "error": code}).to_string());
         for code in ["invalid_grant", "expired_grant"] {
             let peer = Peer::new(move |_, _| error(code)).await;
-            let outcome = finished(&peer, &[("code", "c")]).await;
-            assert!(matches!(outcome, Err(Error::BadGrant(why)) if why.contains("begin again")), "{code}");
+            let outcome = finish(&peer, &[("code", "c")]).await;
+            assert!(matches!(outcome, Err(Error::InvalidCredentials(why)) if why.contains("start again")), "{code}");
         }
         for code in ["invalid_client", "invalid Request", "unsupported_grant_type"] {
             let peer = Peer::new(move |_, _| error(code)).await;
-            assert_eq!(finished(&peer, &[("code", "c")]).await, Err(Error::Rejected { status: 400 }), "{code}");
+            assert_eq!(finish(&peer, &[("code", "c")]).await, Err(Error::Rejected { status: 400 }), "{code}");
         }
     }
 
     #[tokio::test]
-    async fn an_exchange_is_never_repeated() {
+    async fn code_exchange_is_never_retried() {
         for broken in [
             None,
-            answered(500, r#"{"success": false, "error": "server_error"}"#),
-            answered(429, "{}"),
-            answered(200, "{}"),
-            answered(200, r#"{"success": false, "access_token": "t"}"#),
-            answered(200, r#"{"access_token": "two words"}"#),
-            answered(200, r#"{"access_token": ""}"#),
-            answered(502, "<html>"),
+            mock_response(500, r#"{"success": false, "error": "server_error"}"#),
+            mock_response(429, "{}"),
+            mock_response(200, "{}"),
+            mock_response(200, r#"{"success": false, "access_token": "t"}"#),
+            mock_response(200, r#"{"access_token": "two words"}"#),
+            mock_response(200, r#"{"access_token": ""}"#),
+            mock_response(502, "<html>"),
         ] {
             let answer = broken.clone();
             let peer = Peer::new(move |_, _| answer.clone()).await;
-            let outcome = finished(&peer, &[("code", "c")]).await;
+            let outcome = finish(&peer, &[("code", "c")]).await;
             assert!(outcome.is_err_and(|error| error.is_transient()), "{broken:?}");
             assert_eq!(peer.lines().len(), 1, "{broken:?}");
         }

@@ -1,4 +1,4 @@
-//! Wire to domain, pure.
+//! Maps Akahu's wire types to the types of the domain. Pure functions.
 
 use bellbird_domain::{
     Account, AccountType, Balance, ConnectionStatus, Currency, Decimal, Interval, MaskedNumber, Transaction,
@@ -9,24 +9,22 @@ use jiff::tz::TimeZone;
 
 use super::{NAME, categories, wire};
 use crate::exact::{self, ExactNumber};
-use crate::text::{Text, filled};
-use crate::{Error, FoundAccount, Standing};
+use crate::text::{Text, non_blank};
+use crate::{ConsentStatus, Error, FoundAccount};
 
 const DAY_NANOSECONDS: i128 = 86_400_000_000_000;
 
-/// Why a row of a page is not a row of ours.
+/// Why a row is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Skipped {
-    /// Of an account that was not asked for.
+    /// The row belongs to an account that was not requested.
     OtherAccount,
-    /// Without a date that can be read.
+    /// The row has no valid date.
     NoTime,
 }
 
-/// Maps a row of one of `accounts`. `auckland` is New Zealand's zone.
-///
-/// # Errors
-/// [`Error::Malformed`] for an amount that is no decimal: the page cannot be trusted.
+/// Maps a row of one of `accounts`. `auckland` is the time zone of New Zealand. An amount that is not a decimal fails the
+/// whole page with [`Error::Malformed`], since its other amounts cannot be trusted either.
 pub(super) fn transaction<'a>(
     row: wire::Transaction<'a>,
     accounts: &'a [Account],
@@ -36,7 +34,7 @@ pub(super) fn transaction<'a>(
     let Some(account) = account else { return Ok(Err(Skipped::OtherAccount)) };
     let time = row.date.and_then(|text| text.as_str().parse::<Timestamp>().ok().map(|instant| (instant, text)));
     let Some((instant, datetime)) = time else { return Ok(Err(Skipped::NoTime)) };
-    let amount = exact::amount(Some(&row.amount))?.ok_or(Error::Malformed("a transaction without an amount"))?;
+    let amount = exact::amount(Some(&row.amount))?.ok_or(Error::Malformed("a transaction has no amount"))?;
     let category = categories::category(row.category.as_ref(), row.kind.as_ref().map(Text::as_str), &amount);
     if category.is_err() {
         metrics::counter!("bellbird_unknown_categories_total", "provider" => NAME.as_str()).increment(1);
@@ -51,54 +49,51 @@ pub(super) fn transaction<'a>(
         description: row.description.unwrap_or_default().0,
         amount,
         category: category.unwrap_or_default(),
-        merchant_name: row.merchant.and_then(|merchant| filled(merchant.name)),
+        merchant_name: row.merchant.and_then(|merchant| non_blank(merchant.name)),
         merchant_category_code: None,
         currency: None,
-        provider_type: filled(row.kind),
+        provider_type: non_blank(row.kind),
         executed: None,
-        reference: row.meta.and_then(|meta| filled(meta.reference)),
+        reference: row.meta.and_then(|meta| non_blank(meta.reference)),
         extended_description: None,
     }))
 }
 
-/// The day of a row that carries no more than a day: New Zealand midnight is how most banks' rows say so, midnight UTC
-/// how a card issuer's do (docs/providers/akahu.md#dates). The day is New Zealand's either way.
+/// The day of a row that has a day but no time. Most banks send such a day as midnight in New Zealand, one card issuer
+/// sends midnight UTC (docs/providers/akahu.md#dates). Both stand for the day in New Zealand.
 fn day_only(instant: Timestamp, auckland: &TimeZone) -> Option<Date> {
-    let there = auckland.to_datetime(instant);
+    let local = auckland.to_datetime(instant);
     let utc_midnight = instant.as_nanosecond().rem_euclid(DAY_NANOSECONDS) == 0;
-    (utc_midnight || there.time() == Time::midnight()).then(|| there.date())
+    (utc_midnight || local.time() == Time::midnight()).then(|| local.date())
 }
 
-/// The first and the last instant to ask for: days in the user's zone, and the same days in New Zealand, as rows that
-/// carry only a day stand at its midnight.
+/// The first and last instant to request. They cover the days in the user's time zone and in New Zealand, because a row
+/// that has only a day is at midnight in New Zealand.
 pub(super) fn instants(interval: &Interval, zone: &TimeZone, auckland: &TimeZone) -> (Timestamp, Timestamp) {
-    let (users, theirs) = (interval.instants(zone), interval.instants(auckland));
-    (users.0.min(theirs.0), users.1.max(theirs.1))
+    let (user_range, local_range) = (interval.instants(zone), interval.instants(auckland));
+    (user_range.0.min(local_range.0), user_range.1.max(local_range.1))
 }
 
-/// The authorisation that an account came with; where there is none, what comes nearest to it: older answers had only
-/// `_credentials` (docs/providers/akahu.md#accounts).
+/// The authorisation of an account. Older responses have only `_credentials` (docs/providers/akahu.md#accounts). The last
+/// resort is the institution.
 pub(super) fn authorisation<'r>(row: &'r wire::Account<'_>) -> Option<&'r str> {
     let institution = row.connection.as_ref().map(|connection| &connection.id);
     let ids = [row.authorisation.as_ref(), row.credentials.as_ref(), institution];
     ids.into_iter().flatten().map(Text::as_str).find(|id| !id.is_empty())
 }
 
-/// How an authorisation stands by the accounts that are listed: it says nothing itself
+/// The status of an authorisation, from the accounts in a user token's list. Akahu has no status of its own for it
 /// (docs/providers/akahu.md#status).
-pub(super) fn standing(rows: &[wire::Account<'_>], id: &str) -> Standing {
-    let mut ours = rows.iter().filter(|row| authorisation(row) == Some(id)).peekable();
-    if ours.peek().is_none() {
-        return Standing::Broken(ConnectionStatus::Revoked);
+pub(super) fn consent_status(rows: &[wire::Account<'_>], id: &str) -> ConsentStatus {
+    let mut own = rows.iter().filter(|row| authorisation(row) == Some(id)).peekable();
+    if own.peek().is_none() {
+        return ConsentStatus::Broken(ConnectionStatus::Revoked);
     }
     let inactive = |row: &wire::Account<'_>| row.status.as_ref().is_some_and(|status| status.as_str() == "INACTIVE");
-    if ours.any(inactive) { Standing::Broken(ConnectionStatus::Invalidated) } else { Standing::Active }
+    if own.any(inactive) { ConsentStatus::Broken(ConnectionStatus::Invalidated) } else { ConsentStatus::Active }
 }
 
-/// Maps the balance of an account, which may have none.
-///
-/// # Errors
-/// [`Error::Malformed`] for an amount that is no decimal.
+/// Maps the balance of an account. An account without a balance has an empty one.
 pub(super) fn balance(row: &wire::Account<'_>) -> Result<Balance, Error> {
     let Some(balance) = &row.balance else { return Ok(Balance::default()) };
     let amount =
@@ -114,7 +109,7 @@ fn currency(balance: &wire::Balance<'_>) -> Option<Currency> {
     balance.currency.as_ref().and_then(|code| Currency::parse(code.as_str()))
 }
 
-/// Maps an account; its full number is masked here and goes no further.
+/// Maps an account and masks its number. The full number goes no further.
 pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
     let number = row.formatted_account.as_ref().map_or("", Text::as_str);
     let name = row.name.as_ref().map(Text::as_str).filter(|name| !name.trim().is_empty()).unwrap_or("Account");
@@ -150,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_account_type() {
+    fn every_kind_has_its_account_type() {
         for (kind, expected) in [
             ("CHECKING", AccountType::Transaction),
             ("SAVINGS", AccountType::Savings),
@@ -171,9 +166,9 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_carry_only_a_day() {
+    fn rows_with_only_a_day() {
         for (date, day) in [
-            // Summer and winter, and the days on which the clocks change: forward on 27 September, back on 5 April.
+            // Summer and winter, and the days of the clock changes: forward on 27 September, back on 5 April.
             ("2026-02-25T11:00:00.000Z", Some("2026-02-26")),
             ("2026-07-01T12:00:00.000Z", Some("2026-07-02")),
             ("2026-09-26T12:00:00.000Z", Some("2026-09-27")),
@@ -182,7 +177,7 @@ mod tests {
             ("2026-04-05T12:00:00.000Z", Some("2026-04-06")),
             ("2026-02-25T00:00:00.000Z", Some("2026-02-25")),
             ("2026-07-01T00:00:00.000Z", Some("2026-07-01")),
-            // Noon of the other half of the year is an hour beside midnight.
+            // An hour off midnight: the UTC offset of the other half of the year.
             ("2026-02-25T12:00:00.000Z", None),
             ("2026-07-01T11:00:00.000Z", None),
             ("2026-02-25T11:00:00.001Z", None),
@@ -195,10 +190,10 @@ mod tests {
     }
 
     #[test]
-    fn days_are_asked_for_here_and_there() {
+    fn range_covers_both_time_zones() {
         let zone = |name: &str| TimeZone::get(name).unwrap();
         for (from, to, user, first, last) in [
-            // Days: New Zealand begins first, the user ends last; the other way round in Kiritimati.
+            // Days: New Zealand begins first and the user ends last. In Kiritimati it is the other way round.
             ("2026-01-05", "2026-01-06", "Australia/Sydney", "2026-01-04T11:00:00Z", "2026-01-06T12:59:59.999999999Z"),
             ("2026-01-05", "2026-01-06", "Pacific/Honolulu", "2026-01-04T11:00:00Z", "2026-01-07T09:59:59.999999999Z"),
             (
@@ -208,7 +203,7 @@ mod tests {
                 "2026-01-04T10:00:00Z",
                 "2026-01-06T10:59:59.999999999Z",
             ),
-            // Instants are what they are.
+            // Instants do not depend on a time zone.
             (
                 "2026-01-05T01:00:00Z",
                 "2026-01-06T02:00:00Z",
@@ -224,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn standings() {
+    fn consent_status_by_answer() {
         let list = |accounts: &[(&str, &str)]| -> String {
             let row = |(authorisation, status): &(&str, &str)| {
                 format!(r#"{{"_id": "a", "_authorisation": "{authorisation}", "status": "{status}"}}"#)
@@ -232,20 +227,20 @@ mod tests {
             format!("[{}]", accounts.iter().map(row).collect::<Vec<_>>().join(","))
         };
         for (accounts, expected) in [
-            (vec![], Standing::Broken(ConnectionStatus::Revoked)),
-            (vec![("other", "ACTIVE")], Standing::Broken(ConnectionStatus::Revoked)),
-            (vec![("ours", "ACTIVE"), ("other", "INACTIVE")], Standing::Active),
-            (vec![("ours", "ACTIVE"), ("ours", "INACTIVE")], Standing::Broken(ConnectionStatus::Invalidated)),
-            (vec![("ours", "SOMETHING_NEW")], Standing::Active),
+            (vec![], ConsentStatus::Broken(ConnectionStatus::Revoked)),
+            (vec![("other", "ACTIVE")], ConsentStatus::Broken(ConnectionStatus::Revoked)),
+            (vec![("own", "ACTIVE"), ("other", "INACTIVE")], ConsentStatus::Active),
+            (vec![("own", "ACTIVE"), ("own", "INACTIVE")], ConsentStatus::Broken(ConnectionStatus::Invalidated)),
+            (vec![("own", "SOMETHING_NEW")], ConsentStatus::Active),
         ] {
             let body = list(&accounts);
             let rows: Vec<wire::Account<'_>> = serde_json::from_str(&body).unwrap();
-            assert_eq!(standing(&rows, "ours"), expected, "{accounts:?}");
+            assert_eq!(consent_status(&rows, "own"), expected, "{accounts:?}");
         }
     }
 
     #[test]
-    fn what_stands_for_an_authorisation() {
+    fn authorisation_id_falls_back() {
         for (body, expected) in [
             (r#"{"_id": "a", "_authorisation": "x", "_credentials": "c", "connection": {"_id": "i"}}"#, Some("x")),
             (r#"{"_id": "a", "_credentials": "c", "connection": {"_id": "i"}}"#, Some("c")),

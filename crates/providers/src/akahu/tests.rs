@@ -1,4 +1,4 @@
-//! Fixtures in, snapshots out; odd rows by table; calls against a peer that answers by path.
+//! Tests of the adapter: fixtures and snapshots, tables of unusual rows, and calls to a mock provider.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn account(number: u128, provider_account_id: &str) -> Account {
     }
 }
 
-fn grant(user_token: &str, authorisation: &str) -> SecretString {
+fn credentials(user_token: &str, authorisation: &str) -> SecretString {
     SecretString::from(format!(r#"{{"userToken": "{user_token}", "authorisation": "{authorisation}"}}"#))
 }
 
@@ -42,14 +42,14 @@ fn sydney() -> TimeZone {
     TimeZone::get("Australia/Sydney").unwrap()
 }
 
-/// The rows of a body, as lines.
+/// Maps a body and formats its rows as lines.
 fn read(body: &str) -> Result<Vec<String>, Error> {
     let accounts = [account(1, EVERYDAY), account(2, VISA)];
     let interval = Interval::resolve(None, None, Timestamp::UNIX_EPOCH);
     let zone = sydney();
     let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
     let page = api::list::<wire::Transaction<'_>>(body.as_bytes())?;
-    let rows = settled(page.items, &query, &auckland().unwrap())?;
+    let rows = posted(page.items, &query, &auckland().unwrap())?;
     Ok(rows.iter().map(|row| line(row, &zone)).collect())
 }
 
@@ -57,16 +57,16 @@ fn line(row: &Transaction<'_>, zone: &TimeZone) -> String {
     let category = row.category.map_or("-", bellbird_domain::Category::key);
     let merchant = row.merchant_name.as_deref().unwrap_or("-");
     let (day, amount, direction) = (row.local_day(zone), &row.amount, row.direction());
-    let (kind, reference) = said(row);
+    let (kind, reference) = event_fields(row);
     format!(
         "{} {day} {} {amount} {direction} {category} {merchant} | {} | {kind} / {reference}",
         row.id, row.datetime, row.description
     )
 }
 
-/// What only events show. Akahu's rows have no currency, no second time and no longer text
+/// The fields that only webhook events contain. Akahu's rows have no currency, no second time and no second text
 /// (docs/providers/akahu.md#transactions).
-fn said(row: &Transaction<'_>) -> (String, String) {
+fn event_fields(row: &Transaction<'_>) -> (String, String) {
     assert!(row.currency.is_none() && row.executed.is_none() && row.extended_description.is_none());
     let text = |text: Option<&str>| text.unwrap_or("-").to_owned();
     (text(row.provider_type.as_deref()), text(row.reference.as_deref()))
@@ -78,24 +78,28 @@ fn a_page_with_its_quirks() {
 }
 
 #[test]
-fn what_only_events_show_never_breaks_a_page() {
-    let said = |body: &str| {
+fn event_only_fields_never_break_a_page() {
+    let event_fields = |body: &str| {
         let lines = read(body).unwrap();
         let line = lines.iter().find(|line| line.contains("0000t2 ")).unwrap();
         line.rsplit(" | ").next().unwrap().to_owned()
     };
-    assert_eq!(said(TRANSACTIONS), "DIRECT CREDIT / INV 7");
+    assert_eq!(event_fields(TRANSACTIONS), "DIRECT CREDIT / INV 7");
     let meta = r#"{"particulars": "EXAMPLE LTD", "code": "SALARY", "reference": "INV 7"}"#;
     for sent in ["null", "\"\"", "7", "1e999", "false", "[{}]", "{\"a\":\"b\"}"] {
         for member in ["\"INV 7\"", meta] {
-            assert_eq!(said(&TRANSACTIONS.replacen(member, sent, 1)), "DIRECT CREDIT / -", "{sent} for {member}");
+            assert_eq!(
+                event_fields(&TRANSACTIONS.replacen(member, sent, 1)),
+                "DIRECT CREDIT / -",
+                "{sent} for {member}"
+            );
         }
-        assert_eq!(said(&TRANSACTIONS.replacen("\"DIRECT CREDIT\"", sent, 1)), "- / INV 7", "{sent}");
+        assert_eq!(event_fields(&TRANSACTIONS.replacen("\"DIRECT CREDIT\"", sent, 1)), "- / INV 7", "{sent}");
     }
 }
 
 #[test]
-fn a_broken_page_is_not_trusted() {
+fn malformed_page_is_rejected() {
     for (sent, broken) in [
         ("-15.9,", "\"-15,90\","),
         ("-15.9,", "null,"),
@@ -114,7 +118,7 @@ fn accounts_are_masked_and_named() {
     let found: Vec<FoundAccount> = list.items.iter().map(map::account).collect();
     let shown = format!("{found:?}");
     for number in ["0000001", "123-456", "1234-"] {
-        assert!(!shown.contains(number), "{number} got through");
+        assert!(!shown.contains(number), "{number} is not masked");
     }
     insta::assert_debug_snapshot!(found);
 }
@@ -122,22 +126,22 @@ fn accounts_are_masked_and_named() {
 #[test]
 fn an_authorisation_is_a_connection() {
     let list = api::list::<wire::Account<'_>>(ACCOUNTS.as_bytes()).unwrap();
-    let grant = |authorisation: Option<&str>| Grant {
+    let credentials = |authorisation: Option<&str>| Credentials {
         user_token: "user_token_1".to_owned(),
         authorisation: authorisation.map(str::to_owned),
     };
-    let all = found(&list.items, &grant(None)).unwrap();
+    let all = found_connections(&list.items, &credentials(None)).unwrap();
     let lines = all.iter().map(|found| {
         let FoundConnection { provider_connection_id, institution_id, institution_name, institution_logo, .. } = found;
-        let (standing, grant) = (found.standing, found.grant.expose_secret());
+        let (consent_status, credentials) = (found.consent_status, found.credentials.expose_secret());
         let logo = institution_logo.as_deref().unwrap_or("-");
-        format!("{provider_connection_id} {institution_id} {institution_name} {logo} {standing:?} {grant}")
+        format!("{provider_connection_id} {institution_id} {institution_name} {logo} {consent_status:?} {credentials}")
     });
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
 
-    let one = found(&list.items, &grant(Some(ASB))).unwrap();
+    let one = found_connections(&list.items, &credentials(Some(ASB))).unwrap();
     assert_eq!(one.iter().map(|found| found.provider_connection_id.as_str()).collect::<Vec<_>>(), [ASB]);
-    assert!(found(&list.items, &grant(Some("authorisation_other"))).unwrap().is_empty());
+    assert!(found_connections(&list.items, &credentials(Some("authorisation_other"))).unwrap().is_empty());
 }
 
 #[test]
@@ -159,14 +163,16 @@ fn balances_keep_their_digits() {
             "-350000 - NZD",
             "-12.30 - NZD",
             "300 - USD",
-            "the provider's answer is broken: an amount is not a decimal",
+            "the provider sent an invalid response: an amount is not a decimal",
         ]
     );
 }
 
 #[test]
-fn grants() {
-    let read = |text: &str| Grant::read(&SecretString::from(text.to_owned())).map(|grant| grant.authorisation);
+fn credentials_are_parsed_strictly() {
+    let read = |text: &str| {
+        Credentials::read(&SecretString::from(text.to_owned())).map(|credentials| credentials.authorisation)
+    };
     assert_eq!(read(r#"{"userToken":"user_token_1","authorisation":"a"}"#), Ok(Some("a".to_owned())));
     assert_eq!(read(r#"{"provider":"akahu","userToken":"user_token_1"}"#), Ok(None));
     for text in [
@@ -178,9 +184,12 @@ fn grants() {
         r#"{"userToken":"ü"}"#,
         r#"{"provider":"fiskil","userToken":"t"}"#,
     ] {
-        assert!(matches!(read(text), Err(Error::BadGrant(_))), "{text}");
+        assert!(matches!(read(text), Err(Error::InvalidCredentials(_))), "{text}");
     }
-    assert!(Grant::authorisation(&SecretString::from(r#"{"userToken":"t"}"#)).is_err(), "a stored one is of one login");
+    assert!(
+        Credentials::authorisation(&SecretString::from(r#"{"userToken":"t"}"#)).is_err(),
+        "stored credentials name one login"
+    );
 }
 
 proptest! {
@@ -197,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn no_page_breaks_a_promise(at in 0..TRANSACTIONS.len(), byte in any::<u8>(), cut in any::<bool>()) {
+    fn any_page_keeps_the_invariants(at in 0..TRANSACTIONS.len(), byte in any::<u8>(), cut in any::<bool>()) {
         let mut body = TRANSACTIONS.as_bytes().to_vec();
         body[at] = byte;
         if cut {
@@ -207,7 +216,7 @@ proptest! {
     }
 }
 
-/// A provider that answers each request line with a status and a body, and the heads of the requests it got.
+/// A mock provider that maps a request line to a status and a body. It records the heads of all requests.
 struct Peer {
     base_url: String,
     heads: Arc<Mutex<Vec<String>>>,
@@ -240,7 +249,6 @@ impl Peer {
         Self { base_url, heads }
     }
 
-    /// Answers every request alike.
     async fn always(status: u16, body: &str) -> Self {
         let body = body.to_owned();
         Self::new(move |_| (status, body.clone())).await
@@ -257,13 +265,12 @@ impl Peer {
         open(&values, Duration::from_secs(20)).unwrap()
     }
 
-    /// The request lines so far.
+    /// The recorded request lines.
     fn lines(&self) -> Vec<String> {
         let line = |head: &String| head.lines().next().unwrap().trim_end_matches(" HTTP/1.1").to_owned();
         self.heads.lock().iter().map(line).collect()
     }
 
-    /// A header of a request.
     fn header(&self, request: usize, name: &str) -> Option<String> {
         let heads = self.heads.lock();
         let mut pairs = heads[request].lines().filter_map(|line| line.split_once(": "));
@@ -271,11 +278,11 @@ impl Peer {
     }
 }
 
-fn call() -> Call {
-    Call::new(Instant::now() + Duration::from_secs(20), "2026-03-01T00:00:00Z".parse().unwrap())
+fn context() -> CallContext {
+    CallContext::new(Instant::now() + Duration::from_secs(20), "2026-03-01T00:00:00Z".parse().unwrap())
 }
 
-/// Reads a page of the ASB login's transactions; the rows given, and where the next page begins.
+/// Reads a page of the ASB login's transactions. Returns the number of rows and the cursor of the next page.
 async fn page(peer: &Peer, one_account: bool, cursor: Option<&str>) -> (usize, Result<Option<Cursor>, Error>) {
     let akahu = peer.akahu(None);
     let Kind::Banking(banking) = akahu.kind() else { panic!("banking") };
@@ -286,17 +293,17 @@ async fn page(peer: &Peer, one_account: bool, cursor: Option<&str>) -> (usize, R
     let query = TransactionQuery { accounts: &accounts, one_account, interval: &interval, zone: &zone };
     let cursor = cursor.map(|text| Cursor(text.to_owned()));
     let request = PageRequest { cursor: cursor.as_ref(), rows: 7 };
-    let mut given = 0;
-    let mut sink = |_: Transaction<'_>| given += 1;
-    let next = banking.transactions(&call(), &grant("user_token_1", ASB), &query, request, &mut sink).await;
-    (given, next)
+    let mut row_count = 0;
+    let mut sink = |_: Transaction<'_>| row_count += 1;
+    let next = banking.transactions(&context(), &credentials("user_token_1", ASB), &query, request, &mut sink).await;
+    (row_count, next)
 }
 
 const REVOKED: Error = Error::ReconnectNeeded(ConnectionStatus::Revoked);
 const NOTHING: &str = r#"{"success": true, "items": [], "cursor": {"next": null}}"#;
 
 #[tokio::test]
-async fn a_page_of_one_account_and_of_all() {
+async fn page_of_one_account_and_of_all_accounts() {
     let peer = Peer::always(200, TRANSACTIONS).await;
     let next = Ok(Some(Cursor("b3BhcXVl".to_owned())));
     assert_eq!(page(&peer, true, None).await, (5, next.clone()));
@@ -316,14 +323,14 @@ async fn a_page_of_one_account_and_of_all() {
 }
 
 #[tokio::test]
-async fn an_empty_page_with_a_next_goes_on() {
+async fn empty_page_can_have_a_next_page() {
     let peer = Peer::always(200, r#"{"success": true, "items": [], "cursor": {"next": "on"}}"#).await;
     assert_eq!(page(&peer, false, None).await, (0, Ok(Some(Cursor("on".to_owned())))));
     assert_eq!(peer.lines().len(), 1);
 }
 
 #[tokio::test]
-async fn refusals_by_status() {
+async fn errors_by_status() {
     for (status, expected) in [
         (401, REVOKED),
         (403, Error::Rejected { status: 403 }),
@@ -331,23 +338,23 @@ async fn refusals_by_status() {
         (429, Error::RateLimited { retry_after: Some(Duration::from_secs(60)) }),
         (500, Error::Unavailable { reason: "server error", retry_after: Some(Duration::from_secs(60)) }),
     ] {
-        // The message is another status's on purpose.
+        // The message contradicts the status on purpose.
         let peer = Peer::always(status, r#"{"success": true, "message": "Not Found"}"#).await;
         assert_eq!(page(&peer, true, None).await, (0, Err(expected.clone())));
         assert_eq!(peer.lines().len(), 1, "{status}");
 
         let akahu = peer.akahu(None);
-        let grant = grant("user_token_1", ASB);
-        assert_eq!(akahu.accounts(&call(), &grant).await, Err(expected.clone()), "{status}");
-        assert_eq!(akahu.discover(&call(), &grant).await.err(), Some(expected.clone()), "{status}");
-        let standing = akahu.standing(&call(), &grant).await;
-        let broken = Ok(Standing::Broken(ConnectionStatus::Revoked));
-        assert_eq!(standing, if status == 401 { broken } else { Err(expected) }, "{status}");
+        let credentials = credentials("user_token_1", ASB);
+        assert_eq!(akahu.accounts(&context(), &credentials).await, Err(expected.clone()), "{status}");
+        assert_eq!(akahu.discover(&context(), &credentials).await.err(), Some(expected.clone()), "{status}");
+        let consent_status = akahu.consent_status(&context(), &credentials).await;
+        let broken = Ok(ConsentStatus::Broken(ConnectionStatus::Revoked));
+        assert_eq!(consent_status, if status == 401 { broken } else { Err(expected) }, "{status}");
     }
 }
 
 #[tokio::test]
-async fn nothing_is_believed_only_while_the_login_is_there() {
+async fn empty_page_counts_only_with_a_live_consent() {
     for (one_account, rows, accounts, expected) in [
         (true, (404, "{}"), ACCOUNTS, Err(Error::Rejected { status: 404 })),
         (true, (404, "{}"), NOTHING, Err(REVOKED)),
@@ -370,21 +377,21 @@ async fn nothing_is_believed_only_while_the_login_is_there() {
 async fn accounts_of_one_login() {
     let peer = Peer::always(200, ACCOUNTS).await;
     let akahu = peer.akahu(None);
-    let found = akahu.accounts(&call(), &grant("user_token_1", ASB)).await.unwrap();
+    let found = akahu.accounts(&context(), &credentials("user_token_1", ASB)).await.unwrap();
     assert_eq!(found.len(), 3);
-    assert_eq!(akahu.accounts(&call(), &grant("user_token_1", "authorisation_gone")).await, Err(REVOKED));
-    let gone = akahu.standing(&call(), &grant("user_token_1", "authorisation_gone")).await;
-    assert_eq!(gone, Ok(Standing::Broken(ConnectionStatus::Revoked)));
+    assert_eq!(akahu.accounts(&context(), &credentials("user_token_1", "authorisation_gone")).await, Err(REVOKED));
+    let gone = akahu.consent_status(&context(), &credentials("user_token_1", "authorisation_gone")).await;
+    assert_eq!(gone, Ok(ConsentStatus::Broken(ConnectionStatus::Revoked)));
 }
 
 #[tokio::test]
-async fn one_list_of_balances_a_token() {
+async fn balances_need_one_list_per_user_token() {
     let peer = Peer::always(200, ACCOUNTS).await;
     let kiwibank = "authorisation_c000000000000000000000b02";
-    let grants = [
-        grant("user_token_1", ASB),
-        grant("user_token_2", "authorisation_gone"),
-        grant("user_token_1", kiwibank),
+    let all_credentials = [
+        credentials("user_token_1", ASB),
+        credentials("user_token_2", "authorisation_gone"),
+        credentials("user_token_1", kiwibank),
         SecretString::from("{}"),
     ];
     let accounts = [
@@ -393,13 +400,16 @@ async fn one_list_of_balances_a_token() {
         vec![account(5, "acc_c00000000000000000000a004")],
         vec![account(6, EVERYDAY)],
     ];
-    let asked: Vec<_> =
-        grants.iter().zip(&accounts).map(|(grant, accounts)| BalancesQuery { grant, accounts }).collect();
-    let outcomes = peer.akahu(None).balances(&call(), &asked).await;
+    let queries: Vec<_> = all_credentials
+        .iter()
+        .zip(&accounts)
+        .map(|(credentials, accounts)| BalancesQuery { credentials, accounts })
+        .collect();
+    let outcomes = peer.akahu(None).balances(&context(), &queries).await;
     let current = |outcome: &Result<Balance, Error>| {
         outcome.clone().map(|balance| balance.current.map(|amount| amount.to_string()))
     };
-    let outcomes: Vec<Vec<_>> = outcomes.iter().map(|of_one| of_one.iter().map(current).collect()).collect();
+    let outcomes: Vec<Vec<_>> = outcomes.iter().map(|list| list.iter().map(current).collect()).collect();
     assert_eq!(
         outcomes[..3],
         [
@@ -408,15 +418,15 @@ async fn one_list_of_balances_a_token() {
             vec![Ok(Some("-350000".to_owned()))],
         ]
     );
-    assert!(matches!(outcomes[3][..], [Err(Error::BadGrant(_))]));
+    assert!(matches!(outcomes[3][..], [Err(Error::InvalidCredentials(_))]));
     assert_eq!(peer.lines(), ["GET /v1/accounts", "GET /v1/accounts"]);
 
-    let refused = Peer::always(401, "{}").await.akahu(None).balances(&call(), &asked[..1]).await;
-    assert!(refused[0].iter().all(|outcome| *outcome == Err(REVOKED)) && refused[0].len() == 3);
+    let rejected = Peer::always(401, "{}").await.akahu(None).balances(&context(), &queries[..1]).await;
+    assert!(rejected[0].iter().all(|outcome| *outcome == Err(REVOKED)) && rejected[0].len() == 3);
 }
 
 #[tokio::test]
-async fn withdrawing_twice_is_done() {
+async fn withdrawal_is_idempotent() {
     for (status, expected) in [
         (200, Ok(())),
         (401, Ok(())),
@@ -425,14 +435,14 @@ async fn withdrawing_twice_is_done() {
         (400, Err(Error::Rejected { status: 400 })),
     ] {
         let peer = Peer::always(status, r#"{"success": true}"#).await;
-        let outcome = peer.akahu(None).withdraw(&call(), &grant("user_token_1", ASB)).await;
+        let outcome = peer.akahu(None).withdraw(&context(), &credentials("user_token_1", ASB)).await;
         assert_eq!(outcome, expected, "{status}");
         assert_eq!(peer.lines(), [format!("DELETE /v1/authorisations/{ASB}")]);
     }
 }
 
 #[tokio::test]
-async fn checks_with_what_the_app_has() {
+async fn check_uses_the_credentials_of_the_app() {
     for (secret, status, expected, line) in [
         (Some("s"), 200, Ok(()), "GET /v1/connections"),
         (Some("s"), 401, Err(Error::Rejected { status: 401 }), "GET /v1/connections"),
@@ -441,7 +451,7 @@ async fn checks_with_what_the_app_has() {
         (None, 404, Err(Error::Rejected { status: 404 }), "GET /v1/me"),
     ] {
         let peer = Peer::always(status, r#"{"success": true, "items": []}"#).await;
-        assert_eq!(peer.akahu(secret).check(&call()).await, expected, "{secret:?} {status}");
+        assert_eq!(peer.akahu(secret).check(&context()).await, expected, "{secret:?} {status}");
         assert_eq!(peer.lines(), [line]);
         let basic = secret.map(|_| "Basic YXBwX3Rva2VuXzE6cw==".to_owned());
         assert_eq!(peer.header(0, "authorization"), basic);
@@ -449,7 +459,7 @@ async fn checks_with_what_the_app_has() {
 }
 
 #[test]
-fn offered_once_its_token_is_set() {
+fn app_token_is_required_and_checked() {
     assert!(open(&Values::default(), Duration::from_secs(20)).is_err());
     let mut values = Values::default();
     values.set("app_token", "two\nlines".into());

@@ -1,16 +1,16 @@
-//! Structs exactly as on the wire: docs/providers/akahu.md#token-exchange, #user, #accounts, #transactions and
-//! #webhooks. Members that we do not use are left out, unknown ones are ignored, and all that the page does not promise
-//! is optional.
+//! The JSON types of Akahu's API (docs/providers/akahu.md#token-exchange, #user, #accounts, #transactions and #webhooks).
+//!
+//! Unused members are left out and unknown members are ignored. A member is optional unless the documentation promises it.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::exact::ExactNumber;
-use crate::text::{Text, if_readable};
+use crate::text::{Text, none_if_invalid};
 
-/// What every answer says beside its payload.
+/// The member that every response has beside its payload.
 #[derive(Deserialize)]
-pub(super) struct Done {
+pub(super) struct Envelope {
     pub(super) success: Option<bool>,
 }
 
@@ -19,7 +19,7 @@ pub(super) struct Done {
 pub(super) struct List<T> {
     pub(super) success: Option<bool>,
     pub(super) items: Vec<T>,
-    /// Of the transactions only.
+    /// Only in lists of transactions.
     pub(super) cursor: Option<Cursor>,
 }
 
@@ -35,9 +35,9 @@ pub(super) struct Token {
     pub(super) access_token: String,
 }
 
-/// Its refusal.
+/// The error of `POST /token`.
 #[derive(Deserialize, Default)]
-pub(super) struct NotExchanged {
+pub(super) struct TokenError {
     pub(super) error: Option<String>,
 }
 
@@ -52,13 +52,13 @@ pub(super) struct Person {
     pub(super) email: Option<String>,
 }
 
-/// `GET /webhooks`, one of them.
+/// An item of `GET /webhooks`.
 #[derive(Deserialize)]
 pub(super) struct Subscription {
     pub(super) state: Option<String>,
 }
 
-/// `GET /keys/{id}`: PEM.
+/// `GET /keys/{id}`: a public key in PEM.
 #[derive(Deserialize)]
 pub(super) struct SigningKey {
     pub(super) item: String,
@@ -92,7 +92,7 @@ pub(super) struct Account<'a> {
     pub(super) balance: Option<Balance<'a>>,
 }
 
-/// An institution: their word for it.
+/// An institution. Akahu calls it a connection.
 #[derive(Deserialize)]
 pub(super) struct Connection<'a> {
     #[serde(borrow, rename = "_id")]
@@ -120,15 +120,15 @@ pub(super) struct Transaction<'a> {
     pub(super) date: Option<Text<'a>>,
     pub(super) description: Option<Text<'a>>,
     pub(super) amount: ExactNumber<'a>,
-    #[serde(rename = "type", default, deserialize_with = "if_readable")]
+    #[serde(rename = "type", default, deserialize_with = "none_if_invalid")]
     pub(super) kind: Option<Text<'a>>,
     pub(super) merchant: Option<Merchant<'a>>,
     pub(super) category: Option<Category<'a>>,
-    #[serde(default, deserialize_with = "if_readable")]
+    #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) meta: Option<Meta<'a>>,
 }
 
-/// What the payer wrote; a New Zealand payment has three short fields for that.
+/// The text of the payer. A New Zealand payment has three short fields for it.
 #[derive(Deserialize)]
 pub(super) struct Meta<'a> {
     #[serde(borrow)]

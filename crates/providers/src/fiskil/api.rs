@@ -1,4 +1,4 @@
-//! One function per remote call; paging; authentication.
+//! The HTTP calls of Fiskil's API, with access tokens and paging.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::wire;
-use crate::http::{Answer, Attempts, Client, parse_json};
-use crate::{Call, Cursor, Error, linking};
+use crate::http::{Attempts, Client, Response, parse_json};
+use crate::{CallContext, Cursor, Error, linking};
 
-/// Sent with every call, so that the shapes do not depend on a setting in the provider's console
+/// Sent with every call. Without it, the form of a response depends on a setting in the provider's console
 /// (docs/providers/fiskil.md#versions).
 const VERSION: &str = "v3";
-/// The largest page; larger ones are cut to it by the provider (docs/providers/fiskil.md#pages).
+/// The largest page. The provider reduces larger sizes to it (docs/providers/fiskil.md#pages).
 pub(super) const PAGE_ROWS_MAX: u32 = 1_000;
-/// A token this close to its end is not used any more.
+/// A token is renewed this long before it expires.
 const TOKEN_MARGIN: Duration = Duration::from_secs(30);
-/// A longer life than this is not believed: the documented one is 900 s.
+/// Caps the lifetime that the provider states. The documented lifetime is 900 s (docs/providers/fiskil.md#tokens).
 const TOKEN_LIFE_SECONDS_MAX: u64 = 86_400;
-/// The longest cursor that is taken; page maps keep them.
+/// The longest accepted cursor. Page maps keep cursors in memory.
 const CURSOR_BYTES_MAX: usize = 1_024;
-/// Bounds the walks over accounts, balances and end users, whose pages hold a thousand each.
+/// The most pages of accounts, balances or end users. A page has up to 1,000 rows.
 const PAGES_MAX: usize = 20;
-/// What a call is answered whose token has ended.
-const REFUSED: Error = Error::Rejected { status: 401 };
+/// The error of a call whose token is not valid any more.
+const UNAUTHORIZED: Error = Error::Rejected { status: 401 };
 
-/// Fiskil's HTTP interface with one team's credentials.
+/// Fiskil's API with the credentials of one team.
 pub(super) struct Api {
     client: Client,
     base_url: Url,
@@ -38,7 +38,6 @@ pub(super) struct Api {
     token: Mutex<Option<Token>>,
 }
 
-/// An access token, and until when it is used.
 #[derive(Clone)]
 struct Token {
     value: SecretString,
@@ -50,13 +49,11 @@ impl Api {
         Self { client, base_url, client_id, client_secret, token: Mutex::new(None) }
     }
 
-    /// The token in use, or a new one. Callers that come while one is being fetched wait for it.
-    ///
-    /// # Errors
-    /// Those of the token call.
-    pub(super) async fn token(&self, call: &Call) -> Result<SecretString, Error> {
-        let mut held = tokio::time::timeout_at(call.deadline, self.token.lock()).await.map_err(|_| Error::Deadline)?;
-        if let Some(token) = held.as_ref().filter(|token| Instant::now() < token.until) {
+    /// The cached access token, or a new one. Concurrent callers wait for one fetch.
+    pub(super) async fn token(&self, context: &CallContext) -> Result<SecretString, Error> {
+        let mut cached =
+            tokio::time::timeout_at(context.deadline, self.token.lock()).await.map_err(|_| Error::Deadline)?;
+        if let Some(token) = cached.as_ref().filter(|token| Instant::now() < token.until) {
             return Ok(token.value.clone());
         }
         let asked = Instant::now();
@@ -65,156 +62,158 @@ impl Api {
             "client_id": self.client_id,
             "client_secret": self.client_secret.expose_secret(),
         });
-        let fresh: wire::Token = self
+        let fetched: wire::Token = self
             .client
             .call(
-                call,
+                context,
                 "token",
                 |http| http.post(url.clone()).header("X-Fiskil-Version", VERSION).json(&body),
                 read_json,
             )
             .await?;
-        let life = Duration::from_secs(fresh.expires_in.min(TOKEN_LIFE_SECONDS_MAX)).saturating_sub(TOKEN_MARGIN);
-        let token = Token { value: SecretString::from(fresh.token), until: asked + life };
-        Ok(held.insert(token).value.clone())
+        let life = Duration::from_secs(fetched.expires_in.min(TOKEN_LIFE_SECONDS_MAX)).saturating_sub(TOKEN_MARGIN);
+        let token = Token { value: SecretString::from(fetched.token), until: asked + life };
+        Ok(cached.insert(token).value.clone())
     }
 
-    /// Drops `refused`, unless somebody already put a newer one in its place.
-    async fn drop_token(&self, call: &Call, refused: &SecretString) {
-        let Ok(mut held) = tokio::time::timeout_at(call.deadline, self.token.lock()).await else { return };
-        if held.as_ref().is_some_and(|token| token.value.expose_secret() == refused.expose_secret()) {
-            *held = None;
+    /// Evicts `rejected` from the cache, unless another caller has already replaced it.
+    async fn drop_token(&self, context: &CallContext, rejected: &SecretString) {
+        let Ok(mut cached) = tokio::time::timeout_at(context.deadline, self.token.lock()).await else { return };
+        if cached.as_ref().is_some_and(|token| token.value.expose_secret() == rejected.expose_secret()) {
+            *cached = None;
         }
     }
 
-    /// An authorised call. A 401 means that the token has ended before its time, and that nothing was done: one new
-    /// token, one more try.
+    /// Calls with an access token. A 401 means that the token is not valid any more and that the call had no effect, so
+    /// the call is made once more with a new token.
     async fn authorised<T: Send>(
         &self,
-        call: &Call,
+        context: &CallContext,
         operation: &'static str,
         build: impl Fn(&reqwest::Client) -> RequestBuilder + Send + Sync,
-        accept: impl FnMut(&Answer) -> Result<T, Error> + Send,
+        accept: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        self.authorised_in(Attempts::Several, call, operation, build, accept).await
+        self.authorised_in(Attempts::Several, context, operation, build, accept).await
     }
 
     async fn authorised_in<T: Send>(
         &self,
         attempts: Attempts,
-        call: &Call,
+        context: &CallContext,
         operation: &'static str,
         build: impl Fn(&reqwest::Client) -> RequestBuilder + Send + Sync,
-        mut accept: impl FnMut(&Answer) -> Result<T, Error> + Send,
+        mut accept: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        let token = self.token(call).await?;
-        let outcome = self.client.call_in(attempts, call, operation, bearing(&token, &build), &mut accept).await;
-        if outcome.as_ref().err() != Some(&REFUSED) {
+        let token = self.token(context).await?;
+        let outcome = self.client.call_in(attempts, context, operation, with_token(&token, &build), &mut accept).await;
+        if outcome.as_ref().err() != Some(&UNAUTHORIZED) {
             return outcome;
         }
-        self.drop_token(call, &token).await;
-        let token = self.token(call).await?;
-        self.client.call_in(attempts, call, operation, bearing(&token, &build), accept).await
+        self.drop_token(context, &token).await;
+        let token = self.token(context).await?;
+        self.client.call_in(attempts, context, operation, with_token(&token, &build), accept).await
     }
 
-    /// Registers an end user; gives the provider's id. There is no uniqueness: each call that arrives makes another one
-    /// (docs/providers/fiskil.md#end-users).
-    pub(super) async fn add_end_user(&self, call: &Call, name: &str, email: &str) -> Result<String, Error> {
+    /// Registers an end user and returns the provider's id. Not idempotent: each call creates another end user, even with
+    /// the same e-mail address (docs/providers/fiskil.md#end-users).
+    pub(super) async fn add_end_user(&self, context: &CallContext, name: &str, email: &str) -> Result<String, Error> {
         let url = self.url("/v1/end-users");
         let body = serde_json::json!({"email": email, "name": name});
         let added: wire::AddedEndUser = self
-            .authorised_in(Attempts::One, call, "add_end_user", |http| http.post(url.clone()).json(&body), read_json)
+            .authorised_in(Attempts::One, context, "add_end_user", |http| http.post(url.clone()).json(&body), read_json)
             .await?;
         Ok(added.end_user_id)
     }
 
-    /// The ids of the end users with this address and name.
-    pub(super) async fn end_users(&self, call: &Call, email: &str, name: &str) -> Result<Vec<String>, Error> {
+    /// The ids of the end users with this e-mail address and name.
+    pub(super) async fn end_users(&self, context: &CallContext, email: &str, name: &str) -> Result<Vec<String>, Error> {
         let mut ids = Vec::new();
-        self.walk(call, "end_users", "/v1/end-users", ("email", email), |body| {
+        self.walk(context, "end_users", "/v1/end-users", ("email", email), |body| {
             let (users, links) = match parse_json(body)? {
                 wire::EndUsers::Envelope { end_users, links } => (end_users, links),
                 wire::EndUsers::Bare(users) => (users, None),
             };
             let next = self.next(links)?;
-            let ours = users.into_iter().filter(|user| user.name.as_ref().is_some_and(|known| known.as_str() == name));
-            ids.extend(ours.map(|user| user.id.0.into_owned()));
+            let matching =
+                users.into_iter().filter(|user| user.name.as_ref().is_some_and(|known| known.as_str() == name));
+            ids.extend(matching.map(|user| user.id.0.into_owned()));
             Ok(next)
         })
         .await?;
         Ok(ids)
     }
 
-    /// Deletes an end user. One that is not there any more is deleted, if it is the provider who says so.
-    pub(super) async fn delete_end_user(&self, call: &Call, id: &str) -> Result<(), Error> {
+    /// Deletes an end user. Succeeds if the provider reports that the end user does not exist. A 404 from a proxy is an
+    /// error.
+    pub(super) async fn delete_end_user(&self, context: &CallContext, id: &str) -> Result<(), Error> {
         let mut url = self.url("/v1/end-users");
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.push(id);
         }
-        let deleted = |answer: &Answer| match answer.status {
-            StatusCode::NOT_FOUND if is_named(answer, "end_user_not_found") => Ok(()),
-            _ => success(answer).map(|_| ()),
+        let deleted = |response: &Response| match response.status {
+            StatusCode::NOT_FOUND if is_named(response, "end_user_not_found") => Ok(()),
+            _ => success(response).map(|_| ()),
         };
-        self.authorised(call, "delete_end_user", |http| http.delete(url.clone()), deleted).await
+        self.authorised(context, "delete_end_user", |http| http.delete(url.clone()), deleted).await
     }
 
-    /// A page for one consent; each call makes another one, and one that is not used does no harm.
-    pub(super) async fn session(&self, call: &Call, session: &wire::NewSession<'_>) -> Result<Url, Error> {
+    /// Creates a consent page for one consent and returns its URL. An unused page has no effect.
+    pub(super) async fn session(&self, context: &CallContext, session: &wire::NewSession<'_>) -> Result<Url, Error> {
         let url = self.url("/v1/auth/session");
-        let page = |answer: &Answer| {
-            if answer.status == StatusCode::NOT_FOUND && is_named(answer, "end_user_not_found") {
+        let page = |response: &Response| {
+            if response.status == StatusCode::NOT_FOUND && is_named(response, "end_user_not_found") {
                 return Err(Error::ReconnectNeeded(ConnectionStatus::Revoked));
             }
-            let session: wire::Session<'_> = parse_json(success(answer)?.json_body()?)?;
-            linking::page(session.auth_url.as_str())
+            let session: wire::Session<'_> = parse_json(success(response)?.json_body()?)?;
+            linking::consent_page_url(session.auth_url.as_str())
         };
-        self.authorised(call, "session", |http| http.post(url.clone()).json(session), page).await
+        self.authorised(context, "session", |http| http.post(url.clone()).json(session), page).await
     }
 
-    /// All consents of an end user, ended ones included.
-    pub(super) async fn consents(&self, call: &Call, end_user_id: &str) -> Result<Vec<wire::Consent>, Error> {
+    /// All consents of an end user, including those that have ended.
+    pub(super) async fn consents(&self, context: &CallContext, end_user_id: &str) -> Result<Vec<wire::Consent>, Error> {
         let url = self.url("/v1/consent");
         let query = [("end_user_id", end_user_id)];
-        let read = |answer: &Answer| match answer.status {
-            StatusCode::NOT_FOUND if is_named(answer, "end_user_not_found") => {
+        let read = |response: &Response| match response.status {
+            StatusCode::NOT_FOUND if is_named(response, "end_user_not_found") => {
                 Err(Error::ReconnectNeeded(ConnectionStatus::Revoked))
             }
-            _ => read_json(answer),
+            _ => read_json(response),
         };
-        match self.authorised(call, "consents", |http| http.get(url.clone()).query(&query), read).await? {
+        match self.authorised(context, "consents", |http| http.get(url.clone()).query(&query), read).await? {
             wire::Consents::Envelope { consents } | wire::Consents::Bare(consents) => Ok(consents),
         }
     }
 
-    /// Withdraws a consent. The provider answers 204 for unknown ones too.
-    pub(super) async fn delete_consent(&self, call: &Call, arrangement_id: &str) -> Result<(), Error> {
+    /// Withdraws a consent. The provider also answers 204 for an unknown consent.
+    pub(super) async fn delete_consent(&self, context: &CallContext, arrangement_id: &str) -> Result<(), Error> {
         let mut url = self.url("/v1/consent");
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.push(arrangement_id);
         }
-        let done = |answer: &Answer| match answer.status {
+        let deleted = |response: &Response| match response.status {
             status if status.is_success() => Ok(()),
-            _ => Err(answer.failure()),
+            _ => Err(response.failure()),
         };
-        self.authorised(call, "delete_consent", |http| http.delete(url.clone()), done).await
+        self.authorised(context, "delete_consent", |http| http.delete(url.clone()), deleted).await
     }
 
-    pub(super) async fn institution(&self, call: &Call, id: &str) -> Result<wire::Institution, Error> {
+    pub(super) async fn institution(&self, context: &CallContext, id: &str) -> Result<wire::Institution, Error> {
         let mut url = self.url("/v1/institutions");
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.push(id);
         }
-        self.authorised(call, "institution", |http| http.get(url.clone()), read_json).await
+        self.authorised(context, "institution", |http| http.get(url.clone()), read_json).await
     }
 
-    /// Walks an end user's accounts; `each` sees every one.
+    /// Reads all accounts of an end user and passes each to `each`.
     pub(super) async fn accounts(
         &self,
-        call: &Call,
+        context: &CallContext,
         end_user_id: &str,
         mut each: impl FnMut(&wire::Account<'_>) + Send,
     ) -> Result<(), Error> {
-        self.walk(call, "accounts", "/v1/banking/accounts", ("end_user_id", end_user_id), |body| {
+        self.walk(context, "accounts", "/v1/banking/accounts", ("end_user_id", end_user_id), |body| {
             let page: wire::AccountsPage<'_> = parse_json(body)?;
             page.accounts.iter().for_each(&mut each);
             self.next(page.links)
@@ -222,14 +221,14 @@ impl Api {
         .await
     }
 
-    /// Walks an end user's balances; `each` sees every one.
+    /// Reads all balances of an end user and passes each to `each`.
     pub(super) async fn balances(
         &self,
-        call: &Call,
+        context: &CallContext,
         end_user_id: &str,
         mut each: impl FnMut(&wire::Balance<'_>) + Send,
     ) -> Result<(), Error> {
-        self.walk(call, "balances", "/v1/banking/balances", ("end_user_id", end_user_id), |body| {
+        self.walk(context, "balances", "/v1/banking/balances", ("end_user_id", end_user_id), |body| {
             let page: wire::BalancesPage<'_> = parse_json(body)?;
             page.balances.iter().for_each(&mut each);
             self.next(page.links)
@@ -239,35 +238,37 @@ impl Api {
 
     async fn walk(
         &self,
-        call: &Call,
+        context: &CallContext,
         operation: &'static str,
         path: &str,
-        whose: (&str, &str),
+        end_user: (&str, &str),
         mut read: impl FnMut(&[u8]) -> Result<Option<Cursor>, Error> + Send,
     ) -> Result<(), Error> {
         let url = self.url(path);
         let size = PAGE_ROWS_MAX.to_string();
         let mut cursor: Option<Cursor> = None;
         for _ in 0..PAGES_MAX {
-            let mut query = vec![whose, ("page[size]", &size)];
+            let mut query = vec![end_user, ("page[size]", &size)];
             query.extend(cursor.as_ref().map(|cursor| ("page[after]", cursor.0.as_str())));
             let build = |http: &reqwest::Client| http.get(url.clone()).query(&query);
-            let next = self.authorised(call, operation, build, |answer| read(success(answer)?.json_body()?)).await?;
+            let next =
+                self.authorised(context, operation, build, |response| read(success(response)?.json_body()?)).await?;
             if next.is_none() {
                 return Ok(());
             }
             if next == cursor {
-                return Err(Error::Malformed("a page names itself as the next"));
+                return Err(Error::Malformed("the next page is the current page"));
             }
             cursor = next;
         }
-        Err(Error::Malformed("a list without an end"))
+        Err(Error::Malformed("too many pages"))
     }
 
-    /// One page of posted transactions as it came. `read` parses it, and must not keep anything when it fails.
+    /// Reads one page of posted transactions. `read` parses its body. It must keep nothing if it fails, because the call
+    /// may then be retried.
     pub(super) async fn transactions<T: Send>(
         &self,
-        call: &Call,
+        context: &CallContext,
         query: &TransactionsQuery<'_>,
         mut read: impl FnMut(&[u8]) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
@@ -284,21 +285,21 @@ impl Api {
         pairs.extend(query.account_id.map(|id| ("account_id", id)));
         pairs.extend(query.cursor.map(|cursor| ("page[after]", cursor.0.as_str())));
         let build = |http: &reqwest::Client| http.get(url.clone()).query(&pairs);
-        self.authorised(call, "transactions", build, |answer| read(success(answer)?.json_body()?)).await
+        self.authorised(context, "transactions", build, |response| read(success(response)?.json_body()?)).await
     }
 
-    /// The cursor in a page's `links.next`. Only its `page[after]` is taken: the rest of the URL is rebuilt from our
-    /// own base, so that the token never goes to another host (docs/providers/fiskil.md#pages).
+    /// The cursor of the next page: the parameter `page[after]` of `links.next` (docs/providers/fiskil.md#pages). The rest
+    /// of that URL is ignored, so that a response cannot direct the access token to another host.
     pub(super) fn next(&self, links: Option<wire::Links<'_>>) -> Result<Option<Cursor>, Error> {
         let Some(next) = links.and_then(|links| links.next).filter(|next| !next.as_str().is_empty()) else {
             return Ok(None);
         };
-        let url = self.base_url.join(next.as_str()).map_err(|_| Error::Malformed("a link that is no URL"))?;
+        let url = self.base_url.join(next.as_str()).map_err(|_| Error::Malformed("the next link is not a URL"))?;
         let after = url.query_pairs().find(|(name, _)| name == "page[after]");
         match after {
             Some((_, cursor)) if cursor.len() <= CURSOR_BYTES_MAX => Ok(Some(Cursor(cursor.into_owned()))),
-            Some(_) => Err(Error::Malformed("a cursor too long")),
-            None => Err(Error::Malformed("a link without a cursor")),
+            Some(_) => Err(Error::Malformed("the cursor is too long")),
+            None => Err(Error::Malformed("the next link has no cursor")),
         }
     }
 
@@ -313,14 +314,15 @@ impl Api {
 pub(super) struct TransactionsQuery<'a> {
     pub(super) end_user_id: &'a str,
     pub(super) account_id: Option<&'a str>,
-    /// First and last instant wanted.
+    /// First and last instant of the date range.
     pub(super) instants: (Timestamp, Timestamp),
     pub(super) cursor: Option<&'a Cursor>,
     pub(super) rows: u32,
 }
 
 impl TransactionsQuery<'_> {
-    /// A second wider on either side: whether the ends are included is not documented, and rows are filtered again.
+    /// One second before the range. The documentation does not say whether the ends are included
+    /// (docs/providers/fiskil.md#transactions). The caller filters the rows again.
     fn from(&self) -> String {
         whole_seconds(self.instants.0.saturating_sub(SignedDuration::from_secs(1)))
     }
@@ -330,7 +332,7 @@ impl TransactionsQuery<'_> {
     }
 }
 
-/// RFC 3339 without a fraction. Years that RFC 3339 cannot write are cut to those that it can.
+/// RFC 3339 without a fraction. Instants outside of its years are clamped.
 fn whole_seconds(instant: Result<Timestamp, jiff::Error>) -> String {
     const FIRST: i64 = -62_135_596_800; // 0001-01-01T00:00:00Z
     const LAST: i64 = 253_402_207_200; // jiff's last instant, 9999-12-30T22:00:00Z
@@ -338,25 +340,30 @@ fn whole_seconds(instant: Result<Timestamp, jiff::Error>) -> String {
     Timestamp::from_second(second).unwrap_or(Timestamp::UNIX_EPOCH).to_string()
 }
 
-/// A call with its token.
-fn bearing<'a>(
+/// Adds the access token and the version to a request.
+fn with_token<'a>(
     token: &'a SecretString,
     build: &'a (impl Fn(&reqwest::Client) -> RequestBuilder + Sync),
 ) -> impl Fn(&reqwest::Client) -> RequestBuilder + Sync {
     move |http| build(http).bearer_auth(token.expose_secret()).header("X-Fiskil-Version", VERSION)
 }
 
-fn success(answer: &Answer) -> Result<&Answer, Error> {
-    if answer.status.is_success() {
-        return Ok(answer);
+fn success(response: &Response) -> Result<&Response, Error> {
+    if response.status.is_success() {
+        return Ok(response);
     }
-    if let Some(id) = error_id(&answer.body) {
-        tracing::debug!(provider = "fiskil", status = answer.status.as_u16(), error_id = id, "provider refused");
+    if let Some(id) = error_id(&response.body) {
+        tracing::debug!(
+            provider = "fiskil",
+            status = response.status.as_u16(),
+            error_id = id,
+            "provider call rejected"
+        );
     }
-    Err(answer.failure())
+    Err(response.failure())
 }
 
-/// The id under which the provider's support finds an error; the same member in both error shapes
+/// The id by which the provider's support finds an error. Both forms of error have the same member
 /// (docs/providers/fiskil.md#errors).
 fn error_id(body: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
@@ -367,17 +374,17 @@ fn error_id(body: &[u8]) -> Option<String> {
     (id.len() <= 80 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))).then_some(id)
 }
 
-/// Whether an error has this name, which is the same for a class of errors (docs/providers/fiskil.md#errors).
-fn is_named(answer: &Answer, expected: &str) -> bool {
+/// Whether an error has this name. A name stands for a class of errors (docs/providers/fiskil.md#errors).
+fn is_named(response: &Response, expected: &str) -> bool {
     #[derive(serde::Deserialize)]
     struct WithName {
         name: String,
     }
-    serde_json::from_slice::<WithName>(&answer.body).is_ok_and(|error| error.name == expected)
+    serde_json::from_slice::<WithName>(&response.body).is_ok_and(|error| error.name == expected)
 }
 
-fn read_json<T: serde::de::DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
-    parse_json(success(answer)?.json_body()?)
+fn read_json<T: serde::de::DeserializeOwned>(response: &Response) -> Result<T, Error> {
+    parse_json(success(response)?.json_body()?)
 }
 
 #[cfg(test)]
@@ -396,7 +403,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_cursor_of_a_link_is_taken() {
+    async fn only_the_cursor_of_a_link_is_used() {
         let cursor = |text: &str| Ok(Some(Cursor(text.to_owned())));
         assert_eq!(next("https://elsewhere.example/v1/x?a=b&page[after]=abc"), cursor("abc"));
         assert_eq!(next("/v1/x?page%5Bafter%5D=a%2Bb%3D"), cursor("a+b="));
@@ -407,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn instants_are_asked_for_a_little_wider() {
+    fn date_range_is_widened_by_a_second() {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let query = |from, to| TransactionsQuery {
             end_user_id: "e",

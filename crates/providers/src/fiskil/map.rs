@@ -1,4 +1,4 @@
-//! Wire to domain, pure.
+//! Maps Fiskil's wire types to the types of the domain. Pure functions.
 
 use bellbird_domain::{
     Account, AccountType, Balance, Category, ConnectionStatus, Currency, Decimal, MaskedNumber, Transaction,
@@ -7,31 +7,28 @@ use jiff::Timestamp;
 
 use super::wire;
 use crate::exact::{self, ExactNumber};
-use crate::text::{Text, filled};
-use crate::{Error, FoundAccount, Standing};
+use crate::text::{Text, non_blank};
+use crate::{ConsentStatus, Error, FoundAccount};
 
-/// Why a row of a page is not a row of ours.
+/// Why a row is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Skipped {
-    /// Of an account that was not asked for, or of another consent of the same end user.
+    /// The row belongs to an account that was not requested, or to another consent of the same end user.
     OtherAccount,
-    /// Not posted.
     Pending,
-    /// Posted, but without a posting or execution time that can be read.
+    /// The row is posted but has no valid posting or execution time.
     NoTime,
 }
 
-/// Maps a posted row of one of `accounts`. `arrangement_id` is the connection's own consent.
-///
-/// # Errors
-/// [`Error::Malformed`] for an amount that is no decimal: the page cannot be trusted.
+/// Maps a posted row of one of `accounts` in the consent `arrangement_id`. An amount that is not a decimal fails the whole
+/// page with [`Error::Malformed`], since its other amounts cannot be trusted either.
 pub(super) fn transaction<'a>(
     row: wire::Transaction<'a>,
     arrangement_id: &str,
     accounts: &'a [Account],
 ) -> Result<Result<Transaction<'a>, Skipped>, Error> {
-    let ours = row.arrangement_id.as_ref().is_none_or(|id| id.as_str() == arrangement_id);
-    let account = accounts.iter().find(|account| ours && account.provider_account_id == row.account_id.as_str());
+    let is_own = row.arrangement_id.as_ref().is_none_or(|id| id.as_str() == arrangement_id);
+    let account = accounts.iter().find(|account| is_own && account.provider_account_id == row.account_id.as_str());
     let Some(account) = account else { return Ok(Err(Skipped::OtherAccount)) };
     if row.status.as_str() != "POSTED" {
         return Ok(Err(Skipped::Pending));
@@ -40,7 +37,7 @@ pub(super) fn transaction<'a>(
     let Some((instant, datetime)) = time(row.posting_date_time).or_else(|| executed.clone()) else {
         return Ok(Err(Skipped::NoTime));
     };
-    let amount = exact::amount(Some(&row.amount))?.ok_or(Error::Malformed("a transaction without an amount"))?;
+    let amount = exact::amount(Some(&row.amount))?.ok_or(Error::Malformed("a transaction has no amount"))?;
     Ok(Ok(Transaction {
         id: row.fiskil_id.0,
         account,
@@ -51,16 +48,16 @@ pub(super) fn transaction<'a>(
         description: row.description.unwrap_or_default().0,
         amount,
         category: row.category.or(row.categories).and_then(|category| category_of(&category)),
-        merchant_name: filled(row.merchant_name),
-        merchant_category_code: filled(row.merchant_category_code),
+        merchant_name: non_blank(row.merchant_name),
+        merchant_category_code: non_blank(row.merchant_category_code),
         currency: row.currency.and_then(|code| Currency::parse(code.as_str())),
-        provider_type: filled(row.kind),
+        provider_type: non_blank(row.kind),
         executed: executed.map(|(_, text)| text.0),
-        reference: filled(row.reference),
+        reference: non_blank(row.reference),
         extended_description: row
             .extended_data
             .and_then(|data| data.npp_payload)
-            .and_then(|payload| filled(payload.extended_description)),
+            .and_then(|payload| non_blank(payload.extended_description)),
     }))
 }
 
@@ -78,10 +75,6 @@ fn category_of(category: &wire::Category<'_>) -> Option<Category> {
     known
 }
 
-/// Maps a balance.
-///
-/// # Errors
-/// [`Error::Malformed`] for an amount that is no decimal.
 pub(super) fn balance(row: &wire::Balance<'_>) -> Result<Balance, Error> {
     let amount =
         |number: &Option<ExactNumber<'_>>| exact::amount(number.as_ref()).map(|amount| amount.map(Decimal::into_owned));
@@ -92,7 +85,7 @@ pub(super) fn balance(row: &wire::Balance<'_>) -> Result<Balance, Error> {
     })
 }
 
-/// Maps an account; its full number is masked here and goes no further.
+/// Maps an account and masks its number. The full number goes no further.
 pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
     let named = [&row.nickname, &row.display_name, &row.product_name];
     let name = named.into_iter().flatten().map(Text::as_str).find(|name| !name.trim().is_empty()).unwrap_or("Account");
@@ -110,7 +103,7 @@ pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
     }
 }
 
-/// Everyday and savings accounts share one category, so the name decides between them.
+/// Everyday and savings accounts share one category (docs/providers/fiskil.md#accounts), so the name decides.
 fn account_type(row: &wire::Account<'_>) -> AccountType {
     let category = row.product_category.as_ref().map_or("", Text::as_str);
     match category {
@@ -127,7 +120,7 @@ fn account_type(row: &wire::Account<'_>) -> AccountType {
         "TRAVEL_CARDS" => AccountType::Transaction,
         "TRANS_AND_SAVINGS_ACCOUNTS" => {
             let names = [&row.product_name, &row.display_name];
-            if names.into_iter().flatten().any(|name| speaks_of_saving(name.as_str())) {
+            if names.into_iter().flatten().any(|name| has_word_for_savings(name.as_str())) {
                 AccountType::Savings
             } else {
                 AccountType::Transaction
@@ -137,20 +130,20 @@ fn account_type(row: &wire::Account<'_>) -> AccountType {
     }
 }
 
-fn speaks_of_saving(name: &str) -> bool {
+fn has_word_for_savings(name: &str) -> bool {
     name.split(|character: char| !character.is_alphanumeric())
         .any(|word| word.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("sav")))
 }
 
-/// Whether a consent works. Only `active` and `expires_at` are documented well enough to go by: ended before its expiry
-/// means withdrawn.
-pub(super) fn standing(consent: &wire::Consent, now: Timestamp) -> Standing {
+/// The status of a consent, from `active` and `expires_at`. The other members are not documented well enough. A consent
+/// that ended before it expired counts as withdrawn (docs/providers/fiskil.md#consents).
+pub(super) fn consent_status(consent: &wire::Consent, now: Timestamp) -> ConsentStatus {
     let expired =
         consent.expires_at.as_deref().and_then(|text| text.parse::<Timestamp>().ok()).is_some_and(|at| at <= now);
     match (consent.active, expired) {
-        (_, true) => Standing::Broken(ConnectionStatus::Invalidated),
-        (true, false) => Standing::Active,
-        (false, false) => Standing::Broken(ConnectionStatus::Revoked),
+        (_, true) => ConsentStatus::Broken(ConnectionStatus::Invalidated),
+        (true, false) => ConsentStatus::Active,
+        (false, false) => ConsentStatus::Broken(ConnectionStatus::Revoked),
     }
 }
 
@@ -192,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn savings_by_a_word_of_the_name() {
+    fn name_decides_about_savings() {
         let kind = |product, display| typed("TRANS_AND_SAVINGS_ACCOUNTS", product, display);
         assert_eq!(kind("NetBank Saver", "x"), AccountType::Savings);
         assert_eq!(kind("x", "my SAVINGS"), AccountType::Savings);
@@ -202,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_in_their_order() {
+    fn nickname_precedes_display_and_product_name() {
         let text = |text: &'static str| Some(Text(text.into()));
         let mut row = wire::Account { product_name: text("Product"), ..wire::Account::default() };
         assert_eq!(account(&row).name, "Product");
@@ -215,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn consents() {
+    fn consent_status_by_activity_and_expiry() {
         let now: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
         let consent = |active, expires_at: Option<&str>| wire::Consent {
             arrangement_id: "a".into(),
@@ -227,11 +220,11 @@ mod tests {
         };
         let future = Some("2027-01-01T00:00:00Z");
         let past = Some("2026-01-01T00:00:00Z");
-        assert_eq!(standing(&consent(true, future), now), Standing::Active);
-        assert_eq!(standing(&consent(true, None), now), Standing::Active);
-        assert_eq!(standing(&consent(true, past), now), Standing::Broken(ConnectionStatus::Invalidated));
-        assert_eq!(standing(&consent(false, past), now), Standing::Broken(ConnectionStatus::Invalidated));
-        assert_eq!(standing(&consent(false, future), now), Standing::Broken(ConnectionStatus::Revoked));
-        assert_eq!(standing(&consent(false, None), now), Standing::Broken(ConnectionStatus::Revoked));
+        assert_eq!(consent_status(&consent(true, future), now), ConsentStatus::Active);
+        assert_eq!(consent_status(&consent(true, None), now), ConsentStatus::Active);
+        assert_eq!(consent_status(&consent(true, past), now), ConsentStatus::Broken(ConnectionStatus::Invalidated));
+        assert_eq!(consent_status(&consent(false, past), now), ConsentStatus::Broken(ConnectionStatus::Invalidated));
+        assert_eq!(consent_status(&consent(false, future), now), ConsentStatus::Broken(ConnectionStatus::Revoked));
+        assert_eq!(consent_status(&consent(false, None), now), ConsentStatus::Broken(ConnectionStatus::Revoked));
     }
 }

@@ -1,4 +1,5 @@
-//! Fiskil: Australian banking through the Consumer Data Right. Facts and quirks with their sources: `README.md` here.
+//! The adapter for Fiskil: Australian banks through the Consumer Data Right. `README.md` in this folder lists the
+//! provider's quirks with their sources.
 
 mod api;
 mod link;
@@ -15,46 +16,45 @@ use futures_util::future::join_all;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-use crate::balances::{Asked, by_owner};
+use crate::balances::{BalanceRequest, by_provider_user};
+use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::{Client, parse_json};
-use crate::rows::{assert_promises, count_dropped, newest_first};
+use crate::rows::{assert_page_invariants, count_dropped, newest_first};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
-use crate::standings::Standings;
 use crate::text::Text;
 use crate::{
-    BalancesQuery, Banking, Call, Cursor, Error, FoundAccount, FoundConnection, Kind, Linking, Notifying, PageRequest,
-    Provider, RowSink, Standing, TransactionQuery, grant,
+    BalancesQuery, Banking, CallContext, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind, Linking,
+    PageRequest, Provider, RowSink, TransactionQuery, WebhookVerifier, credentials,
 };
 use api::{Api, TransactionsQuery};
 use map::Skipped;
 use webhook::Webhooks;
 
-/// The adapter's name.
 pub const NAME: ProviderName = ProviderName::new("fiskil");
-/// What the configuration says of it.
+
 pub const DECLARATION: Declaration = Declaration {
     name: NAME,
     title: "Fiskil",
     reaches: "Australian banks",
-    help: &["Fiskil, for Australian banks. Offered once client_id and client_secret are set."],
+    help: &["Fiskil, for Australian banks. Enabled if client_id and client_secret are set."],
     settings: &[
         Setting {
             name: "base_url",
-            help: &["Where its API is: another address only for a test server, such as the one of `bellbird sandbox`."],
+            help: &["The URL of Fiskil's API. Change it only for a test server, such as `bellbird sandbox`."],
             form: Form::Url("https://api.fiskil.com"),
         },
-        Setting { name: "client_id", help: &["The client id from the Fiskil console."], form: Form::Text },
+        Setting { name: "client_id", help: &["The client ID from the Fiskil console."], form: Form::Text },
         Setting {
             name: "client_secret",
-            help: &["The client secret that belongs to it. Better given as BELLBIRD_FISKIL__CLIENT_SECRET."],
+            help: &["The client secret. Better set as BELLBIRD_FISKIL__CLIENT_SECRET."],
             form: Form::Secret,
         },
         Setting {
             name: "webhook_secret",
             help: &[
-                "The signing secret of its webhooks from the Fiskil console, where they are switched on by entering",
-                "{console.public_url}/webhooks/fiskil as their address: then a consent that ends or changes is noticed at",
-                "once. Without it nothing is received. Better given as BELLBIRD_FISKIL__WEBHOOK_SECRET.",
+                "The signing secret of Fiskil's webhooks. To get it, enter {console.public_url}/webhooks/fiskil as the",
+                "webhook URL in the Fiskil console. Bellbird then notices at once when a consent ends or changes.",
+                "Without the secret it receives no webhooks. Better set as BELLBIRD_FISKIL__WEBHOOK_SECRET.",
             ],
             form: Form::Secret,
         },
@@ -64,112 +64,130 @@ pub const DECLARATION: Declaration = Declaration {
 };
 
 fn open(values: &Values, call_timeout: Duration) -> Opened {
-    let client_secret = SecretString::from(values.needed("client_secret")?);
+    let client_secret = SecretString::from(values.required("client_secret")?);
     let client = Client::new(NAME, call_timeout)?;
-    let api = Api::new(client, values.url("base_url")?, values.needed("client_id")?.to_owned(), client_secret);
+    let api = Api::new(client, values.url("base_url")?, values.required("client_id")?.to_owned(), client_secret);
     let webhooks = values.get("webhook_secret").map(Webhooks::new).transpose()?;
-    Ok(Arc::new(Fiskil { api, standings: Standings::default(), webhooks }))
+    Ok(Arc::new(Fiskil { api, consent_statuses: ConsentStatusCache::default(), webhooks }))
 }
 
-/// The adapter.
 pub struct Fiskil {
     api: Api,
-    standings: Standings,
+    consent_statuses: ConsentStatusCache,
     webhooks: Option<Webhooks>,
 }
 
-/// The grant of one connection.
+/// The credentials of one connection, or without an arrangement those of all connections of an end user.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Grant {
+struct Credentials {
     end_user_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     arrangement_id: Option<String>,
 }
 
-/// A stored grant: always one arrangement.
+/// The credentials of one connection. An arrangement is Fiskil's word for a consent.
 struct Arrangement {
     end_user_id: String,
     id: String,
 }
 
 impl Arrangement {
-    /// Whether a row is this consent's: an end user's lists hold the rows of all their consents.
-    fn has(&self, arrangement_id: Option<&Text<'_>>) -> bool {
+    /// Whether a row belongs to this consent. The lists of an end user have the rows of all their consents.
+    fn includes(&self, arrangement_id: Option<&Text<'_>>) -> bool {
         arrangement_id.is_none_or(|id| id.as_str() == self.id)
     }
 }
 
-impl Grant {
-    fn read(grant: &SecretString) -> Result<Self, Error> {
+impl Credentials {
+    fn read(credentials: &SecretString) -> Result<Self, Error> {
         const FORM: &str = "{\"endUserId\": \"...\", \"arrangementId\": \"...\"}; arrangementId may be left out";
-        grant::read(grant, NAME, FORM)
+        credentials::read(credentials, NAME, FORM)
     }
 
-    fn arrangement(grant: &SecretString) -> Result<Arrangement, Error> {
-        let grant = Self::read(grant)?;
-        let id =
-            grant.arrangement_id.ok_or_else(|| Error::BadGrant("the stored grant has no arrangement".to_owned()))?;
-        Ok(Arrangement { end_user_id: grant.end_user_id, id })
+    fn arrangement(credentials: &SecretString) -> Result<Arrangement, Error> {
+        let credentials = Self::read(credentials)?;
+        let id = credentials.arrangement_id.ok_or_else(|| {
+            Error::InvalidCredentials(
+                "the stored credentials have no arrangementId; link the connection again".to_owned(),
+            )
+        })?;
+        Ok(Arrangement { end_user_id: credentials.end_user_id, id })
     }
 }
 
 impl Fiskil {
-    async fn look_up(&self, call: &Call, arrangement: &Arrangement) -> Result<Standing, Error> {
-        let consents = self.api.consents(call, &arrangement.end_user_id).await?;
+    async fn fetch_consent_status(
+        &self,
+        context: &CallContext,
+        arrangement: &Arrangement,
+    ) -> Result<ConsentStatus, Error> {
+        let consents = self.api.consents(context, &arrangement.end_user_id).await?;
         let consent = consents.iter().find(|consent| consent.arrangement_id == arrangement.id);
-        Ok(consent.map_or(Standing::Broken(ConnectionStatus::Revoked), |consent| map::standing(consent, call.now)))
+        Ok(consent.map_or(ConsentStatus::Broken(ConnectionStatus::Revoked), |consent| {
+            map::consent_status(consent, context.now)
+        }))
     }
 
-    /// An empty answer may mean that consent is gone: the provider says 200 either way. The consent is looked up, and
-    /// believed for a minute, before an empty answer counts.
-    async fn believe_empty(&self, call: &Call, arrangement: &Arrangement) -> Result<(), Error> {
-        match self.standings.known_or(&arrangement.id, self.look_up(call, arrangement)).await? {
-            Standing::Active => Ok(()),
-            Standing::Broken(status) => Err(Error::ReconnectNeeded(status)),
+    /// Checks the consent after an empty response. The provider answers 200 with an empty list if the consent is gone
+    /// (docs/providers/fiskil.md#end-users). The status is cached for a minute.
+    async fn check_consent_is_active(&self, context: &CallContext, arrangement: &Arrangement) -> Result<(), Error> {
+        match self
+            .consent_statuses
+            .get_or_fetch(&arrangement.id, self.fetch_consent_status(context, arrangement))
+            .await?
+        {
+            ConsentStatus::Active => Ok(()),
+            ConsentStatus::Broken(status) => Err(Error::ReconnectNeeded(status)),
         }
     }
 
-    async fn found(&self, call: &Call, end_user_id: &str, consent: wire::Consent) -> Result<FoundConnection, Error> {
-        let standing = map::standing(&consent, call.now);
+    async fn found_connection(
+        &self,
+        context: &CallContext,
+        end_user_id: &str,
+        consent: wire::Consent,
+    ) -> Result<FoundConnection, Error> {
+        let consent_status = map::consent_status(&consent, context.now);
         let (name, logo) = match consent.institution_name.filter(|name| !name.is_empty()) {
             Some(name) => (name, consent.institution_logo),
             None => {
-                let institution = self.api.institution(call, &consent.institution_id).await?;
+                let institution = self.api.institution(context, &consent.institution_id).await?;
                 (institution.name, institution.logo)
             }
         };
-        let grant = Grant { end_user_id: end_user_id.to_owned(), arrangement_id: Some(consent.arrangement_id.clone()) };
+        let credentials =
+            Credentials { end_user_id: end_user_id.to_owned(), arrangement_id: Some(consent.arrangement_id.clone()) };
         Ok(FoundConnection {
             provider_connection_id: consent.arrangement_id,
-            owner: Some(end_user_id.to_owned()),
+            provider_user_id: Some(end_user_id.to_owned()),
             institution_id: consent.institution_id,
             institution_name: name,
             institution_logo: logo.filter(|logo| !logo.is_empty()),
-            standing,
-            grant: grant::write(&grant)?,
+            consent_status,
+            credentials: credentials::write(&credentials)?,
         })
     }
 
-    /// Accounts do not say their currency (docs/providers/fiskil.md#accounts), balances do. Best effort: without it the
-    /// currency is learned with the first balance that is read.
-    async fn learn_currencies(&self, call: &Call, arrangement: &Arrangement, accounts: &mut [FoundAccount]) {
+    /// Sets the currencies of accounts from their balances, because accounts have none (docs/providers/fiskil.md#accounts).
+    /// Best effort: after a failure the first balance read sets the currency.
+    async fn set_currencies(&self, context: &CallContext, arrangement: &Arrangement, accounts: &mut [FoundAccount]) {
         let outcome = self
             .api
-            .balances(call, &arrangement.end_user_id, |row| {
-                if !arrangement.has(row.arrangement_id.as_ref()) {
+            .balances(context, &arrangement.end_user_id, |row| {
+                if !arrangement.includes(row.arrangement_id.as_ref()) {
                     return;
                 }
                 let account =
                     accounts.iter_mut().find(|account| account.provider_account_id == row.account_id.as_str());
                 if let Some(account) = account {
-                    let learned = row.currency.as_ref().and_then(|code| Currency::parse(code.as_str()));
-                    account.currency = account.currency.or(learned);
+                    let currency = row.currency.as_ref().and_then(|code| Currency::parse(code.as_str()));
+                    account.currency = account.currency.or(currency);
                 }
             })
             .await;
         if let Err(error) = outcome {
-            tracing::warn!(provider = %NAME, error = %error, "currencies not learned");
+            tracing::warn!(provider = %NAME, error = %error, "could not read account currencies");
         }
     }
 }
@@ -177,44 +195,44 @@ impl Fiskil {
 impl Fiskil {
     async fn end_user_balances<'a>(
         &self,
-        call: &Call,
+        context: &CallContext,
         end_user_id: String,
-        consents: Vec<Asked<'a>>,
-    ) -> Vec<(Asked<'a>, Vec<Result<Balance, Error>>)> {
+        consents: Vec<BalanceRequest<'a>>,
+    ) -> Vec<(BalanceRequest<'a>, Vec<Result<Balance, Error>>)> {
         let mut found: Vec<Vec<Option<Result<Balance, Error>>>> =
             consents.iter().map(|consent| vec![None; consent.accounts.len()]).collect();
-        let walked = self
+        let read = self
             .api
-            .balances(call, &end_user_id, |row| {
+            .balances(context, &end_user_id, |row| {
                 for (consent, found) in consents.iter().zip(&mut found) {
-                    let ours = row.arrangement_id.as_ref().is_none_or(|id| id.as_str() == consent.id);
+                    let is_own = row.arrangement_id.as_ref().is_none_or(|id| id.as_str() == consent.id);
                     let is_of = |account: &Account| account.provider_account_id == row.account_id.as_str();
-                    if let Some(at) = consent.accounts.iter().position(is_of).filter(|_| ours) {
+                    if let Some(at) = consent.accounts.iter().position(is_of).filter(|_| is_own) {
                         found[at] = Some(map::balance(row));
                     }
                 }
             })
             .await;
-        let settled = consents.into_iter().zip(found).map(|(consent, found)| {
-            let (walked, end_user_id) = (walked.clone(), end_user_id.clone());
+        let outcomes = consents.into_iter().zip(found).map(|(consent, found)| {
+            let (read, end_user_id) = (read.clone(), end_user_id.clone());
             async move {
-                let missing = match walked {
+                let missing = match read {
                     Err(error) => {
                         let failed = vec![Err(error); consent.accounts.len()];
                         return (consent, failed);
                     }
                     Ok(()) if found.iter().any(Option::is_none) => {
                         let arrangement = Arrangement { end_user_id, id: consent.id.clone() };
-                        self.believe_empty(call, &arrangement).await.err()
+                        self.check_consent_is_active(context, &arrangement).await.err()
                     }
                     Ok(()) => None,
                 };
                 let missing = missing.unwrap_or(Error::Rejected { status: 404 });
-                let settle = |balance: Option<_>| balance.unwrap_or_else(|| Err(missing.clone()));
-                (consent, found.into_iter().map(settle).collect())
+                let or_missing = |balance: Option<_>| balance.unwrap_or_else(|| Err(missing.clone()));
+                (consent, found.into_iter().map(or_missing).collect())
             }
         });
-        join_all(settled).await
+        join_all(outcomes).await
     }
 }
 
@@ -228,71 +246,74 @@ impl Provider for Fiskil {
         Kind::Banking(self)
     }
 
-    async fn check(&self, call: &Call) -> Result<(), Error> {
-        self.api.token(call).await.map(|_| ())
+    async fn check(&self, context: &CallContext) -> Result<(), Error> {
+        self.api.token(context).await.map(|_| ())
     }
 
-    async fn discover(&self, call: &Call, grant: &SecretString) -> Result<Vec<FoundConnection>, Error> {
-        let grant = Grant::read(grant)?;
-        let consents = self.api.consents(call, &grant.end_user_id).await?;
-        let wanted = |consent: &wire::Consent| {
-            grant.arrangement_id.as_ref().is_none_or(|wanted| *wanted == consent.arrangement_id)
+    async fn discover(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundConnection>, Error> {
+        let credentials = Credentials::read(credentials)?;
+        let consents = self.api.consents(context, &credentials.end_user_id).await?;
+        let requested = |consent: &wire::Consent| {
+            credentials.arrangement_id.as_ref().is_none_or(|requested| *requested == consent.arrangement_id)
         };
         let mut found = Vec::new();
-        for consent in consents.into_iter().filter(wanted) {
-            found.push(self.found(call, &grant.end_user_id, consent).await?);
+        for consent in consents.into_iter().filter(requested) {
+            found.push(self.found_connection(context, &credentials.end_user_id, consent).await?);
         }
         Ok(found)
     }
 
-    async fn standing(&self, call: &Call, grant: &SecretString) -> Result<Standing, Error> {
-        let arrangement = Grant::arrangement(grant)?;
-        let standing = self.look_up(call, &arrangement).await?;
-        self.standings.learn(&arrangement.id, standing).await;
-        Ok(standing)
+    async fn consent_status(&self, context: &CallContext, credentials: &SecretString) -> Result<ConsentStatus, Error> {
+        let arrangement = Credentials::arrangement(credentials)?;
+        let consent_status = self.fetch_consent_status(context, &arrangement).await?;
+        self.consent_statuses.insert(&arrangement.id, consent_status).await;
+        Ok(consent_status)
     }
 
-    async fn accounts(&self, call: &Call, grant: &SecretString) -> Result<Vec<FoundAccount>, Error> {
-        let arrangement = Grant::arrangement(grant)?;
+    async fn accounts(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundAccount>, Error> {
+        let arrangement = Credentials::arrangement(credentials)?;
         let mut accounts: Vec<FoundAccount> = Vec::new();
         self.api
-            .accounts(call, &arrangement.end_user_id, |row| {
-                let ours = arrangement.has(row.arrangement_id.as_ref());
+            .accounts(context, &arrangement.end_user_id, |row| {
+                let is_own = arrangement.includes(row.arrangement_id.as_ref());
                 let known = |account: &FoundAccount| account.provider_account_id == row.account_id.as_str();
-                if ours && !accounts.iter().any(known) {
+                if is_own && !accounts.iter().any(known) {
                     accounts.push(map::account(row));
                 }
             })
             .await?;
         if accounts.is_empty() {
-            self.believe_empty(call, &arrangement).await?;
+            self.check_consent_is_active(context, &arrangement).await?;
         }
         if accounts.iter().any(|account| account.currency.is_none()) {
-            self.learn_currencies(call, &arrangement, &mut accounts).await;
+            self.set_currencies(context, &arrangement, &mut accounts).await;
         }
         Ok(accounts)
     }
 
-    /// An end user's list holds the balances of all their consents: one walk for all that are asked of them.
-    async fn balances(&self, call: &Call, asked: &[BalancesQuery<'_>]) -> Vec<Vec<Result<Balance, Error>>> {
-        let whose = |query: &BalancesQuery<'_>| {
-            Grant::arrangement(query.grant).map(|arrangement| (arrangement.end_user_id, arrangement.id))
+    /// Reads the list of each end user once, because it has the balances of all their consents.
+    async fn balances(&self, context: &CallContext, queries: &[BalancesQuery<'_>]) -> Vec<Vec<Result<Balance, Error>>> {
+        let provider_user_of = |query: &BalancesQuery<'_>| {
+            Credentials::arrangement(query.credentials).map(|arrangement| (arrangement.end_user_id, arrangement.id))
         };
-        by_owner(asked, whose, |end_user_id, consents| self.end_user_balances(call, end_user_id, consents)).await
+        by_provider_user(queries, provider_user_of, |end_user_id, consents| {
+            self.end_user_balances(context, end_user_id, consents)
+        })
+        .await
     }
 
-    async fn withdraw(&self, call: &Call, grant: &SecretString) -> Result<(), Error> {
-        let arrangement = Grant::arrangement(grant)?;
-        self.standings.forget(&arrangement.id).await;
-        self.api.delete_consent(call, &arrangement.id).await
+    async fn withdraw(&self, context: &CallContext, credentials: &SecretString) -> Result<(), Error> {
+        let arrangement = Credentials::arrangement(credentials)?;
+        self.consent_statuses.evict(&arrangement.id).await;
+        self.api.delete_consent(context, &arrangement.id).await
     }
 
     fn linking(&self) -> Option<&dyn Linking> {
         Some(self)
     }
 
-    fn notifying(&self) -> Option<&dyn Notifying> {
-        self.webhooks.as_ref().map(|webhooks| webhooks as &dyn Notifying)
+    fn webhook_verifier(&self) -> Option<&dyn WebhookVerifier> {
+        self.webhooks.as_ref().map(|webhooks| webhooks as &dyn WebhookVerifier)
     }
 }
 
@@ -304,66 +325,67 @@ impl Banking for Fiskil {
 
     async fn transactions(
         &self,
-        call: &Call,
-        grant: &SecretString,
+        context: &CallContext,
+        credentials: &SecretString,
         query: &TransactionQuery<'_>,
         page: PageRequest<'_>,
         rows: &mut RowSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
-        let arrangement = Grant::arrangement(grant)?;
+        let arrangement = Credentials::arrangement(credentials)?;
         let account_id = match query.accounts {
             [account] if query.one_account => Some(account.provider_account_id.as_str()),
             _ => None,
         };
         let instants = query.interval.instants(query.zone);
-        let asked = TransactionsQuery {
+        let query_params = TransactionsQuery {
             end_user_id: &arrangement.end_user_id,
             account_id,
             instants,
             cursor: page.cursor,
             rows: page.rows,
         };
-        let (next, given) = self
+        let (next, row_count) = self
             .api
-            .transactions(call, &asked, |body| {
+            .transactions(context, &query_params, |body| {
                 let page: wire::TransactionsPage<'_> = parse_json(body)?;
                 let next = self.api.next(page.links)?;
-                if next.is_some() && next.as_ref() == asked.cursor {
-                    return Err(Error::Malformed("a page names itself as the next"));
+                if next.is_some() && next.as_ref() == query_params.cursor {
+                    return Err(Error::Malformed("the next page is the current page"));
                 }
-                let ours = posted(page.transactions, &arrangement.id, query)?;
-                let given = ours.len();
-                ours.into_iter().for_each(&mut *rows);
-                Ok((next, given))
+                let kept = posted(page.transactions, &arrangement.id, query)?;
+                let row_count = kept.len();
+                kept.into_iter().for_each(&mut *rows);
+                Ok((next, row_count))
             })
             .await?;
-        if given == 0 && next.is_none() {
-            self.believe_empty(call, &arrangement).await?;
+        if row_count == 0 && next.is_none() {
+            self.check_consent_is_active(context, &arrangement).await?;
         }
         Ok(next)
     }
 }
 
-/// The posted rows of a page that are asked for, newest first. The provider's order is not documented beyond what was
-/// seen (docs/providers/fiskil.md#transactions), so a page that is not in order is sorted. Rows of one instant stay as
-/// they came; those of several accounts go by account id first.
+/// Maps the posted rows of a page that match the query, newest first.
+///
+/// The provider's order is observed, not documented (docs/providers/fiskil.md#transactions). A page in another order is
+/// sorted by instant, then by account id. Rows that are equal in both keep their order.
 fn posted<'a>(
     page: Vec<wire::Transaction<'a>>,
     arrangement_id: &str,
     query: &TransactionQuery<'a>,
 ) -> Result<Vec<Transaction<'a>>, Error> {
     if page.len() > api::PAGE_ROWS_MAX as usize {
-        return Err(Error::Malformed("more rows than a page has"));
+        return Err(Error::Malformed("too many rows in a page"));
     }
-    let mut ours: Vec<Transaction<'a>> = Vec::with_capacity(page.len());
+    let mut kept: Vec<Transaction<'a>> = Vec::with_capacity(page.len());
     for row in page {
         match map::transaction(row, arrangement_id, query.accounts)? {
-            Ok(row) => ours.push(row),
+            Ok(row) => kept.push(row),
             Err(skipped) => count_skipped(skipped, query.one_account),
         }
     }
-    newest_first(&mut ours);
-    Ok(ours)
+    newest_first(&mut kept);
+    Ok(kept)
 }
 
 fn count_skipped(skipped: Skipped, one_account: bool) {
@@ -372,23 +394,18 @@ fn count_skipped(skipped: Skipped, one_account: bool) {
         Skipped::NoTime => "no_time",
         Skipped::Pending => "pending",
         Skipped::OtherAccount if one_account => {
-            // Whether the filter takes the bank's id is not proven (docs/providers/fiskil.md#transactions): if it did
-            // not, this would show it.
-            WARNED.call_once(
-                || tracing::warn!(provider = %NAME, "the account filter let another account's rows through"),
-            );
+            // It is unknown whether the filter takes the bank's id (docs/providers/fiskil.md#transactions). This warning
+            // shows if it does not.
+            WARNED.call_once(|| tracing::warn!(provider = %NAME, "account filter ignored by the provider"));
             "other_account"
         }
-        // Another consent of the same end user: not worth counting.
+        // Rows of another consent of the same end user are expected, so they are not counted.
         Skipped::OtherAccount => return,
     };
     count_dropped(NAME, reason);
 }
 
-/// Reads a page of transactions and gives its rows, newest first: for benchmarks.
-///
-/// # Errors
-/// [`Error::Malformed`].
+/// Parses a page of transactions and passes its rows to `rows`, for benchmarks.
 #[doc(hidden)]
 pub fn read_transactions_page(
     body: &[u8],
@@ -401,10 +418,7 @@ pub fn read_transactions_page(
     Ok(())
 }
 
-/// Reads any bytes as a page of transactions and checks what must hold of every page: for the fuzz target.
-///
-/// # Panics
-/// When a promise of the adapter does not hold.
+/// Parses any bytes as a page of transactions and asserts the invariants of every page, for the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_transactions_page(body: &[u8], account: Account) {
     let interval = bellbird_domain::Interval::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
@@ -413,17 +427,17 @@ pub fn fuzz_transactions_page(body: &[u8], account: Account) {
     let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
     let Ok(page) = parse_json::<wire::TransactionsPage<'_>>(body) else { return };
     let rows = page.transactions.len();
-    let Ok(ours) = posted(page.transactions, "arrangement", &query) else { return };
-    assert_promises(&ours, rows);
-    for row in &ours {
+    let Ok(kept) = posted(page.transactions, "arrangement", &query) else { return };
+    assert_page_invariants(&kept, rows);
+    for row in &kept {
         let _ = row.local_day(&zone);
     }
 }
 
-/// Reads any bytes as an event whose signature is good: for the fuzz target.
+/// Parses any bytes as an event with a valid signature, for the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_event(body: &[u8]) {
-    let _ = webhook::notification(body);
+    let _ = webhook::parse_event(body);
 }
 
 #[cfg(test)]

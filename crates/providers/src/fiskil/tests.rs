@@ -1,4 +1,4 @@
-//! Fixtures in, snapshots out; odd rows by table.
+//! Tests of the mapping: fixtures and snapshots, and tables of unusual rows.
 
 use bellbird_domain::{AccountId, AccountType, ConnectionId, Currency, Interval, UserId};
 use jiff::tz::TimeZone;
@@ -24,7 +24,7 @@ fn uuid(number: u128) -> uuid::Uuid {
     uuid::Uuid::from_u128(number)
 }
 
-/// The posted rows of a body, as lines.
+/// Maps a body and formats its posted rows as lines.
 fn read(body: &str) -> Result<Vec<String>, Error> {
     let accounts = [account("123456789")];
     let zone = TimeZone::get("Australia/Sydney").unwrap();
@@ -40,15 +40,15 @@ fn line(row: &Transaction<'_>, zone: &TimeZone) -> String {
     let merchant = row.merchant_name.as_deref().unwrap_or("-");
     let code = row.merchant_category_code.as_deref().unwrap_or("-");
     let (day, amount, direction) = (row.local_day(zone), &row.amount, row.direction());
-    let said = said(row).join(" / ");
+    let event_fields = event_fields(row).join(" / ");
     format!(
-        "{} {day} {} {amount} {direction} {category} {merchant} {code} | {} | {said}",
+        "{} {day} {} {amount} {direction} {category} {merchant} {code} | {} | {event_fields}",
         row.id, row.datetime, row.description
     )
 }
 
-/// What only events show.
-fn said(row: &Transaction<'_>) -> [String; 5] {
+/// The fields that only webhook events contain.
+fn event_fields(row: &Transaction<'_>) -> [String; 5] {
     let text = |text: Option<&str>| text.unwrap_or("-").to_owned();
     [
         text(row.currency.as_ref().map(Currency::as_str)),
@@ -65,22 +65,22 @@ fn a_page_with_its_quirks() {
 }
 
 #[test]
-fn a_page_with_a_broken_amount_is_not_trusted() {
+fn invalid_amount_fails_the_page() {
     let body = include_str!("fixtures/transactions.json").replace("\"-5.00\"", "\"-5,00\"");
     assert!(matches!(read(&body), Err(Error::Malformed(_))));
     let body = include_str!("fixtures/transactions.json").replace("\"-5.00\"", "null");
     assert!(matches!(read(&body), Err(Error::Malformed(_))));
 }
 
-/// The row with everything, each time with one member sent in another way.
+/// Sends a complete row repeatedly, each time with another value for one member.
 #[test]
-fn what_only_events_show_never_breaks_a_page() {
+fn event_only_fields_never_break_a_page() {
     const ROW: &str = r#"{"transactions":[{"fiskil_id":"1","account_id":"123456789","status":"POSTED","amount":"1",
         "posting_date_time":"2025-12-01T00:00:00Z","execution_date_time":"2025-11-29T08:12:00Z","currency":"AUD",
         "type":"PAYMENT","reference":"INV-7","extended_data":{"npp_payload":{"extended_description":"Lunch"}}}]}"#;
     const ALL: &str = "AUD / PAYMENT / 2025-11-29T08:12:00Z / INV-7 / Lunch";
-    let said = |body: &str| read(body).unwrap()[0].rsplit(" | ").next().unwrap().to_owned();
-    assert_eq!(said(ROW), ALL);
+    let event_fields = |body: &str| read(body).unwrap()[0].rsplit(" | ").next().unwrap().to_owned();
+    assert_eq!(event_fields(ROW), ALL);
     for (member, shown) in [
         ("\"AUD\"", "AUD"),
         ("\"PAYMENT\"", "PAYMENT"),
@@ -91,11 +91,18 @@ fn what_only_events_show_never_breaks_a_page() {
         ("{\"npp_payload\":{\"extended_description\":\"Lunch\"}}", "Lunch"),
     ] {
         for sent in ["null", "\"\"", "\" \"", "7", "1e999", "false", "[{}]", "{\"a\":\"b\"}"] {
-            assert_eq!(said(&ROW.replacen(member, sent, 1)), ALL.replacen(shown, "-", 1), "{sent} for {member}");
+            assert_eq!(
+                event_fields(&ROW.replacen(member, sent, 1)),
+                ALL.replacen(shown, "-", 1),
+                "{sent} for {member}"
+            );
         }
     }
-    assert_eq!(said(&ROW.replace("\"AUD\"", "\"dollars\"")), ALL.replacen("AUD", "-", 1));
-    assert_eq!(said(&ROW.replace("2025-11-29T08:12:00Z", "yesterday")), ALL.replacen("2025-11-29T08:12:00Z", "-", 1));
+    assert_eq!(event_fields(&ROW.replace("\"AUD\"", "\"dollars\"")), ALL.replacen("AUD", "-", 1));
+    assert_eq!(
+        event_fields(&ROW.replace("2025-11-29T08:12:00Z", "yesterday")),
+        ALL.replacen("2025-11-29T08:12:00Z", "-", 1)
+    );
 }
 
 #[test]
@@ -106,14 +113,16 @@ fn accounts_are_masked_and_named() {
 }
 
 #[test]
-fn grants() {
-    let read = |text: &str| Grant::read(&SecretString::from(text.to_owned())).map(|grant| grant.arrangement_id);
+fn credentials_are_parsed_strictly() {
+    let read = |text: &str| {
+        Credentials::read(&SecretString::from(text.to_owned())).map(|credentials| credentials.arrangement_id)
+    };
     assert_eq!(read(r#"{"endUserId":"eu_1","arrangementId":"a"}"#), Ok(Some("a".to_owned())));
     assert_eq!(read(r#"{"provider":"fiskil","endUserId":"eu_1"}"#), Ok(None));
     for text in ["", "[]", "{}", r#"{"endUserId":""}"#, r#"{"endUserId":"e","userToken":"t"}"#, r#"{"endUserId":1}"#] {
-        assert!(matches!(read(text), Err(Error::BadGrant(_))), "{text}");
+        assert!(matches!(read(text), Err(Error::InvalidCredentials(_))), "{text}");
     }
     assert!(
-        matches!(read(r#"{"provider":"akahu","endUserId":"e"}"#), Err(Error::BadGrant(why)) if why.contains("another provider"))
+        matches!(read(r#"{"provider":"akahu","endUserId":"e"}"#), Err(Error::InvalidCredentials(why)) if why.contains("another provider"))
     );
 }

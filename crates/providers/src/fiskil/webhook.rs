@@ -1,4 +1,4 @@
-//! Webhooks: their signature and what they are about (docs/providers/fiskil.md#webhooks).
+//! Fiskil's webhooks: checks their signature and finds the affected resources (docs/providers/fiskil.md#webhooks).
 
 use async_trait::async_trait;
 use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
@@ -7,47 +7,52 @@ use base64::engine::general_purpose::STANDARD;
 use reqwest::header::HeaderMap;
 
 use super::wire;
-use crate::Call;
+use crate::CallContext;
 use crate::http::parse_json;
-use crate::notifying::{Concern, Notification, Notifying, Refused, header, id};
+use crate::webhook_verifier::{AffectedResource, ProviderEvent, Rejection, WebhookVerifier, header, id};
 
-/// Checks with the signing secret. Nothing that is signed says when, so a replay is told by its id alone.
+/// Checks signatures with the signing secret. Signed bodies hold no time, so only the event's id reveals a replay.
 pub(super) struct Webhooks(Key);
 
 impl Webhooks {
-    /// With the secret as the console shows it: base64 (docs/providers/fiskil.md#webhooks).
+    /// `secret` is base64, as the Fiskil console shows it (docs/providers/fiskil.md#webhooks).
     pub(super) fn new(secret: &str) -> Result<Self, String> {
         let key = STANDARD.decode(secret.trim()).ok().filter(|key| !key.is_empty());
         let key = key.ok_or("fiskil.webhook_secret must be base64, as the Fiskil console shows it")?;
         Ok(Self(Key::new(HMAC_SHA256, &key)))
     }
 
-    fn check(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Refused> {
+    fn check(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Rejection> {
         let signature = header(headers, "X-Fiskil-Signature").and_then(|text| STANDARD.decode(text).ok());
-        let signature = signature.ok_or(Refused::Forged)?;
-        hmac::verify(&self.0, body, &signature).map_err(|_| Refused::Forged)
+        let signature = signature.ok_or(Rejection::Forged)?;
+        hmac::verify(&self.0, body, &signature).map_err(|_| Rejection::Forged)
     }
 }
 
 #[async_trait]
-impl Notifying for Webhooks {
-    async fn read(&self, _call: &Call, headers: &HeaderMap, body: &[u8]) -> Result<Notification, Refused> {
+impl WebhookVerifier for Webhooks {
+    async fn verify(
+        &self,
+        _context: &CallContext,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Result<ProviderEvent, Rejection> {
         self.check(headers, body)?;
-        notification(body)
+        parse_event(body)
     }
 }
 
-/// Whether a `consent_id` is an arrangement is inferred only (docs/providers/fiskil.md#consents), so the end user is
-/// looked at too.
-pub(super) fn notification(body: &[u8]) -> Result<Notification, Refused> {
-    let event: wire::Event = parse_json(body).map_err(|_| Refused::Malformed)?;
+/// Parses a signed event. It is only inferred that `consent_id` is an arrangement (docs/providers/fiskil.md#consents), so
+/// the event affects the end user too.
+pub(super) fn parse_event(body: &[u8]) -> Result<ProviderEvent, Rejection> {
+    let event: wire::Event = parse_json(body).map_err(|_| Rejection::Malformed)?;
     let data = event.data;
-    let mut concerns = Vec::new();
+    let mut affected = Vec::new();
     if data.event.starts_with("consent.") || data.event.starts_with("banking.") {
-        concerns.extend(id(data.end_user_id.as_ref()).map(Concern::Owner));
-        concerns.extend(id(data.consent_id.as_ref()).map(Concern::Connection));
+        affected.extend(id(data.end_user_id.as_ref()).map(AffectedResource::ProviderUser));
+        affected.extend(id(data.consent_id.as_ref()).map(AffectedResource::Connection));
     }
-    Ok(Notification { id: id(event.message_id.as_ref()), concerns })
+    Ok(ProviderEvent { id: id(event.message_id.as_ref()), affected })
 }
 
 #[cfg(test)]
@@ -56,7 +61,7 @@ mod tests {
     use reqwest::header::HeaderValue;
 
     use super::*;
-    use crate::peer::call;
+    use crate::peer::context;
 
     const SECRET: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
     const BODY: &str = r#"{"delivery_attempt":1,"message_id":"1","data":{"event":"consent.received"}}"#;
@@ -79,10 +84,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_signature_is_that_of_this_very_body() {
-        let good = Notification { id: Some("1".to_owned()), concerns: vec![] };
-        let read = async |headers: &HeaderMap, body: &[u8]| webhooks().read(&call(), headers, body).await;
-        assert_eq!(read(&headers(&[SIGNATURE]), BODY.as_bytes()).await, Ok(good));
+    async fn signature_covers_the_raw_body() {
+        let event = ProviderEvent { id: Some("1".to_owned()), affected: vec![] };
+        let read = async |headers: &HeaderMap, body: &[u8]| webhooks().verify(&context(), headers, body).await;
+        assert_eq!(read(&headers(&[SIGNATURE]), BODY.as_bytes()).await, Ok(event));
 
         let flipped = SIGNATURE.replacen('q', "r", 1);
         let other = STANDARD.encode(hmac::sign(&Key::new(HMAC_SHA256, SECRET.as_bytes()), BODY.as_bytes()));
@@ -96,53 +101,53 @@ mod tests {
             &[SIGNATURE, SIGNATURE],
             &["aa0ca50b22d5fb8d3e0b7e7aafd3e896e71e375789a08bcefce78782f98d4a1a"],
         ] {
-            assert_eq!(read(&headers(bad), BODY.as_bytes()).await, Err(Refused::Forged), "{bad:?}");
+            assert_eq!(read(&headers(bad), BODY.as_bytes()).await, Err(Rejection::Forged), "{bad:?}");
         }
         for body in [BODY.replace('1', "2"), format!("{BODY} "), String::new()] {
-            assert_eq!(read(&headers(&[SIGNATURE]), body.as_bytes()).await, Err(Refused::Forged), "{body}");
+            assert_eq!(read(&headers(&[SIGNATURE]), body.as_bytes()).await, Err(Rejection::Forged), "{body}");
         }
     }
 
     #[tokio::test]
-    async fn what_events_are_about() {
-        let owner = || Concern::Owner("eu_1".to_owned());
-        let connection = || Concern::Connection("arr".to_owned());
+    async fn events_name_affected_resources() {
+        let provider_user = || AffectedResource::ProviderUser("eu_1".to_owned());
+        let connection = || AffectedResource::Connection("arr".to_owned());
         let ids = r#""end_user_id": "eu_1", "consent_id": "arr", "account_ids": ["1"]"#;
         let of = |event: &str| format!(r#"{{"message_id": "m", "data": {{"event": "{event}", {ids}}}, "new": [1.5]}}"#);
-        for (body, concerns) in [
-            (of("consent.received"), vec![owner(), connection()]),
-            (of("consent.revoked"), vec![owner(), connection()]),
-            (of("banking.transactions.recent.sync.completed"), vec![owner(), connection()]),
+        for (body, affected) in [
+            (of("consent.received"), vec![provider_user(), connection()]),
+            (of("consent.revoked"), vec![provider_user(), connection()]),
+            (of("banking.transactions.recent.sync.completed"), vec![provider_user(), connection()]),
             (of("common.identity.sync.completed"), vec![]),
             (of("consent"), vec![]),
             (of("invented.event"), vec![]),
             (of("consent.revoked").replace("\"eu_1\"", "5"), vec![connection()]),
-            (of("consent.revoked").replace("\"arr\"", "null"), vec![owner()]),
-            (of("consent.revoked").replace("arr", &"x".repeat(300)), vec![owner()]),
-            (of("consent.revoked").replace("arr", ""), vec![owner()]),
+            (of("consent.revoked").replace("\"arr\"", "null"), vec![provider_user()]),
+            (of("consent.revoked").replace("arr", &"x".repeat(300)), vec![provider_user()]),
+            (of("consent.revoked").replace("arr", ""), vec![provider_user()]),
         ] {
-            let read = webhooks().read(&call(), &signed(body.as_bytes()), body.as_bytes()).await;
-            assert_eq!(read, Ok(Notification { id: Some("m".to_owned()), concerns }), "{body}");
+            let read = webhooks().verify(&context(), &signed(body.as_bytes()), body.as_bytes()).await;
+            assert_eq!(read, Ok(ProviderEvent { id: Some("m".to_owned()), affected }), "{body}");
         }
         for id in ["null", "7", "[]", "{}", "\"\""] {
             let body = of("consent.revoked").replace("\"m\"", id);
-            assert_eq!(notification(body.as_bytes()).map(|read| read.id), Ok(None), "{id}");
+            assert_eq!(parse_event(body.as_bytes()).map(|read| read.id), Ok(None), "{id}");
         }
     }
 
     #[tokio::test]
-    async fn what_is_signed_and_no_event() {
+    async fn signed_non_events_are_malformed() {
         let deep = "[".repeat(100_000);
         for body in ["", "[]", "{}", "null", r#"{"data": {}}"#, r#"{"data": {"event": 1}}"#, "\u{feff}{}", &deep] {
-            let read = webhooks().read(&call(), &signed(body.as_bytes()), body.as_bytes()).await;
-            assert_eq!(read, Err(Refused::Malformed));
+            let read = webhooks().verify(&context(), &signed(body.as_bytes()), body.as_bytes()).await;
+            assert_eq!(read, Err(Rejection::Malformed));
         }
-        let read = webhooks().read(&call(), &signed(b"\xff"), b"\xff").await;
-        assert_eq!(read, Err(Refused::Malformed));
+        let read = webhooks().verify(&context(), &signed(b"\xff"), b"\xff").await;
+        assert_eq!(read, Err(Rejection::Malformed));
     }
 
     #[test]
-    fn a_secret_that_is_none_names_its_setting() {
+    fn malformed_secret_names_its_setting() {
         for secret in ["", " ", "whsec!", "MDEyMzQ1N"] {
             assert!(Webhooks::new(secret).is_err_and(|why| why.contains("fiskil.webhook_secret")), "{secret}");
         }
@@ -152,10 +157,10 @@ mod tests {
     proptest! {
         #[test]
         fn no_body_panics(body in any::<Vec<u8>>(), at in 0..BODY.len(), byte in any::<u8>()) {
-            let _ = notification(&body);
+            let _ = parse_event(&body);
             let mut near = BODY.as_bytes().to_vec();
             near[at] = byte;
-            let _ = notification(&near);
+            let _ = parse_event(&near);
         }
     }
 }

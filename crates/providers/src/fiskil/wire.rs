@@ -1,11 +1,12 @@
-//! Structs exactly as on the wire: docs/providers/fiskil.md#tokens to #categories, and #webhooks. Members that we do
-//! not use are left out, unknown ones are ignored, and all that the page does not promise is optional.
+//! The JSON types of Fiskil's API (docs/providers/fiskil.md#tokens to #categories, and #webhooks).
+//!
+//! Unused members are left out and unknown members are ignored. A member is optional unless the documentation promises it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::exact::ExactNumber;
-use crate::text::{Text, if_readable};
+use crate::text::{Text, none_if_invalid};
 
 /// `POST /v1/token`.
 #[derive(Deserialize)]
@@ -27,7 +28,7 @@ pub(super) struct AddedEndUser {
     pub(super) end_user_id: String,
 }
 
-/// `GET /v1/end-users`: an envelope in v3, a bare array before.
+/// `GET /v1/end-users`: an envelope in v3, a bare array in older versions.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum EndUsers<'a> {
@@ -59,7 +60,7 @@ pub(super) struct NewSession<'a> {
     pub(super) arrangement_id: Option<&'a str>,
 }
 
-/// Its answer.
+/// The response of `POST /v1/auth/session`.
 #[derive(Deserialize)]
 pub(super) struct Session<'a> {
     #[serde(borrow)]
@@ -80,7 +81,7 @@ pub(super) struct EventData {
     pub(super) end_user_id: Option<Value>,
 }
 
-/// `GET /v1/consent`: an envelope in v3, a bare array before.
+/// `GET /v1/consent`: an envelope in v3, a bare array in older versions.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Consents {
@@ -168,24 +169,24 @@ pub(super) struct Transaction<'a> {
     pub(super) amount: ExactNumber<'a>,
     pub(super) description: Option<Text<'a>>,
     pub(super) posting_date_time: Option<Text<'a>>,
-    #[serde(default, deserialize_with = "if_readable")]
+    #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) execution_date_time: Option<Text<'a>>,
     pub(super) merchant_name: Option<Text<'a>>,
     pub(super) merchant_category_code: Option<Text<'a>>,
-    #[serde(default, deserialize_with = "if_readable")]
+    #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) currency: Option<Text<'a>>,
-    #[serde(rename = "type", default, deserialize_with = "if_readable")]
+    #[serde(rename = "type", default, deserialize_with = "none_if_invalid")]
     pub(super) kind: Option<Text<'a>>,
-    #[serde(default, deserialize_with = "if_readable")]
+    #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) reference: Option<Text<'a>>,
-    #[serde(default, deserialize_with = "if_readable")]
+    #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) extended_data: Option<ExtendedData<'a>>,
     pub(super) category: Option<Category<'a>>,
-    /// The provider's prose once calls it so; a field of its own, as a row with both names must not break the page.
+    /// Another name of `category` in the provider's prose. A serde alias would fail on a row with both names.
     pub(super) categories: Option<Category<'a>>,
 }
 
-/// Only rows of the New Payments Platform have it.
+/// Only present in payments through the New Payments Platform.
 #[derive(Deserialize)]
 pub(super) struct ExtendedData<'a> {
     #[serde(borrow)]

@@ -1,25 +1,28 @@
-//! Leaves a provider alone for a moment when nearly everything fails, so that requests fail fast instead of queueing.
+//! The circuit breaker of a provider. It opens for a moment when nearly all calls fail, so that requests fail fast instead
+//! of queueing.
 //!
-//! Own code: the crates that do this keep their own clock, and this is thirty lines.
+//! It takes no crate: those that exist bring their own clock, which tests cannot control, and this is short.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Calls are counted over spans of this length.
+/// Calls are counted per span of this length.
 const SPAN: Duration = Duration::from_secs(10);
-/// Fewer failures than this in a span never open it: a few broken calls are the retries' business.
+/// Fewer failures than this in a span never open the breaker. Retries deal with a few failed calls.
 const FAILURES_MIN: u32 = 40;
-/// It opens when at least four of five calls fail.
+/// The breaker opens if at least four of five calls in a span fail.
 const FAILED_OF_FIVE_MIN: u32 = 4;
-/// How long it stays open before one call tries again.
+/// How long the breaker stays open before it admits one trial call.
 const OPEN_FOR: Duration = Duration::from_secs(1);
 
-/// Closed: counting. Open: refusing until a moment. Trying: one call is out to see.
 #[derive(Debug)]
 pub(super) enum Breaker {
+    /// Admits and counts all calls. `since` is the start of the current span.
     Closed { since: Option<Instant>, calls: u32, failures: u32 },
+    /// Rejects all calls until the instant.
     Open { until: Instant },
+    /// One trial call is running. Its outcome opens or closes the breaker.
     Trying { since: Instant },
 }
 
@@ -30,8 +33,8 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    /// Whether a call may be made now; else how long to wait. A trial call that never reports back (its request was
-    /// dropped) is given up after [`SPAN`].
+    /// Admits a call or returns how long to wait. A trial call without an outcome, because its request was dropped, counts
+    /// as lost after [`SPAN`].
     pub(super) fn admit(&mut self, now: Instant) -> Result<(), Duration> {
         match *self {
             Self::Closed { .. } => Ok(()),
@@ -44,7 +47,7 @@ impl Breaker {
         }
     }
 
-    /// Records how a call ended. True when this one opened the breaker.
+    /// Records the outcome of a call. Returns true if it opened the breaker.
     pub(super) fn record(&mut self, now: Instant, healthy: bool) -> bool {
         match self {
             Self::Open { .. } => false,
@@ -81,7 +84,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn opens_tries_once_and_closes() {
+    async fn breaker_opens_tries_once_and_closes() {
         let start = Instant::now();
         let mut breaker = Breaker::default();
         assert!(!failing(&mut breaker, start, FAILURES_MIN - 1));
@@ -90,17 +93,17 @@ mod tests {
         assert_eq!(breaker.admit(start), Err(OPEN_FOR));
 
         let later = start + OPEN_FOR;
-        assert_eq!(breaker.admit(later), Ok(()), "one call tries");
+        assert_eq!(breaker.admit(later), Ok(()), "one trial call");
         assert_eq!(breaker.admit(later), Err(OPEN_FOR), "and only one");
-        assert!(breaker.record(later, false), "still broken: open again");
+        assert!(breaker.record(later, false), "a failed trial opens it again");
         assert_eq!(breaker.admit(later + OPEN_FOR), Ok(()));
         assert!(!breaker.record(later + OPEN_FOR, true));
         assert_eq!(breaker.admit(later + OPEN_FOR), Ok(()));
-        assert!(!failing(&mut breaker, later + OPEN_FOR, FAILURES_MIN - 1), "counting starts anew");
+        assert!(!failing(&mut breaker, later + OPEN_FOR, FAILURES_MIN - 1), "counting starts again");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_mixed_provider_stays_closed() {
+    async fn breaker_stays_closed_on_mixed_outcomes() {
         let now = Instant::now();
         let mut breaker = Breaker::default();
         for _ in 0..200 {
@@ -110,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn old_failures_are_forgotten() {
+    async fn failures_of_an_earlier_span_are_not_counted() {
         let start = Instant::now();
         let mut breaker = Breaker::default();
         assert!(!failing(&mut breaker, start, FAILURES_MIN - 1));
@@ -118,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lost_trial_does_not_keep_it_open() {
+    async fn a_lost_trial_does_not_keep_the_breaker_open() {
         let start = Instant::now();
         let mut breaker = Breaker::default();
         failing(&mut breaker, start, FAILURES_MIN);

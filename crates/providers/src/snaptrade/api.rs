@@ -1,4 +1,4 @@
-//! One function per remote call; signing; what refusals mean.
+//! The HTTP calls of SnapTrade's API, with request signatures, rate budgets and the mapping of errors.
 
 use std::sync::Once;
 
@@ -15,47 +15,46 @@ use tokio::time::Instant;
 use super::budget::{self, Budgets};
 use super::sign::Signer;
 use super::{NAME, wire};
-use crate::http::{Answer, Attempts, Client};
-use crate::{Call, Error, linking};
+use crate::http::{Attempts, Client, Response};
+use crate::{CallContext, Error, linking};
 
-/// The most rows of a page of activities (docs/providers/snaptrade.md#activities).
+/// The largest page of activities (docs/providers/snaptrade.md#activities).
 pub(super) const ACTIVITIES_MAX: u32 = 1_000;
 
-/// SnapTrade's HTTP interface with one client's key.
+/// SnapTrade's API with the key of one client.
 pub(super) struct Api {
     client: Client,
     base_url: Url,
     client_id: String,
     signer: Signer,
     budgets: Mutex<Budgets>,
-    refused_us: Once,
+    rejection_logged: Once,
 }
 
-/// Whom a call is for, with a commercial key. No `Debug`: it holds a secret.
+/// The provider user of a call with a commercial key. No `Debug`: it holds a secret.
 pub(super) struct User {
     pub(super) id: String,
     pub(super) secret: String,
 }
 
-/// What a call is about, which decides what a refusal means and which budget it draws on.
+/// The resource of a call. It determines the meaning of an error and the rate budget.
 #[derive(Clone, Copy)]
 enum Subject<'a> {
     Client,
     User,
-    /// A user who is to be deleted.
-    OldUser,
+    DeletedUser,
     Connection,
     Account(&'a str),
 }
 
-/// One request, before it is signed.
+/// A request before it is signed.
 struct Request<'a> {
     operation: &'static str,
     method: Method,
     subject: Subject<'a>,
     path: &'a [&'a str],
     query: &'a [(&'a str, &'a str)],
-    /// None with a personal key, whose only user needs no name (docs/providers/snaptrade.md#keys).
+    /// None with a personal key, which has one user only (docs/providers/snaptrade.md#keys).
     user: Option<&'a User>,
     body: Option<&'a Value>,
     attempts: Attempts,
@@ -69,127 +68,132 @@ impl Api {
             client_id,
             signer: Signer::new(consumer_key),
             budgets: Mutex::default(),
-            refused_us: Once::new(),
+            rejection_logged: Once::new(),
         }
     }
 
-    /// Our own settings at the provider: whether it takes our key.
-    pub(super) async fn partner(&self, call: &Call) -> Result<(), Error> {
+    /// Reads the client's own settings, to check that the provider accepts the key.
+    pub(super) async fn partner(&self, context: &CallContext) -> Result<(), Error> {
         let request = get("partner", Subject::Client, &["snapTrade", "partners"], None);
-        self.send(call, &request, |answer| answer.success::<IgnoredAny>().map(|_| ())).await
+        self.send(context, &request, |response| response.success::<IgnoredAny>().map(|_| ())).await
     }
 
-    /// Whether an event with this client id is for us.
-    pub(super) fn is_ours(&self, client_id: &str) -> bool {
+    pub(super) fn is_client_id(&self, client_id: &str) -> bool {
         client_id == self.client_id
     }
 
-    /// Whether a webhook was signed with our consumer key.
-    pub(super) fn has_signed(&self, body: &[u8], signature: &str) -> bool {
-        self.signer.has_signed(body, signature)
+    /// Whether the signature of a webhook is by the consumer key.
+    pub(super) fn is_signed(&self, body: &[u8], signature: &str) -> bool {
+        self.signer.is_signed(body, signature)
     }
 
-    /// Registers a user under an id of ours, in one attempt. A second one would be refused, and the secret is told only
-    /// once (docs/providers/snaptrade.md#users).
-    pub(super) async fn register_user(&self, call: &Call, id: &str) -> Result<User, Error> {
+    /// Registers a user with an id that the caller chooses. It makes one attempt: the provider would reject a second one,
+    /// and it returns the secret only once (docs/providers/snaptrade.md#users).
+    pub(super) async fn register_user(&self, context: &CallContext, id: &str) -> Result<User, Error> {
         let path = &["snapTrade", "registerUser"];
         let body = json!({"userId": id});
         let request = get("register_user", Subject::Client, path, None);
         let request = Request { method: Method::POST, body: Some(&body), attempts: Attempts::One, ..request };
-        let read = |answer: &Answer| {
-            let registered: wire::Registered = answer.success()?;
+        let read = |response: &Response| {
+            let registered: wire::Registered = response.success()?;
             Ok(User { id: id.to_owned(), secret: registered.user_secret })
         };
-        self.send(call, &request, read).await
+        self.send(context, &request, read).await
     }
 
-    /// Deletes a user with all that is theirs; the provider does it a moment later.
-    pub(super) async fn delete_user(&self, call: &Call, id: &str) -> Result<(), Error> {
+    /// Deletes a user with all connections. The provider queues the deletion.
+    pub(super) async fn delete_user(&self, context: &CallContext, id: &str) -> Result<(), Error> {
         let path = &["snapTrade", "deleteUser"];
         let query = &[("userId", id)];
-        let request = get("delete_user", Subject::OldUser, path, None);
-        self.send(call, &Request { method: Method::DELETE, query, ..request }, |_| Ok(())).await
+        let request = get("delete_user", Subject::DeletedUser, path, None);
+        self.send(context, &Request { method: Method::DELETE, query, ..request }, |_| Ok(())).await
     }
 
-    /// A page of the connection portal, good for five minutes; one that is not used does no harm
-    /// (docs/providers/snaptrade.md#connection-portal).
-    pub(super) async fn log_in(&self, call: &Call, user: Option<&User>, body: &Value) -> Result<Url, Error> {
+    /// The URL of a connection portal page. It works for five minutes (docs/providers/snaptrade.md#connection-portal). An
+    /// unused page has no effect.
+    pub(super) async fn log_in(&self, context: &CallContext, user: Option<&User>, body: &Value) -> Result<Url, Error> {
         let path = &["snapTrade", "login"];
         let request = Request { method: Method::POST, body: Some(body), ..get("login", Subject::User, path, user) };
-        let read = |answer: &Answer| {
-            let login: wire::Login<'_> = answer.success()?;
-            linking::page(login.redirect_uri.as_str())
+        let read = |response: &Response| {
+            let login: wire::Login<'_> = response.success()?;
+            linking::consent_page_url(login.redirect_uri.as_str())
         };
-        self.send(call, &request, read).await
+        self.send(context, &request, read).await
     }
 
-    /// A user's connections.
-    pub(super) async fn connections(&self, call: &Call, user: Option<&User>) -> Result<Vec<wire::Connection>, Error> {
+    pub(super) async fn connections(
+        &self,
+        context: &CallContext,
+        user: Option<&User>,
+    ) -> Result<Vec<wire::Connection>, Error> {
         let request = get("connections", Subject::User, &["authorizations"], user);
-        self.send(call, &request, |answer| answer.success()).await
+        self.send(context, &request, |response| response.success()).await
     }
 
     pub(super) async fn connection(
         &self,
-        call: &Call,
+        context: &CallContext,
         user: Option<&User>,
         id: &str,
     ) -> Result<wire::Connection, Error> {
         let path = &["authorizations", id];
         let request = get("connection", Subject::Connection, path, user);
-        self.send(call, &request, |answer| answer.success()).await
+        self.send(context, &request, |response| response.success()).await
     }
 
-    /// Removes a connection; the provider does it a moment later.
-    pub(super) async fn delete_connection(&self, call: &Call, user: Option<&User>, id: &str) -> Result<(), Error> {
+    /// Deletes a connection. The provider queues the deletion.
+    pub(super) async fn delete_connection(
+        &self,
+        context: &CallContext,
+        user: Option<&User>,
+        id: &str,
+    ) -> Result<(), Error> {
         let path = &["connection", id];
         let request = Request { method: Method::DELETE, ..get("delete_connection", Subject::Connection, path, user) };
-        self.send(call, &request, |_| Ok(())).await
+        self.send(context, &request, |_| Ok(())).await
     }
 
-    /// The accounts of a connection. `read` must not keep anything when it fails.
+    /// The accounts of a connection. As in all calls, `read` must keep nothing if it fails: the call may be retried.
     pub(super) async fn accounts<T: Send>(
         &self,
-        call: &Call,
+        context: &CallContext,
         user: Option<&User>,
         connection_id: &str,
         mut read: impl FnMut(Vec<wire::Account<'_>>) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let path = &["authorizations", connection_id, "accounts"];
         let request = get("accounts", Subject::Connection, path, user);
-        self.send(call, &request, |answer| read(answer.success()?)).await
+        self.send(context, &request, |response| read(response.success()?)).await
     }
 
-    /// The cash of an account, by currency.
+    /// The cash of an account in each currency.
     pub(super) async fn balances<T: Send>(
         &self,
-        call: &Call,
+        context: &CallContext,
         user: Option<&User>,
         account_id: &str,
         mut read: impl FnMut(Vec<wire::Balance<'_>>) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let path = &["accounts", account_id, "balances"];
         let request = get("balances", Subject::Account(account_id), path, user);
-        self.send(call, &request, |answer| read(answer.success()?)).await
+        self.send(context, &request, |response| read(response.success()?)).await
     }
 
-    /// The positions of an account. `read` must not keep anything when it fails.
     pub(super) async fn positions<T: Send>(
         &self,
-        call: &Call,
+        context: &CallContext,
         user: Option<&User>,
         account_id: &str,
         mut read: impl FnMut(wire::Positions<'_>) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let path = &["accounts", account_id, "positions", "all"];
         let request = get("positions", Subject::Account(account_id), path, user);
-        self.send(call, &request, |answer| read(answer.success()?)).await
+        self.send(context, &request, |response| read(response.success()?)).await
     }
 
-    /// One page of an account's activities. `read` must not keep anything when it fails.
     pub(super) async fn activities<T: Send>(
         &self,
-        call: &Call,
+        context: &CallContext,
         user: Option<&User>,
         account_id: &str,
         query: &[(&str, &str)],
@@ -197,39 +201,40 @@ impl Api {
     ) -> Result<T, Error> {
         let path = &["accounts", account_id, "activities"];
         let request = Request { query, ..get("activities", Subject::Account(account_id), path, user) };
-        self.send(call, &request, |answer| read(answer.success()?)).await
+        self.send(context, &request, |response| read(response.success()?)).await
     }
 
-    /// Makes a call, unless its budget is used up. `read` gets answers of status 2xx only.
+    /// Makes a call unless its rate budget is used up. `read` gets responses with status 2xx only.
     async fn send<T: Send>(
         &self,
-        call: &Call,
+        context: &CallContext,
         request: &Request<'_>,
-        mut read: impl FnMut(&Answer) -> Result<T, Error> + Send,
+        mut read: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let account = match request.subject {
             Subject::Account(id) => Some(id),
-            Subject::Client | Subject::User | Subject::OldUser | Subject::Connection => None,
+            Subject::Client | Subject::User | Subject::DeletedUser | Subject::Connection => None,
         };
         let admit = || self.budgets.lock().admit(Instant::now(), account);
         admit().map_err(|wait| Error::RateLimited { retry_after: Some(wait) })?;
-        let build = |http: &reqwest::Client| self.signed(http, request, call.wall_clock());
-        let accept = |answer: &Answer| {
-            self.budgets.lock().learn(Instant::now(), account, answer);
-            let outcome = if answer.status.is_success() { read(answer) } else { Err(self.refusal(request, answer)) };
+        let build = |http: &reqwest::Client| self.signed(http, request, context.wall_clock());
+        let accept = |response: &Response| {
+            self.budgets.lock().update(Instant::now(), account, response);
+            let outcome =
+                if response.status.is_success() { read(response) } else { Err(self.error_of(request, response)) };
             outcome.map_err(|error| match admit() {
-                // To repeat it before then would be refused.
+                // The provider would reject a retry before the budget opens again.
                 Err(wait) if error.is_transient() && error.retry_after() < Some(wait) => {
                     Error::RateLimited { retry_after: Some(wait) }
                 }
                 _ => error,
             })
         };
-        self.client.call_in(request.attempts, call, request.operation, build, accept).await
+        self.client.call_in(request.attempts, context, request.operation, build, accept).await
     }
 
-    /// Built anew for every attempt, as the signature holds the time. What is signed is read back from the URL, so that
-    /// it is what is sent.
+    /// Builds a signed request, anew for every attempt, because the signature includes the time. Path and query are read
+    /// back from the URL, so that the signed text equals the sent one.
     fn signed(&self, http: &reqwest::Client, request: &Request<'_>, now: Timestamp) -> RequestBuilder {
         let url = self.url(request, now);
         let body = request.body.unwrap_or(&Value::Null);
@@ -238,13 +243,13 @@ impl Api {
         if let Some(body) = request.body { signed.json(body) } else { signed }
     }
 
-    /// The order of the parameters is free (docs/providers/snaptrade.md#request-signatures); this is that of the
-    /// official Python client.
+    /// Any order of parameters is valid (docs/providers/snaptrade.md#request-signatures). This one is that of the official
+    /// Python client.
     fn url(&self, request: &Request<'_>, now: Timestamp) -> Url {
         let user = request.user.map(|user| [("userId", user.id.as_str()), ("userSecret", user.secret.as_str())]);
         let timestamp = now.as_second().to_string();
-        let ours = [("clientId", self.client_id.as_str()), ("timestamp", timestamp.as_str())];
-        let pairs = request.query.iter().copied().chain(user.into_iter().flatten()).chain(ours);
+        let client_params = [("clientId", self.client_id.as_str()), ("timestamp", timestamp.as_str())];
+        let pairs = request.query.iter().copied().chain(user.into_iter().flatten()).chain(client_params);
         let pairs: Vec<String> = pairs.map(|(name, value)| format!("{name}={}", percent_encoded(value))).collect();
         let mut url = self.base_url.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -254,38 +259,39 @@ impl Api {
         url
     }
 
-    /// What a status outside 2xx means: docs/providers/snaptrade.md#errors.
-    fn refusal(&self, request: &Request<'_>, answer: &Answer) -> Error {
-        let (status, operation) = (answer.status.as_u16(), request.operation);
-        let code = code(&answer.body);
-        tracing::debug!(provider = %NAME, operation, status, code = code.as_deref(), "provider refused");
+    /// Maps a status outside 2xx (docs/providers/snaptrade.md#errors).
+    fn error_of(&self, request: &Request<'_>, response: &Response) -> Error {
+        let (status, operation) = (response.status.as_u16(), request.operation);
+        let code = code(&response.body);
+        tracing::debug!(provider = %NAME, operation, status, code = code.as_deref(), "provider call rejected");
         match (status, code.as_deref()) {
             (401, Some("1083")) => Error::ReconnectNeeded(ConnectionStatus::Revoked),
             (401, _) => {
-                self.refused_us.call_once(|| {
+                self.rejection_logged.call_once(|| {
                     tracing::warn!(
                         provider = %NAME,
-                        "our requests are refused: check client_id, consumer_key and this machine's clock"
+                        "requests rejected: check snaptrade.client_id, snaptrade.consumer_key and the clock of this machine"
                     );
                 });
                 Error::Rejected { status }
             }
             (402, Some("3003")) => Error::ReconnectNeeded(ConnectionStatus::Invalidated),
-            // A page that is not JSON is not the provider's word, but somebody's in between.
+            // A 404 that is not JSON comes from a proxy and says nothing about the resource.
             (404, _)
-                if matches!(request.subject, Subject::Connection | Subject::OldUser) && answer.json_body().is_ok() =>
+                if matches!(request.subject, Subject::Connection | Subject::DeletedUser)
+                    && response.json_body().is_ok() =>
             {
                 Error::ReconnectNeeded(ConnectionStatus::Revoked)
             }
             (409 | 425, _) => {
-                let retry_after = budget::seconds(&answer.headers, RETRY_AFTER.as_str());
+                let retry_after = budget::seconds(&response.headers, RETRY_AFTER.as_str());
                 Error::Unavailable { reason: "not ready yet", retry_after }
             }
             (410, _) => {
-                tracing::warn!(provider = %NAME, operation, "the provider has retired this operation for our key");
+                tracing::warn!(provider = %NAME, operation, "operation retired for this key");
                 Error::Rejected { status }
             }
-            _ => answer.failure(),
+            _ => response.failure(),
         }
     }
 }
@@ -294,7 +300,7 @@ fn get<'a>(operation: &'static str, subject: Subject<'a>, path: &'a [&'a str], u
     Request { operation, method: Method::GET, subject, path, query: &[], user, body: None, attempts: Attempts::Several }
 }
 
-/// A value of the query, as the official Python client writes it: a space is `%20`.
+/// Encodes a value of the query as the official Python client does: a space becomes `%20`.
 fn percent_encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -307,10 +313,10 @@ fn percent_encoded(text: &str) -> String {
     out
 }
 
-/// The code of a refusal, if its body has one that can be shown.
+/// The error code in a body. None if it has none, or one that is unsafe to log.
 fn code(body: &[u8]) -> Option<String> {
-    let refusal: wire::Refusal = serde_json::from_slice(body).ok()?;
-    let code = match refusal.code.or(refusal.default_code)? {
+    let error: wire::ErrorBody = serde_json::from_slice(body).ok()?;
+    let code = match error.code.or(error.default_code)? {
         Value::String(text) => text,
         Value::Number(number) => number.to_string(),
         _ => return None,
@@ -345,7 +351,7 @@ mod tests {
         Request { query, ..get("test", Subject::User, path, user) }
     }
 
-    /// Path, query and signature of what would be sent.
+    /// Path, query and signature of a request.
     fn sent(api: &Api, request: &Request<'_>) -> (String, String, String) {
         let at = Timestamp::from_second(AT).unwrap();
         let built = api.signed(&reqwest::Client::new(), request, at).build().unwrap();
@@ -354,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_are_those_of_the_official_python_client() {
+    async fn requests_equal_those_of_the_python_client() {
         let api = api("https://api.snaptrade.com");
         let plain = user("snaptrade-user-123", "adf2aa34-8219-40f7-a6b3-60156985cc61");
         let (path, _, signature) = sent(&api, &request(&[], &["accounts"], Some(&plain)));
@@ -385,7 +391,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_path_of_the_base_is_kept_and_ids_stay_one_segment() {
+    async fn base_path_is_kept_and_ids_are_one_segment() {
         for (base, id, path) in [
             ("http://127.0.0.1:8931", "a", "/authorizations/a"),
             ("http://127.0.0.1:8931/api/v1", "a", "/api/v1/authorizations/a"),
@@ -397,7 +403,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn refusals() {
+    async fn errors_by_status_and_code() {
         const REVOKED: Error = Error::ReconnectNeeded(ConnectionStatus::Revoked);
         const INVALIDATED: Error = Error::ReconnectNeeded(ConnectionStatus::Invalidated);
         let not_ready = Error::unavailable("not ready yet");
@@ -428,20 +434,20 @@ mod tests {
         ] {
             let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
             let body = bytes::Bytes::from_static(body.as_bytes());
-            let mut answer = Answer { status: StatusCode::from_u16(status).unwrap(), headers, body };
+            let mut response = Response { status: StatusCode::from_u16(status).unwrap(), headers, body };
             let request = get("test", subject, &[], None);
-            assert_eq!(api.refusal(&request, &answer), expected, "{status}");
+            assert_eq!(api.error_of(&request, &response), expected, "{status}");
             if status == 404 {
-                answer.headers.clear();
-                assert_eq!(api.refusal(&request, &answer), rejected(404), "a proxy's page proves nothing");
+                response.headers.clear();
+                assert_eq!(api.error_of(&request, &response), rejected(404), "a proxy's page proves nothing");
             }
         }
     }
 
     proptest! {
-        /// What the URL library makes of a query must be what was written: it is signed once and sent once.
+        /// The URL library must not change a query, because its text is signed.
         #[test]
-        fn queries_survive(id in any::<String>(), secret in "\\PC{0,30}") {
+        fn url_library_keeps_the_query(id in any::<String>(), secret in "\\PC{0,30}") {
             static API: LazyLock<Api> = LazyLock::new(|| api("https://api.snaptrade.com"));
             let user = user(&id, &secret);
             let url = API.url(&request(&[], &["accounts"], Some(&user)), Timestamp::UNIX_EPOCH);

@@ -1,5 +1,5 @@
-//! Rate budgets, learned from the provider's answers: a call that is sure to be refused is not made
-//! (docs/providers/snaptrade.md#rate-limits).
+//! Rate budgets, taken from the headers of the provider's responses (docs/providers/snaptrade.md#rate-limits). Calls that
+//! the provider would certainly reject are not made.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,25 +8,25 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use tokio::time::Instant;
 
-use crate::http::Answer;
+use crate::http::Response;
 
-/// How long a budget stays closed at most on the provider's word. The documented window is a minute; the bound keeps a
-/// moment sent in place of seconds from closing it for years.
+/// The longest time for which a response can close a budget. The documented period is one minute. The limit matters if the
+/// provider sends a Unix time instead of seconds, which would close the budget for years.
 const CLOSED_MAX: Duration = Duration::from_secs(300);
-/// Closed accounts that are remembered.
+/// The most accounts with a closed budget that are kept in memory.
 const ACCOUNTS_MAX: usize = 1_024;
 
-/// Until when which calls would be refused.
+/// The budgets that are used up, each with the time at which it opens again.
 #[derive(Default)]
 pub(super) struct Budgets {
-    /// All of the client's calls.
+    /// The budget of all calls of the client.
     client: Option<Instant>,
-    /// Those that read one account. Only personal keys have these.
+    /// The budgets of calls that read one account. Only personal keys have them.
     accounts: HashMap<String, Instant>,
 }
 
 impl Budgets {
-    /// Whether a call, that may be about one account, may be made now; else how long to wait.
+    /// Admits a call or returns how long to wait. `account` is set if the call reads one account.
     pub(super) fn admit(&self, now: Instant, account: Option<&str>) -> Result<(), Duration> {
         let until = self.client.max(account.and_then(|account| self.accounts.get(account).copied()));
         match until {
@@ -35,18 +35,18 @@ impl Budgets {
         }
     }
 
-    /// Reads what an answer says of the budgets. A 429 is the client's, unless the headers say that only the account's
-    /// budget is used up.
-    pub(super) fn learn(&mut self, now: Instant, account: Option<&str>, answer: &Answer) {
-        let headers = &answer.headers;
+    /// Updates the budgets from a response. A 429 closes the budget of the client, unless the headers say that only that of
+    /// the account is used up.
+    pub(super) fn update(&mut self, now: Instant, account: Option<&str>, response: &Response) {
+        let headers = &response.headers;
         let mut client = used_up(headers, "x-ratelimit-remaining", "x-ratelimit-reset");
         let own = used_up(headers, "x-ratelimit-account-remaining", "x-ratelimit-account-reset");
         let mut own = account.zip(own);
-        if answer.status == StatusCode::TOO_MANY_REQUESTS {
-            let asked = seconds(headers, RETRY_AFTER.as_str()).unwrap_or_default();
+        if response.status == StatusCode::TOO_MANY_REQUESTS {
+            let retry_after = seconds(headers, RETRY_AFTER.as_str()).unwrap_or_default();
             match &mut own {
-                Some((_, wait)) if client.is_none() => *wait = asked.max(*wait),
-                _ => client = client.max(Some(asked)),
+                Some((_, wait)) if client.is_none() => *wait = retry_after.max(*wait),
+                _ => client = client.max(Some(retry_after)),
             }
         }
         if let Some(wait) = client {
@@ -61,7 +61,7 @@ impl Budgets {
         if self.accounts.len() >= ACCOUNTS_MAX {
             self.accounts.retain(|_, until| now < *until);
         }
-        // One more than that is not remembered: it gets its refusal from the provider.
+        // Beyond the limit the account is not kept. The provider then rejects its calls itself.
         if self.accounts.len() < ACCOUNTS_MAX {
             let until = self.accounts.entry(account.to_owned()).or_insert(now);
             *until = (now + wait).max(*until);
@@ -69,7 +69,7 @@ impl Budgets {
     }
 }
 
-/// How long a budget stays used up, if it is; no time at all when that is not said.
+/// How long a budget stays used up. None if it is not. Zero if the reset time is missing.
 fn used_up(headers: &HeaderMap, remaining: &str, reset: &str) -> Option<Duration> {
     let used_up = seconds(headers, remaining)?.is_zero();
     used_up.then(|| seconds(headers, reset).unwrap_or_default())
@@ -86,23 +86,23 @@ mod tests {
 
     use super::*;
 
-    fn answer(status: u16, headers: &[(&'static str, &str)]) -> Answer {
+    fn response(status: u16, headers: &[(&'static str, &str)]) -> Response {
         let headers = headers.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
         let status = StatusCode::from_u16(status).unwrap();
-        Answer { status, headers: headers.collect(), body: bytes::Bytes::new() }
+        Response { status, headers: headers.collect(), body: bytes::Bytes::new() }
     }
 
-    /// How many seconds the client, account `a` and account `b` are closed for, after an answer about account `a`.
+    /// For how many seconds the client, account `a` and account `b` are closed after a response about account `a`.
     fn closed(status: u16, headers: &[(&'static str, &str)]) -> (u64, u64, u64) {
         let now = Instant::now();
         let mut budgets = Budgets::default();
-        budgets.learn(now, Some("a"), &answer(status, headers));
+        budgets.update(now, Some("a"), &response(status, headers));
         let wait = |account| budgets.admit(now, account).err().unwrap_or_default().as_secs();
         (wait(None), wait(Some("a")), wait(Some("b")))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_answers_say() {
+    async fn budget_follows_the_headers() {
         const REMAINING: &str = "x-ratelimit-remaining";
         const RESET: &str = "x-ratelimit-reset";
         const OWN_REMAINING: &str = "x-ratelimit-account-remaining";
@@ -128,13 +128,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_closed_budget_opens_by_itself_and_not_before() {
+    async fn closed_budget_opens_when_its_time_is_over() {
         let mut budgets = Budgets::default();
-        budgets.learn(Instant::now(), None, &answer(429, &[("retry-after", "7")]));
+        budgets.update(Instant::now(), None, &response(429, &[("retry-after", "7")]));
         tokio::time::advance(Duration::from_secs(3)).await;
-        // An answer that was on its way: what it says is older.
-        budgets.learn(Instant::now(), None, &answer(200, &[("x-ratelimit-remaining", "5")]));
-        budgets.learn(Instant::now(), None, &answer(429, &[("retry-after", "1")]));
+        // A response that was sent before the 429 must not open the budget.
+        budgets.update(Instant::now(), None, &response(200, &[("x-ratelimit-remaining", "5")]));
+        budgets.update(Instant::now(), None, &response(429, &[("retry-after", "1")]));
         assert_eq!(budgets.admit(Instant::now(), Some("a")), Err(Duration::from_secs(4)));
         tokio::time::advance(Duration::from_secs(4)).await;
         assert_eq!(budgets.admit(Instant::now(), Some("a")), Ok(()));
@@ -143,14 +143,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn closed_accounts_are_bounded() {
         let mut budgets = Budgets::default();
-        let own = answer(200, &[("x-ratelimit-account-remaining", "0"), ("x-ratelimit-account-reset", "20")]);
+        let own = response(200, &[("x-ratelimit-account-remaining", "0"), ("x-ratelimit-account-reset", "20")]);
         for number in 0..=ACCOUNTS_MAX {
-            budgets.learn(Instant::now(), Some(&number.to_string()), &own);
+            budgets.update(Instant::now(), Some(&number.to_string()), &own);
         }
         assert_eq!(budgets.accounts.len(), ACCOUNTS_MAX);
         tokio::time::advance(Duration::from_secs(20)).await;
-        budgets.learn(Instant::now(), Some("another"), &own);
-        assert_eq!(budgets.accounts.len(), 1, "those that are open again are forgotten");
+        budgets.update(Instant::now(), Some("another"), &own);
+        assert_eq!(budgets.accounts.len(), 1, "open budgets are evicted");
         assert!(budgets.admit(Instant::now(), Some("another")).is_err());
     }
 }

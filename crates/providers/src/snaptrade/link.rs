@@ -1,4 +1,4 @@
-//! Consent in the browser: users and the connection portal (docs/providers/snaptrade.md#users and #connection-portal).
+//! Linking at SnapTrade: users and the connection portal (docs/providers/snaptrade.md#users and #connection-portal).
 
 use async_trait::async_trait;
 use bellbird_domain::ConnectionStatus;
@@ -7,9 +7,9 @@ use secrecy::SecretString;
 use serde_json::json;
 
 use super::api::User;
-use super::{Covered, Link, SnapTrade, written};
-use crate::linking::{Departure, Linking, NoConsent, Purpose, Return, parameter};
-use crate::{Call, Error};
+use super::{ConnectionCredentials, SnapTrade, UserCredentials, user_credentials};
+use crate::linking::{AuthorizationRequest, CallbackParams, Linking, NoConsent, Purpose, find_param};
+use crate::{CallContext, Error};
 
 #[async_trait]
 impl Linking for SnapTrade {
@@ -17,117 +17,124 @@ impl Linking for SnapTrade {
         true
     }
 
-    /// A user's id is ours to choose. What it is refused with when there is one already, an earlier attempt may have
-    /// left behind: its secret is lost, and it has to be abandoned.
-    async fn register(&self, call: &Call, reference: &str, _email: &str) -> Result<SecretString, Error> {
-        let registered = self.api.register_user(call, reference).await;
-        let user = registered.map_err(|error| match error {
-            Error::Rejected { status: 403 } => Error::BadGrant(
-                "SnapTrade registers no users with this key; a personal key's connections are made in SnapTrade's own \
-                 dashboard and taken over with `bellbird connection adopt`"
+    /// The reference becomes the user's id. If the provider rejects it because that user exists, an earlier attempt has
+    /// created the user and lost the secret. The caller must then abandon the registration.
+    async fn register(&self, context: &CallContext, reference: &str, _email: &str) -> Result<SecretString, Error> {
+        let registered = self.api.register_user(context, reference).await;
+        let user = registered.map_err(|error| {
+            match error {
+            Error::Rejected { status: 403 } => Error::InvalidCredentials(
+                "SnapTrade does not register users with this key; if it is a personal key, link brokers in SnapTrade's \
+                 dashboard and run `bellbird connection import`"
                     .to_owned(),
             ),
             error => error,
+        }
         })?;
-        let grant = written(Some(&user), None)?;
-        // A secret that could not be used later is not taken.
-        Covered::read(&grant).map_err(|_| Error::Malformed("a user secret that is none"))?;
-        Ok(grant)
+        let credentials = user_credentials(Some(&user), None)?;
+        // Rejects a secret that could not be read back later.
+        UserCredentials::read(&credentials).map_err(|_| Error::Malformed("the user secret is invalid"))?;
+        Ok(credentials)
     }
 
-    fn owner_id(&self, owner: &SecretString) -> Option<String> {
-        Covered::read(owner).ok()?.user.map(|user| user.id)
+    fn provider_user_id(&self, provider_user: &SecretString) -> Option<String> {
+        UserCredentials::read(provider_user).ok()?.user.map(|user| user.id)
     }
 
-    async fn abandon(&self, call: &Call, reference: &str, _email: &str) -> Result<(), Error> {
-        self.delete_user(call, reference).await
+    async fn abandon_registration(&self, context: &CallContext, reference: &str, _email: &str) -> Result<(), Error> {
+        self.delete_user(context, reference).await
     }
 
-    /// The only user of a personal key was not registered by us, and stays.
-    async fn unregister(&self, call: &Call, owner: &SecretString) -> Result<(), Error> {
-        match Covered::read(owner)?.user {
-            Some(user) => self.delete_user(call, &user.id).await,
+    /// Bellbird has not registered the user of a personal key, so that user is kept.
+    async fn unregister(&self, context: &CallContext, provider_user: &SecretString) -> Result<(), Error> {
+        match UserCredentials::read(provider_user)?.user {
+            Some(user) => self.delete_user(context, &user.id).await,
             None => Ok(()),
         }
     }
 
-    async fn depart(&self, call: &Call, departure: &Departure<'_>) -> Result<Url, Error> {
-        let back = departure.way_back();
+    async fn authorize(&self, context: &CallContext, request: &AuthorizationRequest<'_>) -> Result<Url, Error> {
+        let redirect_uri_with_state = request.redirect_uri_with_state();
         let mut body = json!({
-            "customRedirect": back.as_str(),
+            "customRedirect": redirect_uri_with_state.as_str(),
             "immediateRedirect": true,
             "connectionType": "read",
             "showCloseButton": true,
         });
-        let user = whose(departure.purpose)?;
-        let Purpose::Repair { grant, .. } = departure.purpose else {
-            return self.api.log_in(call, user.as_ref(), &body).await;
+        let user = user_of(request.purpose)?;
+        let Purpose::Repair { credentials, .. } = request.purpose else {
+            return self.api.log_in(context, user.as_ref(), &body).await;
         };
-        body["reconnect"] = Link::read(grant)?.id.into();
-        match self.api.log_in(call, user.as_ref(), &body).await {
-            // What is not there any more cannot be repaired, only linked anew. How that is refused is not documented.
+        body["reconnect"] = ConnectionCredentials::read(credentials)?.id.into();
+        match self.api.log_in(context, user.as_ref(), &body).await {
+            // The connection does not exist any more, so the user has to link it again. How the provider rejects this is
+            // not documented.
             Err(Error::Rejected { status: 400 | 404 }) => {
                 if let Some(members) = body.as_object_mut() {
                     members.remove("reconnect");
                 }
-                self.api.log_in(call, user.as_ref(), &body).await
+                self.api.log_in(context, user.as_ref(), &body).await
             }
             outcome => outcome,
         }
     }
 
-    /// Without a `status` the user has cancelled in the portal (docs/providers/snaptrade.md#portal-results).
-    fn hint(&self, answer: &[(String, String)]) -> Result<(), NoConsent> {
-        match parameter(answer, "status") {
+    /// A callback without a `status` means that the user cancelled (docs/providers/snaptrade.md#portal-results).
+    fn hint(&self, params: &[(String, String)]) -> Result<(), NoConsent> {
+        match find_param(params, "status") {
             Some("SUCCESS") => Ok(()),
             None | Some("ABANDONED") => Err(NoConsent::Declined),
-            Some(_) => Err(NoConsent::Failed(told(parameter(answer, "error_code").unwrap_or_default()))),
+            Some(_) => Err(NoConsent::Failed(error_message(find_param(params, "error_code").unwrap_or_default()))),
         }
     }
 
-    /// Nothing in the answer is needed: the provider is asked for the user's connections.
-    fn can_finish(&self, _answer: &[(String, String)]) -> bool {
+    /// The callback needs no parameters. The provider lists the user's connections.
+    fn can_finish(&self, _params: &[(String, String)]) -> bool {
         true
     }
 
-    async fn finish(&self, _call: &Call, returned: &Return<'_>) -> Result<SecretString, Error> {
-        written(whose(returned.purpose)?.as_ref(), None)
+    async fn finish(&self, _context: &CallContext, callback: &CallbackParams<'_>) -> Result<SecretString, Error> {
+        user_credentials(user_of(callback.purpose)?.as_ref(), None)
     }
 }
 
 impl SnapTrade {
-    async fn delete_user(&self, call: &Call, id: &str) -> Result<(), Error> {
-        match self.api.delete_user(call, id).await {
-            // A refusal in the provider's own words: there is no such user.
+    async fn delete_user(&self, context: &CallContext, id: &str) -> Result<(), Error> {
+        match self.api.delete_user(context, id).await {
+            // The provider itself reports that the user does not exist.
             Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)) => Ok(()),
             outcome => outcome,
         }
     }
 }
 
-/// None with a personal key.
-fn whose(purpose: Purpose<'_>) -> Result<Option<User>, Error> {
+/// The provider user of a link session. None with a personal key.
+fn user_of(purpose: Purpose<'_>) -> Result<Option<User>, Error> {
     match purpose {
-        Purpose::Link { owner: None } => Ok(None),
-        Purpose::Link { owner: Some(grant) } | Purpose::Repair { grant, .. } => Ok(Covered::read(grant)?.user),
+        Purpose::Link { provider_user: None } => Ok(None),
+        Purpose::Link { provider_user: Some(credentials) } | Purpose::Repair { credentials, .. } => {
+            Ok(UserCredentials::read(credentials)?.user)
+        }
     }
 }
 
-/// What happened and what to do, by the portal's error code (docs/providers/snaptrade.md#portal-results).
-fn told(error_code: &str) -> &'static str {
+/// The message for the user, by the portal's error code (docs/providers/snaptrade.md#portal-results).
+fn error_message(error_code: &str) -> &'static str {
     match error_code {
-        "1066" => "The broker did not accept the login. Please begin again with the right user name and password.",
-        "3000" => "The broker did not answer. Please try again later.",
-        "1006" => "Giving consent took too long, or the page had been used already. Please begin again.",
-        "1012" => "The broker could not be linked in this way. Please begin again.",
+        "1066" => "The broker rejected the login. Please start again and check user name and password.",
+        "3000" => "The broker is not available. Please try again later.",
+        "1006" => "The consent page has expired or was already used. Please start again.",
+        "1012" => "The broker could not be linked in this way. Please start again.",
         "1023" => {
-            "This was another login than the one that was linked. Please begin again with the same login, or link the \
-             other one as a new connection."
+            "This login differs from the linked one. Please start again with the same login, or link this one as a new \
+             connection."
         }
-        "1140" => "The broker's API key may not read accounts. Please allow it at the broker, and begin again.",
-        "1086" => "The security code was not right. Please begin again and use a new code.",
-        "0000" => "SnapTrade did not know who you are. Please begin again.",
-        _ => "The consent page ended with an error. Please begin again; if it keeps happening, try again later.",
+        "1140" => {
+            "The broker's API key has no permission to read accounts. Please add it at the broker and start again."
+        }
+        "1086" => "The security code was wrong. Please start again and use a new code.",
+        "0000" => "SnapTrade did not recognise you. Please start again.",
+        _ => "The consent page reported an error. Please start again. If the error returns, try again later.",
     }
 }
 
@@ -141,7 +148,7 @@ mod tests {
 
     use super::*;
     use crate::Provider;
-    use crate::peer::{Peer, answered, call, parameters};
+    use crate::peer::{Peer, context, mock_response, parameters};
     use crate::settings::Values;
     use crate::snaptrade::{open, sign};
 
@@ -158,86 +165,89 @@ mod tests {
         open(&values, Duration::from_secs(20)).unwrap()
     }
 
-    /// The first request, up to its time; its body is signed with it.
-    fn asked(peer: &Peer) -> (String, Value) {
-        let asked = peer.asked().remove(0);
-        let body = if asked.body.is_empty() { Value::Null } else { asked.json() };
-        let (path, query) = asked.line.split_once(' ').unwrap().1.split_once('?').unwrap();
+    /// The first request: its line up to the timestamp, and its body. Also checks the signature.
+    fn recorded(peer: &Peer) -> (String, Value) {
+        let recorded = peer.recorded().remove(0);
+        let body = if recorded.body.is_empty() { Value::Null } else { recorded.json() };
+        let (path, query) = recorded.line.split_once(' ').unwrap().1.split_once('?').unwrap();
         let signer = sign::Signer::new(&SecretString::from("test-consumer-key-1"));
-        assert_eq!(asked.header("signature"), Some(signer.sign(&body, path, query).as_str()));
-        (asked.line.split("&timestamp=").next().unwrap().to_owned(), body)
+        assert_eq!(recorded.header("signature"), Some(signer.sign(&body, path, query).as_str()));
+        (recorded.line.split("&timestamp=").next().unwrap().to_owned(), body)
     }
 
     #[tokio::test]
     async fn a_user_is_registered_in_one_attempt() {
         let peer = Peer::always(200, REGISTERED).await;
-        let grant = snaptrade(&peer).linking().unwrap().register(&call(), "bellbird-1", "a@example.com").await.unwrap();
-        assert_eq!(grant.expose_secret(), USER);
+        let credentials =
+            snaptrade(&peer).linking().unwrap().register(&context(), "bellbird-1", "a@example.com").await.unwrap();
+        assert_eq!(credentials.expose_secret(), USER);
         let line = "POST /snapTrade/registerUser?clientId=TESTCLIENT".to_owned();
-        assert_eq!(asked(&peer), (line, json!({"userId": "bellbird-1"})));
+        assert_eq!(recorded(&peer), (line, json!({"userId": "bellbird-1"})));
 
         for broken in [
             None,
-            answered(503, "{}"),
-            answered(425, "{}"),
-            answered(429, "{}"),
-            answered(200, "{"),
-            answered(200, r#"{"userSecret": ""}"#),
-            answered(502, "<html>"),
+            mock_response(503, "{}"),
+            mock_response(425, "{}"),
+            mock_response(429, "{}"),
+            mock_response(200, "{"),
+            mock_response(200, r#"{"userSecret": ""}"#),
+            mock_response(502, "<html>"),
         ] {
             let answer = broken.clone();
             let peer = Peer::new(move |_, _| answer.clone()).await;
-            let outcome = snaptrade(&peer).linking().unwrap().register(&call(), "bellbird-1", "a@example.com").await;
+            let outcome = snaptrade(&peer).linking().unwrap().register(&context(), "bellbird-1", "a@example.com").await;
             assert!(outcome.is_err_and(|error| error.is_transient()), "{broken:?}");
             assert_eq!(peer.lines().len(), 1, "{broken:?}");
         }
     }
 
     #[tokio::test]
-    async fn registrations_that_are_refused() {
+    async fn rejected_registrations_are_mapped_to_errors() {
         let register = async |status, body| {
             let peer = Peer::always(status, body).await;
-            snaptrade(&peer).linking().unwrap().register(&call(), "bellbird-1", "a@example.com").await.err()
+            snaptrade(&peer).linking().unwrap().register(&context(), "bellbird-1", "a@example.com").await.err()
         };
         let taken = r#"{"detail": "User with the following userId already exist: 'bellbird-1'", "code": "1010"}"#;
         assert_eq!(register(400, taken).await, Some(Error::Rejected { status: 400 }));
-        let Some(Error::BadGrant(why)) = register(403, r#"{"code": "1141"}"#).await else { panic!("personal") };
-        assert!(why.contains("connection adopt"), "{why}");
+        let Some(Error::InvalidCredentials(why)) = register(403, r#"{"code": "1141"}"#).await else {
+            panic!("a personal key")
+        };
+        assert!(why.contains("connection import"), "{why}");
     }
 
     #[tokio::test]
-    async fn deleting_twice_is_done() {
+    async fn deleting_a_user_is_idempotent() {
         for (answer, expected) in [
-            (answered(200, r#"{"status": "deleted"}"#), Ok(())),
-            (answered(404, r#"{"code": "1011"}"#), Ok(())),
-            (answered(401, r#"{"code": "1083"}"#), Ok(())),
-            (answered(404, "<html>"), Err(Error::Rejected { status: 404 })),
-            (answered(401, r#"{"code": "1076"}"#), Err(Error::Rejected { status: 401 })),
-            (answered(403, "{}"), Err(Error::Rejected { status: 403 })),
+            (mock_response(200, r#"{"status": "deleted"}"#), Ok(())),
+            (mock_response(404, r#"{"code": "1011"}"#), Ok(())),
+            (mock_response(401, r#"{"code": "1083"}"#), Ok(())),
+            (mock_response(404, "<html>"), Err(Error::Rejected { status: 404 })),
+            (mock_response(401, r#"{"code": "1076"}"#), Err(Error::Rejected { status: 401 })),
+            (mock_response(403, "{}"), Err(Error::Rejected { status: 403 })),
         ] {
             let peer = Peer::new(move |_, _| answer.clone()).await;
             let line = "DELETE /snapTrade/deleteUser?userId=bellbird-1&clientId=TESTCLIENT".to_owned();
             let adapter = snaptrade(&peer);
             let linking = adapter.linking().unwrap();
-            assert_eq!(linking.abandon(&call(), "bellbird-1", "a@example.com").await, expected);
-            assert_eq!(asked(&peer), (line, Value::Null));
-            assert_eq!(linking.unregister(&call(), &SecretString::from(USER)).await, expected);
-            assert_eq!(linking.unregister(&call(), &SecretString::from("{}")).await, Ok(()));
+            assert_eq!(linking.abandon_registration(&context(), "bellbird-1", "a@example.com").await, expected);
+            assert_eq!(recorded(&peer), (line, Value::Null));
+            assert_eq!(linking.unregister(&context(), &SecretString::from(USER)).await, expected);
+            assert_eq!(linking.unregister(&context(), &SecretString::from("{}")).await, Ok(()));
             assert_eq!(peer.lines().len(), 2);
         }
     }
 
     #[tokio::test]
-    async fn the_portal_for_a_new_consent_and_for_an_old_one() {
-        let owner = SecretString::from(USER);
+    async fn portal_for_link_and_repair() {
+        let provider_user = SecretString::from(USER);
         let stored = SecretString::from(r#"{"userId":"bellbird-1","userSecret":"s&e","authorizationId":"conn"}"#);
         let personal = SecretString::from(r#"{"authorizationId":"conn"}"#);
         let of_user = "POST /snapTrade/login?userId=bellbird-1&userSecret=s%26e&clientId=TESTCLIENT";
-        for (purpose, line, reconnect, grant) in [
-            (Purpose::Link { owner: Some(&owner) }, of_user, None, USER),
-            (Purpose::Repair { grant: &stored, institution_id: "x" }, of_user, Some("conn"), USER),
+        for (purpose, line, reconnect, credentials) in [
+            (Purpose::Link { provider_user: Some(&provider_user) }, of_user, None, USER),
+            (Purpose::Repair { credentials: &stored, institution_id: "x" }, of_user, Some("conn"), USER),
             (
-                Purpose::Repair { grant: &personal, institution_id: "x" },
+                Purpose::Repair { credentials: &personal, institution_id: "x" },
                 "POST /snapTrade/login?clientId=TESTCLIENT",
                 Some("conn"),
                 "{}",
@@ -246,9 +256,10 @@ mod tests {
             let peer = Peer::always(200, LOGIN).await;
             let adapter = snaptrade(&peer);
             let linking = adapter.linking().unwrap();
-            let return_url = "https://b.example/link/callback".parse().unwrap();
-            let departure = Departure { purpose, email: "a@example.com", return_url: &return_url, state: "s7" };
-            let url = linking.depart(&call(), &departure).await.unwrap();
+            let redirect_uri = "https://b.example/link/callback".parse().unwrap();
+            let request =
+                AuthorizationRequest { purpose, email: "a@example.com", redirect_uri: &redirect_uri, state: "s7" };
+            let url = linking.authorize(&context(), &request).await.unwrap();
             assert_eq!(url.as_str(), "https://app.snaptrade.com/snapTrade/redeemToken?token=t");
             let mut body = json!({
                 "customRedirect": "https://b.example/link/callback?state=s7&via=bellbird",
@@ -259,32 +270,34 @@ mod tests {
             if let Some(id) = reconnect {
                 body["reconnect"] = id.into();
             }
-            assert_eq!(asked(&peer), (line.to_owned(), body));
-            let returned = Return { purpose, return_url: &return_url, answer: &[] };
-            assert_eq!(linking.finish(&call(), &returned).await.unwrap().expose_secret(), grant);
+            assert_eq!(recorded(&peer), (line.to_owned(), body));
+            let callback = CallbackParams { purpose, redirect_uri: &redirect_uri, params: &[] };
+            assert_eq!(linking.finish(&context(), &callback).await.unwrap().expose_secret(), credentials);
         }
     }
 
     #[tokio::test]
-    async fn a_portal_that_does_not_open() {
+    async fn failed_portal_logins_are_mapped_to_errors() {
         const GONE: Error = Error::ReconnectNeeded(ConnectionStatus::Revoked);
         for (status, body, expected) in [
-            (200, r#"{"redirectURI": "javascript:alert(1)"}"#, Error::Malformed("a page that is no URL")),
+            (200, r#"{"redirectURI": "javascript:alert(1)"}"#, Error::Malformed("the consent page is not a URL")),
             (200, r#"{"encryptedSharedKey": "x"}"#, Error::Malformed("not the documented JSON")),
             (401, r#"{"code": "1083"}"#, GONE),
             (404, r#"{"code": "1011"}"#, Error::Rejected { status: 404 }),
         ] {
             let peer = Peer::always(status, body).await;
-            let (owner, return_url) = (SecretString::from(USER), "https://b.example/link/callback".parse().unwrap());
-            let purpose = Purpose::Link { owner: Some(&owner) };
-            let departure = Departure { purpose, email: "a@example.com", return_url: &return_url, state: "s7" };
-            let outcome = snaptrade(&peer).linking().unwrap().depart(&call(), &departure).await;
+            let (provider_user, redirect_uri) =
+                (SecretString::from(USER), "https://b.example/link/callback".parse().unwrap());
+            let purpose = Purpose::Link { provider_user: Some(&provider_user) };
+            let request =
+                AuthorizationRequest { purpose, email: "a@example.com", redirect_uri: &redirect_uri, state: "s7" };
+            let outcome = snaptrade(&peer).linking().unwrap().authorize(&context(), &request).await;
             assert_eq!(outcome.err(), Some(expected), "{body}");
         }
     }
 
     #[tokio::test]
-    async fn hints() {
+    async fn callback_hints() {
         let peer = Peer::new(|_, _| None).await;
         let adapter = snaptrade(&peer);
         let linking = adapter.linking().unwrap();
@@ -308,7 +321,10 @@ mod tests {
             assert!(linking.can_finish(&given));
         }
         let codes = ["1066", "3000", "1006", "1012", "1023", "1140", "1086", "0000"];
-        let sentences: std::collections::BTreeSet<&str> = codes.iter().map(|code| told(code)).collect();
-        assert!(sentences.len() == codes.len() && !sentences.contains(told("?")), "each its own sentence");
+        let sentences: std::collections::BTreeSet<&str> = codes.iter().map(|code| error_message(code)).collect();
+        assert!(
+            sentences.len() == codes.len() && !sentences.contains(error_message("?")),
+            "each has a sentence of its own"
+        );
     }
 }

@@ -1,9 +1,9 @@
-//! Wire to domain, pure.
+//! Maps SnapTrade's wire types to the types of the domain. Pure functions.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use bellbird_domain::holding::{Multiplier, valued};
+use bellbird_domain::holding::{Multiplier, value_position};
 use bellbird_domain::{
     Account, AccountType, Balance, ConnectionStatus, Currency, Decimal, Holding, MaskedNumber, Trade, TradeTime,
     TradeType,
@@ -14,32 +14,32 @@ use jiff::tz::TimeZone;
 
 use super::wire;
 use crate::exact::{self, ExactNumber};
-use crate::text::{Text, filled};
-use crate::{Error, FoundAccount, Standing};
+use crate::text::{Text, non_blank};
+use crate::{ConsentStatus, Error, FoundAccount};
 
-/// An account with more positions than this is not believed.
+/// A response with more positions than this is rejected as malformed.
 const POSITIONS_MAX: usize = 10_000;
 
-/// Why a row is not a row of ours: a word for the metrics.
+/// Why a row is left out: a label in metrics.
 pub(super) struct Skipped(pub(super) &'static str);
 
-/// Whether a connection works. Its data are served either way (docs/providers/snaptrade.md#disabled-connections).
-pub(super) fn standing(connection: &wire::Connection) -> Standing {
+/// The status of a connection. The provider serves the last data of a disabled one
+/// (docs/providers/snaptrade.md#disabled-connections).
+pub(super) fn consent_status(connection: &wire::Connection) -> ConsentStatus {
     if connection.disabled.unwrap_or(false) {
-        Standing::Broken(ConnectionStatus::Invalidated)
+        ConsentStatus::Broken(ConnectionStatus::Invalidated)
     } else {
-        Standing::Active
+        ConsentStatus::Active
     }
 }
 
-/// What people see of a brokerage: its name and logo.
-pub(super) fn shown(brokerage: wire::Brokerage) -> (String, Option<String>) {
+pub(super) fn name_and_logo(brokerage: wire::Brokerage) -> (String, Option<String>) {
     let first = |texts: [Option<String>; 2]| texts.into_iter().flatten().find(|text| !text.trim().is_empty());
     let name = first([brokerage.display_name, brokerage.name]).unwrap_or_else(|| "Brokerage".to_owned());
     (name, first([brokerage.aws_s3_square_logo_url, brokerage.aws_s3_logo_url]))
 }
 
-/// Maps an account; its full number is masked here and goes no further.
+/// Maps an account and masks its number. The full number goes no further.
 pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
     let number = row.number.as_ref().and_then(|number| MaskedNumber::mask(number.as_str()));
     FoundAccount {
@@ -51,7 +51,8 @@ pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
     }
 }
 
-/// Its name, else institution and raw type. Brokers put account numbers into names: they are masked there too.
+/// The name of an account, or else its institution and raw type. Some brokers put the account number into the name, so it
+/// is masked there too.
 fn account_name(row: &wire::Account<'_>) -> String {
     let plain = |text: &Option<Text<'_>>| {
         let text = text.as_ref()?.as_str().trim();
@@ -81,19 +82,19 @@ fn total<'r, 'a>(row: &'r wire::Account<'a>) -> Option<&'r wire::Total<'a>> {
     row.balance.as_ref()?.total.as_ref()
 }
 
-/// An amount and its currency: a whole account, or the cash that it holds in one currency.
+/// An amount with its currency.
 pub(super) struct Money {
     amount: Option<Decimal<'static>>,
-    /// None where it was not said; [`Currency::UNKNOWN`] where it is not one of ISO's.
+    /// None if it is absent, [`Currency::UNKNOWN`] if it is not an ISO 4217 code.
     currency: Option<Currency>,
 }
 
-/// What an account is worth; none where it was not said.
+/// The total value of an account. None if it is absent.
 pub(super) fn total_of(row: &wire::Account<'_>) -> Result<Option<Money>, Error> {
     total(row).map(|total| money(total.amount.as_ref(), total.currency.as_ref())).transpose()
 }
 
-/// The cash of one currency.
+/// The cash in one currency.
 pub(super) fn cash(row: &wire::Balance<'_>) -> Result<Money, Error> {
     money(row.cash.as_ref(), row.currency.as_ref().and_then(|currency| currency.code.as_ref()))
 }
@@ -104,7 +105,7 @@ fn money(amount: Option<&ExactNumber<'_>>, code: Option<&Text<'_>>) -> Result<Mo
     Ok(Money { amount: exact::amount(amount)?.map(Decimal::into_owned), currency })
 }
 
-/// An account's balance: what it is worth, and the cash that it holds in its own currency.
+/// The balance of an account: its total value, and as available the cash in its own currency.
 pub(super) fn balance(account: &Account, total: Option<Money>, cash: Vec<Money>) -> Balance {
     let currency = total.as_ref().and_then(|total| total.currency).unwrap_or(account.currency);
     let currency = Some(currency).filter(|currency| *currency != Currency::UNKNOWN);
@@ -112,17 +113,15 @@ pub(super) fn balance(account: &Account, total: Option<Money>, cash: Vec<Money>)
     Balance { current: total.and_then(|total| total.amount), available: own.and_then(|cash| cash.amount), currency }
 }
 
-/// Maps the positions of an account, in their order; `skipped` hears of those that are left out.
-///
-/// # Errors
-/// [`Error::Malformed`] for an amount that is no decimal: the answer cannot be trusted.
+/// Maps the positions of an account in their order. `skipped` gets the reason for each position that is left out. An
+/// amount that is not a decimal fails the whole response, since its other amounts cannot be trusted either.
 pub(super) fn holdings<'a>(
     positions: Vec<wire::Position<'a>>,
     account: &'a Account,
     mut skipped: impl FnMut(Skipped),
 ) -> Result<Vec<Holding<'a>>, Error> {
     if positions.len() > POSITIONS_MAX {
-        return Err(Error::Malformed("more positions than an account has"));
+        return Err(Error::Malformed("too many positions"));
     }
     let mut seen: HashMap<Cow<'a, str>, u32> = HashMap::new();
     let mut holdings = Vec::with_capacity(positions.len());
@@ -147,10 +146,11 @@ fn holding<'a>(position: wire::Position<'a>, account: &'a Account) -> Result<Res
     let Some(quantity) = quantity else { return Ok(Err(Skipped("no_units"))) };
     let instrument = position.instrument.unwrap_or_default();
     let multiplier = multiplier(&instrument)?;
-    let (market_value, unrealized_pnl) = valued(&quantity, current_price.as_ref(), average_price.as_ref(), &multiplier);
-    let id = filled(instrument.id);
+    let (market_value, unrealized_pnl) =
+        value_position(&quantity, current_price.as_ref(), average_price.as_ref(), &multiplier);
+    let id = non_blank(instrument.id);
     let symbols = [instrument.symbol, instrument.raw_symbol, instrument.root_symbol];
-    let Some(symbol) = symbols.into_iter().find_map(filled).or_else(|| id.clone()) else {
+    let Some(symbol) = symbols.into_iter().find_map(non_blank).or_else(|| id.clone()) else {
         return Ok(Err(Skipped("no_instrument")));
     };
     Ok(Ok(Holding {
@@ -158,10 +158,10 @@ fn holding<'a>(position: wire::Position<'a>, account: &'a Account) -> Result<Res
         instrument_id: id.unwrap_or_else(|| symbol.clone()),
         occurrence: 1,
         symbol,
-        name: filled(instrument.description),
-        exchange: filled(instrument.exchange),
-        currency: filled(position.currency)
-            .or_else(|| filled(instrument.currency))
+        name: non_blank(instrument.description),
+        exchange: non_blank(instrument.exchange),
+        currency: non_blank(position.currency)
+            .or_else(|| non_blank(instrument.currency))
             .unwrap_or(Cow::Borrowed(account.currency.as_str())),
         quantity,
         average_price,
@@ -171,7 +171,7 @@ fn holding<'a>(position: wire::Position<'a>, account: &'a Account) -> Result<Res
     }))
 }
 
-/// A contract stands for several units of what it is about: without a number nothing can be said of its worth.
+/// The units of the underlying in one unit of an instrument. A contract without a multiplier has no known value.
 fn multiplier<'a>(instrument: &wire::Instrument<'a>) -> Result<Multiplier<'a>, Error> {
     let kind = instrument.kind.as_ref().map_or("", Text::as_str);
     Ok(match exact::amount(instrument.multiplier.as_ref())? {
@@ -181,10 +181,8 @@ fn multiplier<'a>(instrument: &wire::Instrument<'a>) -> Result<Multiplier<'a>, E
     })
 }
 
-/// Maps one activity.
-///
-/// # Errors
-/// [`Error::Malformed`] for an amount that is no decimal: the page cannot be trusted.
+/// Maps one activity. An amount that is not a decimal fails the whole page, since its other amounts cannot be trusted
+/// either.
 pub(super) fn trade<'a>(row: wire::Activity<'a>, account: &'a Account) -> Result<Result<Trade<'a>, Skipped>, Error> {
     let quantity = exact::amount(row.units.as_ref())?;
     let price = exact::amount(row.price.as_ref())?;
@@ -194,7 +192,7 @@ pub(super) fn trade<'a>(row: wire::Activity<'a>, account: &'a Account) -> Result
         return Ok(Err(Skipped("no_date")));
     };
     let (symbol, name) = security(row.option_symbol, row.symbol);
-    let quote = row.currency_universal_symbol.and_then(|symbol| filled(symbol.symbol));
+    let quote = row.currency_universal_symbol.and_then(|symbol| non_blank(symbol.symbol));
     let provider_type = row.activity_type.unwrap_or_default().0;
     Ok(Ok(Trade {
         account,
@@ -204,29 +202,29 @@ pub(super) fn trade<'a>(row: wire::Activity<'a>, account: &'a Account) -> Result
         provider_type,
         quantity,
         price,
-        currency: filled(row.currency.and_then(|currency| currency.code))
+        currency: non_blank(row.currency.and_then(|currency| currency.code))
             .or(quote)
             .unwrap_or(Cow::Borrowed(account.currency.as_str())),
         total_amount,
         fees,
-        trade_date: with_t(trade_date.0),
+        trade_date: with_t_separator(trade_date.0),
         time,
-        settlement_date: filled(row.settlement_date).map(with_t),
-        description: filled(row.description),
+        settlement_date: non_blank(row.settlement_date).map(with_t_separator),
+        description: non_blank(row.description),
     }))
 }
 
-/// Ticker and name. Some brokers send the underlying as the symbol of an option too, so the option goes first
+/// Ticker and name. Some brokers send the underlying as the symbol of an option, so `option` takes precedence
 /// (docs/providers/snaptrade.md#activities).
 fn security<'a>(
     option: Option<wire::OptionSymbol<'a>>,
     symbol: Option<wire::Symbol<'a>>,
 ) -> (Cow<'a, str>, Option<Cow<'a, str>>) {
-    let split = |symbol: wire::Symbol<'a>| (filled(symbol.symbol), filled(symbol.description));
+    let split = |symbol: wire::Symbol<'a>| (non_blank(symbol.symbol), non_blank(symbol.description));
     let (ticker, name) = symbol.map(split).unwrap_or_default();
     let (contract, underlying) =
-        option.map(|option| (filled(option.ticker), option.underlying_symbol)).unwrap_or_default();
-    let underlying_name = underlying.and_then(|underlying| filled(underlying.description));
+        option.map(|option| (non_blank(option.ticker), option.underlying_symbol)).unwrap_or_default();
+    let underlying_name = underlying.and_then(|underlying| non_blank(underlying.description));
     (contract.or(ticker).unwrap_or_default(), underlying_name.or(name))
 }
 
@@ -246,8 +244,9 @@ fn trade_type(provider_type: &str) -> TradeType {
     }
 }
 
-/// Reads a day, or a moment with `T` or a blank before it, `Z`, an offset or nothing (UTC) behind it. Midnight UTC is
-/// how brokers that know no time write a day (docs/providers/snaptrade.md#activity-dates).
+/// Parses a day or an instant. An instant has `T` or a blank before the time, and `Z`, an offset or nothing (UTC) after
+/// it. Midnight UTC counts as a day, since brokers without times write a day so
+/// (docs/providers/snaptrade.md#activity-dates).
 pub(super) fn trade_time(text: &str) -> Option<TradeTime> {
     let (day, rest) = text.split_at_checked(10)?;
     let shape = day
@@ -260,14 +259,14 @@ pub(super) fn trade_time(text: &str) -> Option<TradeTime> {
     let utc = |local: DateTime| local.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp());
     let instant =
         text.parse::<Timestamp>().or_else(|_| text.parse::<DateTime>().and_then(utc)).ok().filter(|_| plain)?;
-    // With an offset, midnight UTC is a time of day like any other.
+    // With another offset, midnight UTC is an ordinary time.
     let at_utc = TimeZone::UTC.to_datetime(instant);
     let is_day = at_utc.time() == Time::midnight() && clock.starts_with("00:00");
     Some(if is_day { TradeTime::Day(at_utc.date()) } else { TradeTime::Instant(instant) })
 }
 
-/// A date as sent, with a blank between day and time made a `T`.
-fn with_t(date: Cow<'_, str>) -> Cow<'_, str> {
+/// The date as sent, but with `T` instead of a blank between day and time.
+fn with_t_separator(date: Cow<'_, str>) -> Cow<'_, str> {
     if date.as_bytes().get(10) == Some(&b' ') { Cow::Owned(date.replacen(' ', "T", 1)) } else { date }
 }
 
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn names_hold_no_number() {
+    fn account_numbers_in_names_are_masked() {
         for (name, institution, raw_type, number, expected) in [
             (
                 text("Robinhood Individual"),
@@ -371,7 +370,7 @@ mod tests {
             ("2024-03-22T16:27:55", at("2024-03-22T16:27:55Z")),
             ("2024-03-22 16:27:55.5", at("2024-03-22T16:27:55.5Z")),
             ("2022-01-21T15:11:19.217000-05:00", at("2022-01-21T20:11:19.217Z")),
-            // Midnight in New York, and midnight UTC by another clock.
+            // Midnight in New York, and midnight UTC with the offset of New York.
             ("2026-08-27T04:00:00Z", at("2026-08-27T04:00:00Z")),
             ("2026-08-27T00:00:00-04:00", at("2026-08-27T04:00:00Z")),
             ("2026-08-26T20:00:00-04:00", at("2026-08-27T00:00:00Z")),
@@ -403,7 +402,7 @@ mod tests {
             ("2024-06-28 18:42:46.561408+00:00", "2024-06-28T18:42:46.561408+00:00"),
             ("soon", "soon"),
         ] {
-            assert_eq!(with_t(Cow::Borrowed(sent)), shown);
+            assert_eq!(with_t_separator(Cow::Borrowed(sent)), shown);
         }
     }
 
@@ -411,7 +410,7 @@ mod tests {
         #[test]
         fn dates_never_panic(text in "\\PC{0,40}") {
             let _ = trade_time(&text);
-            let _ = with_t(Cow::Borrowed(&text));
+            let _ = with_t_separator(Cow::Borrowed(&text));
         }
 
         #[test]
@@ -419,9 +418,13 @@ mod tests {
             let _ = trade_time(&text);
         }
 
-        /// The model: jiff's own text of a moment, with the blank and the fraction that the provider may send.
+        /// The model is jiff's text of an instant, with the blank and the fraction that the provider may send.
         #[test]
-        fn moments_are_read_as_written(second in 0_i64..4_000_000_000, nano in 0_i32..1_000_000_000, blank in any::<bool>()) {
+        fn instants_are_parsed_exactly(
+            second in 0_i64..4_000_000_000,
+            nano in 0_i32..1_000_000_000,
+            blank in any::<bool>(),
+        ) {
             let instant = Timestamp::new(second, nano).unwrap();
             let mut text = format!("{instant:.9}");
             if blank {

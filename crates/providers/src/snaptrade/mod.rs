@@ -1,4 +1,5 @@
-//! SnapTrade: brokers, mostly of North America. Facts and quirks with their sources: `README.md` here.
+//! The adapter for SnapTrade: brokers, mostly in North America. `README.md` in this folder lists the provider's quirks with
+//! their sources.
 
 mod api;
 mod budget;
@@ -18,48 +19,47 @@ use jiff::civil::Date;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
+use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::{Client, parse_json};
 use crate::rows::count_dropped;
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
-use crate::standings::Standings;
 use crate::{
-    BalancesQuery, Brokerage, Call, Error, FoundAccount, FoundConnection, HoldingSink, Kind, Linking, Notifying,
-    Provider, Standing, TradePage, TradeQuery, TradeSink, grant,
+    BalancesQuery, Brokerage, CallContext, ConsentStatus, Error, FoundAccount, FoundConnection, HoldingSink, Kind,
+    Linking, Provider, TradePage, TradeQuery, TradeSink, WebhookVerifier, credentials,
 };
 use api::{Api, User};
 use map::Skipped;
 
-/// The adapter's name.
 pub const NAME: ProviderName = ProviderName::new("snaptrade");
 
-/// What the configuration says of it.
 pub const DECLARATION: Declaration = Declaration {
     name: NAME,
     title: "SnapTrade",
     reaches: "Brokers",
     help: &[
-        "SnapTrade, for brokers. Offered once client_id and consumer_key are set. Enter {console.public_url}/webhooks/snaptrade",
-        "in its dashboard as the address of webhooks: then a connection that breaks or ends is noticed at once.",
+        "SnapTrade, for brokers. Enabled if client_id and consumer_key are set. Enter",
+        "{console.public_url}/webhooks/snaptrade as the webhook URL in SnapTrade's dashboard. Bellbird then notices at once",
+        "when a connection breaks or ends.",
     ],
     settings: &[
         Setting {
             name: "base_url",
-            help: &["Where its API is: another address only for a test server, such as the one of `bellbird sandbox`."],
+            help: &["The URL of SnapTrade's API. Change it only for a test server, such as `bellbird sandbox`."],
             form: Form::Url("https://api.snaptrade.com"),
         },
         Setting {
             name: "client_id",
             help: &[
-                "The client id from the SnapTrade dashboard, of a commercial or a personal key. Brokers are linked in the",
-                "browser with a commercial key; connections of a personal one are adopted.",
+                "The client ID of a commercial or personal key, from the SnapTrade dashboard. With a commercial key, users link",
+                "brokers in the browser. With a personal key, import connections instead.",
             ],
             form: Form::Text,
         },
         Setting {
             name: "consumer_key",
             help: &[
-                "The consumer key that belongs to it: it signs every request, and SnapTrade signs its webhooks with it. Better",
-                "given as BELLBIRD_SNAPTRADE__CONSUMER_KEY.",
+                "The consumer key of the client ID. Bellbird signs requests with it, and SnapTrade signs webhooks. Better set as",
+                "BELLBIRD_SNAPTRADE__CONSUMER_KEY.",
             ],
             form: Form::Secret,
         },
@@ -69,22 +69,21 @@ pub const DECLARATION: Declaration = Declaration {
 };
 
 fn open(values: &Values, call_timeout: Duration) -> Opened {
-    let consumer_key = SecretString::from(values.needed("consumer_key")?);
+    let consumer_key = SecretString::from(values.required("consumer_key")?);
     let client = Client::new(NAME, call_timeout)?;
-    let api = Api::new(client, values.url("base_url")?, values.needed("client_id")?.to_owned(), &consumer_key);
-    Ok(Arc::new(SnapTrade { api, standings: Standings::default() }))
+    let api = Api::new(client, values.url("base_url")?, values.required("client_id")?.to_owned(), &consumer_key);
+    Ok(Arc::new(SnapTrade { api, consent_statuses: ConsentStatusCache::default() }))
 }
 
-/// The adapter.
 pub struct SnapTrade {
     api: Api,
-    standings: Standings,
+    consent_statuses: ConsentStatusCache,
 }
 
-/// The grant of one connection. No `Debug`: it holds a secret.
+/// The JSON form of credentials. No `Debug`: it holds a secret.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Grant {
+struct Credentials {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     user_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,49 +92,53 @@ struct Grant {
     authorization_id: Option<String>,
 }
 
-/// What a grant from outside covers: all of a user's connections, or one.
-struct Covered {
+/// Credentials from a link session or an import. They cover one connection, or without an id all of the user.
+struct UserCredentials {
     user: Option<User>,
     connection_id: Option<String>,
 }
 
-/// A stored grant: always one connection.
-struct Link {
+/// The stored credentials of one connection.
+struct ConnectionCredentials {
     user: Option<User>,
     id: String,
 }
 
-impl Covered {
-    fn read(grant: &SecretString) -> Result<Self, Error> {
+impl UserCredentials {
+    fn read(credentials: &SecretString) -> Result<Self, Error> {
         const FORM: &str = "{\"userId\": \"...\", \"userSecret\": \"...\", \"authorizationId\": \"...\"}; authorizationId \
                             may be left out, and for a personal key userId and userSecret together";
-        let grant: Grant = grant::read(grant, NAME, FORM)?;
-        let user = match (grant.user_id, grant.user_secret) {
+        let credentials: Credentials = credentials::read(credentials, NAME, FORM)?;
+        let user = match (credentials.user_id, credentials.user_secret) {
             (Some(id), Some(secret)) => Some(User { id, secret }),
             (None, None) => None,
-            _ => return Err(Error::BadGrant("userId and userSecret belong together".to_owned())),
+            _ => return Err(Error::InvalidCredentials("userId and userSecret must be given together".to_owned())),
         };
-        Ok(Self { user, connection_id: grant.authorization_id })
+        Ok(Self { user, connection_id: credentials.authorization_id })
     }
 
-    fn grant_of(&self, connection_id: &str) -> Result<SecretString, Error> {
-        written(self.user.as_ref(), Some(connection_id))
+    fn credentials_of(&self, connection_id: &str) -> Result<SecretString, Error> {
+        user_credentials(self.user.as_ref(), Some(connection_id))
     }
 }
 
-/// The grant of a user's connection, or of all of them.
-fn written(user: Option<&User>, connection_id: Option<&str>) -> Result<SecretString, Error> {
-    grant::write(&Grant {
+/// The credentials of one connection, or without an id those of all connections of the user.
+fn user_credentials(user: Option<&User>, connection_id: Option<&str>) -> Result<SecretString, Error> {
+    credentials::write(&Credentials {
         user_id: user.map(|user| user.id.clone()),
         user_secret: user.map(|user| user.secret.clone()),
         authorization_id: connection_id.map(str::to_owned),
     })
 }
 
-impl Link {
-    fn read(grant: &SecretString) -> Result<Self, Error> {
-        let Covered { user, connection_id } = Covered::read(grant)?;
-        let id = connection_id.ok_or_else(|| Error::BadGrant("the stored grant has no connection".to_owned()))?;
+impl ConnectionCredentials {
+    fn read(credentials: &SecretString) -> Result<Self, Error> {
+        let UserCredentials { user, connection_id } = UserCredentials::read(credentials)?;
+        let id = connection_id.ok_or_else(|| {
+            Error::InvalidCredentials(
+                "the stored credentials have no authorizationId; link the connection again".to_owned(),
+            )
+        })?;
         Ok(Self { user, id })
     }
 
@@ -144,63 +147,81 @@ impl Link {
     }
 }
 
-/// An account that the provider does not know.
-const MISSING: Error = Error::Rejected { status: 404 };
+/// The error of an account that the provider does not know.
+const ACCOUNT_NOT_FOUND: Error = Error::Rejected { status: 404 };
 
 impl SnapTrade {
-    async fn look_up(&self, call: &Call, link: &Link) -> Result<Standing, Error> {
-        match self.api.connection(call, link.user(), &link.id).await {
-            Ok(connection) => Ok(map::standing(&connection)),
-            Err(Error::ReconnectNeeded(status)) => Ok(Standing::Broken(status)),
+    async fn fetch_consent_status(
+        &self,
+        context: &CallContext,
+        stored: &ConnectionCredentials,
+    ) -> Result<ConsentStatus, Error> {
+        match self.api.connection(context, stored.user(), &stored.id).await {
+            Ok(connection) => Ok(map::consent_status(&connection)),
+            Err(Error::ReconnectNeeded(status)) => Ok(ConsentStatus::Broken(status)),
             Err(error) => Err(error),
         }
     }
 
-    /// Why an account is missing: because its connection is gone, or waits to be reconnected, or for no known reason.
-    async fn why_missing(&self, call: &Call, link: &Link) -> Error {
-        match self.standings.known_or(&link.id, self.look_up(call, link)).await {
-            Ok(Standing::Broken(status)) => Error::ReconnectNeeded(status),
-            Ok(Standing::Active) => MISSING,
+    /// The error for a missing account. It depends on the connection, which may have ended or need a reconnect.
+    async fn missing_account_error(&self, context: &CallContext, stored: &ConnectionCredentials) -> Error {
+        match self.consent_statuses.get_or_fetch(&stored.id, self.fetch_consent_status(context, stored)).await {
+            Ok(ConsentStatus::Broken(status)) => Error::ReconnectNeeded(status),
+            Ok(ConsentStatus::Active) => ACCOUNT_NOT_FOUND,
             Err(error) => error,
         }
     }
 
-    async fn explained<T>(&self, call: &Call, link: &Link, outcome: Result<T, Error>) -> Result<T, Error> {
+    /// Replaces [`ACCOUNT_NOT_FOUND`] in `outcome` by its cause.
+    async fn explain_missing_account<T>(
+        &self,
+        context: &CallContext,
+        stored: &ConnectionCredentials,
+        outcome: Result<T, Error>,
+    ) -> Result<T, Error> {
         match outcome {
-            Err(MISSING) => Err(self.why_missing(call, link).await),
+            Err(ACCOUNT_NOT_FOUND) => Err(self.missing_account_error(context, stored).await),
             outcome => outcome,
         }
     }
 
-    /// The balances of one connection's accounts: what they are worth is in its list of accounts, their cash is in a
-    /// call an account, and none of these waits for another.
-    async fn connection_balances(&self, call: &Call, asked: &BalancesQuery<'_>) -> Vec<Result<Balance, Error>> {
-        let link = match Link::read(asked.grant) {
-            Ok(link) => link,
-            Err(error) => return vec![Err(error); asked.accounts.len()],
+    /// The balances of one connection's accounts. The list of accounts has their total values. The cash takes one call per
+    /// account. All calls run concurrently.
+    async fn connection_balances(
+        &self,
+        context: &CallContext,
+        query: &BalancesQuery<'_>,
+    ) -> Vec<Result<Balance, Error>> {
+        let stored = match ConnectionCredentials::read(query.credentials) {
+            Ok(stored) => stored,
+            Err(error) => return vec![Err(error); query.accounts.len()],
         };
-        let totals = self.api.accounts(call, link.user(), &link.id, |rows| {
+        let totals = self.api.accounts(context, stored.user(), &stored.id, |rows| {
             let find = |account: &Account| rows.iter().find(|row| row.id.as_str() == account.provider_account_id);
             let total = |account| find(account).map_or(Ok(None), map::total_of);
-            Ok(asked.accounts.iter().map(total).collect::<Vec<Result<_, Error>>>())
+            Ok(query.accounts.iter().map(total).collect::<Vec<Result<_, Error>>>())
         });
-        let cash = asked.accounts.iter().map(|account| {
+        let cash = query.accounts.iter().map(|account| {
             let read = |rows: Vec<wire::Balance<'_>>| rows.iter().map(map::cash).collect::<Result<Vec<_>, Error>>();
-            self.api.balances(call, link.user(), &account.provider_account_id, read)
+            self.api.balances(context, stored.user(), &account.provider_account_id, read)
         });
         let (totals, cash) = join(totals, join_all(cash)).await;
         let totals = match totals {
             Ok(totals) => totals,
-            Err(error) => return vec![Err(error); asked.accounts.len()],
+            Err(error) => return vec![Err(error); query.accounts.len()],
         };
-        let is_missing = |cash: &Result<_, Error>| matches!(cash, Err(MISSING));
-        let why_missing = if cash.iter().any(is_missing) { self.why_missing(call, &link).await } else { MISSING };
-        let settle = |((account, total), cash): ((&Account, Result<_, Error>), Result<_, Error>)| match cash {
+        let is_missing = |cash: &Result<_, Error>| matches!(cash, Err(ACCOUNT_NOT_FOUND));
+        let missing_account_error = if cash.iter().any(is_missing) {
+            self.missing_account_error(context, &stored).await
+        } else {
+            ACCOUNT_NOT_FOUND
+        };
+        let combine = |((account, total), cash): ((&Account, Result<_, Error>), Result<_, Error>)| match cash {
             Ok(cash) => Ok(map::balance(account, total?, cash)),
-            Err(MISSING) => Err(why_missing.clone()),
+            Err(ACCOUNT_NOT_FOUND) => Err(missing_account_error.clone()),
             Err(error) => Err(error),
         };
-        asked.accounts.iter().zip(totals).zip(cash).map(settle).collect()
+        query.accounts.iter().zip(totals).zip(cash).map(combine).collect()
     }
 }
 
@@ -214,52 +235,52 @@ impl Provider for SnapTrade {
         Kind::Brokerage(self)
     }
 
-    async fn check(&self, call: &Call) -> Result<(), Error> {
-        self.api.partner(call).await
+    async fn check(&self, context: &CallContext) -> Result<(), Error> {
+        self.api.partner(context).await
     }
 
-    async fn discover(&self, call: &Call, grant: &SecretString) -> Result<Vec<FoundConnection>, Error> {
-        let covered = Covered::read(grant)?;
-        let connections = match self.api.connections(call, covered.user.as_ref()).await {
-            Err(Error::Rejected { status: 401 }) if covered.user.is_none() => {
-                return Err(Error::BadGrant(
-                    "SnapTrade refuses a grant without userId and userSecret, which works with a personal key only"
+    async fn discover(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundConnection>, Error> {
+        let imported = UserCredentials::read(credentials)?;
+        let connections = match self.api.connections(context, imported.user.as_ref()).await {
+            Err(Error::Rejected { status: 401 }) if imported.user.is_none() => {
+                return Err(Error::InvalidCredentials(
+                    "SnapTrade rejected credentials without userId and userSecret; only a personal key works without them"
                         .to_owned(),
                 ));
             }
             connections => connections?,
         };
-        let wanted = |connection: &wire::Connection| {
-            covered.connection_id.as_ref().is_none_or(|wanted| *wanted == connection.id)
+        let requested = |connection: &wire::Connection| {
+            imported.connection_id.as_ref().is_none_or(|requested| *requested == connection.id)
         };
         let found = |connection: wire::Connection| {
-            let standing = map::standing(&connection);
-            let brokerage = connection.brokerage.ok_or(Error::Malformed("a connection without a brokerage"))?;
+            let consent_status = map::consent_status(&connection);
+            let brokerage = connection.brokerage.ok_or(Error::Malformed("a connection has no brokerage"))?;
             let institution_id = brokerage.id.clone();
-            let (institution_name, institution_logo) = map::shown(brokerage);
-            let grant = covered.grant_of(&connection.id)?;
+            let (institution_name, institution_logo) = map::name_and_logo(brokerage);
+            let credentials = imported.credentials_of(&connection.id)?;
             Ok(FoundConnection {
                 provider_connection_id: connection.id,
-                owner: covered.user.as_ref().map(|user| user.id.clone()),
+                provider_user_id: imported.user.as_ref().map(|user| user.id.clone()),
                 institution_id,
                 institution_name,
                 institution_logo,
-                standing,
-                grant,
+                consent_status,
+                credentials,
             })
         };
-        connections.into_iter().filter(wanted).map(found).collect()
+        connections.into_iter().filter(requested).map(found).collect()
     }
 
-    async fn standing(&self, call: &Call, grant: &SecretString) -> Result<Standing, Error> {
-        let link = Link::read(grant)?;
-        let standing = self.look_up(call, &link).await?;
-        self.standings.learn(&link.id, standing).await;
-        Ok(standing)
+    async fn consent_status(&self, context: &CallContext, credentials: &SecretString) -> Result<ConsentStatus, Error> {
+        let stored = ConnectionCredentials::read(credentials)?;
+        let consent_status = self.fetch_consent_status(context, &stored).await?;
+        self.consent_statuses.insert(&stored.id, consent_status).await;
+        Ok(consent_status)
     }
 
-    async fn accounts(&self, call: &Call, grant: &SecretString) -> Result<Vec<FoundAccount>, Error> {
-        let link = Link::read(grant)?;
+    async fn accounts(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundAccount>, Error> {
+        let stored = ConnectionCredentials::read(credentials)?;
         let read = |rows: Vec<wire::Account<'_>>| {
             let mut accounts: Vec<FoundAccount> = Vec::with_capacity(rows.len());
             for row in &rows {
@@ -269,18 +290,18 @@ impl Provider for SnapTrade {
             }
             Ok(accounts)
         };
-        self.api.accounts(call, link.user(), &link.id, read).await
+        self.api.accounts(context, stored.user(), &stored.id, read).await
     }
 
-    async fn balances(&self, call: &Call, asked: &[BalancesQuery<'_>]) -> Vec<Vec<Result<Balance, Error>>> {
-        join_all(asked.iter().map(|query| self.connection_balances(call, query))).await
+    async fn balances(&self, context: &CallContext, queries: &[BalancesQuery<'_>]) -> Vec<Vec<Result<Balance, Error>>> {
+        join_all(queries.iter().map(|query| self.connection_balances(context, query))).await
     }
 
-    async fn withdraw(&self, call: &Call, grant: &SecretString) -> Result<(), Error> {
-        let link = Link::read(grant)?;
-        self.standings.forget(&link.id).await;
-        match self.api.delete_connection(call, link.user(), &link.id).await {
-            // A refusal in the provider's own words: it had ended before.
+    async fn withdraw(&self, context: &CallContext, credentials: &SecretString) -> Result<(), Error> {
+        let stored = ConnectionCredentials::read(credentials)?;
+        self.consent_statuses.evict(&stored.id).await;
+        match self.api.delete_connection(context, stored.user(), &stored.id).await {
+            // The provider itself reports that the connection does not exist.
             Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)) => Ok(()),
             outcome => outcome,
         }
@@ -290,8 +311,8 @@ impl Provider for SnapTrade {
         Some(self)
     }
 
-    /// Always: what signs our requests signs its events.
-    fn notifying(&self) -> Option<&dyn Notifying> {
+    /// Always available, because the consumer key that signs requests also signs events.
+    fn webhook_verifier(&self) -> Option<&dyn WebhookVerifier> {
         Some(self)
     }
 }
@@ -300,20 +321,20 @@ impl Provider for SnapTrade {
 impl Brokerage for SnapTrade {
     async fn holdings(
         &self,
-        call: &Call,
-        grant: &SecretString,
+        context: &CallContext,
+        credentials: &SecretString,
         account: &Account,
         rows: &mut HoldingSink<'_>,
     ) -> Result<(), Error> {
-        let link = Link::read(grant)?;
+        let stored = ConnectionCredentials::read(credentials)?;
         let outcome = self
             .api
-            .positions(call, link.user(), &account.provider_account_id, |page| {
+            .positions(context, stored.user(), &account.provider_account_id, |page| {
                 map::holdings(page.results, account, count_skipped)?.into_iter().for_each(&mut *rows);
                 Ok(())
             })
             .await;
-        self.explained(call, &link, outcome).await
+        self.explain_missing_account(context, &stored, outcome).await
     }
 
     fn trades_rows_max(&self) -> u32 {
@@ -322,14 +343,14 @@ impl Brokerage for SnapTrade {
 
     async fn trades(
         &self,
-        call: &Call,
-        grant: &SecretString,
+        context: &CallContext,
+        credentials: &SecretString,
         query: &TradeQuery<'_>,
         offset: u64,
         limit: u32,
         rows: &mut TradeSink<'_>,
     ) -> Result<TradePage, Error> {
-        let link = Link::read(grant)?;
+        let stored = ConnectionCredentials::read(credentials)?;
         let limit = limit.min(api::ACTIVITIES_MAX);
         let (from, to) = query.span.days(query.zone);
         let params = [
@@ -342,42 +363,42 @@ impl Brokerage for SnapTrade {
             params.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
         let outcome = self
             .api
-            .activities(call, link.user(), &query.account.provider_account_id, &params, |page| {
-                let counted = counted(&page, offset, limit)?;
-                trades(page, query.account)?.into_iter().for_each(|(at, trade)| rows(at, trade));
-                Ok(counted)
+            .activities(context, stored.user(), &query.account.provider_account_id, &params, |page| {
+                let counts = count_page(&page, offset, limit)?;
+                trades(page, query.account)?.into_iter().for_each(|(index, trade)| rows(index, trade));
+                Ok(counts)
             })
             .await;
-        self.explained(call, &link, outcome).await
+        self.explain_missing_account(context, &stored, outcome).await
     }
 }
 
-/// `YYYY-MM-DD`: years that it cannot write are cut to those that it can.
+/// `YYYY-MM-DD`. Days before the year 1 are clamped.
 fn day_text(day: Date) -> String {
     const FIRST: Date = jiff::civil::date(1, 1, 1);
     day.max(FIRST).to_string()
 }
 
-/// A larger total is not believed: it only has to be added to others.
-const TRADES_BELIEVED: u64 = 1 << 53;
+/// Larger totals are clamped, so that sums of several totals cannot overflow.
+const TRADES_TOTAL_MAX: u64 = 1 << 53;
 
-/// How many rows there are. A total that the page itself disproves is raised to what was seen.
-fn counted(page: &wire::Activities<'_>, offset: u64, limit: u32) -> Result<TradePage, Error> {
+/// The size of the page and of the list. If the total is smaller than the rows seen, it is raised to them.
+fn count_page(page: &wire::Activities<'_>, offset: u64, limit: u32) -> Result<TradePage, Error> {
     let rows = page.data.len() as u64;
     if rows > u64::from(limit) {
-        return Err(Error::Malformed("more rows than asked for"));
+        return Err(Error::Malformed("more rows than requested"));
     }
     let seen = if rows == 0 { 0 } else { offset.saturating_add(rows) };
-    Ok(TradePage { rows, total: page.pagination.total.max(seen).min(TRADES_BELIEVED) })
+    Ok(TradePage { rows, total: page.pagination.total.max(seen).min(TRADES_TOTAL_MAX) })
 }
 
-/// The trades of a page, each with its place on it; the order, newest first, is the provider's
+/// Maps the trades of a page, each with its index on the page. The provider's order is newest first
 /// (docs/providers/snaptrade.md#activities).
 fn trades<'a>(page: wire::Activities<'a>, account: &'a Account) -> Result<Vec<(u64, Trade<'a>)>, Error> {
     let mut trades = Vec::with_capacity(page.data.len());
-    for (at, row) in (0_u64..).zip(page.data) {
+    for (index, row) in (0_u64..).zip(page.data) {
         match map::trade(row, account)? {
-            Ok(trade) => trades.push((at, trade)),
+            Ok(trade) => trades.push((index, trade)),
             Err(skipped) => count_skipped(skipped),
         }
     }
@@ -388,55 +409,50 @@ fn count_skipped(skipped: Skipped) {
     count_dropped(NAME, skipped.0);
 }
 
-/// Reads any bytes as a page of activities and checks what must hold of every page: for the fuzz target.
-///
-/// # Panics
-/// When a promise of the adapter does not hold.
+/// Parses any bytes as a page of activities and asserts the invariants of every page, for the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_activities_page(body: &[u8], account: &Account) {
     let Ok(page) = parse_json::<wire::Activities<'_>>(body) else { return };
-    let Ok(counted) = counted(&page, 7, api::ACTIVITIES_MAX) else { return };
+    let Ok(counts) = count_page(&page, 7, api::ACTIVITIES_MAX) else { return };
     let rows = page.data.len() as u64;
-    assert!(counted.rows == rows && (rows == 0 || counted.total >= 7 + rows), "a total is never less than was seen");
+    assert!(counts.rows == rows && (rows == 0 || counts.total >= 7 + rows), "the total includes all rows seen");
     let Ok(trades) = trades(page, account) else { return };
-    assert!(trades.iter().all(|(at, _)| *at < rows), "a place is on its page");
-    assert!(trades.is_sorted_by(|(at, _), (next, _)| at < next), "in the provider's order, each once");
+    assert!(trades.iter().all(|(index, _)| *index < rows), "the index is on the page");
+    assert!(trades.is_sorted_by(|(index, _), (next, _)| index < next), "in the provider's order, each once");
     for (_, trade) in &trades {
-        assert!(trade.trade_date.as_bytes().get(10).is_none_or(|byte| *byte == b'T'), "a date that can be read");
+        assert!(trade.trade_date.as_bytes().get(10).is_none_or(|byte| *byte == b'T'), "a valid date");
         let (id, _) = (trade.id().to_string(), trade.time.instant());
         assert!(id.starts_with(&*trade.trade_date));
     }
 }
 
-/// Reads any bytes as the positions of an account and checks what must hold of them: for the fuzz target.
-///
-/// # Panics
-/// When a promise of the adapter does not hold.
+/// Parses any bytes as the positions of an account and asserts their invariants, for the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_positions_page(body: &[u8], account: &Account) {
     let Ok(page) = parse_json::<wire::Positions<'_>>(body) else { return };
     let rows = page.results.len();
     let mut skipped = 0;
     let Ok(holdings) = map::holdings(page.results, account, |_| skipped += 1) else { return };
-    assert_eq!(holdings.len() + skipped, rows, "each once, or counted");
+    assert_eq!(holdings.len() + skipped, rows, "every row is mapped or counted");
     let mut seen = std::collections::HashSet::new();
     for holding in &holdings {
-        assert!(!holding.symbol.is_empty() && !holding.currency.is_empty(), "what is promised is there");
+        assert!(!holding.symbol.is_empty() && !holding.currency.is_empty(), "symbol and currency are set");
         assert!(holding.current_price.is_some() || holding.market_value.is_none(), "no value without a price");
-        assert!(seen.insert((&holding.instrument_id, holding.occurrence)), "told apart");
+        assert!(seen.insert((&holding.instrument_id, holding.occurrence)), "holdings are distinct");
     }
 }
 
-/// Reads any bytes as an event, before and after its signature is checked: for the fuzz target.
-///
-/// # Panics
-/// When a promise of the adapter does not hold.
+/// Parses any bytes as an event, without and with a valid signature, for the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_event(body: &[u8]) {
     if let Some(canonical) = sign::canonical_text(body) {
-        assert_eq!(sign::canonical_text(canonical.as_bytes()), Some(canonical), "a form is its own");
+        assert_eq!(
+            sign::canonical_text(canonical.as_bytes()),
+            Some(canonical),
+            "a canonical text is its own canonical form"
+        );
     }
-    let _ = webhook::notification(body, jiff::Timestamp::UNIX_EPOCH, |_| true);
+    let _ = webhook::parse_event(body, jiff::Timestamp::UNIX_EPOCH, |_| true);
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Signatures of requests and of webhooks: docs/providers/snaptrade.md#request-signatures and #webhooks.
+//! Signs requests and checks the signatures of webhooks, both over canonical JSON
+//! (docs/providers/snaptrade.md#request-signatures and #webhooks).
 
 use std::collections::BTreeMap;
 
@@ -9,10 +10,10 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// JSON from outside that is nested deeper than this is not read.
+/// Webhook bodies with deeper nesting are rejected.
 const DEPTH_MAX: usize = 32;
 
-/// Signs with the consumer key, and checks what was signed with it.
+/// Signs and verifies with the consumer key.
 pub(super) struct Signer(Key);
 
 impl Signer {
@@ -20,15 +21,15 @@ impl Signer {
         Self(Key::new(HMAC_SHA256, consumer_key.expose_secret().as_bytes()))
     }
 
-    /// The `Signature` header of a request with this body (null when there is none), path and query, the last two
-    /// exactly as they are sent. An empty object is signed as no body.
+    /// The `Signature` header of a request. `body` is null if there is none, and an empty object is signed as null. `path`
+    /// and `query` must be exactly as sent.
     pub(super) fn sign(&self, body: &Value, path: &str, query: &str) -> String {
         let content = if body.as_object().is_some_and(Map::is_empty) { &Value::Null } else { body };
         self.tag(&canonical(&json!({"content": content, "path": path, "query": query})))
     }
 
-    /// Whether this is the signature of a webhook, in base64: over its whole body, in canonical form. In constant time.
-    pub(super) fn has_signed(&self, body: &[u8], signature: &str) -> bool {
+    /// Verifies the base64 signature of a webhook in constant time. It covers the canonical form of the whole body.
+    pub(super) fn is_signed(&self, body: &[u8], signature: &str) -> bool {
         let (Ok(signature), Some(message)) = (STANDARD.decode(signature), canonical_text(body)) else { return false };
         hmac::verify(&self.0, message.as_bytes(), &signature).is_ok()
     }
@@ -38,8 +39,10 @@ impl Signer {
     }
 }
 
-/// JSON as Python's `json.dumps(value, separators=(",", ":"), sort_keys=True)` writes it. Sorts by itself, as a crate
-/// elsewhere in the build may switch on serde_json's `preserve_order`. Floats are not its business: no body has any.
+/// JSON as Python's `json.dumps(value, separators=(",", ":"), sort_keys=True)` writes it.
+///
+/// It sorts the members itself, because another crate in the build may enable serde_json's `preserve_order`. It does not
+/// handle floats, since no request body has any.
 fn canonical(value: &Value) -> String {
     match value {
         Value::Object(members) => {
@@ -54,8 +57,9 @@ fn canonical(value: &Value) -> String {
     }
 }
 
-/// The canonical form of JSON from outside; none when it is none, or too deep. Numbers keep their own text: a float's
-/// is what Python writes when it was Python that sent it.
+/// The canonical form of a webhook body. None if the body is not JSON or is nested too deep.
+///
+/// Numbers keep their text. For floats that is what Python would write, if Python sent them.
 pub(super) fn canonical_text(json: &[u8]) -> Option<String> {
     let json: &RawValue = serde_json::from_slice(json).ok()?;
     let mut out = String::with_capacity(json.get().len());
@@ -66,7 +70,7 @@ pub(super) fn canonical_text(json: &[u8]) -> Option<String> {
 fn write(out: &mut String, json: &RawValue, depth: usize) -> Option<()> {
     match json.get().as_bytes().first()? {
         b'{' => {
-            // Of two members with one name the later counts, as in Python.
+            // If two members have the same name, the later one counts, as in Python.
             let members: BTreeMap<String, &RawValue> = serde_json::from_str(json.get()).ok()?;
             list(out, ('{', '}'), members, |out, (name, value)| {
                 out.push_str(&quoted(&name));
@@ -106,7 +110,7 @@ fn list<T>(
     Some(())
 }
 
-/// A string with everything but printable ASCII escaped, in UTF-16 units where there is no short form.
+/// A JSON string in which all but printable ASCII is escaped, as UTF-16 units if there is no short form.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -154,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_signed_as_the_official_clients_do() {
+    fn signatures_equal_those_of_official_clients() {
         for (vector, body, path, query, signature) in [
             (
                 "V1",
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn v7_as_the_typescript_client_writes_it() {
+    fn v7_of_the_typescript_client() {
         let message = format!(
             r#"{{"content":{{"broker":"ALPACA","connectionType":"read","customRedirect":"https://example.com/cb?x=1&y=é/ü","immediateRedirect":true}},"path":"/snapTrade/login","query":"{T11_QUERY}"}}"#
         );
@@ -196,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn v8_a_webhook() {
+    fn v8_of_a_webhook() {
         let body = json!({
             "webhookSecret": "gQNuZIBwPYUVAsXvCfOA",
             "webhookId": "aa7a7d5a-4a12-40df-a329-feedc738eee9",
@@ -210,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn canonical_is_what_python_writes() {
+    fn canonical_json_equals_that_of_python() {
         let value: Value = serde_json::from_str(
             r#"{"b": [1, -2, true, null, {"y": {}, "x": []}], "é": "\u0001\u0008\f\n\r\t\"\\/\u007f😀", "a": "", "B": 0}"#,
         )
@@ -222,7 +226,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn canonical_is_ascii_and_means_the_same(name in "\\PC{0,10}", text in any::<String>(), number in any::<i64>()) {
+        fn canonical_json_is_ascii_and_equivalent(
+            name in "\\PC{0,10}",
+            text in any::<String>(),
+            number in any::<i64>(),
+        ) {
             let value = json!({ name: [text, number], "z": {"b": 1, "a": 2} });
             let written = canonical(&value);
             prop_assert!(written.bytes().all(|byte| (b' '..=b'~').contains(&byte)));

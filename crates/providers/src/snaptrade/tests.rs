@@ -1,4 +1,4 @@
-//! Fixtures in, snapshots out; the adapter against a small peer that checks every signature.
+//! Tests of the adapter against a mock provider that checks every signature, with fixtures and snapshots.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,7 +16,7 @@ use super::*;
 
 const CONNECTION: &str = "87b24961-b51e-4db8-9226-f198f6518a89";
 const ACCOUNT: &str = "917c8734-8470-4a3e-a18f-57c3f2ee6631";
-const GONE: Answered = (404, "", r#"{"detail": "The requested resource does not exist.", "code": "1011"}"#);
+const GONE: MockResponse = (404, "", r#"{"detail": "The requested resource does not exist.", "code": "1011"}"#);
 const ACTIVITIES: &str = include_str!("fixtures/activities.json");
 
 fn account(provider_account_id: &str) -> Account {
@@ -35,39 +35,39 @@ fn account(provider_account_id: &str) -> Account {
     }
 }
 
-fn grant() -> SecretString {
+fn credentials() -> SecretString {
     SecretString::from(format!(r#"{{"userId": "u 1", "userSecret": "s&e", "authorizationId": "{CONNECTION}"}}"#))
 }
 
-fn call() -> Call {
-    Call::new(Instant::now() + Duration::from_secs(10), "2026-11-21T00:00:00Z".parse().unwrap())
+fn context() -> CallContext {
+    CallContext::new(Instant::now() + Duration::from_secs(10), "2026-11-21T00:00:00Z".parse().unwrap())
 }
 
 /// Status, header lines, body.
-type Answered = (u16, &'static str, &'static str);
+type MockResponse = (u16, &'static str, &'static str);
 
-/// A provider on loopback that knows the consumer key; it remembers what it was asked.
+/// A mock provider on loopback. It checks signatures with the consumer key and records all requests.
 struct Peer {
     adapter: SnapTrade,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Peer {
-    /// One that answers by method and path; the number is that of the request, from 0.
-    async fn new(answer: impl Fn(usize, &str) -> Answered + Send + Sync + 'static) -> Self {
+    /// `answer` gets the number of the request, from 0, and its method and path.
+    async fn new(answer: impl Fn(usize, &str) -> MockResponse + Send + Sync + 'static) -> Self {
         Self::waiting(1, answer).await
     }
 
-    /// One that answers nothing before so many requests have come, and then so many again.
-    async fn waiting(together: usize, answer: impl Fn(usize, &str) -> Answered + Send + Sync + 'static) -> Self {
+    /// Holds back all responses until `together` requests have come in.
+    async fn waiting(together: usize, answer: impl Fn(usize, &str) -> MockResponse + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut values = Values::default();
         values.set("base_url", format!("http://{}", listener.local_addr().unwrap()).into());
         let key = SecretString::from("test-consumer-key-1");
         let client = Client::new(NAME, Duration::from_secs(5)).unwrap();
         let api = Api::new(client, values.url("base_url").unwrap(), "TESTCLIENT".to_owned(), &key);
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&asked);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&requests);
         let (answer, count, barrier) =
             (Arc::new(answer), Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(together)));
         tokio::spawn(async move {
@@ -95,20 +95,21 @@ impl Peer {
                     let (status, headers, body) = answered;
                     let length = body.len();
                     let answer = format!(
-                        "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{headers}connection: close\r\n\r\n{body}"
+                        "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+                         {headers}connection: close\r\n\r\n{body}"
                     );
                     socket.write_all(answer.as_bytes()).await.unwrap();
                 });
             }
         });
-        Self { adapter: SnapTrade { api, standings: Standings::default() }, asked }
+        Self { adapter: SnapTrade { api, consent_statuses: ConsentStatusCache::default() }, requests }
     }
 
-    /// What it was asked, up to the parameters that every call has.
-    fn asked(&self) -> Vec<String> {
-        let asked = self.asked.lock();
+    /// The recorded requests, without the parameters that every call has.
+    fn recorded(&self) -> Vec<String> {
+        let requests = self.requests.lock();
         let own = |line: &String| line.split("userId=").next().unwrap().trim_end_matches(['&', '?']).to_owned();
-        asked.iter().map(own).collect()
+        requests.iter().map(own).collect()
     }
 
     async fn trades(&self, span: Span, offset: u64, limit: u32) -> Result<(TradePage, Vec<String>), Error> {
@@ -116,7 +117,7 @@ impl Peer {
         let query = TradeQuery { account: &account, span: &span, zone: &zone };
         let mut lines = Vec::new();
         let mut sink = |at: u64, trade: Trade<'_>| lines.push(trade_line(at, &trade));
-        let page = self.adapter.trades(&call(), &grant(), &query, offset, limit, &mut sink).await?;
+        let page = self.adapter.trades(&context(), &credentials(), &query, offset, limit, &mut sink).await?;
         Ok((page, lines))
     }
 
@@ -124,7 +125,7 @@ impl Peer {
         let account = account(ACCOUNT);
         let mut lines = Vec::new();
         let mut sink = |holding: bellbird_domain::Holding<'_>| lines.push(holding_line(&holding));
-        self.adapter.holdings(&call(), &grant(), &account, &mut sink).await?;
+        self.adapter.holdings(&context(), &credentials(), &account, &mut sink).await?;
         Ok(lines)
     }
 }
@@ -168,21 +169,24 @@ fn holding_line(holding: &bellbird_domain::Holding<'_>) -> String {
 async fn connections_are_found() {
     let peer = Peer::new(|_, _| (200, "", include_str!("fixtures/connections.json"))).await;
     let all = SecretString::from(r#"{"userId": "u 1", "userSecret": "s&e"}"#);
-    let found = peer.adapter.discover(&call(), &all).await.unwrap();
-    let grants: Vec<&str> = found.iter().map(|found| found.grant.expose_secret()).collect();
-    assert_eq!(grants[0], format!(r#"{{"userId":"u 1","userSecret":"s&e","authorizationId":"{CONNECTION}"}}"#));
+    let found = peer.adapter.discover(&context(), &all).await.unwrap();
+    let all_credentials: Vec<&str> = found.iter().map(|found| found.credentials.expose_secret()).collect();
+    assert_eq!(
+        all_credentials[0],
+        format!(r#"{{"userId":"u 1","userSecret":"s&e","authorizationId":"{CONNECTION}"}}"#)
+    );
     insta::assert_debug_snapshot!(found);
 
-    let one = peer.adapter.discover(&call(), &grant()).await.unwrap();
+    let one = peer.adapter.discover(&context(), &credentials()).await.unwrap();
     assert_eq!(one.iter().map(|one| one.provider_connection_id.as_str()).collect::<Vec<&str>>(), [CONNECTION]);
     let other = SecretString::from(r#"{"authorizationId": "other"}"#);
-    assert!(peer.adapter.discover(&call(), &other).await.unwrap().is_empty());
-    assert!(peer.asked.lock().last().is_some_and(|line| !line.contains("user")), "a personal key names no user");
+    assert!(peer.adapter.discover(&context(), &other).await.unwrap().is_empty());
+    assert!(peer.requests.lock().last().is_some_and(|line| !line.contains("user")), "a personal key names no user");
 }
 
 #[test]
-fn grants() {
-    let read = |text: &str| Covered::read(&SecretString::from(text)).map(|covered| covered.connection_id);
+fn credentials_are_parsed_strictly() {
+    let read = |text: &str| UserCredentials::read(&SecretString::from(text)).map(|imported| imported.connection_id);
     assert_eq!(read(r#"{"userId": "u", "userSecret": "s", "authorizationId": "a"}"#), Ok(Some("a".to_owned())));
     assert_eq!(read(r#"{"provider": "snaptrade", "userId": "u", "userSecret": "s"}"#), Ok(None));
     assert_eq!(read("{}"), Ok(None), "a personal key");
@@ -196,43 +200,43 @@ fn grants() {
         r#"{"userId": "u", "userSecret": "s", "token": "t"}"#,
         r#"{"provider": "fiskil", "userId": "u", "userSecret": "s"}"#,
     ] {
-        assert!(matches!(read(text), Err(Error::BadGrant(_))), "{text}");
+        assert!(matches!(read(text), Err(Error::InvalidCredentials(_))), "{text}");
     }
-    let personal = Covered { user: None, connection_id: None };
-    assert_eq!(personal.grant_of("a").unwrap().expose_secret(), r#"{"authorizationId":"a"}"#);
-    assert!(matches!(Link::read(&SecretString::from("{}")), Err(Error::BadGrant(_))));
+    let personal = UserCredentials { user: None, connection_id: None };
+    assert_eq!(personal.credentials_of("a").unwrap().expose_secret(), r#"{"authorizationId":"a"}"#);
+    assert!(matches!(ConnectionCredentials::read(&SecretString::from("{}")), Err(Error::InvalidCredentials(_))));
 }
 
 #[tokio::test]
-async fn standings() {
+async fn consent_status_by_answer() {
     for (answer, expected) in [
-        ((200, "", r#"{"id": "a", "disabled": false}"#), Ok(Standing::Active)),
-        ((200, "", r#"{"id": "a"}"#), Ok(Standing::Active)),
-        ((200, "", r#"{"id": "a", "disabled": true}"#), Ok(Standing::Broken(ConnectionStatus::Invalidated))),
-        (GONE, Ok(Standing::Broken(ConnectionStatus::Revoked))),
-        ((401, "", r#"{"code": "1083"}"#), Ok(Standing::Broken(ConnectionStatus::Revoked))),
+        ((200, "", r#"{"id": "a", "disabled": false}"#), Ok(ConsentStatus::Active)),
+        ((200, "", r#"{"id": "a"}"#), Ok(ConsentStatus::Active)),
+        ((200, "", r#"{"id": "a", "disabled": true}"#), Ok(ConsentStatus::Broken(ConnectionStatus::Invalidated))),
+        (GONE, Ok(ConsentStatus::Broken(ConnectionStatus::Revoked))),
+        ((401, "", r#"{"code": "1083"}"#), Ok(ConsentStatus::Broken(ConnectionStatus::Revoked))),
         ((401, "", r#"{"code": "1076"}"#), Err(Error::Rejected { status: 401 })),
     ] {
         let peer = Peer::new(move |_, _| answer).await;
-        assert_eq!(peer.adapter.standing(&call(), &grant()).await, expected, "{answer:?}");
-        assert_eq!(peer.asked(), [format!("GET /authorizations/{CONNECTION}")]);
+        assert_eq!(peer.adapter.consent_status(&context(), &credentials()).await, expected, "{answer:?}");
+        assert_eq!(peer.recorded(), [format!("GET /authorizations/{CONNECTION}")]);
     }
 }
 
 #[tokio::test]
 async fn accounts_are_masked_and_named() {
     let peer = Peer::new(|_, _| (200, "", include_str!("fixtures/accounts.json"))).await;
-    insta::assert_debug_snapshot!(peer.adapter.accounts(&call(), &grant()).await.unwrap());
-    assert_eq!(peer.asked(), [format!("GET /authorizations/{CONNECTION}/accounts")]);
+    insta::assert_debug_snapshot!(peer.adapter.accounts(&context(), &credentials()).await.unwrap());
+    assert_eq!(peer.recorded(), [format!("GET /authorizations/{CONNECTION}/accounts")]);
 }
 
 #[tokio::test]
-async fn balances_of_all_connections_are_asked_at_once() {
+async fn balance_calls_run_concurrently() {
     const LIST: &str = r#"[{"id": "a1", "balance": {"total": {"amount": 15363.230, "currency": "USD"}}},
         {"id": "a2", "balance": {"total": null}}, {"id": "a3", "balance": {"total": {"amount": 7, "currency": "USDT"}}}]"#;
     const CASH: &str = r#"[{"currency": {"code": "AUD"}, "cash": -1.10}, {"currency": {"code": "USD"}, "cash": 300.71},
         {"currency": {"code": "USDT"}, "cash": 9}, {"currency": null, "cash": null}]"#;
-    // Two lists and five accounts: were one of them waited for, nothing would ever be answered.
+    // Two lists and five accounts. If the calls were not concurrent, none would get a response.
     let peer = Peer::waiting(7, |_, line| match line {
         "GET /accounts/failing/balances" => (403, "", "{}"),
         line if line.ends_with("/accounts") => (200, "", LIST),
@@ -241,10 +245,12 @@ async fn balances_of_all_connections_are_asked_at_once() {
     .await;
     let other = SecretString::from(r#"{"userId": "u 1", "userSecret": "s&e", "authorizationId": "other"}"#);
     let (first, second) = ([account("a1"), account("a2"), account("failing")], [account("a3"), account("unlisted")]);
-    let call = call();
-    let asked =
-        [BalancesQuery { grant: &grant(), accounts: &first }, BalancesQuery { grant: &other, accounts: &second }];
-    let found = peer.adapter.balances(&call, &asked).await;
+    let context = context();
+    let queries = [
+        BalancesQuery { credentials: &credentials(), accounts: &first },
+        BalancesQuery { credentials: &other, accounts: &second },
+    ];
+    let found = peer.adapter.balances(&context, &queries).await;
     let shown = |outcome: &Result<Balance, Error>| {
         outcome.clone().map(|balance| {
             let text = |amount: &Option<bellbird_domain::Decimal<'_>>| amount.as_ref().map(ToString::to_string);
@@ -260,33 +266,33 @@ async fn balances_of_all_connections_are_asked_at_once() {
                 Ok((None, some("-1.10"), some("AUD"))),
                 Err(Error::Rejected { status: 403 }),
             ],
-            // A currency that is not ISO's is not the stored one either.
+            // A total in an unknown currency is not shown in the stored one.
             vec![Ok((some("7"), None, None)), Ok((None, some("-1.10"), some("AUD")))],
         ]
     );
-    assert_eq!(call.calls(), 7);
+    assert_eq!(context.calls(), 7);
 }
 
 #[tokio::test]
-async fn a_missing_list_fails_its_accounts_and_no_others() {
+async fn missing_list_fails_its_own_accounts_only() {
     let peer = Peer::new(|_, line| match line {
         "GET /authorizations/other/accounts" => GONE,
         _ => (200, "", "[]"),
     })
     .await;
-    let (ours, other) = (grant(), SecretString::from(r#"{"authorizationId": "other"}"#));
+    let (own, other) = (credentials(), SecretString::from(r#"{"authorizationId": "other"}"#));
     let accounts = [account("a1"), account("a2")];
     let broken = SecretString::from("{}");
-    let asked = [&ours, &other, &broken].map(|grant| BalancesQuery { grant, accounts: &accounts });
-    let found = peer.adapter.balances(&call(), &asked).await;
+    let queries = [&own, &other, &broken].map(|credentials| BalancesQuery { credentials, accounts: &accounts });
+    let found = peer.adapter.balances(&context(), &queries).await;
     let nothing = Balance { currency: Currency::parse("AUD"), ..Balance::default() };
     assert_eq!(found[0], vec![Ok(nothing); 2]);
     assert_eq!(found[1], vec![Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)); 2]);
-    assert!(found[2].iter().all(|outcome| matches!(outcome, Err(Error::BadGrant(_)))));
+    assert!(found[2].iter().all(|outcome| matches!(outcome, Err(Error::InvalidCredentials(_)))));
 }
 
 #[tokio::test]
-async fn a_missing_account_is_looked_into_once() {
+async fn missing_account_checks_consent_once() {
     for (connection, expected) in [
         (GONE, Error::ReconnectNeeded(ConnectionStatus::Revoked)),
         ((200, "", r#"{"id": "a", "disabled": true}"#), Error::ReconnectNeeded(ConnectionStatus::Invalidated)),
@@ -300,11 +306,11 @@ async fn a_missing_account_is_looked_into_once() {
         .await;
         assert_eq!(peer.holdings().await, Err(expected.clone()));
         assert_eq!(peer.trades(Span::default(), 0, 10).await, Err(expected.clone()));
-        assert_eq!(peer.asked.lock().len(), 3, "and believed for a minute");
+        assert_eq!(peer.requests.lock().len(), 3, "the status is cached for a minute");
         let accounts = [account("a1"), account("a2")];
-        let asked = [BalancesQuery { grant: &grant(), accounts: &accounts }];
-        assert_eq!(peer.adapter.balances(&call(), &asked).await, [vec![Err(expected); 2]]);
-        assert_eq!(peer.asked.lock().len(), 6, "a list and two accounts");
+        let queries = [BalancesQuery { credentials: &credentials(), accounts: &accounts }];
+        assert_eq!(peer.adapter.balances(&context(), &queries).await, [vec![Err(expected); 2]]);
+        assert_eq!(peer.requests.lock().len(), 6, "a list and two accounts");
     }
 }
 
@@ -312,7 +318,7 @@ async fn a_missing_account_is_looked_into_once() {
 async fn positions_with_their_quirks() {
     let peer = Peer::new(|_, _| (200, "", include_str!("fixtures/positions.json"))).await;
     insta::assert_snapshot!(peer.holdings().await.unwrap().join("\n"));
-    assert_eq!(peer.asked(), [format!("GET /accounts/{ACCOUNT}/positions/all")]);
+    assert_eq!(peer.recorded(), [format!("GET /accounts/{ACCOUNT}/positions/all")]);
 }
 
 #[tokio::test]
@@ -321,11 +327,11 @@ async fn a_page_of_activities_with_its_quirks() {
     let (page, lines) = peer.trades(Span::default(), 0, 5_000).await.unwrap();
     assert_eq!(page, TradePage { rows: 10, total: 10 });
     insta::assert_snapshot!(lines.join("\n"));
-    assert_eq!(peer.asked(), [format!("GET /accounts/{ACCOUNT}/activities?offset=0&limit=1000")]);
+    assert_eq!(peer.recorded(), [format!("GET /accounts/{ACCOUNT}/activities?offset=0&limit=1000")]);
 }
 
 #[tokio::test]
-async fn days_are_asked_for_a_day_wider_and_only_where_given() {
+async fn given_days_are_widened_by_a_day() {
     let peer = Peer::new(|_, _| (200, "", r#"{"data": [], "pagination": {"total": 3}}"#)).await;
     for (from, to, query) in [
         ("", "", "offset=9&limit=5"),
@@ -336,22 +342,22 @@ async fn days_are_asked_for_a_day_wider_and_only_where_given() {
     ] {
         let bound = |text: &str| (!text.is_empty()).then(|| Bound::parse(text).unwrap());
         let (page, _) = peer.trades(Span { from: bound(from), to: bound(to) }, 9, 5).await.unwrap();
-        assert_eq!(page, TradePage { rows: 0, total: 3 }, "behind the end, the total is still the provider's");
-        let asked = peer.asked().pop().unwrap();
-        assert_eq!(asked, format!("GET /accounts/{ACCOUNT}/activities?{query}"));
+        assert_eq!(page, TradePage { rows: 0, total: 3 }, "after the end, the total is still that of the provider");
+        let request = peer.recorded().pop().unwrap();
+        assert_eq!(request, format!("GET /accounts/{ACCOUNT}/activities?{query}"));
     }
 }
 
 #[test]
-fn pages_are_counted_and_broken_ones_are_not_trusted() {
-    let counted = |body: &str, offset, limit| {
+fn pages_are_counted_and_malformed_ones_rejected() {
+    let count = |body: &str, offset, limit| {
         let page: wire::Activities<'_> = parse_json(body.as_bytes())?;
-        let counted = counted(&page, offset, limit)?;
-        trades(page, &account(ACCOUNT)).map(|_| counted)
+        let counts = count_page(&page, offset, limit)?;
+        trades(page, &account(ACCOUNT)).map(|_| counts)
     };
     let of = |total: &str| ACTIVITIES.replace("\"total\":10", total);
-    assert_eq!(counted(&of("\"total\":4000"), 20, 10), Ok(TradePage { rows: 10, total: 4000 }));
-    assert_eq!(counted(&of("\"total\":12"), 20, 10), Ok(TradePage { rows: 10, total: 30 }), "at least what was seen");
+    assert_eq!(count(&of("\"total\":4000"), 20, 10), Ok(TradePage { rows: 10, total: 4000 }));
+    assert_eq!(count(&of("\"total\":12"), 20, 10), Ok(TradePage { rows: 10, total: 30 }), "at least the rows seen");
     let tampered = [
         (of("\"total\":-1"), 10),
         (of("\"total\":null"), 10),
@@ -363,7 +369,7 @@ fn pages_are_counted_and_broken_ones_are_not_trusted() {
         (ACTIVITIES.replace("\"data\"", "\"results\""), 10),
     ];
     for (body, limit) in tampered {
-        assert!(matches!(counted(&body, 0, limit), Err(Error::Malformed(_))), "{limit}");
+        assert!(matches!(count(&body, 0, limit), Err(Error::Malformed(_))), "{limit}");
     }
     let positions = include_str!("fixtures/positions.json").replace("\"10.5\"", "\"10,5\"");
     let page: wire::Positions<'_> = parse_json(positions.as_bytes()).unwrap();
@@ -379,40 +385,40 @@ async fn every_attempt_has_its_own_time_and_signature() {
     .await;
     assert_eq!(peer.holdings().await, Ok(vec![]));
     let time = |line: &String| line.rsplit_once("timestamp=").unwrap().1.parse::<i64>().unwrap();
-    let times: Vec<i64> = peer.asked.lock().iter().map(time).collect();
+    let times: Vec<i64> = peer.requests.lock().iter().map(time).collect();
     let start: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
     assert!(times.len() == 2 && start.as_second() <= times[0] && times[0] < times[1], "{times:?}");
 }
 
 #[tokio::test]
-async fn a_used_up_budget_makes_no_calls() {
+async fn used_up_budget_prevents_calls() {
     const USED_UP: &str = "x-ratelimit-remaining: 0\r\nx-ratelimit-reset: 30\r\n";
     const OWN_USED_UP: &str =
         "x-ratelimit-remaining: 9\r\nx-ratelimit-account-remaining: 0\r\nx-ratelimit-account-reset: 30\r\n";
-    let limited = |outcome: Result<Vec<String>, Error>| {
+    let assert_limited = |outcome: Result<Vec<String>, Error>| {
         let Err(Error::RateLimited { retry_after: Some(wait) }) = outcome else { panic!("{outcome:?}") };
         assert!(Duration::from_secs(25) < wait && wait <= Duration::from_secs(30), "{wait:?}");
     };
     let peer = Peer::new(|_, _| (200, USED_UP, r#"{"results": []}"#)).await;
     assert_eq!(peer.holdings().await, Ok(vec![]));
-    limited(peer.holdings().await);
-    limited(peer.adapter.check(&call()).await.map(|()| vec![]));
-    assert_eq!(peer.asked().len(), 1);
+    assert_limited(peer.holdings().await);
+    assert_limited(peer.adapter.check(&context()).await.map(|()| vec![]));
+    assert_eq!(peer.recorded().len(), 1);
 
-    // A failure that could be repeated, were the budget not closed.
+    // A transient failure is not retried, because the budget is closed.
     let peer = Peer::new(|_, _| (503, USED_UP, "{}")).await;
-    limited(peer.holdings().await);
-    assert_eq!(peer.asked().len(), 1);
+    assert_limited(peer.holdings().await);
+    assert_eq!(peer.recorded().len(), 1);
 
     let peer = Peer::new(|_, _| (200, OWN_USED_UP, r#"{"results": []}"#)).await;
     assert_eq!(peer.holdings().await, Ok(vec![]));
-    limited(peer.holdings().await);
-    assert_eq!(peer.asked().len(), 1);
-    assert_eq!(peer.adapter.check(&call()).await, Ok(()));
+    assert_limited(peer.holdings().await);
+    assert_eq!(peer.recorded().len(), 1);
+    assert_eq!(peer.adapter.check(&context()).await, Ok(()));
 }
 
 #[tokio::test]
-async fn withdrawing_twice_is_done_twice() {
+async fn withdrawal_is_idempotent() {
     for (answer, expected) in [
         ((200, "", r#"{"detail": "Connection queued for deletion", "connection_id": "a"}"#), Ok(())),
         ((204, "", ""), Ok(())),
@@ -422,13 +428,13 @@ async fn withdrawing_twice_is_done_twice() {
         ((402, "", r#"{"code": "3003"}"#), Err(Error::ReconnectNeeded(ConnectionStatus::Invalidated))),
     ] {
         let peer = Peer::new(move |_, _| answer).await;
-        assert_eq!(peer.adapter.withdraw(&call(), &grant()).await, expected, "{answer:?}");
-        assert_eq!(peer.asked(), [format!("DELETE /connection/{CONNECTION}")]);
+        assert_eq!(peer.adapter.withdraw(&context(), &credentials()).await, expected, "{answer:?}");
+        assert_eq!(peer.recorded(), [format!("DELETE /connection/{CONNECTION}")]);
     }
 }
 
 #[test]
-fn the_fuzzed_readers_hold_on_the_fixtures() {
+fn fuzz_targets_accept_the_fixtures() {
     fuzz_activities_page(ACTIVITIES.as_bytes(), &account(ACCOUNT));
     fuzz_positions_page(include_bytes!("fixtures/positions.json"), &account(ACCOUNT));
 }

@@ -1,4 +1,5 @@
-//! Webhooks: their signature, their age and what they are about (docs/providers/snaptrade.md#webhooks).
+//! SnapTrade's webhooks: checks signature and age, and finds the affected resources
+//! (docs/providers/snaptrade.md#webhooks).
 
 use std::time::Duration;
 
@@ -7,52 +8,57 @@ use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 
 use super::{SnapTrade, wire};
-use crate::Call;
+use crate::CallContext;
 use crate::http::parse_json;
-use crate::notifying::{Concern, Notification, Notifying, Refused, header, id};
+use crate::webhook_verifier::{AffectedResource, ProviderEvent, Rejection, WebhookVerifier, header, id};
 
-/// How far an event's time may be from ours, either way (docs/providers/snaptrade.md#webhooks).
+/// The largest difference between an event's time and now, in either direction (docs/providers/snaptrade.md#webhooks).
 const AGE_MAX: Duration = Duration::from_secs(300);
 
 #[async_trait]
-impl Notifying for SnapTrade {
-    async fn read(&self, call: &Call, headers: &HeaderMap, body: &[u8]) -> Result<Notification, Refused> {
-        let signature = header(headers, "Signature").ok_or(Refused::Forged)?;
-        if !self.api.has_signed(body, signature) {
-            return Err(Refused::Forged);
+impl WebhookVerifier for SnapTrade {
+    async fn verify(
+        &self,
+        context: &CallContext,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Result<ProviderEvent, Rejection> {
+        let signature = header(headers, "Signature").ok_or(Rejection::Forged)?;
+        if !self.api.is_signed(body, signature) {
+            return Err(Rejection::Forged);
         }
-        notification(body, call.wall_clock(), |client_id| self.api.is_ours(client_id))
+        parse_event(body, context.wall_clock(), |client_id| self.api.is_client_id(client_id))
     }
 }
 
-/// A signed body as an event for us, of this moment.
-pub(super) fn notification(
+/// Parses a signed body, and checks the client id and the age of the event.
+pub(super) fn parse_event(
     body: &[u8],
     now: Timestamp,
-    is_ours: impl Fn(&str) -> bool,
-) -> Result<Notification, Refused> {
-    let event: wire::Event = parse_json(body).map_err(|_| Refused::Malformed)?;
-    if !event.client_id.as_ref().is_none_or(|id| id.as_str().is_some_and(is_ours)) {
-        return Err(Refused::Forged);
+    is_client_id: impl Fn(&str) -> bool,
+) -> Result<ProviderEvent, Rejection> {
+    let event: wire::Event = parse_json(body).map_err(|_| Rejection::Malformed)?;
+    if !event.client_id.as_ref().is_none_or(|id| id.as_str().is_some_and(is_client_id)) {
+        return Err(Rejection::Forged);
     }
     check_age(&event, now)?;
     let id = id(event.webhook_id.as_ref()).or_else(|| id(event.webook_id.as_ref()));
-    Ok(Notification { id, concerns: concerns(&event) })
+    Ok(ProviderEvent { id, affected: affected(&event) })
 }
 
-fn check_age(event: &wire::Event, now: Timestamp) -> Result<(), Refused> {
+fn check_age(event: &wire::Event, now: Timestamp) -> Result<(), Rejection> {
     let at = event.event_timestamp.as_ref().and_then(|at| at.as_str()?.parse::<Timestamp>().ok());
-    let age = now.duration_since(at.ok_or(Refused::Malformed)?).unsigned_abs();
-    if age <= AGE_MAX { Ok(()) } else { Err(Refused::Stale) }
+    let age = now.duration_since(at.ok_or(Rejection::Malformed)?).unsigned_abs();
+    if age <= AGE_MAX { Ok(()) } else { Err(Rejection::Stale) }
 }
 
-/// An event about one account or connection says nothing about the user's others; one about consents may be the first
-/// that is heard of a connection, so the user is looked at too.
-fn concerns(event: &wire::Event) -> Vec<Concern> {
-    let owner = || id(event.user_id.as_ref()).map(Concern::Owner);
-    let connection = || id(event.brokerage_authorization_id.as_ref()).map(Concern::Connection);
-    let account = || id(event.account_id.as_ref()).map(Concern::Account);
-    let concerns = match event.event_type.as_str() {
+/// The resources to refresh. An event about a consent can be the first about a new connection, so it affects the provider
+/// user too. Events about accounts and trades affect only their connection.
+fn affected(event: &wire::Event) -> Vec<AffectedResource> {
+    let provider_user = || id(event.user_id.as_ref()).map(AffectedResource::ProviderUser);
+    let connection = || id(event.brokerage_authorization_id.as_ref()).map(AffectedResource::Connection);
+    let account = || id(event.account_id.as_ref()).map(AffectedResource::Account);
+    let affected = match event.event_type.as_str() {
         "USER_REGISTERED"
         | "USER_DELETED"
         | "CONNECTION_ATTEMPTED"
@@ -61,7 +67,7 @@ fn concerns(event: &wire::Event) -> Vec<Concern> {
         | "CONNECTION_BROKEN"
         | "CONNECTION_FIXED"
         | "CONNECTION_UPDATED"
-        | "CONNECTION_FAILED" => [owner(), connection(), None],
+        | "CONNECTION_FAILED" => [provider_user(), connection(), None],
         "NEW_ACCOUNT_AVAILABLE"
         | "ACCOUNT_REMOVED"
         | "ACCOUNT_TRANSACTIONS_INITIAL_UPDATE"
@@ -71,7 +77,7 @@ fn concerns(event: &wire::Event) -> Vec<Concern> {
         | "TRADE_UPDATE" => [None, connection(), account()],
         _ => [None, None, None],
     };
-    concerns.into_iter().flatten().collect()
+    affected.into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -105,39 +111,39 @@ mod tests {
         open(&values, Duration::from_secs(20)).unwrap()
     }
 
-    fn call(now: &str) -> Call {
-        Call::new(tokio::time::Instant::now() + Duration::from_secs(20), now.parse().unwrap())
+    fn context(now: &str) -> CallContext {
+        CallContext::new(tokio::time::Instant::now() + Duration::from_secs(20), now.parse().unwrap())
     }
 
-    async fn read(now: &str, key: &str, signatures: &[&str], body: &[u8]) -> Result<Notification, Refused> {
+    async fn read(now: &str, key: &str, signatures: &[&str], body: &[u8]) -> Result<ProviderEvent, Rejection> {
         let name = reqwest::header::HeaderName::from_static("signature");
         let mut headers = HeaderMap::new();
         for signature in signatures {
             headers.append(name.clone(), signature.parse().unwrap());
         }
-        snaptrade(key).notifying().unwrap().read(&call(now), &headers, body).await
+        snaptrade(key).webhook_verifier().unwrap().verify(&context(now), &headers, body).await
     }
 
     const NOW: &str = "2022-05-31T12:40:00Z";
 
-    fn owner() -> Concern {
-        Concern::Owner("snaptrade-user-123".to_owned())
+    fn provider_user() -> AffectedResource {
+        AffectedResource::ProviderUser("snaptrade-user-123".to_owned())
     }
 
-    fn connection() -> Concern {
-        Concern::Connection("87b24961-b51e-4db8-9226-f198f6518a89".to_owned())
+    fn connection() -> AffectedResource {
+        AffectedResource::Connection("87b24961-b51e-4db8-9226-f198f6518a89".to_owned())
     }
 
-    /// Signed as the provider does with what it has sent: the canonical form is given here, not computed.
+    /// A signature as the provider makes it, over the given canonical text.
     fn signature(canonical: &str) -> String {
         use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
         STANDARD.encode(sign(&Key::new(HMAC_SHA256, KEY.as_bytes()), canonical.as_bytes()))
     }
 
     #[tokio::test]
-    async fn the_documented_vector_in_any_order() {
+    async fn documented_vector_is_valid_in_any_order() {
         let id = Some("aa7a7d5a-4a12-40df-a329-feedc738eee9".to_owned());
-        let expected = Ok(Notification { id, concerns: vec![owner(), connection()] });
+        let expected = Ok(ProviderEvent { id, affected: vec![provider_user(), connection()] });
         assert_eq!(read(NOW, KEY, &[SIGNATURE], BODY.as_bytes()).await, expected);
         let sorted = serde_json::from_str::<std::collections::BTreeMap<String, Value>>(BODY).unwrap();
         let sorted = serde_json::to_vec(&sorted).unwrap();
@@ -147,34 +153,37 @@ mod tests {
     #[tokio::test]
     async fn another_signature_or_body_is_forged() {
         let flipped = SIGNATURE.replacen('f', "e", 1);
-        // Over the bytes as they came, which is not what is signed.
+        // A signature over the raw bytes instead of the canonical form.
         let raw = signature(BODY);
         for signatures in [&[][..], &[""], &["fef2"], &["***"], &[&flipped], &[&raw], &[SIGNATURE, SIGNATURE]] {
-            assert_eq!(read(NOW, KEY, signatures, BODY.as_bytes()).await, Err(Refused::Forged), "{signatures:?}");
+            assert_eq!(read(NOW, KEY, signatures, BODY.as_bytes()).await, Err(Rejection::Forged), "{signatures:?}");
         }
         let other = read(NOW, "test-consumer-key-2", &[SIGNATURE], BODY.as_bytes()).await;
-        assert_eq!(other, Err(Refused::Forged));
+        assert_eq!(other, Err(Rejection::Forged));
         let deep = "[".repeat(200_000);
         let nested = format!("{}{}", "[".repeat(1_000), "]".repeat(1_000));
         for body in
             [&BODY.replace("BROKEN", "FIXED"), &BODY.replace("\"userId\"", "\"userID\""), "", "{", &deep, &nested]
         {
-            assert_eq!(read(NOW, KEY, &[SIGNATURE], body.as_bytes()).await, Err(Refused::Forged));
+            assert_eq!(read(NOW, KEY, &[SIGNATURE], body.as_bytes()).await, Err(Rejection::Forged));
         }
-        assert_eq!(read(NOW, KEY, &[SIGNATURE], b"\xff").await, Err(Refused::Forged));
+        assert_eq!(read(NOW, KEY, &[SIGNATURE], b"\xff").await, Err(Rejection::Forged));
     }
 
     #[tokio::test]
-    async fn letters_and_numbers_are_signed_as_python_writes_them() {
+    async fn canonical_text_is_that_of_python() {
         let sent = r#"{"eventType": "X\u0059Z", "é": "\/ü😀\u007f", "eventTimestamp": "2022-05-31T12:40:00Z",
             "details": {"b": [1.0, -0.5, 1e-07, 12345678901234567890.25, true, null, {}], "a": 0}}"#;
-        let canonical = r#"{"details":{"a":0,"b":[1.0,-0.5,1e-07,12345678901234567890.25,true,null,{}]},"eventTimestamp":"2022-05-31T12:40:00Z","eventType":"XYZ","\u00e9":"/\u00fc\ud83d\ude00\u007f"}"#;
+        let canonical = concat!(
+            r#"{"details":{"a":0,"b":[1.0,-0.5,1e-07,12345678901234567890.25,true,null,{}]},"#,
+            r#""eventTimestamp":"2022-05-31T12:40:00Z","eventType":"XYZ","\u00e9":"/\u00fc\ud83d\ude00\u007f"}"#,
+        );
         let read = read(NOW, KEY, &[&signature(canonical)], sent.as_bytes()).await;
-        assert_eq!(read, Ok(Notification { id: None, concerns: vec![] }));
+        assert_eq!(read, Ok(ProviderEvent { id: None, affected: vec![] }));
     }
 
     #[tokio::test]
-    async fn old_events_and_those_of_the_future_are_stale() {
+    async fn old_and_future_events_are_stale() {
         for (now, stale) in [
             ("2022-05-31T12:44:47.182403Z", false),
             ("2022-05-31T12:44:47.182404Z", true),
@@ -182,13 +191,13 @@ mod tests {
             ("2022-05-31T12:34:47.182402Z", true),
             ("2026-05-31T12:40:00Z", true),
         ] {
-            let read = notification(BODY.as_bytes(), now.parse().unwrap(), |_| true);
-            assert_eq!(read.err(), stale.then_some(Refused::Stale), "{now}");
+            let read = parse_event(BODY.as_bytes(), now.parse().unwrap(), |_| true);
+            assert_eq!(read.err(), stale.then_some(Rejection::Stale), "{now}");
         }
-        assert_eq!(read("2022-05-31T13:40:00Z", KEY, &[SIGNATURE], BODY.as_bytes()).await, Err(Refused::Stale));
+        assert_eq!(read("2022-05-31T13:40:00Z", KEY, &[SIGNATURE], BODY.as_bytes()).await, Err(Rejection::Stale));
     }
 
-    fn event(members: Value) -> Result<Notification, Refused> {
+    fn event(members: Value) -> Result<ProviderEvent, Rejection> {
         let mut event = json!({
             "eventType": "CONNECTION_ADDED",
             "eventTimestamp": "2022-05-31T12:40:00+00:00",
@@ -197,23 +206,23 @@ mod tests {
             "accountId": "acc",
         });
         event.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
-        notification(event.to_string().as_bytes(), NOW.parse().unwrap(), |id| id == "TESTCLIENT")
+        parse_event(event.to_string().as_bytes(), NOW.parse().unwrap(), |id| id == "TESTCLIENT")
     }
 
     #[test]
-    fn what_events_are_about() {
-        let account = || Concern::Account("acc".to_owned());
-        for (members, concerns) in [
-            (json!({}), vec![owner(), connection()]),
-            (json!({"eventType": "USER_DELETED", "brokerageAuthorizationId": null}), vec![owner()]),
-            (json!({"eventType": "CONNECTION_ATTEMPTED", "brokerageAuthorizationId": 5}), vec![owner()]),
+    fn events_name_affected_resources() {
+        let account = || AffectedResource::Account("acc".to_owned());
+        for (members, affected) in [
+            (json!({}), vec![provider_user(), connection()]),
+            (json!({"eventType": "USER_DELETED", "brokerageAuthorizationId": null}), vec![provider_user()]),
+            (json!({"eventType": "CONNECTION_ATTEMPTED", "brokerageAuthorizationId": 5}), vec![provider_user()]),
             (json!({"eventType": "ACCOUNT_HOLDINGS_UPDATED"}), vec![connection(), account()]),
             (json!({"eventType": "NEW_ACCOUNT_AVAILABLE"}), vec![connection(), account()]),
             (json!({"eventType": "TRADE_UPDATE", "brokerageAuthorizationId": []}), vec![account()]),
             (json!({"eventType": "INVENTED"}), vec![]),
             (json!({"userId": ""}), vec![connection()]),
         ] {
-            assert_eq!(event(members.clone()), Ok(Notification { id: None, concerns }), "{members}");
+            assert_eq!(event(members.clone()), Ok(ProviderEvent { id: None, affected }), "{members}");
         }
         let id = |members: Value| event(members).map(|read| read.id);
         assert_eq!(id(json!({"webhookId": "w", "webookId": "v"})), Ok(Some("w".to_owned())));
@@ -222,15 +231,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_and_not_for_us() {
+    fn events_of_another_client_are_rejected() {
         for (members, expected) in [
-            (json!({"clientId": "OTHER"}), Refused::Forged),
-            (json!({"clientId": 5}), Refused::Forged),
-            (json!({"eventTimestamp": null}), Refused::Malformed),
-            (json!({"eventTimestamp": 1654000000}), Refused::Malformed),
-            (json!({"eventTimestamp": "yesterday"}), Refused::Malformed),
-            (json!({"eventTimestamp": "2022-05-31T12:40:00"}), Refused::Malformed),
-            (json!({"eventType": null}), Refused::Malformed),
+            (json!({"clientId": "OTHER"}), Rejection::Forged),
+            (json!({"clientId": 5}), Rejection::Forged),
+            (json!({"eventTimestamp": null}), Rejection::Malformed),
+            (json!({"eventTimestamp": 1654000000}), Rejection::Malformed),
+            (json!({"eventTimestamp": "yesterday"}), Rejection::Malformed),
+            (json!({"eventTimestamp": "2022-05-31T12:40:00"}), Rejection::Malformed),
+            (json!({"eventType": null}), Rejection::Malformed),
         ] {
             assert_eq!(event(members.clone()), Err(expected), "{members}");
         }
@@ -239,7 +248,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_body_panics(body in any::<Vec<u8>>(), text in "[\\[\\]{}\",:0-9e.\\\\u -]{0,60}", at in 0..BODY.len(), byte in any::<u8>()) {
+        fn no_body_panics(
+            body in any::<Vec<u8>>(),
+            text in "[\\[\\]{}\",:0-9e.\\\\u -]{0,60}",
+            at in 0..BODY.len(),
+            byte in any::<u8>(),
+        ) {
             fuzz_event(&body);
             fuzz_event(text.as_bytes());
             let mut near = BODY.as_bytes().to_vec();

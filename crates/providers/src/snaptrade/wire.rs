@@ -1,5 +1,6 @@
-//! Structs exactly as on the wire: docs/providers/snaptrade.md#users to #activities, and #webhooks. Members that we do
-//! not use are left out, unknown ones are ignored, and all that the page does not promise is optional.
+//! The JSON types of SnapTrade's API (docs/providers/snaptrade.md#users to #activities, and #webhooks).
+//!
+//! Unused members are left out and unknown members are ignored. A member is optional unless the documentation promises it.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -29,14 +30,14 @@ pub(super) struct Event {
     pub(super) event_timestamp: Option<Value>,
     pub(super) client_id: Option<Value>,
     pub(super) webhook_id: Option<Value>,
-    /// Misspelt so in some bodies; a field of its own, as a body with both names must not be broken.
+    /// `webhookId`, misspelt in some bodies. A serde alias would fail on a body with both names.
     pub(super) webook_id: Option<Value>,
     pub(super) user_id: Option<Value>,
     pub(super) brokerage_authorization_id: Option<Value>,
     pub(super) account_id: Option<Value>,
 }
 
-/// `GET /authorizations`, one of them.
+/// An item of `GET /authorizations`.
 #[derive(Deserialize)]
 pub(super) struct Connection {
     pub(super) id: String,
@@ -53,7 +54,7 @@ pub(super) struct Brokerage {
     pub(super) aws_s3_square_logo_url: Option<String>,
 }
 
-/// `GET /authorizations/{id}/accounts`, one of them. No `Debug`: it holds a full account number.
+/// An item of `GET /authorizations/{id}/accounts`. No `Debug`: it holds a full account number.
 #[derive(Deserialize, Default)]
 pub(super) struct Account<'a> {
     #[serde(borrow)]
@@ -80,7 +81,7 @@ pub(super) struct Total<'a> {
     pub(super) currency: Option<Text<'a>>,
 }
 
-/// `GET /accounts/{id}/balances`, one currency of them.
+/// An item of `GET /accounts/{id}/balances`, which has one for each currency.
 #[derive(Deserialize)]
 pub(super) struct Balance<'a> {
     #[serde(borrow)]
@@ -112,7 +113,7 @@ pub(super) struct Position<'a> {
     pub(super) currency: Option<Text<'a>>,
 }
 
-/// Of any `kind`: the members of all the kinds.
+/// An instrument of any `kind`, with the members of all kinds.
 #[derive(Deserialize, Default)]
 pub(super) struct Instrument<'a> {
     #[serde(borrow)]
@@ -173,10 +174,10 @@ pub(super) struct OptionSymbol<'a> {
     pub(super) underlying_symbol: Option<Symbol<'a>>,
 }
 
-/// The body of a refusal. The page's examples have two names for the code, and both types
+/// The body of an error. The documentation has two names for the code, and strings and numbers as its type
 /// (docs/providers/snaptrade.md#errors).
 #[derive(Deserialize, Default)]
-pub(super) struct Refusal {
+pub(super) struct ErrorBody {
     pub(super) code: Option<Value>,
     pub(super) default_code: Option<Value>,
 }

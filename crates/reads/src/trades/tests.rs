@@ -1,4 +1,4 @@
-//! Windows over pretended lists of several accounts, compared with a merge of the whole lists.
+//! Windows over simulated lists of several accounts, compared with a merge of the whole lists.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -12,44 +12,44 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// What a row of the provider is.
+/// How the query treats a row of the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Belongs,
-    /// Its day is outside the span.
+    Matches,
+    /// Its day is before the range.
     Outside,
-    /// The adapter leaves it out.
+    /// The adapter skips it, because it has no date.
     Undated,
-    /// It lies behind `to`, whatever its place.
+    /// Its time is after `to`, independent of its position.
     Later,
 }
 
-/// Rows of each account, newest first, as (second, kind).
-struct Pretended {
+/// A broker with a list of rows for each account: (second, kind), newest first.
+struct SimulatedBroker {
     accounts: Vec<Account>,
     lists: Vec<Vec<(i64, Kind)>>,
     calls: AtomicU32,
     rows_max: u32,
-    /// From this call on it fails.
+    /// Calls fail from this number on.
     fail_from_call: u32,
 }
 
 const DAY: i64 = 86_400;
 const FROM: i64 = 1_000 * DAY;
 
-impl Pretended {
+impl SimulatedBroker {
     fn new(lists: Vec<Vec<(i64, Kind)>>) -> Self {
         let mut accounts: Vec<Account> = lists.iter().map(|_| account()).collect();
         accounts.sort_by_key(|account| account.id);
         Self { accounts, lists, calls: AtomicU32::new(0), rows_max: 1_000, fail_from_call: u32::MAX }
     }
 
-    /// One account with so many rows, a minute apart.
+    /// One account with rows one minute apart.
     fn one(rows: i64) -> Self {
-        Self::new(vec![(0..rows).map(|row| (FROM + DAY * 900 - row * 60, Kind::Belongs)).collect()])
+        Self::new(vec![(0..rows).map(|row| (FROM + DAY * 900 - row * 60, Kind::Matches)).collect()])
     }
 
-    fn taken_calls(&self) -> u32 {
+    fn take_call_count(&self) -> u32 {
         self.calls.swap(0, Ordering::Relaxed)
     }
 
@@ -58,7 +58,7 @@ impl Pretended {
         let mut rows: Vec<(i64, usize, usize)> = Vec::new();
         for (at, list) in self.lists.iter().enumerate() {
             rows.extend(
-                list.iter().enumerate().filter(|(_, row)| row.1 == Kind::Belongs).map(|(n, row)| (-row.0, at, n)),
+                list.iter().enumerate().filter(|(_, row)| row.1 == Kind::Matches).map(|(n, row)| (-row.0, at, n)),
             );
         }
         rows.sort_unstable();
@@ -66,15 +66,16 @@ impl Pretended {
     }
 
     async fn window(&self, map: &Mutex<TradesMap>, span: Span, page: Page, row_cap: u64) -> (Vec<String>, Extent) {
-        let call = Call::new(Instant::now() + Duration::from_secs(25), Timestamp::UNIX_EPOCH);
-        let grant = SecretString::from("grant");
+        let call = CallContext::new(Instant::now() + Duration::from_secs(25), Timestamp::UNIX_EPOCH);
+        let credentials = SecretString::from("credentials");
         let write: WriteTrade = |trade, out| out.extend_from_slice(format!("\"{}\"", trade.symbol).as_bytes());
-        let source = Source { brokerage: self, call: &call, grant: &grant, span: &span, zone: &TimeZone::UTC, write };
+        let (credentials, zone) = (&credentials, &TimeZone::UTC);
+        let source = Source { brokerage: self, call: &call, credentials, span: &span, zone, write };
         let mut merge = Merge::new(source, self.accounts.iter().map(Stream::new).collect(), page);
         let more = merge.run(map).await.expect("the window is read");
         let extent = merge.extent(&more, row_cap);
         let text = String::from_utf8(merge.written).expect("text");
-        assert!(text.is_empty() || text.split(',').all(|row| row.len() > 4), "not what was written: {text}");
+        assert!(text.is_empty() || text.split(',').all(|row| row.len() > 4), "broken row: {text}");
         (text.split(',').filter(|row| !row.is_empty()).map(str::to_owned).collect(), extent)
     }
 
@@ -88,7 +89,7 @@ fn account() -> Account {
         id: AccountId::new(),
         user_id: UserId::new(),
         connection_id: ConnectionId::new(),
-        provider: "pretended".to_owned(),
+        provider: "simulated".to_owned(),
         provider_account_id: "1".to_owned(),
         name: "Shares".to_owned(),
         account_type: AccountType::Investment,
@@ -99,9 +100,15 @@ fn account() -> Account {
 }
 
 #[async_trait]
-impl Brokerage for Pretended {
-    async fn holdings(&self, _: &Call, _: &SecretString, _: &Account, _: &mut HoldingSink<'_>) -> Result<(), Error> {
-        Err(Error::unavailable("not asked for"))
+impl Brokerage for SimulatedBroker {
+    async fn holdings(
+        &self,
+        _: &CallContext,
+        _: &SecretString,
+        _: &Account,
+        _: &mut HoldingSink<'_>,
+    ) -> Result<(), Error> {
+        Err(Error::unavailable("not simulated"))
     }
 
     fn trades_rows_max(&self) -> u32 {
@@ -110,7 +117,7 @@ impl Brokerage for Pretended {
 
     async fn trades(
         &self,
-        _: &Call,
+        _: &CallContext,
         _: &SecretString,
         query: &TradeQuery<'_>,
         offset: u64,
@@ -118,10 +125,11 @@ impl Brokerage for Pretended {
         rows: &mut TradeSink<'_>,
     ) -> Result<TradePage, Error> {
         if self.calls.fetch_add(1, Ordering::Relaxed) >= self.fail_from_call {
-            return Err(Error::unavailable("told to fail"));
+            return Err(Error::unavailable("simulated failure"));
         }
         assert!((1..=self.rows_max).contains(&limit), "asked for {limit} rows");
-        let at = self.accounts.iter().position(|account| account.id == query.account.id).expect("one of ours");
+        let at =
+            self.accounts.iter().position(|account| account.id == query.account.id).expect("an account of this broker");
         let first = usize::try_from(offset).unwrap_or(usize::MAX);
         let list = &self.lists[at];
         let page = list.iter().enumerate().skip(first).take(limit as usize);
@@ -131,7 +139,7 @@ impl Brokerage for Pretended {
             let second = match kind {
                 Kind::Outside => *second - 100_000 * DAY,
                 Kind::Later => *second + DAY * 100,
-                Kind::Belongs | Kind::Undated => *second,
+                Kind::Matches | Kind::Undated => *second,
             };
             if *kind != Kind::Undated {
                 rows(given - 1, trade(query.account, format!("{at}.{number}"), second));
@@ -169,8 +177,8 @@ fn both_ends() -> Span {
 }
 
 #[tokio::test]
-async fn a_window_of_one_account_is_one_call_wherever_it_starts() {
-    let provider = Pretended::one(20_000);
+async fn one_account_window_costs_one_call_anywhere() {
+    let provider = SimulatedBroker::one(20_000);
     let model = provider.model();
     for span in [Span::default(), from_start()] {
         for offset in [0, 200, 12_345, 19_900] {
@@ -178,7 +186,7 @@ async fn a_window_of_one_account_is_one_call_wherever_it_starts() {
             let (rows, extent) = provider.window(&provider.map(), span, page, 5_000).await;
             let at = offset as usize;
             assert_eq!(rows, model[at..(at + 200).min(20_000)]);
-            assert_eq!(provider.taken_calls(), 1, "{offset}");
+            assert_eq!(provider.take_call_count(), 1, "{offset}");
             assert_eq!(extent.has_more, offset < 19_800);
             assert_eq!(extent.truncated, offset < 15_000, "{offset}");
             if !extent.has_more {
@@ -189,11 +197,11 @@ async fn a_window_of_one_account_is_one_call_wherever_it_starts() {
 }
 
 #[tokio::test]
-async fn a_far_window_with_an_end_is_found_behind_what_the_end_leaves_out() {
-    let mut provider = Pretended::one(20_000);
-    // Rows of the day behind `to` come first, and one stands among those that belong.
-    for left_out in (0..120).chain([130]) {
-        provider.lists[0][left_out].1 = Kind::Later;
+async fn far_window_skips_rows_filtered_by_to() {
+    let mut provider = SimulatedBroker::one(20_000);
+    // Rows of the day after `to` come first, and one stands among the matching rows.
+    for later in (0..120).chain([130]) {
+        provider.lists[0][later].1 = Kind::Later;
     }
     let model = provider.model();
     let newest = Timestamp::from_second(FROM + DAY * 900 - 120 * 60).expect("an instant");
@@ -203,54 +211,56 @@ async fn a_far_window_with_an_end_is_found_behind_what_the_end_leaves_out() {
         let (rows, _) = provider.window(&map, span, Page { limit: 200, offset }, 5_000).await;
         let at = offset as usize;
         assert_eq!(rows, model[at.min(model.len())..(at + 200).min(model.len())], "{offset}");
-        assert!(provider.taken_calls() <= calls, "{offset}");
+        assert!(provider.take_call_count() <= calls, "{offset}");
     }
 }
 
 #[tokio::test]
 async fn exactly_the_cap_is_not_truncated() {
-    let provider = Pretended::one(5_000);
+    let provider = SimulatedBroker::one(5_000);
     let (_, extent) = provider.window(&provider.map(), Span::default(), Page { limit: 200, offset: 0 }, 5_000).await;
-    assert_eq!((extent.has_more, extent.truncated), (true, false));
+    assert!(extent.has_more);
+    assert!(!extent.truncated);
 }
 
 #[tokio::test]
 async fn behind_the_end_the_total_is_exact() {
-    let provider = Pretended::one(300);
+    let provider = SimulatedBroker::one(300);
     let page = Page { limit: 200, offset: 5_000 };
     for (span, calls) in [(Span::default(), 1), (from_start(), 3), (both_ends(), 3)] {
         for _ in 0..2 {
             let (rows, extent) = provider.window(&provider.map(), span, page, 5_000).await;
-            assert_eq!((rows.len(), extent), (0, Extent { total: 300, has_more: false, truncated: false }), "{span:?}");
-            assert!(provider.taken_calls() <= calls, "{span:?}");
+            assert!(rows.is_empty(), "{span:?}");
+            assert_eq!(extent, Extent { total: 300, has_more: false, truncated: false }, "{span:?}");
+            assert!(provider.take_call_count() <= calls, "{span:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn an_account_that_is_over_costs_no_further_call() {
-    let row = |second: i64| (FROM + second, Kind::Belongs);
-    let provider = Pretended::new(vec![
+async fn exhausted_account_costs_no_further_call() {
+    let row = |second: i64| (FROM + second, Kind::Matches);
+    let provider = SimulatedBroker::new(vec![
         (0..1_000).rev().map(|second| row(second * 60)).collect(),
         (0..5).rev().map(|second| row(70_000 + second)).collect(),
     ]);
     let map = provider.map();
     let (_, first) = provider.window(&map, Span::default(), Page { limit: 200, offset: 0 }, 5_000).await;
     assert!(first.has_more);
-    assert_eq!(provider.taken_calls(), 2);
+    assert_eq!(provider.take_call_count(), 2);
     let (rows, _) = provider.window(&map, Span::default(), Page { limit: 200, offset: 200 }, 5_000).await;
     assert_eq!(rows, provider.model()[200..400]);
-    assert_eq!(provider.taken_calls(), 1);
+    assert_eq!(provider.take_call_count(), 1);
 }
 
-/// A row a minute, newest first; the first account's all lie above the second's.
-fn stacked(above: i64, below: i64) -> Pretended {
-    let list = |rows: i64, from: i64| (0..rows).map(|row| (FROM + from - row * 60, Kind::Belongs)).collect();
-    Pretended::new(vec![list(above, DAY * 900), list(below, DAY * 400)])
+/// Two accounts with rows one minute apart. All rows of the first are newer than those of the second.
+fn stacked(above: i64, below: i64) -> SimulatedBroker {
+    let list = |rows: i64, from: i64| (0..rows).map(|row| (FROM + from - row * 60, Kind::Matches)).collect();
+    SimulatedBroker::new(vec![list(above, DAY * 900), list(below, DAY * 400)])
 }
 
 #[tokio::test]
-async fn a_far_window_over_several_accounts_has_all_its_rows() {
+async fn far_window_over_several_accounts_is_complete() {
     let provider = stacked(4_500, 1_000);
     let model = provider.model();
     for (offset, limit) in [(4_497, 6), (5_000, 10), (3_000, 200), (5_400, 500)] {
@@ -268,19 +278,19 @@ async fn two_large_accounts_cost_two_calls_a_window() {
     for window in 0..5 {
         let page = Page { limit: 200, offset: window * 200 };
         provider.window(&map, Span::default(), page, 5_000).await;
-        assert!(provider.taken_calls() <= 2, "{window}");
+        assert!(provider.take_call_count() <= 2, "{window}");
     }
 }
 
 #[tokio::test]
-async fn rows_that_are_left_out_shift_no_window() {
-    let mut provider = Pretended::one(1_000);
+async fn filtered_rows_shift_no_window() {
+    let mut provider = SimulatedBroker::one(1_000);
     for undated in [0, 1, 350] {
         provider.lists[0][undated].1 = Kind::Undated;
     }
     let model = provider.model();
     let map = provider.map();
-    // A window in between is left out, and one overlaps: neither shifts those that are walked.
+    // One window is skipped and one overlaps. Neither shifts the other windows.
     for offset in [0_u64, 400, 300, 200, 400, 600, 997, 5_000, 800] {
         let (rows, extent) = provider.window(&map, Span::default(), Page { limit: 200, offset }, 5_000).await;
         let known = [0, 200, 997, 5_000].contains(&offset);
@@ -299,24 +309,27 @@ async fn rows_that_are_left_out_shift_no_window() {
         all.extend(provider.window(&walk, Span::default(), page, 5_000).await.0);
     }
     assert_eq!(all, model);
-    provider.taken_calls();
+    provider.take_call_count();
     let (rows, extent) = provider.window(&walk, Span::default(), Page { limit: 200, offset: 5_000 }, 5_000).await;
-    assert_eq!((rows.len(), extent.total, provider.taken_calls()), (0, 997, 0), "the end is known");
+    assert!(rows.is_empty());
+    assert_eq!(extent.total, 997);
+    assert_eq!(provider.take_call_count(), 0, "the end is known");
 }
 
 #[tokio::test]
-async fn when_only_what_follows_is_not_known_the_window_is_served() {
-    let mut provider = Pretended::one(300);
-    // The row that would tell whether more follow is left out.
+async fn window_is_served_when_has_more_is_unknown() {
+    let mut provider = SimulatedBroker::one(300);
+    // The row that would show whether more follow is skipped.
     provider.lists[0][200].1 = Kind::Undated;
     provider.fail_from_call = 1;
     let (rows, extent) = provider.window(&provider.map(), Span::default(), Page { limit: 200, offset: 0 }, 5_000).await;
     assert_eq!(rows.len(), 200);
-    assert_eq!((extent.has_more, extent.truncated), (true, true));
+    assert!(extent.has_more);
+    assert!(extent.truncated);
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
-    prop_oneof![8 => Just(Kind::Belongs), 1 => Just(Kind::Outside), 1 => Just(Kind::Undated)]
+    prop_oneof![8 => Just(Kind::Matches), 1 => Just(Kind::Outside), 1 => Just(Kind::Undated)]
 }
 
 fn list() -> impl Strategy<Value = Vec<(i64, Kind)>> {
@@ -329,18 +342,18 @@ fn list() -> impl Strategy<Value = Vec<(i64, Kind)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Going on with `offset + limit` gives every row once, in order, with the exact total at the end, however the
-    /// provider pages.
+    /// Paging with `offset + limit` returns every row once, in order, with the exact total at the end, for any page
+    /// size of the provider.
     #[test]
-    fn windows_are_those_of_the_merged_list(
+    fn windows_equal_the_merged_list(
         lists in prop::collection::vec(list(), 1..4),
         limit in 1_u32..30,
         rows_max in 1_u32..40,
-        spans in any::<bool>(),
+        has_end in any::<bool>(),
     ) {
-        let mut provider = Pretended::new(lists);
+        let mut provider = SimulatedBroker::new(lists);
         provider.rows_max = rows_max;
-        let span = if spans { both_ends() } else { from_start() };
+        let span = if has_end { both_ends() } else { from_start() };
         let model = provider.model();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(async {
@@ -349,7 +362,8 @@ proptest! {
             loop {
                 let page = Page { limit, offset: all.len() as u64 };
                 let (rows, extent) = provider.window(&map, span, page, 1_000_000).await;
-                prop_assert!(rows.len() == limit as usize || !extent.has_more, "a short page with more behind it");
+                let is_full = rows.len() == limit as usize;
+                prop_assert!(is_full || !extent.has_more, "a short window although more rows follow");
                 prop_assert!(rows.len() <= limit as usize);
                 all.extend(rows);
                 if !extent.has_more {
@@ -362,16 +376,16 @@ proptest! {
         })?;
     }
 
-    /// Any window, without anything remembered, where rows are only left out behind those that belong.
+    /// A single window without a map is correct if every row matches.
     #[test]
-    fn any_window_stands_alone(
+    fn window_without_a_map_is_correct(
         lists in prop::collection::vec(list(), 1..4),
         limit in 1_u32..30,
         offset in 0_u64..150,
         rows_max in 1_u32..40,
     ) {
-        let belonging = |list: Vec<(i64, Kind)>| list.into_iter().filter(|row| row.1 == Kind::Belongs).collect();
-        let mut provider = Pretended::new(lists.into_iter().map(belonging).collect());
+        let matching = |list: Vec<(i64, Kind)>| list.into_iter().filter(|row| row.1 == Kind::Matches).collect();
+        let mut provider = SimulatedBroker::new(lists.into_iter().map(matching).collect());
         provider.rows_max = rows_max;
         let model = provider.model();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");

@@ -1,4 +1,4 @@
-//! Walks over a pretended provider, compared with skip and take on the whole list.
+//! Walks over a simulated provider, compared with skip and take on the whole list.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,28 +13,28 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A list of rows, one a minute back in time. Every so many rows one is not the query's; every so many pages one is
-/// empty. Cursors are row numbers.
-struct Pretended {
+/// A list with one row for each minute back in time. Every `foreign_every`th row is outside the query, every
+/// `empty_every`th page is empty. A cursor is `row.empty_pages`.
+struct SimulatedBank {
     account: Account,
     rows: u64,
     foreign_every: u64,
     empty_every: u32,
     page_rows_max: u32,
     calls: AtomicU32,
-    cursors_die: AtomicBool,
+    expire_next_cursor: AtomicBool,
     fail_from_call: AtomicU32,
 }
 
 const NOW: i64 = 2_000_000_000;
 
-impl Pretended {
+impl SimulatedBank {
     fn new(rows: u64) -> Self {
         let account = Account {
             id: AccountId::new(),
             user_id: UserId::new(),
             connection_id: ConnectionId::new(),
-            provider: "pretended".to_owned(),
+            provider: "simulated".to_owned(),
             provider_account_id: "1".to_owned(),
             name: "Everyday".to_owned(),
             account_type: AccountType::Transaction,
@@ -49,7 +49,7 @@ impl Pretended {
             empty_every: 0,
             page_rows_max: 1_000,
             calls: AtomicU32::new(0),
-            cursors_die: AtomicBool::new(false),
+            expire_next_cursor: AtomicBool::new(false),
             fail_from_call: AtomicU32::new(u32::MAX),
         }
     }
@@ -64,14 +64,14 @@ impl Pretended {
 }
 
 #[async_trait]
-impl Banking for Pretended {
+impl Banking for SimulatedBank {
     fn page_rows_max(&self) -> u32 {
         self.page_rows_max
     }
 
     async fn transactions(
         &self,
-        _: &Call,
+        _: &CallContext,
         _: &SecretString,
         query: &TransactionQuery<'_>,
         page: PageRequest<'_>,
@@ -79,18 +79,21 @@ impl Banking for Pretended {
     ) -> Result<Option<Cursor>, Error> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         if number >= self.fail_from_call.load(Ordering::Relaxed) {
-            return Err(Error::unavailable("told to fail"));
+            return Err(Error::unavailable("simulated failure"));
         }
-        if page.cursor.is_some() && self.cursors_die.swap(false, Ordering::Relaxed) {
-            return Err(Error::unavailable("an old cursor"));
+        if page.cursor.is_some() && self.expire_next_cursor.swap(false, Ordering::Relaxed) {
+            return Err(Error::unavailable("expired cursor"));
         }
         assert!((1..=self.page_rows_max).contains(&page.rows), "asked for {} rows", page.rows);
-        let (from, mark) = match page.cursor.map(|cursor| cursor.0.split_once('.').expect("ours")) {
-            Some((row, mark)) => (row.parse::<u64>().expect("a row"), mark.parse::<u32>().expect("a number")),
-            None => (0, 0),
-        };
+        let (from, empty_pages) =
+            match page.cursor.map(|cursor| cursor.0.split_once('.').expect("a cursor of this provider")) {
+                Some((row, empty_pages)) => {
+                    (row.parse::<u64>().expect("a row"), empty_pages.parse::<u32>().expect("a number"))
+                }
+                None => (0, 0),
+            };
         if self.empty_every > 0 && number.is_multiple_of(self.empty_every) {
-            return Ok(Some(Cursor(format!("{from}.{}", mark + 1))));
+            return Ok(Some(Cursor(format!("{from}.{}", empty_pages + 1))));
         }
         let to = (from + u64::from(page.rows)).min(self.rows);
         for row in from..to {
@@ -120,16 +123,16 @@ impl Banking for Pretended {
     }
 }
 
-/// One client walking one list.
+/// A client that reads one list, with its page map.
 struct Client<'p> {
-    provider: &'p Pretended,
+    provider: &'p SimulatedBank,
     map: Mutex<PageMap>,
     interval: Interval,
     row_cap: u64,
 }
 
 impl<'p> Client<'p> {
-    fn new(provider: &'p Pretended) -> Self {
+    fn new(provider: &'p SimulatedBank) -> Self {
         let from = Bound::Instant(Timestamp::from_second(NOW - 60 * 60 * 24 * 365 * 20).unwrap());
         let interval = Interval { from, to: Bound::Instant(Timestamp::from_second(NOW).unwrap()) };
         Self {
@@ -140,15 +143,16 @@ impl<'p> Client<'p> {
         }
     }
 
+    /// Reads one window. Returns its rows, the pagination fields, and the number of provider calls.
     async fn window(&self, limit: u32, offset: u64) -> Result<(Vec<String>, Extent, u32), Error> {
         let before = self.provider.calls.load(Ordering::Relaxed);
-        let grant = SecretString::from("");
+        let credentials = SecretString::from("");
         let deadline = Instant::now() + Duration::from_secs(25);
-        let call = Call::new(deadline, Timestamp::from_second(NOW).unwrap());
+        let call = CallContext::new(deadline, Timestamp::from_second(NOW).unwrap());
         let accounts = std::slice::from_ref(&self.provider.account);
         let mut walk = Walk {
             provider: self.provider,
-            grant: &grant,
+            credentials: &credentials,
             call: &call,
             query: TransactionQuery { accounts, one_account: true, interval: &self.interval, zone: &TimeZone::UTC },
             window: Window::new(Page { limit, offset }, self.row_cap),
@@ -162,21 +166,22 @@ impl<'p> Client<'p> {
         Ok((kept, extent, self.provider.calls.load(Ordering::Relaxed) - before))
     }
 
-    /// Walks in windows until there is no more; the most calls that a window cost, and all of them.
+    /// Reads windows until the list ends. Returns the rows, the most calls for one window after the first, and all
+    /// calls.
     async fn walk(&self, limit: u32) -> (Vec<String>, u32, u32) {
         let (mut seen, mut most, mut all, mut offset) = (Vec::new(), 0, 0, 0);
         loop {
             let (rows, extent, calls) = self.window(limit, offset).await.unwrap();
             (most, all) = (most.max(if offset > 0 { calls } else { 0 }), all + calls);
             if extent.has_more {
-                assert_eq!(rows.len(), limit as usize, "a short page while there is more, at {offset}");
+                assert_eq!(rows.len(), limit as usize, "a short window although more rows follow, at {offset}");
             } else {
                 assert!(!extent.truncated);
             }
             assert!(extent.total >= offset + rows.len() as u64 || rows.is_empty());
             seen.extend(rows);
             if !extent.has_more {
-                assert_eq!(extent.total, seen.len() as u64, "an exact total at the end");
+                assert_eq!(extent.total, seen.len() as u64, "the total is exact at the end");
                 return (seen, most, all);
             }
             offset += u64::from(limit);
@@ -185,9 +190,9 @@ impl<'p> Client<'p> {
 }
 
 #[tokio::test]
-async fn twelve_thousand_rows_in_windows() {
+async fn windows_cover_twelve_thousand_rows() {
     for limit in [200, 500] {
-        let provider = Pretended::new(12_000);
+        let provider = SimulatedBank::new(12_000);
         let client = Client::new(&provider);
         let (seen, most, all) = client.walk(limit).await;
         assert_eq!(seen, provider.matching());
@@ -199,8 +204,8 @@ async fn twelve_thousand_rows_in_windows() {
 }
 
 #[tokio::test]
-async fn five_thousand_rows_cost_at_most_one_call_a_window_and_one_count() {
-    let provider = Pretended::new(5_000);
+async fn each_window_costs_one_call_plus_one_count() {
+    let provider = SimulatedBank::new(5_000);
     let (seen, _, all) = Client::new(&provider).walk(200).await;
     assert_eq!(seen, provider.matching());
     assert_eq!(all, 25 + 5);
@@ -208,19 +213,26 @@ async fn five_thousand_rows_cost_at_most_one_call_a_window_and_one_count() {
 
 #[tokio::test]
 async fn past_the_cap_the_total_is_a_lower_bound() {
-    let provider = Pretended::new(5_001);
+    let provider = SimulatedBank::new(5_001);
     let client = Client::new(&provider);
     let (rows, extent, calls) = client.window(200, 0).await.unwrap();
-    assert_eq!((rows.len(), extent.total, extent.has_more, extent.truncated, calls), (200, 5_000, true, true, 6));
+    assert_eq!(rows.len(), 200);
+    assert_eq!(extent, Extent { total: 5_000, has_more: true, truncated: true });
+    assert_eq!(calls, 6);
     let (_, extent, calls) = client.window(200, 200).await.unwrap();
-    assert_eq!((extent.total, extent.truncated, calls), (5_001, false, 2), "the end was found");
+    assert_eq!(extent.total, 5_001, "the end was found");
+    assert!(!extent.truncated);
+    assert_eq!(calls, 2);
     let (rows, extent, calls) = client.window(200, 9_000).await.unwrap();
-    assert_eq!((rows.len(), extent.total, extent.has_more, calls), (0, 5_001, false, 0), "behind a known end");
+    assert!(rows.is_empty(), "the window lies behind the known end");
+    assert_eq!(extent.total, 5_001);
+    assert!(!extent.has_more);
+    assert_eq!(calls, 0);
 }
 
 #[tokio::test]
 async fn at_the_cap_the_total_is_exact() {
-    let provider = Pretended::new(5_000);
+    let provider = SimulatedBank::new(5_000);
     for limit in [1, 200, 499, 500] {
         let (_, extent, _) = Client::new(&provider).window(limit, 0).await.unwrap();
         assert_eq!(extent, Extent { total: 5_000, has_more: true, truncated: false }, "limit {limit}");
@@ -228,41 +240,42 @@ async fn at_the_cap_the_total_is_exact() {
 }
 
 #[tokio::test]
-async fn a_far_window_without_a_map_is_still_complete() {
-    let provider = Pretended::new(12_000);
+async fn far_window_without_a_map_is_complete() {
+    let provider = SimulatedBank::new(12_000);
     let client = Client::new(&provider);
     let (rows, extent, calls) = client.window(200, 7_000).await.unwrap();
     assert_eq!(rows, provider.matching()[7_000..7_200]);
     assert!(extent.truncated || extent.total == 12_000);
-    assert_eq!(calls, 12, "eight pages to the window's end, four to the list's");
+    assert_eq!(calls, 12, "eight pages to the end of the window, four to the end of the list");
 }
 
 #[tokio::test]
-async fn a_dead_cursor_starts_the_walk_again() {
-    let provider = Pretended::new(3_000);
+async fn expired_cursor_restarts_the_walk() {
+    let provider = SimulatedBank::new(3_000);
     let client = Client::new(&provider);
     client.window(200, 0).await.unwrap();
-    provider.cursors_die.store(true, Ordering::Relaxed);
+    provider.expire_next_cursor.store(true, Ordering::Relaxed);
     let (rows, extent, _) = client.window(200, 1_000).await.unwrap();
     assert_eq!(rows, provider.matching()[1_000..1_200]);
     assert_eq!(extent.total, 3_000);
 }
 
 #[tokio::test]
-async fn a_provider_that_is_down_does_not_cost_the_map() {
-    let provider = Pretended::new(3_000);
+async fn unavailable_provider_keeps_the_page_map() {
+    let provider = SimulatedBank::new(3_000);
     let client = Client::new(&provider);
     client.window(200, 0).await.unwrap();
     provider.fail_from_call.store(0, Ordering::Relaxed);
     assert!(client.window(200, 2_000).await.is_err());
     provider.fail_from_call.store(u32::MAX, Ordering::Relaxed);
     let (rows, _, calls) = client.window(200, 2_200).await.unwrap();
-    assert_eq!((rows, calls), (provider.matching()[2_200..2_400].to_vec(), 1));
+    assert_eq!(rows, provider.matching()[2_200..2_400]);
+    assert_eq!(calls, 1);
 }
 
 #[tokio::test]
-async fn a_page_that_fails_while_counting_leaves_the_window() {
-    let provider = Pretended::new(3_000);
+async fn failure_while_counting_keeps_the_window() {
+    let provider = SimulatedBank::new(3_000);
     provider.fail_from_call.store(2, Ordering::Relaxed);
     let (rows, extent, _) = Client::new(&provider).window(200, 0).await.unwrap();
     assert_eq!(rows.len(), 200);
@@ -270,22 +283,22 @@ async fn a_page_that_fails_while_counting_leaves_the_window() {
 }
 
 #[tokio::test]
-async fn a_page_that_fails_before_the_window_is_complete_keeps_what_was_learned() {
-    let provider = Pretended::new(3_000);
+async fn failed_window_keeps_the_cursors_it_learned() {
+    let provider = SimulatedBank::new(3_000);
     let client = Client::new(&provider);
     provider.fail_from_call.store(3, Ordering::Relaxed);
     assert!(client.window(200, 2_500).await.is_err());
     provider.fail_from_call.store(u32::MAX, Ordering::Relaxed);
     let (rows, _, calls) = client.window(200, 2_500).await.unwrap();
     assert_eq!(rows, provider.matching()[2_500..2_700]);
-    assert!(calls <= 2, "went on from where it was: {calls} calls");
+    assert!(calls <= 2, "the walk did not continue at its last cursor: {calls} calls");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn any_list_is_walked_once(
+    fn windows_cover_any_list_once(
         rows in 0_u64..1_500,
         limit in 1_u32..300,
         foreign_every in 0_u64..6,
@@ -293,9 +306,10 @@ proptest! {
         page_rows_max in 20_u32..400,
         row_cap in 1_u64..2_000,
     ) {
-        // Windows of one row over a thousand rows prove nothing more, and take long.
+        // Windows of one row over a thousand rows prove nothing more and are slow.
         let limit = limit.max(u32::try_from(rows / 100).unwrap()).max(1);
-        let provider = Pretended { foreign_every: if foreign_every == 1 { 0 } else { foreign_every }, empty_every, page_rows_max, ..Pretended::new(rows) };
+        let foreign_every = if foreign_every == 1 { 0 } else { foreign_every };
+        let provider = SimulatedBank { foreign_every, empty_every, page_rows_max, ..SimulatedBank::new(rows) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let mut client = Client::new(&provider);
         client.row_cap = row_cap;
@@ -305,14 +319,14 @@ proptest! {
         prop_assert_eq!(seen, expected);
     }
 
-    /// Jumping about gives the same windows as skip and take, whatever was asked before.
+    /// Windows in any order equal skip and take, independent of earlier requests.
     #[test]
-    fn any_order_of_windows(
+    fn windows_may_come_in_any_order(
         rows in 0_u64..2_000,
         windows in prop::collection::vec((1_u32..300, 0_u64..2_200), 1..8),
         foreign_every in prop::sample::select(vec![0_u64, 2, 7]),
     ) {
-        let provider = Pretended { foreign_every, page_rows_max: 250, ..Pretended::new(rows) };
+        let provider = SimulatedBank { foreign_every, page_rows_max: 250, ..SimulatedBank::new(rows) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let client = Client::new(&provider);
         let expected = provider.matching();

@@ -21,8 +21,9 @@ use tokio_postgres::{Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use uuid::Uuid;
 
-use super::{Map, Param, Result, Row, Sql};
-use crate::StorageError;
+use crate::db::row::{Map, Row};
+use crate::db::statement::{Param, Sql};
+use crate::error::{Result, StorageError};
 
 type PgResult<T> = std::result::Result<T, tokio_postgres::Error>;
 
@@ -125,22 +126,22 @@ impl Leased {
 
     async fn query(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<Vec<tokio_postgres::Row>> {
         let outcome = timeout(STATEMENT_TIMEOUT, query(self.client()?, sql, params)).await;
-        self.settle(outcome)
+        self.check_timeout(outcome)
     }
 
     async fn execute(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
         let outcome = timeout(STATEMENT_TIMEOUT, execute(self.client()?, sql, params)).await;
-        self.settle(outcome)
+        self.check_timeout(outcome)
     }
 
     async fn simple(&mut self, text: &str) -> Result<()> {
         let outcome = timeout(STATEMENT_TIMEOUT, self.client()?.batch_execute(text)).await;
-        self.settle(outcome)
+        self.check_timeout(outcome)
     }
 
     /// A connection that did not answer in time is closed: whatever it is doing, the next user would have to wait
     /// for it.
-    fn settle<T>(&mut self, outcome: std::result::Result<PgResult<T>, Elapsed>) -> Result<T> {
+    fn check_timeout<T>(&mut self, outcome: std::result::Result<PgResult<T>, Elapsed>) -> Result<T> {
         outcome.map_or_else(
             |late| {
                 self.give_up();
@@ -183,7 +184,7 @@ impl PostgresTx {
     }
 
     /// Without a time limit: a migration takes as long as it takes.
-    pub(crate) async fn script(&mut self, text: &'static str) -> Result<()> {
+    pub(crate) async fn script(&mut self, text: &str) -> Result<()> {
         self.client.client()?.batch_execute(text).await.map_err(failed)
     }
 
@@ -256,7 +257,7 @@ impl ToSql for Param<'_> {
 /// checked against the system's roots and the host name (so `verify-ca` and `verify-full` mean `require`), and without
 /// `sslmode` a server on this very machine is spoken to in the clear.
 fn configure(url: &str) -> Result<Config> {
-    let (strict, asked) = (["sslmode=verify-full", "sslmode=verify-ca"], url.contains("sslmode="));
+    let (strict, has_sslmode) = (["sslmode=verify-full", "sslmode=verify-ca"], url.contains("sslmode="));
     let url = strict.iter().fold(url.to_owned(), |url, mode| url.replace(mode, "sslmode=require"));
     // The parser's own message may repeat parts of the URL, of a password with a `?` in it for one.
     let mut config: Config = url.parse().map_err(|_| {
@@ -269,7 +270,7 @@ fn configure(url: &str) -> Result<Config> {
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         return Err(StorageError::BadUrl("the PostgreSQL URL names no host".to_owned()));
     }
-    if !asked && config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(is_local) {
+    if !has_sslmode && config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(is_local) {
         config.ssl_mode(SslMode::Disable);
     }
     if config.get_application_name().is_none() {
@@ -300,15 +301,15 @@ fn tls() -> std::result::Result<ClientConfig, rustls::Error> {
 /// What the server said, without the detail, in which it repeats the row.
 #[derive(Debug, thiserror::Error)]
 #[error("PostgreSQL error {code}{message}")]
-struct ServerSaid {
+struct ServerError {
     code: String,
     message: String,
 }
 
 /// What an error of PostgreSQL means to the caller.
 fn failed(error: tokio_postgres::Error) -> StorageError {
-    let Some(said) = error.as_db_error() else { return StorageError::unavailable(error) };
-    let code = said.code();
+    let Some(db_error) = error.as_db_error() else { return StorageError::unavailable(error) };
+    let code = db_error.code();
     if *code == SqlState::UNIQUE_VIOLATION {
         return StorageError::Conflict("row");
     }
@@ -316,10 +317,10 @@ fn failed(error: tokio_postgres::Error) -> StorageError {
         return StorageError::Conflict("reference");
     }
     if [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN].contains(code) {
-        return crate::migrate::needed();
+        return StorageError::migration_needed();
     }
     // Of data exceptions (22) and broken constraints (23) even the first line may quote a value.
     let quotes = ["22", "23"].iter().any(|class| code.code().starts_with(class));
-    let message = if quotes { String::new() } else { format!(": {}", said.message()) };
-    StorageError::unavailable(ServerSaid { code: code.code().to_owned(), message })
+    let message = if quotes { String::new() } else { format!(": {}", db_error.message()) };
+    StorageError::unavailable(ServerError { code: code.code().to_owned(), message })
 }

@@ -5,7 +5,7 @@
 //! * `journal_mode = WAL`: readers and the writer do not wait for each other, in one process or several.
 //! * `synchronous = FULL`: a commit is on the disk before the call returns. With `NORMAL` a power cut would lose the
 //!   commits since the last checkpoint (never the file's integrity): a revoked key would work again, a provider's
-//!   renewed grant would be gone. Writes are rare here, so the wait for the disk is worth it.
+//!   renewed credentials would be gone. Writes are rare here, so the wait for the disk is worth it.
 //! * `busy_timeout = 5000`: another process that writes (the command line beside the service) is waited for.
 //! * `foreign_keys = ON`: SQLite does not check them unless told, connection by connection.
 //! * `cache_size = -8000`: 8 MB of pages a connection; the whole database of most installations.
@@ -13,12 +13,13 @@
 //! * `temp_store = MEMORY`: sorting never makes a file.
 //! * `secure_delete = ON`: what is deleted or overwritten is zeros in the file from then on, not bytes that a thief of
 //!   the file reads in pages that nobody uses. It costs a page more to write here and there, and writes are rare.
-//! * query planner stability (`SQLITE_DBCONFIG_ENABLE_QPSG`): without it this build of SQLite, which has STAT4, compiles
-//!   a statement anew whenever other values are bound to it, though it is cached, and a read of 4 µs takes 13.
+//! * query planner stability (`SQLITE_DBCONFIG_ENABLE_QPSG`): without it this build of SQLite, which has STAT4,
+//!   compiles a statement anew whenever other values are bound to it, though it is cached, and a read of 4 µs takes 13.
 //! * `query_only = ON` on read connections: a mistake cannot write around the writer's lock.
 //!
 //! `PRAGMA optimize` and a checkpoint run when the database is closed.
 
+use std::borrow::Cow;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,14 +33,15 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, ffi};
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
-use super::{Map, Param, Result, Row, Sql};
-use crate::StorageError;
+use crate::db::row::{Map, Row};
+use crate::db::statement::{Param, Sql};
+use crate::error::{Result, StorageError};
 
 /// More readers than threads that run requests would only hold memory.
 const READERS_MAX: usize = 16;
 const READERS_MIN: usize = 2;
 /// Statements a connection keeps compiled: more than there are.
-const STATEMENTS_KEPT: usize = 256;
+const STATEMENT_CACHE_SIZE: usize = 256;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long closing may take: a reader of another process can hold a checkpoint up.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -116,7 +118,7 @@ impl Sqlite {
 
     /// Brings the planner's statistics up to date and moves the log into the file, if nobody holds it up.
     pub(crate) async fn close(&self) -> Result<()> {
-        let tidy = async {
+        let optimize = async {
             let writer = Arc::clone(&self.writer).lock_owned().await;
             blocking(move || {
                 writer.execute_batch("PRAGMA optimize;").map_err(failed)?;
@@ -125,7 +127,7 @@ impl Sqlite {
             })
             .await
         };
-        tokio::time::timeout(CLOSE_TIMEOUT, tidy).await.map_err(StorageError::unavailable)?
+        tokio::time::timeout(CLOSE_TIMEOUT, optimize).await.map_err(StorageError::unavailable)?
     }
 
     /// Writes the whole file anew and empties the log, so that neither holds anything but what the rows say now. Gives
@@ -141,9 +143,9 @@ impl Sqlite {
             }
             writer.execute_batch("VACUUM").map_err(failed)?;
             // Waits for readers as long as `busy_timeout` says.
-            let held_up: i64 =
+            let busy: i64 =
                 writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(failed)?;
-            Ok(held_up == 0)
+            Ok(busy == 0)
         })
         .await
     }
@@ -188,11 +190,11 @@ impl SqliteTx {
         Ok(touched as u64)
     }
 
-    pub(crate) async fn script(&mut self, text: &'static str) -> Result<()> {
+    pub(crate) async fn script(&mut self, text: Cow<'static, str>) -> Result<()> {
         let Some(writer) = self.writer.take() else { return self.writer().map(|_| ()) };
         let mut moved = Self { writer: Some(writer) };
         *self = blocking(move || {
-            moved.writer()?.execute_batch(text).map_err(failed)?;
+            moved.writer()?.execute_batch(&text).map_err(failed)?;
             Ok(Self { writer: moved.writer.take() })
         })
         .await?;
@@ -263,15 +265,17 @@ fn bind(statement: &mut CachedStatement<'_>, index: usize, param: Param<'_>) -> 
 
 /// What an error of SQLite means to the caller.
 fn failed(error: rusqlite::Error) -> StorageError {
-    let (code, extended, said) = match &error {
-        rusqlite::Error::SqliteFailure(error, said) => (error.code, error.extended_code, said.as_deref()),
+    let (code, extended, message) = match &error {
+        rusqlite::Error::SqliteFailure(error, message) => (error.code, error.extended_code, message.as_deref()),
         rusqlite::Error::SqlInputError { error, msg, .. } => (error.code, error.extended_code, Some(msg.as_str())),
         _ => return StorageError::unavailable(error),
     };
     match (code, extended) {
         (_, ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY) => StorageError::Conflict("row"),
         (_, ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => StorageError::Conflict("reference"),
-        (ErrorCode::Unknown, _) if said.is_some_and(|said| said.starts_with("no such ")) => crate::migrate::needed(),
+        (ErrorCode::Unknown, _) if message.is_some_and(|message| message.starts_with("no such ")) => {
+            StorageError::migration_needed()
+        }
         _ => StorageError::unavailable(error),
     }
 }
@@ -294,7 +298,7 @@ fn connect(path: &Path) -> Result<Connection> {
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
     use_wal(&connection)?;
     connection.execute_batch(PRAGMAS).map_err(failed)?;
     Ok(connection)

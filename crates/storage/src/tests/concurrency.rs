@@ -4,7 +4,7 @@ use bellbird_domain::{ApiKey, ConnectionStatus, Plan, UserId};
 use secrecy::SecretString;
 use tokio::task::JoinSet;
 
-use super::{at, both, grant, new_account, new_connection};
+use crate::tests::support::{at, both, credentials, new_account, new_connection};
 use crate::{NewConnection, Sealer, Storage, StorageError, UserChange};
 
 /// So many writes by each of the tasks.
@@ -12,9 +12,9 @@ const ROUNDS: u8 = 12;
 const TASKS: u8 = 6;
 
 both! {
-    async fn every_write_of_two_handles_arrives(db) {
+    async fn concurrent_writes_are_all_stored(db) {
         let user = db.user("a@x").await.id;
-        let handles = [db.again().await, db.again().await];
+        let handles = [db.reopen().await, db.reopen().await];
         let mut tasks = JoinSet::new();
         for task in 0..TASKS {
             let storage = handles[usize::from(task) % 2].clone();
@@ -25,7 +25,7 @@ both! {
                     assert!(storage.find_caller(&key, at(1)).await.unwrap().is_some(), "one reads what one wrote");
                     let consent = format!("{task}-{round}");
                     let new = new_connection_of(user, &consent);
-                    storage.adopt_connection(&new.as_new(), &[new_account("a", "A")], at(2)).await.unwrap();
+                    storage.import_connection(&new.as_new(), &[new_account("a", "A")], at(2)).await.unwrap();
                 }
             });
         }
@@ -38,43 +38,43 @@ both! {
         assert_eq!(db.revision(user).await, i64::try_from(expected).unwrap(), "no revision was lost");
     }
 
-    async fn one_consent_goes_to_one_user(db) {
+    async fn consent_is_imported_by_one_user_only(db) {
         let users = [db.user("a@x").await.id, db.user("b@x").await.id];
-        let handles = [db.again().await, db.again().await];
+        let handles = [db.reopen().await, db.reopen().await];
         for round in 0..8 {
             let consent = format!("c{round}");
             let new = users.map(|user| new_connection_of(user, &consent));
             let new = new.each_ref().map(OwnedConnection::as_new);
             let (first, second) = tokio::join!(
-                handles[0].adopt_connection(&new[0], &[], at(1)),
-                handles[1].adopt_connection(&new[1], &[], at(1)),
+                handles[0].import_connection(&new[0], &[], at(1)),
+                handles[1].import_connection(&new[1], &[], at(1)),
             );
-            let (made, refused): (Vec<_>, Vec<_>) = [first, second].into_iter().partition(Result::is_ok);
+            let (made, rejected): (Vec<_>, Vec<_>) = [first, second].into_iter().partition(Result::is_ok);
             assert_eq!(made.len(), 1);
-            assert!(matches!(refused[0], Err(StorageError::Conflict(_))), "{refused:?}");
+            assert!(matches!(rejected[0], Err(StorageError::Conflict(_))), "{rejected:?}");
         }
         assert_eq!(db.list_all_connections().await.unwrap().len(), 8);
     }
 
-    async fn one_of_two_moves_a_status(db) {
+    async fn status_change_is_applied_once(db) {
         let user = db.user("a@x").await.id;
-        let handles = [db.again().await, db.again().await];
+        let handles = [db.reopen().await, db.reopen().await];
         let (active, revoked) = (ConnectionStatus::Active, ConnectionStatus::Revoked);
         for round in 0..8 {
             let id = db.connection(user, &format!("c{round}"), &[]).await.id;
-            let claim = db.claim_look(user, id, at(1), at(9)).await.unwrap().expect("claimed");
+            let claim = db.claim_refresh(user, id, at(1), at(9)).await.unwrap().expect("claimed");
             let (first, second) = tokio::join!(
-                handles[0].set_looked_at_status(&claim, active, revoked, "checked", at(1)),
-                handles[1].set_looked_at_status(&claim, active, revoked, "checked", at(1)),
+                handles[0].set_refreshed_status(&claim, active, revoked, "refreshed", at(1)),
+                handles[1].set_refreshed_status(&claim, active, revoked, "refreshed", at(1)),
             );
             assert!(first.unwrap() ^ second.unwrap());
             assert_eq!(db.list_audit(id).await.unwrap().len(), 2);
         }
     }
 
-    async fn changes_of_one_user_do_not_get_lost(db) {
+    async fn concurrent_user_updates_are_all_kept(db) {
         let user = db.user("a@x").await.id;
-        let handles = [db.again().await, db.again().await];
+        let handles = [db.reopen().await, db.reopen().await];
         let plan = UserChange { plan: Some(Plan::Saver), timezone: None };
         let zone = UserChange { plan: None, timezone: Some(Some("Asia/Tokyo")) };
         let (first, second) = tokio::join!(handles[0].update_user(user, &plan), handles[1].update_user(user, &zone));
@@ -87,7 +87,7 @@ both! {
 
 /// A file that several processes open and migrate in the very first moment of its life.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_new_file_may_be_opened_by_several_at_once() {
+async fn several_processes_may_create_the_file() {
     for _ in 0..5 {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("new.db").display());
@@ -120,15 +120,15 @@ fn key_of(task: u8, round: u8) -> ApiKey {
 struct OwnedConnection {
     user: UserId,
     consent: String,
-    grant: SecretString,
+    credentials: SecretString,
 }
 
 impl OwnedConnection {
     fn as_new(&self) -> NewConnection<'_> {
-        new_connection(self.user, &self.consent, &self.grant)
+        new_connection(self.user, &self.consent, &self.credentials)
     }
 }
 
 fn new_connection_of(user: UserId, consent: &str) -> OwnedConnection {
-    OwnedConnection { user, consent: consent.to_owned(), grant: grant() }
+    OwnedConnection { user, consent: consent.to_owned(), credentials: credentials() }
 }

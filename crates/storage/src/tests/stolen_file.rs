@@ -6,16 +6,13 @@ use std::path::Path;
 use bellbird_domain::EventType;
 use secrecy::ExposeSecret as _;
 
-use super::endpoints::endpoint;
-use super::link_sessions::{new_session, returned, secret};
-use super::links::new_link;
-use super::marks::{digest, mark};
-use super::provider_users::registered;
-use super::secrets::{rotate, with_keys};
-use super::syncs::{begin, chunk, nothing};
-use super::{GRANT, at, grant, key, new_account, new_connection, on_sqlite};
-use crate::events::owner_digest;
-use crate::{FinishedSync, Leftovers, NewEvent, NewLinkSession, SealError, Storage, StorageError};
+use crate::digest::provider_user_digest;
+use crate::tests::fixtures::{
+    chunk, digest, empty_sync, endpoint, fingerprint, new_link, new_session, register_provider_user, rotate, secret,
+    session_with_callback, start_sync, with_keys,
+};
+use crate::tests::support::{CREDENTIALS, at, credentials, key, new_account, new_connection, on_sqlite};
+use crate::{FinishedSync, Leftovers, NewLinkSession, NewWebhookEvent, SealError, Storage, StorageError};
 
 /// All bytes of the database, of its log and of the index of the log.
 fn bytes(folder: &Path) -> Vec<u8> {
@@ -28,7 +25,7 @@ fn contains(bytes: &[u8], text: &str) -> bool {
 }
 
 #[test]
-fn holds_neither_grant_nor_key() {
+fn file_holds_no_plain_secrets() {
     on_sqlite(async |db| {
         let user = db.user("a@x").await;
         let key = key(7);
@@ -37,47 +34,66 @@ fn holds_neither_grant_nor_key() {
         let connection = db.connection(user.id, "consent", &[new_account("acc", "Everyday")]).await.id;
         // Renewed a few times, so that older pages are in the log too.
         for second in 0..5 {
-            db.adopt_connection(&new_connection(user.id, "consent", &grant()), &[], at(second)).await.unwrap();
+            db.import_connection(&new_connection(user.id, "consent", &credentials()), &[], at(second)).await.unwrap();
         }
-        assert!(db.find_grant(user.id, connection).await.unwrap().is_some());
-        // A link that was given out, one trip that begins, one before its answer is used, one with its grant, and
+        assert!(db.find_credentials(user.id, connection).await.unwrap().is_some());
+        // A link that was given out, one trip that begins, one before its answer is used, one with its credentials, and
         // a registered user.
         db.insert_link(&new_link(user.id, "token_that_nobody_may_read", at(60)), at(0)).await.unwrap();
-        let known = ["consent_that_nobody_may_read"];
-        let new = NewLinkSession { known: &known, ..new_session(user.id, "begun_state_that_nobody_may_read") };
+        let known_consents = ["consent_that_nobody_may_read"];
+        let new = NewLinkSession {
+            known_consents: &known_consents,
+            ..new_session(user.id, "started_state_that_nobody_may_read")
+        };
         db.insert_link_session(&new, at(0)).await.unwrap();
-        returned(db, user.id, "state_that_nobody_may_read").await;
-        let claim = returned(db, user.id, "another_state").await;
-        assert!(db.grant_link_session(&claim, &secret("link_grant_that_nobody_may_read"), at(40)).await.unwrap());
-        registered(db, user.id, "owner_id_that_nobody_may_read", "owner_grant_that_nobody_may_read").await;
-        db.insert_event("akahu", "event_that_nobody_may_read", at(0)).await.unwrap();
+        session_with_callback(db, user.id, "state_that_nobody_may_read").await;
+        let claim = session_with_callback(db, user.id, "another_state").await;
+        assert!(
+            db.store_link_credentials(&claim, &secret("link_credentials_that_nobody_may_read"), at(40)).await.unwrap()
+        );
+        register_provider_user(
+            db,
+            user.id,
+            "provider_user_id_that_nobody_may_read",
+            "credentials_that_nobody_may_read",
+        )
+        .await;
+        db.insert_provider_event("akahu", "event_that_nobody_may_read", at(0)).await.unwrap();
         // A sync that remembers a row and tells of it, to an endpoint with two secrets.
-        let marks_key = db.marks_key(user.id, connection).await.unwrap().expect("made");
+        let fingerprint_key = db.fingerprint_key(user.id, connection).await.unwrap().expect("made");
         let endpoint = endpoint(db, user.id, &[EventType::TransactionsSynced]).await;
         assert!(
             db.rotate_endpoint_secret(user.id, endpoint, &secret("whsec_2_that_nobody_may_read"), at(99))
                 .await
                 .unwrap()
         );
-        let claim = begin(db, user.id, connection, 30).await;
-        let (marks, rows, events) = ([mark(0x6b, 0, 0x6a)], [digest(0x6b)], [chunk(1, 1)]);
-        let events = events.map(|event| NewEvent { rows: &rows, ..event });
-        let finished = FinishedSync { marks: &marks, events: &events, ..nothing(30) };
+        let claim = start_sync(db, user.id, connection, 30).await;
+        let (fingerprints, rows, events) = ([fingerprint(0x6b, 0, 0x6a)], [digest(0x6b)], [chunk(1, 1)]);
+        let events = events.map(|event| NewWebhookEvent { rows: &rows, ..event });
+        let finished = FinishedSync { fingerprints: &fingerprints, events: &events, ..empty_sync(30) };
         assert_eq!(db.finish_sync(&claim, &finished).await.unwrap(), Some(1));
         let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap()).parent().unwrap();
-        let owner = owner_digest("owner_id_that_nobody_may_read");
+        let provider_user = provider_user_digest("provider_user_id_that_nobody_may_read");
         let check = |when: &str| {
             let bytes = bytes(folder);
             assert!(
-                ["laptop", "Everyday", "returned", "granted", owner.as_str(), "kkkkkkkkkkkkkkkk", "jjjjjjjjjjjjjjjj"]
-                    .iter()
-                    .all(|text| contains(&bytes, text)),
+                [
+                    "laptop",
+                    "Everyday",
+                    "callback_received",
+                    "credentials_obtained",
+                    provider_user.as_str(),
+                    "kkkkkkkkkkkkkkkk",
+                    "jjjjjjjjjjjjjjjj"
+                ]
+                .iter()
+                .all(|text| contains(&bytes, text)),
                 "{when}: the search finds what is there"
             );
             assert!(!contains(&bytes, &key.expose()[3..20]), "{when}: the key");
             assert!(!contains(&bytes, &key.expose()[20..]), "{when}: the end of the key");
-            assert!(!contains(&bytes, &marks_key.expose_secret()[..20]), "{when}: the key of the marks");
-            for part in [GRANT, "userToken", "that_nobody_may_read", "code=answer", "another_state"] {
+            assert!(!contains(&bytes, &fingerprint_key.expose_secret()[..20]), "{when}: the key of the fingerprints");
+            for part in [CREDENTIALS, "userToken", "that_nobody_may_read", "code=answer", "another_state"] {
                 assert!(!contains(&bytes, part), "{when}: {part}");
             }
         };
@@ -115,11 +131,13 @@ fn after_a_rotation_the_old_key_opens_nothing() {
         let consents: Vec<String> = (0..60).map(|number| format!("c{number}")).collect();
         let mut ids = Vec::new();
         for consent in &consents {
-            ids.push(old.adopt_connection(&new_connection(user, consent, &grant()), &[], at(1)).await.unwrap().id);
+            ids.push(
+                old.import_connection(&new_connection(user, consent, &credentials()), &[], at(1)).await.unwrap().id,
+            );
         }
         let mut sealed = all_sealed(&file);
-        let claim = returned(&old, user, "state").await;
-        registered(&old, user, "eu_1", "owner grant").await;
+        let claim = session_with_callback(&old, user, "state").await;
+        register_provider_user(&old, user, "eu_1", "provider user credentials").await;
         sealed.extend(all_sealed(&file).into_iter().filter(|value| !sealed.contains(value)).collect::<Vec<_>>());
         assert_eq!(sealed.len(), 62);
         file.execute_batch(
@@ -129,9 +147,9 @@ fn after_a_rotation_the_old_key_opens_nothing() {
         )
         .unwrap();
         for consent in &consents {
-            old.adopt_connection(&new_connection(user, consent, &grant()), &[], at(2)).await.unwrap();
+            old.import_connection(&new_connection(user, consent, &credentials()), &[], at(2)).await.unwrap();
         }
-        assert!(old.grant_link_session(&claim, &secret("link grant"), at(40)).await.unwrap());
+        assert!(old.store_link_credentials(&claim, &secret("link credentials"), at(40)).await.unwrap());
         sealed.extend(all_sealed(&file).into_iter().filter(|value| !sealed.contains(value)).collect::<Vec<_>>());
         drop(file);
         assert_eq!(sealed.len(), 123);
@@ -139,18 +157,18 @@ fn after_a_rotation_the_old_key_opens_nothing() {
 
         // A service that has both keys runs on, beside the command.
         let (service, command) = (with_keys(db, &[2, 1]).await, with_keys(db, &[2, 1]).await);
-        assert!(service.find_grant(user, ids[0]).await.unwrap().is_some());
+        assert!(service.find_credentials(user, ids[0]).await.unwrap().is_some());
         assert_eq!(rotate(&command).await.resealed, 62);
         assert_eq!(command.erase_leftovers().await.unwrap(), Leftovers::None);
         assert_eq!(parts_of(&sealed, &bytes(folder)), 0, "what the old key opens");
         // It writes on, and its connections end.
-        service.adopt_connection(&new_connection(user, "c0", &grant()), &[], at(3)).await.unwrap();
+        service.import_connection(&new_connection(user, "c0", &credentials()), &[], at(3)).await.unwrap();
         service.close().await;
         assert_eq!(parts_of(&sealed, &bytes(folder)), 0);
-        let error = old.find_owner(user, "fiskil").await.unwrap_err();
+        let error = old.find_provider_user_credentials(user, "fiskil").await.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::UnknownKeyId(key)) if key == "k2"));
         for id in ids {
-            let error = old.find_grant(user, id).await.unwrap_err();
+            let error = old.find_credentials(user, id).await.unwrap_err();
             assert!(matches!(error, StorageError::Sealed(SealError::UnknownKeyId(key)) if key == "k2"));
         }
     });

@@ -1,4 +1,4 @@
-//! A connection that is dropped without waiting for the other side.
+//! The connection of the HTTP client. It limits how long a write may stall, and closes without waiting for the peer.
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -12,31 +12,34 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-/// A connection with TLS, or without.
+/// A connection with or without TLS.
 ///
-/// An endpoint that reads slowly or not at all could keep a connection for ever, and its memory: what is begun to be sent
-/// is finished within [`SENT_WITHIN`], or the connection breaks. And TLS ends with a last message, which nobody waits for:
-/// there is nothing left to hear then.
+/// An endpoint that reads slowly or never could hold a connection and its memory forever. So a write that does not
+/// finish within [`WRITE_TIMEOUT`] fails the connection. Closing does not wait until the peer takes the last TLS
+/// message, because nothing is left to receive.
 pub(super) struct Stream<S = MaybeHttpsStream<TokioIo<TcpStream>>> {
     inner: S,
-    /// Runs while something is unsent.
-    late: Option<Pin<Box<Sleep>>>,
+    /// Set while data is unsent.
+    write_deadline: Option<Pin<Box<Sleep>>>,
 }
 
-/// As long as a whole exchange has by default. No answer is waited for by then, whatever the settings say, but the message
-/// may still be on its way.
-const SENT_WITHIN: Duration = Duration::from_secs(15);
+/// Equals the default timeout of an exchange. An exchange may end earlier and leave a message half sent.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl<S> Stream<S> {
     pub(super) fn new(inner: S) -> Self {
-        Self { inner, late: None }
+        Self { inner, write_deadline: None }
     }
 
-    /// What became of a write: one that has to wait may do so for a while.
-    fn in_time<T>(&mut self, context: &mut Context<'_>, written: Poll<Result<T, Error>>) -> Poll<Result<T, Error>> {
+    /// Passes the result of a write on, and fails a write that has been pending for too long.
+    fn with_timeout<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<Result<T, Error>>,
+    ) -> Poll<Result<T, Error>> {
         if written.is_pending() {
-            let late = self.late.get_or_insert_with(|| Box::pin(tokio::time::sleep(SENT_WITHIN)));
-            if late.as_mut().poll(context).is_ready() {
+            let write_deadline = self.write_deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(WRITE_TIMEOUT)));
+            if write_deadline.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Err(ErrorKind::TimedOut.into()));
             }
         }
@@ -63,15 +66,15 @@ impl<S: Read + Unpin> Read for Stream<S> {
 impl<S: Write + Unpin> Write for Stream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Error>> {
         let written = Pin::new(&mut self.inner).poll_write(context, bytes);
-        self.in_time(context, written)
+        self.with_timeout(context, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let flushed = Pin::new(&mut self.inner).poll_flush(context);
         if flushed.is_ready() {
-            self.late = None;
+            self.write_deadline = None;
         }
-        self.in_time(context, flushed)
+        self.with_timeout(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
@@ -89,7 +92,7 @@ impl<S: Write + Unpin> Write for Stream<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize, Error>> {
         let written = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
-        self.in_time(context, written)
+        self.with_timeout(context, written)
     }
 }
 
@@ -97,10 +100,10 @@ impl<S: Write + Unpin> Write for Stream<S> {
 mod tests {
     use super::*;
 
-    /// The other side never takes the last message.
-    struct Stuck;
+    /// The peer never takes the last message.
+    struct StuckPeer;
 
-    impl Write for Stuck {
+    impl Write for StuckPeer {
         fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<Result<usize, Error>> {
             Poll::Pending
         }
@@ -115,8 +118,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_waited_for_at_the_end() {
-        let mut stream = Stream::new(Stuck);
+    async fn shutdown_does_not_wait_for_the_peer() {
+        let mut stream = Stream::new(StuckPeer);
         std::future::poll_fn(|context| Pin::new(&mut stream).poll_shutdown(context)).await.unwrap();
     }
 }

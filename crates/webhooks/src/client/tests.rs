@@ -14,7 +14,7 @@ use super::*;
 
 const STRICT: Rules = Rules { allow_loopback: false };
 const DEVELOPMENT: Rules = Rules { allow_loopback: true };
-/// Long enough that nothing here takes as long, unless time is paused.
+/// No test takes this long unless it pauses time.
 const TIMEOUT: Duration = Duration::from_secs(15);
 const SENT_AT: i64 = 1_800_000_000;
 
@@ -22,7 +22,7 @@ const SENT_AT: i64 = 1_800_000_000;
 struct Peer {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
-    /// Told when a connection has been served to its end.
+    /// Notified when a connection has been served to its end.
     ended: Arc<Notify>,
 }
 
@@ -47,14 +47,14 @@ impl Peer {
         peer
     }
 
-    /// One that gives every request the same answer.
-    async fn answering(answer: impl Into<String>) -> Self {
-        let answer: Arc<str> = answer.into().into();
+    /// Gives every request the same response.
+    async fn answering(response: impl Into<String>) -> Self {
+        let response: Arc<str> = response.into().into();
         Self::new(move |mut stream| {
-            let answer = Arc::clone(&answer);
+            let response = Arc::clone(&response);
             async move {
                 while request_of(&mut stream).await.is_some() {
-                    if stream.write_all(answer.as_bytes()).await.is_err() {
+                    if stream.write_all(response.as_bytes()).await.is_err() {
                         return;
                     }
                 }
@@ -72,7 +72,7 @@ impl Peer {
     }
 }
 
-/// Reads one request, head and body; none when the connection ends.
+/// Reads one request, head and body. `None` if the connection ends.
 async fn request_of(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     let mut read = Vec::new();
     loop {
@@ -93,8 +93,8 @@ fn status(line: &str) -> String {
 }
 
 fn client(rules: Rules) -> Client {
-    let nobody = SocketAddr::from(([127, 0, 0, 1], 9));
-    Client::new(Resolver::asking(&[nobody], rules).unwrap(), rules, TIMEOUT).unwrap()
+    let unused_address = SocketAddr::from(([127, 0, 0, 1], 9));
+    Client::new(Resolver::with_name_servers(&[unused_address], rules).unwrap(), rules, TIMEOUT).unwrap()
 }
 
 fn message(body: impl Into<Bytes>) -> Message<'static> {
@@ -111,9 +111,9 @@ async fn post(client: &Client, url: &Url) -> Exchange {
     client.post(url, message(r#"{"type":"endpoint.ping"}"#)).await
 }
 
-/// Status and problem of a message to an endpoint that may be on loopback.
+/// Posts a ping with loopback allowed. Returns status and error.
 async fn outcome(url: &Url) -> (Option<u16>, Option<&'static str>) {
     let exchange = post(&client(DEVELOPMENT), url).await;
-    assert_eq!(exchange.is_success(), exchange.problem.is_none());
-    (exchange.status, exchange.problem)
+    assert_eq!(exchange.is_success(), exchange.error.is_none());
+    (exchange.status, exchange.error)
 }

@@ -1,4 +1,4 @@
-//! What changes a digest, and what does not.
+//! Which fields change a digest, and which do not.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ fn account(number: u128, name: &str, currency: &str) -> Account {
         id: AccountId::from(uuid(number)),
         user_id: UserId::from(uuid(1_000)),
         connection_id: ConnectionId::from(uuid(2_000)),
-        provider: "pretended".to_owned(),
+        provider: "simulated".to_owned(),
         provider_account_id: "1".to_owned(),
         name: name.to_owned(),
         account_type: AccountType::Transaction,
@@ -78,26 +78,26 @@ fn hasher() -> RowHasher {
     RowHasher::new(KEY)
 }
 
-/// The contents of a row, and of what the changes make of it: no two may be alike.
+/// Asserts that a row and each of its changed versions have different content digests.
 fn all_differ<T: Clone>(row: &T, changes: &[fn(&mut T)], content: impl Fn(&T) -> Digest) {
     let mut seen = HashSet::from([content(row)]);
     for (number, change) in changes.iter().enumerate() {
         let mut changed = row.clone();
         change(&mut changed);
-        assert!(seen.insert(content(&changed)), "change {number} is not seen");
+        assert!(seen.insert(content(&changed)), "change {number} does not change the digest");
     }
 }
 
 #[test]
-fn a_fixed_row_has_fixed_digests() {
-    // Digests are stored: other ones would announce every row again.
+fn digests_are_stable() {
+    // Digests are stored. If they changed, every row would be reported again.
     let account = account(1, "Everyday", "AUD");
     let digests = [hasher().transaction(&transaction(&account)), hasher().trade(&trade(&account))];
     insta::assert_debug_snapshot!(digests);
 }
 
 #[test]
-fn every_member_of_a_transaction_matters() {
+fn every_transaction_field_changes_the_digest() {
     let account = account(1, "Everyday", "AUD");
     let changes: &[fn(&mut Transaction<'_>)] = &[
         |row| row.amount = decimal("-15.91"),
@@ -121,10 +121,10 @@ fn every_member_of_a_transaction_matters() {
         |row| row.reference = Some("".into()),
         |row| row.extended_description = None,
         |row| row.extended_description = Some("".into()),
-        // The characters of one field and the next, cut elsewhere.
+        // The characters of two adjacent fields, divided at another place.
         |row| (row.reference, row.extended_description) = (Some("LUNCHLunch".into()), Some(" with Kim".into())),
         |row| (row.merchant_name, row.merchant_category_code) = (Some("Example Cafe5812".into()), Some("".into())),
-        // One value, under another field's name.
+        // A value that moves to another field.
         |row| (row.reference, row.extended_description) = (None, Some("LUNCH".into())),
         |row| (row.reference, row.extended_description) = (Some("Lunch with Kim".into()), Some("LUNCH".into())),
     ];
@@ -132,7 +132,7 @@ fn every_member_of_a_transaction_matters() {
 }
 
 #[test]
-fn every_member_of_a_trade_matters() {
+fn every_trade_field_changes_the_digest() {
     let account = account(1, "Margin", "CAD");
     let changes: &[fn(&mut Trade<'_>)] = &[
         |row| row.symbol = "VAB".into(),
@@ -163,7 +163,7 @@ fn every_member_of_a_trade_matters() {
 }
 
 #[test]
-fn what_is_not_the_providers_word_does_not_matter() {
+fn own_fields_do_not_change_digests() {
     let everyday = account(1, "Everyday", "AUD");
     let renamed = account(1, "Bills", "XXX");
     assert_eq!(hasher().transaction(&transaction(&everyday)), hasher().transaction(&transaction(&renamed)));
@@ -173,7 +173,7 @@ fn what_is_not_the_providers_word_does_not_matter() {
 }
 
 #[test]
-fn a_row_is_its_account_and_its_id() {
+fn account_and_id_identify_a_row() {
     let (one, other) = (account(1, "Everyday", "AUD"), account(2, "Everyday", "AUD"));
     let row = |row: &Transaction<'_>| hasher().transaction(row).0;
     let changed = Transaction { amount: decimal("1"), description: "other".into(), ..transaction(&one) };
@@ -183,34 +183,43 @@ fn a_row_is_its_account_and_its_id() {
 
     let row = |row: &Trade<'_>| hasher().trade(row).0;
     let changed = Trade { name: None, price: None, currency: "USD".into(), ..trade(&one) };
-    assert_eq!(row(&trade(&one)), row(&changed), "none of these is in its id");
+    assert_eq!(row(&trade(&one)), row(&changed), "none of these fields is part of the id");
     assert_ne!(row(&trade(&one)), row(&trade(&other)));
     assert_ne!(row(&trade(&one)), row(&Trade { quantity: None, ..trade(&one) }));
 
-    // A transaction with the id of a trade is another row.
+    // A transaction with the id of a trade is a different row.
     let id = trade(&one).id().to_string();
     let namesake = Transaction { id: id.into(), ..transaction(&one) };
     assert_ne!(hasher().transaction(&namesake).0, row(&trade(&one)));
 }
 
 #[test]
-fn another_key_gives_other_digests() {
+fn digests_depend_on_the_key() {
     let account = account(1, "Everyday", "AUD");
     let other = RowHasher::new(&[8; 32]);
     let (row, content) = hasher().transaction(&transaction(&account));
     let (other_row, other_content) = other.transaction(&transaction(&account));
-    assert!(row != other_row && content != other_content && row != content);
+    assert_ne!(row, other_row);
+    assert_ne!(content, other_content);
+    assert_ne!(row, content);
+}
+
+type Texts = (String, Option<String>, Option<String>, Option<String>);
+
+fn texts() -> impl Strategy<Value = Texts> {
+    let optional = || prop::option::of("[ab]{0,2}");
+    (".{0,3}", optional(), optional(), optional())
 }
 
 proptest! {
-    /// The model: the texts themselves.
+    /// Model: the texts themselves.
     #[test]
-    fn equal_texts_and_no_others_have_equal_digests(
-        one in (".{0,3}", prop::option::of("[ab]{0,2}"), prop::option::of("[ab]{0,2}"), prop::option::of("[ab]{0,2}")),
-        other in (".{0,3}", prop::option::of("[ab]{0,2}"), prop::option::of("[ab]{0,2}"), prop::option::of("[ab]{0,2}")),
+    fn only_equal_texts_have_equal_digests(
+        one in texts(),
+        other in texts(),
     ) {
         let account = account(1, "Everyday", "AUD");
-        let digest = |(description, executed, kind, reference): &(String, Option<String>, Option<String>, Option<String>)| {
+        let digest = |(description, executed, kind, reference): &Texts| {
             let text = |text: &Option<String>| text.clone().map(Into::into);
             hasher().transaction(&Transaction {
                 description: description.clone().into(),

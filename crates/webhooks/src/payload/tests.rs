@@ -1,4 +1,4 @@
-//! Bodies as snapshots; amounts by table; what a JSON reader makes of odd texts.
+//! Snapshots of event bodies, amounts by table, and texts that need escaping.
 
 use bellbird_domain::{Account, AccountType, ConnectionId, Currency, TradeTime, UserId};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn account(currency: &str) -> Account {
         id: AccountId::from(Uuid::from_u128(1)),
         user_id: UserId::from(Uuid::from_u128(2)),
         connection_id: ConnectionId::from(Uuid::from_u128(3)),
-        provider: "pretended".to_owned(),
+        provider: "simulated".to_owned(),
         provider_account_id: "1".to_owned(),
         name: "Everyday \"joint\"".to_owned(),
         account_type: AccountType::Transaction,
@@ -50,7 +50,7 @@ fn full(account: &Account) -> Transaction<'_> {
     }
 }
 
-/// With nothing that may be missing.
+/// A transaction without optional fields.
 fn bare(account: &Account) -> Transaction<'_> {
     Transaction {
         day: Some("2026-11-20".parse().unwrap()),
@@ -126,8 +126,8 @@ fn transactions_synced() {
     insta::assert_snapshot!(text(&body));
     let read = parsed(&body);
     assert_eq!(read["data"]["new"][0]["description"], "CAFÉ \u{2014} \"lunch\"\n\\");
-    assert_eq!(read["data"]["new"][0]["local_date"], "2026-11-21", "the day in the user's zone");
-    assert_eq!(read["data"]["updated"][0]["local_date"], "2026-11-20", "a day of its own stays");
+    assert_eq!(read["data"]["new"][0]["local_date"], "2026-11-21", "the day in the user's timezone");
+    assert_eq!(read["data"]["updated"][0]["local_date"], "2026-11-20", "the row's own day is kept");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn trades_synced() {
 }
 
 #[test]
-fn a_ping_is_an_envelope_around_nothing() {
+fn ping_is_an_envelope_without_rows() {
     let body = body::<&[u8]>(&Envelope { chunk: 1, total_chunks: 1, ..envelope(EventType::Ping) }, &[], &[]);
     insta::assert_snapshot!(text(&body));
     parsed(&body);
@@ -174,7 +174,7 @@ fn amounts_are_exact_integers_of_any_size() {
 }
 
 #[test]
-fn classes_are_written_with_hyphens() {
+fn classes_have_hyphens() {
     let account = account("AUD");
     for (sent, class) in [
         (None, "other"),
@@ -198,7 +198,7 @@ fn directions_follow_the_sign() {
 }
 
 #[test]
-fn counts_are_those_of_the_rows() {
+fn counts_match_the_rows() {
     let rows = vec![b"{}".to_vec(); 7];
     let body = body(&envelope(EventType::TransactionsSynced), &rows[..3], &rows);
     let read = parsed(&body);
@@ -208,10 +208,10 @@ fn counts_are_those_of_the_rows() {
 }
 
 #[test]
-fn the_longest_envelope_has_room() {
+fn longest_envelope_fits_its_capacity() {
     let longest = EventType::ALL.iter().max_by_key(|name| name.as_str().len()).unwrap();
     let envelope = Envelope { chunk: u32::MAX, total_chunks: u32::MAX, created: Timestamp::MIN, ..envelope(*longest) };
     let body = body::<&[u8]>(&envelope, &[], &[]);
-    // Each of the counts may have nineteen digits more.
+    // Each of the two counts may have 19 digits more.
     assert!(body.len() + 2 * 19 <= ENVELOPE_BYTES_MAX, "{} bytes", body.len());
 }

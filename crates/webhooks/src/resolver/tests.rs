@@ -1,4 +1,4 @@
-use super::peer::{Known, NameServer};
+use super::name_server::{MockAnswer, NameServer};
 use super::*;
 
 const STRICT: Rules = Rules { allow_loopback: false };
@@ -9,9 +9,9 @@ fn addresses(list: &[&str]) -> Vec<IpAddr> {
     list.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-async fn vetted(list: &'static [&'static str], rules: Rules) -> Result<Vec<IpAddr>, Refusal> {
-    let server = NameServer::new(move |_| Known::addresses(list)).await;
-    Resolver::asking(&[server.address], rules).unwrap().vet(HOST).await
+async fn vetted(list: &'static [&'static str], rules: Rules) -> Result<Vec<IpAddr>, ResolveError> {
+    let server = NameServer::new(move |_| MockAnswer::addresses(list)).await;
+    Resolver::with_name_servers(&[server.address], rules).unwrap().vet(HOST).await
 }
 
 #[tokio::test]
@@ -23,7 +23,7 @@ async fn both_families_are_found() {
 }
 
 #[tokio::test]
-async fn one_address_that_is_not_allowed_spoils_all() {
+async fn one_blocked_address_rejects_the_name() {
     for list in [
         &["10.0.0.1"][..],
         &["127.0.0.1"],
@@ -39,68 +39,69 @@ async fn one_address_that_is_not_allowed_spoils_all() {
         &["2002:7f00:1::1"],
         &["93.184.216.34", "::ffff:93.184.216.34"],
     ] {
-        assert_eq!(vetted(list, STRICT).await, Err(Refusal::NotAllowed), "{list:?}");
+        assert_eq!(vetted(list, STRICT).await, Err(ResolveError::NotAllowed), "{list:?}");
     }
     assert_eq!(vetted(&["127.0.0.1", "::1"], DEVELOPMENT).await, Ok(addresses(&["127.0.0.1", "::1"])));
-    assert_eq!(vetted(&["127.0.0.1", "10.0.0.1"], DEVELOPMENT).await, Err(Refusal::NotAllowed));
-    assert_eq!(vetted(&["::ffff:127.0.0.1"], DEVELOPMENT).await, Err(Refusal::NotAllowed));
+    assert_eq!(vetted(&["127.0.0.1", "10.0.0.1"], DEVELOPMENT).await, Err(ResolveError::NotAllowed));
+    assert_eq!(vetted(&["::ffff:127.0.0.1"], DEVELOPMENT).await, Err(ResolveError::NotAllowed));
 }
 
 #[tokio::test]
-async fn few_of_many_addresses_are_used_and_all_are_vetted() {
+async fn all_addresses_are_vetted_and_few_used() {
     let many = |last: &str| {
         let mut list: Vec<IpAddr> = (1..=24).map(|n| IpAddr::from([93, 184, 216, n])).collect();
         list.push(last.parse().unwrap());
         list
     };
-    for (last, expected) in [("93.184.217.1", Ok(ADDRESSES_MAX)), ("10.0.0.1", Err(Refusal::NotAllowed))] {
+    for (last, expected) in [("93.184.217.1", Ok(ADDRESSES_MAX)), ("10.0.0.1", Err(ResolveError::NotAllowed))] {
         let list = many(last);
-        let server = NameServer::new(move |_| Known::Addresses(list.clone())).await;
-        let vetted = Resolver::asking(&[server.address], STRICT).unwrap().vet(HOST).await;
+        let server = NameServer::new(move |_| MockAnswer::Addresses(list.clone())).await;
+        let vetted = Resolver::with_name_servers(&[server.address], STRICT).unwrap().vet(HOST).await;
         assert_eq!(vetted.map(|list| list.len()), expected, "{last}");
     }
 }
 
 #[tokio::test]
-async fn every_look_up_asks_anew() {
-    let server = NameServer::new(|number| Known::addresses(&[["93.184.216.34", "127.0.0.1"][number.min(1)]])).await;
-    let resolver = Resolver::asking(&[server.address], STRICT).unwrap();
+async fn no_answer_is_cached() {
+    let server =
+        NameServer::new(|number| MockAnswer::addresses(&[["93.184.216.34", "127.0.0.1"][number.min(1)]])).await;
+    let resolver = Resolver::with_name_servers(&[server.address], STRICT).unwrap();
     assert_eq!(resolver.vet(HOST).await, Ok(addresses(&["93.184.216.34"])));
-    assert_eq!(resolver.vet(HOST).await, Err(Refusal::NotAllowed));
-    assert_eq!(resolver.clone().vet(HOST).await, Err(Refusal::NotAllowed));
+    assert_eq!(resolver.vet(HOST).await, Err(ResolveError::NotAllowed));
+    assert_eq!(resolver.clone().vet(HOST).await, Err(ResolveError::NotAllowed));
     assert_eq!(server.lookups(), 3);
 }
 
 #[tokio::test]
-async fn the_names_of_this_machine_are_no_exception() {
-    let server = NameServer::new(|_| Known::addresses(&["93.184.216.34"])).await;
-    let strict = Resolver::asking(&[server.address], STRICT).unwrap();
+async fn localhost_names_are_vetted_too() {
+    let server = NameServer::new(|_| MockAnswer::addresses(&["93.184.216.34"])).await;
+    let strict = Resolver::with_name_servers(&[server.address], STRICT).unwrap();
     for host in ["localhost", "localhost.", "api.localhost"] {
-        assert_eq!(strict.vet(host).await, Err(Refusal::NotAllowed), "{host}");
+        assert_eq!(strict.vet(host).await, Err(ResolveError::NotAllowed), "{host}");
     }
-    let development = Resolver::asking(&[server.address], DEVELOPMENT).unwrap();
+    let development = Resolver::with_name_servers(&[server.address], DEVELOPMENT).unwrap();
     assert_eq!(development.vet("localhost").await, Ok(addresses(&["127.0.0.1", "::1"])));
     assert_eq!(server.lookups(), 0);
 }
 
 #[tokio::test]
-async fn no_address_and_no_answer_are_two_things() {
-    for (known, refusal) in [
-        (Known::Nothing, Refusal::NotFound),
-        (Known::Addresses(Vec::new()), Refusal::NotFound),
-        (Known::Trouble, Refusal::Unanswered),
+async fn missing_name_differs_from_server_failure() {
+    for (configured, error) in [
+        (MockAnswer::NoSuchName, ResolveError::NotFound),
+        (MockAnswer::Addresses(Vec::new()), ResolveError::NotFound),
+        (MockAnswer::ServerFailure, ResolveError::Unavailable),
     ] {
-        let server = NameServer::new(move |_| known.clone()).await;
-        let resolver = Resolver::asking(&[server.address], STRICT).unwrap();
-        assert_eq!(resolver.vet(HOST).await, Err(refusal));
+        let server = NameServer::new(move |_| configured.clone()).await;
+        let resolver = Resolver::with_name_servers(&[server.address], STRICT).unwrap();
+        assert_eq!(resolver.vet(HOST).await, Err(error));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_up_ends_in_time() {
-    let server = NameServer::new(|_| Known::Silence).await;
-    let resolver = Resolver::asking(&[server.address], STRICT).unwrap();
+async fn lookup_times_out() {
+    let server = NameServer::new(|_| MockAnswer::NoAnswer).await;
+    let resolver = Resolver::with_name_servers(&[server.address], STRICT).unwrap();
     let started = tokio::time::Instant::now();
-    assert_eq!(resolver.vet(HOST).await, Err(Refusal::Unanswered));
+    assert_eq!(resolver.vet(HOST).await, Err(ResolveError::Unavailable));
     assert!(started.elapsed() <= LOOKUP_TIMEOUT + Duration::from_millis(1), "{:?}", started.elapsed());
 }

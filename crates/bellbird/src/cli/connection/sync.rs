@@ -1,4 +1,4 @@
-//! `bellbird connection sync`.
+//! `bellbird connection sync`: syncs one connection or all of them, and waits for the result.
 
 use std::process::ExitCode;
 
@@ -14,16 +14,18 @@ use super::super::output::{self, JsonFlag, Progress};
 use super::super::user::find_user;
 use super::find;
 
-/// Connections that are synced at the same time.
-const AT_ONCE: usize = 4;
+/// Connections that are synced concurrently.
+const CONCURRENCY_MAX: usize = 4;
 
-/// Look now for what is new at the provider, and make events of it.
+/// Sync connections now and create webhook events for new and changed rows.
 ///
-/// Refreshes the accounts and the status, reads the transactions or trades of the last days, and remembers, as keyed hashes,
-/// which ones it has seen. What is new or has changed becomes events for the user's webhook endpoints, which a running
-/// service delivers. Waits for the end; where the service syncs the same connection at this moment, it is waited for
-/// first. Ends with status 1 when a sync failed, and when the connection of ID is not active; with --all, those that are
-/// not active are only told of.
+/// A sync refreshes the accounts and the status of a connection, and reads its recent transactions or trades. It stores
+/// keyed hashes of these rows to recognise new and changed ones later. A running service delivers the events to the
+/// user's webhook endpoints.
+///
+/// The command waits until the syncs are finished. If the service is already syncing a connection, the command waits for
+/// that sync first. It exits with status 1 if a sync fails or if the connection ID is not active. With --all, inactive
+/// connections are only reported.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird connection sync 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f
@@ -33,11 +35,11 @@ pub(in super::super) struct SyncArgs {
     #[arg(required_unless_present = "all")]
     id: Option<ConnectionId>,
 
-    /// Every connection, of every user
+    /// Sync all connections of all users
     #[arg(long, conflicts_with = "id")]
     all: bool,
 
-    /// With --all, one user's only: e-mail address or id
+    /// With --all, sync only connections of this user: e-mail address or id
     #[arg(long, requires = "all")]
     user: Option<String>,
 
@@ -45,7 +47,7 @@ pub(in super::super) struct SyncArgs {
     format: JsonFlag,
 }
 
-/// What `--json` prints of each connection that was synced.
+/// A sync result, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SyncedConnection {
@@ -65,21 +67,21 @@ impl From<&SyncReport> for SyncedConnection {
 }
 
 pub(super) async fn run(storage: &Storage, connections: &Connections, args: &SyncArgs) -> anyhow::Result<ExitCode> {
-    let asked = match (args.id, &args.user) {
+    let targets = match (args.id, &args.user) {
         (Some(id), _) => vec![find(storage, id).await?],
         (None, Some(user)) => storage.list_connections(find_user(storage, user).await?.id).await?,
         (None, None) => storage.list_all_connections().await?,
     };
-    if let (Some(id), [one]) = (args.id, &asked[..])
+    if let (Some(id), [one]) = (args.id, &targets[..])
         && one.status == ConnectionStatus::Deleting
     {
-        bail!("connection {id} is being removed: there is nothing to sync");
+        bail!("connection {id} is being removed and cannot be synced");
     }
-    let asked: Vec<_> = asked.into_iter().filter(|one| one.status != ConnectionStatus::Deleting).collect();
-    let synced = sync_all(connections, &asked).await;
+    let targets: Vec<_> = targets.into_iter().filter(|one| one.status != ConnectionStatus::Deleting).collect();
+    let synced = sync_all(connections, &targets).await;
 
     let (mut views, mut failed) = (Vec::new(), false);
-    for (connection, synced) in asked.iter().zip(&synced) {
+    for (connection, synced) in targets.iter().zip(&synced) {
         let name = &connection.institution_name;
         match synced {
             Ok(report) => {
@@ -87,12 +89,12 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Syn
                 if report.status != ConnectionStatus::Active {
                     failed |= args.id.is_some();
                     output::note(&format!(
-                        "{name} ({}) is {}: nothing was read. `bellbird connection link --reconnect {}` repairs it",
+                        "{name} ({}) is {} and was not synced. Repair it with `bellbird connection link --reconnect {}`",
                         connection.id, report.status, connection.id
                     ));
                 }
             }
-            // Removed while others were synced.
+            // The connection was removed meanwhile.
             Err(ConnectionsError::NotFound) if args.all => {}
             Err(error) => {
                 failed = true;
@@ -100,38 +102,38 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Syn
             }
         }
     }
-    output::print(args.format, &views, |views| text(views, &asked))?;
+    output::print(args.format, &views, |views| text(views, &targets))?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Syncs a few at a time; what came of each, in their order.
-async fn sync_all(connections: &Connections, asked: &[Connection]) -> Vec<Result<SyncReport, ConnectionsError>> {
-    let mut progress = Progress::new("connections synced", u64::try_from(asked.len()).unwrap_or(u64::MAX));
+/// Syncs a few connections at a time. Returns the results in the order of `targets`.
+async fn sync_all(connections: &Connections, targets: &[Connection]) -> Vec<Result<SyncReport, ConnectionsError>> {
+    let mut progress = Progress::new("connections synced", u64::try_from(targets.len()).unwrap_or(u64::MAX));
     progress.add(0);
-    let mut under_way = JoinSet::new();
-    let mut waiting = asked.iter().enumerate();
-    let mut synced: Vec<_> = asked.iter().map(|_| Err(ConnectionsError::Busy)).collect();
+    let mut running = JoinSet::new();
+    let mut pending = targets.iter().enumerate();
+    let mut synced: Vec<_> = targets.iter().map(|_| Err(ConnectionsError::Busy)).collect();
     loop {
-        while under_way.len() < AT_ONCE
-            && let Some((place, connection)) = waiting.next()
+        while running.len() < CONCURRENCY_MAX
+            && let Some((index, connection)) = pending.next()
         {
             let (connections, user, id) = (connections.clone(), connection.user_id, connection.id);
-            under_way.spawn(async move { (place, connections.sync(user, id).await) });
+            running.spawn(async move { (index, connections.sync(user, id).await) });
         }
-        let Some(done) = under_way.join_next().await else { return synced };
-        if let Ok((place, result)) = done {
-            synced[place] = result;
+        let Some(done) = running.join_next().await else { return synced };
+        if let Ok((index, result)) = done {
+            synced[index] = result;
         }
         progress.add(1);
     }
 }
 
-fn text(views: &[SyncedConnection], asked: &[Connection]) -> String {
-    if asked.is_empty() {
-        return "There are no connections to sync.".to_owned();
+fn text(views: &[SyncedConnection], targets: &[Connection]) -> String {
+    if targets.is_empty() {
+        return "No connections to sync.".to_owned();
     }
     let rows = views.iter().map(|view| {
-        let name = asked.iter().find(|one| one.id == view.connection_id).map_or("-", |one| &one.institution_name);
+        let name = targets.iter().find(|one| one.id == view.connection_id).map_or("-", |one| &one.institution_name);
         let counts = [view.new_count, view.updated_count, view.events].map(|count| count.to_string());
         let [new, updated, events] = counts;
         [name.to_owned(), view.status.to_string(), new, updated, events, view.connection_id.to_string()]

@@ -1,4 +1,4 @@
-//! `bellbird webhook deliveries`.
+//! `bellbird webhook deliveries`: shows the delivery log of an endpoint.
 
 use anyhow::bail;
 use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, SyncRunId};
@@ -9,15 +9,14 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::super::output::{self, JsonFlag};
-use super::{find, no_event};
+use super::{find, event_not_found};
 
-/// What the table of deliveries shows.
 const HEAD: [&str; 10] =
     ["created", "type", "chunk", "new", "updated", "state", "attempts", "answer", "next attempt", "event id"];
 
-/// Show what was sent to an endpoint, newest event first, and what is still to be sent.
+/// Show the delivery log of an endpoint, newest event first, including pending deliveries.
 ///
-/// Never what was in it: that is stored nowhere. Kept for 90 days.
+/// The log covers 90 days. It does not contain event bodies, because Bellbird does not store them.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird webhook deliveries 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --state failed")]
@@ -25,15 +24,15 @@ pub(in super::super) struct DeliveriesArgs {
     /// Id of the endpoint, as `webhook list` shows it
     id: EndpointId,
 
-    /// Those only that stand so
+    /// Show only deliveries in this state
     #[arg(long, value_parser = state_parser())]
     state: Option<DeliveryState>,
 
-    /// How many at most
+    /// Show at most this many deliveries
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
 
-    /// Every attempt to deliver this event, oldest first
+    /// Show all delivery attempts of this event instead, oldest first
     #[arg(long, value_name = "EVENT_ID", conflicts_with_all = ["state", "limit"])]
     event: Option<EventId>,
 
@@ -46,7 +45,7 @@ fn state_parser() -> impl clap::builder::TypedValueParser<Value = DeliveryState>
         .try_map(|text| text.parse::<DeliveryState>())
 }
 
-/// A delivery, as `deliveries --json` shows it.
+/// A delivery, as `deliveries --json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct DeliveryView<'a> {
@@ -64,7 +63,7 @@ struct DeliveryView<'a> {
     next_attempt_at: Option<Timestamp>,
     last_attempt_at: Option<Timestamp>,
     last_status: Option<u16>,
-    last_problem: Option<&'a str>,
+    last_error: Option<&'a str>,
     last_duration_ms: Option<u32>,
     ended_at: Option<Timestamp>,
 }
@@ -85,7 +84,7 @@ impl<'a> From<&'a DeliveryRecord> for DeliveryView<'a> {
             next_attempt_at: record.next_attempt_at,
             last_attempt_at: record.last_attempt_at,
             last_status: record.last_status,
-            last_problem: record.last_problem.as_deref(),
+            last_error: record.last_error.as_deref(),
             last_duration_ms: record.last_duration_ms,
             ended_at: record.ended_at,
         }
@@ -95,21 +94,21 @@ impl<'a> From<&'a DeliveryRecord> for DeliveryView<'a> {
 impl DeliveryView<'_> {
     fn row(&self) -> [String; 10] {
         [
-            output::when(Some(self.created_at)),
+            output::format_instant(Some(self.created_at)),
             self.event_type.to_string(),
             format!("{}/{}", self.chunk, self.total_chunks),
             self.new_count.to_string(),
             self.updated_count.to_string(),
             self.state.to_string(),
             self.attempts.to_string(),
-            answer(self.last_status, self.last_problem),
-            output::when(self.next_attempt_at),
+            answer(self.last_status, self.last_error),
+            output::format_instant(self.next_attempt_at),
             self.event_id.to_string(),
         ]
     }
 }
 
-/// An attempt, as `deliveries --event ... --json` shows it.
+/// An attempt, as `deliveries --event ... --json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AttemptView<'a> {
@@ -117,20 +116,20 @@ struct AttemptView<'a> {
     at: Timestamp,
     duration_ms: u32,
     status: Option<u16>,
-    problem: Option<&'a str>,
+    error: Option<&'a str>,
 }
 
 impl<'a> From<&'a AttemptRecord> for AttemptView<'a> {
     fn from(record: &'a AttemptRecord) -> Self {
         let AttemptRecord { attempt, at, duration_ms, status, .. } = *record;
-        Self { attempt, at, duration_ms, status, problem: record.problem.as_deref() }
+        Self { attempt, at, duration_ms, status, error: record.error.as_deref() }
     }
 }
 
 impl AttemptView<'_> {
     fn row(&self) -> [String; 4] {
         let duration = format!("{} ms", self.duration_ms);
-        [self.attempt.to_string(), output::when(Some(self.at)), duration, answer(self.status, self.problem)]
+        [self.attempt.to_string(), output::format_instant(Some(self.at)), duration, answer(self.status, self.error)]
     }
 }
 
@@ -142,31 +141,31 @@ pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyh
     let records = storage.list_deliveries(endpoint.user_id, endpoint.id, args.state, args.limit).await?;
     let views: Vec<_> = records.iter().map(DeliveryView::from).collect();
     output::print(args.format, &views, |views| match (views.is_empty(), args.state) {
-        (true, None) => "Nothing was to be delivered yet.".to_owned(),
-        (true, Some(state)) => format!("There is no delivery that is {state}."),
+        (true, None) => "No deliveries yet.".to_owned(),
+        (true, Some(state)) => format!("No {state} deliveries."),
         (false, _) => output::table(HEAD, views.iter().map(DeliveryView::row)),
     })
 }
 
 async fn attempts(storage: &Storage, format: JsonFlag, endpoint: &Endpoint, event: EventId) -> anyhow::Result<()> {
     let records = storage.list_attempts(endpoint.user_id, endpoint.id, event).await?;
-    if records.is_empty() && storage.find_event(endpoint.user_id, event).await?.is_none() {
-        bail!(no_event(endpoint.id, event));
+    if records.is_empty() && storage.find_webhook_event(endpoint.user_id, event).await?.is_none() {
+        bail!(event_not_found(endpoint.id, event));
     }
     let views: Vec<_> = records.iter().map(AttemptView::from).collect();
     output::print(format, &views, |views| {
         if views.is_empty() {
-            return "It was not sent there yet.".to_owned();
+            return "No attempts yet.".to_owned();
         }
         output::table(["attempt", "at", "duration", "answer"], views.iter().map(AttemptView::row))
     })
 }
 
-/// What an endpoint answered, in words.
-fn answer(status: Option<u16>, problem: Option<&str>) -> String {
-    match (status, problem) {
-        (Some(status), Some(problem)) => format!("{status} ({problem})"),
+/// Describes an endpoint's response: its status, the error, or both.
+fn answer(status: Option<u16>, error: Option<&str>) -> String {
+    match (status, error) {
+        (Some(status), Some(error)) => format!("{status} ({error})"),
         (Some(status), None) => status.to_string(),
-        (None, problem) => problem.unwrap_or("-").to_owned(),
+        (None, error) => error.unwrap_or("-").to_owned(),
     }
 }

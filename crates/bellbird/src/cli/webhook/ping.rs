@@ -1,22 +1,22 @@
-//! `bellbird webhook ping`.
+//! `bellbird webhook ping`: sends a test event to an endpoint.
 
 use std::process::ExitCode;
 
 use bellbird_domain::{EndpointId, EventId};
 use bellbird_storage::Storage;
-use bellbird_webhooks::{PingError, Pinged};
+use bellbird_webhooks::{PingError, PingOutcome};
 use clap::Args;
 use serde::Serialize;
 
 use super::super::output::{self, JsonFlag};
-use super::{find, gone};
+use super::{find, endpoint_gone};
 use crate::config::Settings;
 use crate::wiring;
 
-/// Send an event without rows now, to see that an endpoint answers.
+/// Send a test event to an endpoint.
 ///
-/// Its type is `endpoint.ping`. It is sent by this command, once, to a disabled endpoint too, and changes nothing but the
-/// log of deliveries. Exit status 1 if the endpoint does not take it.
+/// The event has the type `endpoint.ping` and no rows. This command sends it once, without retries, even to a disabled
+/// endpoint. Only the delivery log records it. Exits with status 1 if the endpoint does not accept the event.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird webhook ping 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
@@ -36,30 +36,30 @@ struct PingView {
     delivered: bool,
     status: Option<u16>,
     duration_ms: u64,
-    problem: Option<&'static str>,
+    error: Option<&'static str>,
 }
 
-impl From<&Pinged> for PingView {
-    fn from(pinged: &Pinged) -> Self {
+impl From<&PingOutcome> for PingView {
+    fn from(pinged: &PingOutcome) -> Self {
         let exchange = &pinged.exchange;
         Self {
             event_id: pinged.event_id,
             delivered: exchange.is_success(),
             status: exchange.status,
             duration_ms: u64::try_from(exchange.duration.as_millis()).unwrap_or(u64::MAX),
-            problem: exchange.problem,
+            error: exchange.error,
         }
     }
 }
 
 impl PingView {
-    /// What the endpoint did, in words.
-    fn what(&self) -> String {
+    /// Describes the result, as a predicate of "the endpoint".
+    fn outcome(&self) -> String {
         let Self { duration_ms, .. } = self;
-        match (self.status, self.problem) {
+        match (self.status, self.error) {
             (Some(status), None) => format!("answered {status} after {duration_ms} ms"),
-            (Some(status), Some(problem)) => format!("answered {status} after {duration_ms} ms ({problem})"),
-            (None, problem) => format!("did not answer: {} ({duration_ms} ms)", problem.unwrap_or("unknown")),
+            (Some(status), Some(error)) => format!("answered {status} after {duration_ms} ms ({error})"),
+            (None, error) => format!("did not answer: {} ({duration_ms} ms)", error.unwrap_or("unknown")),
         }
     }
 }
@@ -67,19 +67,19 @@ impl PingView {
 pub(super) async fn ping(settings: &Settings, storage: &Storage, args: &PingArgs) -> anyhow::Result<ExitCode> {
     let endpoint = find(storage, args.id).await?;
     let providers = wiring::providers(settings)?;
-    let webhooks = wiring::webhooks(settings, storage, &providers, wiring::outbox(settings))?;
+    let webhooks = wiring::webhooks(settings, storage, &providers, wiring::event_buffer(settings))?;
     let pinged = match webhooks.ping(&endpoint).await {
-        Err(PingError::NotFound) => return Err(gone(args.id)),
+        Err(PingError::NotFound) => return Err(endpoint_gone(args.id)),
         other => other?,
     };
     let view = PingView::from(&pinged);
     if view.delivered {
-        output::print(args.format, &view, |view| format!("Delivered: the endpoint {}.", view.what()))?;
+        output::print(args.format, &view, |view| format!("Delivered: the endpoint {}.", view.outcome()))?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.format.json {
         output::print(args.format, &view, |_| String::new())?;
     }
-    output::note(&format!("error: not delivered: the endpoint {}", view.what()));
+    output::note(&format!("error: not delivered: the endpoint {}", view.outcome()));
     Ok(ExitCode::FAILURE)
 }

@@ -1,4 +1,4 @@
-//! `bellbird webhook rotate-secret`.
+//! `bellbird webhook rotate-secret`: replaces the signing secret of an endpoint.
 
 use bellbird_domain::EndpointId;
 use bellbird_storage::Storage;
@@ -9,15 +9,15 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
 use super::super::output::{self, JsonFlag};
-use super::{find, gone};
+use super::{find, endpoint_gone};
 
-/// How long events are signed with the old secret too: docs/contract.md#webhook-signatures.
+/// How long events are also signed with the old secret: docs/contract.md#webhook-signatures.
 const OLD_SECRET_LIFE: SignedDuration = SignedDuration::from_hours(24);
 
-/// Make a new secret for an endpoint; the old one stays in use for a day beside it.
+/// Create a new signing secret for an endpoint; the old one stays valid for 24 hours.
 ///
-/// In that day each event carries two signatures, and verifies with either secret. The new secret is shown now and
-/// never again. Rotating twice within a day ends the first of the three secrets at once.
+/// For 24 hours, each event has two signatures and verifies with either secret. The new secret is shown only once.
+/// Rotating twice within 24 hours immediately ends the oldest of the three secrets.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird webhook rotate-secret 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
@@ -29,23 +29,23 @@ pub(in super::super) struct RotateSecretArgs {
     format: JsonFlag,
 }
 
-/// What `--json` prints: the only time that the secret is shown.
+/// What `--json` prints. This is the only time that the secret is shown.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct NewSecretView<'a> {
     id: EndpointId,
     secret: &'a str,
-    /// None: the old one could not be opened any more.
-    old_secret_until: Option<Timestamp>,
+    /// `None` if the old secret could not be opened and is deleted.
+    old_secret_expires_at: Option<Timestamp>,
 }
 
 impl NewSecretView<'_> {
     fn text(&self) -> String {
-        let old = match self.old_secret_until {
-            Some(until) => format!("The old one verifies until {} too.", output::when(Some(until))),
-            None => "The old one could not be opened, and is gone.".to_owned(),
+        let old = match self.old_secret_expires_at {
+            Some(until) => format!("The old one stays valid until {}.", output::format_instant(Some(until))),
+            None => "The old one could not be opened and was deleted.".to_owned(),
         };
-        format!("{}\n\nKeep it: it is not shown again. {old}", self.secret)
+        format!("{}\n\nStore this secret: it is not shown again. {old}", self.secret)
     }
 }
 
@@ -54,10 +54,10 @@ pub(super) async fn rotate(storage: &Storage, args: &RotateSecretArgs) -> anyhow
     let (secret, now) = (new_secret()?, Timestamp::now());
     let until = now.checked_add(OLD_SECRET_LIFE)?;
     if !storage.rotate_endpoint_secret(endpoint.user_id, endpoint.id, &secret, until).await? {
-        return Err(gone(args.id));
+        return Err(endpoint_gone(args.id));
     }
     let secrets = storage.endpoint_secrets(endpoint.user_id, endpoint.id, now).await?;
-    let old_secret_until = secrets.and_then(|secrets| secrets.old).map(|_| until);
-    let view = NewSecretView { id: endpoint.id, secret: secret.expose_secret(), old_secret_until };
+    let old_secret_expires_at = secrets.and_then(|secrets| secrets.old).map(|_| until);
+    let view = NewSecretView { id: endpoint.id, secret: secret.expose_secret(), old_secret_expires_at };
     output::print(args.format, &view, NewSecretView::text)
 }

@@ -6,17 +6,17 @@ use std::time::Duration;
 use bellbird_domain::{Account, Balance, ConnectionStatus};
 use bellbird_providers::{BalancesQuery, Error, Provider};
 
-use super::stage::{Link, Stage, call};
+use super::fixture::{Fixture, Link, call_context};
 
 /// Two accounts for each connection, each with a balance of its own; and these, in the same order.
-async fn accounts(stage: &Stage, links: &[Link]) -> (Vec<Vec<Account>>, Vec<Vec<String>>) {
+async fn accounts(fixture: &Fixture, links: &[Link]) -> (Vec<Vec<Account>>, Vec<Vec<String>>) {
     let (mut accounts, mut amounts) = (Vec::new(), Vec::new());
     for (at, link) in links.iter().enumerate() {
         let (mut of_link, mut holding) = (Vec::new(), Vec::new());
         for number in 0..2 {
-            let account = stage.add_account(link, serde_json::json!({})).await;
+            let account = fixture.add_account(link, serde_json::json!({})).await;
             let amount = format!("{}.5", 100 * (at + 1) + number);
-            stage.control((stage.subject.set_balance)(&account.provider_account_id, &amount)).await;
+            fixture.control((fixture.spec.set_balance)(&account.provider_account_id, &amount)).await;
             of_link.push(account);
             holding.push(amount);
         }
@@ -32,8 +32,9 @@ async fn accounts(stage: &Stage, links: &[Link]) -> (Vec<Vec<Account>>, Vec<Vec<
 type Outcomes = Vec<Vec<Result<Option<String>, Error>>>;
 
 async fn ask(provider: &dyn Provider, links: &[Link], accounts: &[Vec<Account>]) -> Outcomes {
-    let asked = links.iter().zip(accounts).map(|(link, accounts)| BalancesQuery { grant: &link.grant, accounts });
-    let answer = provider.balances(&call(), &asked.collect::<Vec<_>>()).await;
+    let request =
+        links.iter().zip(accounts).map(|(link, accounts)| BalancesQuery { credentials: &link.credentials, accounts });
+    let answer = provider.balances(&call_context(), &request.collect::<Vec<_>>()).await;
     let amount = |balance: Balance| balance.current.map(|amount| amount.to_string());
     answer.into_iter().map(|found| found.into_iter().map(|balance| balance.map(amount)).collect()).collect()
 }
@@ -43,25 +44,25 @@ fn all_well(amounts: &[Vec<String>]) -> Outcomes {
 }
 
 promise! {
-    async fn balances_are_answered_as_asked_in_few_calls(stage) {
-        let mut links = stage.links().await;
+    async fn balances_keep_request_order_in_few_calls(fixture) {
+        let mut links = fixture.links().await;
         links.reverse();
-        let (accounts, amounts) = accounts(&stage, &links).await;
-        let provider = stage.adapter(Duration::from_secs(20)).await;
+        let (accounts, amounts) = accounts(&fixture, &links).await;
+        let provider = fixture.adapter(Duration::from_secs(20)).await;
         assert_eq!(ask(&*provider, &links, &accounts).await, all_well(&amounts));
-        let users: BTreeSet<String> = links.iter().map(|link| link.members[stage.subject.user].to_string()).collect();
-        let expected = (stage.subject.balances_calls)(users.len(), links.len(), 2 * links.len());
-        assert_eq!(stage.calls().await.values().sum::<u64>(), expected as u64);
+        let users: BTreeSet<String> = links.iter().map(|link| link.members[fixture.spec.user].to_string()).collect();
+        let expected = (fixture.spec.balances_calls)(users.len(), links.len(), 2 * links.len());
+        assert_eq!(fixture.calls().await.values().sum::<u64>(), expected as u64);
         assert_eq!(ask(&*provider, &[], &[]).await, Outcomes::new());
     }
 }
 
 promise! {
-    async fn an_unknown_account_fails_alone(stage) {
-        let links = stage.links().await;
-        let (mut accounts, amounts) = accounts(&stage, &links).await;
-        accounts[0].insert(1, stage.account("00000000-0000-4000-8000-000000000000"));
-        let mut outcomes = ask(&*stage.provider, &links, &accounts).await;
+    async fn an_unknown_account_fails_alone(fixture) {
+        let links = fixture.links().await;
+        let (mut accounts, amounts) = accounts(&fixture, &links).await;
+        accounts[0].insert(1, fixture.account("00000000-0000-4000-8000-000000000000"));
+        let mut outcomes = ask(&*fixture.provider, &links, &accounts).await;
         let error = outcomes[0].remove(1).expect_err("nobody has it");
         assert!(!error.is_transient() && !matches!(error, Error::ReconnectNeeded(_)), "{error:?}");
         assert_eq!(outcomes, all_well(&amounts));
@@ -69,20 +70,20 @@ promise! {
 }
 
 promise! {
-    async fn a_lost_consent_fails_alone(stage) {
-        let mut links = stage.links().await;
-        let (accounts, amounts) = accounts(&stage, &links).await;
-        // One connection of the first user, and everything of the last; a grant between them that is none.
+    async fn a_lost_consent_fails_alone(fixture) {
+        let mut links = fixture.links().await;
+        let (accounts, amounts) = accounts(&fixture, &links).await;
+        // One connection of the first user, and everything of the last; invalid credentials between them.
         let last = links.len() - 1;
-        stage.control((stage.subject.revoke)(&links[0].members).remove(0)).await;
-        stage.control((stage.subject.revoke)(&links[last].members).pop().expect("a way")).await;
-        let good = std::mem::replace(&mut links[1].grant, "{}".into());
-        let outcomes = ask(&*stage.provider, &links, &accounts).await;
+        fixture.control((fixture.spec.revoke)(&links[0].members).remove(0)).await;
+        fixture.control((fixture.spec.revoke)(&links[last].members).pop().expect("a way")).await;
+        let good = std::mem::replace(&mut links[1].credentials, "{}".into());
+        let outcomes = ask(&*fixture.provider, &links, &accounts).await;
         let lost = Err(Error::ReconnectNeeded(ConnectionStatus::Revoked));
         assert_eq!([&outcomes[0], &outcomes[last]], [&vec![lost.clone(), lost.clone()]; 2]);
-        assert!(outcomes[1].iter().all(|outcome| matches!(outcome, Err(Error::BadGrant(_)))), "{outcomes:?}");
+        assert!(outcomes[1].iter().all(|outcome| matches!(outcome, Err(Error::InvalidCredentials(_)))), "{outcomes:?}");
         assert_eq!(outcomes[2..last], all_well(&amounts)[2..last]);
-        links[1].grant = good;
-        assert_eq!(ask(&*stage.provider, &links, &accounts).await[1], all_well(&amounts)[1]);
+        links[1].credentials = good;
+        assert_eq!(ask(&*fixture.provider, &links, &accounts).await[1], all_well(&amounts)[1]);
     }
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use bellbird_providers::{Call, Error};
+use bellbird_providers::{CallContext, Error};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::stage::{Asked, Stage, What, call, now, read, walk};
-use super::subjects::Subject;
+use super::fixture::{Fixture, Operation, ReadRequest, call_context, now, read, walk};
+use super::provider_specs::ProviderSpec;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// For bodies that would not come to their end within a test.
@@ -35,109 +35,120 @@ fn timeout(fault: &Value, of_drip: Duration) -> Duration {
 }
 
 /// Everything fails in one way.
-async fn fail(subject: Subject, fault: Value) {
-    let stage = Stage::start(subject).await;
-    let link = stage.links().await.remove(0);
-    let accounts = [stage.account_with_rows(&link, 20).await];
-    let asked = Asked::all(&link.grant, &accounts, 100);
-    let provider = stage.adapter(timeout(&fault, DRIP_TIMEOUT)).await;
-    stage.fault(fault.clone()).await;
-    let mut whats = stage.whats();
+async fn fail(spec: ProviderSpec, fault: Value) {
+    let fixture = Fixture::start(spec).await;
+    let link = fixture.links().await.remove(0);
+    let accounts = [fixture.account_with_rows(&link, 20).await];
+    let request = ReadRequest::all(&link.credentials, &accounts, 100);
+    let provider = fixture.adapter(timeout(&fault, DRIP_TIMEOUT)).await;
+    fixture.fault(fault.clone()).await;
+    let mut operations = fixture.operations();
     if fault["kind"] == "huge" {
         // Each of these takes its time.
-        whats.retain(|what| matches!(what, What::Rows | What::Accounts));
+        operations.retain(|operation| matches!(operation, Operation::Rows | Operation::Accounts));
     }
     let provider = &*provider;
-    let reads = whats.into_iter().map(async |what| (what, read(provider, &call(), &asked, what).await));
-    for (what, outcome) in join_all(reads).await {
-        let error = outcome.err().unwrap_or_else(|| panic!("{what:?} succeeds in spite of {fault}"));
-        assert!(error.is_transient(), "{fault} {what:?}: {error:?}");
+    let reads = operations
+        .into_iter()
+        .map(async |operation| (operation, read(provider, &call_context(), &request, operation).await));
+    for (operation, outcome) in join_all(reads).await {
+        let error = outcome.err().unwrap_or_else(|| panic!("{operation:?} succeeds in spite of {fault}"));
+        assert!(error.is_transient(), "{fault} {operation:?}: {error:?}");
     }
 }
 
 promise! {
-    async fn a_failing_provider_gives_a_passing_error_and_no_row(stage) {
+    async fn failing_provider_gives_transient_error_and_no_row(fixture) {
         // At the same time, as most of it is waiting between attempts.
-        join_all(faults().map(|fault| fail(stage.subject, fault))).await;
+        join_all(faults().map(|fault| fail(fixture.spec, fault))).await;
     }
 }
 
 /// One call fails in one way, and the rows come nevertheless, each once.
-async fn fail_once(subject: Subject, mut fault: Value) {
-    let stage = Stage::start(subject).await;
-    let link = stage.links().await.remove(0);
-    let accounts = [stage.account_with_rows(&link, 20).await];
-    let asked = Asked::all(&link.grant, &accounts, 100);
-    let expected = walk(&*stage.provider, &asked).await.expect("rows");
+async fn fail_once(spec: ProviderSpec, mut fault: Value) {
+    let fixture = Fixture::start(spec).await;
+    let link = fixture.links().await.remove(0);
+    let accounts = [fixture.account_with_rows(&link, 20).await];
+    let request = ReadRequest::all(&link.credentials, &accounts, 100);
+    let expected = walk(&*fixture.provider, &request).await.expect("rows");
     assert_eq!(expected.len(), 20);
-    let provider = stage.adapter(timeout(&fault, DRIP_ONCE_TIMEOUT)).await;
+    let provider = fixture.adapter(timeout(&fault, DRIP_ONCE_TIMEOUT)).await;
     fault["times"] = json!(1);
-    stage.fault(fault.clone()).await;
-    assert_eq!(walk(&*provider, &asked).await.as_ref(), Ok(&expected), "{fault}");
-    assert!(stage.calls().await.values().sum::<u64>() > 1, "{fault}");
+    fixture.fault(fault.clone()).await;
+    assert_eq!(walk(&*provider, &request).await.as_ref(), Ok(&expected), "{fault}");
+    assert!(fixture.calls().await.values().sum::<u64>() > 1, "{fault}");
 }
 
 promise! {
-    async fn what_fails_once_is_mended_by_repeating(stage) {
-        join_all(faults().map(|fault| fail_once(stage.subject, fault))).await;
+    async fn single_failure_is_retried(fixture) {
+        join_all(faults().map(|fault| fail_once(fixture.spec, fault))).await;
     }
 }
 
 promise! {
-    async fn a_provider_that_asks_for_patience_gets_it(stage) {
-        let link = stage.links().await.remove(0);
-        let accounts = [stage.account_with_rows(&link, 1).await];
-        let asked = Asked::all(&link.grant, &accounts, 100);
-        for what in stage.whats() {
-            let provider = stage.adapter(TIMEOUT).await;
-            stage.fault(json!({"kind": "status", "status": 429, "retryAfter": 30})).await;
-            let outcome = read(&*provider, &call(), &asked, what).await;
-            assert_eq!(outcome, Err(Error::RateLimited { retry_after: Some(Duration::from_secs(30)) }), "{what:?}");
-            assert!(stage.calls().await.values().all(|count| *count == 1), "{what:?} is not repeated");
-            stage.clear_faults().await;
+    async fn rate_limited_call_is_not_repeated(fixture) {
+        let link = fixture.links().await.remove(0);
+        let accounts = [fixture.account_with_rows(&link, 1).await];
+        let request = ReadRequest::all(&link.credentials, &accounts, 100);
+        for operation in fixture.operations() {
+            let provider = fixture.adapter(TIMEOUT).await;
+            fixture.fault(json!({"kind": "status", "status": 429, "retryAfter": 30})).await;
+            let outcome = read(&*provider, &call_context(), &request, operation).await;
+            assert_eq!(
+                outcome,
+                Err(Error::RateLimited { retry_after: Some(Duration::from_secs(30)) }),
+                "{operation:?}"
+            );
+            assert!(fixture.calls().await.values().all(|count| *count == 1), "{operation:?} is not repeated");
+            fixture.clear_faults().await;
         }
     }
 }
 
 promise! {
-    async fn a_refusal_is_not_repeated(stage) {
-        let link = stage.links().await.remove(0);
-        let accounts = [stage.account_with_rows(&link, 1).await];
-        let asked = Asked::all(&link.grant, &accounts, 100);
-        let provider = stage.adapter(TIMEOUT).await;
+    async fn rejection_is_not_retried(fixture) {
+        let link = fixture.links().await.remove(0);
+        let accounts = [fixture.account_with_rows(&link, 1).await];
+        let request = ReadRequest::all(&link.credentials, &accounts, 100);
+        let provider = fixture.adapter(TIMEOUT).await;
         for status in [400, 403, 404, 410, 422] {
-            stage.fault(json!({"kind": "status", "status": status})).await;
-            for what in stage.whats() {
-                stage.forget_calls().await;
-                match read(&*provider, &call(), &asked, what).await {
-                    Err(error) => assert!(!error.is_transient(), "{status} {what:?}: {error:?}"),
+            fixture.fault(json!({"kind": "status", "status": status})).await;
+            for operation in fixture.operations() {
+                fixture.reset_calls().await;
+                match read(&*provider, &call_context(), &request, operation).await {
+                    Err(error) => assert!(!error.is_transient(), "{status} {operation:?}: {error:?}"),
                     // To be told that there is none is an answer to this.
-                    Ok(()) => assert!(what == What::Standing && status == 404, "{status} {what:?}"),
+                    Ok(()) => assert!(operation == Operation::ConsentStatus && status == 404, "{status} {operation:?}"),
                 }
                 // An adapter may look up why, but asks for nothing twice.
-                let calls = stage.calls().await;
-                assert!(!calls.is_empty() && calls.values().all(|count| *count == 1), "{status} {what:?}: {calls:?}");
+                let calls = fixture.calls().await;
+                assert!(
+                    !calls.is_empty() && calls.values().all(|count| *count == 1),
+                    "{status} {operation:?}: {calls:?}"
+                );
             }
-            stage.clear_faults().await;
+            fixture.clear_faults().await;
         }
     }
 }
 
 promise! {
-    async fn nothing_is_waited_for_past_the_deadline(stage) {
-        let link = stage.links().await.remove(0);
-        let accounts = [stage.account_with_rows(&link, 1).await];
-        let asked = Asked::all(&link.grant, &accounts, 100);
-        let provider = stage.adapter(TIMEOUT).await;
+    async fn no_call_outlives_its_deadline(fixture) {
+        let link = fixture.links().await.remove(0);
+        let accounts = [fixture.account_with_rows(&link, 1).await];
+        let request = ReadRequest::all(&link.credentials, &accounts, 100);
+        let provider = fixture.adapter(TIMEOUT).await;
         // Far longer than a test may take.
-        stage.fault(json!({"kind": "delay", "delayMs": 3_600_000})).await;
-        let short = || Call::new(Instant::now() + Duration::from_millis(200), now());
+        fixture.fault(json!({"kind": "delay", "delayMs": 3_600_000})).await;
+        let short = || CallContext::new(Instant::now() + Duration::from_millis(200), now());
         let provider = &*provider;
-        let reads = join_all(stage.whats().into_iter().map(async |what| read(provider, &short(), &asked, what).await));
+        let reads = join_all(
+            fixture.operations().into_iter().map(async |operation| read(provider, &short(), &request, operation).await),
+        );
         for outcome in reads.await {
             assert!(outcome.as_ref().is_err_and(Error::is_transient), "{outcome:?}");
         }
-        let withdrawn = provider.withdraw(&short(), &link.grant).await;
+        let withdrawn = provider.withdraw(&short(), &link.credentials).await;
         assert!(withdrawn.as_ref().is_err_and(Error::is_transient), "{withdrawn:?}");
     }
 }

@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::stage::{Asked, Row, Stage, walk};
+use super::fixture::{Fixture, ReadRequest, Row, walk};
 
 /// Both are days on which clocks change somewhere: Sydney's go forward, Los Angeles's back.
 const FIRST: &str = "2026-10-04";
@@ -69,18 +69,20 @@ fn intervals() -> Vec<(Interval, &'static str)> {
 }
 
 promise! {
-    async fn nothing_inside_is_missing_and_what_is_far_is_not_asked_for(stage) {
-        let link = stage.links().await.remove(0);
-        let account = stage.add_account(&link, json!({})).await;
+    async fn interval_is_complete_and_read_narrowly(fixture) {
+        let link = fixture.links().await.remove(0);
+        let account = fixture.add_account(&link, json!({})).await;
         let moments = moments();
-        stage.add_rows(&account, &moments).await;
+        fixture.add_rows(&account, &moments).await;
         let accounts = [account];
-        let everything = walk(&*stage.provider, &Asked::all(&link.grant, &accounts, 1_000)).await.expect("rows");
+        let everything =
+            walk(&*fixture.provider, &ReadRequest::all(&link.credentials, &accounts, 1_000)).await.expect("rows");
         assert_eq!(everything.len(), moments.len());
         for (interval, zone_name) in intervals() {
             let zone = TimeZone::get(zone_name).expect("a zone");
-            let asked = Asked { interval, zone: zone.clone(), ..Asked::all(&link.grant, &accounts, 1_000) };
-            let given = walk(&*stage.provider, &asked).await.expect("rows");
+            let request =
+                ReadRequest { interval, zone: zone.clone(), ..ReadRequest::all(&link.credentials, &accounts, 1_000) };
+            let given = walk(&*fixture.provider, &request).await.expect("rows");
             let inside = |rows: &[Row]| -> Vec<String> {
                 rows.iter().filter(|row| row.is_inside(&interval, &zone)).map(|row| row.text.clone()).collect()
             };

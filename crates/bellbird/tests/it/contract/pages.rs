@@ -9,18 +9,18 @@ use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::stage::{Asked, Link, Row, Stage, call, now, page, walk};
+use super::fixture::{Fixture, Link, ReadRequest, Row, call_context, now, page, walk};
 
 /// More than two pages of the provider that has the smallest.
 const ROWS: usize = 230;
 
 /// A new account with rows out of order, several of them at one moment; and their texts.
-async fn busy(stage: &Stage, link: &Link) -> (Account, BTreeSet<String>) {
-    let account = stage.add_account(link, json!({})).await;
+async fn busy(fixture: &Fixture, link: &Link) -> (Account, BTreeSet<String>) {
+    let account = fixture.add_account(link, json!({})).await;
     // 37 has no factor in common with the number of moments, so that all are met, in an order that is none.
     let at = |number: usize| now() - SignedDuration::from_hours(((number * 37) % 200 + 1) as i64);
     let moments: Vec<Timestamp> = (0..ROWS).map(at).collect();
-    stage.add_rows(&account, &moments).await;
+    fixture.add_rows(&account, &moments).await;
     (account, moments.iter().enumerate().map(|(number, at)| format!("{at} {number}")).collect())
 }
 
@@ -33,30 +33,32 @@ fn assert_complete(rows: &[Row], expected: &BTreeSet<String>) {
 }
 
 promise! {
-    async fn rows_come_newest_first_each_once_to_the_end(stage) {
-        let link = stage.links().await.remove(0);
-        let (account, expected) = busy(&stage, &link).await;
+    async fn rows_come_newest_first_each_once_to_the_end(fixture) {
+        let link = fixture.links().await.remove(0);
+        let (account, expected) = busy(&fixture, &link).await;
         for size in [ROWS as u32 / 7, ROWS as u32 / 2, 1_000] {
-            let rows = walk(&*stage.provider, &Asked::all(&link.grant, std::slice::from_ref(&account), size)).await;
+            let rows =
+                walk(&*fixture.provider, &ReadRequest::all(&link.credentials, std::slice::from_ref(&account), size))
+                    .await;
             assert_complete(&rows.expect("rows"), &expected);
         }
     }
 }
 
 promise! {
-    async fn a_page_is_one_call(stage) {
-        let link = stage.links().await.remove(0);
-        let (account, expected) = busy(&stage, &link).await;
-        let asked = Asked::all(&link.grant, std::slice::from_ref(&account), 50);
-        let provider = stage.adapter(Duration::from_secs(20)).await;
-        let (mut rows, mut place, mut pages) = (Vec::new(), None, 0);
+    async fn a_page_is_one_call(fixture) {
+        let link = fixture.links().await.remove(0);
+        let (account, expected) = busy(&fixture, &link).await;
+        let request = ReadRequest::all(&link.credentials, std::slice::from_ref(&account), 50);
+        let provider = fixture.adapter(Duration::from_secs(20)).await;
+        let (mut rows, mut position, mut pages) = (Vec::new(), None, 0);
         loop {
-            let call = call();
-            place = page(&*provider, &call, &asked, place.as_ref(), &mut rows).await.expect("a page");
+            let call = call_context();
+            position = page(&*provider, &call, &request, position.as_ref(), &mut rows).await.expect("a page");
             pages += 1;
             assert_eq!(call.calls(), 1);
-            assert_eq!(stage.calls().await.values().sum::<u64>(), pages);
-            if place.is_none() {
+            assert_eq!(fixture.calls().await.values().sum::<u64>(), pages);
+            if position.is_none() {
                 break;
             }
         }
@@ -66,29 +68,30 @@ promise! {
 }
 
 promise! {
-    async fn the_end_is_where_the_provider_ends(stage) {
-        let link = stage.links().await.remove(0);
-        let (account, expected) = busy(&stage, &link).await;
-        let asked = Asked::all(&link.grant, std::slice::from_ref(&account), 50);
-        match stage.provider.kind() {
+    async fn the_end_is_where_the_provider_ends(fixture) {
+        let link = fixture.links().await.remove(0);
+        let (account, expected) = busy(&fixture, &link).await;
+        let request = ReadRequest::all(&link.credentials, std::slice::from_ref(&account), 50);
+        match fixture.provider.kind() {
             // A page without rows that names a next one is not the end, wherever it stands.
             Kind::Banking(_) => {
-                let (mut rows, mut place, mut empty) = (Vec::new(), None, Vec::new());
-                stage.empty_pages(1).await;
+                let (mut rows, mut position, mut empty) = (Vec::new(), None, Vec::new());
+                fixture.empty_pages(1).await;
                 for number in 1.. {
                     let before = rows.len();
-                    let call = call();
-                    place = page(&*stage.provider, &call, &asked, place.as_ref(), &mut rows).await.expect("a page");
+                    let call = call_context();
+                    position =
+                        page(&*fixture.provider, &call, &request, position.as_ref(), &mut rows).await.expect("a page");
                     assert_eq!(call.calls(), 1, "a page without rows is a good answer");
                     if rows.len() == before {
                         empty.push(number);
                     }
-                    if place.is_none() {
+                    if position.is_none() {
                         break;
                     }
                     // The first three, and from then on every other one.
                     if number == 3 {
-                        stage.empty_pages(2).await;
+                        fixture.empty_pages(2).await;
                     }
                 }
                 assert!(empty.starts_with(&[1, 2, 3, 5]), "{empty:?}");
@@ -99,9 +102,11 @@ promise! {
                 let total = ROWS as u64;
                 for (offset, rows) in [(0, 50), (total - 20, 20), (total, 0), (total + 1_000, 0)] {
                     let span = bellbird_domain::Span::default();
-                    let query = bellbird_providers::TradeQuery { account: &account, span: &span, zone: &asked.zone };
+                    let query = bellbird_providers::TradeQuery { account: &account, span: &span, zone: &request.zone };
                     let mut given = 0;
-                    let page = broker.trades(&call(), &link.grant, &query, offset, 50, &mut |_, _| given += 1).await;
+                    let page = broker
+                        .trades(&call_context(), &link.credentials, &query, offset, 50, &mut |_, _| given += 1)
+                        .await;
                     assert_eq!(page, Ok(bellbird_providers::TradePage { rows, total }), "{offset}");
                     assert_eq!(given, rows);
                 }
@@ -111,39 +116,45 @@ promise! {
 }
 
 promise! {
-    async fn only_the_asked_accounts_rows_are_given(stage) {
-        let links = stage.links().await;
+    async fn only_requested_accounts_are_returned(fixture) {
+        let links = fixture.links().await;
         let link = &links[0];
         let accounts = [
-            stage.account_with_rows(link, 5).await,
-            stage.account_with_rows(link, 6).await,
-            stage.account_with_rows(link, 7).await,
+            fixture.account_with_rows(link, 5).await,
+            fixture.account_with_rows(link, 6).await,
+            fixture.account_with_rows(link, 7).await,
         ];
         // Under the same user's other consent.
-        let elsewhere = stage.account_with_rows(&links[1], 8).await;
+        let elsewhere = fixture.account_with_rows(&links[1], 8).await;
         for (account, rows) in accounts.iter().zip([5, 6, 7]) {
-            let given = walk(&*stage.provider, &Asked::all(&link.grant, std::slice::from_ref(account), 3)).await.expect("rows");
+            let given =
+                walk(&*fixture.provider, &ReadRequest::all(&link.credentials, std::slice::from_ref(account), 3))
+                    .await
+                    .expect("rows");
             assert_eq!(given.len(), rows);
             assert!(given.iter().all(|row| row.account == account.id));
         }
-        if matches!(stage.provider.kind(), Kind::Banking(_)) {
+        if matches!(fixture.provider.kind(), Kind::Banking(_)) {
             let two = [accounts[2].clone(), accounts[0].clone()];
-            let given = walk(&*stage.provider, &Asked::all(&link.grant, &two, 1_000)).await.expect("rows");
+            let given =
+                walk(&*fixture.provider, &ReadRequest::all(&link.credentials, &two, 1_000)).await.expect("rows");
             assert!(given.is_sorted_by(|row, next| row.instant() >= next.instant()), "newest first");
             let of = |account: &Account| given.iter().filter(|row| row.account == account.id).count();
             assert_eq!((of(&two[0]), of(&two[1]), given.len()), (7, 5, 12));
         }
-        let given = walk(&*stage.provider, &Asked::all(&links[1].grant, &[elsewhere], 1_000)).await.expect("rows");
+        let given = walk(&*fixture.provider, &ReadRequest::all(&links[1].credentials, &[elsewhere], 1_000))
+            .await
+            .expect("rows");
         assert_eq!(given.len(), 8);
     }
 }
 
 promise! {
-    async fn many_reads_at_the_same_time_all_succeed(stage) {
-        let link = stage.links().await.remove(0);
-        let (account, expected) = busy(&stage, &link).await;
-        let asked = Asked::all(&link.grant, std::slice::from_ref(&account), 100);
-        let walks = join_all((0..40).map(|_| walk(&*stage.provider, &asked))).await;
+    async fn many_reads_at_the_same_time_all_succeed(fixture) {
+        let link = fixture.links().await.remove(0);
+        let (account, expected) = busy(&fixture, &link).await;
+        let request = ReadRequest::all(&link.credentials, std::slice::from_ref(&account), 100);
+        let walks = join_all((0..40).map(|_| walk(&*fixture.provider, &request))).await;
         for rows in walks {
             assert_complete(&rows.expect("rows"), &expected);
         }

@@ -1,26 +1,28 @@
-//! What endpoints answer, and how they fail to.
+//! Responses of endpoints, and their failures.
 
 use std::process::Command;
 
 use super::*;
 
 #[tokio::test]
-async fn a_message_arrives_as_it_was_signed() {
-    let heard = Arc::new(parking_lot::Mutex::new(String::new()));
-    let hearing = Arc::clone(&heard);
+async fn request_is_sent_as_signed() {
+    let received = Arc::new(parking_lot::Mutex::new(String::new()));
+    let sink = Arc::clone(&received);
     let peer = Peer::new(move |mut stream| {
-        let hearing = Arc::clone(&hearing);
+        let sink = Arc::clone(&sink);
         async move {
-            *hearing.lock() = request_of(&mut stream).await.unwrap();
+            *sink.lock() = request_of(&mut stream).await.unwrap();
             stream.write_all(status("200 OK").as_bytes()).await.unwrap();
         }
     })
     .await;
     let exchange = post(&client(DEVELOPMENT), &peer.url("http")).await;
     assert!(exchange.is_success());
-    assert_eq!((exchange.status, exchange.problem, exchange.retry_after), (Some(200), None, None));
-    let heard = heard.lock().clone();
-    let (head, body) = heard.split_once("\r\n\r\n").unwrap();
+    assert_eq!(exchange.status, Some(200));
+    assert_eq!(exchange.error, None);
+    assert_eq!(exchange.retry_after, None);
+    let received = received.lock().clone();
+    let (head, body) = received.split_once("\r\n\r\n").unwrap();
     assert_eq!(body, r#"{"type":"endpoint.ping"}"#);
     let mut lines: Vec<&str> = head.lines().collect();
     assert_eq!(lines.remove(0), "POST /hook?x=1 HTTP/1.1");
@@ -39,16 +41,16 @@ async fn a_message_arrives_as_it_was_signed() {
 }
 
 #[tokio::test]
-async fn the_status_decides() {
+async fn success_depends_on_the_status() {
     for (line, expected) in [
         ("204 No Content", None),
         ("299 Fine", None),
         ("304 Not Modified", Some("redirect")),
-        ("400 Bad Request", Some("refused")),
-        ("410 Gone", Some("refused")),
-        ("429 Too Many Requests", Some("refused")),
-        ("503 Service Unavailable", Some("refused")),
-        ("999 Whatever", Some("refused")),
+        ("400 Bad Request", Some("rejected")),
+        ("410 Gone", Some("rejected")),
+        ("429 Too Many Requests", Some("rejected")),
+        ("503 Service Unavailable", Some("rejected")),
+        ("999 Whatever", Some("rejected")),
     ] {
         let peer = Peer::answering(status(line)).await;
         assert_eq!(outcome(&peer.url("http")).await, (line[..3].parse().ok(), expected), "{line}");
@@ -63,24 +65,26 @@ async fn redirects_are_not_followed() {
         let answer = format!("HTTP/1.1 {code} There\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
         let peer = Peer::answering(answer).await;
         assert_eq!(outcome(&peer.url("http")).await, (code.parse().ok(), Some("redirect")));
-        assert_eq!((peer.connections(), elsewhere.connections()), (1, 0));
+        assert_eq!(peer.connections(), 1);
+        assert_eq!(elsewhere.connections(), 0);
     }
 }
 
 #[tokio::test]
-async fn an_endpoint_may_ask_for_a_pause() {
+async fn retry_after_is_returned() {
     let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(SENT_AT as u64 + 90));
     for (value, expected) in [("120", 120), (date.as_str(), 90)] {
         let answer = format!("HTTP/1.1 429 Slow down\r\nretry-after: {value}\r\ncontent-length: 0\r\n\r\n");
         let peer = Peer::answering(answer).await;
         let exchange = post(&client(DEVELOPMENT), &peer.url("http")).await;
-        assert_eq!((exchange.status, exchange.problem), (Some(429), Some("refused")));
+        assert_eq!(exchange.status, Some(429));
+        assert_eq!(exchange.error, Some("rejected"));
         assert_eq!(exchange.retry_after, Some(Duration::from_secs(expected)));
     }
 }
 
 #[test]
-fn a_pause_is_read_with_care() {
+fn retry_after_parses_seconds_and_dates() {
     let day = 24 * 60 * 60;
     for (value, expected) in [
         ("0", Some(0)),
@@ -102,31 +106,31 @@ fn a_pause_is_read_with_care() {
 }
 
 #[tokio::test]
-async fn a_head_that_never_ends_is_given_up() {
+async fn too_large_head_is_invalid() {
     let peer = Peer::new(|mut stream| async move {
         request_of(&mut stream).await;
         stream.write_all(b"HTTP/1.1 200 OK\r\nx: ").await.unwrap();
         while stream.write_all(&[b'x'; 1024]).await.is_ok() {}
     })
     .await;
-    assert_eq!(outcome(&peer.url("http")).await, (None, Some("broken answer")));
+    assert_eq!(outcome(&peer.url("http")).await, (None, Some("invalid response")));
     peer.ended.notified().await;
     let many = format!("HTTP/1.1 200 OK\r\n{}content-length: 0\r\n\r\n", "x: y\r\n".repeat(HEADERS_MAX));
-    assert_eq!(outcome(&Peer::answering(many).await.url("http")).await, (None, Some("broken answer")));
+    assert_eq!(outcome(&Peer::answering(many).await.url("http")).await, (None, Some("invalid response")));
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_broken() {
+async fn non_http_response_is_invalid() {
     for answer in
         ["SSH-2.0-OpenSSH_9.6\r\n", "HTTP/2 200 OK\r\n\r\n", "HTTP/1.1 two OK\r\n\r\n", "\u{0}\u{0}\u{0}\r\n\r\n"]
     {
         let peer = Peer::answering(answer).await;
-        assert_eq!(outcome(&peer.url("http")).await, (None, Some("broken answer")), "{answer:?}");
+        assert_eq!(outcome(&peer.url("http")).await, (None, Some("invalid response")), "{answer:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_that_drips_ends_with_the_deadline() {
+async fn slow_head_ends_at_the_deadline() {
     let peer = Peer::new(|mut stream| async move {
         request_of(&mut stream).await;
         stream.write_all(b"HTTP/1.1 200 OK\r\nx: ").await.unwrap();
@@ -136,13 +140,13 @@ async fn a_head_that_drips_ends_with_the_deadline() {
     })
     .await;
     let exchange = post(&client(DEVELOPMENT), &peer.url("http")).await;
-    assert_eq!((exchange.status, exchange.problem), (None, Some("no answer in time")));
+    assert_eq!((exchange.status, exchange.error), (None, Some("no response in time")));
     assert_eq!(exchange.duration.as_secs(), TIMEOUT.as_secs());
     peer.ended.notified().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn interim_answers_are_no_answer() {
+async fn interim_responses_do_not_count() {
     let peer = Peer::new(|mut stream| async move {
         request_of(&mut stream).await;
         while stream.write_all(b"HTTP/1.1 102 Processing\r\n\r\n").await.is_ok() {
@@ -150,35 +154,35 @@ async fn interim_answers_are_no_answer() {
         }
     })
     .await;
-    assert_eq!(outcome(&peer.url("http")).await, (None, Some("no answer in time")));
+    assert_eq!(outcome(&peer.url("http")).await, (None, Some("no response in time")));
     peer.ended.notified().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_never_answers_is_left() {
+async fn silent_endpoint_times_out() {
     let peer = Peer::new(|mut stream| async move { while request_of(&mut stream).await.is_some() {} }).await;
-    assert_eq!(outcome(&peer.url("http")).await, (None, Some("no answer in time")));
+    assert_eq!(outcome(&peer.url("http")).await, (None, Some("no response in time")));
     peer.ended.notified().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_never_reads_is_left() {
+async fn endpoint_that_never_reads_times_out() {
     let peer = Peer::new(|stream| async move {
         stream.readable().await.unwrap();
         tokio::time::sleep(TIMEOUT * 2).await;
-        // What has arrived until then is all that there is.
+        // Only the bytes in the socket buffers are left to read.
         let mut stream = stream;
         let mut read = [0; 65536];
         while stream.read(&mut read).await.is_ok_and(|length| length > 0) {}
     })
     .await;
     let exchange = client(DEVELOPMENT).post(&peer.url("http"), message(vec![b' '; 32 * 1024 * 1024])).await;
-    assert_eq!((exchange.status, exchange.problem), (None, Some("no answer in time")));
+    assert_eq!((exchange.status, exchange.error), (None, Some("no response in time")));
     peer.ended.notified().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_drips_is_cut_off_after_its_status() {
+async fn slow_body_is_cut_off() {
     for head in ["transfer-encoding: chunked\r\n\r\n", "content-length: 1000\r\n\r\n", "\r\n"] {
         let peer = Peer::new(move |mut stream| async move {
             request_of(&mut stream).await;
@@ -200,7 +204,7 @@ async fn a_body_that_drips_is_cut_off_after_its_status() {
 }
 
 #[tokio::test]
-async fn a_huge_body_is_not_read() {
+async fn huge_body_is_not_read() {
     const GIGABYTE: usize = 1 << 30;
     for head in [format!("content-length: {GIGABYTE}\r\n\r\n"), "\r\n".to_owned()] {
         let written = Arc::new(AtomicUsize::new(0));
@@ -219,13 +223,13 @@ async fn a_huge_body_is_not_read() {
         .await;
         assert_eq!(outcome(&peer.url("http")).await, (Some(200), None));
         peer.ended.notified().await;
-        // As much as fits into the buffers of the system.
+        // Only the socket buffers were filled.
         assert!(written.load(Ordering::SeqCst) < GIGABYTE / 16, "{written:?}");
     }
 }
 
 #[tokio::test]
-async fn a_connection_is_used_again_after_a_small_body() {
+async fn connection_is_reused_after_a_small_body() {
     for (length, connections) in [(0, 1), (100, 1), (4096, 1), (100_000, 3)] {
         let body = "x".repeat(length);
         let plain = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
@@ -235,7 +239,7 @@ async fn a_connection_is_used_again_after_a_small_body() {
             let client = client(DEVELOPMENT);
             for _ in 0..3 {
                 assert!(post(&client, &peer.url("http")).await.is_success());
-                // Gives the connection the moment in which it returns to the pool.
+                // Lets the connection return to the pool.
                 tokio::task::yield_now().await;
             }
             assert_eq!(peer.connections(), connections, "{length}");
@@ -244,7 +248,7 @@ async fn a_connection_is_used_again_after_a_small_body() {
 }
 
 #[tokio::test]
-async fn a_connection_that_ends_is_lost() {
+async fn closed_connection_is_reported() {
     let resetting = Peer::new(|mut stream| async move {
         request_of(&mut stream).await;
         stream.set_zero_linger().unwrap();
@@ -262,7 +266,7 @@ async fn a_connection_that_ends_is_lost() {
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn closed_port_is_not_reached() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -273,7 +277,7 @@ async fn nobody_listens() {
 }
 
 #[tokio::test]
-async fn tls_fails_with_whoever_speaks_plainly() {
+async fn plain_text_peer_fails_tls() {
     let plain = Peer::new(|mut stream| async move {
         stream.write_all(status("400 Bad Request").as_bytes()).await.unwrap();
     })
@@ -285,23 +289,23 @@ async fn tls_fails_with_whoever_speaks_plainly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handshake_has_no_time_of_its_own() {
+async fn handshake_counts_against_the_deadline() {
     let peer = Peer::new(|mut stream| async move {
         let mut hello = Vec::new();
         while stream.read_buf(&mut hello).await.is_ok_and(|length| length > 0) {}
     })
     .await;
-    assert_eq!(outcome(&peer.url("https")).await, (None, Some("no answer in time")));
+    assert_eq!(outcome(&peer.url("https")).await, (None, Some("no response in time")));
     peer.ended.notified().await;
 }
 
-/// Runs another test of this file in a process of its own, with a proxy in its environment.
+/// Runs another test of this file in its own process, with a proxy in the environment.
 #[test]
-fn proxies_of_the_environment_are_ignored() {
+fn environment_proxies_are_ignored() {
     let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", proxy.local_addr().unwrap());
     let mut run = Command::new(std::env::current_exe().unwrap());
-    run.args(["--exact", "client::tests::answers::a_message_arrives_as_it_was_signed"]);
+    run.args(["--exact", "client::tests::answers::request_is_sent_as_signed"]);
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
         run.env(name, &address).env(name.to_lowercase(), &address);
     }

@@ -1,9 +1,9 @@
-//! Where names and literals lead.
+//! Which addresses the client connects to, for host names and IP literals.
 
 use super::*;
-use crate::resolver::peer::{Known, NameServer};
+use crate::resolver::name_server::{MockAnswer, NameServer};
 
-/// A listener that shows whether anybody has connected to it.
+/// A listener that counts connections.
 struct Trap(std::net::TcpListener);
 
 impl Trap {
@@ -17,7 +17,7 @@ impl Trap {
         self.0.local_addr().unwrap().port()
     }
 
-    /// How many have connected since it was asked last.
+    /// Number of connections since the last call.
     fn caught(&self) -> usize {
         std::iter::from_fn(|| self.0.accept().ok()).count()
     }
@@ -27,47 +27,51 @@ fn url(text: String) -> Url {
     text.parse().unwrap()
 }
 
-fn asking(server: &NameServer, rules: Rules) -> Client {
-    Client::new(Resolver::asking(&[server.address], rules).unwrap(), rules, TIMEOUT).unwrap()
+fn client_with(server: &NameServer, rules: Rules) -> Client {
+    Client::new(Resolver::with_name_servers(&[server.address], rules).unwrap(), rules, TIMEOUT).unwrap()
 }
 
-async fn problem_with(known: Known, rules: Rules, trap: &Trap) -> Option<&'static str> {
-    let server = NameServer::new(move |_| known.clone()).await;
-    let exchange = post(&asking(&server, rules), &url(format!("https://hooks.example.com:{}/", trap.port()))).await;
+async fn error_with(configured: MockAnswer, rules: Rules, trap: &Trap) -> Option<&'static str> {
+    let server = NameServer::new(move |_| configured.clone()).await;
+    let exchange =
+        post(&client_with(&server, rules), &url(format!("https://hooks.example.com:{}/", trap.port()))).await;
     assert_eq!(exchange.status, None);
-    exchange.problem
+    exchange.error
 }
 
 #[tokio::test]
-async fn a_name_that_changes_its_answer_after_the_check_is_refused() {
+async fn dns_rebinding_is_rejected() {
     let trap = Trap::new();
-    let server = NameServer::new(|number| Known::addresses(&[["93.184.216.34", "127.0.0.1"][number.min(1)]])).await;
-    let resolver = Resolver::asking(&[server.address], STRICT).unwrap();
+    let server =
+        NameServer::new(|number| MockAnswer::addresses(&[["93.184.216.34", "127.0.0.1"][number.min(1)]])).await;
+    let resolver = Resolver::with_name_servers(&[server.address], STRICT).unwrap();
     let client = Client::new(resolver.clone(), STRICT, TIMEOUT).unwrap();
     let endpoint = url(format!("https://rebind.example.com:{}/", trap.port()));
     assert!(check_url(endpoint.as_str(), STRICT).is_ok());
     assert!(resolver.vet("rebind.example.com").await.is_ok());
     for attempt in 1..=3 {
-        assert_eq!(post(&client, &endpoint).await.problem, Some("address not allowed"));
+        assert_eq!(post(&client, &endpoint).await.error, Some("address not allowed"));
         assert_eq!(server.lookups(), 1 + attempt);
     }
     assert_eq!(trap.caught(), 0);
 }
 
 #[tokio::test]
-async fn a_connection_goes_where_the_one_look_up_said() {
+async fn connection_uses_the_vetted_address() {
     let trap = Peer::new(|stream| async move { stream.readable().await.unwrap() }).await;
-    let server = NameServer::new(|number| Known::addresses(&[["127.0.0.1", "10.0.0.1"][number.min(1)]])).await;
-    let client = asking(&server, DEVELOPMENT);
+    let server = NameServer::new(|number| MockAnswer::addresses(&[["127.0.0.1", "10.0.0.1"][number.min(1)]])).await;
+    let client = client_with(&server, DEVELOPMENT);
     let endpoint = url(format!("https://hooks.example.com:{}/", trap.address.port()));
-    assert_eq!(post(&client, &endpoint).await.problem, Some("TLS failed"));
-    assert_eq!((server.lookups(), trap.connections()), (1, 1));
-    assert_eq!(post(&client, &endpoint).await.problem, Some("address not allowed"));
-    assert_eq!((server.lookups(), trap.connections()), (2, 1));
+    assert_eq!(post(&client, &endpoint).await.error, Some("TLS failed"));
+    assert_eq!(server.lookups(), 1);
+    assert_eq!(trap.connections(), 1);
+    assert_eq!(post(&client, &endpoint).await.error, Some("address not allowed"));
+    assert_eq!(server.lookups(), 2);
+    assert_eq!(trap.connections(), 1);
 }
 
 #[tokio::test]
-async fn no_connection_is_made_to_addresses_that_are_not_allowed() {
+async fn blocked_addresses_are_never_connected_to() {
     let trap = Trap::new();
     for list in [
         &["127.0.0.1"][..],
@@ -83,35 +87,36 @@ async fn no_connection_is_made_to_addresses_that_are_not_allowed() {
         &["2002:7f00:1::"],
         &["fe80::1"],
     ] {
-        let problem = problem_with(Known::addresses(list), STRICT, &trap).await;
-        assert_eq!(problem, Some("address not allowed"), "{list:?}");
+        let error = error_with(MockAnswer::addresses(list), STRICT, &trap).await;
+        assert_eq!(error, Some("address not allowed"), "{list:?}");
     }
     assert_eq!(trap.caught(), 0);
-    let problem = problem_with(Known::addresses(&["127.0.0.1", "10.0.0.1"]), DEVELOPMENT, &trap).await;
-    assert_eq!((problem, trap.caught()), (Some("address not allowed"), 0));
+    let error = error_with(MockAnswer::addresses(&["127.0.0.1", "10.0.0.1"]), DEVELOPMENT, &trap).await;
+    assert_eq!(error, Some("address not allowed"));
+    assert_eq!(trap.caught(), 0);
 }
 
 #[tokio::test]
-async fn a_name_without_an_address_says_so() {
+async fn name_without_address_is_reported() {
     let trap = Trap::new();
-    for (known, problem) in [
-        (Known::Nothing, "name not found"),
-        (Known::Addresses(Vec::new()), "name not found"),
-        (Known::Trouble, "name not looked up"),
+    for (configured, error) in [
+        (MockAnswer::NoSuchName, "name not found"),
+        (MockAnswer::Addresses(Vec::new()), "name not found"),
+        (MockAnswer::ServerFailure, "name not resolved"),
     ] {
-        assert_eq!(problem_with(known, STRICT, &trap).await, Some(problem));
+        assert_eq!(error_with(configured, STRICT, &trap).await, Some(error));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_server_that_is_silent_costs_less_than_the_deadline() {
+async fn silent_name_server_fails_before_the_deadline() {
     let started = Instant::now();
-    assert_eq!(problem_with(Known::Silence, STRICT, &Trap::new()).await, Some("name not looked up"));
+    assert_eq!(error_with(MockAnswer::NoAnswer, STRICT, &Trap::new()).await, Some("name not resolved"));
     assert!(started.elapsed() < TIMEOUT / 2, "{:?}", started.elapsed());
 }
 
 #[tokio::test]
-async fn an_address_that_was_never_checked_is_refused() {
+async fn unchecked_url_is_rejected() {
     let trap = Trap::new();
     let port = trap.port();
     for text in [
@@ -127,7 +132,7 @@ async fn an_address_that_was_never_checked_is_refused() {
         "file:///etc/passwd".to_owned(),
     ] {
         let exchange = post(&client(STRICT), &url(text.clone())).await;
-        assert_eq!((exchange.status, exchange.problem), (None, Some("address not allowed")), "{text}");
+        assert_eq!((exchange.status, exchange.error), (None, Some("address not allowed")), "{text}");
     }
     for text in ["http://10.0.0.1/", "https://10.0.0.1/", "https://93.184.216.34/"] {
         assert_eq!(outcome(&url(text.to_owned())).await, (None, Some("address not allowed")), "{text}");
@@ -136,9 +141,9 @@ async fn an_address_that_was_never_checked_is_refused() {
 }
 
 #[tokio::test]
-async fn localhost_is_this_machine_where_that_is_allowed() {
+async fn localhost_is_allowed_by_the_setting_only() {
     let peer = Peer::answering(status("200 OK")).await;
     let endpoint = url(format!("http://localhost:{}/", peer.address.port()));
     assert_eq!(outcome(&endpoint).await, (Some(200), None));
-    assert_eq!(post(&client(STRICT), &endpoint).await.problem, Some("address not allowed"));
+    assert_eq!(post(&client(STRICT), &endpoint).await.error, Some("address not allowed"));
 }

@@ -1,4 +1,4 @@
-//! TLS with endpoints that have a certificate, and whose certificates are taken.
+//! TLS: which certificates the client accepts, connection reuse, and peers that never read.
 
 use std::sync::LazyLock;
 
@@ -12,15 +12,16 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::*;
-use crate::resolver::peer::{Known, NameServer};
+use crate::resolver::name_server::{MockAnswer, NameServer};
 
 const HOST: &str = "hooks.example.com";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Whom the clients here trust, beside those whom the system trusts.
+/// The test authority. The clients of this file trust it in addition to the system's authorities.
 static AUTHORITY: LazyLock<CertifiedIssuer<'static, KeyPair>> = LazyLock::new(|| {
     let mut params = params(&[]);
-    // Not the name that all others have: who is self-signed would pass for issued by it, with a broken signature.
+    // Needs its own name. With the default name, a self-signed certificate would count as issued by it, with a bad
+    // signature.
     params.distinguished_name.push(DnType::CommonName, "Authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
@@ -35,7 +36,7 @@ fn params(names: &[&str]) -> CertificateParams {
     params
 }
 
-/// What an endpoint shows, and the key of it.
+/// The certificate of an endpoint, with its key.
 struct Identity {
     certificate: CertificateDer<'static>,
     key: KeyPair,
@@ -71,9 +72,9 @@ impl Identity {
 struct TlsPeer {
     peer: Peer,
     handshakes: Arc<AtomicUsize>,
-    /// Told after each handshake that came about.
+    /// Notified after each completed handshake.
     shaken: Arc<Notify>,
-    /// Why the others did not, in the words of the client.
+    /// The client's alert for each failed handshake.
     alerts: Arc<Mutex<Vec<AlertDescription>>>,
 }
 
@@ -85,10 +86,10 @@ impl TlsPeer {
         let acceptor = acceptor(&identity);
         let serve = Arc::new(serve);
         let (handshakes, shaken, alerts) = <(Arc<AtomicUsize>, Arc<Notify>, Arc<Mutex<Vec<_>>>)>::default();
-        let told = (Arc::clone(&handshakes), Arc::clone(&shaken), Arc::clone(&alerts));
+        let recorders = (Arc::clone(&handshakes), Arc::clone(&shaken), Arc::clone(&alerts));
         let peer = Peer::new(move |stream| {
             let accepting = acceptor.accept(stream);
-            let (serve, (handshakes, shaken, alerts)) = (Arc::clone(&serve), told.clone());
+            let (serve, (handshakes, shaken, alerts)) = (Arc::clone(&serve), recorders.clone());
             async move {
                 match accepting.await {
                     Ok(stream) => {
@@ -104,8 +105,8 @@ impl TlsPeer {
         Self { peer, handshakes, shaken, alerts }
     }
 
-    /// One that takes every message.
-    async fn taking(identity: Identity) -> Self {
+    /// Accepts every message.
+    async fn accepting(identity: Identity) -> Self {
         Self::new(identity, |mut stream| async move {
             while request_of(&mut stream).await.is_some() {
                 stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
@@ -136,10 +137,10 @@ fn alert(error: &std::io::Error) -> AlertDescription {
     }
 }
 
-/// For it all names lead to loopback. It judges certificates as [`Client::new`] does, but trusts [`AUTHORITY`] too.
+/// Resolves all names to loopback. Verifies certificates like [`Client::new`], but also trusts [`AUTHORITY`].
 async fn trusting() -> Client {
-    let server = NameServer::new(|_| Known::addresses(&["127.0.0.1"])).await;
-    let resolver = Resolver::asking(&[server.address], DEVELOPMENT).unwrap();
+    let server = NameServer::new(|_| MockAnswer::addresses(&["127.0.0.1"])).await;
+    let resolver = Resolver::with_name_servers(&[server.address], DEVELOPMENT).unwrap();
     let builder = ClientConfig::builder();
     let roots = [AUTHORITY.der().clone()];
     let verifier = Verifier::new_with_extra_roots(roots, Arc::clone(builder.crypto_provider())).unwrap();
@@ -148,46 +149,51 @@ async fn trusting() -> Client {
 }
 
 #[tokio::test]
-async fn one_handshake_is_enough_for_several_messages() {
-    let endpoint = TlsPeer::taking(Identity::valid()).await;
+async fn tls_connection_is_reused() {
+    let endpoint = TlsPeer::accepting(Identity::valid()).await;
     let client = trusting().await;
     for _ in 0..2 {
         let exchange = post(&client, &endpoint.url()).await;
-        assert_eq!((exchange.status, exchange.problem), (Some(204), None));
-        // Gives the connection the moment in which it returns to the pool.
+        assert_eq!(exchange.status, Some(204));
+        assert_eq!(exchange.error, None);
+        // Lets the connection return to the pool.
         yield_now().await;
     }
-    assert_eq!((endpoint.handshakes(), endpoint.peer.connections()), (1, 1));
+    assert_eq!(endpoint.handshakes(), 1);
+    assert_eq!(endpoint.peer.connections(), 1);
 }
 
 #[tokio::test]
-async fn nobody_else_is_told_anything() {
+async fn untrusted_certificate_gets_no_request() {
     for (identity, alert) in [
         (Identity::self_signed(), AlertDescription::UnknownCA),
         (Identity::for_another_name(), AlertDescription::BadCertificate),
         (Identity::expired(), AlertDescription::CertificateExpired),
     ] {
-        let endpoint = TlsPeer::taking(identity).await;
+        let endpoint = TlsPeer::accepting(identity).await;
         let exchange = post(&trusting().await, &endpoint.url()).await;
-        assert_eq!((exchange.status, exchange.problem), (None, Some("TLS failed")), "{alert:?}");
+        assert_eq!(exchange.status, None, "{alert:?}");
+        assert_eq!(exchange.error, Some("TLS failed"), "{alert:?}");
         endpoint.peer.ended.notified().await;
-        assert_eq!((&endpoint.alerts.lock()[..], endpoint.handshakes()), (&[alert][..], 0));
+        assert_eq!(endpoint.alerts.lock()[..], [alert]);
+        assert_eq!(endpoint.handshakes(), 0);
     }
 }
 
 #[tokio::test]
-async fn the_authority_of_a_test_is_nobody_to_others() {
-    let endpoint = TlsPeer::taking(Identity::valid()).await;
-    let server = NameServer::new(|_| Known::addresses(&["127.0.0.1"])).await;
-    let resolver = Resolver::asking(&[server.address], DEVELOPMENT).unwrap();
+async fn test_authority_is_not_trusted_by_default() {
+    let endpoint = TlsPeer::accepting(Identity::valid()).await;
+    let server = NameServer::new(|_| MockAnswer::addresses(&["127.0.0.1"])).await;
+    let resolver = Resolver::with_name_servers(&[server.address], DEVELOPMENT).unwrap();
     let client = Client::new(resolver, DEVELOPMENT, TIMEOUT).unwrap();
-    assert_eq!(post(&client, &endpoint.url()).await.problem, Some("TLS failed"));
+    assert_eq!(post(&client, &endpoint.url()).await.error, Some("TLS failed"));
     endpoint.peer.ended.notified().await;
     assert_eq!(endpoint.alerts.lock()[..], [AlertDescription::UnknownCA]);
 }
 
-/// Sends more than the buffers of the system hold. Time is paused after the handshake, so that this has as long as it needs.
-async fn assert_given_up(endpoint: &TlsPeer) {
+/// Sends more than the socket buffers hold, and expects a timeout. Pauses time after the handshake, which takes real
+/// time.
+async fn assert_times_out(endpoint: &TlsPeer) {
     let (client, url) = (trusting().await, endpoint.url());
     let sending = client.post(&url, message(vec![b' '; 32 * 1024 * 1024]));
     let pausing = async {
@@ -195,12 +201,13 @@ async fn assert_given_up(endpoint: &TlsPeer) {
         tokio::time::pause();
     };
     let (exchange, ()) = tokio::join!(sending, pausing);
-    assert_eq!((exchange.status, exchange.problem), (None, Some("no answer in time")));
+    assert_eq!(exchange.status, None);
+    assert_eq!(exchange.error, Some("no response in time"));
     assert_eq!(exchange.duration.as_secs(), TIMEOUT.as_secs());
 }
 
 #[tokio::test]
-async fn who_never_reads_after_the_handshake_is_left() {
+async fn tls_peer_that_never_reads_times_out() {
     let endpoint = TlsPeer::new(Identity::valid(), |stream| async move {
         let (mut stream, _) = stream.into_inner();
         tokio::time::sleep(TIMEOUT * 2).await;
@@ -208,20 +215,20 @@ async fn who_never_reads_after_the_handshake_is_left() {
         while stream.read(&mut read).await.is_ok_and(|length| length > 0) {}
     })
     .await;
-    assert_given_up(&endpoint).await;
+    assert_times_out(&endpoint).await;
     endpoint.peer.ended.notified().await;
 }
 
 #[tokio::test]
-async fn the_socket_is_closed_for_who_never_reads() {
-    let refused = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&refused);
+async fn socket_closes_when_peer_never_reads() {
+    let resets = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&resets);
     let endpoint = TlsPeer::new(Identity::valid(), move |stream| {
         let counted = Arc::clone(&counted);
         async move {
             let (mut stream, _) = stream.into_inner();
             tokio::time::sleep(TIMEOUT * 10).await;
-            // A socket that is closed resets the connection when it is written to; one that is open takes these few bytes.
+            // A write to a closed socket resets the connection. An open socket takes these few bytes.
             for _ in 0..1000 {
                 if stream.write_all(b"x").await.is_err() {
                     counted.fetch_add(1, Ordering::SeqCst);
@@ -232,7 +239,7 @@ async fn the_socket_is_closed_for_who_never_reads() {
         }
     })
     .await;
-    assert_given_up(&endpoint).await;
+    assert_times_out(&endpoint).await;
     endpoint.peer.ended.notified().await;
-    assert_eq!(refused.load(Ordering::SeqCst), 1);
+    assert_eq!(resets.load(Ordering::SeqCst), 1);
 }

@@ -1,0 +1,74 @@
+//! The same signed bodies through the same client, with no database.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use anyhow::ensure;
+use bellbird_domain::{ApiVersion, EndpointId, EventId, EventType, SyncRunId};
+use bellbird_webhooks::client::{Client, Message};
+use bellbird_webhooks::payload::{Envelope, body};
+use bellbird_webhooks::resolver::Resolver;
+use bellbird_webhooks::sign::Signer;
+use bytes::Bytes;
+use jiff::Timestamp;
+use tokio::task::JoinSet;
+use url::Url;
+
+use super::setup::Subscriber;
+use super::{RULES, TIMEOUT};
+
+/// Messages under way to one endpoint at the same time: as the deliveries have it.
+const CONCURRENT_SENDS: usize = 16;
+
+/// Somebody to send to.
+struct Destination {
+    url: Url,
+    signer: Signer,
+    endpoint: EndpointId,
+}
+
+/// Messages a second: `events` in all, each with an id and a signature of its own.
+pub(super) async fn run(subscribers: &[Subscriber], rows: &[Vec<u8>], events: usize) -> anyhow::Result<f64> {
+    let resolver = Resolver::from_system(RULES).map_err(anyhow::Error::msg)?;
+    let client = Arc::new(Client::new(resolver, RULES, TIMEOUT).map_err(anyhow::Error::msg)?);
+    let envelope = Envelope {
+        id: EventId::new(),
+        event_type: EventType::TransactionsSynced,
+        api_version: ApiVersion::CURRENT,
+        created: Timestamp::now(),
+        sync_run_id: SyncRunId::new(),
+        chunk: 1,
+        total_chunks: 1,
+    };
+    let (body, started_count) = (body(&envelope, rows, &[]), Arc::new(AtomicUsize::new(0)));
+    let started = Instant::now();
+    let mut sending = JoinSet::new();
+    for subscriber in subscribers {
+        let signer = Signer::new(&[&subscriber.secret])?;
+        let destination = Arc::new(Destination { url: subscriber.url.parse()?, signer, endpoint: subscriber.endpoint });
+        for _ in 0..CONCURRENT_SENDS {
+            let (client, destination) = (Arc::clone(&client), Arc::clone(&destination));
+            let (body, started_count) = (body.clone(), Arc::clone(&started_count));
+            sending.spawn(async move {
+                while started_count.fetch_add(1, Ordering::Relaxed) < events {
+                    send(&client, &destination, body.clone()).await?;
+                }
+                anyhow::Ok(())
+            });
+        }
+    }
+    while let Some(ended) = sending.join_next().await {
+        ended??;
+    }
+    Ok(events as f64 / started.elapsed().as_secs_f64())
+}
+
+async fn send(client: &Client, destination: &Destination, body: Bytes) -> anyhow::Result<()> {
+    let (id, timestamp) = (EventId::new(), Timestamp::now().as_second());
+    let signature = destination.signer.signature(id, timestamp, &body);
+    let message = Message { id, timestamp, signature: &signature, endpoint: destination.endpoint, body };
+    let exchange = client.post(&destination.url, message).await;
+    ensure!(exchange.is_success(), "not taken: {:?}", exchange.error);
+    Ok(())
+}

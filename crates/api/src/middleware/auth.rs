@@ -1,0 +1,72 @@
+//! Authenticates requests by API key, limits failed attempts for each client address, and records when a key was used.
+
+use std::net::SocketAddr;
+
+use axum::extract::ConnectInfo;
+use bellbird_domain::{ApiKey, Caller};
+use bellbird_shared_state::gcra;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::client_address::{client_address, rate_limit_key};
+use crate::problem::Problem;
+use crate::state::AppState;
+
+/// One write a minute for each key, not one for each request. The last-used time is exact to a minute.
+const LAST_USED_WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
+
+impl AppState {
+    /// Fails with [`Problem::Unauthorized`], or with [`Problem::TooManyRequests`] once the client's address has failed
+    /// too often.
+    pub(crate) async fn authenticate(&self, request: &Parts, now: Timestamp) -> Result<Caller, Problem> {
+        let Some(key) = bearer_key(&request.headers) else { return Err(self.reject(request, now)) };
+        let Some(found) = self.inner.storage.find_caller(&key, now).await? else {
+            return Err(self.reject(request, now));
+        };
+        if found.last_used_at.is_none_or(|used| now.duration_since(used) >= LAST_USED_WRITE_INTERVAL) {
+            self.record_last_used(&found.caller, now);
+        }
+        Ok(found.caller)
+    }
+
+    fn reject(&self, request: &Parts, now: Timestamp) -> Problem {
+        let peer = request.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0);
+        let (Some(limit), Some(peer)) = (&self.inner.failed_auth_limit, peer) else { return Problem::Unauthorized };
+        let address = client_address(peer, &request.headers, &self.inner.settings.trusted_proxies);
+        let decision = limit.take(rate_limit_key(address), now);
+        if decision.allowed {
+            Problem::Unauthorized
+        } else {
+            Problem::TooManyRequests(gcra::whole_seconds(decision.wait_us))
+        }
+    }
+
+    fn record_last_used(&self, caller: &Caller, now: Timestamp) {
+        // One write for each key at a time, so that writes do not pile up while the database is slow.
+        let Some(permit) = self.inner.last_used_writes.try_acquire(caller.key_id) else { return };
+        let storage = self.inner.storage.clone();
+        let (user_id, key_id) = (caller.user_id, caller.key_id);
+        tokio::spawn(async move {
+            let _permit = permit;
+            if let Err(error) = storage.touch_key(user_id, key_id, now).await {
+                tracing::warn!(key_id = %key_id, error = %error, "could not record API key last-used time");
+            }
+        });
+    }
+}
+
+/// The key of the `Authorization: Bearer` header, if form and checksum are valid. More than one such header is invalid.
+fn bearer_key(headers: &HeaderMap) -> Option<ApiKey> {
+    let mut lines = headers.get_all(AUTHORIZATION).iter();
+    let line = lines.next()?.to_str().ok()?;
+    if lines.next().is_some() {
+        return None;
+    }
+    let (scheme, key) = line.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return None;
+    }
+    ApiKey::parse(key.trim()).ok()
+}

@@ -1,0 +1,66 @@
+//! The body of `GET /v1/connections`.
+
+use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus};
+use jiff::Timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// A link between the user and one institution through one provider.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Connection)]
+pub struct ConnectionView<'a> {
+    /// Identifier, a UUID assigned by this service.
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    pub id: ConnectionId,
+    /// The provider of the data, such as `fiskil` (Australian banking).
+    #[schema(example = "fiskil")]
+    pub provider: &'a str,
+    /// The kind of institution.
+    #[schema(value_type = String, example = "banking")]
+    pub category: ConnectionCategory,
+    /// The provider's identifier of the institution. Opaque.
+    #[schema(example = "22")]
+    pub institution_id: &'a str,
+    /// Display name of the institution.
+    #[schema(example = "Wattle Bank")]
+    pub institution_name: &'a str,
+    /// URL of the institution's logo.
+    #[schema(format = "uri", example = "https://cdn.example/logos/22.svg")]
+    #[schema(required = true)]
+    pub institution_logo: Option<&'a str>,
+    /// `active`: readable. `invalidated`: credentials or consent expired, the user must reconnect. `pending_mfa`: the
+    /// institution is waiting for the user. `revoked`: consent was withdrawn.
+    #[schema(value_type = String, example = "active")]
+    pub status: ConnectionStatus,
+    /// When the provider last returned data, RFC 3339 in UTC.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
+    pub last_refreshed_at: Option<Timestamp>,
+    /// When the connection was linked, RFC 3339 in UTC.
+    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
+    pub created_at: Timestamp,
+}
+
+impl<'a> From<&'a Connection> for ConnectionView<'a> {
+    fn from(connection: &'a Connection) -> Self {
+        Self {
+            id: connection.id,
+            provider: &connection.provider,
+            category: connection.category,
+            institution_id: &connection.institution_id,
+            institution_name: &connection.institution_name,
+            institution_logo: connection.institution_logo.as_deref(),
+            status: connection.status,
+            last_refreshed_at: connection.last_refreshed_at,
+            created_at: connection.created_at,
+        }
+    }
+}
+
+/// All connections, newest first.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ConnectionList)]
+pub struct ConnectionList<'a> {
+    /// The connections.
+    pub(crate) data: Vec<ConnectionView<'a>>,
+}

@@ -1,0 +1,163 @@
+//! `bellbird webhook redeliver` and `recover`: queue failed or delivered events for another delivery.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType};
+use bellbird_storage::{Endpoint, Storage};
+use clap::Args;
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use super::super::arguments;
+use super::super::output::{self, JsonFlag};
+use super::state::SCANNED_MAX;
+use super::{count_deliveries, event_not_found, find};
+
+/// Deliver an event to an endpoint again, whether it failed or was delivered before.
+///
+/// A running service sends the event with the same id and with the provider's current rows. It retries the event as
+/// often as a new one.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird webhook redeliver 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f 0198c7e3-0f4f-7d53-a1b2-4c1d2e3f7b1c")]
+pub(in super::super) struct RedeliverArgs {
+    /// Id of the endpoint, as `webhook list` shows it
+    id: EndpointId,
+
+    /// Id of the event, as `webhook deliveries` shows it
+    event: EventId,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// Deliver all failed events of an endpoint again.
+///
+/// A running service sends the events with the same ids and with the provider's current rows. Delivered and pending
+/// events are not affected.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:
+  bellbird webhook recover 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --since 7d
+  bellbird webhook recover 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --since 2026-11-20T09:30:00Z")]
+pub(in super::super) struct RecoverArgs {
+    /// Id of the endpoint, as `webhook list` shows it
+    id: EndpointId,
+
+    /// Oldest event to deliver: an instant such as 2026-11-20T09:30:00Z, or an age such as 24h or 7d
+    #[arg(long, value_name = "WHEN", value_parser = since)]
+    since: Since,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Since {
+    At(Timestamp),
+    Ago(Duration),
+}
+
+impl Since {
+    fn instant(self, now: Timestamp) -> anyhow::Result<Timestamp> {
+        match self {
+            Self::At(at) => Ok(at),
+            Self::Ago(length) => Ok(now.checked_sub(SignedDuration::try_from(length)?)?),
+        }
+    }
+}
+
+fn since(text: &str) -> Result<Since, String> {
+    let ago = || arguments::duration(text).map(Since::Ago);
+    text.parse()
+        .map(Since::At)
+        .or_else(|_| ago())
+        .map_err(|_| "must be an instant such as 2026-11-20T09:30:00Z, or an age such as 30s, 15m, 24h or 7d".to_owned())
+}
+
+/// What `redeliver --json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RedeliveryView {
+    event_id: EventId,
+    endpoint_id: EndpointId,
+    state: DeliveryState,
+}
+
+/// What `recover --json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RecoveryView {
+    endpoint_id: EndpointId,
+    recovered: u64,
+}
+
+pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow::Result<()> {
+    let endpoint = find(storage, args.id).await?;
+    let (user, event) = (endpoint.user_id, args.event);
+    let Some(found) = storage.find_webhook_event(user, event).await? else { bail!(event_not_found(endpoint.id, event)) };
+    if found.event_type == EventType::Ping {
+        bail!("a ping cannot be redelivered: send another with `bellbird webhook ping {}`", endpoint.id);
+    }
+    check_enabled(&endpoint)?;
+    if !storage.redeliver(user, endpoint.id, event, Timestamp::now()).await? {
+        // The endpoint may have been disabled meanwhile.
+        check_enabled(&find(storage, args.id).await?)?;
+        let waiting = Some(DeliveryState::Waiting);
+        let waiting = storage.list_deliveries(user, endpoint.id, waiting, SCANNED_MAX).await?;
+        if waiting.iter().any(|one| one.event_id == event) {
+            bail!("the event waits for an earlier event of the same sync: redeliver that one instead");
+        }
+        bail!(event_not_found(endpoint.id, event));
+    }
+    let view = RedeliveryView { event_id: event, endpoint_id: endpoint.id, state: DeliveryState::Pending };
+    output::print(args.format, &view, |_| "Queued for redelivery. A running service sends it now.".to_owned())
+}
+
+pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Result<()> {
+    let endpoint = find(storage, args.id).await?;
+    check_enabled(&endpoint)?;
+    let now = Timestamp::now();
+    let since = args.since.instant(now)?;
+    let recovered = storage.recover(endpoint.user_id, endpoint.id, since, now).await?;
+    if recovered == 0 {
+        // The endpoint may have been disabled meanwhile.
+        check_enabled(&find(storage, args.id).await?)?;
+    }
+    let view = RecoveryView { endpoint_id: endpoint.id, recovered };
+    output::print(args.format, &view, |view| match view.recovered {
+        0 => format!("Nothing to recover since {}.", output::format_instant(Some(since))),
+        number => format!("Queued {} for redelivery. A running service sends them now.", count_deliveries(number)),
+    })
+}
+
+fn check_enabled(endpoint: &Endpoint) -> anyhow::Result<()> {
+    match endpoint.status {
+        EndpointStatus::Enabled => Ok(()),
+        EndpointStatus::Disabled => {
+            bail!("the endpoint is disabled: enable it first with `bellbird webhook enable {}`", endpoint.id)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn since_accepts_an_instant_or_an_age() {
+        let now: Timestamp = "2026-11-20T09:30:00Z".parse().unwrap();
+        for (text, expected) in [
+            ("2026-11-01T00:00:00Z", "2026-11-01T00:00:00Z"),
+            ("2026-11-01T11:00:00.5+11:00", "2026-11-01T00:00:00.5Z"),
+            ("24h", "2026-11-19T09:30:00Z"),
+            ("7d", "2026-11-13T09:30:00Z"),
+            ("0s", "2026-11-20T09:30:00Z"),
+        ] {
+            assert_eq!(since(text).unwrap().instant(now).unwrap(), expected.parse().unwrap(), "{text}");
+        }
+        for wrong in ["", "yesterday", "2026-11-01", "2026-11-01T00:00:00", "7", "-7d", "1w", "36501d"] {
+            assert!(since(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! New Zealand banking: days that are days, categories, one token for several logins, pages of a hundred.
+
+use std::collections::BTreeSet;
+
+use bellbird_domain::Plan;
+use bellbird_storage::UserChange;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::harness::{App, Person, Setup, eventually};
+
+const PROVIDER: &str = "akahu";
+
+/// Somebody with both of the first person's logins, which share one token.
+async fn saver(app: &App) -> Person {
+    let all_credentials = app.credentials_of(PROVIDER);
+    let person =
+        app.add_person("kiri@example.com", Plan::Professional, &[&all_credentials[0], &all_credentials[1]]).await;
+    app.reset_calls().await;
+    person
+}
+
+/// An account of the person's of this type, with the provider's id of it.
+async fn account_of(app: &App, person: &Person, kind: &str) -> (Value, String) {
+    let shown = app.get_as(&person.key, "/v1/accounts?limit=200").await.data();
+    let account = shown.into_iter().find(|account| account["type"] == kind).expect(kind);
+    for connection in &person.connections {
+        for known in app.storage.list_connection_accounts(person.user.id, connection.id).await.unwrap() {
+            if account["id"] == known.id.to_string() {
+                return (account, known.provider_account_id);
+            }
+        }
+    }
+    panic!("unknown account");
+}
+
+fn of(account: &Value, rest: &str) -> String {
+    let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
+    format!("/v1/transactions?connectionId={connection}&accountId={id}{rest}")
+}
+
+async fn page_calls(app: &App) -> u64 {
+    app.calls_of(PROVIDER)
+        .await
+        .iter()
+        .filter(|(path, _)| path.ends_with("/transactions"))
+        .map(|(_, count)| count)
+        .sum()
+}
+
+/// All rows of an account, read in windows.
+async fn walk(app: &App, person: &Person, account: &Value, from: &str, limit: usize) -> Vec<Value> {
+    let mut rows: Vec<Value> = Vec::new();
+    loop {
+        let path = of(account, &format!("&from={from}&limit={limit}&offset={}", rows.len()));
+        let answer = app.get_as(&person.key, &path).await;
+        rows.extend(answer.data());
+        let page = &answer.json()["pagination"];
+        if page["hasMore"] == false {
+            assert_eq!(page["total"], rows.len());
+            return rows;
+        }
+        assert_eq!(answer.data().len(), limit, "a short window while there is more");
+    }
+}
+
+#[tokio::test]
+async fn one_token_is_several_connections() {
+    let app = App::start(Setup::default()).await;
+    let token = app.credentials_of(PROVIDER)[0]["userToken"].clone();
+    let kiri = app
+        .add_person("kiri@example.com", Plan::Professional, &[&json!({"provider": PROVIDER, "userToken": token})])
+        .await;
+    assert_eq!(kiri.connections.len(), 2, "everything that the token covers");
+    let institutions: BTreeSet<&str> = kiri.connections.iter().map(|known| known.institution_id.as_str()).collect();
+    assert_eq!(institutions.len(), 2);
+    let accounts = app.get_as(&kiri.key, "/v1/accounts?limit=200").await.data();
+    let types: BTreeSet<&str> = accounts.iter().map(|account| account["type"].as_str().unwrap()).collect();
+    let all = ["credit-card", "investment", "loan", "other", "savings", "term-deposit", "transaction"];
+    assert_eq!(types, all.into());
+    for account in &accounts {
+        let number = account["accountNumber"].as_str();
+        assert!(number.is_none_or(|number| number.len() == 8 && number.starts_with("xxxx")), "{number:?}");
+    }
+    // Their balances are one call.
+    app.reset_calls().await;
+    let ids: Vec<&str> = accounts.iter().map(|account| account["id"].as_str().unwrap()).collect();
+    let balances = app.get_as(&kiri.key, &format!("/v1/balances?accountIds={}", ids.join(","))).await.data();
+    assert_eq!(balances.len(), accounts.len());
+    assert_eq!(app.calls_of(PROVIDER).await, [("/v1/accounts".to_owned(), 1)].into());
+}
+
+#[tokio::test]
+async fn five_thousand_rows_cost_few_extra_calls() {
+    let app = App::start(Setup::default()).await;
+    let kiri = saver(&app).await;
+    let (account, at_provider) = account_of(&app, &kiri, "transaction").await;
+    app.control_of(PROVIDER, Method::POST, "/fill", json!({"accountId": at_provider, "rows": 5_000})).await;
+    app.reset_calls().await;
+    let rows = walk(&app, &kiri, &account, "2020-01-01", 200).await;
+    let ids: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
+    assert_eq!((rows.len(), ids.len()), (5_000, 5_000));
+    let calls = page_calls(&app).await;
+    assert!((50..=125).contains(&calls), "{calls}");
+    assert_eq!(app.calls_of(PROVIDER).await.values().sum::<u64>(), calls, "no call but pages");
+}
+
+#[tokio::test]
+async fn an_empty_page_is_not_the_end() {
+    let app = App::start(Setup::default()).await;
+    let kiri = saver(&app).await;
+    let (account, _) = account_of(&app, &kiri, "transaction").await;
+    let rows = walk(&app, &kiri, &account, "2000-01-01", 150).await;
+    app.control_of(PROVIDER, Method::POST, "/pages", json!({"emptyEvery": 2})).await;
+    assert_eq!(walk(&app, &kiri, &account, "2000-01-01", 150).await, rows);
+}
+
+/// Most banks date a new row with a day that began hours ago: it stands among rows that were shown already.
+#[tokio::test]
+async fn paging_is_consistent_while_rows_arrive() {
+    let app = App::start(Setup::default()).await;
+    let kiri = saver(&app).await;
+    let (account, at_provider) = account_of(&app, &kiri, "transaction").await;
+    app.control_of(PROVIDER, Method::POST, "/fill", json!({"accountId": at_provider, "rows": 320})).await;
+    let before: Vec<Value> = walk(&app, &kiri, &account, "2020-01-01", 500).await;
+    for limit in [10, 30, 70, 200] {
+        let mut rows: Vec<Value> = Vec::new();
+        loop {
+            let path = of(&account, &format!("&from=2020-01-01&limit={limit}&offset={}", rows.len()));
+            let answer = app.get_as(&kiri.key, &path).await;
+            rows.extend(answer.data());
+            if answer.json()["pagination"]["hasMore"] == false {
+                assert_eq!(answer.json()["pagination"]["total"], rows.len());
+                break;
+            }
+            let row = json!({"_account": at_provider, "date": "2026-11-19T11:00:00.000Z", "amount": -1.5,
+                "description": "arrived"});
+            app.control_of(PROVIDER, Method::POST, "/transactions", row).await;
+        }
+        let ids: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
+        assert_eq!(ids.len(), rows.len(), "{limit}: a row came twice");
+        let old: Vec<&Value> = rows.iter().filter(|row| row["description"] != "arrived").collect();
+        assert_eq!(old, before.iter().collect::<Vec<_>>(), "{limit}");
+    }
+    let fresh = app.get_as(&kiri.key, &of(&account, "&from=2020-01-01&limit=500")).await.data();
+    assert!(fresh.len() > before.len(), "from the start everything is seen");
+}
+
+#[tokio::test]
+async fn a_day_is_never_shifted() {
+    let app = App::start(Setup::default()).await;
+    let kiri = saver(&app).await;
+    let (account, at_provider) = account_of(&app, &kiri, "savings").await;
+    // New Zealand midnight of the day on both sides of both changes of the clock, and a card issuer's 00:00 UTC.
+    let days = [
+        ("2025-09-27T12:00:00.000Z", "2025-09-28"),
+        ("2025-09-28T11:00:00.000Z", "2025-09-29"),
+        ("2026-04-04T11:00:00.000Z", "2026-04-05"),
+        ("2026-04-05T12:00:00.000Z", "2026-04-06"),
+        ("2026-05-10T00:00:00.000Z", "2026-05-10"),
+    ];
+    let template = app.get_as(&kiri.key, &of(&account, "&from=2000-01-01&limit=1")).await;
+    assert_eq!(template.status, 200);
+    for (date, _) in days {
+        let row = json!({"_account": at_provider, "date": date, "description": format!("day {date}"), "amount": -1});
+        app.control_of(PROVIDER, Method::POST, "/transactions", row).await;
+    }
+    for zone in ["Australia/Sydney", "Pacific/Auckland", "America/Los_Angeles", "Pacific/Kiritimati", "UTC"] {
+        let change = UserChange { timezone: Some(Some(zone)), ..UserChange::default() };
+        app.storage.update_user(kiri.user.id, &change).await.unwrap();
+        for (date, day) in days {
+            let rows = app.get_as(&kiri.key, &of(&account, &format!("&from={day}&to={day}"))).await.data();
+            let row = rows.iter().find(|row| row["description"] == format!("day {date}"));
+            let row = row.unwrap_or_else(|| panic!("{day} is missing in {zone}"));
+            assert_eq!((&row["date"], &row["datetime"]), (&json!(day), &json!(date)), "{zone}");
+            assert!(rows.iter().all(|row| row["date"] == day), "{zone} {day}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn pending_rows_are_skipped_categories_are_mapped() {
+    let app = App::start(Setup::default()).await;
+    let kiri = saver(&app).await;
+    let mut categories = BTreeSet::new();
+    for connection in &kiri.connections {
+        let mut offset = 0;
+        loop {
+            let path =
+                format!("/v1/transactions?connectionId={}&from=2000-01-01&limit=500&offset={offset}", connection.id);
+            let answer = app.get_as(&kiri.key, &path).await;
+            assert_eq!(answer.header("deprecation"), Some("true"));
+            for row in answer.data() {
+                assert_eq!(row["status"], "posted");
+                categories.extend(row["category"].as_str().map(str::to_owned));
+            }
+            offset += 500;
+            if answer.json()["pagination"]["hasMore"] == false {
+                break;
+            }
+        }
+    }
+    let all: BTreeSet<String> =
+        bellbird_domain::Category::ALL.iter().map(|category| category.key().to_owned()).collect();
+    assert_eq!(categories, all);
+    assert!(app.calls_of(PROVIDER).await.keys().all(|path| !path.contains("pending")));
+}
+
+#[tokio::test]
+async fn inactive_login_is_served_revoked_token_is_503() {
+    let app = App::start(Setup::default()).await;
+    let kiri = saver(&app).await;
+    let all_credentials = app.credentials_of(PROVIDER);
+    let authorisation = all_credentials[0]["authorisation"].as_str().unwrap();
+    app.control_of(PROVIDER, Method::POST, &format!("/consents/{authorisation}"), json!({"state": "expired"})).await;
+    let (account, _) = account_of(&app, &kiri, "transaction").await;
+    assert_eq!(app.get_as(&kiri.key, &of(&account, "")).await.status, 200, "its provider still answers");
+    // Importing it now is refused, and says why.
+    let other = app.add_person("other@example.com", Plan::Developer, &[]).await;
+    let credentials = secrecy::SecretString::from(all_credentials[0].to_string());
+    let rejected = app.connections.import(other.user.id, PROVIDER, &credentials).await.expect_err("it does not work");
+    assert!(rejected.to_string().contains("invalidated"), "{rejected}");
+
+    // The whole token: what works is imported, and what does not is named.
+    let whole = json!({"userToken": all_credentials[0]["userToken"]}).to_string();
+    let renewed = app.connections.import(kiri.user.id, PROVIDER, &secrecy::SecretString::from(whole)).await.unwrap();
+    assert_eq!((renewed.connections.len(), renewed.skipped.len()), (1, 1));
+    assert!(renewed.skipped[0].reason.to_string().contains("invalidated"));
+
+    let token = all_credentials[0]["userToken"].as_str().unwrap();
+    app.control_of(PROVIDER, Method::POST, &format!("/tokens/{token}"), json!({"state": "revoked"})).await;
+    let answer = app.get_as(&kiri.key, &of(&account, "&limit=3")).await;
+    assert!(answer.error(503).contains("invalidated"));
+    assert!(answer.header("retry-after").is_none());
+    eventually(async || {
+        let shown = app.get_as(&kiri.key, "/v1/connections").await.data();
+        shown.iter().any(|connection| connection["status"] == "revoked")
+    })
+    .await;
+}

@@ -1,0 +1,256 @@
+//! Keys, plans, limits, and the order of refusals.
+
+use std::collections::BTreeSet;
+
+use bellbird_domain::{ApiKey, Plan};
+use bellbird_storage::UserChange;
+use jiff::SignedDuration;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::harness::{App, Database, Setup, on_both_databases};
+
+on_both_databases! {
+    async fn v1_without_valid_key_is_always_401(app: App) {
+        let unknown = ApiKey::from_random([7; 32]);
+        let bodies: BTreeSet<String> = {
+            let mut bodies = BTreeSet::new();
+            for path in [
+                "/v1",
+                "/v1/",
+                "/v1/connections",
+                "/v1/nothing",
+                "/v1/transactions?limit=x",
+                "/v1/balances",
+                "/v1/accounts/../x",
+            ] {
+                for method in [Method::GET, Method::POST, Method::DELETE, Method::OPTIONS] {
+                    let request = |key: &str| {
+                        app.http.request(method.clone(), format!("{}{path}", app.url)).header("authorization", key)
+                    };
+                    for key in [
+                        "",
+                        "Bearer",
+                        "Bearer ",
+                        "Bearer nonsense",
+                        "Basic abc",
+                        &format!("Bearer {}", unknown.expose()),
+                        &format!("Bearer {} ", &app.olivia.key[..40]),
+                    ] {
+                        let answer = app.send(request(key)).await;
+                        answer.error(401);
+                        assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+                        assert!(answer.header("x-ratelimit-limit").is_none());
+                        bodies.insert(answer.text);
+                    }
+                }
+            }
+            bodies
+        };
+        assert_eq!(bodies.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn scheme_ignores_case_and_header_is_single() {
+    let app = App::start(Setup::default()).await;
+    let request = || app.http.get(format!("{}/v1/categories", app.url));
+    let key = &app.olivia.key;
+    assert_eq!(app.send(request().header("authorization", format!("bearer {key}"))).await.status, 200);
+    assert_eq!(app.send(request().header("authorization", format!("BEARER  {key}"))).await.status, 200);
+    app.send(request().bearer_auth(key).bearer_auth(key)).await.error(401);
+}
+
+on_both_databases! {
+    async fn plan_and_key_changes_apply_immediately(app: App) {
+        let path = "/v1/accounts";
+        assert_eq!(app.get(path).await.status, 200);
+        let id = app.olivia.user.id;
+        app.storage.update_user(id, &UserChange { plan: Some(Plan::Saver), timezone: None }).await.unwrap();
+        let answer = app.get(path).await;
+        assert!(answer.error(403).contains("Developer or Professional plan"));
+        assert!(answer.json()["error"].get("code").is_none());
+        app.storage.update_user(id, &UserChange { plan: Some(Plan::Developer), timezone: None }).await.unwrap();
+        assert_eq!(app.get(path).await.status, 200);
+
+        let key = &app.storage.list_keys(id).await.unwrap()[0];
+        app.storage.expire_key(key.id, app.clock.now() + SignedDuration::from_secs(10)).await.unwrap();
+        assert_eq!(app.get(path).await.status, 200);
+        app.clock.set(app.clock.now() + SignedDuration::from_secs(10));
+        app.get(path).await.error(401);
+
+        let key = &app.storage.list_keys(app.ben.user.id).await.unwrap()[0];
+        assert_eq!(app.get_as(&app.ben.key, path).await.status, 200);
+        app.storage.revoke_key(key.id, app.clock.now()).await.unwrap();
+        app.get_as(&app.ben.key, path).await.error(401);
+    }
+}
+
+#[tokio::test]
+async fn unknown_paths_and_methods() {
+    let app = App::start(Setup::default()).await;
+    for path in
+        ["/", "/nothing", "/v2/accounts", "/health/", "/v1", "/v1/", "/v1/accounts/", "/v1/Accounts", "/v1/holding"]
+    {
+        app.get(path).await.error(404);
+    }
+    for path in ["/health", "/v1/accounts", "/v1/transactions", "/v1/holdings", "/v1/trades", "/openapi.json", "/docs"]
+    {
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS] {
+            let answer = app.method_as(method, &app.olivia.key, path).await;
+            answer.error(405);
+            assert_eq!(answer.header("allow"), Some("GET, HEAD"));
+        }
+    }
+}
+
+fn limited() -> Setup {
+    let mut setup = Setup::default();
+    (setup.api.metadata_per_minute, setup.api.balances_per_minute, setup.api.live_per_minute) = (5, 3, 2);
+    setup
+}
+
+#[tokio::test]
+async fn rate_limit_bucket_empties_and_refills() {
+    let app = App::start(limited()).await;
+    for left in (0..5).rev() {
+        let answer = app.get("/v1/categories").await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.header("x-ratelimit-limit"), Some("5"));
+        assert_eq!(answer.header("x-ratelimit-remaining"), Some(left.to_string().as_str()));
+        assert_eq!(answer.header("x-ratelimit-reset"), Some(if left > 0 { "0" } else { "12" }));
+    }
+    let rejected = app.get("/v1/connections").await;
+    assert!(rejected.error(429).contains("Too many requests"));
+    assert_eq!(rejected.header("retry-after"), Some("12"));
+    assert_eq!(rejected.header("x-ratelimit-remaining"), Some("0"));
+    assert_eq!(app.get_as(&app.ben.key, "/v1/categories").await.status, 200, "another key has its own bucket");
+    assert_ne!(app.get("/v1/balances?accountIds=x").await.status, 429, "another class has its own bucket");
+
+    app.clock.set(app.clock.now() + SignedDuration::from_millis(11_999));
+    app.get("/v1/categories").await.error(429);
+    app.clock.set(app.clock.now() + SignedDuration::from_millis(1));
+    assert_eq!(app.get("/v1/categories").await.status, 200, "a refused call took nothing");
+}
+
+#[tokio::test]
+async fn errors_count_and_unknown_paths_count_as_metadata() {
+    let app = App::start(limited()).await;
+    for _ in 0..2 {
+        app.get("/v1/transactions").await.error(400);
+    }
+    app.get("/v1/transactions").await.error(429);
+    for _ in 0..4 {
+        app.get("/v1/nothing").await.error(404);
+    }
+    app.method_as(Method::POST, &app.olivia.key, "/v1/transactions").await.error(405);
+    app.get("/v1/accounts").await.error(429);
+    app.get("/v1/nothing").await.error(404);
+}
+
+#[tokio::test]
+async fn checks_run_limit_then_plan_then_parameters() {
+    let app = App::start(limited()).await;
+    let id = app.olivia.user.id;
+    app.storage.update_user(id, &UserChange { plan: Some(Plan::Saver), timezone: None }).await.unwrap();
+    app.get("/v1/transactions?limit=x").await.error(403);
+    app.get("/v1/transactions?limit=x").await.error(403);
+    app.get("/v1/transactions?limit=x").await.error(429);
+}
+
+#[tokio::test]
+async fn concurrent_live_requests_are_bounded() {
+    let mut setup = Setup::default();
+    setup.api.live_in_flight = 4;
+    setup.api.live_per_minute = 30;
+    let app = App::start(setup).await;
+    let connection = app.olivia.connections[0].id;
+    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 700})).await;
+    // Different windows: equal requests would be one.
+    let paths: Vec<String> =
+        (1..=6).map(|limit| format!("/v1/transactions?connectionId={connection}&limit={limit}")).collect();
+    let mut answers = Vec::new();
+    let running: Vec<_> = paths.iter().map(|path| app.get(path)).collect();
+    for answer in futures_util::future::join_all(running).await {
+        answers.push((answer.status.as_u16(), answer.header("retry-after").map(str::to_owned)));
+    }
+    answers.sort();
+    assert_eq!(answers.iter().filter(|(status, _)| *status == 200).count(), 4);
+    assert_eq!(answers[4..], [(429, Some("1".to_owned())), (429, Some("1".to_owned()))]);
+    app.clear_faults().await;
+    let after = app.get(&paths[0]).await;
+    assert_eq!(after.status, 200, "places are given back");
+    assert_eq!(after.header("x-ratelimit-remaining"), Some("25"), "the refused two took nothing");
+}
+
+#[tokio::test]
+async fn failed_auth_limit_spares_valid_keys() {
+    let mut setup = Setup::default();
+    setup.api.failed_auth_per_minute = 3;
+    setup.api.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
+    let app = App::start(setup).await;
+    for _ in 0..3 {
+        app.get_without_key("/v1/accounts").await.error(401);
+    }
+    let rejected = app.get_as("nonsense", "/v1/accounts").await;
+    rejected.error(429);
+    assert_eq!(rejected.header("retry-after"), Some("20"));
+    assert_eq!(app.get("/v1/accounts").await.status, 200);
+    let elsewhere = app.http.get(format!("{}/v1/accounts", app.url)).header("x-forwarded-for", "203.0.113.9");
+    app.send(elsewhere).await.error(401);
+    app.clock.set(app.clock.now() + SignedDuration::from_secs(20));
+    app.get_without_key("/v1/accounts").await.error(401);
+}
+
+#[tokio::test]
+async fn oversized_heads_get_the_error_object() {
+    let app = App::start(Setup::default()).await;
+    let long = app.get(&format!("/v1/accounts?x={}", "a".repeat(17_000))).await;
+    long.error(414);
+    let fits = app.get(&format!("/v1/accounts?x={}", "a".repeat(16_000))).await;
+    assert_eq!(fits.status, 200);
+    let request = |bytes: usize| {
+        app.http
+            .get(format!("{}/v1/accounts", app.url))
+            .bearer_auth(&app.olivia.key)
+            .header("x-filler", "a".repeat(bytes))
+    };
+    assert_eq!(app.send(request(60_000)).await.status, 200);
+    app.send(request(70_000)).await.error(431);
+}
+
+#[tokio::test]
+async fn cors_is_off_unless_configured() {
+    let ask = |app: &App| {
+        app.http
+            .get(format!("{}/v1/accounts", app.url))
+            .bearer_auth(&app.olivia.key)
+            .header("origin", "https://app.example")
+    };
+    let preflight = |app: &App| {
+        app.http
+            .request(Method::OPTIONS, format!("{}/v1/accounts", app.url))
+            .header("origin", "https://app.example")
+            .header("access-control-request-method", "GET")
+            .header("access-control-request-headers", "authorization")
+    };
+    let app = App::start(Setup::default()).await;
+    assert!(app.send(ask(&app)).await.header("access-control-allow-origin").is_none());
+    app.send(preflight(&app)).await.error(401);
+
+    let mut setup = Setup::default();
+    setup.api.cors_origins = vec!["https://app.example".to_owned()];
+    let app = App::start(setup).await;
+    assert_eq!(app.send(ask(&app)).await.header("access-control-allow-origin"), Some("https://app.example"));
+    let allowed = app.send(preflight(&app)).await;
+    assert_eq!(allowed.status, 200);
+    assert!(allowed.header("x-request-id").is_some());
+    let rejected =
+        app.send(app.http.get(format!("{}/v1/accounts", app.url)).header("origin", "https://app.example")).await;
+    rejected.error(401);
+    assert_eq!(
+        rejected.header("access-control-allow-origin"),
+        Some("https://app.example"),
+        "a page can read the refusal"
+    );
+}

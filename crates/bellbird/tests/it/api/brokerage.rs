@@ -1,0 +1,431 @@
+//! Holdings and trades: plans, categories, values, windows, caches.
+
+use std::collections::BTreeSet;
+
+use bellbird_domain::{Plan, TradeType};
+use bellbird_storage::UserChange;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::harness::{Answer, App, Database, Person, Setup, eventually, on_both_databases};
+
+const PROVIDER: &str = "snaptrade";
+
+/// Somebody with both of the first person's connections.
+async fn investor(app: &App) -> Person {
+    let all_credentials = app.credentials_of(PROVIDER);
+    let person =
+        app.add_person("mia@example.com", Plan::Professional, &[&all_credentials[0], &all_credentials[1]]).await;
+    app.reset_calls().await;
+    person
+}
+
+/// The accounts of a person, as the API shows them, with the provider's ids.
+async fn accounts(app: &App, person: &Person) -> Vec<(Value, String)> {
+    let shown = app.get_as(&person.key, "/v1/accounts?limit=200").await.data();
+    let mut known = Vec::new();
+    for connection in &person.connections {
+        known.extend(app.storage.list_connection_accounts(person.user.id, connection.id).await.unwrap());
+    }
+    let id_at_provider = |account: &Value| {
+        let found = known.iter().find(|known| account["id"] == known.id.to_string());
+        found.expect("known").provider_account_id.clone()
+    };
+    shown.into_iter().map(|account| (account.clone(), id_at_provider(&account))).collect()
+}
+
+/// A path for one account.
+fn of(what: &str, account: &Value, rest: &str) -> String {
+    let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
+    format!("/v1/{what}?connectionId={connection}&accountId={id}{rest}")
+}
+
+/// Lets time pass, for the provider too: it takes no signature of another time.
+async fn advance_clock(app: &App, seconds: i64) {
+    app.clock.set(app.clock.now() + jiff::SignedDuration::from_secs(seconds));
+    app.control_of(PROVIDER, Method::POST, "/clock", json!({"advanceSeconds": seconds})).await;
+}
+
+/// Calls of one route, whose ids are left out of the count.
+async fn calls(app: &App, part: &str) -> u64 {
+    app.calls_of(PROVIDER).await.iter().filter(|(path, _)| path.contains(part)).map(|(_, count)| count).sum()
+}
+
+/// The account with the most trades, after giving it `rows` of them.
+async fn filled(app: &App, person: &Person, rows: u64) -> Value {
+    let (account, at_provider) = accounts(app, person).await.swap_remove(0);
+    app.control_of(PROVIDER, Method::POST, "/fill", json!({"accountId": at_provider, "rows": rows})).await;
+    app.reset_calls().await;
+    account
+}
+
+on_both_databases! {
+    async fn access_depends_on_plan_and_user(app: App) {
+        let mia = investor(&app).await;
+        let connection = mia.connections[0].id;
+        for what in ["holdings", "trades"] {
+            let path = format!("/v1/{what}?connectionId={connection}");
+            assert_eq!(app.get_as(&mia.key, &path).await.status, 200);
+            // A lower plan comes before parameters, and before the cache.
+            let answer = app.get_as(&app.ben.key, &format!("/v1/{what}")).await;
+            answer.error(403);
+            assert_eq!(answer.json()["error"]["code"], "professional_required");
+            for (plan, code) in [(Plan::Developer, json!("professional_required")), (Plan::Saver, Value::Null)] {
+                let change = UserChange { plan: Some(plan), ..UserChange::default() };
+                app.storage.update_user(mia.user.id, &change).await.unwrap();
+                let answer = app.get_as(&mia.key, &path).await;
+                answer.error(403);
+                assert_eq!(answer.json()["error"]["code"], code, "{plan}");
+            }
+            let change = UserChange { plan: Some(Plan::Professional), ..UserChange::default() };
+            app.storage.update_user(mia.user.id, &change).await.unwrap();
+            // Another user's connection does not exist.
+            app.get(&path).await.error(404);
+        }
+    }
+}
+
+#[tokio::test]
+async fn parameters_and_categories() {
+    let app = App::start(Setup::default()).await;
+    let mia = investor(&app).await;
+    let get = async |path: String| app.get_as(&mia.key, &path).await;
+    let (bank, broker) = (app.olivia.connections[0].id, mia.connections[0].id);
+    for what in ["holdings", "trades"] {
+        assert_eq!(get(format!("/v1/{what}")).await.error(400), "connectionId is required");
+        assert_eq!(get(format!("/v1/{what}?connectionId=")).await.error(400), "connectionId is required");
+        get(format!("/v1/{what}?connectionId=1")).await.error(404);
+        get(format!("/v1/{what}?connectionId={bank}")).await.error(404);
+        get(format!("/v1/{what}?connectionId={broker}&accountId={broker}")).await.error(404);
+        get(format!("/v1/{what}?connectionId={broker}&accountId=")).await.error(404);
+        let answer = app.get(&format!("/v1/{what}?connectionId={bank}")).await;
+        assert!(answer.error(400).contains("must be a brokerage connection"));
+        let other =
+            get(format!("/v1/{what}?connectionId={broker}&accountId={}", app.account("Bills").await["id"])).await;
+        other.error(404);
+    }
+    assert!(
+        get(format!("/v1/transactions?connectionId={broker}"))
+            .await
+            .error(400)
+            .contains("must be a banking connection")
+    );
+    let answer = get(format!("/v1/trades?connectionId={broker}&from=2026-02-30&to=x&limit=0&offset=-1")).await;
+    assert!(answer.error(400).contains("date"));
+    assert_eq!(answer.json()["error"]["details"].as_array().unwrap().len(), 4);
+    assert_eq!(get(format!("/v1/trades?connectionId={broker}&limit=9999")).await.json()["pagination"]["limit"], 500);
+    assert_eq!(app.calls_of("fiskil").await.len(), 0);
+}
+
+fn decimal(value: &Value) -> bigdecimal::BigDecimal {
+    value.as_str().expect("a decimal string").parse().expect("a decimal")
+}
+
+#[tokio::test]
+async fn holdings_have_documented_shape_and_exact_values() {
+    let app = App::start(Setup::default()).await;
+    let mia = investor(&app).await;
+    let (mut seen, mut ids, mut kinds) = (0, BTreeSet::new(), BTreeSet::new());
+    for connection in &mia.connections {
+        let answer = app.get_as(&mia.key, &format!("/v1/holdings?connectionId={}", connection.id)).await;
+        assert!(answer.json().as_object().unwrap().len() == 1, "no pagination");
+        for holding in answer.data() {
+            assert_eq!(holding.as_object().unwrap().len(), 12);
+            assert!(ids.insert(holding["id"].as_str().unwrap().to_owned()), "an id twice");
+            for sure in ["symbol", "currency", "quantity", "accountName"] {
+                assert!(holding[sure].as_str().is_some_and(|text| !text.is_empty()), "{sure}");
+            }
+            if !holding["marketValue"].is_null() {
+                // A whole multiplier, mostly one.
+                let product = decimal(&holding["quantity"]) * decimal(&holding["currentPrice"]);
+                let value = decimal(&holding["marketValue"]);
+                assert!(!holding["marketValue"].as_str().unwrap().ends_with(".0"));
+                let multiplier = [1, 10, 50, 100, 1_000].into_iter().find(|times| product.clone() * *times == value);
+                kinds.insert(multiplier.unwrap_or_else(|| panic!("not a product: {}", holding["symbol"])));
+            }
+            seen += 1;
+        }
+        let again = app.get_as(&mia.key, &format!("/v1/holdings?connectionId={}", connection.id)).await;
+        assert_eq!(again.text, answer.text, "ids are stable");
+    }
+    assert!(seen > 10 && kinds.contains(&1) && kinds.contains(&100), "{seen} {kinds:?}");
+}
+
+#[tokio::test]
+async fn holdings_are_cached_per_connection() {
+    let app = App::start(Setup::default()).await;
+    let mia = investor(&app).await;
+    let accounts = accounts(&app, &mia).await;
+    let connection = accounts[0].0["connectionId"].as_str().unwrap().to_owned();
+    let own_accounts: Vec<&(Value, String)> =
+        accounts.iter().filter(|(account, _)| account["connectionId"] == *connection).collect();
+    let whole = format!("/v1/holdings?connectionId={connection}");
+    let first = app.get_as(&mia.key, &of("holdings", &own_accounts[0].0, "")).await;
+    assert_eq!(first.header("x-cache"), Some("MISS"));
+    assert_eq!(calls(&app, "/positions/all").await, own_accounts.len() as u64, "each account once");
+    advance_clock(&app, 75).await;
+    let all = app.get_as(&mia.key, &whole).await;
+    assert_eq!((all.header("x-cache"), all.header("age")), (Some("HIT"), Some("75")));
+    let mut parts = Vec::new();
+    for (account, _) in &own_accounts {
+        let part = app.get_as(&mia.key, &of("holdings", account, "")).await;
+        assert_eq!(part.header("x-cache"), Some("HIT"));
+        assert!(part.data().iter().all(|holding| holding["accountId"] == account["id"]));
+        parts.extend(part.data());
+    }
+    let by_id = |rows: &[Value]| rows.iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(by_id(&parts), by_id(&all.data()));
+    assert_eq!(calls(&app, "/positions/all").await, own_accounts.len() as u64);
+    advance_clock(&app, 526).await;
+    assert_eq!(app.get_as(&mia.key, &whole).await.header("x-cache"), Some("MISS"), "after ten minutes");
+
+    // One account that fails is not an answer about the others.
+    advance_clock(&app, 601).await;
+    let fault = json!({"match": format!("/accounts/{}/positions", own_accounts[1].1), "kind": "status", "status": 500});
+    app.fault_at(PROVIDER, fault).await;
+    let answer = app.get_as(&mia.key, &whole).await;
+    answer.error(503);
+    assert!(answer.header("retry-after").is_some());
+    assert_eq!(app.get_as(&mia.key, &of("holdings", &own_accounts[0].0, "")).await.header("x-cache"), Some("BYPASS"));
+    app.get_as(&mia.key, &of("holdings", &own_accounts[1].0, "")).await.error(503);
+    app.clear_faults().await;
+    assert_eq!(app.get_as(&mia.key, &whole).await.header("x-cache"), Some("MISS"));
+}
+
+#[tokio::test]
+async fn concurrent_equal_reads_share_one_call() {
+    let app = App::start(Setup::default()).await;
+    let mia = investor(&app).await;
+    let accounts = accounts(&app, &mia).await;
+    let account = &accounts[0].0;
+    let of_connection = accounts.iter().filter(|(other, _)| other["connectionId"] == account["connectionId"]).count();
+    app.fault_at(PROVIDER, json!({"match": "/accounts/", "kind": "delay", "delayMs": 300})).await;
+    for (what, part, expected) in [("holdings", "/positions/all", of_connection), ("trades", "/activities", 1)] {
+        let path = of(what, account, "");
+        let answers = futures_util::future::join_all((0..8).map(|_| app.get_as(&mia.key, &path))).await;
+        assert!(answers.iter().all(|answer| answer.status == 200 && answer.text == answers[0].text));
+        assert_eq!(calls(&app, part).await, expected as u64, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn trades_have_the_documented_shape() {
+    let app = App::start(Setup::default()).await;
+    let mia = investor(&app).await;
+    let mut types = BTreeSet::new();
+    for (account, _) in accounts(&app, &mia).await {
+        let mut offset = 0;
+        loop {
+            let answer = app.get_as(&mia.key, &of("trades", &account, &format!("&limit=500&offset={offset}"))).await;
+            for trade in answer.data() {
+                assert_eq!(trade.as_object().unwrap().len(), 14);
+                types.insert(trade["type"].as_str().unwrap().to_owned());
+                let text = |name: &str| trade[name].as_str().unwrap_or_default().to_owned();
+                let id = text("id");
+                assert!(id.starts_with(&format!("{}-{}-", text("tradeDate"), text("symbol"))), "{id}");
+                assert!(id.ends_with(&format!("-{}", text("description"))), "{id}");
+                for number in ["quantity", "price", "totalAmount"] {
+                    decimal(&trade[number]);
+                }
+            }
+            let page = &answer.json()["pagination"];
+            if page["hasMore"] == false {
+                assert_eq!(page["total"], offset + answer.data().len() as u64);
+                break;
+            }
+            assert_eq!(page["total"], -1);
+            assert_eq!(answer.data().len(), 500);
+            offset += 500;
+        }
+    }
+    let all: BTreeSet<String> = TradeType::ALL.iter().map(|kind| kind.as_str().to_owned()).collect();
+    assert_eq!(types, all, "all eight occur");
+}
+
+#[tokio::test]
+async fn a_window_of_a_large_account_is_one_call() {
+    let app = App::start(Setup::default()).await;
+    let mia = investor(&app).await;
+    let account = filled(&app, &mia, 20_000).await;
+    let mut seen = BTreeSet::new();
+    for (offset, truncated) in [(0, true), (200, true), (14_800, true), (15_000, false), (19_800, false)] {
+        app.reset_calls().await;
+        let answer = app.get_as(&mia.key, &of("trades", &account, &format!("&limit=200&offset={offset}"))).await;
+        assert_eq!(answer.data().len(), 200);
+        assert_eq!(app.calls_of(PROVIDER).await.values().sum::<u64>(), 1, "{offset}");
+        assert_eq!(answer.header("x-service-truncated").is_some(), truncated, "{offset}");
+        let last = offset == 19_800;
+        let page = answer.json()["pagination"].clone();
+        assert_eq!((page["hasMore"] == false, &page["total"]), (last, &json!(if last { 20_000 } else { -1 })));
+        seen.extend(answer.data().iter().map(|trade| trade["tradeDate"].as_str().unwrap().to_owned()));
+    }
+    assert!(seen.len() > 100);
+    // The same windows again cost nothing.
+    app.reset_calls().await;
+    let again = app.get_as(&mia.key, &of("trades", &account, "&offset=200")).await;
+    assert_eq!((again.header("x-cache"), again.header("x-service-truncated")), (Some("HIT"), Some("true")));
+    assert!(app.calls_of(PROVIDER).await.is_empty());
+    let behind = app.get_as(&mia.key, &of("trades", &account, "&offset=90000000")).await;
+    assert_eq!((behind.data().len(), &behind.json()["pagination"]["total"]), (0, &json!(20_000)));
+}
+
+#[tokio::test]
+async fn several_accounts_are_merged_newest_first() {
+    let app = App::start(Setup::default()).await;
+    let mia = investor(&app).await;
+    for connection in &mia.connections {
+        let path = format!("/v1/trades?connectionId={}", connection.id);
+        let mut merged: Vec<Value> = Vec::new();
+        loop {
+            let answer = app.get_as(&mia.key, &format!("{path}&limit=150&offset={}", merged.len())).await;
+            merged.extend(answer.data());
+            if answer.json()["pagination"]["hasMore"] == false {
+                assert_eq!(answer.json()["pagination"]["total"], merged.len());
+                break;
+            }
+            assert_eq!(answer.data().len(), 150);
+        }
+        let mut single: Vec<Value> = Vec::new();
+        for (account, _) in accounts(&app, &mia).await {
+            if account["connectionId"] == connection.id.to_string() {
+                let mut offset = 0;
+                loop {
+                    let answer =
+                        app.get_as(&mia.key, &of("trades", &account, &format!("&limit=500&offset={offset}"))).await;
+                    single.extend(answer.data());
+                    offset += 500;
+                    if answer.json()["pagination"]["hasMore"] == false {
+                        break;
+                    }
+                }
+            }
+        }
+        let instant = |trade: &Value| {
+            let text = trade["tradeDate"].as_str().unwrap().to_owned();
+            text.parse::<jiff::Timestamp>().unwrap_or_else(|_| format!("{text}T00:00:00Z").parse().expect("a day"))
+        };
+        single
+            .sort_by_key(|trade| (std::cmp::Reverse(instant(trade)), trade["accountId"].as_str().unwrap().to_owned()));
+        assert_eq!(merged, single);
+    }
+}
+
+#[tokio::test]
+async fn bounds_are_user_days_or_instants() {
+    let app = App::start(Setup::default()).await;
+    let mia = investor(&app).await;
+    let (account, at_provider) = accounts(&app, &mia).await.swap_remove(0);
+    app.control_of(PROVIDER, Method::POST, "/fill", json!({"accountId": at_provider, "rows": 3})).await;
+    for (date, text) in [
+        ("2026-10-30T00:00:00Z", "day before"),
+        ("2026-10-31T00:00:00.000Z", "day"),
+        ("2026-10-30T13:30:00Z", "first minutes in Sydney"),
+        ("2026-10-31T12:59:59Z", "last second in Sydney"),
+        ("2026-10-31T13:00:00Z", "next day in Sydney"),
+        ("2026-11-01T00:00:00Z", "day after"),
+    ] {
+        let row = json!({"account": at_provider, "trade_date": date, "description": text, "type": "BUY"});
+        app.control_of(PROVIDER, Method::POST, "/trades", row).await;
+    }
+    let found = async |bounds: &str| -> Vec<String> {
+        let answer: Answer = app.get_as(&mia.key, &of("trades", &account, bounds)).await;
+        answer.data().iter().map(|trade| trade["description"].as_str().unwrap().to_owned()).collect()
+    };
+    let of_the_day = ["last second in Sydney", "day", "first minutes in Sydney"];
+    assert_eq!(found("&from=2026-10-31&to=2026-10-31").await, of_the_day);
+    // The two instants are on either side of midnight in Sydney; a row with a day only belongs to its whole day.
+    let around_midnight = ["day after", "next day in Sydney", "last second in Sydney", "day"];
+    assert_eq!(found("&from=2026-10-31T12:59:59Z&to=2026-10-31T13:00:00Z").await, around_midnight);
+    assert_eq!(found("&from=2026-11-01&to=2026-10-31").await, Vec::<String>::new());
+    let whole = app.get_as(&mia.key, &of("trades", &account, "&from=2026-10-31&to=2026-10-31")).await;
+    assert_eq!(whole.json()["pagination"], json!({"total": 3, "limit": 200, "offset": 0, "hasMore": false}));
+    let first = app.get_as(&mia.key, &of("trades", &account, "&from=2026-10-31&to=2026-10-31&limit=2")).await;
+    assert_eq!(first.json()["pagination"], json!({"total": -1, "limit": 2, "offset": 0, "hasMore": true}));
+}
+
+#[tokio::test]
+async fn cache_is_per_timezone_and_key() {
+    let app = App::start(Setup::default()).await;
+    let mia = investor(&app).await;
+    let (account, at_provider) = accounts(&app, &mia).await.swap_remove(0);
+    let row =
+        json!({"account": at_provider, "trade_date": "2026-11-16T23:59:59Z", "description": "late", "type": "BUY"});
+    app.control_of(PROVIDER, Method::POST, "/trades", row).await;
+    // 17 November in Sydney, 16 in Los Angeles.
+    let path = of("trades", &account, "&from=2026-11-17&to=2026-11-17");
+    let has_row = |answer: &Answer| answer.data().iter().any(|trade| trade["description"] == "late");
+    let first = app.get_as(&mia.key, &path).await;
+    assert!(has_row(&first));
+    assert_eq!(app.get_as(&mia.key, &path).await.header("x-cache"), Some("HIT"));
+    let change = UserChange { timezone: Some(Some("America/Los_Angeles")), ..UserChange::default() };
+    app.storage.update_user(mia.user.id, &change).await.unwrap();
+    let elsewhere = app.get_as(&mia.key, &path).await;
+    assert_eq!((elsewhere.header("x-cache"), has_row(&elsewhere)), (Some("MISS"), false));
+    // A warm cache says nothing to others, and a removed connection is gone from it.
+    let holdings = of("holdings", &account, "");
+    assert_eq!(app.get_as(&mia.key, &holdings).await.status, 200);
+    for path in [&path, &holdings] {
+        app.get(path).await.error(404);
+    }
+    app.connections.remove(mia.connections[0].id).await.unwrap();
+    app.connections.remove(mia.connections[1].id).await.unwrap();
+    for path in [&path, &holdings] {
+        app.get_as(&mia.key, path).await.error(404);
+    }
+}
+
+#[tokio::test]
+async fn category_error_precedes_account_error() {
+    let app = App::start(Setup::default()).await;
+    let mia = investor(&app).await;
+    let (bank, broker) = (app.olivia.connections[0].id, mia.connections[0].id);
+    for what in ["holdings", "trades"] {
+        let answer = app.get(&format!("/v1/{what}?connectionId={bank}&accountId=zz")).await;
+        assert!(answer.error(400).contains("must be a brokerage connection"));
+        app.get_as(&mia.key, &format!("/v1/{what}?connectionId={broker}&accountId=zz")).await.error(404);
+        let answer = app.send(app.http.post(format!("{}/v1/{what}", app.url))).await;
+        answer.error(401);
+        assert_eq!(answer.header("allow"), None, "without a key nothing says what there is");
+        let answer = app.method_as(Method::POST, &mia.key, &format!("/v1/{what}")).await;
+        answer.error(405);
+        assert_eq!(answer.header("allow"), Some("GET, HEAD"));
+    }
+    let answer = app.get_as(&mia.key, &format!("/v1/transactions?connectionId={broker}&accountId=zz")).await;
+    assert!(answer.error(400).contains("must be a banking connection"));
+}
+
+#[tokio::test]
+async fn disabled_connection_is_served_lost_one_is_503() {
+    let app = App::start(Setup { database: Database::Sqlite, ..Setup::default() }).await;
+    let all_credentials = app.credentials_of(PROVIDER);
+    let mia = app.add_person("mia@example.com", Plan::Professional, &[&all_credentials[0]]).await;
+    let connection = mia.connections[0].id;
+    let authorization = all_credentials[0]["authorizationId"].as_str().unwrap();
+    app.control_of(PROVIDER, Method::POST, &format!("/consents/{authorization}"), json!({"state": "expired"})).await;
+    let path = format!("/v1/trades?connectionId={connection}");
+    assert_eq!(app.get_as(&mia.key, &path).await.status, 200, "its provider still answers");
+    assert_eq!(
+        app.calls_of(PROVIDER).await.keys().filter(|path| path.starts_with("/authorizations/{")).count(),
+        1,
+        "only importing looked"
+    );
+
+    let user = all_credentials[0]["userId"].as_str().unwrap();
+    app.control_of(PROVIDER, Method::POST, &format!("/users/{user}"), json!({"state": "revoked"})).await;
+    let answer = app.get_as(&mia.key, &format!("{path}&limit=3")).await;
+    assert!(answer.error(503).contains("invalidated"));
+    assert!(answer.header("retry-after").is_none());
+    eventually(async || app.get_as(&mia.key, "/v1/connections").await.data()[0]["status"] == "revoked").await;
+    assert!(app.get_as(&mia.key, &format!("{path}&limit=4")).await.error(503).contains("revoked"));
+}
+
+#[tokio::test]
+async fn retired_provider_endpoint_is_called_once() {
+    let app = App::start(Setup::default()).await;
+    let mia = investor(&app).await;
+    let account = accounts(&app, &mia).await.swap_remove(0).0;
+    app.fault_at(PROVIDER, json!({"match": "/accounts/", "kind": "status", "status": 410})).await;
+    let answer = app.get_as(&mia.key, &of("trades", &account, "")).await;
+    answer.error(503);
+    assert_eq!(calls(&app, "/activities").await, 1);
+}

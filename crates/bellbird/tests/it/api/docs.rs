@@ -1,0 +1,110 @@
+//! Every curl in README and docs works as it stands.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, get, text};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// README and everything in docs, by path.
+fn documents() -> Vec<(String, String)> {
+    let mut paths = vec![root().join("README.md")];
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                paths.push(path);
+            }
+        }
+    }
+    paths.sort();
+    paths.into_iter().map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap())).collect()
+}
+
+/// The shell blocks of a document that call curl.
+fn curl_blocks(document: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut rest = document;
+    while let Some((_, after)) = rest.split_once("```sh\n") {
+        let (block, behind) = after.split_once("```").expect("a block ends");
+        if block.contains("curl ") {
+            blocks.push(block.to_owned());
+        }
+        rest = behind;
+    }
+    blocks
+}
+
+#[tokio::test]
+async fn every_documented_curl_works() {
+    let workdir = Workdir::new();
+    let demo = RunningCommand::start(&workdir, &format!("demo --json --rows 700 {ANY_PORTS}"));
+    let printed = demo.json();
+    let (api, key) = (text(&printed, "apiUrl"), text(&printed, "apiKey"));
+    let (_, accounts) = get(&format!("{api}/v1/accounts"), Some(key)).await;
+    let account = &accounts["data"][0];
+    let (_, connections) = get(&format!("{api}/v1/connections"), Some(key)).await;
+    let connections = connections["data"].as_array().expect("connections").iter();
+    let mut brokerages = connections.filter(|connection| connection["category"] == "brokerage");
+    let brokerage = brokerages.next().expect("a brokerage connection");
+    let mut run = 0;
+    for (path, document) in documents() {
+        for block in curl_blocks(&document) {
+            let script = block.replace("http://127.0.0.1:8080", api).replace("curl -s", "curl -sS");
+            let output = Command::new("bash")
+                .args(["-euo", "pipefail", "-c", &script])
+                .env("BELLBIRD_KEY", key)
+                .env("CONNECTION", text(account, "connectionId"))
+                .env("ACCOUNT", text(account, "id"))
+                .env("BROKERAGE", text(brokerage, "id"))
+                .output()
+                .expect("bash and curl are there");
+            let answer = String::from_utf8(output.stdout).unwrap();
+            assert!(output.status.success(), "{path}\n{block}\n{}", String::from_utf8_lossy(&output.stderr));
+            check(&path, &block, &answer);
+            run += 1;
+        }
+    }
+    assert!(run >= 11, "only {run} examples were found");
+}
+
+/// An answer of one of the documented forms: JSON, JSON behind its head, or the lines of a walk.
+fn check(path: &str, block: &str, answer: &str) {
+    if block.contains("jq") {
+        assert!(answer.lines().count() > 500, "{path}\n{block}\n{answer}");
+        return;
+    }
+    let body = answer.split_once("\r\n\r\n").map_or(answer, |(head, body)| {
+        assert!(head.starts_with("HTTP/1.1 200"), "{path}\n{block}\n{head}");
+        body
+    });
+    let json: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}\n{block}\n{error}: {answer}"));
+    assert_eq!(
+        json.get("error").is_some(),
+        !block.contains("Bearer") && block.contains("/v1/"),
+        "{path}\n{block}\n{answer}"
+    );
+}
+
+/// The JSON blocks of the documents are real forms: they parse.
+#[test]
+fn every_json_example_parses() {
+    let mut parsed = 0;
+    for (path, document) in documents() {
+        for block in document.split("```json\n").skip(1) {
+            let block = block.split("```").next().unwrap();
+            let json: Result<Value, _> = serde_json::from_str(block);
+            assert!(json.is_ok(), "{path}\n{block}");
+            parsed += 1;
+        }
+    }
+    assert!(parsed >= 8);
+}

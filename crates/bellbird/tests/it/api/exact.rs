@@ -1,0 +1,424 @@
+//! Every decimal that a provider sends is shown with the same value, and digits that need no change with the same
+//! digits: through the whole program, for values that no binary float can hold.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use bellbird_domain::Plan;
+use bigdecimal::BigDecimal;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::harness::{App, Person, Setup};
+
+/// How many random values a read carries, beside the extreme ones.
+const RANDOM: usize = 300;
+/// Accounts whose balances are read; each has two.
+const ACCOUNTS: usize = 60;
+
+/// A decimal on its way to us. A failing test shows it whole, so that it can be put among the extreme ones.
+#[derive(Clone)]
+struct Sent {
+    name: String,
+    text: String,
+}
+
+impl fmt::Display for Sent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} ({})", self.text, self.name)
+    }
+}
+
+/// How a provider writes decimals.
+#[derive(Clone, Copy)]
+enum Form {
+    Text,
+    Number,
+}
+
+fn zeros(count: usize) -> String {
+    "0".repeat(count)
+}
+
+/// What has ever gone wrong somewhere with decimals.
+fn extremes(form: Form) -> Vec<(&'static str, String)> {
+    let both = [
+        ("zero", "0".to_owned()),
+        ("zero with places", "0.000".to_owned()),
+        ("negative zero", "-0".to_owned()),
+        ("negative zero with places", "-0.00".to_owned()),
+        ("zeros behind", "84.30".to_owned()),
+        ("no binary float", "0.1".to_owned()),
+        ("a float rounds it up", "2.675".to_owned()),
+        ("more digits than a float has", "12345678901234567.89".to_owned()),
+        ("past 2^53", "9007199254740993".to_owned()),
+        ("past 64 bits", "-18446744073709551616.01".to_owned()),
+        ("past 128 bits", "340282366920938463463374607431768211456.5".to_owned()),
+        ("the smallest step", format!("-0.{}1", zeros(199))),
+        ("a one and zeros", format!("1{}", zeros(199))),
+        ("nines to be rounded", format!("{}.{}", "9".repeat(200), "9".repeat(200))),
+        ("zeros in the middle", format!("-1{}.{}1", zeros(150), zeros(150))),
+        ("past a float's range", "8".repeat(400)),
+    ];
+    let texts = [
+        ("a plus", "+15.20"),
+        ("a plus before zero", "+0.00"),
+        ("zeros before", "000123.4500"),
+        ("a minus and zeros before", "-007"),
+        ("many zeros", "0000.0000"),
+    ];
+    let numbers = [
+        ("an exponent", "1E3"),
+        ("a large exponent", "1.5E+300"),
+        ("a small exponent", "-2.5e-300"),
+        ("past a float's exponents", "1e400"),
+        ("below a float's exponents", "-1e-400"),
+        ("an exponent of zero", "1.50e0"),
+        ("zero with an exponent", "0e10"),
+        ("negative zero with an exponent", "-0.0E-7"),
+        ("an exponent that moves the point to the end", "12.5e1"),
+        ("an exponent that moves the point to the front", "1250e-4"),
+        ("digits as far as the exponent", "123.456789e6"),
+    ];
+    let own = match form {
+        Form::Text => texts.as_slice(),
+        Form::Number => numbers.as_slice(),
+    };
+    both.into_iter().chain(own.iter().map(|(name, text)| (*name, (*text).to_owned()))).collect()
+}
+
+fn decimals(form: Form) -> BoxedStrategy<String> {
+    match form {
+        Form::Text => prop_oneof![
+            6 => "[-+]?[0-9]{1,200}(\\.[0-9]{1,200})?",
+            2 => "-?(0|[1-9][0-9]{0,5})\\.[0-9]{2}",
+            1 => "[-+]?0{1,9}(\\.0{1,9})?",
+        ]
+        .boxed(),
+        Form::Number => prop_oneof![
+            6 => "-?(0|[1-9][0-9]{0,199})(\\.[0-9]{1,200})?([eE][-+]?[0-9]{1,3})?",
+            2 => "-?(0|[1-9][0-9]{0,5})\\.[0-9]{2}",
+            1 => "-?0(\\.0{1,9})?([eE][-+]?[0-9]{1,2})?",
+        ]
+        .boxed(),
+    }
+}
+
+/// So many random values, others in every run, and in front of them the extreme ones.
+fn values(form: Form, count: usize) -> Vec<Sent> {
+    let mut runner = TestRunner::default();
+    let strategy = decimals(form);
+    let mut values: Vec<Sent> =
+        extremes(form).into_iter().map(|(name, text)| Sent { name: name.to_owned(), text }).collect();
+    values.extend((0..count).map(|number| {
+        let text = strategy.new_tree(&mut runner).expect("a value").current();
+        Sent { name: format!("random {number}"), text }
+    }));
+    values
+}
+
+/// The oracle's reading.
+fn number(text: &str) -> BigDecimal {
+    text.parse().unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn is_zero(text: &str) -> bool {
+    let digits = text.split(['e', 'E']).next().unwrap_or_default();
+    !digits.bytes().any(|byte| (b'1'..=b'9').contains(&byte))
+}
+
+/// `-?[0-9]+(\.[0-9]+)?`, and no negative zero.
+fn assert_plain(shown: &str) {
+    let unsigned = shown.strip_prefix('-').unwrap_or(shown);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    assert!(digits(whole) && digits(fraction), "not plain: {shown}");
+    assert!(unsigned.len() == shown.len() || !is_zero(shown), "a negative zero: {shown}");
+}
+
+fn assert_exact(sent: &Sent, shown: &Value) {
+    let shown = shown.as_str().unwrap_or_else(|| panic!("{sent} is shown as {shown}"));
+    assert_plain(shown);
+    assert_eq!(number(shown), number(&sent.text), "{sent} is shown as {shown}");
+    if !sent.text.contains(['e', 'E']) {
+        let digits = sent.text.trim_start_matches('+');
+        let digits = if is_zero(digits) { digits.trim_start_matches('-') } else { digits };
+        assert_eq!(shown, digits, "{}", sent.name);
+    }
+}
+
+/// What was computed has the value that the oracle computes, and no more digits than it takes.
+fn assert_computed(what: &str, expected: &BigDecimal, shown: &Value) {
+    let shown = shown.as_str().unwrap_or_else(|| panic!("{what} is shown as {shown}"));
+    assert_plain(shown);
+    assert_eq!(number(shown), *expected, "{what}");
+    assert!(!shown.contains('.') || !shown.ends_with('0'), "zeros at the end of {shown}");
+}
+
+/// Method, path and body of a call of the control interface.
+type Control = (Method, String, String);
+
+/// A provider's words for what is done here. Bodies are text, as decimals must arrive as they are written.
+struct Words {
+    provider: &'static str,
+    /// Which of its ready-made credentials is not imported.
+    credentials_index: usize,
+    form: Form,
+    add_account: fn(credentials: &Value) -> Value,
+    account_id: &'static str,
+    /// The calls that set an account's current and available balance.
+    balance: fn(account: &str, current: &str, available: &str) -> Vec<Control>,
+}
+
+const FISKIL: Words = Words {
+    provider: "fiskil",
+    credentials_index: 4,
+    form: Form::Text,
+    add_account: |credentials| {
+        json!({"endUserId": credentials["endUserId"],
+        "arrangementId": credentials["arrangementId"]})
+    },
+    account_id: "account_id",
+    balance: |account, current, available| {
+        let body = format!(r#"{{"current_balance": "{current}", "available_balance": "{available}"}}"#);
+        vec![(Method::PATCH, format!("/balances/{account}"), body)]
+    },
+};
+
+const AKAHU: Words = Words {
+    provider: "akahu",
+    credentials_index: 0,
+    form: Form::Number,
+    add_account: |credentials| {
+        json!({"userToken": credentials["userToken"],
+        "authorisation": credentials["authorisation"]})
+    },
+    account_id: "_id",
+    balance: |account, current, available| {
+        let balance = format!(r#"{{"currency": "NZD", "current": {current}, "available": {available}}}"#);
+        vec![(Method::PATCH, format!("/accounts/{account}"), format!(r#"{{"balance": {balance}}}"#))]
+    },
+};
+
+const SNAPTRADE: Words = Words {
+    provider: "snaptrade",
+    credentials_index: 0,
+    form: Form::Number,
+    add_account: |credentials| json!({"authorizationId": credentials["authorizationId"]}),
+    account_id: "id",
+    balance: |account, current, available| {
+        let total = format!(r#"{{"balance": {{"total": {{"amount": {current}, "currency": "USD"}}}}}}"#);
+        let cash = format!(r#"[{{"currency": {{"code": "USD"}}, "cash": {available}, "buying_power": 0}}]"#);
+        vec![
+            (Method::PATCH, format!("/accounts/{account}"), total),
+            (Method::PUT, format!("/balances/{account}"), cash),
+        ]
+    },
+};
+
+/// An application, and a provider whose accounts hold what is to be shown.
+struct Fixture {
+    app: App,
+    words: Words,
+    credentials: Value,
+    control: reqwest::Url,
+}
+
+impl Fixture {
+    async fn start(words: Words) -> Self {
+        let app = App::start(Setup { rows: 20, ..Setup::default() }).await;
+        let credentials = app.credentials_of(words.provider).swap_remove(words.credentials_index);
+        let description = serde_json::to_value(app.sandbox.description()).unwrap();
+        let base: reqwest::Url = description[words.provider]["baseUrl"].as_str().unwrap().parse().unwrap();
+        Self { control: base.join("/__control/").unwrap(), app, words, credentials }
+    }
+
+    async fn control(&self, method: Method, path: &str, body: String) -> Value {
+        let url = self.control.join(path.trim_start_matches('/')).unwrap();
+        let answer = self.app.send(self.app.http.request(method, url).body(body)).await;
+        assert!(answer.status.is_success(), "{path}: {}", answer.text);
+        serde_json::from_str(&answer.text).unwrap_or(Value::Null)
+    }
+
+    async fn add_account(&self) -> String {
+        let body = (self.words.add_account)(&self.credentials).to_string();
+        let added = self.control(Method::POST, "/accounts", body).await;
+        added[self.words.account_id].as_str().expect("an id").to_owned()
+    }
+
+    /// Somebody with the connection; accounts must be there by now.
+    async fn person(&self) -> Person {
+        self.app.add_person("mia@example.com", Plan::Professional, &[&self.credentials]).await
+    }
+
+    /// The person's accounts: our id by the provider's.
+    async fn accounts(&self, person: &Person) -> BTreeMap<String, String> {
+        let (user, connection) = (person.user.id, person.connections[0].id);
+        let accounts = self.app.storage.list_connection_accounts(user, connection).await.unwrap();
+        accounts.into_iter().map(|account| (account.provider_account_id, account.id.to_string())).collect()
+    }
+
+    /// Everything of one account, read at once.
+    async fn read(&self, what: &str, person: &Person, account: &str) -> Vec<Value> {
+        let (connection, account) = (person.connections[0].id, &self.accounts(person).await[account]);
+        let query = format!("connectionId={connection}&accountId={account}&from=2026-01-01&limit=500");
+        self.app.get_as(&person.key, &format!("/v1/{what}?{query}")).await.data()
+    }
+}
+
+async fn balances_are_exact(words: Words) {
+    let fixture = Fixture::start(words).await;
+    let sent = values(fixture.words.form, 2 * ACCOUNTS);
+    let mut expected = BTreeMap::new();
+    for pair in sent.chunks_exact(2) {
+        let account = fixture.add_account().await;
+        for (method, path, body) in (fixture.words.balance)(&account, &pair[0].text, &pair[1].text) {
+            fixture.control(method, &path, body).await;
+        }
+        expected.insert(account, pair);
+    }
+    let person = fixture.person().await;
+    let account_ids = fixture.accounts(&person).await;
+    let requested: Vec<&str> = expected.keys().map(|account| account_ids[account].as_str()).collect();
+    let mut seen = 0;
+    for chunk in requested.chunks(100) {
+        let answer = fixture.app.get_as(&person.key, &format!("/v1/balances?accountIds={}", chunk.join(","))).await;
+        for balance in answer.data() {
+            let account =
+                account_ids.iter().find(|(_, id)| balance["accountId"] == **id).expect("one of account_ids").0;
+            assert_exact(&expected[account][0], &balance["currentBalance"]);
+            assert_exact(&expected[account][1], &balance["availableBalance"]);
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, expected.len());
+}
+
+#[tokio::test]
+async fn balances_sent_as_text() {
+    balances_are_exact(FISKIL).await;
+}
+
+#[tokio::test]
+async fn balances_sent_as_numbers() {
+    balances_are_exact(AKAHU).await;
+}
+
+#[tokio::test]
+async fn balances_of_brokers() {
+    balances_are_exact(SNAPTRADE).await;
+}
+
+/// `row` makes the control interface's row of an account, a number and an amount.
+async fn amounts_are_exact(words: Words, row: impl Fn(&str, usize, &str) -> String) {
+    let fixture = Fixture::start(words).await;
+    let account = fixture.add_account().await;
+    let sent = values(fixture.words.form, RANDOM);
+    for (number, value) in sent.iter().enumerate() {
+        fixture.control(Method::POST, "/transactions", row(&account, number, &value.text)).await;
+    }
+    let person = fixture.person().await;
+    let rows = fixture.read("transactions", &person, &account).await;
+    assert_eq!(rows.len(), sent.len());
+    for row in rows {
+        let value = &sent[row["description"].as_str().unwrap().parse::<usize>().unwrap()];
+        assert_exact(value, &row["amount"]);
+        let below_zero = number(&value.text) < BigDecimal::default();
+        assert_eq!(row["direction"], if below_zero { "debit" } else { "credit" }, "{value}");
+    }
+}
+
+#[tokio::test]
+async fn amounts_sent_as_text() {
+    amounts_are_exact(FISKIL, |account, number, amount| {
+        let time = "2026-11-01T00:00:00Z";
+        format!(
+            r#"{{"account_id": "{account}", "description": "{number}", "amount": "{amount}",
+                "posting_date_time": "{time}"}}"#
+        )
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn amounts_sent_as_numbers() {
+    amounts_are_exact(AKAHU, |account, number, amount| {
+        let time = "2026-11-01T00:00:00Z";
+        format!(r#"{{"_account": "{account}", "description": "{number}", "amount": {amount}, "date": "{time}"}}"#)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn trade_values_are_exact() {
+    let fixture = Fixture::start(SNAPTRADE).await;
+    let account = fixture.add_account().await;
+    let sent = values(Form::Number, RANDOM);
+    // A row carries four values, and every value stands once in each place.
+    let of = |number: usize, place: usize| &sent[(number + place * 7) % sent.len()];
+    for number in 0..sent.len() {
+        let [price, units, amount, fee] = [0, 1, 2, 3].map(|place| &of(number, place).text);
+        let body = format!(
+            r#"{{"account": "{account}", "description": "{number}", "price": {price}, "units": {units},
+                "amount": {amount}, "fee": {fee}}}"#
+        );
+        fixture.control(Method::POST, "/trades", body).await;
+    }
+    let person = fixture.person().await;
+    let rows = fixture.read("trades", &person, &account).await;
+    assert_eq!(rows.len(), sent.len());
+    for row in rows {
+        let number = row["description"].as_str().unwrap().parse::<usize>().unwrap();
+        for (place, member) in ["price", "quantity", "totalAmount", "fees"].into_iter().enumerate() {
+            assert_exact(of(number, place), &row[member]);
+        }
+        // The id carries the digits that the row shows.
+        for member in ["quantity", "totalAmount", "fees"] {
+            assert!(row["id"].as_str().unwrap().contains(row[member].as_str().unwrap()), "{member} in {row}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn holdings_and_computed_values_are_exact() {
+    let fixture = Fixture::start(SNAPTRADE).await;
+    let account = fixture.add_account().await;
+    let (sent, mut multipliers) = (values(Form::Text, RANDOM), values(Form::Number, RANDOM));
+    // Factors of more than 512 digits are not multiplied: docs/using.md.
+    multipliers.retain(|multiplier| number(&multiplier.text).to_plain_string().len() <= 500);
+    let of = |number: usize, place: usize| &sent[(number + place * 7) % sent.len()];
+    // Every other position is one of contracts.
+    let multiplier = |number: usize| (number % 2 == 1).then(|| &multipliers[number % multipliers.len()]);
+    for number in 0..sent.len() {
+        let [units, price, cost] = [0, 1, 2].map(|place| &of(number, place).text);
+        let kind = match multiplier(number) {
+            Some(multiplier) => format!(r#""kind": "option", "multiplier": {}"#, multiplier.text),
+            None => r#""kind": "stock""#.to_owned(),
+        };
+        let body = format!(
+            r#"{{"account": "{account}", "instrument": {{"id": "i-{number}", "symbol": "{number}", {kind}}},
+                "units": "{units}", "price": "{price}", "cost_basis": "{cost}"}}"#
+        );
+        fixture.control(Method::POST, "/positions", body).await;
+    }
+    let person = fixture.person().await;
+    let rows = fixture.read("holdings", &person, &account).await;
+    assert_eq!(rows.len(), sent.len());
+    for row in rows {
+        let at = row["symbol"].as_str().unwrap().parse::<usize>().unwrap();
+        for (place, member) in ["quantity", "currentPrice", "averagePrice"].into_iter().enumerate() {
+            assert_exact(of(at, place), &row[member]);
+        }
+        let [units, price, cost] = [0, 1, 2].map(|place| number(&of(at, place).text));
+        let units = multiplier(at).map_or(units.clone(), |multiplier| units * number(&multiplier.text));
+        let [shown_units, shown_price, shown_cost] = [0, 1, 2].map(|place| of(at, place));
+        let times = multiplier(at).map_or("1", |multiplier| &multiplier.text);
+        let what = format!("{times} times {shown_units} at {shown_price} for {shown_cost}");
+        let worth = &units * price;
+        assert_computed(&what, &worth, &row["marketValue"]);
+        assert_computed(&what, &(worth - units * cost), &row["unrealizedPnl"]);
+    }
+}

@@ -1,0 +1,219 @@
+//! A provider that is slow, broken, gone or hostile.
+
+use std::time::{Duration, Instant};
+
+use bellbird_domain::ConnectionStatus;
+use bellbird_reads::Limits;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::harness::{App, Setup};
+
+/// Short times, so that a provider that never answers is soon given up.
+fn impatient() -> Setup {
+    Setup {
+        limits: Limits { deadline: Duration::from_secs(3), row_cap: 5_000 },
+        call_timeout: Duration::from_millis(700),
+        ..Setup::default()
+    }
+}
+
+/// Every way to break an answer, and whether it takes all attempts or all the time.
+fn faults() -> Vec<Value> {
+    vec![
+        json!({"kind": "delay", "delayMs": 60_000}),
+        json!({"kind": "reset"}),
+        json!({"kind": "status", "status": 429}),
+        json!({"kind": "status", "status": 429, "retryAfter": 1}),
+        json!({"kind": "status", "status": 500}),
+        json!({"kind": "status", "status": 502}),
+        json!({"kind": "status", "status": 503, "retryAfter": 30}),
+        json!({"kind": "cut", "afterBytes": 0}),
+        json!({"kind": "cut", "afterBytes": 700}),
+        json!({"kind": "malformed"}),
+        json!({"kind": "content_type"}),
+        json!({"kind": "huge"}),
+        json!({"kind": "drip", "delayMs": 50}),
+    ]
+}
+
+#[tokio::test]
+async fn every_fault_is_a_bounded_503_then_recovers() {
+    let app = App::start(impatient()).await;
+    let (account, _) = app.busiest().await;
+    let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
+    let paths = [
+        ("/v1/banking/transactions", format!("/v1/transactions?connectionId={connection}&accountId={id}")),
+        ("/v1/banking/balances", format!("/v1/balances?accountIds={id}")),
+    ];
+    for mut fault in faults() {
+        for (provider_path, path) in &paths {
+            fault["match"] = json!(provider_path);
+            app.fault(fault.clone()).await;
+            app.reset_calls().await;
+            let started = Instant::now();
+            let answer = app.get(path).await;
+            let took = started.elapsed();
+            assert!(answer.error(503).contains("temporarily unavailable"), "{fault}");
+            assert!(
+                answer
+                    .header("retry-after")
+                    .is_some_and(|seconds| seconds.parse::<u64>().is_ok_and(|seconds| seconds >= 1))
+            );
+            assert!(answer.header("x-cache").is_none());
+            assert!(took < Duration::from_secs(4), "{fault} took {took:?}");
+            assert!(app.calls().await[*provider_path] <= 3, "{fault}: at most three attempts");
+            app.clear_faults().await;
+            let next = app.get(path).await;
+            assert_eq!(next.status, 200, "after {fault}: {}", next.text);
+            assert_ne!(next.header("x-cache"), Some("HIT"), "nothing broken was kept");
+            // Past the cache, for the next fault.
+            app.clock.set(app.clock.now() + jiff::SignedDuration::from_secs(301));
+        }
+    }
+}
+
+#[tokio::test]
+async fn single_broken_answer_is_retried() {
+    let app = App::start(impatient()).await;
+    let (account, _) = app.busiest().await;
+    let path = format!(
+        "/v1/transactions?connectionId={}&accountId={}",
+        account["connectionId"].as_str().unwrap(),
+        account["id"].as_str().unwrap()
+    );
+    let fine = app.get(&path).await.data();
+    for mut fault in faults().into_iter().filter(|fault| fault["retryAfter"] != 30) {
+        fault["match"] = json!("/v1/banking/transactions");
+        fault["times"] = json!(1);
+        app.fault(fault.clone()).await;
+        assert_eq!(app.get(&path).await.data(), fine, "{fault}");
+        app.clear_faults().await;
+    }
+}
+
+#[tokio::test]
+async fn token_failure_is_503_and_dead_token_is_renewed() {
+    let app = App::start(impatient()).await;
+    let (account, _) = app.busiest().await;
+    let path = format!(
+        "/v1/transactions?connectionId={}&accountId={}",
+        account["connectionId"].as_str().unwrap(),
+        account["id"].as_str().unwrap()
+    );
+    // The sandbox's clock runs ahead: our token is dead there, and we learn it by a 401.
+    app.control(Method::POST, "/clock", json!({"advanceSeconds": 1_000})).await;
+    app.reset_calls().await;
+    assert_eq!(app.get(&path).await.status, 200);
+    let calls = app.calls().await;
+    assert_eq!((calls["/v1/token"], calls["/v1/banking/transactions"]), (1, 2));
+    app.reset_calls().await;
+    assert_eq!(app.get(&path).await.status, 200);
+    assert!(!app.calls().await.contains_key("/v1/token"), "a token is used until it ends");
+
+    app.control(Method::POST, "/clock", json!({"advanceSeconds": 1_000})).await;
+    app.fault(json!({"match": "/v1/token", "kind": "status", "status": 500})).await;
+    app.get(&path).await.error(503);
+    app.clear_faults().await;
+    assert_eq!(app.get(&path).await.status, 200);
+
+    app.fault(json!({"match": "/v1/banking/transactions", "kind": "status", "status": 401})).await;
+    app.reset_calls().await;
+    app.get(&path).await.error(503);
+    let calls = app.calls().await;
+    assert_eq!((calls["/v1/token"], calls["/v1/banking/transactions"]), (1, 2), "one new token, one more try");
+}
+
+#[tokio::test]
+async fn lost_consent_is_503_and_triggers_a_refresh() {
+    for (state, expected) in [("revoked", ConnectionStatus::Revoked), ("expired", ConnectionStatus::Invalidated)] {
+        let app = App::start(impatient()).await;
+        let consent = app.credentials(2)["arrangementId"].as_str().unwrap().to_owned();
+        let connection = app.ben.connections[0].id;
+        let path = format!("/v1/transactions?connectionId={connection}");
+        assert_eq!(app.get_as(&app.ben.key, &path).await.status, 200);
+        assert!(!app.calls().await.contains_key("/v1/consent"), "a read does not check the consent first");
+        app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": state})).await;
+
+        let answer = app.get_as(&app.ben.key, &path).await;
+        let message = answer.error(503);
+        assert!(message.contains("invalidated") && message.contains("reconnect"), "{message}");
+        assert!(answer.header("retry-after").is_none());
+
+        let stored = wait_for_status(&app, expected).await;
+        assert_eq!(stored, expected);
+        let message = app.get_as(&app.ben.key, &path).await.error(503);
+        assert!(message.contains(expected.as_str()), "{message}");
+        let listed = app.get_as(&app.ben.key, "/v1/connections").await.data();
+        assert_eq!(listed[0]["status"], expected.as_str());
+        let audit = app.storage.list_audit(connection).await.unwrap();
+        assert_eq!(audit.last().map(|row| row.to), Some(Some(expected)));
+
+        app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "active"})).await;
+        assert_eq!(app.get_as(&app.ben.key, &path).await.status, 200, "while the provider answers, it is served");
+    }
+}
+
+/// Waits, without a clock, until the background check has made its transition.
+async fn wait_for_status(app: &App, expected: ConnectionStatus) -> ConnectionStatus {
+    let mut status = ConnectionStatus::Active;
+    for _ in 0..5_000 {
+        let connections = app.storage.list_connections(app.ben.user.id).await.unwrap();
+        status = connections[0].status;
+        if status == expected {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    status
+}
+
+#[tokio::test]
+async fn empty_account_is_not_lost_consent() {
+    let app = App::start(impatient()).await;
+    let connection = app.ben.connections[0].id;
+    let path = format!("/v1/transactions?connectionId={connection}&from=1990-01-01&to=1990-12-31");
+    for _ in 0..3 {
+        assert!(app.get_as(&app.ben.key, &path).await.data().is_empty());
+    }
+    assert_eq!(app.calls().await["/v1/consent"], 1, "looked up once, and believed for a minute");
+}
+
+#[tokio::test]
+async fn slow_provider_is_cut_off_at_the_deadline() {
+    let setup = Setup {
+        rows: 12_000,
+        limits: Limits { deadline: Duration::from_secs(2), row_cap: 5_000 },
+        call_timeout: Duration::from_secs(2),
+        ..Setup::default()
+    };
+    let app = App::start(setup).await;
+    let (account, _) = app.busiest().await;
+    let path = |offset: u32| {
+        format!(
+            "/v1/transactions?connectionId={}&accountId={}&from=2000-01-01&offset={offset}",
+            account["connectionId"].as_str().unwrap(),
+            account["id"].as_str().unwrap()
+        )
+    };
+    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 450})).await;
+    let started = Instant::now();
+    let first = app.get(&path(0)).await;
+    assert_eq!(first.data().len(), 200);
+    assert_eq!(first.header("x-service-truncated"), Some("true"), "counting stopped when time ran short");
+    assert!(started.elapsed() < Duration::from_secs(3));
+
+    // Far down the list: too far for one request, but each goes on where the last one stopped.
+    let mut attempts = 0;
+    let answer = loop {
+        let answer = app.get(&path(11_000)).await;
+        attempts += 1;
+        if answer.status == 200 {
+            break answer;
+        }
+        answer.error(503);
+        assert!(attempts < 10, "the page map does not get anywhere");
+    };
+    assert_eq!(answer.data().len(), 200);
+    assert!(attempts > 1, "the deadline was never reached");
+}

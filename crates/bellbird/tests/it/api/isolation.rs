@@ -1,0 +1,125 @@
+//! Another user's things cannot be told from things that do not exist.
+
+use bellbird_domain::Plan;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::harness::{Answer, App, Database, Setup, on_both_databases};
+
+/// Everything that a client can see of an answer, but its request id and its date.
+fn visible(answer: &Answer) -> (u16, String, Vec<(String, String)>) {
+    let headers = answer
+        .headers
+        .iter()
+        .filter(|(name, _)| {
+            !["x-request-id", "date", "x-ratelimit-remaining", "x-ratelimit-reset"].contains(&name.as_str())
+        })
+        .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+        .collect();
+    (answer.status.as_u16(), answer.text.clone(), headers)
+}
+
+on_both_databases! {
+    async fn ids_of_other_users_look_unknown(app: App) {
+        let foreign_connection = app.ben.connections[0].id.to_string();
+        let foreign_account =
+            app.storage.list_connection_accounts(app.ben.user.id, app.ben.connections[0].id).await.unwrap()[0]
+                .id
+                .to_string();
+        let nobodys = "0191e7a0-7c3b-7def-8000-00aabbccddee";
+        let own_connection = app.olivia.connections[0].id;
+        let own_account = app.storage.list_connection_accounts(app.olivia.user.id, own_connection).await.unwrap()[0].id;
+        // Ben has read his own, so that caches are warm.
+        assert_eq!(app.get_as(&app.ben.key, &format!("/v1/balances?accountIds={foreign_account}")).await.status, 200);
+        assert_eq!(
+            app.get_as(&app.ben.key, &format!("/v1/transactions?connectionId={foreign_connection}")).await.status,
+            200
+        );
+        app.reset_calls().await;
+        for (path, foreign) in [
+            ("/v1/balances?accountIds=ID".to_owned(), &foreign_account),
+            (format!("/v1/balances?accountIds={own_account},ID"), &foreign_account),
+            ("/v1/transactions?connectionId=ID".to_owned(), &foreign_connection),
+            ("/v1/transactions?connectionId=ID&offset=200".to_owned(), &foreign_connection),
+            (format!("/v1/transactions?connectionId=ID&accountId={foreign_account}"), &foreign_connection),
+            (format!("/v1/transactions?connectionId=ID&accountId={own_account}"), &foreign_connection),
+            (format!("/v1/transactions?connectionId={own_connection}&accountId=ID"), &foreign_account),
+        ] {
+            let foreign = app.get(&path.replace("ID", foreign)).await;
+            let nobodys = app.get(&path.replace("ID", nobodys)).await;
+            foreign.error(404);
+            assert_eq!(visible(&foreign), visible(&nobodys), "{path}");
+        }
+        assert!(app.calls().await.is_empty(), "no provider is asked about what is not the caller's");
+        let text = app.get("/v1/connections").await.text + &app.get("/v1/accounts?limit=200").await.text;
+        assert!(!text.contains(&foreign_connection) && !text.contains(&foreign_account));
+    }
+}
+
+on_both_databases! {
+    async fn removed_connection_disappears_immediately(app: App) {
+        let connection = app.olivia.connections[0].id;
+        let account = app.storage.list_connection_accounts(app.olivia.user.id, connection).await.unwrap()[0].id;
+        let balances = format!("/v1/balances?accountIds={account}");
+        let transactions = format!("/v1/transactions?connectionId={connection}&accountId={account}&limit=5");
+        assert_eq!(app.get(&balances).await.header("x-cache"), Some("MISS"));
+        assert_eq!(app.get(&balances).await.header("x-cache"), Some("HIT"));
+        assert_eq!(app.get(&transactions).await.status, 200);
+        app.connections.remove(connection).await.unwrap();
+        app.get(&balances).await.error(404);
+        app.get(&transactions).await.error(404);
+        app.get(&format!("{transactions}&offset=5")).await.error(404);
+        assert_eq!(app.get("/v1/connections").await.data().len(), 1);
+        assert!(!app.get("/v1/accounts").await.text.contains(&account.to_string()));
+        assert_eq!(app.calls().await["/v1/consent/{arrangement_id}"], 1, "consent was withdrawn");
+    }
+}
+
+#[tokio::test]
+async fn import_rejects_other_users_and_keeps_own_ids() {
+    let app = App::start(Setup::default()).await;
+    let credentials = secrecy::SecretString::from(app.credentials(0).to_string());
+    assert!(app.connections.import(app.ben.user.id, "fiskil", &credentials).await.is_err());
+    let again = app.connections.import(app.olivia.user.id, "fiskil", &credentials).await.unwrap().connections;
+    assert!(app.olivia.connections.iter().any(|connection| connection.id == again[0].id));
+    let whole = json!({"endUserId": app.credentials(0)["endUserId"]}).to_string();
+    let both = app
+        .connections
+        .import(app.olivia.user.id, "fiskil", &secrecy::SecretString::from(whole))
+        .await
+        .unwrap()
+        .connections;
+    assert_eq!(both.len(), 2, "credentials without an arrangement cover all of the end user's");
+}
+
+#[tokio::test]
+async fn broken_consent_is_not_imported() {
+    let app = App::start(Setup::default()).await;
+    let spare = app.credentials(3);
+    let consent = spare["arrangementId"].as_str().unwrap();
+    for state in ["revoked", "expired"] {
+        app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": state})).await;
+        let user = app.add_person(&format!("{state}@example.com"), Plan::Developer, &[]).await.user;
+        let credentials = secrecy::SecretString::from(spare.to_string());
+        let error = app.connections.import(user.id, "fiskil", &credentials).await.unwrap_err().to_string();
+        let word = if state == "revoked" { "revoked" } else { "invalidated" };
+        assert!(error.contains(word), "{error}");
+        assert!(app.storage.list_connections(user.id).await.unwrap().is_empty());
+    }
+    app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "active"})).await;
+    assert_eq!(app.add_person("late@example.com", Plan::Developer, &[&spare]).await.connections.len(), 1);
+}
+
+#[tokio::test]
+async fn connection_removed_during_read_is_not_found() {
+    let app = App::start(Setup::default()).await;
+    let connection = app.ben.connections[0].id;
+    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 700})).await;
+    let path = format!("/v1/transactions?connectionId={connection}");
+    let removal = async {
+        while app.transaction_calls().await == 0 {}
+        app.connections.remove(connection).await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(app.get_as(&app.ben.key, &path), removal);
+    answer.error(404);
+}

@@ -1,0 +1,14 @@
+//! The REST API, read over the real listener.
+
+mod accounts;
+mod akahu;
+mod auth;
+mod balances;
+mod brokerage;
+mod docs;
+mod exact;
+mod faults;
+mod isolation;
+mod openapi;
+mod serve;
+mod transactions;

@@ -1,0 +1,182 @@
+//! The OpenAPI document and the reference page.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::support::harness::{App, Setup};
+
+const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+
+#[test]
+fn document_matches_the_snapshot() {
+    let document = bellbird_api::openapi::json_text();
+    let kept = std::fs::read(SNAPSHOT).unwrap_or_default();
+    let same = String::from_utf8_lossy(&kept).trim_end() == String::from_utf8_lossy(document).trim_end();
+    assert!(
+        same,
+        "docs/openapi.json is not what the code says: run `cargo run -- openapi > docs/openapi.json` and read the \
+         difference"
+    );
+}
+
+#[tokio::test]
+async fn document_is_served_as_json_and_yaml() {
+    let app = App::start(Setup::default()).await;
+    let json = app.get_without_key("/openapi.json").await;
+    assert_eq!((json.status.as_u16(), json.header("content-type")), (200, Some("application/json")));
+    assert_eq!(&json.json(), bellbird_api::openapi::document());
+    let yaml = app.get_without_key("/openapi.yaml").await;
+    assert_eq!(yaml.header("content-type"), Some("application/yaml"));
+    let read: Value = yaml_serde::from_str(&yaml.text).unwrap();
+    assert_eq!(&read, bellbird_api::openapi::document());
+}
+
+/// Every object schema below a value, with where it is.
+fn walk<'a>(at: String, value: &'a Value, found: &mut Vec<(String, &'a Value)>) {
+    match value {
+        Value::Object(members) => {
+            found.push((at.clone(), value));
+            members.iter().for_each(|(name, member)| walk(format!("{at}/{name}"), member, found));
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, item)| walk(format!("{at}/{index}"), item, found));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn document_is_complete() {
+    let document = bellbird_api::openapi::document();
+    assert_eq!(document["openapi"], "3.1.0");
+    assert_eq!(document["info"]["version"], "1.0.0");
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        let properties = schema["properties"].as_object().unwrap_or_else(|| panic!("{name} has no members"));
+        for (member, property) in properties {
+            let described = property["description"].as_str().is_some_and(|text| text.len() > 3);
+            assert!(described || property.get("$ref").is_some(), "{name}.{member} has no description");
+            let typed = property.get("$ref").is_some() || property["type"] == "array" || property["type"] == "object";
+            assert!(typed || property.get("example").is_some(), "{name}.{member} has no example");
+            let optional = name == "Error" && member != "message";
+            let required =
+                schema["required"].as_array().is_some_and(|required| required.contains(&Value::from(member.clone())));
+            assert_eq!(required, !optional, "{name}.{member}");
+        }
+    }
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let operation = &item["get"];
+        assert!(
+            operation["operationId"].is_string()
+                && operation["summary"].is_string()
+                && operation["description"].is_string(),
+            "{path}"
+        );
+        assert_eq!(operation.get("security").is_some(), path == "/health", "{path}");
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            assert!(parameter["description"].is_string() && !parameter["example"].is_null(), "{path} {parameter}");
+            assert!(parameter["schema"].get("maximum").is_none());
+        }
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            assert!(response["headers"]["X-Request-Id"].is_object(), "{path} {status}");
+            let schema = &response["content"]["application/json"]["schema"]["$ref"];
+            assert_eq!(schema == "#/components/schemas/ErrorBody", status != "200", "{path} {status}");
+        }
+        let statuses: BTreeSet<&str> = operation["responses"].as_object().unwrap().keys().map(String::as_str).collect();
+        if path.starts_with("/v1") {
+            assert!(
+                ["401", "403", "405", "429", "500", "503"].iter().all(|status| statuses.contains(status)),
+                "{path}"
+            );
+        }
+    }
+    let mut objects = Vec::new();
+    walk("#".to_owned(), document, &mut objects);
+    for (at, object) in objects {
+        if let Some(target) = object.get("$ref").and_then(Value::as_str) {
+            let pointer = target.strip_prefix('#').unwrap();
+            assert!(document.pointer(pointer).is_some(), "{at} refers to {target}, which is not there");
+        }
+    }
+}
+
+/// Real answers have exactly the documented members.
+#[tokio::test]
+async fn answers_are_as_described() {
+    let app = App::start(Setup::default()).await;
+    let account = app.account("").await;
+    let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
+    let document = bellbird_api::openapi::document();
+    for (path, query) in [
+        ("/health", String::new()),
+        ("/v1/connections", String::new()),
+        ("/v1/accounts", String::new()),
+        ("/v1/categories", String::new()),
+        ("/v1/balances", format!("?accountIds={id}")),
+        ("/v1/transactions", format!("?connectionId={connection}&from=2026-01-01")),
+    ] {
+        let answer = app.get(&format!("{path}{query}")).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text);
+        let schema = &document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"];
+        check(document, path, schema, &answer.json());
+        let rejected = app.get_without_key("/v1/accounts").await;
+        check(document, path, &document["components"]["schemas"]["ErrorBody"], &rejected.json());
+    }
+}
+
+fn check(document: &Value, at: &str, schema: &Value, value: &Value) {
+    if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
+        return check(document, at, document.pointer(&target[1..]).unwrap(), value);
+    }
+    let types: Vec<&str> = match &schema["type"] {
+        Value::String(one) => vec![one],
+        Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let actual = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    assert!(types.contains(&actual), "{at}: {actual} is none of {types:?}");
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        assert!(values.contains(value), "{at}: {value} is not one of {values:?}");
+    }
+    if let (Some(items), Some(array)) = (schema.get("items"), value.as_array()) {
+        array.iter().for_each(|item| check(document, &format!("{at}[]"), items, item));
+    }
+    if let (Some(properties), Some(object)) = (schema["properties"].as_object(), value.as_object()) {
+        for (member, inner) in object {
+            let property = properties.get(member).unwrap_or_else(|| panic!("{at}.{member} is not described"));
+            check(document, &format!("{at}.{member}"), property, inner);
+        }
+        for required in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            assert!(object.contains_key(required), "{at}.{required} is missing");
+        }
+    }
+}
+
+#[tokio::test]
+async fn reference_page_is_self_contained() {
+    let app = App::start(Setup::default()).await;
+    let page = app.get_without_key("/docs").await;
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(page.header("content-security-policy").unwrap().contains("script-src 'self'"));
+    for attribute in ["src=\"", "href=\"", "spec-url=\""] {
+        for link in page.text.split(attribute).skip(1).map(|rest| rest.split('"').next().unwrap()) {
+            if link == "data:," {
+                continue;
+            }
+            assert!(!link.contains("//"), "{link} leads elsewhere");
+            assert_eq!(app.get_without_key(&format!("/{link}")).await.status, 200, "{link}");
+        }
+    }
+    let script = "/docs/rapidoc-9.3.8.js";
+    let plain = app.get_without_key(script).await;
+    assert!(plain.header("content-encoding").is_none() && plain.text.len() > 500_000);
+    let packed = app.send(app.http.get(format!("{}{script}", app.url)).header("accept-encoding", "gzip")).await;
+    assert!(packed.status == 200);
+}

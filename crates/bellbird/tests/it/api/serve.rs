@@ -1,0 +1,264 @@
+//! The accept loop, over raw TCP: what is not HTTP, what is too large, what is too slow, and stopping.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::http::HeaderMap;
+use axum::routing::get;
+use bellbird::serve::{ServeOptions, listen, serve};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// A server of its own for one test.
+struct Server {
+    address: SocketAddr,
+    stop: CancellationToken,
+    ended: JoinHandle<()>,
+    /// A request to `/slow` has arrived.
+    arrived: Arc<Notify>,
+    /// Lets it go on.
+    release: Arc<Notify>,
+}
+
+async fn start(options: ServeOptions) -> Server {
+    let (arrived, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (on_arrival, on_release) = (Arc::clone(&arrived), Arc::clone(&release));
+    let router = Router::new()
+        .route("/", get(async || "hello"))
+        .route("/peer", get(async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string()))
+        .route("/headers", get(async |headers: HeaderMap| headers.len().to_string()))
+        .route("/large", get(async || vec![b'x'; 32 * 1024 * 1024]))
+        .route(
+            "/slow",
+            get(async move || {
+                on_arrival.notify_one();
+                on_release.notified().await;
+                "done"
+            }),
+        )
+        .fallback(async |uri: http::Uri| format!("path of {}", uri.path().len()));
+    let listener = listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = listener.address();
+    let stop = CancellationToken::new();
+    let ended = tokio::spawn(serve(listener, router, options, stop.clone()));
+    Server { address, stop, ended, arrived, release }
+}
+
+async fn connect(server: &Server) -> TcpStream {
+    TcpStream::connect(server.address).await.unwrap()
+}
+
+/// Sends bytes and reads until the server closes.
+async fn exchange(server: &Server, bytes: &[u8]) -> String {
+    let mut stream = connect(server).await;
+    let (mut reader, mut writer) = stream.split();
+    let mut answer = Vec::new();
+    // The server may stop reading before all is sent: that must not keep the answer from us.
+    let (_, read) = tokio::join!(writer.write_all(bytes), reader.read_to_end(&mut answer));
+    read.unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+/// Reads exactly one answer with a short body from a connection that stays open.
+async fn read_answer(stream: &mut TcpStream, end: &str) -> String {
+    let mut answer = Vec::new();
+    let mut chunk = [0; 1024];
+    while !answer.ends_with(end.as_bytes()) {
+        let count = stream.read(&mut chunk).await.unwrap();
+        assert!(count > 0, "closed after {:?}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&chunk[..count]);
+    }
+    String::from_utf8(answer).unwrap()
+}
+
+/// Status, content type, a request id that is a UUID, and our error object.
+fn assert_error(answer: &str, status: &str, message: &str) {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer in {answer:?}"));
+    assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    assert!(head.contains("\r\ncontent-type: application/json"), "{answer}");
+    let id = head.lines().find_map(|line| line.strip_prefix("x-request-id: ")).expect("an id");
+    assert!(uuid::Uuid::try_parse(id).is_ok());
+    assert_eq!(body, format!("{{\"error\":{{\"message\":\"{message}\"}}}}"));
+}
+
+#[tokio::test]
+async fn the_router_answers_and_knows_the_peer() {
+    let server = start(ServeOptions::default()).await;
+    let mut stream = connect(&server).await;
+    let own = stream.local_addr().unwrap().to_string();
+    stream.write_all(b"GET /peer HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    assert!(read_answer(&mut stream, &own).await.starts_with("HTTP/1.1 200 OK"));
+    // The same connection again.
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    assert!(read_answer(&mut stream, "hello").await.starts_with("HTTP/1.1 200 OK"));
+}
+
+#[tokio::test]
+async fn non_http_input_gets_the_error_object() {
+    let server = start(ServeOptions::default()).await;
+    let invalid = "This is not a valid HTTP request.";
+    for garbage in [
+        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a TLS hello\r\n\r\n"[..],
+        b"what is this\r\n\r\n",
+        b"GET /\r\n\r\n",
+        b"GET / HTTP/9.9\r\nhost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nbad header\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+        b"GET /\x7f\x01 HTTP/1.1\r\nhost: x\r\n\r\n",
+    ] {
+        assert_error(&exchange(&server, garbage).await, "400", invalid);
+    }
+}
+
+#[tokio::test]
+async fn garbage_after_a_request_gets_the_error_object() {
+    let server = start(ServeOptions::default()).await;
+    let answer = exchange(&server, b"GET / HTTP/1.1\r\nhost: x\r\n\r\ngarbage\r\n\r\n").await;
+    let (first, second) = answer.split_once("hello").unwrap();
+    assert!(first.starts_with("HTTP/1.1 200 OK"));
+    assert_error(second, "400", "This is not a valid HTTP request.");
+    let answer = exchange(&server, b"HEAD / HTTP/1.1\r\nhost: x\r\n\r\ngarbage\r\n\r\n").await;
+    let second = &answer[answer.rfind("HTTP/1.1").unwrap()..];
+    assert!(answer.starts_with("HTTP/1.1 200 OK"));
+    assert_error(second, "400", "This is not a valid HTTP request.");
+}
+
+#[tokio::test]
+async fn overlong_url_gets_the_error_object() {
+    let server = start(ServeOptions::default()).await;
+    let request =
+        |length: usize| format!("GET /{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "a".repeat(length));
+    assert!(exchange(&server, request(60 * 1024).as_bytes()).await.ends_with("path of 61441"));
+    assert_error(&exchange(&server, request(70 * 1024).as_bytes()).await, "414", "The URL is too long.");
+}
+
+#[tokio::test]
+async fn oversized_headers_get_the_error_object() {
+    let server = start(ServeOptions::default()).await;
+    let request = |count: usize, length: usize| {
+        let fields: String = (0..count).map(|at| format!("x-{at}: {}\r\n", "v".repeat(length))).collect();
+        format!("GET /headers HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{fields}\r\n")
+    };
+    assert!(exchange(&server, request(1, 200 * 1024).as_bytes()).await.ends_with("\r\n\r\n3"));
+    assert!(exchange(&server, request(250, 250).as_bytes()).await.ends_with("\r\n\r\n252"));
+    let message = "The headers are too large.";
+    assert_error(&exchange(&server, request(1, 300 * 1024).as_bytes()).await, "431", message);
+    assert_error(&exchange(&server, request(2_000, 10).as_bytes()).await, "431", message);
+    // Far more than is read: the answer still arrives.
+    assert_error(&exchange(&server, request(1, 3 * 1024 * 1024).as_bytes()).await, "431", message);
+}
+
+#[tokio::test]
+async fn bad_body_does_not_delay_the_answer() {
+    let server = start(ServeOptions::default()).await;
+    let request = b"GET / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nnot a chunk\r\n";
+    assert!(exchange(&server, request).await.ends_with("hello"));
+}
+
+#[tokio::test]
+async fn silent_client_is_disconnected() {
+    let options = ServeOptions { head_timeout: Duration::from_millis(50), ..ServeOptions::default() };
+    let server = start(options).await;
+    for beginning in [&b""[..], b"PRI * HT", b"GET / HTTP/1.1\r\nhost: x\r\nx-slow: "] {
+        assert_eq!(exchange(&server, beginning).await, "", "{}", String::from_utf8_lossy(beginning));
+    }
+    // Also when it is the second request of a connection.
+    let mut stream = connect(&server).await;
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    read_answer(&mut stream, "hello").await;
+    stream.write_all(b"GET / HTT").await.unwrap();
+    assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn slow_handler_outlives_the_head_timeout() {
+    let limit = Duration::from_millis(50);
+    let options = ServeOptions { head_timeout: limit, idle_timeout: limit, ..ServeOptions::default() };
+    let server = start(options).await;
+    let mut stream = connect(&server).await;
+    stream.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    server.arrived.notified().await;
+    // Another connection that opened later has run into the limit: so would this one have.
+    assert_eq!(exchange(&server, b"").await, "");
+    assert_eq!(exchange(&server, b"").await, "");
+    server.release.notify_one();
+    assert!(read_answer(&mut stream, "done").await.starts_with("HTTP/1.1 200 OK"));
+    // Idle from here on: closed.
+    assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn client_that_does_not_read_is_disconnected() {
+    let options =
+        ServeOptions { write_timeout: Duration::from_millis(50), connections_max: 1, ..ServeOptions::default() };
+    let server = start(options).await;
+    let mut greedy = connect(&server).await;
+    greedy.write_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    // There is one place only: this answer comes when the other connection has lost it.
+    let request = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    assert!(exchange(&server, request).await.ends_with("hello"));
+}
+
+#[tokio::test]
+async fn connections_above_the_limit_wait() {
+    let server = start(ServeOptions { connections_max: 1, ..ServeOptions::default() }).await;
+    let mut first = connect(&server).await;
+    first.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    server.arrived.notified().await;
+    let mut second = connect(&server).await;
+    second.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    server.release.notify_one();
+    read_answer(&mut first, "done").await;
+    assert!(second.try_read(&mut [0; 16]).is_err(), "answered although there was no place");
+    drop(first);
+    read_answer(&mut second, "hello").await;
+}
+
+#[tokio::test]
+async fn shutdown_drains_requests_and_stops_accepting() {
+    let server = start(ServeOptions::default()).await;
+    let mut idle = connect(&server).await;
+    idle.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    read_answer(&mut idle, "hello").await;
+    let mut busy = connect(&server).await;
+    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    server.arrived.notified().await;
+    server.stop.cancel();
+    assert_eq!(idle.read(&mut [0; 16]).await.unwrap(), 0, "an idle connection closes at once");
+    assert!(TcpStream::connect(server.address).await.is_err() || !server.ended.is_finished());
+    server.release.notify_one();
+    let mut answer = String::new();
+    busy.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with("done"), "{answer}");
+    server.ended.await.unwrap();
+    assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+#[tokio::test]
+async fn shutdown_has_a_deadline() {
+    let server = start(ServeOptions { stop_timeout: Duration::from_millis(50), ..ServeOptions::default() }).await;
+    let mut busy = connect(&server).await;
+    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    server.arrived.notified().await;
+    server.stop.cancel();
+    server.ended.await.unwrap();
+    assert_eq!(busy.read(&mut [0; 16]).await.unwrap_or(0), 0);
+}
+
+#[tokio::test]
+async fn http2_outlives_the_head_timeout() {
+    let limit = Duration::from_millis(50);
+    let server = start(ServeOptions { head_timeout: limit, ..ServeOptions::default() }).await;
+    let client = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
+    let url = format!("http://{}/", server.address);
+    let first = client.get(&url).send().await.unwrap();
+    assert_eq!((first.version(), first.text().await.unwrap().as_str()), (reqwest::Version::HTTP_2, "hello"));
+    assert_eq!(exchange(&server, b"").await, "");
+    assert_eq!(client.get(format!("{url}peer")).send().await.unwrap().status(), 200);
+}

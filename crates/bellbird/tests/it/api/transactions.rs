@@ -1,0 +1,364 @@
+//! Transactions: rows, days, windows, the page map, the cap.
+
+use std::collections::BTreeSet;
+
+use bellbird_domain::Category;
+use bellbird_storage::UserChange;
+use jiff::SignedDuration;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::harness::{Answer, App, Database, Setup, on_both_databases};
+
+/// A path for one account.
+fn of(account: &Value, rest: &str) -> String {
+    let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
+    format!("/v1/transactions?connectionId={connection}&accountId={id}{rest}")
+}
+
+/// Walks an account from its beginning in windows; every window, with the provider calls it took.
+async fn walk(app: &App, account: &Value, limit: usize) -> (Vec<Value>, Vec<u64>) {
+    let (mut seen, mut calls, mut before) = (Vec::new(), Vec::new(), app.transaction_calls().await);
+    loop {
+        let answer = app.get(&of(account, &format!("&from=2000-01-01&limit={limit}&offset={}", seen.len()))).await;
+        let rows = answer.data();
+        let after = app.transaction_calls().await;
+        calls.push(after - before);
+        before = after;
+        let page = &answer.json()["pagination"];
+        let more = page["hasMore"].as_bool().unwrap();
+        assert!(!more || rows.len() == limit, "a short window while there is more");
+        assert_eq!(
+            answer.header("x-service-truncated").is_some(),
+            more && page["total"].as_u64().unwrap() < u64::MAX && answer.header("x-service-truncated").is_some()
+        );
+        seen.extend(rows);
+        if !more {
+            assert_eq!(page["total"], seen.len());
+            return (seen, calls);
+        }
+    }
+}
+
+on_both_databases! {
+    async fn rows_have_the_documented_shape(app: App) {
+        let (account, _) = app.busiest().await;
+        let answer = app.get(&of(&account, "&from=2000-01-01&limit=500")).await;
+        assert_eq!(answer.header("x-cache"), Some("BYPASS"));
+        assert!(answer.header("deprecation").is_none());
+        let rows = answer.data();
+        assert_eq!(rows.len(), 500);
+        for row in &rows {
+            assert_eq!(row.as_object().unwrap().len(), 12);
+            assert_eq!(row["status"], "posted");
+            assert_eq!(row["accountId"], account["id"]);
+            assert_eq!(row["accountName"], account["name"]);
+            let amount = row["amount"].as_str().unwrap();
+            assert_eq!(row["direction"], if amount.starts_with('-') { "debit" } else { "credit" });
+            let category = &row["category"];
+            assert!(category.is_null() || Category::from_key(category.as_str().unwrap()).is_some());
+            assert_eq!(row["date"].as_str().unwrap().len(), 10);
+        }
+        let instants: Vec<jiff::Timestamp> =
+            rows.iter().map(|row| row["datetime"].as_str().unwrap().parse().unwrap()).collect();
+        assert!(instants.is_sorted_by(|newer, older| newer >= older), "newest first");
+    }
+}
+
+#[tokio::test]
+async fn the_default_window_is_thirty_days_up_to_now() {
+    let app = App::start(Setup::default()).await;
+    let (account, _) = app.busiest().await;
+    let rows = app.get(&of(&account, "")).await.data();
+    assert!(!rows.is_empty());
+    let now = app.clock.now();
+    for row in &rows {
+        let instant: jiff::Timestamp = row["datetime"].as_str().unwrap().parse().unwrap();
+        assert!(instant <= now && instant >= now - SignedDuration::from_hours(720));
+    }
+    let all = app.get(&of(&account, "&from=2026-10-21T09:30:00Z")).await.data();
+    assert_eq!(all, rows, "720 hours ago, to the second");
+}
+
+/// Adds a row at the provider and returns its id.
+async fn add(app: &App, provider_account_id: &str, row: Value) -> String {
+    let mut row = row;
+    row["account_id"] = json!(provider_account_id);
+    if row.get("posting_date_time").is_none() && row["status"] != "PENDING" {
+        // The sandbox's clock runs on from the test's moment; its own "now" would lie ahead of ours.
+        row["posting_date_time"] = json!("2026-11-20T09:00:00Z");
+    }
+    let added = app.control(Method::POST, "/transactions", row).await;
+    added["fiskil_id"].as_str().expect("an id").to_owned()
+}
+
+async fn shown(app: &App, account: &Value, rest: &str, id: &str) -> Option<Value> {
+    let rows = app.get(&of(account, &format!("&limit=500{rest}"))).await.data();
+    rows.into_iter().find(|row| row["id"] == id)
+}
+
+#[tokio::test]
+async fn amounts_keep_the_providers_digits() {
+    let app = App::start(Setup::default()).await;
+    let (account, provider_id) = app.busiest().await;
+    for (sent, expected, direction) in [
+        ("84.30", "84.30", "credit"),
+        ("-0.00", "0.00", "credit"),
+        ("+15.20", "15.20", "credit"),
+        ("-12.5", "-12.5", "debit"),
+        (
+            "-1234567890123456789012345678901234567890.123456789012345678901234567890",
+            "-1234567890123456789012345678901234567890.123456789012345678901234567890",
+            "debit",
+        ),
+        ("1e3", "1000", "credit"),
+    ] {
+        let id = add(&app, &provider_id, json!({"amount": sent, "description": "digits"})).await;
+        let row = shown(&app, &account, "", &id).await.expect("the row");
+        assert_eq!((&row["amount"], &row["direction"]), (&json!(expected), &json!(direction)), "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn days_use_the_users_timezone() {
+    let app = App::start(Setup::default()).await;
+    let (account, provider_id) = app.busiest().await;
+    // Half past midnight in Sydney on the day that daylight saving began, and an offset of its own.
+    let sydney = add(
+        &app,
+        &provider_id,
+        json!({"amount": "-1.00", "description": "a", "posting_date_time": "2026-10-03T14:30:00Z"}),
+    )
+    .await;
+    let offset = add(
+        &app,
+        &provider_id,
+        json!({"amount": "-1.00", "description": "b", "posting_date_time": "2026-10-05T00:10:00+11:00"}),
+    )
+    .await;
+    let from = "&from=2026-10-01&to=2026-10-31";
+    assert_eq!(shown(&app, &account, from, &sydney).await.unwrap()["date"], "2026-10-04");
+    let row = shown(&app, &account, from, &offset).await.unwrap();
+    assert_eq!((&row["date"], &row["datetime"]), (&json!("2026-10-05"), &json!("2026-10-05T00:10:00+11:00")));
+
+    // Day bounds are the user's days, both included.
+    assert!(shown(&app, &account, "&from=2026-10-04&to=2026-10-04", &sydney).await.is_some());
+    assert!(shown(&app, &account, "&from=2026-10-03&to=2026-10-03", &sydney).await.is_none());
+    assert!(shown(&app, &account, "&from=2026-10-04&to=2026-10-04", &offset).await.is_none());
+    // Timestamp bounds are instants, both included.
+    assert!(shown(&app, &account, "&from=2026-10-03T14:30:00Z&to=2026-10-03T14:30:00Z", &sydney).await.is_some());
+    assert!(shown(&app, &account, "&from=2026-10-03T14:30:01Z", &sydney).await.is_none());
+    assert!(shown(&app, &account, "&from=2026-10-01&to=2026-10-03T14:29:59Z", &sydney).await.is_none());
+    let same_instant = "&from=2026-10-04T00:30:00%2B10:00&to=2026-10-04T00:30:00%2B10:00";
+    assert!(shown(&app, &account, same_instant, &sydney).await.is_some());
+
+    app.storage
+        .update_user(app.olivia.user.id, &UserChange { plan: None, timezone: Some(Some("America/New_York")) })
+        .await
+        .unwrap();
+    assert_eq!(shown(&app, &account, from, &sydney).await.unwrap()["date"], "2026-10-03");
+    assert!(shown(&app, &account, "&from=2026-10-03&to=2026-10-03", &sydney).await.is_some());
+}
+
+#[tokio::test]
+async fn pending_and_untimed_rows_are_dropped() {
+    let app = App::start(Setup::default()).await;
+    let (account, provider_id) = app.busiest().await;
+    let pending = add(&app, &provider_id, json!({"amount": "-1.00", "description": "a", "status": "PENDING"})).await;
+    let executed = add(
+        &app,
+        &provider_id,
+        json!({"amount": "-1.00", "description": "b", "posting_date_time": null,
+            "execution_date_time": "2026-11-19T01:00:00Z"}),
+    )
+    .await;
+    let future = add(
+        &app,
+        &provider_id,
+        json!({"amount": "-1.00", "description": "c", "posting_date_time": "2026-11-20T09:30:01Z"}),
+    )
+    .await;
+    let unknown = add(
+        &app,
+        &provider_id,
+        json!({"amount": "-1.00", "description": "d", "category": {"primary_category": "PETS"}}),
+    )
+    .await;
+    assert!(shown(&app, &account, "", &pending).await.is_none());
+    assert_eq!(shown(&app, &account, "", &executed).await.unwrap()["datetime"], "2026-11-19T01:00:00Z");
+    assert!(shown(&app, &account, "", &future).await.is_none());
+    assert!(shown(&app, &account, "&to=2026-11-21", &future).await.is_some(), "`to` reaches ahead when it is asked to");
+    assert_eq!(shown(&app, &account, "", &unknown).await.unwrap()["category"], Value::Null);
+}
+
+#[tokio::test]
+async fn all_accounts_of_a_connection_and_the_deprecation() {
+    let app = App::start(Setup::default()).await;
+    let connection = app.olivia.connections[0].id;
+    let answer = app.get(&format!("/v1/transactions?connectionId={connection}&from=2026-01-01&limit=500")).await;
+    assert_eq!(answer.header("deprecation"), Some("true"));
+    assert_eq!(answer.header("sunset"), Some("Wed, 01 Sep 2027 00:00:00 GMT"));
+    assert!(answer.header("link").unwrap().contains("<https://bellbird.example/docs>; rel=\"deprecation\""));
+    let own: BTreeSet<String> = app
+        .storage
+        .list_connection_accounts(app.olivia.user.id, connection)
+        .await
+        .unwrap()
+        .iter()
+        .map(|account| account.id.to_string())
+        .collect();
+    let seen: BTreeSet<String> =
+        answer.data().iter().map(|row| row["accountId"].as_str().unwrap().to_owned()).collect();
+    assert!(seen.len() > 1 && seen.is_subset(&own), "only this connection's accounts, though the end user has another");
+    let rejected = app.get(&format!("/v1/transactions?connectionId={connection}&limit=0")).await;
+    rejected.error(400);
+    assert!(rejected.header("deprecation").is_none());
+}
+
+#[tokio::test]
+async fn twelve_thousand_rows_are_paged_cheaply() {
+    let app = App::start(Setup { rows: 12_000, ..Setup::default() }).await;
+    let (account, _) = app.busiest().await;
+    for limit in [200, 500] {
+        app.reset_calls().await;
+        let (rows, calls) = walk(&app, &account, limit).await;
+        assert_eq!(rows.len(), 12_000);
+        let ids: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
+        assert_eq!(ids.len(), 12_000, "every row once");
+        assert!(calls[1..].iter().all(|calls| *calls <= 2), "{calls:?}");
+        let all: u64 = calls.iter().sum();
+        assert!(all <= (12_000 / limit + 12) as u64, "{all} calls for windows of {limit}");
+    }
+}
+
+#[tokio::test]
+async fn paging_5000_rows_by_200_costs_at_most_40_calls() {
+    let app = App::start(Setup { rows: 5_000, ..Setup::default() }).await;
+    let (account, _) = app.busiest().await;
+    let (rows, calls) = walk(&app, &account, 200).await;
+    assert_eq!((rows.len(), calls.len()), (5_000, 25));
+    assert!(calls.iter().sum::<u64>() <= 40, "{calls:?}");
+}
+
+#[tokio::test]
+async fn rows_past_the_cap_stay_reachable() {
+    let app = App::start(Setup { rows: 5_001, ..Setup::default() }).await;
+    let (account, _) = app.busiest().await;
+    let first = app.get(&of(&account, "&from=2000-01-01")).await;
+    assert_eq!(first.header("x-service-truncated"), Some("true"));
+    assert_eq!(first.json()["pagination"], json!({"total": 5_000, "limit": 200, "offset": 0, "hasMore": true}));
+    let second = app.get(&of(&account, "&from=2000-01-01&offset=200")).await;
+    assert_eq!(second.header("x-service-truncated"), None);
+    assert_eq!(second.json()["pagination"], json!({"total": 5_001, "limit": 200, "offset": 200, "hasMore": true}));
+    let beyond = app.get(&of(&account, "&from=2000-01-01&offset=6000")).await;
+    assert_eq!(
+        beyond.json(),
+        json!({"data": [], "pagination": {"total": 5_001, "limit": 200, "offset": 6_000, "hasMore": false}})
+    );
+}
+
+#[tokio::test]
+async fn paging_is_stable_and_a_poll_sees_new_rows() {
+    let app = App::start(Setup::default()).await;
+    let (account, provider_id) = app.busiest().await;
+    let window = |offset: usize| of(&account, &format!("&from=2026-01-01&limit=10&offset={offset}"));
+    let first = app.get(&window(0)).await.data();
+    app.clock.set(app.clock.now() + SignedDuration::from_secs(60));
+    let new = add(
+        &app,
+        &provider_id,
+        json!({"amount": "-3.00", "description": "new", "posting_date_time": "2026-11-20T09:30:30Z"}),
+    )
+    .await;
+    let second = app.get(&window(10)).await.data();
+    assert!(first.iter().all(|row| !second.contains(row)), "no row twice");
+    let polled = app.get(&window(0)).await.data();
+    assert_eq!(polled[0]["id"], new);
+    assert_eq!(polled[1..], first[..9]);
+}
+
+#[tokio::test]
+async fn empty_pages_are_not_the_end() {
+    let app = App::start(Setup { rows: 1_500, ..Setup::default() }).await;
+    let (account, _) = app.busiest().await;
+    app.control(Method::POST, "/pages", json!({"emptyEvery": 2})).await;
+    let (rows, _) = walk(&app, &account, 400).await;
+    assert_eq!(rows.len(), 1_500);
+}
+
+#[tokio::test]
+async fn rejected_cursor_restarts_paging() {
+    let app = App::start(Setup { rows: 1_500, ..Setup::default() }).await;
+    let (account, _) = app.busiest().await;
+    let window = |offset: usize| of(&account, &format!("&from=2000-01-01&limit=100&offset={offset}"));
+    app.get(&window(0)).await;
+    let undisturbed = app.get(&window(300)).await;
+    // All three attempts with the remembered cursor fail; the walk from the start does not.
+    app.fault(json!({"match": "/v1/banking/transactions", "kind": "status", "status": 503, "times": 3})).await;
+    let again = app.get(&window(300)).await;
+    assert_eq!(again.data(), undisturbed.data());
+    assert_eq!(again.json()["pagination"]["total"], 1_500);
+}
+
+#[tokio::test]
+async fn empty_interval_makes_no_provider_call() {
+    let app = App::start(Setup::default()).await;
+    let (account, _) = app.busiest().await;
+    for rest in
+        ["&from=2026-05-02&to=2026-05-01", "&from=2027-01-01", "&from=2026-05-01T00:00:01Z&to=2026-05-01T00:00:00Z"]
+    {
+        let answer = app.get(&of(&account, rest)).await;
+        assert_eq!(
+            answer.json(),
+            json!({"data": [], "pagination": {"total": 0, "limit": 200, "offset": 0, "hasMore": false}}),
+            "{rest}"
+        );
+    }
+    assert_eq!(app.transaction_calls().await, 0);
+}
+
+#[tokio::test]
+async fn concurrent_equal_requests_share_one_call() {
+    let app = App::start(Setup::default()).await;
+    let (account, _) = app.busiest().await;
+    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 300})).await;
+    let path = of(&account, "&limit=20&from=2026-11-01");
+    let answers: Vec<Answer> = futures_util::future::join_all((0..10).map(|_| app.get(&path))).await;
+    assert!(answers.iter().all(|answer| answer.status == 200 && answer.text == answers[0].text));
+    let ids: BTreeSet<&str> = answers.iter().map(|answer| answer.header("x-request-id").unwrap()).collect();
+    assert_eq!(ids.len(), 10, "each request has its own id");
+    assert!(app.transaction_calls().await <= 2);
+}
+
+#[tokio::test]
+async fn invalid_parameters_are_rejected() {
+    let app = App::start(Setup::default()).await;
+    let connection = app.olivia.connections[0].id;
+    let details = |answer: &Answer| answer.json()["error"]["details"].clone();
+    let date = "Must be a valid ISO 8601 date string (YYYY-MM-DD or YYYY-MM-DDTHH:mm:ssZ)";
+
+    let answer = app.get("/v1/transactions").await;
+    assert!(answer.error(400).contains("connectionId"));
+    let answer =
+        app.get(&format!("/v1/transactions?connectionId={connection}&to=now&from=2026-02-30&limit=x&offset=-1")).await;
+    assert!(answer.error(400).contains("date"));
+    let expected = json!([
+        format!("from: {date}"),
+        format!("to: {date}"),
+        "limit: Must be an integer between 1 and 500",
+        "offset: Must be an integer of at least 0",
+    ]);
+    assert_eq!(details(&answer), expected);
+    let clamped = app.get(&format!("/v1/transactions?connectionId={connection}&limit=10000")).await;
+    assert_eq!(clamped.json()["pagination"]["limit"], 500);
+    for path in [
+        "/v1/transactions?connectionId=nonsense".to_owned(),
+        format!("/v1/transactions?connectionId={connection}&accountId="),
+        format!("/v1/transactions?connectionId={connection}&accountId=nonsense"),
+        format!("/v1/transactions?connectionId={}", connection.to_string().replace('-', "")),
+    ] {
+        app.get(&path).await.error(404);
+    }
+    let upper = app.get(&format!("/v1/transactions?connectionId={}", connection.to_string().to_uppercase())).await;
+    assert_eq!(upper.status, 200);
+}

@@ -1,0 +1,316 @@
+//! The commands that do something and end, run as the built program.
+
+use std::net::TcpListener;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::support::process::{Workdir, errors};
+
+fn names(object: &Value) -> Vec<&str> {
+    object.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+/// Ids, times and keys replaced by others of the same length, so that columns stay where they are.
+fn redacted(text: &str) -> String {
+    let mut result = text.to_owned();
+    for word in text.split_whitespace().map(|word| word.trim_end_matches(['.', ','])) {
+        if word.parse::<Timestamp>().is_ok() {
+            result = result.replace(word, "2026-01-01T00:00:00Z");
+        } else if Uuid::try_parse(word).is_ok() {
+            result = result.replace(word, &Uuid::nil().to_string());
+        } else if word.starts_with("bb_") {
+            result = result.replace(word, &format!("bb_{}", "x".repeat(word.len() - 3)));
+        }
+    }
+    result
+}
+
+#[test]
+fn help_texts() {
+    let workdir = Workdir::new();
+    let commands = [
+        "",
+        "demo",
+        "serve",
+        "sandbox",
+        "migrate",
+        "doctor",
+        "openapi",
+        "completions",
+        "user",
+        "user add",
+        "user list",
+        "user show",
+        "user set",
+        "user remove",
+        "key",
+        "key create",
+        "key list",
+        "key rotate",
+        "key revoke",
+        "connection",
+        "connection link",
+        "connection import",
+        "connection list",
+        "connection show",
+        "connection sync",
+        "connection remove",
+        "webhook",
+        "webhook add",
+        "webhook list",
+        "webhook ping",
+        "webhook rotate-secret",
+        "webhook enable",
+        "webhook disable",
+        "webhook remove",
+        "webhook deliveries",
+        "webhook redeliver",
+        "webhook recover",
+        "secrets",
+        "secrets rotate",
+    ];
+    let mut all = String::new();
+    for command in commands {
+        all.push_str(&format!("==== bellbird {command}\n\n{}\n", workdir.text(&format!("{command} --help"))));
+    }
+    insta::assert_snapshot!(without_providers(&all));
+}
+
+/// The list of providers taken out, so that a new one changes no snapshot.
+fn without_providers(text: &str) -> String {
+    let names: Vec<&str> =
+        bellbird_providers::registry::PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
+    text.replace(&names.join(", "), "PROVIDERS")
+}
+
+#[test]
+fn user_lifecycle() {
+    let workdir = Workdir::migrated();
+    let added = workdir.json("user add --email Me@Example.com --plan developer --timezone Australia/Perth");
+    assert_eq!(names(&added), ["createdAt", "email", "id", "plan", "timezone"]);
+    assert_eq!((&added["email"], &added["plan"]), (&json!("Me@Example.com"), &json!("developer")));
+    assert_eq!(workdir.json("user list"), json!([added]));
+    for reference in
+        ["me@example.com", "--user ME@example.com", "--email me@example.com", added["id"].as_str().unwrap()]
+    {
+        assert_eq!(workdir.json(&format!("user show {reference}")), added);
+    }
+    let changed = workdir.json("user set me@example.com --plan saver --no-timezone");
+    assert_eq!((&changed["plan"], &changed["timezone"]), (&json!("saver"), &Value::Null));
+    assert_eq!(
+        workdir.error("user add --email ME@example.com", 1),
+        "error: there is a user ME@example.com already: change it with `bellbird user set ME@example.com`"
+    );
+    assert_eq!(workdir.json("user remove me@example.com"), changed);
+    assert_eq!(workdir.json("user list"), json!([]));
+    assert_eq!(
+        workdir.error("user show me@example.com", 1),
+        "error: there is no user me@example.com: `bellbird user list` shows all of them"
+    );
+}
+
+#[test]
+fn key_lifecycle() {
+    let workdir = Workdir::migrated();
+    workdir.json("user add --email me@example.com");
+    let made = workdir.json("key create --user me@example.com --name laptop --expires 90d");
+    assert_eq!(names(&made), ["createdAt", "expiresAt", "id", "key", "name", "prefix"]);
+    let key = made["key"].as_str().unwrap();
+    assert!(bellbird_domain::ApiKey::parse(key).is_ok() && key.starts_with(made["prefix"].as_str().unwrap()));
+    let lasts = |key: &Value| {
+        let at = |name: &str| key[name].as_str().unwrap().parse::<Timestamp>().unwrap();
+        at("expiresAt").duration_since(at("createdAt")).as_hours()
+    };
+    assert_eq!(lasts(&made), 90 * 24);
+
+    let id = made["id"].as_str().unwrap();
+    let rotated = workdir.json(&format!("key rotate {id} --grace 1h"));
+    assert_eq!((names(&rotated), lasts(&rotated), &rotated["name"]), (names(&made), 90 * 24, &json!("laptop")));
+    assert_ne!(rotated["key"], made["key"]);
+    let list = workdir.json("key list --user me@example.com");
+    assert_eq!((lasts(&list[0]), &list[0]["status"], &list[1]["status"]), (1, &json!("active"), &json!("active")));
+
+    workdir.json(&format!("key rotate {id} --grace 0s"));
+    assert_eq!(workdir.json("key list")[0]["status"], "expired");
+    let error = workdir.error(&format!("key rotate {id}"), 1);
+    assert_eq!(error, format!("error: the key {id} is expired: make a new one with `bellbird key create`"));
+
+    let revoked = workdir.json(&format!("key revoke {}", rotated["id"].as_str().unwrap()));
+    assert_eq!((&revoked["status"], &revoked["user"]), (&json!("revoked"), &json!("me@example.com")));
+    let unknown_id = Uuid::nil();
+    assert_eq!(
+        workdir.error(&format!("key revoke {unknown_id}"), 1),
+        format!("error: there is no key {unknown_id}: `bellbird key list` shows the ids")
+    );
+    assert!(!workdir.text("key list").contains(key));
+    workdir.json("user remove me@example.com");
+    assert_eq!(workdir.json("key list"), json!([]));
+}
+
+#[test]
+fn human_readable_output() {
+    let workdir = Workdir::migrated();
+    let mut all = String::new();
+    for line in [
+        "migrate",
+        "user list",
+        "user add --email me@example.com --timezone Pacific/Auckland",
+        "user add --email someone.else@example.com --plan saver",
+        "user list",
+        "user set me@example.com --plan developer",
+        "key list",
+        "key create --user me@example.com --name laptop",
+        "key create --user someone.else@example.com --expires 24h",
+        "key list",
+        "connection list",
+        "user remove someone.else@example.com",
+    ] {
+        all.push_str(&format!("$ bellbird {line}\n{}\n", redacted(&workdir.text(line))));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn wrong_usage_exits_with_2_and_explains() {
+    let workdir = Workdir::new();
+    for (line, says) in [
+        ("", "Usage: bellbird"),
+        ("fly", "unrecognized subcommand 'fly'"),
+        ("user add --email me", "must be an e-mail address such as me@example.com"),
+        ("user add --email me@example.com --plan gold", "[possible values: saver, developer, professional]"),
+        ("user add --email me@example.com --timezone Sydney", "must be an IANA timezone such as Australia/Sydney"),
+        ("user show", "required arguments were not provided"),
+        ("user set me@example.com", "<--plan <PLAN>|--timezone <TZ>|--no-timezone>"),
+        ("key create --user me@example.com --expires 5", "must be a whole number and a unit: 30s, 15m, 24h or 90d"),
+        ("key create --user me@example.com --expires 0s", "must be longer than 0"),
+        ("key rotate laptop", "not a hyphenated UUID"),
+        ("serve --api-listen 8080", "invalid socket address"),
+        ("serve --log-level loud", "[possible values: error, warn, info, debug, trace]"),
+        ("demo --rows 0", "0 is not in 1..=1000000"),
+        ("sandbox --akahu-listen 8091", "invalid socket address"),
+        ("connection import --user me@example.com --provider acme --credentials -", "[possible values: "),
+    ] {
+        let error = workdir.error(line, 2);
+        assert!(error.contains(says), "{line}: {error}");
+    }
+}
+
+#[test]
+fn failures_exit_with_1_and_explain() {
+    let mut workdir = Workdir::new();
+    assert_eq!(
+        workdir.error("user list", 1),
+        "error: the database is not set up for this version: run `bellbird migrate`"
+    );
+    assert_eq!(
+        workdir.error("serve", 1),
+        "error: secrets.key is not set, and the tokens of providers are stored only under it: make one with \
+         `head -c 32 /dev/urandom | base64`, set it as BELLBIRD_SECRETS__KEY=main:THE_OUTPUT, and keep it"
+    );
+    assert!(
+        workdir
+            .error("user list --config nowhere.toml", 1)
+            .starts_with("error: the settings file nowhere.toml cannot be read")
+    );
+    workdir.set("BELLBIRD_SECRETS__KEY", "main:c2hvcnQ=");
+    assert_eq!(
+        workdir.error("serve", 1),
+        "error: secrets.key cannot be used: sealing key number 1 must be base64 of exactly 32 bytes after its id"
+    );
+    workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", "s3cret");
+    assert_eq!(
+        workdir.error("serve", 1),
+        "error: fiskil.client_id is not set, though other credentials of fiskil are: set BELLBIRD_FISKIL__CLIENT_ID, \
+         or take those away"
+    );
+    workdir.set("BELLBIRD_API__LISTNE", "127.0.0.1:1");
+    assert!(workdir.error("serve", 1).starts_with("error: unknown setting `api.listne` in the environment variable"));
+}
+
+#[test]
+fn occupied_port_error_names_its_setting() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let line = format!("demo --api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen {address}");
+    assert_eq!(
+        Workdir::new().error(&line, 1),
+        format!(
+            "error: ops cannot listen on {address} (as the flag --ops-listen says): something else listens there \
+             already, perhaps another Bellbird"
+        )
+    );
+}
+
+#[test]
+fn credentials_are_checked_before_any_call() {
+    let mut workdir = Workdir::migrated();
+    workdir.set("BELLBIRD_SECRETS__KEY", "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
+    workdir.json("user add --email me@example.com");
+    for (input, options, says) in [
+        (
+            "nonsense with s3cret",
+            "--provider fiskil",
+            "the credentials are not a JSON object: `bellbird connection import --help` shows",
+        ),
+        (
+            "[\"s3cret\"]",
+            "--provider fiskil",
+            "the credentials are not a JSON object: `bellbird connection import --help` shows",
+        ),
+        ("{\"endUserId\": \"s3cret\"}", "", "the credentials do not name their provider: say it with --provider"),
+        (
+            "{\"provider\": \"akahu\"}",
+            "--provider fiskil",
+            "the credentials are for the provider akahu, not for fiskil",
+        ),
+        ("{\"endUserId\": \"s3cret\"}", "--provider fiskil", "the provider fiskil is not configured here: set its"),
+        ("{\"provider\": \"akahu\", \"userToken\": \"s3cret\"}", "", "the provider akahu is not configured here: set"),
+    ] {
+        let output = workdir
+            .run_with_input(&format!("connection import --user me@example.com --credentials - {options}"), input);
+        assert_eq!(output.status.code(), Some(1));
+        let error = errors(&output);
+        assert!(error.starts_with(&format!("error: {says}")) && !error.contains("s3cret"), "{error}");
+    }
+    let error = workdir.error("connection import --user me@example.com --credentials nowhere.json", 1);
+    assert!(error.starts_with("error: the credentials cannot be read from nowhere.json: No such file"), "{error}");
+}
+
+#[test]
+fn doctor_reports_failures() {
+    let mut workdir = Workdir::new();
+    let free = "--api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
+    let verdicts = |workdir: &Workdir, code: i32| {
+        let output = workdir.run(&format!("doctor --json {free}"));
+        assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stdout));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["ok"], json!(code == 0));
+        let wrong = report["checks"].as_array().unwrap().iter().filter(|check| check["verdict"] == "wrong");
+        wrong.map(|check| check["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(verdicts(&workdir, 1), ["secrets.key", "database"]);
+    assert!(workdir.folder.path().read_dir().unwrap().next().is_none(), "the doctor made something");
+    workdir.set("BELLBIRD_SECRETS__KEY", "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
+    workdir.json("migrate");
+    assert_eq!(verdicts(&workdir, 0), [""; 0]);
+    let text = workdir.text(&format!("doctor {free}"));
+    insta::assert_snapshot!(without_providers(&text));
+    workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "id");
+    assert_eq!(verdicts(&workdir, 1), ["providers"]);
+    workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", "s3cret");
+    workdir.set("BELLBIRD_FISKIL__BASE_URL", "http://127.0.0.1:1");
+    assert_eq!(verdicts(&workdir, 1), ["fiskil"]);
+    workdir.set("BELLBIRD_READS__ROW_CAP", "0");
+    assert_eq!(verdicts(&workdir, 1), ["settings"]);
+}
+
+#[test]
+fn documents_and_scripts_are_printed() {
+    let workdir = Workdir::new();
+    let document: Value = serde_json::from_str(&workdir.text("openapi")).unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+    assert!(workdir.text("openapi --yaml").lines().any(|line| line.starts_with("openapi:")));
+    assert!(workdir.text("completions bash").contains("complete -F _bellbird"));
+}

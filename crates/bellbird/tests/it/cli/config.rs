@@ -1,0 +1,339 @@
+//! Settings: sources, precedence, errors, and the example file.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::Path;
+
+use bellbird::config::{Flag, LogLevel, SECTIONS, Settings, Sources, example_file};
+use bellbird_providers::registry::PROVIDERS;
+use bellbird_providers::settings::{Declaration, Form, Setting};
+use secrecy::ExposeSecret as _;
+
+fn from_file(text: &str) -> Sources {
+    let mut hasher = DefaultHasher::new();
+    (text, std::process::id(), std::thread::current().id()).hash(&mut hasher);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{:x}.toml", hasher.finish()));
+    std::fs::write(&path, text).unwrap();
+    Sources { file: Some(path), ..Sources::default() }
+}
+
+fn with_variable(mut sources: Sources, name: &str, value: &str) -> Sources {
+    sources.environment.push((name.to_owned(), Ok(value.to_owned())));
+    sources
+}
+
+/// The error text, with the path of the file shortened.
+fn error_of(sources: &Sources) -> String {
+    let text = Settings::load(sources).expect_err("there is an error").to_string();
+    match &sources.file {
+        Some(path) => text.replace(&path.display().to_string(), "FILE"),
+        None => text,
+    }
+}
+
+#[test]
+fn nothing_set_gives_the_documented_defaults() {
+    let settings = Settings::load(&from_file("")).unwrap();
+    assert_eq!(settings.database.url.expose_secret(), "sqlite:bellbird.db");
+    assert_eq!(settings.api.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(settings.console.listen.to_string(), "127.0.0.1:8081");
+    assert_eq!(settings.ops.listen.to_string(), "127.0.0.1:9090");
+    assert_eq!((settings.reads.deadline_seconds, settings.reads.row_cap), (25, 5000));
+    assert_eq!((settings.reads.provider_timeout_seconds, settings.cache.balances_seconds), (20, 300));
+    assert_eq!((settings.cache.holdings_seconds, settings.cache.trades_seconds), (600, 600));
+    let limits = &settings.limits;
+    assert_eq!((limits.metadata_per_minute, limits.balances_per_minute, limits.live_per_minute), (60, 30, 30));
+    assert_eq!((limits.live_in_flight, limits.failed_auth_per_minute), (4, 60));
+    let sync = &settings.sync;
+    assert_eq!((sync.enabled, sync.interval_seconds, sync.announce_first), (true, 21_600, true));
+    assert_eq!((sync.overlap_days, sync.first_days), (7, 30));
+    let webhooks = &settings.webhooks;
+    assert_eq!((webhooks.allow_loopback, webhooks.timeout_seconds, webhooks.chunk_rows), (false, 15, 500));
+    assert_eq!(webhooks.attempt_delays_seconds, [0, 5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600]);
+    assert!(settings.api.trusted_proxies.is_empty() && settings.api.cors_origins.is_empty());
+    assert!(settings.origins.is_empty());
+}
+
+#[test]
+fn flag_beats_variable_beats_file() {
+    let file = from_file("[api]\nlisten = \"127.0.0.1:1\"\n[ops]\nlisten = \"127.0.0.1:2\"\n[log]\nlevel = \"warn\"\n");
+    let mut sources = with_variable(file, "BELLBIRD_OPS__LISTEN", "127.0.0.1:3");
+    sources = with_variable(sources, "BELLBIRD_LOG__LEVEL", "debug");
+    sources.flags.push(Flag { name: "--log-level", section: "log", key: "level", value: "trace".to_owned() });
+    let settings = Settings::load(&sources).unwrap();
+    assert_eq!(settings.api.listen.port(), 1);
+    assert_eq!(settings.ops.listen.port(), 3);
+    assert_eq!(settings.log.level, LogLevel::Trace);
+    assert_eq!(settings.origin("ops", "listen").unwrap().to_string(), "the environment variable BELLBIRD_OPS__LISTEN");
+    assert!(settings.origin("console", "listen").is_none());
+}
+
+#[test]
+fn switches_and_lists_of_numbers() {
+    let of = |text: &str| Settings::load(&from_file(text)).unwrap();
+    let settings = of("[sync]\nenabled = false\n[webhooks]\nallow_loopback = true\nattempt_delays_seconds = [0, 7]");
+    assert!(!settings.sync.enabled && settings.webhooks.allow_loopback);
+    assert_eq!(settings.webhooks.attempt_delays_seconds, [0, 7]);
+    let sources = with_variable(from_file(""), "BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS", "0, 1,2");
+    let sources = with_variable(sources, "BELLBIRD_SYNC__ENABLED", "false");
+    let settings = Settings::load(&sources).unwrap();
+    assert_eq!(settings.webhooks.attempt_delays_seconds, [0, 1, 2]);
+    assert!(!settings.sync.enabled);
+    for (text, accepted) in [
+        ("[sync]\nenabled = 1", "true or false"),
+        ("[sync]\nenabled = \"yes\"", "true or false"),
+        ("[webhooks]\nattempt_delays_seconds = []", "1 to 20 whole numbers"),
+        ("[webhooks]\nattempt_delays_seconds = [1.5]", "1 to 20 whole numbers"),
+        ("[webhooks]\nattempt_delays_seconds = [-1]", "1 to 20 whole numbers"),
+        ("[webhooks]\nattempt_delays_seconds = [9999999]", "1 to 20 whole numbers"),
+        ("[webhooks]\nchunk_rows = 501", "from 1 to 500"),
+    ] {
+        assert!(error_of(&from_file(text)).contains(accepted), "{text}");
+    }
+}
+
+#[test]
+fn environment_values_are_not_retyped() {
+    for secret in ["0123", "true", "1e3", "[a]", "\"quoted\"", "  blank  ", "a=b"] {
+        let sources = with_variable(from_file(""), "BELLBIRD_FISKIL__CLIENT_SECRET", secret);
+        let mut settings = Settings::load(&with_variable(sources, "BELLBIRD_FISKIL__CLIENT_ID", "0042")).unwrap();
+        let fiskil = settings.providers.section(&bellbird_providers::fiskil::DECLARATION);
+        assert_eq!(fiskil.get("client_secret"), Some(secret));
+        assert_eq!(fiskil.get("client_id"), Some("0042"));
+    }
+}
+
+/// Everything that providers declare.
+fn provider_settings() -> impl Iterator<Item = (&'static Declaration, &'static Setting)> {
+    PROVIDERS.iter().flat_map(|provider| provider.settings.iter().map(move |setting| (*provider, setting)))
+}
+
+#[test]
+fn every_provider_is_a_section_of_its_own() {
+    let names: Vec<_> = SECTIONS.iter().map(|section| section.name).collect();
+    let behind_secrets = names.iter().position(|name| *name == "secrets").unwrap() + 1;
+    let providers: Vec<_> = PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
+    assert_eq!(names[behind_secrets..behind_secrets + providers.len()], providers);
+    let mut once = names.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), names.len(), "{names:?}");
+}
+
+#[test]
+fn provider_settings_are_read_from_every_source() {
+    for (provider, setting) in provider_settings() {
+        let (written, read, other) = match setting.form {
+            Form::Url(_) => ("https://a.example/v1/", "https://a.example/v1", "http://127.0.0.1:1"),
+            Form::Text | Form::Secret => ("from the file", "from the file", "0123"),
+        };
+        let (section, key) = (provider.name.as_str(), setting.name);
+        let file = from_file(&format!("[{section}]\n{key} = \"{written}\"\n"));
+        let mut settings = Settings::load(&file).unwrap();
+        assert_eq!(settings.providers.section(provider).get(key), Some(read), "{section}.{key}");
+        assert!(settings.origin(section, key).unwrap().to_string().ends_with(", line 2"));
+
+        let variable = format!("BELLBIRD_{section}__{key}").to_ascii_uppercase();
+        let mut settings = Settings::load(&with_variable(file, &variable, other)).unwrap();
+        assert_eq!(settings.providers.section(provider).get(key), Some(other), "{section}.{key}");
+        let origin = settings.origin(section, key).unwrap().to_string();
+        assert_eq!(origin, format!("the environment variable {variable}"));
+    }
+}
+
+#[test]
+fn invalid_provider_setting_hides_secrets() {
+    for (provider, setting) in provider_settings() {
+        let name = format!("{}.{}", provider.name, setting.name);
+        let error = error_of(&from_file(&format!("[{}]\n{} = 98765\n", provider.name, setting.name)));
+        let says = match setting.form {
+            Form::Url(_) => " is `98765` in FILE, line 2: it must be an address such as https://example.com, ",
+            Form::Text => " is `98765` in FILE, line 2: it must be text, in quotes",
+            Form::Secret => " in FILE, line 2: it must be text, in quotes",
+        };
+        assert!(error.starts_with(&format!("{name}{says}")), "{error}");
+        if setting.form == Form::Secret {
+            let settings = from_file(&format!("[{}]\n{} = \"98765\"\n", provider.name, setting.name));
+            assert!(!format!("{:?}", Settings::load(&settings).unwrap()).contains("98765"), "{name}");
+        }
+    }
+    for provider in PROVIDERS {
+        let known: Vec<_> = provider.settings.iter().map(|setting| setting.name).collect();
+        let (name, known) = (provider.name, known.join(", "));
+        assert_eq!(
+            error_of(&from_file(&format!("[{name}]\nsecert = \"98765\"\n"))),
+            format!("unknown setting `{name}.secert` in FILE, line 2: section {name} has {known}")
+        );
+    }
+}
+
+#[test]
+fn lists_come_from_the_file_and_from_commas() {
+    let file =
+        from_file("[api]\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]\ncors_origins = [\"https://App.example\"]\n");
+    let settings = Settings::load(&file).unwrap();
+    assert_eq!(settings.api.trusted_proxies, ["10.0.0.0/8", "::1"].map(|text| text.parse().unwrap()));
+    assert_eq!(settings.api.cors_origins, ["https://app.example"]);
+    let settings = Settings::load(&with_variable(file, "BELLBIRD_API__TRUSTED_PROXIES", "192.0.2.1, ")).unwrap();
+    assert_eq!(settings.api.trusted_proxies, ["192.0.2.1".parse().unwrap()]);
+}
+
+#[test]
+fn error_names_setting_value_expectation_and_source() {
+    let cases = [
+        (
+            "[api]\n\nlisten = \"8080\"",
+            "api.listen is `8080` in FILE, line 3: it must be an IP address and a port, such as 127.0.0.1:8080 or \
+             [::1]:8080",
+        ),
+        (
+            "[api]\nlisten = 8080",
+            "api.listen is `8080` in FILE, line 2: it must be an IP address and a port, such as 127.0.0.1:8080 or \
+             [::1]:8080",
+        ),
+        (
+            "[api]\nlistne = 1",
+            "unknown setting `api.listne` in FILE, line 2: section api has listen, public_url, trusted_proxies, \
+             cors_origins",
+        ),
+        ("[reads]\nrow_cap = 0", "reads.row_cap is `0` in FILE, line 2: it must be a whole number from 1 to 1000000"),
+        (
+            "[reads]\ndeadline_seconds = 0",
+            "reads.deadline_seconds is `0` in FILE, line 2: it must be a whole number from 1 to 300",
+        ),
+        (
+            "[reads]\ndeadline_seconds = 2.5",
+            "reads.deadline_seconds is `2.5` in FILE, line 2: it must be a whole number from 1 to 300",
+        ),
+        (
+            "[limits]\nlive_in_flight = -1",
+            "limits.live_in_flight is `-1` in FILE, line 2: it must be a whole number from 0 to 10000",
+        ),
+        (
+            "[log]\nlevel = \"loud\"",
+            "log.level is `loud` in FILE, line 2: it must be error, warn, info, debug or trace",
+        ),
+        ("[log]\nformat = \"xml\"", "log.format is `xml` in FILE, line 2: it must be auto, text or json"),
+        (
+            "[api]\npublic_url = \"example.com\"",
+            "api.public_url is `example.com` in FILE, line 2: it must be an address such as https://example.com, \
+             without user name, query or fragment",
+        ),
+        (
+            "[api]\ntrusted_proxies = [\"10.0.0.0/40\"]",
+            "api.trusted_proxies is `10.0.0.0/40` in FILE, line 2: it must be a list of IP addresses and CIDR blocks, \
+             such as 10.0.0.0/8",
+        ),
+        (
+            "[api]\ncors_origins = [\"https://a.example/x\"]",
+            "api.cors_origins is `https://a.example/x` in FILE, line 2: it must be a list of web origins such as \
+             https://app.example.com, without a path",
+        ),
+        ("[fiskil]\nclient_id = 12", "fiskil.client_id is `12` in FILE, line 2: it must be text, in quotes"),
+        (
+            "[akahu]\nbase_url = \"akahu\"",
+            "akahu.base_url is `akahu` in FILE, line 2: it must be an address such as https://example.com, without \
+             user name, query or fragment",
+        ),
+        (
+            "[cache]\nholdings_seconds = 86401",
+            "cache.holdings_seconds is `86401` in FILE, line 2: it must be a whole number from 0 to 86400",
+        ),
+        ("[api", "FILE, line 1: this is not TOML: unclosed table, expected `]`"),
+    ];
+    for (file, message) in cases {
+        assert_eq!(error_of(&from_file(file)), message, "{file}");
+    }
+    let providers: Vec<_> = PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
+    let providers = providers.join(", ");
+    for (file, section) in [("[redis]\nurl = \"redis://x\"", "redis"), ("api = 1", "api")] {
+        let message = format!(
+            "unknown section `{section}` in FILE, line 1: the sections are database, api, console, ops, secrets, \
+             {providers}, reads, cache, limits, sync, webhooks, log"
+        );
+        assert_eq!(error_of(&from_file(file)), message, "{file}");
+    }
+}
+
+#[test]
+fn all_errors_are_reported_together() {
+    let sources =
+        with_variable(from_file("[api]\nlisten = \"x\"\n[cache]\nballances = 1\n"), "BELLBIRD_LOG__LEVEL", "loud");
+    assert_eq!(error_of(&sources).lines().count(), 3);
+}
+
+#[test]
+fn an_error_never_shows_a_secret() {
+    let cases = [
+        ("[fiskil]\nclient_secret = 98765", "fiskil.client_secret in FILE, line 2: it must be text, in quotes"),
+        ("[secrets]\nkey = 98765", "secrets.key in FILE, line 2: it must be text, in quotes"),
+        (
+            "[database]\nurl = \"mysql://me:98765@host/db\"",
+            "database.url in FILE, line 2: it must be `sqlite:` and a path, or \
+             `postgres://user:password@host/database`",
+        ),
+    ];
+    for (file, message) in cases {
+        assert_eq!(error_of(&from_file(file)), message);
+    }
+    let broken = error_of(&from_file("[fiskil]\nclient_secret = \"98765"));
+    assert!(!broken.contains("98765"), "{broken}");
+    let settings = Settings::load(&from_file(
+        "[fiskil]\nclient_id = \"i\"\nclient_secret = \"98765\"\n[secrets]\nkey = \"98765\"\n\
+         [database]\nurl = \"postgres://me:98765@h/d\"",
+    ));
+    assert!(!format!("{:?}", settings.unwrap()).contains("98765"));
+}
+
+#[test]
+fn unknown_variable_is_rejected_with_a_hint() {
+    let error = error_of(&with_variable(Sources::default(), "BELLBIRD_API__LISTNE", "x"));
+    assert_eq!(
+        error,
+        "unknown setting `api.listne` in the environment variable BELLBIRD_API__LISTNE: section api has listen, \
+         public_url, trusted_proxies, cors_origins"
+    );
+    let error = error_of(&with_variable(Sources::default(), "BELLBIRD_API_LISTEN", "x"));
+    assert_eq!(
+        error,
+        "unknown environment variable BELLBIRD_API_LISTEN: api.listen is BELLBIRD_API__LISTEN, with two underscores"
+    );
+    // What a container platform puts there by itself is not ours.
+    assert!(Settings::load(&with_variable(Sources::default(), "BELLBIRD_SERVICE_HOST", "x")).is_ok());
+}
+
+#[test]
+fn empty_variable_unsets_an_optional_setting() {
+    let file = from_file("[api]\npublic_url = \"https://a.example/\"\n");
+    assert_eq!(Settings::load(&file).unwrap().api.public_url.as_deref(), Some("https://a.example"));
+    let settings = Settings::load(&with_variable(file, "BELLBIRD_API__PUBLIC_URL", "")).unwrap();
+    assert_eq!(settings.api.public_url, None);
+}
+
+#[test]
+fn named_file_must_exist() {
+    let sources = Sources { file: Some("/nowhere/bellbird.toml".into()), ..Sources::default() };
+    assert!(error_of(&sources).starts_with("the settings file FILE cannot be read: No such file"));
+}
+
+/// Set `UPDATE_EXAMPLE=1` to write the file anew.
+#[test]
+fn the_example_file_matches_the_settings_table() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bellbird.example.toml");
+    if std::env::var_os("UPDATE_EXAMPLE").is_some() {
+        std::fs::write(path, example_file()).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap(), example_file(), "run the test with UPDATE_EXAMPLE=1");
+}
+
+#[test]
+fn the_example_file_is_valid_with_every_line() {
+    assert!(Settings::load(&from_file(&example_file())).is_ok());
+    let mut every_line = String::new();
+    for line in example_file().lines() {
+        let setting = line.strip_prefix('#').filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
+        every_line.push_str(setting.unwrap_or(line));
+        every_line.push('\n');
+    }
+    let settings = Settings::load(&from_file(&every_line)).unwrap();
+    assert_eq!(settings.origins.len(), SECTIONS.iter().map(|section| section.keys.len()).sum::<usize>());
+}

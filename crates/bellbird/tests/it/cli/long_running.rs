@@ -1,0 +1,191 @@
+//! The commands that run until they are told to stop.
+
+use std::io::BufRead as _;
+
+use serde_json::{Value, json};
+
+use crate::support::harness::simulated_providers;
+use crate::support::process::{ANY_PORTS, ANY_SANDBOX_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, text};
+
+#[tokio::test]
+async fn serve_prints_ready_and_stops_on_sigterm() {
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let running = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let urls = running.json();
+    assert_eq!(get(&format!("{}/health", text(&urls, "apiUrl")), None).await, (200, json!({ "status": "ok" })));
+    assert_eq!(get(&format!("{}/v1/accounts", text(&urls, "apiUrl")), None).await.0, 401);
+    assert_eq!(get(&format!("{}/live", text(&urls, "opsUrl")), None).await, (200, json!({ "status": "ok" })));
+    assert_eq!(get(&format!("{}/ready", text(&urls, "opsUrl")), None).await.0, 200);
+    for url in ["opsUrl", "consoleUrl"] {
+        let (status, body) = get(&format!("{}/nowhere", text(&urls, url)), None).await;
+        assert!(status == 404 && body["error"]["message"].is_string(), "{body}");
+    }
+    let (code, rest, log) = running.stop("-TERM");
+    assert_eq!((code, rest.as_str()), (Some(0), ""));
+    assert!(!log.contains(&MASTER_KEY[5..]));
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().any(|line| line["message"] == "ready"));
+    assert_eq!(lines.last().unwrap()["message"], "stopped");
+}
+
+/// Asserts that this is the description of all simulated providers, and of nothing else.
+fn assert_described(sandbox: &Value) {
+    let members = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(members(sandbox), "akahu credentials fiskil snaptrade");
+    assert_eq!(members(&sandbox["fiskil"]), "baseUrl clientId clientSecret webhookSecret");
+    assert_eq!(members(&sandbox["akahu"]), "appSecret appToken baseUrl oauthUrl");
+    assert_eq!(members(&sandbox["snaptrade"]), "baseUrl clientId consumerKey");
+    let all = ["fiskil", "akahu", "snaptrade"].map(|name| sandbox[name].as_object().unwrap().values());
+    assert!(all.into_iter().flatten().all(|value| value.as_str().is_some_and(|text| !text.is_empty())));
+    let all_credentials: Vec<_> = sandbox["credentials"].as_array().unwrap().iter().collect();
+    assert!(all_credentials.is_sorted_by_key(|credentials| {
+        ["fiskil", "akahu", "snaptrade"].iter().position(|name| credentials["provider"] == *name)
+    }));
+    for credentials in all_credentials {
+        let form = match text(credentials, "provider") {
+            "fiskil" => "arrangementId endUserId provider",
+            "akahu" => "authorisation provider userToken",
+            _ => "authorizationId provider userId userSecret",
+        };
+        assert_eq!(members(credentials), form);
+    }
+}
+
+#[tokio::test]
+async fn demo_starts_ready_and_cleans_up() {
+    let workdir = Workdir::new();
+    let running = RunningCommand::start(&workdir, &format!("demo --json --seed 7 --rows 50 {ANY_PORTS}"));
+    let demo = running.json();
+    assert_eq!((text(&demo, "timezone"), demo["email"].is_string()), ("Australia/Sydney", true));
+    assert_described(&demo["sandbox"]);
+    let api = text(&demo, "apiUrl");
+    let keys = ["apiKey", "developerKey", "saverKey"].map(|name| text(&demo, name));
+    for (key, expected) in keys.iter().zip([200, 200, 403]) {
+        assert_eq!(get(&format!("{api}/v1/accounts"), Some(key)).await.0, expected);
+    }
+    let (_, connections) = get(&format!("{api}/v1/connections"), Some(keys[0])).await;
+    let mut linked: Vec<_> = connections["data"].as_array().unwrap().iter().map(|one| text(one, "provider")).collect();
+    linked.sort_unstable();
+    assert_eq!(linked, ["akahu", "akahu", "fiskil", "fiskil", "snaptrade", "snaptrade"]);
+    let (_, connections) = get(&format!("{api}/v1/connections"), Some(keys[1])).await;
+    assert_eq!((&connections["data"][0]["provider"], &connections["data"][1]), (&json!("fiskil"), &Value::Null));
+    assert!(workdir.folder.path().read_dir().unwrap().next().is_some());
+    let (code, rest, log) = running.stop("-INT");
+    assert_eq!((code, rest.as_str()), (Some(0), ""));
+    assert!(keys.iter().all(|key| !log.contains(key)), "a key is in the log");
+    assert!(workdir.folder.path().read_dir().unwrap().next().is_none(), "the database is still there");
+}
+
+#[tokio::test]
+async fn demo_output_can_be_run() {
+    let mut workdir = Workdir::new();
+    // The real providers' settings are left aside, whole or not.
+    workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "of another service");
+    let mut running = RunningCommand::start(&workdir, &format!("demo --rows 50 {ANY_PORTS}"));
+    assert!(running.ready_line.starts_with("Bellbird runs at http://127.0.0.1:"));
+    let (mut key, mut urls) = (String::new(), Vec::new());
+    loop {
+        let mut line = String::new();
+        assert!(running.out.read_line(&mut line).unwrap() > 0);
+        if line.starts_with("The reference is at") {
+            break;
+        }
+        if let Some(found) = line.trim().strip_prefix("export BELLBIRD_KEY=") {
+            key = found.to_owned();
+        }
+        urls.extend(line.contains("curl").then(|| line.split('\'').nth(1).unwrap().to_owned()));
+    }
+    for path in ["accounts", "balances", "transactions", "holdings", "trades"] {
+        assert_eq!(urls.iter().filter(|url| url.contains(&format!("/v1/{path}"))).count(), 1, "{path}");
+    }
+    for url in urls {
+        let (status, body) = get(&url, Some(&key)).await;
+        assert!(status == 200 && !body["data"].as_array().unwrap().is_empty(), "{url}: {body}");
+    }
+    assert_eq!(running.stop("-TERM").0, Some(0));
+}
+
+#[test]
+fn connection_is_imported_shown_and_removed() {
+    let mut workdir = Workdir::migrated();
+    let sandbox = RunningCommand::start(&workdir, &format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}"));
+    let description = sandbox.json();
+    assert_described(&description);
+    let fiskil = &description["fiskil"];
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    workdir.set("BELLBIRD_FISKIL__BASE_URL", text(fiskil, "baseUrl"));
+    workdir.set("BELLBIRD_FISKIL__CLIENT_ID", text(fiskil, "clientId"));
+    workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", text(fiskil, "clientSecret"));
+    workdir.json("user add --email me@example.com");
+
+    let credentials = description["credentials"][0].to_string();
+    let import = "connection import --user me@example.com --provider fiskil --credentials - --json";
+    let output = workdir.run_with_input(import, &credentials);
+    assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
+    let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let connection = &imported[0];
+    assert_eq!((&connection["provider"], &connection["status"]), (&json!("fiskil"), &json!("active")));
+    assert_eq!(workdir.json("connection list"), imported);
+    let id = text(connection, "id");
+    let mut shown = workdir.json(&format!("connection show {id}"));
+    let accounts = shown.as_object_mut().unwrap().remove("accounts").unwrap();
+    assert!(accounts.as_array().unwrap().iter().all(|account| account["connectionId"] == id));
+    let sync = shown.as_object_mut().unwrap().remove("sync").unwrap();
+    assert!(sync["syncedAt"].is_null() && sync["nextAt"].is_string() && sync["lastError"].is_null(), "{sync}");
+    let history = shown.as_object_mut().unwrap().remove("history").unwrap();
+    let imported = json!([{"at": connection["createdAt"], "from": null, "to": "active", "cause": "imported"}]);
+    assert_eq!(history, imported);
+    assert_eq!(shown, *connection);
+    let shown = workdir.text(&format!("connection show {id}"));
+    assert!(shown.contains("me@example.com") && shown.contains("xxxx"), "{shown}");
+
+    // Again, from a file: the same connection.
+    std::fs::write(workdir.folder.path().join("credentials.json"), &credentials).unwrap();
+    let again = workdir.json("connection import --user me@example.com --credentials credentials.json");
+    assert_eq!(again[0]["id"], connection["id"]);
+
+    assert_eq!(
+        workdir.error("user remove me@example.com", 1),
+        "error: me@example.com still has connections: `bellbird connection list --user me@example.com` shows them, \
+         and `bellbird connection remove ID` withdraws the consent of each"
+    );
+    workdir.json(&format!("connection remove {id}"));
+    assert_eq!(workdir.json("connection list --user me@example.com"), json!([]));
+    workdir.json("user remove me@example.com");
+    assert_eq!(sandbox.stop("-TERM").0, Some(0));
+}
+
+/// What `sandbox` says is pasted into a shell: every provider then takes the credentials and its credentials.
+#[test]
+fn sandbox_output_can_be_pasted() {
+    let mut workdir = Workdir::migrated();
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    workdir.json("user add --email me@example.com");
+    let mut sandbox = RunningCommand::start(&workdir, &format!("sandbox --rows 50 {ANY_SANDBOX_PORTS}"));
+    let (mut all_credentials, mut line) = (Vec::new(), String::new());
+    while !line.starts_with("Stop it") {
+        line.clear();
+        assert!(sandbox.out.read_line(&mut line).unwrap() > 0);
+        if let Some((name, value)) = line.trim().strip_prefix("export ").and_then(|rest| rest.split_once('=')) {
+            workdir.set(name, value.trim_matches('\''));
+        }
+        all_credentials.extend(serde_json::from_str::<Value>(&line).ok());
+    }
+    let report = workdir.json(&format!("doctor {ANY_PORTS}"));
+    let checks = report["checks"].as_array().unwrap();
+    for name in simulated_providers() {
+        assert!(checks.iter().any(|check| check["name"] == name && check["verdict"] == "ok"), "{name}: {report}");
+        let credentials = all_credentials
+            .iter()
+            .find(|credentials| credentials["provider"] == name)
+            .unwrap_or_else(|| panic!("no credentials of {name}"));
+        let output = workdir
+            .run_with_input("connection import --user me@example.com --credentials - --json", &credentials.to_string());
+        assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
+        let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&imported[0]["provider"], &imported[0]["status"]), (&json!(name), &json!("active")));
+    }
+    assert_eq!(workdir.json("connection list").as_array().unwrap().len(), simulated_providers().count());
+    assert_eq!(sandbox.stop("-TERM").0, Some(0));
+}

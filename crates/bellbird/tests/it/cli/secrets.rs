@@ -1,0 +1,228 @@
+//! Changing the master key, while a service runs and after it was interrupted.
+
+use serde_json::{Value, json};
+
+use crate::support::process::{ANY_PORTS, ANY_SANDBOX_PORTS, RunningCommand, Workdir, errors, get, text};
+
+const OLD: &str = "2026:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+const NEW: &str = "2027:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=";
+const LOST: &str = "1999:CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCA=";
+const KEYS: &str = "BELLBIRD_SECRETS__KEY";
+
+/// A deployment with a user and the simulated Fiskil; its credentials are imported when a test says so.
+struct Deployment {
+    workdir: Workdir,
+    sandbox: RunningCommand,
+    key: String,
+}
+
+impl Deployment {
+    fn start(keys: &str) -> Self {
+        let mut workdir = Workdir::migrated();
+        workdir.set(KEYS, keys);
+        let sandbox = RunningCommand::start(&workdir, &format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}"));
+        let fiskil = &sandbox.json()["fiskil"];
+        workdir.set("BELLBIRD_FISKIL__BASE_URL", text(fiskil, "baseUrl"));
+        workdir.set("BELLBIRD_FISKIL__CLIENT_ID", text(fiskil, "clientId"));
+        workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", text(fiskil, "clientSecret"));
+        workdir.json("user add --email me@example.com");
+        let key = text(&workdir.json("key create --user me@example.com"), "key").to_owned();
+        Self { workdir, sandbox, key }
+    }
+
+    /// Imports one of the sandbox's credentials; gives the connection's id.
+    fn import(&self, index: usize) -> String {
+        let credentials = self.sandbox.json()["credentials"][index].to_string();
+        let output =
+            self.workdir.run_with_input("connection import --user me@example.com --credentials - --json", &credentials);
+        assert_eq!(errors(&output), "");
+        let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
+        text(&imported[0], "id").to_owned()
+    }
+
+    /// A service with these keys from now on.
+    fn serve(&mut self, keys: &str) -> Service {
+        self.workdir.set(KEYS, keys);
+        let running = RunningCommand::start(&self.workdir, &format!("serve --json {ANY_PORTS}"));
+        let api = text(&running.json(), "apiUrl").to_owned();
+        Service { running, api, key: self.key.clone() }
+    }
+
+    fn rotate(&mut self, keys: &str) -> Value {
+        self.workdir.set(KEYS, keys);
+        self.workdir.json("secrets rotate")
+    }
+
+    /// What the doctor says about secrets: verdicts and details.
+    fn doctor(&self) -> Vec<(String, String)> {
+        let output = self.workdir.run(&format!("doctor --json {ANY_PORTS}"));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == "sealed tokens");
+        checks.map(|check| (text(check, "verdict").to_owned(), text(check, "detail").to_owned())).collect()
+    }
+}
+
+struct Service {
+    running: RunningCommand,
+    api: String,
+    key: String,
+}
+
+impl Service {
+    /// The status of a read of live data, for which the credentials are opened.
+    async fn reads(&self, connection: &str) -> u16 {
+        get(&format!("{}/v1/transactions?connectionId={connection}", self.api), Some(&self.key)).await.0
+    }
+
+    fn stop(self) {
+        assert_eq!(self.running.stop("-TERM").0, Some(0));
+    }
+}
+
+#[tokio::test]
+async fn single_instance_rotates_its_key() {
+    let mut deployment = Deployment::start(OLD);
+    let first = deployment.import(0);
+    let service = deployment.serve(OLD);
+    assert_eq!(service.reads(&first).await, 200);
+    assert_eq!(deployment.doctor(), [("ok".to_owned(), "1 with the key `2026`; all open".to_owned())]);
+    service.stop();
+
+    let both = format!("{NEW},{OLD}");
+    let service = deployment.serve(&both);
+    assert_eq!(service.reads(&first).await, 200);
+    let second = deployment.import(1);
+    assert_eq!(
+        deployment.doctor(),
+        [(
+            "note".to_owned(),
+            "1 with the key `2026`, 1 with the key `2027`; all open. `bellbird secrets rotate` seals them with `2027`"
+                .to_owned()
+        )]
+    );
+    assert_eq!(deployment.rotate(&both), json!({"resealed": 1, "alreadyCurrent": 1, "unopenable": 0}));
+    for connection in [&first, &second] {
+        assert_eq!(service.reads(connection).await, 200, "the service goes on");
+    }
+    assert_eq!(deployment.rotate(&both), json!({"resealed": 0, "alreadyCurrent": 2, "unopenable": 0}));
+    service.stop();
+
+    let service = deployment.serve(NEW);
+    for connection in [&first, &second] {
+        assert_eq!(service.reads(connection).await, 200, "the old key is not needed any more");
+    }
+    assert_eq!(deployment.doctor(), [("ok".to_owned(), "2 with the key `2027`; all open".to_owned())]);
+    assert_eq!(
+        deployment.workdir.text("secrets rotate"),
+        "Sealed anew with the key `2027`: 0. Sealed with it before: 2. Not opened: 0.\n"
+    );
+    service.stop();
+    assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
+}
+
+/// In the order of docs/hosting.md, each copy opens at every moment what any of them sealed.
+#[tokio::test]
+async fn several_instances_rotate_their_key() {
+    let mut deployment = Deployment::start(OLD);
+    let first = deployment.import(0);
+    let (behind, in_front) = (format!("{OLD},{NEW}"), format!("{NEW},{OLD}"));
+    // One after the other: first behind the old key.
+    let (one, two) = (deployment.serve(OLD), deployment.serve(&behind));
+    let second = deployment.import(1);
+    for service in [&one, &two] {
+        assert_eq!((service.reads(&first).await, service.reads(&second).await), (200, 200));
+    }
+    one.stop();
+    // Then in front of it.
+    let one = deployment.serve(&in_front);
+    let third = deployment.import(2);
+    for service in [&one, &two] {
+        assert_eq!((service.reads(&second).await, service.reads(&third).await), (200, 200));
+    }
+    two.stop();
+    let two = deployment.serve(&in_front);
+    assert_eq!(deployment.rotate(&in_front), json!({"resealed": 2, "alreadyCurrent": 1, "unopenable": 0}));
+    // And the old one goes.
+    let three = deployment.serve(NEW);
+    for service in [one, two, three] {
+        for connection in [&first, &second, &third] {
+            assert_eq!(service.reads(connection).await, 200);
+        }
+        service.stop();
+    }
+    // Out of order: a copy that was not told of the new key reads nothing that it has not read before.
+    let late = deployment.serve(OLD);
+    assert_eq!(late.reads(&first).await, 500);
+    late.stop();
+    assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
+}
+
+#[test]
+fn unopenable_secrets_are_reported_and_kept() {
+    let mut deployment = Deployment::start(LOST);
+    let lost = deployment.import(0);
+    deployment.workdir.set(KEYS, OLD);
+    deployment.import(1);
+    deployment.workdir.set(KEYS, &format!("{NEW},{OLD}"));
+    let output = deployment.workdir.run("secrets rotate --json");
+    assert_eq!(output.status.code(), Some(1));
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed, json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 1}));
+    let missing = format!(
+        "1 cannot be opened: sealed with the key `1999`, which is not in secrets.key: add it behind the first one, or \
+         remove and link again (credentials {lost})"
+    );
+    assert_eq!(errors(&output), format!("error: {missing}\n"));
+    assert_eq!(
+        deployment.doctor(),
+        [
+            ("wrong".to_owned(), "1 with the key `1999`, 1 with the key `2027`; not all open".to_owned()),
+            ("wrong".to_owned(), missing)
+        ]
+    );
+    // Another key under the same id.
+    deployment.workdir.set(KEYS, &format!("{NEW},1999:{}", &OLD[5..]));
+    let output = deployment.workdir.run("secrets rotate");
+    assert_eq!(output.status.code(), Some(1));
+    let error = errors(&output);
+    assert!(error.contains("1 cannot be opened: not opened by the key of their id"), "{error}");
+    for key in [OLD, NEW, LOST] {
+        assert!(!error.contains(&key[5..]), "{error}");
+    }
+    let service = deployment.serve(NEW);
+    let (code, _, log) = service.running.stop("-TERM");
+    assert!(code == Some(0) && log.contains("1 cannot be opened: sealed with the key `1999`"), "{log}");
+    // With the key everything is well.
+    assert_eq!(
+        deployment.rotate(&format!("{NEW},{LOST}")),
+        json!({"resealed": 1, "alreadyCurrent": 1, "unopenable": 0})
+    );
+    assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
+}
+
+#[test]
+fn invalid_keys_are_rejected_up_front() {
+    let mut workdir = Workdir::migrated();
+    let error = workdir.error("secrets rotate", 1);
+    assert!(error.starts_with("error: secrets.key is not set"), "{error}");
+    let bare = &OLD[5..];
+    for (keys, says) in [
+        (format!("{OLD},{OLD}"), "sealing key number 2 has the id of an earlier one"),
+        (format!("{OLD},{bare}"), "sealing key number 2 has no id: expected id:base64"),
+        (format!("{OLD},a b:{bare}"), "the id of sealing key number 2 must be 1 to 32 of the characters"),
+        (format!("{OLD},2027:{}", &bare[1..]), "sealing key number 2 must be base64 of exactly 32 bytes after its id"),
+        (format!("{OLD},"), "sealing key number 2 has no id"),
+    ] {
+        workdir.set(KEYS, &keys);
+        let error = workdir.error("secrets rotate", 1);
+        assert!(error.starts_with(&format!("error: secrets.key cannot be used: {says}")), "{error}");
+        assert!(!error.contains(bare), "{error}");
+    }
+    let empty = Workdir::new();
+    let mut empty = empty;
+    empty.set(KEYS, OLD);
+    assert_eq!(
+        empty.error("secrets rotate", 1),
+        "error: the database is not set up for this version: run `bellbird migrate`"
+    );
+}

@@ -1,0 +1,520 @@
+//! `bellbird webhook`, as far as no service has to run.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use bellbird_webhooks::sign::Signer;
+use jiff::{SignedDuration, Timestamp};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::support::harness::{Database, postgres_database};
+use crate::support::process::{ANY_PORTS, MASTER_KEY, Workdir, errors, new_deployment, text};
+
+/// A machine with a user, on which endpoints may be on this machine.
+async fn workdir_with_user(database: Database) -> Workdir {
+    let mut workdir = Workdir::new();
+    if database == Database::Postgres {
+        workdir.set("BELLBIRD_DATABASE__URL", &postgres_database().await);
+    }
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
+    workdir.json("migrate");
+    workdir.json("user add --email me@example.com");
+    workdir
+}
+
+fn add(workdir: &Workdir, url: &str) -> Value {
+    workdir.json(&format!("webhook add --user me@example.com --url {url}"))
+}
+
+fn members(value: &Value) -> String {
+    value.as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>().join(" ")
+}
+
+fn instant(value: &Value, name: &str) -> Timestamp {
+    text(value, name).parse().unwrap()
+}
+
+/// What a receiver was sent.
+struct Sent {
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Sent {
+    fn header(&self, name: &str) -> &str {
+        let lines = self.head.lines().filter_map(|line| line.split_once(':'));
+        let mut values = lines.filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim());
+        values.next().unwrap_or_else(|| panic!("no {name} in {}", self.head))
+    }
+
+    /// What one secret signs of this.
+    fn signature(&self, secret: &str) -> String {
+        let signer = Signer::new(&[&SecretString::from(secret)]).unwrap();
+        let timestamp = self.header("webhook-timestamp").parse().unwrap();
+        signer.signature(self.header("webhook-id").parse().unwrap(), timestamp, &self.body)
+    }
+}
+
+/// Listens on this machine and answers everything with one status.
+fn receiver(status: u16) -> (String, Receiver<Sent>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook?token=s3cret", listener.local_addr().unwrap());
+    let (sender, sent) = channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = answer(stream.unwrap(), status, &sender);
+        }
+    });
+    (url, sent)
+}
+
+fn answer(mut stream: TcpStream, status: u16, sender: &Sender<Sent>) -> std::io::Result<()> {
+    let mut bytes = Vec::new();
+    let (mut head, mut length) = (String::new(), usize::MAX);
+    while bytes.len() < length {
+        let mut piece = [0; 4096];
+        let read = stream.read(&mut piece)?;
+        if read == 0 {
+            return Ok(());
+        }
+        bytes.extend_from_slice(&piece[..read]);
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        if let Some(end) = end.filter(|_| length == usize::MAX) {
+            head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+            let sent = Sent { head: head.clone(), body: Vec::new() };
+            length = end + 4 + sent.header("content-length").parse::<usize>().unwrap();
+        }
+    }
+    let body = bytes.split_off(head.len() + 4);
+    let _ = sender.send(Sent { head, body });
+    write!(stream, "HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+}
+
+#[tokio::test]
+async fn endpoints_are_added_and_listed() {
+    for database in [Database::Sqlite, Database::Postgres] {
+        let workdir = workdir_with_user(database).await;
+        assert_eq!(workdir.json("webhook list"), json!([]));
+        let both = add(&workdir, "http://localhost:8099/hook?token=s3cret");
+        assert_eq!(members(&both), "apiVersion events id secret status url");
+        assert_eq!(both["events"], json!(["transactions.synced", "trades.synced"]));
+        assert_eq!((&both["apiVersion"], &both["status"]), (&json!("2026-11-01"), &json!("enabled")));
+        assert_eq!(both["url"], "http://localhost:8099/hook?token=s3cret");
+        assert!(Signer::new(&[&SecretString::from(text(&both, "secret"))]).is_ok());
+        let trades = add(&workdir, "HTTP://127.0.0.1:8099 --events trades.synced,trades.synced");
+        assert_eq!((&trades["events"], &trades["url"]), (&json!(["trades.synced"]), &json!("http://127.0.0.1:8099/")));
+        assert_ne!(trades["secret"], both["secret"]);
+
+        workdir.json("user add --email other@example.com");
+        assert_eq!(workdir.json("webhook list --user other@example.com"), json!([]));
+        let printed = workdir.text("webhook add --user other@example.com --url http://127.0.0.1:8099/");
+        assert!(printed.starts_with("whsec_") && printed.contains("it is not shown again"), "{printed}");
+        workdir.json("user remove other@example.com");
+        let list = workdir.json("webhook list --user me@example.com");
+        assert_eq!(workdir.json("webhook list"), list);
+        let listed = &list[0];
+        assert_eq!(
+            members(listed),
+            "apiVersion createdAt disabledReason events failingSince id lastDeliveredAt status url"
+        );
+        for name in ["id", "url", "events", "apiVersion", "status"] {
+            assert_eq!(listed[name], both[name]);
+        }
+        for name in ["disabledReason", "failingSince", "lastDeliveredAt"] {
+            assert_eq!(listed[name], Value::Null);
+        }
+        let shown = workdir.text("webhook list");
+        assert!(shown.contains("http://localhost:8099/hook?token=s3cret") && !shown.contains("whsec_"), "{shown}");
+
+        let id = text(&both, "id");
+        let removed = json!({"id": id, "removed": true});
+        assert_eq!(workdir.json(&format!("webhook remove {id}")), removed);
+        assert_eq!(workdir.json("webhook list")[0]["id"], trades["id"]);
+        workdir.json("user remove me@example.com");
+        assert_eq!(workdir.json("webhook list"), json!([]));
+    }
+}
+
+#[tokio::test]
+async fn a_user_has_twenty_endpoints_at_most() {
+    let workdir = workdir_with_user(Database::Sqlite).await;
+    let first = add(&workdir, "http://127.0.0.1:8099/0");
+    for number in 1..20 {
+        add(&workdir, &format!("http://127.0.0.1:8099/{number}"));
+    }
+    assert_eq!(
+        workdir.error("webhook add --user me@example.com --url http://127.0.0.1:8099/20", 1),
+        "error: me@example.com has 20 endpoints, and can have no more: `bellbird webhook list --user me@example.com` \
+         shows them, and `bellbird webhook remove ID` removes one"
+    );
+    workdir.json(&format!("webhook remove {}", text(&first, "id")));
+    add(&workdir, "http://127.0.0.1:8099/20");
+    workdir.json("user add --email other@example.com");
+    workdir.json("webhook add --user other@example.com --url http://127.0.0.1:8099/");
+}
+
+#[tokio::test]
+async fn hostile_urls_are_rejected_and_not_echoed() {
+    let mut workdir = workdir_with_user(Database::Sqlite).await;
+    let reject = |workdir: &Workdir, url: &str| {
+        let line = ["webhook", "add", "--user", "me@example.com", "--url", url];
+        let output = workdir.command("").args(line).output().unwrap();
+        let error = errors(&output);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{url}: {error}");
+        assert!(error.starts_with("error: the ") && error.lines().count() == 1, "{url}: {error}");
+        assert!(
+            !error.contains("s3cret") && !error.contains("169.254") && !error.contains("metadata"),
+            "{url}: {error}"
+        );
+    };
+    // Whatever is allowed for development.
+    for url in [
+        "http://hooks.example.com/s3cret",
+        "ftp://hooks.example.com/s3cret",
+        "https://169.254.169.254/latest/s3cret",
+        "https://2852039166/s3cret",
+        "https://0xa9.0xfe.0xa9.0xfe/s3cret",
+        "https://0251.0376.0251.0376/s3cret",
+        "https://[::ffff:169.254.169.254]/s3cret",
+        "https://[fe80::1%25eth0]/s3cret",
+        "https://metadata.google.internal/s3cret",
+        "https://metadata/s3cret",
+        "https://hooks.example.com./s3cret",
+        "https://me:s3cret@hooks.example.com/",
+        "https://hooks.example.com:22/s3cret",
+        "https://hooks.example.com/#s3cret",
+        "https:\\\\hooks.example.com\\s3cret",
+        "https://hooks.example.com/s3cret\r\nx: y",
+        "javascript:s3cret",
+        "s3cret",
+        "",
+    ] {
+        reject(&workdir, url);
+    }
+    let long = format!("https://hooks.example.com/s3cret{}", "x".repeat(2048));
+    reject(&workdir, &long);
+    workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "false");
+    for url in
+        ["http://127.0.0.1:8099/s3cret", "https://127.0.0.1/s3cret", "https://[::1]/s3cret", "https://localhost/s3cret"]
+    {
+        reject(&workdir, url);
+    }
+    assert_eq!(workdir.json("webhook list"), json!([]));
+}
+
+#[tokio::test]
+async fn a_ping_is_sent_at_once_and_logged() {
+    for database in [Database::Sqlite, Database::Postgres] {
+        let workdir = workdir_with_user(database).await;
+        let (url, sent) = receiver(200);
+        let added = add(&workdir, &url);
+        let id = text(&added, "id");
+        let pinged = workdir.json(&format!("webhook ping {id}"));
+        assert_eq!(members(&pinged), "delivered durationMs error eventId status");
+        assert_eq!((&pinged["delivered"], &pinged["status"]), (&json!(true), &json!(200)));
+        assert!(pinged["durationMs"].is_u64() && pinged["error"].is_null(), "{pinged}");
+
+        let ping = sent.recv().unwrap();
+        assert!(ping.head.starts_with("POST /hook?token=s3cret HTTP/1.1\r\n"), "{}", ping.head);
+        assert_eq!((ping.header("webhook-id"), ping.header("bellbird-endpoint")), (text(&pinged, "eventId"), id));
+        assert_eq!(ping.header("webhook-signature"), ping.signature(text(&added, "secret")));
+        let body: Value = serde_json::from_slice(&ping.body).unwrap();
+        assert_eq!((&body["type"], &body["id"]), (&json!("endpoint.ping"), &pinged["eventId"]));
+        assert_eq!((&body["data"], &body["metadata"]["new_count"]), (&json!({"new": [], "updated": []}), &json!(0)));
+
+        let deliveries = workdir.json(&format!("webhook deliveries {id}"));
+        let delivery = &deliveries[0];
+        assert_eq!(
+            members(delivery),
+            "attempts chunk createdAt endedAt eventId lastAttemptAt lastDurationMs lastError lastStatus newCount \
+             nextAttemptAt state syncRunId totalChunks type updatedCount"
+        );
+        assert_eq!((&delivery["eventId"], &delivery["type"]), (&pinged["eventId"], &json!("endpoint.ping")));
+        assert_eq!((&delivery["state"], &delivery["attempts"]), (&json!("delivered"), &json!(1)));
+        assert_eq!((&delivery["lastStatus"], &delivery["nextAttemptAt"]), (&json!(200), &Value::Null));
+        let attempts = workdir.json(&format!("webhook deliveries {id} --event {}", text(&pinged, "eventId")));
+        assert_eq!(members(&attempts[0]), "at attempt durationMs error status");
+        assert_eq!((&attempts[0]["attempt"], &attempts[0]["status"]), (&json!(1), &json!(200)));
+        assert_eq!(attempts.as_array().unwrap().len(), 1);
+        assert!(workdir.text(&format!("webhook ping {id}")).starts_with("Delivered: the endpoint answered 200 after "));
+        assert_eq!(workdir.json(&format!("webhook deliveries {id} --limit 1")).as_array().unwrap().len(), 1);
+        assert_eq!(workdir.json(&format!("webhook deliveries {id} --state delivered")).as_array().unwrap().len(), 2);
+        assert_eq!(workdir.json(&format!("webhook deliveries {id} --state failed")), json!([]));
+        workdir.json(&format!("webhook disable {id}"));
+        assert_eq!(workdir.json(&format!("webhook ping {id}"))["delivered"], true);
+    }
+}
+
+#[tokio::test]
+async fn failed_ping_exits_with_1_and_explains() {
+    let workdir = workdir_with_user(Database::Sqlite).await;
+    let (refusing, _sent) = receiver(500);
+    // Nothing listens where something has just let go.
+    let closed_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for (url, status, reason) in
+        [(refusing, json!(500), "rejected"), (format!("http://{closed_port}/"), Value::Null, "not reached")]
+    {
+        let id = text(&add(&workdir, &url), "id").to_owned();
+        let output = workdir.run(&format!("webhook ping {id} --json"));
+        assert_eq!(output.status.code(), Some(1));
+        let pinged: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&pinged["delivered"], &pinged["status"]), (&json!(false), &status));
+        assert_eq!(pinged["error"], reason);
+        let error = errors(&output);
+        assert!(error.starts_with("error: not delivered: the endpoint ") && error.contains(reason), "{error}");
+        let error = workdir.error(&format!("webhook ping {id}"), 1);
+        assert!(error.contains(reason) && !error.contains("127.0.0.1"), "{error}");
+        let failed = workdir.json(&format!("webhook deliveries {id} --state failed"));
+        assert_eq!((&failed[0]["lastStatus"], &failed[0]["lastError"]), (&status, &json!(reason)));
+        assert!(failed.as_array().unwrap().len() == 2 && failed[0]["endedAt"].is_string(), "{failed}");
+        assert!(workdir.text(&format!("webhook deliveries {id}")).contains(reason));
+        // It says nothing about the endpoint: somebody tried it.
+        let listed = workdir.json("webhook list");
+        assert_eq!(listed.as_array().unwrap().last().unwrap()["failingSince"], Value::Null);
+    }
+}
+
+#[tokio::test]
+async fn both_secrets_sign_while_one_is_rotated() {
+    for database in [Database::Sqlite, Database::Postgres] {
+        let workdir = workdir_with_user(database).await;
+        let (url, sent) = receiver(204);
+        let added = add(&workdir, &url);
+        let id = text(&added, "id");
+        let before = Timestamp::now();
+        let rotated = workdir.json(&format!("webhook rotate-secret {id}"));
+        assert_eq!((members(&rotated).as_str(), &rotated["id"]), ("id oldSecretExpiresAt secret", &added["id"]));
+        let life = instant(&rotated, "oldSecretExpiresAt").duration_since(before);
+        assert!((SignedDuration::from_hours(24)..SignedDuration::from_hours(25)).contains(&life), "{life}");
+        let (old, new) = (text(&added, "secret"), text(&rotated, "secret"));
+        assert_ne!(old, new);
+        workdir.json(&format!("webhook ping {id}"));
+        let ping = sent.recv().unwrap();
+        assert_eq!(ping.header("webhook-signature"), format!("{} {}", ping.signature(new), ping.signature(old)));
+
+        let newest = workdir.json(&format!("webhook rotate-secret {id}"));
+        workdir.json(&format!("webhook ping {id}"));
+        let ping = sent.recv().unwrap();
+        let both = format!("{} {}", ping.signature(text(&newest, "secret")), ping.signature(new));
+        assert_eq!(ping.header("webhook-signature"), both, "of three, the first is gone");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_master_key_costs_the_old_secret_only() {
+    let mut workdir = workdir_with_user(Database::Sqlite).await;
+    let (url, sent) = receiver(204);
+    let id = text(&add(&workdir, &url), "id").to_owned();
+    workdir.set("BELLBIRD_SECRETS__KEY", "other:BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
+    assert!(workdir.error(&format!("webhook ping {id}"), 1).starts_with("error: "));
+    assert!(sent.try_recv().is_err());
+    let rotated = workdir.json(&format!("webhook rotate-secret {id}"));
+    assert_eq!(rotated["oldSecretExpiresAt"], Value::Null);
+    workdir.json(&format!("webhook ping {id}"));
+    let ping = sent.recv().unwrap();
+    assert_eq!(ping.header("webhook-signature"), ping.signature(text(&rotated, "secret")));
+}
+
+#[tokio::test]
+async fn endpoints_are_disabled_and_enabled() {
+    let workdir = workdir_with_user(Database::Sqlite).await;
+    let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
+    let disabled = workdir.json(&format!("webhook disable {id}"));
+    assert_eq!(workdir.json("webhook list"), json!([disabled]));
+    assert_eq!((&disabled["status"], &disabled["disabledReason"]), (&json!("disabled"), &json!("by command")));
+    assert_eq!(workdir.json(&format!("webhook disable {id}")), disabled);
+    let shown = workdir.text(&format!("webhook disable {id}"));
+    assert_eq!(shown, "It was disabled already: http://127.0.0.1:8099/.\n");
+    assert!(workdir.text("webhook list").contains("disabled (by command)"));
+
+    assert_eq!(
+        workdir.error(&format!("webhook recover {id} --since 7d"), 1),
+        format!("error: the endpoint is disabled: enable it first, with `bellbird webhook enable {id}`")
+    );
+    let enabled = workdir.json(&format!("webhook enable {id}"));
+    assert_eq!((&enabled["status"], &enabled["disabledReason"]), (&json!("enabled"), &Value::Null));
+    assert_eq!(workdir.text(&format!("webhook enable {id}")), "It was enabled already: http://127.0.0.1:8099/.\n");
+    let nothing = json!({"endpointId": id, "recovered": 0});
+    assert_eq!(workdir.json(&format!("webhook recover {id} --since 7d")), nothing);
+    let text = workdir.text(&format!("webhook recover {id} --since 2026-11-01T00:00:00Z"));
+    assert_eq!(text, "Nothing to recover since 2026-11-01T00:00:00Z.\n");
+}
+
+/// What is found while an endpoint is disabled can be sent later.
+#[tokio::test]
+async fn missed_deliveries_are_recovered() {
+    for database in [Database::Sqlite, Database::Postgres] {
+        let (mut workdir, sandbox, _) = new_deployment(database).await;
+        workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
+        workdir.set("BELLBIRD_WEBHOOKS__CHUNK_ROWS", "10");
+        workdir.json("user add --email me@example.com");
+        let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
+        workdir.json(&format!("webhook disable {id}"));
+        let credentials = sandbox.json()["credentials"][0].to_string();
+        let output =
+            workdir.run_with_input("connection import --user me@example.com --credentials - --json", &credentials);
+        assert_eq!(errors(&output), "");
+        workdir.json("connection sync --all");
+        let missed = workdir.json(&format!("webhook deliveries {id}"));
+        let missed = missed.as_array().unwrap();
+        assert!(missed.len() > 1 && missed.iter().all(|one| one["state"] == "failed"), "{missed:?}");
+        assert!(missed.iter().all(|one| one["lastError"] == "endpoint disabled" && one["attempts"] == 0));
+        let event = text(&missed[0], "eventId");
+        let disabled = format!("error: the endpoint is disabled: enable it first, with `bellbird webhook enable {id}`");
+        assert_eq!(workdir.error(&format!("webhook redeliver {id} {event}"), 1), disabled);
+        assert_eq!(workdir.json(&format!("webhook deliveries {id} --event {event}")), json!([]));
+
+        let output = workdir.run(&format!("webhook enable {id}"));
+        let remark = errors(&output);
+        let since = format!("{:.0}", missed.iter().map(|one| instant(one, "createdAt")).min().unwrap());
+        let command = format!("`bellbird webhook recover {id} --since {since}`");
+        assert!(remark.starts_with(&format!("{} deliveries failed", missed.len())), "{remark}");
+        assert!(output.status.success() && remark.contains(&command), "{remark}");
+
+        let redelivered = workdir.json(&format!("webhook redeliver {id} {event}"));
+        assert_eq!(redelivered, json!({"eventId": event, "endpointId": id, "state": "pending"}));
+        let recovered = workdir.json(command.trim_matches('`').strip_prefix("bellbird ").unwrap());
+        assert_eq!(recovered, json!({"endpointId": id, "recovered": missed.len() - 1}));
+        assert_eq!(workdir.json(&format!("webhook deliveries {id} --state failed")), json!([]));
+        let report = workdir.json(&format!("doctor {ANY_PORTS}"));
+        let checks = report["checks"].as_array().unwrap();
+        let mut webhooks = checks.iter().filter(|check| check["name"] == "webhooks");
+        assert!(webhooks.any(|check| text(check, "detail").contains("later")), "{report}");
+
+        // Given up once more; a user goes with all of it.
+        let output = workdir.run(&format!("webhook disable {id}"));
+        assert!(errors(&output).starts_with(&format!("{} deliveries given up", missed.len())), "{}", errors(&output));
+        workdir.json(&format!("webhook remove {id}"));
+        assert_eq!(workdir.json("webhook list"), json!([]));
+    }
+}
+
+/// The verdicts and details of one check.
+fn checked(workdir: &Workdir, name: &str) -> Vec<(String, String)> {
+    let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == name);
+    checks.map(|check| (text(check, "verdict").to_owned(), text(check, "detail").to_owned())).collect()
+}
+
+#[tokio::test]
+async fn doctor_reports_due_and_failing_work() {
+    let (mut workdir, sandbox, database) = new_deployment(Database::Sqlite).await;
+    let found = |workdir: &Workdir, name: &str, verdict: &str, detail: &str| {
+        let checks = checked(workdir, name);
+        assert!(checks.iter().any(|(one, other)| one == verdict && other.contains(detail)), "{name}: {checks:?}");
+    };
+    found(&workdir, "syncs", "ok", "0 due, 0 under way");
+    found(&workdir, "webhooks", "ok", "0 due, 0 later");
+    workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
+    workdir.set("BELLBIRD_SYNC__ENABLED", "false");
+    found(&workdir, "syncs", "note", "sync.enabled is false");
+    found(&workdir, "webhooks", "note", "for development only");
+
+    workdir.json("user add --email me@example.com");
+    let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
+    let credentials = sandbox.json()["credentials"][0].to_string();
+    workdir.run_with_input("connection import --user me@example.com --credentials - --json", &credentials);
+    workdir.json("connection sync --all");
+    found(&workdir, "webhooks", "ok", "1 due, 0 later");
+    let database = rusqlite::Connection::open(database.trim_start_matches("sqlite:")).unwrap();
+    database.execute("UPDATE webhook_deliveries SET next_attempt_at = next_attempt_at - 660000000", []).unwrap();
+    found(&workdir, "webhooks", "wrong", "is the service running?");
+    database.execute("UPDATE webhook_endpoints SET failing_since = created_at", []).unwrap();
+    found(&workdir, "webhooks", "note", "endpoints that only fail: 1");
+    assert!(workdir.text("webhook list").contains("enabled (failing since "));
+    workdir.run(&format!("webhook disable {id}"));
+    found(&workdir, "webhooks", "note", "`bellbird webhook enable ID`");
+    found(&workdir, "webhooks", "ok", "0 due, 0 later");
+
+    sandbox.stop("-TERM");
+    for (verdict, tried) in [("note", "Tried once"), ("note", "Tried 2 times"), ("wrong", "Tried 3 times")] {
+        assert_eq!(workdir.run("connection sync --all").status.code(), Some(1));
+        found(&workdir, "syncs", verdict, tried);
+    }
+}
+
+#[tokio::test]
+async fn unknown_id_error_names_the_list_command() {
+    let workdir = workdir_with_user(Database::Sqlite).await;
+    let unknown_id = Uuid::nil();
+    let none = format!("error: there is no endpoint {unknown_id}: `bellbird webhook list` shows the ids");
+    for line in
+        ["ping ID", "rotate-secret ID", "enable ID", "disable ID", "remove ID", "deliveries ID", "redeliver ID ID"]
+    {
+        assert_eq!(
+            workdir.error(&format!("webhook {}", line.replace("ID", &unknown_id.to_string())), 1),
+            none,
+            "{line}"
+        );
+    }
+    assert_eq!(workdir.error(&format!("webhook recover {unknown_id} --since 1h"), 1), none);
+    assert_eq!(
+        workdir.error("webhook add --user you@example.com --url http://127.0.0.1:8099/", 1),
+        "error: there is no user you@example.com: `bellbird user list` shows all of them"
+    );
+
+    let (url, _sent) = receiver(500);
+    let id = text(&add(&workdir, &url), "id").to_owned();
+    let no_event = format!(
+        "error: there is no event {unknown_id} for this endpoint: `bellbird webhook deliveries {id}` shows the ids"
+    );
+    assert_eq!(workdir.error(&format!("webhook redeliver {id} {unknown_id}"), 1), no_event);
+    assert_eq!(workdir.error(&format!("webhook deliveries {id} --event {unknown_id}"), 1), no_event);
+    workdir.error(&format!("webhook ping {id}"), 1);
+    let deliveries = workdir.json(&format!("webhook deliveries {id}"));
+    let ping = text(&deliveries[0], "eventId");
+    assert_eq!(
+        workdir.error(&format!("webhook redeliver {id} {ping}"), 1),
+        format!("error: a ping is not sent again: `bellbird webhook ping {id}` sends another")
+    );
+    assert_eq!(workdir.json(&format!("webhook recover {id} --since 1h"))["recovered"], 0, "pings stay as they are");
+}
+
+#[test]
+fn wrong_usage_explains_what_is_accepted() {
+    let workdir = Workdir::new();
+    let id = Uuid::nil();
+    for (line, says) in [
+        ("webhook", "Usage: bellbird webhook"),
+        ("webhook add --user me@example.com", "--url <URL>"),
+        (
+            "webhook add --user me@example.com --url https://x.example --events balances.synced",
+            "[possible values: transactions.synced, trades.synced]",
+        ),
+        (
+            "webhook add --user me@example.com --url https://x.example --events endpoint.ping",
+            "[possible values: transactions.synced, trades.synced]",
+        ),
+        ("webhook ping first", "not a hyphenated UUID"),
+        ("webhook recover ID", "--since <WHEN>"),
+        ("webhook recover ID --since yesterday", "must be an instant such as 2026-11-20T09:30:00Z, or how long ago"),
+        ("webhook deliveries ID --limit 0", "0 is not in 1..=1000"),
+        ("webhook deliveries ID --limit 1001", "1001 is not in 1..=1000"),
+        ("webhook deliveries ID --state lost", "[possible values: pending, waiting, delivered, failed]"),
+        ("webhook deliveries ID --event ID --state failed", "cannot be used with"),
+        ("webhook redeliver ID", "<EVENT>"),
+    ] {
+        let error = workdir.error(&line.replace("ID", &id.to_string()), 2);
+        assert!(error.contains(says), "{line}: {error}");
+    }
+}
+
+#[test]
+fn secrets_need_a_master_key_and_nothing_else_does() {
+    let workdir = Workdir::migrated();
+    workdir.json("user add --email me@example.com");
+    let id = Uuid::nil();
+    for line in ["add --user me@example.com --url https://x.example", "ping ID", "rotate-secret ID"] {
+        let error = workdir.error(&format!("webhook {}", line.replace("ID", &id.to_string())), 1);
+        assert!(error.starts_with("error: secrets.key is not set"), "{error}");
+    }
+    assert_eq!(
+        workdir.text("webhook list"),
+        "There are no endpoints yet: add one with `bellbird webhook add --user USER --url URL`.\n"
+    );
+}

@@ -1,0 +1,388 @@
+//! Where promises are tried: a simulated provider of its own for every test, an adapter that leads to it, and what
+//! tests ask of both.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellbird_domain::date::day_of;
+use bellbird_domain::{
+    Account, AccountId, AccountType, Bound, ConnectionId, Currency, Interval, Span, TradeTime, UserId,
+};
+use bellbird_providers::registry::ProviderSettings;
+use bellbird_providers::{
+    BalancesQuery, CallContext, ConsentStatus, Cursor, Error, Kind, PageRequest, Provider, Registry, TradeQuery,
+    TransactionQuery,
+};
+use bellbird_sandbox::Sandbox;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use reqwest::Url;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::provider_specs::{Control, ProviderSpec};
+use crate::support::harness::NOW;
+
+/// A simulated provider and an adapter for it.
+pub(super) struct Fixture {
+    pub(super) spec: ProviderSpec,
+    pub(super) provider: Arc<dyn Provider>,
+    sandbox: Sandbox,
+    settings: ProviderSettings,
+    http: reqwest::Client,
+    control: Url,
+}
+
+/// A connection, by the credentials that discovery returned.
+pub(super) struct Link {
+    pub(super) id: String,
+    pub(super) consent_status: ConsentStatus,
+    pub(super) credentials: SecretString,
+    /// The members of the credentials.
+    pub(super) members: Value,
+}
+
+/// Which rows are asked for.
+pub(super) struct ReadRequest<'a> {
+    pub(super) credentials: &'a SecretString,
+    /// One for brokers.
+    pub(super) accounts: &'a [Account],
+    pub(super) interval: Interval,
+    pub(super) zone: TimeZone,
+    /// Rows of a page, where the provider lets us choose.
+    pub(super) size: u32,
+}
+
+impl<'a> ReadRequest<'a> {
+    /// All rows, in pages of this size.
+    pub(super) fn all(credentials: &'a SecretString, accounts: &'a [Account], size: u32) -> Self {
+        let bound = |day: &str| Bound::Day(day.parse().expect("a day"));
+        let interval = Interval { from: bound("2000-01-01"), to: bound("2030-01-01") };
+        Self { credentials, accounts, interval, zone: TimeZone::UTC, size }
+    }
+}
+
+/// Where a page begins, in either way of counting.
+pub(super) enum PagePosition {
+    Cursor(Cursor),
+    Offset(u64),
+}
+
+/// A row of either kind, without its amounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) text: String,
+    pub(super) account: AccountId,
+    time: Time,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Time {
+    Posted { instant: Timestamp, day: Option<Date> },
+    Traded(TradeTime),
+}
+
+impl Row {
+    /// Its position in the order.
+    pub(super) fn instant(&self) -> Timestamp {
+        match self.time {
+            Time::Posted { instant, .. } => instant,
+            Time::Traded(time) => time.instant(),
+        }
+    }
+
+    /// Whether it belongs, as the caller of an adapter decides it.
+    pub(super) fn is_inside(&self, interval: &Interval, zone: &TimeZone) -> bool {
+        match self.time {
+            Time::Posted { instant, day } => {
+                interval.contains(instant, || day.unwrap_or_else(|| day_of(instant, zone)))
+            }
+            Time::Traded(time) => span(interval).contains(time, zone),
+        }
+    }
+}
+
+fn span(interval: &Interval) -> Span {
+    Span { from: Some(interval.from), to: Some(interval.to) }
+}
+
+/// What can be read with credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Discover,
+    ConsentStatus,
+    Accounts,
+    Balances,
+    Rows,
+    Holdings,
+}
+
+/// The present moment.
+pub(super) fn now() -> Timestamp {
+    NOW.parse().expect("an instant")
+}
+
+/// As much time as a request has.
+pub(super) fn call_context() -> CallContext {
+    CallContext::new(Instant::now() + Duration::from_secs(25), now())
+}
+
+impl Fixture {
+    pub(super) async fn start(spec: ProviderSpec) -> Self {
+        let options = bellbird_sandbox::Options { rows: 10, now: Some(now()), ..Default::default() };
+        let sandbox = bellbird_sandbox::start(options).await.expect("the sandbox starts");
+        let settings = bellbird::cli::sandbox_settings(sandbox.description()).expect("settings");
+        let description = serde_json::to_value(sandbox.description()).expect("JSON");
+        let base: Url = description[spec.name]["baseUrl"].as_str().expect("an address").parse().expect("a URL");
+        let control = base.join("/__control/").expect("a URL");
+        let provider = open(&settings, spec.name, Duration::from_secs(20));
+        let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+        Self { spec, provider, sandbox, settings, http, control }
+    }
+
+    /// Another adapter, one that has been let in already, so that what it does next is only what it is asked for.
+    pub(super) async fn adapter(&self, call_timeout: Duration) -> Arc<dyn Provider> {
+        let provider = open(&self.settings, self.spec.name, call_timeout);
+        provider.check(&call_context()).await.expect("the provider takes our credentials");
+        self.reset_calls().await;
+        provider
+    }
+
+    pub(super) async fn control(&self, control: Control) -> Value {
+        let Control { method, path, body } = control;
+        let url = self.control.join(path.trim_start_matches('/')).expect("a URL");
+        let response = self.http.request(method, url).body(body).send().await.expect("the sandbox answers");
+        let (status, text) = (response.status(), response.text().await.expect("a body"));
+        assert!(status.is_success(), "{path}: {status} {text}");
+        serde_json::from_str(&text).unwrap_or(Value::Null)
+    }
+
+    async fn plain(&self, method: &str, path: &str, body: Value) -> Value {
+        let method = method.parse().expect("a method");
+        self.control(Control { method, path: path.to_owned(), body: body.to_string() }).await
+    }
+
+    pub(super) async fn fault(&self, fault: Value) {
+        self.plain("POST", "faults", fault).await;
+    }
+
+    pub(super) async fn clear_faults(&self) {
+        self.plain("DELETE", "faults", json!({})).await;
+    }
+
+    /// Every `every`th page of rows is empty.
+    pub(super) async fn empty_pages(&self, every: u64) {
+        self.plain("POST", "pages", json!({"emptyEvery": every})).await;
+    }
+
+    /// What takes a moment at the provider has happened.
+    pub(super) async fn advance_clock(&self) {
+        self.plain("POST", "clock", json!({"advanceSeconds": 5})).await;
+    }
+
+    pub(super) async fn reset_calls(&self) {
+        self.plain("DELETE", "calls", json!({})).await;
+    }
+
+    /// Calls since the last [`Fixture::reset_calls`] by route, those that only let us in apart.
+    pub(super) async fn calls(&self) -> BTreeMap<String, u64> {
+        let calls = self.plain("GET", "calls", json!({})).await;
+        let calls = calls["calls"].as_array().expect("calls").iter();
+        let counted = calls
+            .map(|call| (call["path"].as_str().expect("a path").to_owned(), call["count"].as_u64().expect("a count")));
+        counted.filter(|(path, _)| self.spec.authentication != Some(path.as_str())).collect()
+    }
+
+    /// The ready-made credentials, as a person would give them.
+    pub(super) fn ready_made(&self) -> Vec<Value> {
+        let all_credentials = serde_json::to_value(&self.sandbox.description().credentials).expect("JSON");
+        let all_credentials = all_credentials.as_array().expect("an array").iter();
+        let all_credentials: Vec<Value> =
+            all_credentials.filter(|credentials| credentials["provider"] == self.spec.name).cloned().collect();
+        assert!(all_credentials.len() >= 2, "the sandbox has two connections at least");
+        all_credentials
+    }
+
+    /// Credentials without the member that names one connection.
+    pub(super) fn without_connection(&self, credentials: &Value) -> Value {
+        let mut whole = credentials.clone();
+        whole.as_object_mut().expect("an object").remove(self.spec.connection).expect("one connection");
+        whole
+    }
+
+    /// What credentials cover.
+    pub(super) async fn discover(&self, credentials: &Value) -> Vec<Link> {
+        let found =
+            self.provider.discover(&call_context(), &SecretString::from(credentials.to_string())).await.expect("found");
+        let link = |found: bellbird_providers::FoundConnection| Link {
+            id: found.provider_connection_id,
+            consent_status: found.consent_status,
+            members: serde_json::from_str(found.credentials.expose_secret()).expect("JSON"),
+            credentials: found.credentials,
+        };
+        found.into_iter().map(link).collect()
+    }
+
+    /// The connections of the ready-made credentials. The first two have one user, the last has another.
+    pub(super) async fn links(&self) -> Vec<Link> {
+        let mut links = Vec::new();
+        for credentials in self.ready_made() {
+            links.extend(self.discover(&credentials).await);
+        }
+        links.retain(|link| link.consent_status == ConsentStatus::Active);
+        let user = |at: usize| &links[at].members[self.spec.user];
+        assert!(user(0) == user(1) && user(0) != user(links.len() - 1), "the connections that promises need");
+        links
+    }
+
+    /// A new account of a connection, without rows.
+    pub(super) async fn add_account(&self, link: &Link, members: Value) -> Account {
+        let added = self.control((self.spec.add_account)(&link.members, members)).await;
+        self.account(added[self.spec.account_id].as_str().expect("an id"))
+    }
+
+    /// An account as the database would know it.
+    pub(super) fn account(&self, provider_account_id: &str) -> Account {
+        Account {
+            id: AccountId::new(),
+            user_id: UserId::new(),
+            connection_id: ConnectionId::new(),
+            provider: self.spec.name.to_owned(),
+            provider_account_id: provider_account_id.to_owned(),
+            name: "An account".to_owned(),
+            account_type: AccountType::Other,
+            institution_name: None,
+            number: None,
+            currency: Currency::UNKNOWN,
+        }
+    }
+
+    /// Adds a row at each of these moments; its text is the moment and its number among them.
+    pub(super) async fn add_rows(&self, account: &Account, moments: &[Timestamp]) {
+        for (number, at) in moments.iter().enumerate() {
+            let text = format!("{at} {number}");
+            self.control((self.spec.add_row)(&account.provider_account_id, *at, &text)).await;
+        }
+    }
+
+    /// A new account with so many rows, an hour apart.
+    pub(super) async fn account_with_rows(&self, link: &Link, rows: i64) -> Account {
+        let account = self.add_account(link, json!({})).await;
+        let hours = (1..=rows).map(|hour| now() - SignedDuration::from_hours(hour));
+        self.add_rows(&account, &hours.collect::<Vec<_>>()).await;
+        account
+    }
+
+    /// What can be read of this provider with credentials.
+    pub(super) fn operations(&self) -> Vec<Operation> {
+        let mut operations = vec![
+            Operation::Discover,
+            Operation::ConsentStatus,
+            Operation::Accounts,
+            Operation::Balances,
+            Operation::Rows,
+        ];
+        if matches!(self.provider.kind(), Kind::Brokerage(_)) {
+            operations.push(Operation::Holdings);
+        }
+        operations
+    }
+}
+
+fn open(settings: &ProviderSettings, name: &str, call_timeout: Duration) -> Arc<dyn Provider> {
+    let registry = Registry::new(settings, call_timeout).expect("the settings are good");
+    Arc::clone(registry.find(name).expect("the settings are enough"))
+}
+
+/// One page; the rows are added to `rows` also when it fails. Returns where the next one begins.
+pub(super) async fn page(
+    provider: &dyn Provider,
+    call: &CallContext,
+    request: &ReadRequest<'_>,
+    position: Option<&PagePosition>,
+    rows: &mut Vec<Row>,
+) -> Result<Option<PagePosition>, Error> {
+    match provider.kind() {
+        Kind::Banking(bank) => {
+            let query = TransactionQuery {
+                accounts: request.accounts,
+                one_account: request.accounts.len() == 1,
+                interval: &request.interval,
+                zone: &request.zone,
+            };
+            let cursor = position.map(|position| match position {
+                PagePosition::Cursor(cursor) => cursor,
+                PagePosition::Offset(_) => panic!("banks have cursors"),
+            });
+            let page = PageRequest { cursor, rows: request.size };
+            let mut take = |row: bellbird_domain::Transaction<'_>| {
+                let time = Time::Posted { instant: row.instant, day: row.day };
+                rows.push(Row { text: row.description.into_owned(), account: row.account.id, time });
+            };
+            Ok(bank.transactions(call, request.credentials, &query, page, &mut take).await?.map(PagePosition::Cursor))
+        }
+        Kind::Brokerage(broker) => {
+            let [account] = request.accounts else { panic!("brokers are asked for one account") };
+            let query = TradeQuery { account, span: &span(&request.interval), zone: &request.zone };
+            let offset = match position {
+                None => 0,
+                Some(PagePosition::Offset(offset)) => *offset,
+                Some(PagePosition::Cursor(_)) => panic!("brokers have offsets"),
+            };
+            let mut take = |_, row: bellbird_domain::Trade<'_>| {
+                let text = row.description.unwrap_or_default().into_owned();
+                rows.push(Row { text, account: row.account.id, time: Time::Traded(row.time) });
+            };
+            let page = broker.trades(call, request.credentials, &query, offset, request.size, &mut take).await?;
+            let end = offset + page.rows;
+            Ok((end < page.total).then_some(PagePosition::Offset(end)))
+        }
+    }
+}
+
+/// All pages, from the newest row to the provider's end.
+pub(super) async fn walk(provider: &dyn Provider, request: &ReadRequest<'_>) -> Result<Vec<Row>, Error> {
+    let (mut rows, mut position) = (Vec::new(), None);
+    loop {
+        position = page(provider, &call_context(), request, position.as_ref(), &mut rows).await?;
+        if position.is_none() {
+            return Ok(rows);
+        }
+    }
+}
+
+/// Whether a read succeeds. One that fails gives no row.
+pub(super) async fn read(
+    provider: &dyn Provider,
+    call: &CallContext,
+    request: &ReadRequest<'_>,
+    operation: Operation,
+) -> Result<(), Error> {
+    match operation {
+        Operation::Discover => provider.discover(call, request.credentials).await.map(|_| ()),
+        Operation::ConsentStatus => provider.consent_status(call, request.credentials).await.map(|_| ()),
+        Operation::Accounts => provider.accounts(call, request.credentials).await.map(|_| ()),
+        Operation::Balances => {
+            let query = BalancesQuery { credentials: request.credentials, accounts: request.accounts };
+            let mut answer = provider.balances(call, &[query]).await;
+            assert_eq!((answer.len(), answer[0].len()), (1, request.accounts.len()), "one entry an account");
+            answer.remove(0).into_iter().collect::<Result<Vec<_>, Error>>().map(|_| ())
+        }
+        Operation::Rows => {
+            let mut rows = Vec::new();
+            let outcome = page(provider, call, request, None, &mut rows).await.map(|_| ());
+            assert!(outcome.is_ok() || rows.is_empty(), "rows of a page that failed");
+            outcome
+        }
+        Operation::Holdings => {
+            let Kind::Brokerage(broker) = provider.kind() else { panic!("banks have no holdings") };
+            let mut rows = 0;
+            let outcome = broker.holdings(call, request.credentials, &request.accounts[0], &mut |_| rows += 1).await;
+            assert!(outcome.is_ok() || rows == 0, "holdings of a call that failed");
+            outcome
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The program is killed at every step of linking, repairing and looking, and started again: it ends all the same.
+
+use bellbird_connections::{Connections, LinkTarget};
+use bellbird_domain::{Connection, ConnectionStatus, Plan, UserId};
+use bellbird_storage::UserChange;
+use jiff::SignedDuration;
+use reqwest::{Method, Url};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+use super::kill_factor;
+use crate::support::browser::{email_at, open};
+use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE, RunOutcome};
+use crate::support::harness::{App, Database, Person, Setup, on_both_databases};
+use crate::support::process::text;
+
+/// Parts into which the time of a step is cut: it is killed at the end of each.
+const PARTS: u32 = 4;
+
+/// A step of linking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// The user leaves for the provider.
+    Start,
+    /// The browser is back.
+    Callback,
+    /// The browser was back before the service died, which goes on with the trip.
+    ResumeCallback,
+    /// The connection is there, and is looked at for the first time.
+    Refresh,
+}
+
+impl App {
+    /// The leases of the dead end, and who runs does what is due.
+    async fn expire_leases(&self) {
+        self.advance_clock(PAST_EVERY_LEASE).await;
+        self.run_due_jobs().await;
+    }
+
+    /// Users that are registered at a provider now under an address, and not by other tests.
+    async fn registered(&self, provider: &str, email: &str) -> usize {
+        match provider {
+            "fiskil" => self.end_users(email).await,
+            "snaptrade" => {
+                let seen = self.control_of(provider, Method::GET, "/webhooks", json!({})).await;
+                let events = |name: &str| {
+                    let all = seen["deliveries"].as_array().unwrap().iter();
+                    all.filter(|one| one["event"] == name).count()
+                };
+                events("USER_REGISTERED") - events("USER_DELETED")
+            }
+            _ => 0,
+        }
+    }
+
+    async fn end_users(&self, email: &str) -> usize {
+        let fiskil = serde_json::to_value(self.sandbox.description()).unwrap()["fiskil"].clone();
+        let base = text(&fiskil, "baseUrl").trim_end_matches('/').to_owned();
+        let body = json!({"client_id": fiskil["clientId"], "client_secret": fiskil["clientSecret"]});
+        let asked = self.http.post(format!("{base}/v1/token")).json(&body).send().await.unwrap();
+        let token: Value = asked.json().await.unwrap();
+        let mut url: Url = format!("{base}/v1/end-users").parse().unwrap();
+        url.query_pairs_mut().append_pair("email", email);
+        let listed: Value =
+            self.http.get(url).bearer_auth(text(&token, "token")).send().await.unwrap().json().await.unwrap();
+        listed["end_users"].as_array().or(listed.as_array()).unwrap_or_else(|| panic!("{listed}")).len()
+    }
+}
+
+/// Whatever somebody still has to do.
+const PENDING_WORK: &str = "SELECT 'link session' FROM link_sessions WHERE phase <> 'ended'
+    UNION ALL SELECT 'refresh' FROM connections WHERE next_refresh_at IS NOT NULL OR refresh_lease_until IS NOT NULL
+    UNION ALL SELECT 'removal' FROM connections WHERE status = 'deleting'
+    UNION ALL SELECT 'registration' FROM provider_users WHERE lease_until IS NOT NULL
+    UNION ALL SELECT 'answer' FROM secrets WHERE purpose = 'link_session'";
+
+/// One user's way, on which the service dies once.
+struct LinkFlow<'a> {
+    app: &'a App,
+    provider: &'a str,
+    /// How the provider gives a consent again; none: something new is linked.
+    repair: Option<&'a Value>,
+    step: Step,
+}
+
+impl LinkFlow<'_> {
+    /// Walks it to its end, where everything has to be as if nobody had died.
+    async fn run_once(&self, crash_point: CrashPoint) -> RunOutcome {
+        let (app, provider) = (self.app, self.provider);
+        let person = app.add_person(email_at(provider), Plan::Professional, &[]).await;
+        let user = person.user.id;
+        let broken = match self.repair {
+            Some(setting) => Some(self.broken_connection(user, setting).await),
+            None => None,
+        };
+        let repaired = broken.as_ref().map(|(connection, _)| connection.id);
+        let link_url =
+            app.link_url(user, repaired.map_or(LinkTarget::Provider(provider), LinkTarget::Connection)).await;
+        let mut outcome = None;
+        if self.step == Step::Start {
+            let token = link_url.rsplit('/').next().unwrap().to_owned();
+            let start_session = async move |connections: Connections| {
+                let _ = connections.start_link_session(&token, LinkTarget::UserChoice).await;
+            };
+            outcome = Some(app.run_until_crash(provider, crash_point, start_session).await);
+            app.expire_leases().await;
+        }
+        let callback_url = app.answer_consent_page(&link_url, "accept").await;
+        if self.step != Step::Start {
+            outcome = Some(self.return_from_provider(user, &callback_url, crash_point).await);
+        }
+        self.reload(user, &link_url, &callback_url).await;
+        self.assert_consistent(&person, broken).await;
+        self.remove_everything(&person).await;
+        outcome.unwrap()
+    }
+
+    /// A connection that does not work any more, and the ids of its accounts.
+    async fn broken_connection(&self, user: UserId, setting: &Value) -> (Connection, Vec<(String, String)>) {
+        let (app, provider) = (self.app, self.provider);
+        let (mut linked, shown) = app.link_in_browser(user, LinkTarget::Provider(provider)).await;
+        assert_eq!(linked.len(), 1, "{}", shown.text);
+        let connection = linked.remove(0);
+        let accounts = app.accounts_of(&connection).await;
+        if !setting.is_null() {
+            app.control_of(provider, Method::POST, "/relink", setting.clone()).await;
+        }
+        app.set_consent(&connection, "revoked").await;
+        let status = app.connections.refresh(user, connection.id).await.unwrap();
+        assert_eq!(status, ConnectionStatus::Revoked);
+        (connection, accounts)
+    }
+
+    async fn return_from_provider(&self, user: UserId, callback_url: &Url, crash_point: CrashPoint) -> RunOutcome {
+        let (app, provider) = (self.app, self.provider);
+        let mut answer: Vec<(String, String)> = callback_url.query_pairs().into_owned().collect();
+        match self.step {
+            Step::Start | Step::Callback => {
+                let handle_callback = async move |connections: Connections| {
+                    let _ = connections.handle_callback(&answer).await;
+                };
+                app.run_until_crash(provider, crash_point, handle_callback).await
+            }
+            Step::ResumeCallback => {
+                let state = answer.iter().find(|(name, _)| name == "state").unwrap().1.clone();
+                answer.retain(|(name, _)| name != "state");
+                let sealed = SecretString::from(serde_json::to_string(&answer).unwrap());
+                let now = app.clock.now();
+                app.storage.receive_link_callback(&state, &sealed, now, now).await.unwrap().expect("it is on its way");
+                app.run_until_crash(provider, crash_point, async move |connections: Connections| {
+                    let _ = connections.run_due_link_sessions().await;
+                })
+                .await
+            }
+            Step::Refresh => {
+                open(callback_url.as_str()).await;
+                assert!(!app.connections_of(user).await.is_empty());
+                app.advance_clock(SignedDuration::from_secs(10)).await;
+                app.run_until_crash(provider, crash_point, async move |connections: Connections| {
+                    let _ = connections.run_due_refreshes().await;
+                })
+                .await
+            }
+        }
+    }
+
+    /// What a user does who sees nothing but an error: loads the page again, and once more later.
+    async fn reload(&self, user: UserId, link_url: &str, callback_url: &Url) {
+        let app = self.app;
+        // A commit that was sent is carried out, perhaps only just now: behind it, one looks.
+        app.storage.update_user(user, &UserChange::default()).await.unwrap();
+        for _ in 0..2 {
+            let shown = open(callback_url.as_str()).await;
+            assert!(matches!(shown.status, 200 | 409), "{}", shown.text);
+            app.expire_leases().await;
+        }
+        if !self.works(user).await {
+            // A code serves once: when its exchange was interrupted, or comes late, it is lost.
+            assert_eq!((self.provider, self.step == Step::Start), ("akahu", false), "the consent led to nothing");
+            let callback_url = app.answer_consent_page(link_url, "accept").await;
+            let shown = open(callback_url.as_str()).await;
+            assert_eq!(shown.status, 200, "{}", shown.text);
+        }
+    }
+
+    async fn works(&self, user: UserId) -> bool {
+        self.app.connections_of(user).await.iter().any(|one| one.status == ConnectionStatus::Active)
+    }
+
+    async fn assert_consistent(&self, person: &Person, broken: Option<(Connection, Vec<(String, String)>)>) {
+        let (app, provider, user) = (self.app, self.provider, person.user.id);
+        // The last look after a link, the end of every trip, and of one whose credentials are kept longer.
+        for hours in [1, 1, 12, 24, 24, 24] {
+            app.advance_clock(SignedDuration::from_hours(hours)).await;
+            app.run_due_jobs().await;
+            if app.query(PENDING_WORK).await.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(app.query(PENDING_WORK).await, Vec::<Vec<String>>::new());
+        let connections = app.connections_of(user).await;
+        assert_eq!(connections.len(), 1, "{connections:?}");
+        let connection = &connections[0];
+        assert_eq!(connection.status, ConnectionStatus::Active);
+        let accounts = app.accounts_of(connection).await;
+        assert!(!accounts.is_empty());
+        let steps: Vec<String> =
+            app.storage.list_audit(connection.id).await.unwrap().into_iter().map(|step| step.cause).collect();
+        match broken {
+            None => assert_eq!(steps, ["linked"]),
+            Some((before, its_accounts)) => {
+                assert_eq!((connection.id, accounts), (before.id, its_accounts), "all ids are kept");
+                // A look may have found out before the browser was back.
+                assert_eq!(steps[..2], ["linked", "refreshed"]);
+                assert!(matches!(steps[2].as_str(), "reconnected" | "refreshed") && steps.len() == 3, "{steps:?}");
+            }
+        }
+        let rows = if connection.category.as_str() == "banking" { "transactions" } else { "trades" };
+        let read = app.get_as(&person.key, &format!("/v1/{rows}?connectionId={}", connection.id)).await;
+        assert_eq!(read.status, 200, "{}", read.text);
+        let users = usize::from(provider != "akahu");
+        assert_eq!(app.registered(provider, &person.user.email).await, users, "users in use at the provider");
+    }
+
+    /// The user goes, and is forgotten at the provider too.
+    async fn remove_everything(&self, person: &Person) {
+        let (app, user) = (self.app, person.user.id);
+        for connection in app.connections_of(user).await {
+            app.connections.remove(connection.id).await.unwrap();
+        }
+        app.connections.unregister_provider_users(user, false).await.unwrap();
+        app.advance_clock(SignedDuration::from_secs(2)).await;
+        assert_eq!(app.registered(self.provider, &person.user.email).await, 0);
+        app.storage.delete_user(user).await.expect("nothing is left of it");
+    }
+
+    /// Dies at every call, before and after the provider has done it, and in between.
+    async fn crash_everywhere(&self) {
+        let baseline = self.run_once(CrashPoint::Never).await;
+        assert!(baseline.finished);
+        let mut crashed = baseline.calls == 0;
+        for after in 0..baseline.calls {
+            for applied in [false, true] {
+                // What was asked once for all users is not asked again.
+                crashed |= !self.run_once(CrashPoint::AtCall { after, applied }).await.finished;
+            }
+        }
+        assert!(crashed, "it never waited for an answer");
+        if matches!(self.step, Step::Callback | Step::ResumeCallback) {
+            self.run_once(CrashPoint::BeforeSessionEnds).await;
+        }
+        let parts = PARTS * kill_factor();
+        for part in 0..parts {
+            let rounds = u64::from(baseline.rounds) * u64::from(part) / u64::from(parts);
+            self.run_once(CrashPoint::AfterPolls(u32::try_from(rounds).unwrap())).await;
+        }
+    }
+}
+
+async fn crash_everywhere(app: &App, provider: &str, repairs: &[Option<Value>], steps: &[Step]) {
+    // Nobody listens there: what would be told is counted.
+    app.control_of("snaptrade", Method::POST, "/webhooks", json!({"url": "http://127.0.0.1:9/"})).await;
+    for repair in repairs {
+        for step in steps.iter().copied() {
+            LinkFlow { app, provider, repair: repair.as_ref(), step }.crash_everywhere().await;
+        }
+    }
+}
+
+on_both_databases! {
+    async fn unsent_code_exchange_is_resumed_in_time(app: App) {
+        let person = app.add_person(email_at("akahu"), Plan::Professional, &[]).await;
+        let user = person.user.id;
+        let callback_url =
+            app.answer_consent_page(&app.link_url(user, LinkTarget::Provider("akahu")).await, "accept").await;
+        let answer: Vec<(String, String)> = callback_url.query_pairs().into_owned().collect();
+        let outcome = app.run_until_crash(
+            "akahu",
+            CrashPoint::AtCall { after: 0, applied: false },
+            async move |connections: Connections| {
+                let _ = connections.handle_callback(&answer).await;
+            },
+        );
+        assert!(!outcome.await.finished);
+        // A code is good for a minute.
+        app.advance_clock(SignedDuration::from_secs(30)).await;
+        app.connections.run_due_link_sessions().await.unwrap();
+        assert_eq!(app.connections_of(user).await.len(), 1);
+    }
+}
+
+const ALL: [Step; 4] = [Step::Start, Step::Callback, Step::ResumeCallback, Step::Refresh];
+
+on_both_databases! {
+    async fn fiskil_linking_survives_any_crash(app: App) {
+        crash_everywhere(&app, "fiskil", &[None], &ALL).await;
+    }
+}
+
+on_both_databases! {
+    async fn akahu_linking_survives_any_crash(app: App) {
+        crash_everywhere(&app, "akahu", &[None], &ALL).await;
+    }
+}
+
+on_both_databases! {
+    async fn snaptrade_linking_survives_any_crash(app: App) {
+        crash_everywhere(&app, "snaptrade", &[None], &ALL).await;
+    }
+}
+
+on_both_databases! {
+    async fn fiskil_reconnecting_survives_any_crash(app: App) {
+        crash_everywhere(&app, "fiskil", &[Some(json!({"sameIds": false}))], &ALL).await;
+    }
+}
+
+on_both_databases! {
+    async fn akahu_reconnecting_survives_any_crash(app: App) {
+        crash_everywhere(&app, "akahu", &[Some(json!({"newToken": true, "newAuthorisation": true}))], &ALL).await;
+    }
+}
+
+on_both_databases! {
+    async fn snaptrade_reconnecting_survives_any_crash(app: App) {
+        crash_everywhere(&app, "snaptrade", &[Some(Value::Null)], &ALL).await;
+    }
+}

@@ -1,0 +1,162 @@
+//! A service that was killed with `kill -9` while somebody links, and is started again.
+
+use reqwest::{Method, Url};
+use serde_json::{Value, json};
+
+use crate::support::browser::{client, email_at, open};
+use crate::support::database::execute;
+use crate::support::harness::{Database, eventually};
+use crate::support::process::{RunningCommand, Workdir, get, new_deployment, text};
+
+/// A deployment: the simulated providers, a database, a user, and a service on one address for browsers.
+struct Deployment {
+    workdir: Workdir,
+    sandbox: RunningCommand,
+    database: String,
+    key: String,
+    console: String,
+}
+
+impl Deployment {
+    async fn start(database: Database) -> Self {
+        let (mut workdir, sandbox, database) = new_deployment(database).await;
+        let console = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        workdir.set("BELLBIRD_CONSOLE__LISTEN", &console);
+        workdir.json(&format!("user add --email {}", email_at("akahu")));
+        let key = text(&workdir.json(&format!("key create --user {}", email_at("akahu"))), "key").to_owned();
+        Self { workdir, sandbox, database, key, console }
+    }
+
+    /// A service, and the address of its API.
+    fn serve(&self) -> (RunningCommand, String) {
+        let running =
+            RunningCommand::start(&self.workdir, "serve --json --api-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0");
+        let api = text(&running.json(), "apiUrl").to_owned();
+        (running, api)
+    }
+
+    async fn control(&self, provider: &str, method: Method, path: &str, body: Value) -> Value {
+        let base: Url = text(&self.sandbox.json()[provider], "baseUrl").parse().unwrap();
+        let url = base.join(&format!("/__control/{path}")).unwrap();
+        let answer = client().request(method, url).json(&body).send().await.unwrap();
+        serde_json::from_str(&answer.text().await.unwrap()).unwrap_or(Value::Null)
+    }
+
+    async fn calls(&self, provider: &str, method: &str, path: &str) -> u64 {
+        let seen = self.control(provider, Method::GET, "calls", json!({})).await;
+        let calls = seen["calls"].as_array().unwrap().iter();
+        let matching = calls.filter(|call| call["method"] == method && call["path"] == path);
+        matching.map(|call| call["count"].as_u64().unwrap()).sum()
+    }
+
+    /// The browser opens a page; the service is killed when its call is at the provider. Then another one runs.
+    async fn killed(
+        &self,
+        provider: &str,
+        service: RunningCommand,
+        url: &str,
+        at: (&str, &str),
+        kind: &str,
+    ) -> (RunningCommand, String) {
+        let (method, path) = at;
+        self.control(provider, Method::DELETE, "calls", json!({})).await;
+        self.control(provider, Method::POST, "faults", json!({"match": path, "kind": kind, "delayMs": 60_000})).await;
+        let request = tokio::spawn(client().get(url).header("accept", "text/html").send());
+        eventually(async || self.calls(provider, method, path).await > 0).await;
+        assert_eq!(service.stop("-KILL").0, None);
+        assert!(request.await.unwrap().is_err(), "the browser is shown nothing");
+        self.control(provider, Method::DELETE, "faults", json!({})).await;
+        // The time of every lease passes, which is minutes.
+        for table in ["provider_users", "link_sessions"] {
+            let sql = format!("UPDATE {table} SET lease_until = 0 WHERE lease_until IS NOT NULL");
+            execute(&self.database, &sql, "").await;
+        }
+        self.serve()
+    }
+
+    fn link_url(&self, provider: &str) -> String {
+        let line = format!("connection link --user {} --provider {provider}", email_at("akahu"));
+        let link_url = text(&self.workdir.json(&line), "url").to_owned();
+        assert!(link_url.starts_with(&format!("http://{}", self.console)), "{link_url}");
+        link_url
+    }
+
+    /// From our address over the provider's page back to ours, which is not opened.
+    async fn answer_consent_page(&self, link_url: &str) -> String {
+        let mut page = open(link_url).await.location();
+        page.query_pairs_mut().append_pair("sandbox_auto", "accept");
+        open(page.as_str()).await.location().into()
+    }
+
+    async fn works(&self, api: &str, provider: &str) -> bool {
+        let listed = get(&format!("{api}/v1/connections"), Some(&self.key)).await.1;
+        let listed = listed["data"].as_array().unwrap().clone();
+        let [one] = &listed[..] else { return false };
+        assert_eq!((&one["provider"], &one["status"]), (&json!(provider), &json!("active")));
+        let rows = if one["category"] == "banking" { "transactions" } else { "trades" };
+        let path = format!("{api}/v1/{rows}?connectionId={}", text(one, "id"));
+        get(&path, Some(&self.key)).await.0 == 200
+    }
+
+    /// Removes the connection by command; nothing is left of it.
+    fn remove(&self) {
+        let listed = self.workdir.json("connection list");
+        assert_eq!(listed.as_array().unwrap().len(), 1);
+        self.workdir.json(&format!("connection remove {}", text(&listed[0], "id")));
+        assert_eq!(self.workdir.json("connection list"), json!([]));
+    }
+}
+
+async fn the_service_is_killed(database: Database) {
+    let deployment = Deployment::start(database).await;
+    let (service, _) = deployment.serve();
+
+    // When a user is registered, and again when the consent is looked up.
+    let link_url = deployment.link_url("fiskil");
+    let (service, _) = deployment.killed("fiskil", service, &link_url, ("POST", "/v1/end-users"), "drip").await;
+    let callback_url = deployment.answer_consent_page(&link_url).await;
+    assert_eq!(deployment.calls("fiskil", "DELETE", "/v1/end-users/{id}").await, 1, "nobody is left behind");
+    assert_eq!(deployment.calls("fiskil", "POST", "/v1/end-users").await, 2);
+    let (service, api) = deployment.killed("fiskil", service, &callback_url, ("GET", "/v1/consent"), "delay").await;
+    eventually(async || deployment.works(&api, "fiskil").await).await;
+    assert_eq!(open(&callback_url).await.status, 409);
+    assert_eq!(deployment.calls("fiskil", "POST", "/v1/end-users").await, 0, "not again");
+    deployment.remove();
+
+    // When a code is exchanged: it is lost, and the user begins again.
+    let link_url = deployment.link_url("akahu");
+    let callback_url = deployment.answer_consent_page(&link_url).await;
+    let (service, api) = deployment.killed("akahu", service, &callback_url, ("POST", "/v1/token"), "drip").await;
+    eventually(async || open(&callback_url).await.status == 409).await;
+    assert!(!deployment.works(&api, "akahu").await);
+    assert_eq!(open(&deployment.answer_consent_page(&link_url).await).await.status, 200);
+    assert!(deployment.works(&api, "akahu").await);
+    deployment.remove();
+
+    // While the browser is away; and when it is back, after the provider has confirmed.
+    let link_url = deployment.link_url("snaptrade");
+    let callback_url = deployment.answer_consent_page(&link_url).await;
+    assert_eq!(service.stop("-KILL").0, None);
+    assert!(client().get(&callback_url).send().await.is_err());
+    let (service, _) = deployment.serve();
+    let (service, api) =
+        deployment.killed("snaptrade", service, &callback_url, ("GET", "/authorizations"), "drip").await;
+    eventually(async || deployment.works(&api, "snaptrade").await).await;
+    assert_eq!(open(&callback_url).await.status, 409);
+    deployment.remove();
+
+    deployment.workdir.json(&format!("user remove {}", email_at("akahu")));
+    assert_eq!(deployment.calls("snaptrade", "DELETE", "/snapTrade/deleteUser").await, 1);
+    assert_eq!(service.stop("-TERM").0, Some(0));
+    assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
+}
+
+#[tokio::test]
+async fn restarted_service_resumes_linking_on_sqlite() {
+    the_service_is_killed(Database::Sqlite).await;
+}
+
+#[tokio::test]
+async fn restarted_service_resumes_linking_on_postgres() {
+    the_service_is_killed(Database::Postgres).await;
+}

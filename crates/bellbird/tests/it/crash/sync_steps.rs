@@ -1,0 +1,87 @@
+//! A sync dies at one of its steps, and another is made: what it found is told once, whichever of them found it.
+
+use bellbird_connections::Connections;
+use bellbird_domain::Connection;
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use super::kill_factor;
+use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE, RunOutcome};
+use crate::support::harness::{App, Database, Setup, on_both_databases, simulated_providers};
+use crate::support::receiver::{Hook, ReceivedEvent};
+
+/// Parts into which the time of a sync is cut: it is killed at the end of each.
+const PARTS: u32 = 8;
+
+/// The sync of a row that is new and of one that has changed dies, and is made again.
+async fn crash_sync(
+    app: &App,
+    connection: &Connection,
+    hook: &Hook,
+    rows: &mut Vec<String>,
+    crash_point: CrashPoint,
+) -> RunOutcome {
+    let text = format!("ROW {}", rows.len());
+    app.advance_clock(SignedDuration::from_mins(1)).await;
+    let row = app.add_row(connection, &text, app.clock.now()).await;
+    let before = rows.last().cloned();
+    if let Some(before) = &before {
+        app.change_row(connection, before, change(connection, rows.len())).await;
+    }
+    rows.push(row);
+    app.advance_clock(SignedDuration::from_mins(1)).await;
+
+    let (user, id) = (connection.user_id, connection.id);
+    let sync = async move |connections: Connections| {
+        let _ = connections.sync(user, id).await;
+    };
+    let outcome = app.run_until_crash(&connection.provider, crash_point, sync).await;
+    app.advance_clock(PAST_EVERY_LEASE).await;
+    app.sync(connection).await;
+
+    let received = app.delivered_to(hook).await;
+    let texts: Vec<&Value> = received.iter().flat_map(|one| one.rows("new")).map(|row| &row["description"]).collect();
+    assert_eq!(texts, [&text], "{}", connection.provider);
+    let updated: usize = received.iter().map(|one| one.counts().1).sum();
+    assert_eq!(updated, usize::from(before.is_some()), "{}", connection.provider);
+    // Both in one event, of one sync: there is no half of it.
+    assert_eq!(received.len(), 1, "{:?}", received.iter().map(ReceivedEvent::counts).collect::<Vec<_>>());
+    assert_eq!(app.delivered_to(hook).await.len(), 0);
+    outcome
+}
+
+/// Another amount, or of a trade, whose amount is a part of its id, another price.
+fn change(connection: &Connection, number: usize) -> Value {
+    let member = if connection.provider == "snaptrade" { "price" } else { "amount" };
+    if connection.provider == "fiskil" {
+        return serde_json::json!({ member: format!("{number}.50") });
+    }
+    serde_json::json!({ member: number + 100 })
+}
+
+on_both_databases! {
+    async fn crashed_sync_announces_its_rows_once(app: App) {
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.hook(&person.user).await;
+            app.complete_initial_sync(connection, &hook).await;
+            let mut rows = Vec::new();
+            let baseline = crash_sync(&app, connection, &hook, &mut rows, CrashPoint::Never).await;
+            assert!(baseline.finished && baseline.calls > 1, "{} calls", baseline.calls);
+            for after in 0..baseline.calls {
+                let crash_point = CrashPoint::AtCall { after, applied: false };
+                assert!(
+                    !crash_sync(&app, connection, &hook, &mut rows, crash_point).await.finished,
+                    "{provider}: call {after}"
+                );
+            }
+            let parts = PARTS * kill_factor();
+            for part in 0..=parts {
+                let rounds = u64::from(baseline.rounds) * u64::from(part) / u64::from(parts);
+                crash_sync(&app, connection, &hook, &mut rows, CrashPoint::AfterPolls(u32::try_from(rounds).unwrap()))
+                    .await;
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! A real Chromium without a window, told what to do over a pipe in its own protocol: open, click, type, look.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// For one step, a slow machine included.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
+/// No Chromium without these in a sandbox without a network: the first for root, the others for quiet.
+const FLAGS: &str = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
+                     --disable-background-networking --disable-component-update --disable-sync \
+                     --disable-dev-shm-usage --no-proxy-server \
+                     --remote-debugging-pipe";
+
+/// A window with one tab.
+pub(super) struct Browser {
+    child: Child,
+    to: ChildStdin,
+    from: Receiver<Value>,
+    last_id: u64,
+    session: Option<String>,
+    _profile: TempDir,
+}
+
+impl Browser {
+    pub(super) fn start() -> Self {
+        let profile = tempfile::tempdir().unwrap();
+        // It reads commands from its descriptor 3 and answers on 4.
+        let line =
+            format!("exec chromium {FLAGS} --user-data-dir={} about:blank 3<&0 4>&1 >&2", profile.path().display());
+        let mut child = Command::new("sh")
+            .args(["-c", &line])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("chromium is installed: scripts/test sees to it");
+        let (to, out) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (sender, from) = channel();
+        std::thread::spawn(move || {
+            for message in BufReader::new(out).split(0) {
+                let Ok(message) = message.map(|bytes| serde_json::from_slice(&bytes).unwrap()) else { return };
+                if sender.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut browser = Self { child, to, from, last_id: 0, session: None, _profile: profile };
+        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}))["targetId"].clone();
+        let attached = browser.call("Target.attachToTarget", json!({"targetId": target, "flatten": true}));
+        browser.session = attached["sessionId"].as_str().map(str::to_owned);
+        browser.call("Page.enable", json!({}));
+        browser.call("Runtime.enable", json!({}));
+        browser
+    }
+
+    fn send(&mut self, method: &str, params: Value) -> u64 {
+        self.last_id += 1;
+        let mut message = json!({"id": self.last_id, "method": method, "params": params});
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        self.to.write_all(format!("{message}\0").as_bytes()).unwrap();
+        self.last_id
+    }
+
+    /// The next message that `is_it`; the others are dropped.
+    fn wait(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+        let until = Instant::now() + WAIT_TIMEOUT;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let message = self.from.recv_timeout(left).unwrap_or_else(|error| panic!("{what}: {error}"));
+            if is_it(&message) {
+                return message;
+            }
+        }
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params);
+        let mut answer = self.wait(method, |message| message["id"] == id);
+        assert!(answer["error"].is_null(), "{method}: {answer}");
+        answer["result"].take()
+    }
+
+    fn loaded(&mut self) {
+        self.wait("a page that has loaded", |message| message["method"] == "Page.loadEventFired");
+    }
+
+    pub(super) fn open(&mut self, url: &str) {
+        self.send("Page.navigate", json!({ "url": url }));
+        self.loaded();
+    }
+
+    pub(super) fn evaluate(&mut self, script: &str) -> Value {
+        let mut answer = self.call("Runtime.evaluate", json!({"expression": script, "returnByValue": true}));
+        assert!(answer["exceptionDetails"].is_null(), "{script}: {answer}");
+        answer["result"]["value"].take()
+    }
+
+    pub(super) fn url(&mut self) -> String {
+        self.evaluate("location.href").as_str().unwrap().to_owned()
+    }
+
+    /// What can be read on the page.
+    pub(super) fn text(&mut self) -> String {
+        self.evaluate("document.body.innerText").as_str().unwrap().to_owned()
+    }
+
+    pub(super) fn has(&mut self, selector: &str) -> bool {
+        self.evaluate(&format!("document.querySelector({}) !== null", json!(selector))) == true
+    }
+
+    /// Presses the left button of the mouse in the middle of an element, and waits for the page that follows.
+    pub(super) fn click(&mut self, selector: &str) {
+        self.press(selector);
+        self.loaded();
+    }
+
+    /// As [`Self::click`], on an element that leads nowhere.
+    pub(super) fn press(&mut self, selector: &str) {
+        let script = format!(
+            "(() => {{ const element = document.querySelector({}); element.scrollIntoView({{block: 'center'}}); \
+             const box = element.getBoundingClientRect(); \
+             return [box.x + box.width / 2, box.y + box.height / 2]; }})()",
+            json!(selector)
+        );
+        let place = self.evaluate(&script);
+        for kind in ["mousePressed", "mouseReleased"] {
+            let event = json!({"type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1});
+            self.send("Input.dispatchMouseEvent", event);
+        }
+    }
+
+    /// Writes in place of what is there.
+    pub(super) fn write(&mut self, selector: &str, text: &str) {
+        self.evaluate(&format!("document.querySelector({}).select()", json!(selector)));
+        self.call("Input.insertText", json!({ "text": text }));
+    }
+
+    pub(super) fn size(&mut self, width: u32, height: u32, dark: bool) {
+        let metrics = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.call("Emulation.setDeviceMetricsOverride", metrics);
+        let scheme = if dark { "dark" } else { "light" };
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.call("Emulation.setEmulatedMedia", features);
+    }
+
+    /// Keeps a picture, where BELLBIRD_SCREENSHOTS names a folder: to be looked at.
+    pub(super) fn picture(&mut self, name: &str) {
+        use base64::Engine as _;
+        let Some(folder) = option_env_at_run("BELLBIRD_SCREENSHOTS") else { return };
+        for (width, dark) in [(360, false), (1280, false), (1280, true)] {
+            self.size(width, 800, dark);
+            let shot = self.call("Page.captureScreenshot", json!({"format": "png"}));
+            let bytes = base64::engine::general_purpose::STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
+            let scheme = if dark { "-dark" } else { "" };
+            std::fs::write(format!("{folder}/{name}-{width}{scheme}.png"), bytes).unwrap();
+        }
+        self.size(1280, 800, false);
+    }
+}
+
+fn option_env_at_run(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

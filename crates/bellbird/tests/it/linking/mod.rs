@@ -1,0 +1,6 @@
+//! Connections are linked, reconnected and removed.
+
+mod chromium;
+mod provider_events;
+mod removal;
+mod sessions;

@@ -1,0 +1,183 @@
+//! Events from providers: checked, taken once, and never more than a hint to look. The simulated providers sign
+//! and send them themselves.
+
+use bellbird_connections::LinkTarget;
+use bellbird_domain::{Connection, ConnectionStatus};
+use jiff::SignedDuration;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::harness::{App, Database, Person, Setup, eventually, on_both_databases, simulated_providers};
+
+impl App {
+    /// A new person who has linked something at a provider, whose events arrive from now on.
+    async fn subscribed(&self, provider: &str) -> (Person, Connection) {
+        let email = format!("{provider}@example.com");
+        let person = self.add_person(&email, bellbird_domain::Plan::Professional, &[]).await;
+        let (mut linked, _) = self.link_in_browser(person.user.id, LinkTarget::Provider(provider)).await;
+        // The first look after a link subscribes, where that is needed; after the last one nothing is due.
+        for minutes in [1, 1, 3, 11] {
+            self.advance_clock(SignedDuration::from_mins(minutes)).await;
+            self.run_due_jobs().await;
+        }
+        self.start_background_jobs();
+        self.control_of(provider, Method::DELETE, "/webhooks", json!({})).await;
+        let url = format!("{}/webhooks/{provider}", self.console_url);
+        self.control_of(provider, Method::POST, "/webhooks", json!({ "url": url })).await;
+        self.reset_calls().await;
+        (person, linked.remove(0))
+    }
+
+    async fn deliveries(&self, provider: &str) -> Vec<Value> {
+        let seen = self.control_of(provider, Method::GET, "/webhooks", json!({})).await;
+        seen["deliveries"].as_array().unwrap().clone()
+    }
+
+    /// Waits until everything that is to be delivered has been answered; gives the last answers.
+    async fn delivered(&self, provider: &str) -> Vec<Value> {
+        eventually(async || {
+            let deliveries = self.deliveries(provider).await;
+            !deliveries.is_empty() && deliveries.iter().all(|one| one["state"] != "waiting")
+        })
+        .await;
+        self.deliveries(provider)
+            .await
+            .iter()
+            .map(|one| one["statuses"].as_array().unwrap().last().unwrap().clone())
+            .collect()
+    }
+
+    async fn status_of(&self, connection: &Connection) -> Option<ConnectionStatus> {
+        let found = self.storage.find_connection(connection.user_id, connection.id).await.unwrap();
+        found.map(|connection| connection.status)
+    }
+
+    /// Waits for a status, while time goes on: nobody looks twice within ten seconds, however many events come.
+    async fn wait_for_status(&self, connection: &Connection, status: ConnectionStatus) {
+        eventually(async || {
+            self.advance_clock(SignedDuration::from_secs(1)).await;
+            self.run_due_jobs().await;
+            self.status_of(connection).await == Some(status)
+        })
+        .await;
+    }
+}
+
+on_both_databases! {
+    async fn one_event_updates_the_status(app: App) {
+        for provider in simulated_providers() {
+            let (person, connection) = app.subscribed(provider).await;
+            for (state, status) in [
+                ("expired", ConnectionStatus::Invalidated),
+                ("active", ConnectionStatus::Active),
+                ("revoked", ConnectionStatus::Revoked),
+            ] {
+                app.set_consent(&connection, state).await;
+                app.wait_for_status(&connection, status).await;
+                let shown = app.get_as(&person.key, "/v1/connections").await.data();
+                assert_eq!(shown[0]["status"], status.as_str(), "{provider}");
+            }
+            let statuses = app.delivered(provider).await;
+            assert!(statuses.iter().all(|status| *status == 200), "{provider}: {statuses:?}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn wrong_signature_is_rejected(app: App) {
+        for provider in simulated_providers() {
+            let (_, connection) = app.subscribed(provider).await;
+            app.control_of(provider, Method::POST, "/webhooks", json!({"sign": "wrong"})).await;
+            app.set_consent(&connection, "expired").await;
+            let statuses = app.delivered(provider).await;
+            // Beyond the first, it is not asked for keys again and again.
+            let rejected = |status: &Value| *status == 401 || (provider == "akahu" && *status == 503);
+            assert!(statuses.iter().all(rejected) && statuses[0] == 401, "{provider}: {statuses:?}");
+            app.run_due_jobs().await;
+            assert_eq!(app.status_of(&connection).await, Some(ConnectionStatus::Active), "{provider}: nobody looked");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn repeated_event_is_harmless(app: App) {
+        for provider in simulated_providers() {
+            let (_, connection) = app.subscribed(provider).await;
+            app.control_of(provider, Method::POST, "/webhooks", json!({"copies": 3})).await;
+            app.set_consent(&connection, "expired").await;
+            let statuses = app.delivered(provider).await;
+            assert!(statuses.iter().all(|status| *status == 200), "{provider}: {statuses:?}");
+            app.wait_for_status(&connection, ConnectionStatus::Invalidated).await;
+            let audit = app.storage.list_audit(connection.id).await.unwrap();
+            assert_eq!(audit.len(), 2, "{provider}: {audit:?}");
+
+            // The same bytes, much later.
+            app.advance_clock(SignedDuration::from_hours(1)).await;
+            app.run_due_jobs().await;
+            app.reset_calls().await;
+            let first = app.deliveries(provider).await[0]["id"].clone();
+            app.control_of(provider, Method::POST, "/webhooks/resend", json!({ "id": first })).await;
+            let status = app.delivered(provider).await.pop().unwrap();
+            match provider {
+                "snaptrade" => assert_eq!((status, app.total_calls(provider).await), (json!(401), 0), "too old"),
+                "fiskil" => assert_eq!((status, app.total_calls(provider).await), (json!(200), 0), "taken before"),
+                // Nothing in such an event tells it from another one: it makes us look once more.
+                _ => assert_eq!(status, 200),
+            }
+        }
+    }
+}
+
+on_both_databases! {
+    async fn unknown_event_is_accepted_and_ignored(app: App) {
+        for provider in simulated_providers() {
+            app.subscribed(provider).await;
+            let event = if provider == "akahu" { "WEATHER:RAIN" } else { "weather.changed" };
+            app.control_of(provider, Method::POST, "/webhooks/send", json!({ "event": event })).await;
+            assert_eq!(app.delivered(provider).await, [json!(200)], "{provider}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn refresh_requested_by_event_is_retried(app: App) {
+        for provider in simulated_providers() {
+            let (_, connection) = app.subscribed(provider).await;
+            // The provider tells us, and cannot be asked.
+            let asked = match provider {
+                "fiskil" => "/v1/consent",
+                "akahu" => "/v1/accounts",
+                _ => "/authorizations",
+            };
+            app.fault_at(provider, json!({"match": asked, "kind": "status", "status": 503})).await;
+            app.set_consent(&connection, "expired").await;
+            app.delivered(provider).await;
+            app.run_due_jobs().await;
+            app.control_of(provider, Method::DELETE, "/faults", json!({})).await;
+            assert_eq!(app.status_of(&connection).await, Some(ConnectionStatus::Active), "{provider}");
+            app.advance_clock(SignedDuration::from_mins(2)).await;
+            app.run_due_jobs().await;
+            assert_eq!(app.status_of(&connection).await, Some(ConnectionStatus::Invalidated), "{provider}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn malformed_events_are_rejected() {
+    let app = App::start(Default::default()).await;
+    let post = async |path: &str, body: Vec<u8>| {
+        let answer = app.http.post(format!("{}{path}", app.console_url)).body(body).send().await.unwrap();
+        let (status, body) = (answer.status().as_u16(), answer.json::<Value>().await.unwrap());
+        assert!(status == 200 || body["error"]["message"].is_string(), "{body}");
+        status
+    };
+    assert_eq!(post("/webhooks/nobody", b"{}".to_vec()).await, 404);
+    for provider in simulated_providers() {
+        let path = format!("/webhooks/{provider}");
+        assert_eq!(post(&path, b"{}".to_vec()).await, 401);
+        assert_eq!(post(&path, Vec::new()).await, 401);
+        assert_eq!(post(&path, vec![b' '; 256 * 1024 + 1]).await, 413);
+        let answer = app.http.get(format!("{}{path}", app.console_url)).send().await.unwrap();
+        assert_eq!((answer.status().as_u16(), &answer.headers()["allow"]), (405, &"POST".parse().unwrap()));
+    }
+}

@@ -1,0 +1,522 @@
+//! Linking in the browser: from the address that a user opens, over the provider's own page, to the first answer. The
+//! pages themselves are walked in `chromium/`; here the simulated providers answer at once.
+
+use bellbird_connections::LinkTarget;
+use bellbird_domain::{ConnectionStatus, Plan};
+use jiff::SignedDuration;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::browser::{browse, client, open};
+use crate::support::harness::{App, Database, Setup, eventually, on_both_databases, simulated_providers};
+
+/// The routes by which a user is registered and removed at a provider.
+fn registration(provider: &str) -> Option<(&'static str, &'static str)> {
+    match provider {
+        "fiskil" => Some(("/v1/end-users", "/v1/end-users/{id}")),
+        "snaptrade" => Some(("/snapTrade/registerUser", "/snapTrade/deleteUser")),
+        _ => None,
+    }
+}
+
+on_both_databases! {
+    async fn every_provider_is_linked_in_the_browser(app: App) {
+        for provider in simulated_providers() {
+            app.reset_calls().await;
+            let (linked, shown) = app.link_in_browser(app.olivia.user.id, LinkTarget::Provider(provider)).await;
+            shown.assert_shows(200, "connected");
+            assert!(!linked.is_empty(), "{provider}: {}", shown.text);
+            for connection in &linked {
+                assert_eq!((connection.provider.as_str(), connection.status), (provider, ConnectionStatus::Active));
+                shown.assert_shows(200, &connection.institution_name.replace('\'', "&#39;").replace("&#39;", "'"));
+                let accounts = app.accounts_of(connection).await;
+                assert!(!accounts.is_empty(), "{provider}");
+                let path = match connection.category.as_str() {
+                    "banking" => format!("/v1/transactions?connectionId={}&accountId={}", connection.id, accounts[0].0),
+                    _ => format!("/v1/trades?connectionId={}", connection.id),
+                };
+                assert_eq!(app.get(&path).await.status, 200, "{provider}");
+                assert_eq!(
+                    app.get_as(&app.ben.key, &path).await.status,
+                    if path.contains("trades") { 403 } else { 404 }
+                );
+            }
+            let (_, again) = app.link_in_browser(app.olivia.user.id, LinkTarget::Provider(provider)).await;
+            again.assert_shows(200, "connected");
+            if let Some((register, remove)) = registration(provider) {
+                let calls = app.calls_of(provider).await;
+                assert_eq!(calls.get(register), Some(&1), "{provider}: registered once");
+                assert_eq!(calls.get(remove), None, "{provider}");
+            }
+        }
+    }
+}
+
+on_both_databases! {
+    async fn failed_consent_is_explained_and_connects_nothing(app: App) {
+        for (provider, answer, words) in [
+            ("fiskil", "deny", "did not give your consent"),
+            ("fiskil", "error", "Nothing was connected"),
+            ("akahu", "deny", "did not give your consent"),
+            ("snaptrade", "deny", "did not give your consent"),
+            ("snaptrade", "abandon", "did not give your consent"),
+            ("snaptrade", "error", "Nothing was connected"),
+        ] {
+            let before = app.connections_of(app.ben.user.id).await;
+            let callback_url = app
+                .answer_consent_page(&app.link_url(app.ben.user.id, LinkTarget::Provider(provider)).await, answer)
+                .await;
+            open(callback_url.as_str()).await.assert_shows(200, words);
+            assert_eq!(app.connections_of(app.ben.user.id).await, before, "{provider} {answer}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn callback_works_once_and_a_forged_one_never(app: App) {
+        for provider in simulated_providers() {
+            let user = app.ben.user.id;
+            let callback_url =
+                app.answer_consent_page(&app.link_url(user, LinkTarget::Provider(provider)).await, "accept").await;
+            let callback = format!("{}/link/callback", app.console_url);
+            let state = callback_url.query_pairs().find(|(name, _)| name == "state").unwrap().1.into_owned();
+            let query = callback_url.query().unwrap();
+            let before = app.connections_of(user).await;
+            for forged in [
+                callback.clone(),
+                format!("{callback}?state="),
+                format!("{callback}?{}", query.replace(&state, &state.replace(|c: char| c.is_ascii_digit(), "7"))),
+                format!("{callback}?{}", query.replace(&state, &state.to_ascii_uppercase())),
+                format!("{callback}?{}", query.replace(&state, &state[1..])),
+                format!("{callback}?{query}&state={state}"),
+            ] {
+                open(&forged).await.assert_shows(400, "Nothing was changed");
+            }
+            assert_eq!(app.connections_of(user).await, before);
+            let head = browse(client().head(callback_url.as_str())).await;
+            assert_eq!(head.status, 405, "a look at the address is no arrival");
+
+            let (one, other) = tokio::join!(open(callback_url.as_str()), open(callback_url.as_str()));
+            let mut statuses = [one.status, other.status];
+            statuses.sort_unstable();
+            assert!(matches!(statuses, [200, 200 | 409]), "{statuses:?}: {}", one.text);
+            let connected = app.connections_of(user).await;
+            assert!(connected.len() > before.len(), "{provider}: {} {}", one.text, other.text);
+            open(callback_url.as_str()).await.assert_shows(409, "used already");
+            let audit = app.storage.list_audit(connected[0].id).await.unwrap();
+            assert_eq!(audit.len(), 1, "{provider}: connected once");
+            assert_eq!(app.connections_of(user).await, connected);
+        }
+    }
+}
+
+on_both_databases! {
+    async fn link_session_expires(app: App) {
+        for provider in simulated_providers() {
+            let callback_url = app
+                .answer_consent_page(&app.link_url(app.ben.user.id, LinkTarget::Provider(provider)).await, "accept")
+                .await;
+            let before = app.connections_of(app.ben.user.id).await;
+            app.advance_clock(SignedDuration::from_mins(31)).await;
+            open(callback_url.as_str()).await.assert_shows(400, "Nothing was changed");
+            assert_eq!(app.connections_of(app.ben.user.id).await, before);
+        }
+    }
+}
+
+on_both_databases! {
+    async fn reconnecting_working_connection_keeps_ids(app: App) {
+        for (provider, setting) in
+            [("fiskil", json!({"sameIds": false})), ("akahu", json!({"newToken": true})), ("snaptrade", json!(null))]
+        {
+            let person = app.add_person(&format!("{provider}@example.com"), Plan::Professional, &[]).await;
+            let (linked, _) = app.link_in_browser(person.user.id, LinkTarget::Provider(provider)).await;
+            let connection = &linked[0];
+            let accounts = app.accounts_of(connection).await;
+            if !setting.is_null() {
+                app.control_of(provider, Method::POST, "/relink", setting).await;
+            }
+            for answer in ["deny", "error"].into_iter().filter(|answer| provider != "akahu" || *answer == "deny") {
+                let link_url = app.link_url(person.user.id, LinkTarget::Connection(connection.id)).await;
+                let shown = open(app.answer_consent_page(&link_url, answer).await.as_str()).await;
+                shown.assert_shows(200, if answer == "deny" { "did not give your consent" } else { "did not work" });
+                app.advance_clock(SignedDuration::from_secs(11)).await;
+            }
+            let (new, shown) = app.link_in_browser(person.user.id, LinkTarget::Connection(connection.id)).await;
+            assert_eq!(new, [], "{provider}: {}", shown.text);
+            shown.assert_shows(200, "is connected again");
+            app.advance_clock(SignedDuration::from_mins(11)).await;
+            app.run_due_jobs().await;
+            assert_eq!(app.connections_of(person.user.id).await.len(), linked.len(), "{provider}");
+            assert_eq!(app.accounts_of(connection).await, accounts, "{provider}");
+            assert_eq!(app.connections.count_pending_removals().await.unwrap(), 0, "{provider}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn provider_event_may_precede_the_callback(app: App) {
+        for provider in simulated_providers() {
+            let user = app.ben.user.id;
+            let url = format!("{}/webhooks/{provider}", app.console_url);
+            app.control_of(provider, Method::POST, "/webhooks", json!({ "url": url })).await;
+            let before = app.connections_of(user).await.len();
+            let callback_url =
+                app.answer_consent_page(&app.link_url(user, LinkTarget::Provider(provider)).await, "accept").await;
+            if provider != "akahu" {
+                eventually(async || {
+                    app.run_due_jobs().await;
+                    app.connections_of(user).await.len() > before
+                })
+                .await;
+            }
+            open(callback_url.as_str()).await.assert_shows(200, "connected");
+            assert!(app.connections_of(user).await.len() > before, "{provider}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn connection_removed_during_session_stays_removed(app: App) {
+        for provider in simulated_providers() {
+            let person = app.add_person(&format!("{provider}@example.com"), Plan::Professional, &[]).await;
+            let user = person.user.id;
+            let (linked, _) = app.link_in_browser(user, LinkTarget::Provider(provider)).await;
+            let callback_url =
+                app.answer_consent_page(&app.link_url(user, LinkTarget::Provider(provider)).await, "deny").await;
+            for connection in &linked {
+                app.connections.remove(connection.id).await.unwrap();
+            }
+            open(callback_url.as_str()).await.assert_shows(200, "did not give your consent");
+            app.advance_clock(SignedDuration::from_mins(40)).await;
+            app.run_due_jobs().await;
+            assert_eq!(app.connections_of(user).await, [], "{provider}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn locally_deleted_consent_needs_a_new_link(app: App) {
+        let person = app.add_person("forgetful@example.com", Plan::Professional, &[]).await;
+        let user = person.user.id;
+        let (linked, _) = app.link_in_browser(user, LinkTarget::Provider("snaptrade")).await;
+        app.connections.remove_locally(linked[0].id).await.unwrap();
+        let callback_url =
+            app.answer_consent_page(&app.link_url(user, LinkTarget::Provider("snaptrade")).await, "abandon").await;
+        open(callback_url.as_str()).await.assert_shows(200, "did not give your consent");
+        assert_eq!(app.connections_of(user).await, []);
+        // The same login again is the same connection there.
+        let (linked, shown) = app.link_in_browser(user, LinkTarget::Provider("snaptrade")).await;
+        assert_eq!(linked.len(), 1, "{}", shown.text);
+    }
+}
+
+on_both_databases! {
+    async fn abandoned_session_does_not_affect_a_reconnect(app: App) {
+        for same_ids in [true, false] {
+            let person = app.add_person(&format!("two.{same_ids}@example.com"), Plan::Professional, &[]).await;
+            let user = person.user.id;
+            let (linked, _) = app.link_in_browser(user, LinkTarget::Provider("fiskil")).await;
+            let connection = &linked[0];
+            let accounts = app.accounts_of(connection).await;
+            app.control(Method::POST, "/relink", json!({ "sameIds": same_ids })).await;
+            app.set_consent(connection, "revoked").await;
+            app.connections.refresh(user, connection.id).await.unwrap();
+            // A new link is begun and left for a reconnect; the service checks both sessions before the callback.
+            open(&app.link_url(user, LinkTarget::Provider("fiskil")).await).await.location();
+            let callback_url = app
+                .answer_consent_page(&app.link_url(user, LinkTarget::Connection(connection.id)).await, "accept")
+                .await;
+            app.advance_clock(SignedDuration::from_mins(6)).await;
+            app.run_due_jobs().await;
+            open(callback_url.as_str()).await.assert_shows(200, "is connected again");
+            assert_eq!(app.connections_of(user).await.len(), 1, "{same_ids}");
+            assert_eq!(app.accounts_of(connection).await, accounts, "{same_ids}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn new_link_beside_abandoned_reconnect_is_separate(app: App) {
+        let person = app.add_person("two.ways@example.com", Plan::Professional, &[]).await;
+        let user = person.user.id;
+        let (linked, _) = app.link_in_browser(user, LinkTarget::Provider("fiskil")).await;
+        app.control(Method::POST, "/relink", json!({"sameIds": false})).await;
+        app.set_consent(&linked[0], "expired").await;
+        app.connections.refresh(user, linked[0].id).await.unwrap();
+        open(&app.link_url(user, LinkTarget::Connection(linked[0].id)).await).await.location();
+        let (new, shown) = app.link_in_browser(user, LinkTarget::Provider("fiskil")).await;
+        shown.assert_shows(200, "is connected");
+        assert_eq!(new.len(), 1, "{}", shown.text);
+        app.advance_clock(SignedDuration::from_mins(40)).await;
+        app.run_due_jobs().await;
+        let statuses: Vec<_> = app.connections_of(user).await.iter().map(|one| (one.id, one.status)).collect();
+        assert!(statuses.contains(&(linked[0].id, ConnectionStatus::Invalidated)), "{statuses:?}");
+        assert!(statuses.contains(&(new[0].id, ConnectionStatus::Active)) && statuses.len() == 2, "{statuses:?}");
+    }
+}
+
+on_both_databases! {
+    async fn denied_session_ignores_an_approved_one(app: App) {
+        let person = app.add_person("two.tabs@example.com", Plan::Professional, &[]).await;
+        let user = person.user.id;
+        let denied = app.answer_consent_page(&app.link_url(user, LinkTarget::Provider("fiskil")).await, "deny").await;
+        let (linked, _) = app.link_in_browser(user, LinkTarget::Provider("fiskil")).await;
+        open(denied.as_str()).await.assert_shows(200, "did not give your consent");
+        assert_eq!(app.connections_of(user).await.len(), linked.len());
+    }
+}
+
+on_both_databases! {
+    async fn provider_outage_of_hours_loses_no_consent(app: App) {
+        let user = app.ben.user.id;
+        let of = async |provider: &str| {
+            app.connections_of(user).await.iter().filter(|connection| connection.provider == provider).count()
+        };
+        let mut away = Vec::new();
+        for (provider, asked) in
+            [("fiskil", "/v1/consent"), ("akahu", "/v1/accounts"), ("snaptrade", "/authorizations")]
+        {
+            let before = of(provider).await;
+            let callback_url =
+                app.answer_consent_page(&app.link_url(user, LinkTarget::Provider(provider)).await, "accept").await;
+            app.fault_at(provider, json!({"match": asked, "kind": "status", "status": 503})).await;
+            away.push((provider, before, callback_url));
+        }
+        for shown in
+            futures_util::future::join_all(away.iter().map(|(_, _, callback_url)| open(callback_url.as_str()))).await
+        {
+            shown.assert_shows(200, "Not confirmed yet");
+        }
+        for _ in 0..6 {
+            app.advance_clock(SignedDuration::from_mins(40)).await;
+            app.run_due_jobs().await;
+        }
+        app.clear_faults().await;
+        for (provider, before, _) in &away {
+            assert_eq!(of(provider).await, *before, "{provider}");
+        }
+        app.advance_clock(SignedDuration::from_mins(10)).await;
+        app.run_due_jobs().await;
+        for (provider, before, callback_url) in &away {
+            assert!(of(provider).await > *before, "{provider}");
+            open(callback_url.as_str()).await.assert_shows(409, "used already");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn different_login_is_a_new_connection(app: App) {
+        // Whoever has that address at the provider, and somebody else.
+        let person = app.add_person("priya.sharma@example.com", Plan::Professional, &[]).await;
+        let (linked, _) = app.link_in_browser(person.user.id, LinkTarget::Provider("fiskil")).await;
+        let connection = &linked[0];
+        let accounts = app.accounts_of(connection).await;
+        let found = app.storage.list_connection_accounts(person.user.id, connection.id).await.unwrap();
+        // The bank calls all of its accounts something else now, so nothing is certain.
+        for account in &found {
+            let path = format!("/accounts/{}", account.provider_account_id);
+            app.control(
+                Method::PATCH,
+                &path,
+                json!({"display_name": "Renamed", "nickname": null, "product_name": "Renamed"}),
+            )
+            .await;
+        }
+        app.control(Method::POST, "/relink", json!({"sameIds": false})).await;
+        app.set_consent(connection, "expired").await;
+        app.connections.refresh(person.user.id, connection.id).await.unwrap();
+        let (new, shown) = app.link_in_browser(person.user.id, LinkTarget::Connection(connection.id)).await;
+        shown.assert_shows(200, "connected separately");
+        assert_eq!(new.len(), 1, "{}", shown.text);
+        assert_eq!(app.accounts_of(connection).await, accounts, "nothing was merged");
+        let ids = |accounts: Vec<(String, String)>| accounts.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+        let (old, new_ids) = (ids(accounts), ids(app.accounts_of(&new[0]).await));
+        assert!(!new_ids.is_empty() && new_ids.iter().all(|id| !old.contains(id)));
+        let now = app.storage.find_connection(person.user.id, connection.id).await.unwrap().unwrap();
+        assert_eq!(now.status, ConnectionStatus::Invalidated, "it still waits to be repaired");
+    }
+}
+
+#[tokio::test]
+async fn link_urls_are_scoped_and_expire() {
+    let app = App::start(Default::default()).await;
+    let user = app.olivia.user.id;
+    open(&format!("{}/link/{}", app.console_url, "0".repeat(64))).await.assert_shows(404, "expired");
+    let choice = app.link_url(user, LinkTarget::UserChoice).await;
+    let page = open(&choice).await;
+    page.assert_shows(200, "olivia@example.com");
+    for words in ["Australian banks", "New Zealand banks", "Brokers", "Ironbark Example Bank"] {
+        page.assert_shows(200, words);
+    }
+    assert!(page.headers["content-security-policy"].to_str().unwrap().contains("default-src 'none'"));
+    assert_eq!(page.headers["referrer-policy"], "no-referrer");
+    assert_eq!(page.headers["cache-control"], "no-store");
+
+    let post = |form: &'static str| {
+        let request = client().post(&choice).header("content-type", "application/x-www-form-urlencoded").body(form);
+        browse(request)
+    };
+    let away = post("provider=akahu").await.location();
+    assert!(away.query_pairs().any(|(name, value)| name == "scope" && value == "ENDURING_CONSENT"), "{away}");
+    for (form, status) in
+        [("provider=nobody", 400), ("", 400), ("provider=akahu&connection=x", 400), ("connection=x", 400)]
+    {
+        assert_eq!(post(form).await.status, status, "{form}");
+    }
+    // Another user's connection is as absent as one that never was.
+    let other = app.ben.connections[0].id;
+    let form = format!("connection={other}");
+    let request = client().post(&choice).header("content-type", "application/x-www-form-urlencoded").body(form);
+    assert_eq!(browse(request).await.status, 410);
+    assert!(app.connections.create_link(user, LinkTarget::Connection(other)).await.is_err());
+
+    // An address for one provider is for no other.
+    let one = app.link_url(user, LinkTarget::Provider("fiskil")).await;
+    let request =
+        client().post(&one).header("content-type", "application/x-www-form-urlencoded").body("provider=akahu");
+    assert_eq!(browse(request).await.status, 410);
+    let head = browse(client().head(&one)).await;
+    assert_eq!(head.status, 200, "a look at the address takes nobody away");
+    let calls = app.calls_of("fiskil").await;
+    assert_eq!(calls.get("/v1/auth/session"), None, "{calls:?}");
+
+    app.clock.set(app.clock.now().saturating_add(SignedDuration::from_mins(31)).unwrap());
+    open(&choice).await.assert_shows(404, "expired");
+    open(&one).await.assert_shows(404, "expired");
+}
+
+#[tokio::test]
+async fn link_url_starts_at_most_twenty_sessions() {
+    let app = App::start(Default::default()).await;
+    let link_url = app.link_url(app.ben.user.id, LinkTarget::Provider("akahu")).await;
+    for at in 0..20 {
+        let shown = open(&link_url).await;
+        assert_eq!(shown.status, 303, "{at}");
+    }
+    open(&link_url).await.assert_shows(410, "expired");
+}
+
+on_both_databases! {
+    async fn consent_without_callback_is_connected(app: App) {
+        for provider in ["fiskil", "snaptrade"] {
+            let user = app.ben.user.id;
+            let before = app.connections_of(user).await.len();
+            let callback_url =
+                app.answer_consent_page(&app.link_url(user, LinkTarget::Provider(provider)).await, "accept").await;
+            app.run_due_jobs().await;
+            assert_eq!(app.connections_of(user).await.len(), before, "{provider}: there is time yet");
+            app.advance_clock(SignedDuration::from_mins(6)).await;
+            app.run_due_jobs().await;
+            let connected = app.connections_of(user).await;
+            assert_eq!(connected.len(), before + 1, "{provider}");
+            assert!(!app.accounts_of(&connected[0]).await.is_empty());
+            // Late, the browser is told what has come of it.
+            open(callback_url.as_str()).await.assert_shows(200, "connected");
+            open(callback_url.as_str()).await.assert_shows(409, "used already");
+            assert_eq!(app.connections_of(user).await.len(), before + 1, "{provider}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn lost_registration_answer_leaves_no_orphan(app: App) {
+        for provider in ["fiskil", "snaptrade"] {
+            let (register, remove) = registration(provider).unwrap();
+            let user = app.olivia.user.id;
+            let link_url = app.link_url(user, LinkTarget::Provider(provider)).await;
+            app.fault_at(provider, json!({"match": register, "kind": "cut", "afterBytes": 0, "times": 1})).await;
+            app.reset_calls().await;
+            let shown = open(&link_url).await;
+            assert!((500..600).contains(&shown.status), "{provider}: {} {}", shown.status, shown.text);
+            assert_eq!(app.calls_of(provider).await.get(register), Some(&1), "{provider}: never repeated blindly");
+            open(&link_url).await.location();
+            let calls = app.calls_of(provider).await;
+            assert_eq!(calls.get(remove), Some(&1), "{provider}: {calls:?}");
+            open(&link_url).await.location();
+            let later = app.calls_of(provider).await;
+            assert_eq!(later.get(remove), Some(&1), "{provider}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn concurrent_starts_register_the_user_once() {
+    let app = App::start(Default::default()).await;
+    for provider in ["fiskil", "snaptrade"] {
+        let (register, _) = registration(provider).unwrap();
+        app.fault_at(provider, json!({"match": register, "kind": "delay", "delayMs": 300})).await;
+        app.reset_calls().await;
+        let link_url = app.link_url(app.olivia.user.id, LinkTarget::Provider(provider)).await;
+        let (one, other, third) = tokio::join!(open(&link_url), open(&link_url), open(&link_url));
+        for shown in [one, other, third] {
+            shown.location();
+        }
+        assert_eq!(app.calls_of(provider).await.get(register), Some(&1), "{provider}");
+    }
+}
+
+on_both_databases! {
+    async fn late_accounts_appear(app: App) {
+        app.control(Method::POST, "/lag", json!({"seconds": 60})).await;
+        let user = app.ben.user.id;
+        let (linked, shown) = app.link_in_browser(user, LinkTarget::Provider("fiskil")).await;
+        shown.assert_shows(200, "connected");
+        assert!(app.accounts_of(&linked[0]).await.is_empty());
+        assert_eq!(linked[0].status, ConnectionStatus::Active);
+        app.advance_clock(SignedDuration::from_secs(20)).await;
+        app.run_due_jobs().await;
+        assert!(app.accounts_of(&linked[0]).await.is_empty(), "not yet");
+        app.advance_clock(SignedDuration::from_secs(60)).await;
+        app.run_due_jobs().await;
+        assert!(!app.accounts_of(&linked[0]).await.is_empty());
+    }
+}
+
+on_both_databases! {
+    async fn reconnecting_broken_connection_keeps_ids(app: App) {
+        for (provider, setting) in [
+            ("fiskil", json!({"sameIds": true})),
+            ("fiskil", json!({"sameIds": false})),
+            ("akahu", json!({})),
+            ("akahu", json!({"newToken": true})),
+            ("akahu", json!({"newToken": true, "newAuthorisation": true})),
+            ("snaptrade", json!(null)),
+        ] {
+            for state in ["expired", "revoked"] {
+                let user =
+                    app.add_person(&format!("{provider}-{state}-{setting}@example.com"), Plan::Professional, &[]).await;
+                let (linked, _) = app.link_in_browser(user.user.id, LinkTarget::Provider(provider)).await;
+                let connection = &linked[0];
+                let accounts = app.accounts_of(connection).await;
+                if !setting.is_null() {
+                    app.control_of(provider, Method::POST, "/relink", setting.clone()).await;
+                }
+                app.set_consent(connection, state).await;
+                let broken = app.connections.refresh(user.user.id, connection.id).await.unwrap();
+                let expected = if state == "expired" { "invalidated" } else { "revoked" };
+                assert_eq!(broken.as_str(), expected, "{provider} {setting}");
+
+                let (new, shown) = app.link_in_browser(user.user.id, LinkTarget::Connection(connection.id)).await;
+                assert_eq!(new, [], "{provider} {state} {setting}: {}", shown.text);
+                shown.assert_shows(200, "again");
+                let now = app.storage.find_connection(user.user.id, connection.id).await.unwrap().unwrap();
+                assert_eq!(now.status, ConnectionStatus::Active, "{provider} {state} {setting}");
+                assert_eq!(app.accounts_of(connection).await, accounts, "{provider} {state} {setting}");
+                let steps: Vec<String> =
+                    app.storage.list_audit(connection.id).await.unwrap().into_iter().map(|row| row.cause).collect();
+                assert_eq!(steps, ["linked", "refreshed", "reconnected"], "{provider} {state} {setting}");
+                app.run_due_jobs().await;
+                app.advance_clock(SignedDuration::from_mins(11)).await;
+                app.run_due_jobs().await;
+                assert_eq!(app.accounts_of(connection).await, accounts, "{provider} {state} {setting}: settled");
+                assert_eq!(
+                    app.connections.count_pending_removals().await.unwrap(),
+                    0,
+                    "what was replaced is withdrawn"
+                );
+                app.connections.remove(connection.id).await.unwrap();
+            }
+        }
+    }
+}

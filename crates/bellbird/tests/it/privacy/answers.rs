@@ -1,0 +1,156 @@
+//! After everything was read, neither database nor log knows what was answered.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::{Value, json};
+
+use super::{LENGTH_MIN, contains, files};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, get, text};
+
+/// What must be nowhere: amounts, descriptions and ids of rows, by where they came from.
+fn collect(found: &mut BTreeSet<String>, rows: &Value, members: &[&str]) {
+    for row in rows.as_array().expect("rows") {
+        for member in members {
+            let Some(value) = row[*member].as_str() else { continue };
+            if value.len() >= LENGTH_MIN {
+                found.insert(value.to_owned());
+            }
+        }
+    }
+}
+
+async fn fiskil(sandbox: &Value, path: &str) -> Value {
+    let fiskil = &sandbox["fiskil"];
+    let base = text(fiskil, "baseUrl");
+    let http = reqwest::Client::new();
+    let body = json!({"client_id": fiskil["clientId"], "client_secret": fiskil["clientSecret"]});
+    let token: Value = http.post(format!("{base}/v1/token")).json(&body).send().await.unwrap().json().await.unwrap();
+    let request = http.get(format!("{base}{path}")).bearer_auth(text(&token, "token"));
+    request.send().await.unwrap().json().await.unwrap()
+}
+
+async fn akahu(sandbox: &Value, credentials: &Value, path: &str) -> Value {
+    let akahu = &sandbox["akahu"];
+    let request = reqwest::Client::new().get(format!("{}{path}", text(akahu, "baseUrl")));
+    let request = request.bearer_auth(text(credentials, "userToken")).header("X-Akahu-Id", text(akahu, "appToken"));
+    request.send().await.unwrap().json().await.unwrap()
+}
+
+#[tokio::test]
+async fn no_answer_is_stored_or_logged() {
+    let mut workdir = Workdir::new();
+    let database = workdir.folder.path().join("kept.db");
+    workdir.set("BELLBIRD_DATABASE__URL", &format!("sqlite:{}", database.display()));
+    workdir.set("BELLBIRD_LOG__LEVEL", "trace");
+    // So many accounts are read one by one.
+    workdir.set("BELLBIRD_LIMITS__BALANCES_PER_MINUTE", "0");
+    workdir.set("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "0");
+    let demo = RunningCommand::start(&workdir, &format!("demo --json --rows 400 {ANY_PORTS}"));
+    let demo_output = demo.json();
+    let api = text(&demo_output, "apiUrl");
+    let sandbox = &demo_output["sandbox"];
+    let mut secrets = BTreeSet::new();
+    for name in ["apiKey", "developerKey", "saverKey"] {
+        secrets.insert(text(&demo_output, name).to_owned());
+    }
+    for (provider, secret) in
+        [("fiskil", "clientSecret"), ("akahu", "appToken"), ("akahu", "appSecret"), ("snaptrade", "consumerKey")]
+    {
+        secrets.insert(text(&sandbox[provider], secret).to_owned());
+    }
+
+    for key in [text(&demo_output, "apiKey"), text(&demo_output, "developerKey")] {
+        read_everything(api, key, &mut secrets).await;
+    }
+    for credentials in sandbox["credentials"].as_array().unwrap() {
+        match text(credentials, "provider") {
+            "fiskil" => {
+                let path = format!("/v1/banking/accounts?end_user_id={}", text(credentials, "endUserId"));
+                collect(&mut secrets, &fiskil(sandbox, &path).await["accounts"], &["account_number", "masked_number"]);
+            }
+            "akahu" => {
+                collect(&mut secrets, &akahu(sandbox, credentials, "/accounts").await["items"], &["formatted_account"]);
+            }
+            _ => {}
+        }
+        for member in ["endUserId", "userToken", "userId", "userSecret"] {
+            secrets.extend(credentials[member].as_str().map(str::to_owned));
+        }
+    }
+    // Failures are logged too.
+    let key = text(&demo_output, "apiKey");
+    let (_, connections) = get(&format!("{api}/v1/connections"), Some(key)).await;
+    let connections = connections["data"].as_array().unwrap();
+    for (provider, endpoint) in [("fiskil", "transactions"), ("akahu", "transactions"), ("snaptrade", "trades")] {
+        let base: reqwest::Url = text(&sandbox[provider], "baseUrl").parse().unwrap();
+        let faults = base.join("/__control/faults").unwrap();
+        let connection = text(connections.iter().find(|one| one["provider"] == provider).unwrap(), "id");
+        let path = format!("{api}/v1/{endpoint}?connectionId={connection}");
+        assert_eq!(get(&format!("{path}&from=SECRET-PARAMETER"), Some(key)).await.0, 400);
+        let http = reqwest::Client::new();
+        for kind in ["malformed", "reset", "content_type"] {
+            http.post(faults.clone()).json(&json!({"match": "/", "kind": kind})).send().await.unwrap();
+            assert_eq!(get(&format!("{path}&from=2024-01-01"), Some(key)).await.0, 503, "{provider}");
+            http.delete(faults.clone()).send().await.unwrap();
+        }
+    }
+    secrets.insert("SECRET-PARAMETER".to_owned());
+    assert!(secrets.len() > 500, "too little was read: {}", secrets.len());
+
+    let while_running = files(workdir.folder.path());
+    let (code, _, log) = demo.stop("-TERM");
+    assert_eq!(code, Some(0));
+    let mut kept = while_running;
+    kept.extend(files(workdir.folder.path()));
+    kept.push(("the log".to_owned(), log.into_bytes()));
+
+    // The search finds what is there.
+    let known = text(&connections[0], "institutionName");
+    assert!(kept.iter().any(|(path, bytes)| path.contains("kept.db") && contains(bytes, known)));
+    assert!(kept.iter().any(|(path, bytes)| path == "the log" && contains(bytes, "provider_calls")));
+    // Thousands of texts are looked for at once, by how they begin.
+    let mut by_start: HashMap<&[u8], Vec<&String>> = HashMap::new();
+    for secret in &secrets {
+        by_start.entry(&secret.as_bytes()[..LENGTH_MIN]).or_default().push(secret);
+    }
+    for (path, bytes) in &kept {
+        for (at, start) in bytes.windows(LENGTH_MIN).enumerate() {
+            let found = by_start.get(start).into_iter().flatten();
+            for secret in found {
+                assert!(!bytes[at..].starts_with(secret.as_bytes()), "{secret} is in {path}");
+            }
+        }
+    }
+}
+
+async fn read_everything(api: &str, key: &str, secrets: &mut BTreeSet<String>) {
+    let read = async |path: String| {
+        let (status, body) = get(&format!("{api}/v1/{path}"), Some(key)).await;
+        assert_eq!(status, 200, "{path}");
+        body
+    };
+    let connections = read("connections".to_owned()).await;
+    let brokers: Vec<_> =
+        connections["data"].as_array().unwrap().iter().filter(|one| one["category"] == "brokerage").collect();
+    let accounts = read("accounts?limit=200".to_owned()).await;
+    for account in accounts["data"].as_array().unwrap() {
+        let (connection, id) = (text(account, "connectionId"), text(account, "id"));
+        let asked = format!("connectionId={connection}&accountId={id}");
+        if brokers.iter().any(|broker| broker["id"] == connection) {
+            let rows = read(format!("holdings?{asked}")).await;
+            collect(secrets, &rows["data"], &["id", "marketValue"]);
+            let rows = read(format!("trades?{asked}&from=2020-01-01&limit=500")).await;
+            collect(secrets, &rows["data"], &["id", "totalAmount"]);
+        } else {
+            let rows = read(format!("transactions?{asked}&from=2020-01-01&limit=500")).await;
+            collect(secrets, &rows["data"], &["id", "amount", "description", "merchantName"]);
+        }
+        for _ in 0..2 {
+            let balances = read(format!("balances?accountIds={id}")).await;
+            collect(secrets, &balances["data"], &["currentBalance", "availableBalance"]);
+        }
+    }
+    // What a row says may be a word of a name that is kept.
+    let kept = format!("{connections}{accounts}");
+    secrets.retain(|secret| !kept.contains(secret.as_str()));
+}

@@ -1,0 +1,156 @@
+//! After a removal, nothing names what was removed.
+
+use std::collections::BTreeSet;
+
+use bellbird_connections::LinkTarget;
+use bellbird_domain::{Connection, ConnectionStatus, Plan};
+use jiff::SignedDuration;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::browser::{email_at, open};
+use crate::support::database::{query, tables, tables_containing};
+use crate::support::harness::{App, Database, Person, Setup, eventually, on_both_databases};
+
+/// Everything by which the connection and its accounts are known, here and at the provider.
+async fn identifiers_of(app: &App, connection: &Connection) -> Vec<String> {
+    let id = connection.id;
+    let mut names = vec![id.to_string(), connection.institution_name.clone(), connection.institution_id.clone()];
+    for sql in [
+        format!("SELECT provider_connection_id, institution_logo FROM connections WHERE id = '{id}'"),
+        format!("SELECT id, provider_account_id, name, masked_number FROM accounts WHERE connection_id = '{id}'"),
+    ] {
+        names.extend(app.query(&sql).await.into_iter().flatten());
+    }
+    names
+}
+
+async fn reads(app: &App, person: &Person, connection: &Connection, accounts: &[(String, String)]) -> Vec<String> {
+    let (id, account) = (connection.id, &accounts[0].0);
+    let mut paths = vec![
+        format!("/v1/balances?accountIds={account}"),
+        format!("/v1/accounts?connectionId={id}&limit=1"),
+        format!("/v1/accounts/{account}"),
+        format!("/v1/connections/{id}"),
+    ];
+    paths.extend(match connection.category.as_str() {
+        "banking" => vec![format!("/v1/transactions?connectionId={id}&limit=1")],
+        _ => vec![format!("/v1/trades?connectionId={id}&limit=1"), format!("/v1/holdings?connectionId={id}")],
+    });
+    let mut known = Vec::new();
+    for path in paths {
+        let answer = app.get_as(&person.key, &path).await;
+        if answer.status != 404 {
+            assert_eq!(answer.status, 200, "{path}: {}", answer.text);
+            known.push(path);
+        }
+    }
+    known
+}
+
+/// Waits until every event that is under way has been answered.
+async fn wait_for_deliveries(app: &App, provider: &str) {
+    eventually(async || {
+        let seen = app.control_of(provider, Method::GET, "/webhooks", json!({})).await;
+        let deliveries = seen["deliveries"].as_array().unwrap();
+        !deliveries.is_empty() && deliveries.iter().all(|one| one["state"] == "sent")
+    })
+    .await;
+}
+
+on_both_databases! {
+    async fn removal_erases_every_identifier(app: App) {
+        for (provider, setting) in [
+            ("fiskil", json!({"sameIds": false})),
+            ("akahu", json!({"newToken": true, "newAuthorisation": true})),
+            ("snaptrade", Value::Null),
+        ] {
+            let person = app.add_person(email_at(provider), Plan::Professional, &[]).await;
+            let user = person.user.id;
+            let callback_url =
+                app.answer_consent_page(&app.link_url(user, LinkTarget::Provider(provider)).await, "accept").await;
+            open(callback_url.as_str()).await;
+            let connection = app.connections_of(user).await.remove(0);
+            let mut names = identifiers_of(&app, &connection).await;
+
+            // Events arrive, about what breaks, is repaired with another consent, and goes on.
+            let hook = format!("{}/webhooks/{provider}", app.console_url);
+            app.advance_clock(SignedDuration::from_mins(1)).await;
+            app.run_due_jobs().await;
+            app.control_of(provider, Method::POST, "/webhooks", json!({ "url": hook })).await;
+            if !setting.is_null() {
+                app.control_of(provider, Method::POST, "/relink", setting).await;
+            }
+            app.set_consent(&connection, "revoked").await;
+            app.advance_clock(SignedDuration::from_secs(2)).await;
+            wait_for_deliveries(&app, provider).await;
+            app.advance_clock(SignedDuration::from_mins(2)).await;
+            eventually(async || {
+                app.run_due_jobs().await;
+                app.connections_of(user).await[0].status == ConnectionStatus::Revoked
+            })
+            .await;
+            let link_url = app.link_url(user, LinkTarget::Connection(connection.id)).await;
+            let callback_url = app.answer_consent_page(&link_url, "accept").await;
+            open(callback_url.as_str()).await;
+            assert_eq!(app.connections_of(user).await[0].status, ConnectionStatus::Active);
+            app.advance_clock(SignedDuration::from_mins(1)).await;
+            app.run_due_jobs().await;
+            wait_for_deliveries(&app, provider).await;
+            names.extend(identifiers_of(&app, &connection).await);
+            let accounts = app.accounts_of(&connection).await;
+            let paths = reads(&app, &person, &connection, &accounts).await;
+            assert!(paths.len() > 2, "{paths:?}");
+            reads(&app, &person, &connection, &accounts).await;
+            // Somebody has an address open, and somebody else is on the way.
+            open(&link_url).await.location();
+
+            app.connections.remove(connection.id).await.unwrap();
+            for path in paths {
+                let answer = app.get_as(&person.key, &path).await;
+                let empty = path.starts_with("/v1/accounts?") && answer.status == 200 && answer.data().is_empty();
+                assert!(empty || answer.status == 404, "{path}: {} {}", answer.status, answer.text);
+                assert!(!answer.text.contains(&accounts[0].1));
+            }
+            assert_eq!(app.get_as(&person.key, "/v1/connections").await.data(), Vec::<Value>::new());
+            assert_eq!(app.get_as(&person.key, "/v1/accounts").await.data(), Vec::<Value>::new());
+            assert_eq!(open(callback_url.as_str()).await.status, 409);
+            assert!(matches!(open(&link_url).await.status, 404 | 410));
+            assert_erased(&app, &connection, names).await;
+            app.connections.unregister_provider_users(user, false).await.unwrap();
+            app.storage.delete_user(user).await.unwrap();
+            app.control_of(provider, Method::POST, "/webhooks", json!({"url": null})).await;
+        }
+    }
+}
+
+async fn assert_erased(app: &App, connection: &Connection, mut names: Vec<String>) {
+    let database = &app.shared.database;
+    let id = connection.id.to_string();
+    names.retain(|name| name.len() > 4 && *name != connection.provider);
+    names.sort_unstable();
+    names.dedup();
+    // Olivia's and Ben's connections stay, and may share a name with it.
+    let kept = [&app.olivia, &app.ben].into_iter().flat_map(|person| &person.connections);
+    for kept in kept {
+        let others = identifiers_of(app, kept).await;
+        names.retain(|name| !others.contains(name));
+    }
+    assert!(names.len() > 4, "{names:?}");
+    let audit = BTreeSet::from([("connection_audit".to_owned(), id.clone())]);
+    assert_eq!(tables_containing(database, &names).await, audit, "{}", connection.provider);
+    let columns = tables(database).await.into_iter().find(|(table, _)| table == "connection_audit").unwrap().1;
+    assert_eq!(columns, ["at", "cause", "connection_id", "from_status", "id", "to_status", "user_id"]);
+    let Some(path) = database.strip_prefix("sqlite:") else { return };
+    // The whole log goes into the file as soon as nobody reads.
+    eventually(async || query(database, "PRAGMA wal_checkpoint(TRUNCATE)").await == [["0", "0", "0"]]).await;
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes.extend(std::fs::read(format!("{path}-wal")).unwrap_or_default());
+    for name in names.iter().filter(|name| **name != id) {
+        assert!(
+            memchr::memmem::find(&bytes, name.as_bytes()).is_none(),
+            "{}: {name} is in the file",
+            connection.provider
+        );
+    }
+}

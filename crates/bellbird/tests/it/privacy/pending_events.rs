@@ -1,0 +1,212 @@
+//! While an event waits for its next attempt, no table, no file and no log holds anything of its rows.
+
+use std::collections::{BTreeSet, HashMap};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::privacy::{LENGTH_MIN, contains, files};
+use crate::support::database::{query, tables};
+use crate::support::harness::{Database, eventually, simulated_providers};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, get, new_deployment, text};
+use crate::support::receiver::{Receiver, Reply};
+
+/// Digits alone stand in times and ids by chance, unless there are so many of them.
+const DIGITS_MIN: usize = 9;
+/// What rows say, as events and as the API name it.
+const SENSITIVE_MEMBERS: [&str; 18] = [
+    "id",
+    "amount",
+    "description",
+    "merchant_name",
+    "merchantName",
+    "reference",
+    "extended_description",
+    "quantity",
+    "price",
+    "total_amount",
+    "totalAmount",
+    "fees",
+    "post_date",
+    "transaction_date",
+    "datetime",
+    "trade_date",
+    "tradeDate",
+    "symbol",
+];
+
+/// Somebody with a connection at each provider, one row of each of which could not be overlooked.
+async fn import_with_planted_rows(workdir: &Workdir, sandbox: &Value, database: &str) {
+    for provider in simulated_providers() {
+        let credentials = sandbox["credentials"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|credentials| credentials["provider"] == provider)
+            .unwrap();
+        let import = "connection import --user me@example.com --credentials - --json";
+        let output = workdir.run_with_input(import, &credentials.to_string());
+        assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
+        let account = format!(
+            "SELECT a.provider_account_id FROM accounts a JOIN connections c ON c.id = a.connection_id \
+             WHERE c.provider = '{provider}' AND a.account_type IN ('transaction', 'investment') ORDER BY a.id LIMIT 1"
+        );
+        let account = query(database, &account).await.remove(0).remove(0);
+        let at = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(30);
+        let at = at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string();
+        let (path, row) = match provider {
+            "fiskil" => (
+                "/transactions",
+                json!({"account_id": account, "amount": "-98765432.19", "description": "PLANTED MILK BAR",
+                    "reference": "PLANTED REFERENCE", "posting_date_time": at}),
+            ),
+            "akahu" => (
+                "/transactions",
+                json!({"_account": account, "amount": -98765432.18, "description": "PLANTED DAIRY", "date": at}),
+            ),
+            _ => (
+                "/trades",
+                json!({"account": account, "trade_date": at, "description": "PLANTED TRADE", "units": 987654.3217,
+                    "price": 12345.6789, "amount": -1234567.89}),
+            ),
+        };
+        let base: reqwest::Url = text(&sandbox[provider], "baseUrl").parse().unwrap();
+        let url = base.join(&format!("/__control{path}")).unwrap();
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        http.request(Method::POST, url).json(&row).send().await.unwrap().error_for_status().unwrap();
+    }
+}
+
+/// What of a list of rows must be nowhere.
+fn collect(found: &mut BTreeSet<String>, rows: &Value) {
+    for row in rows.as_array().unwrap() {
+        for value in
+            SENSITIVE_MEMBERS.iter().map(|member| &row[*member]).filter(|value| value.is_string() || value.is_number())
+        {
+            found.insert(value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        }
+    }
+}
+
+/// As the REST API tells them.
+async fn collect_shown(found: &mut BTreeSet<String>, api: &str, key: &str) -> String {
+    let (_, connections) = get(&format!("{api}/v1/connections"), Some(key)).await;
+    for connection in connections["data"].as_array().unwrap() {
+        let list = if connection["category"] == "brokerage" { "trades" } else { "transactions" };
+        let path = format!("{api}/v1/{list}?connectionId={}&limit=500", text(connection, "id"));
+        let (status, body) = get(&path, Some(key)).await;
+        assert_eq!(status, 200, "{path}");
+        collect(found, &body["data"]);
+    }
+    let (_, accounts) = get(&format!("{api}/v1/accounts?limit=200"), Some(key)).await;
+    format!("{connections}{accounts}")
+}
+
+/// Whether it must be nowhere as a part of anything; else only as a whole value.
+fn is_unmistakable(secret: &str) -> bool {
+    secret.len() >= DIGITS_MIN || !secret.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Texts that are looked for at once, by how they begin.
+struct Secrets<'s>(HashMap<&'s [u8], Vec<&'s [u8]>>);
+
+impl<'s> Secrets<'s> {
+    fn new(secrets: impl Iterator<Item = &'s String>) -> Self {
+        let mut by_start: HashMap<_, Vec<_>> = HashMap::new();
+        for secret in secrets.filter(|secret| is_unmistakable(secret)) {
+            by_start.entry(&secret.as_bytes()[..LENGTH_MIN]).or_default().push(secret.as_bytes());
+        }
+        Self(by_start)
+    }
+
+    #[track_caller]
+    fn assert_none_in(&self, location: &str, bytes: &[u8]) {
+        for (at, start) in bytes.windows(LENGTH_MIN).enumerate() {
+            for secret in self.0.get(start).into_iter().flatten() {
+                assert!(!bytes[at..].starts_with(secret), "{} is in {location}", String::from_utf8_lossy(secret));
+            }
+        }
+    }
+}
+
+async fn assert_in_no_table(database: &str, secrets: &BTreeSet<String>) {
+    let hex: Vec<String> =
+        secrets.iter().map(|secret| secret.bytes().map(|byte| format!("{byte:02x}")).collect()).collect();
+    let parts = Secrets::new(secrets.iter().chain(&hex));
+    let mut fingerprints = 0;
+    for (table, _) in tables(database).await {
+        let rows = query(database, &format!("SELECT * FROM {table}")).await;
+        fingerprints += if table == "row_fingerprints" { rows.len() } else { 0 };
+        for value in rows.iter().flatten() {
+            assert!(!secrets.contains(value), "{value} is in {table}");
+            parts.assert_none_in(&table, value.as_bytes());
+        }
+    }
+    assert!(fingerprints > 0, "what is searched has rows");
+}
+
+async fn nothing_is_kept(database: Database) {
+    let (mut workdir, sandbox, database) = new_deployment(database).await;
+    workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
+    workdir.set("BELLBIRD_WEBHOOKS__CHUNK_ROWS", "10");
+    // Two attempts at once, and then none for long.
+    workdir.set("BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS", "0,1,3600");
+    workdir.json("user add --email me@example.com --plan professional");
+    let key = workdir.json("key create --user me@example.com --name test");
+    import_with_planted_rows(&workdir, &sandbox.json(), &database).await;
+    let receiver = Receiver::start().await;
+    receiver.answers(Reply::Status(500));
+    workdir.json(&format!("webhook add --user me@example.com --url {}", receiver.url));
+
+    workdir.set("BELLBIRD_LOG__LEVEL", "trace");
+    let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let api = text(&service.json(), "apiUrl").to_owned();
+    let synced = workdir.run("connection sync --all --json");
+    assert_eq!(synced.status.code(), Some(0), "{}", errors(&synced));
+    let runs = serde_json::from_slice::<Value>(&synced.stdout).unwrap();
+    let runs = runs.as_array().unwrap();
+    assert!(runs.iter().all(|run| run["events"].as_u64().unwrap() > 0), "{runs:?}");
+    // Of each run the first event is tried twice, and the others wait for it.
+    let waits = "SELECT COUNT(*) FROM webhook_deliveries WHERE state = 'pending' AND attempts = 2";
+    eventually(async || query(&database, waits).await[0][0] == runs.len().to_string()).await;
+
+    let mut secrets = BTreeSet::new();
+    for received in receiver.drain() {
+        collect(&mut secrets, &received.body["data"]["new"]);
+    }
+    let names = collect_shown(&mut secrets, &api, text(&key, "key")).await;
+    // What a row says may be a word of a name that is kept.
+    secrets.retain(|secret| secret.len() >= LENGTH_MIN && !names.contains(secret.as_str()));
+    for planted in
+        ["-9876543219", "-98765432.19", "PLANTED MILK BAR", "PLANTED REFERENCE", "PLANTED DAIRY", "PLANTED TRADE"]
+    {
+        assert!(secrets.contains(planted), "{planted} was not told");
+    }
+    assert_in_no_table(&database, &secrets).await;
+    let mut kept = files(workdir.folder.path());
+    let (code, _, log) = service.stop("-TERM");
+    assert_eq!(code, Some(0));
+    kept.extend(files(workdir.folder.path()));
+    // The search finds what is there.
+    let is_file = database.starts_with("sqlite:");
+    let knows_endpoint = |(path, bytes): &(String, Vec<u8>)| path.contains("host.db") && contains(bytes, &receiver.url);
+    assert!(log.contains("/v1/transactions") && kept.iter().any(knows_endpoint) == is_file);
+    kept.push(("the log of the service".to_owned(), log.into_bytes()));
+    kept.push(("the log of the command".to_owned(), synced.stderr));
+    kept.push(("the log of the providers".to_owned(), sandbox.stop("-TERM").2.into_bytes()));
+    let parts = Secrets::new(secrets.iter());
+    for (path, bytes) in &kept {
+        parts.assert_none_in(path, bytes);
+    }
+    assert_in_no_table(&database, &secrets).await;
+}
+
+#[tokio::test]
+async fn no_row_data_is_stored_or_logged_on_sqlite() {
+    nothing_is_kept(Database::Sqlite).await;
+}
+
+#[tokio::test]
+async fn no_row_data_is_stored_or_logged_on_postgres() {
+    nothing_is_kept(Database::Postgres).await;
+}

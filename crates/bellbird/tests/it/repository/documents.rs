@@ -1,0 +1,222 @@
+//! Documents and comments: every path and citation leads somewhere, lines and sentences are short.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::{assert_none, files, read, root, texts};
+
+const CODE_COLUMNS_MAX: usize = 120;
+const MARKDOWN_COLUMNS_MAX: usize = 100;
+const SENTENCE_WORDS_MAX: usize = 35;
+/// Generated, or not ours to wrap.
+const NOT_WRAPPED: [&str; 4] = ["docs/openapi.json", "LICENSE", ".snap", "/fixtures/"];
+
+#[test]
+fn paths_in_documents_exist() {
+    let root = root();
+    let tops: Vec<String> = fs::read_dir(&root)
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
+        .filter(|name| name != "target" && name != ".git")
+        .collect();
+    let mut missing = Vec::new();
+    for document in markdown() {
+        for (number, path) in named_paths(&read(&root.join(&document))) {
+            let is_ours = path.split_once('/').is_some_and(|(top, _)| tops.iter().any(|name| name == top));
+            let path = path.split('#').next().unwrap_or(path);
+            if is_ours && !exists(&root, path) {
+                missing.push(format!("{document}:{number}: {path}"));
+            }
+        }
+    }
+    assert_none(&missing, "no such file: correct the document, or write the path from the repository's root:");
+}
+
+/// Every `NAME.md` in comments and documents is a page of the repository, and `NAME.md#anchor` one of its headings. The
+/// path counts from the root, or from the page that has the link.
+#[test]
+fn citations_lead_somewhere() {
+    let root = root();
+    let mut wrong = Vec::new();
+    for path in texts() {
+        let folder = Path::new(&path).parent().unwrap_or(Path::new(""));
+        for (at, line) in read(&root.join(&path)).lines().enumerate() {
+            for (page, anchor) in cited_pages(line) {
+                let own = if page.is_empty() { root.join(&path) } else { root.join(folder).join(page) };
+                let Some(page) = [own, root.join(page)].into_iter().find(|page| page.is_file()) else {
+                    wrong.push(format!("{path}:{}: no page {page}", at + 1));
+                    continue;
+                };
+                if anchor.is_some_and(|anchor| !anchors(&read(&page)).contains(anchor)) {
+                    wrong.push(format!("{path}:{}: no heading #{}", at + 1, anchor.unwrap_or_default()));
+                }
+            }
+            if line.contains("../shared/") {
+                wrong.push(format!("{path}:{}: outside of the repository", at + 1));
+            }
+        }
+    }
+    assert_none(&wrong, "cite a page that is here (docs/providers, docs/contract.md):");
+}
+
+/// `docs/x.md#tokens` as `("docs/x.md", Some("tokens"))`, and `](#tokens)` as `("", Some("tokens"))`.
+fn cited_pages(line: &str) -> Vec<(&str, Option<&str>)> {
+    let is_path = |c: char| c.is_ascii_alphanumeric() || "-_./<>*{}".contains(c);
+    let mut found = Vec::new();
+    for (at, end) in line.match_indices(".md").map(|(at, end)| (at, at + end.len())) {
+        let start = line[..at].rfind(|c| !is_path(c)).map_or(0, |before| before + 1);
+        let page = &line[start..end];
+        let is_pattern = page.contains(['<', '*', '{']) || page == ".md";
+        let is_remote = line[..start].ends_with("://") || line[..start].ends_with(':') && page.starts_with("//");
+        if line[end..].chars().next().is_none_or(|next| !is_path(next) || next == '.') && !is_pattern && !is_remote {
+            found.push((page, anchor(&line[end..])));
+        }
+    }
+    found.extend(line.match_indices("](#").map(|(at, _)| ("", anchor(&line[at + 2..]))));
+    found
+}
+
+/// The anchor that a text begins with.
+fn anchor(text: &str) -> Option<&str> {
+    let text = text.strip_prefix('#')?;
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c)).unwrap_or(text.len());
+    Some(&text[..end]).filter(|anchor| !anchor.is_empty())
+}
+
+/// The anchors that GitHub gives to the headings of a page.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let mut in_block = false;
+    let mut found = BTreeSet::new();
+    for line in page.lines() {
+        in_block ^= line.trim_start().starts_with("```");
+        if let (false, Some(heading)) = (in_block, line.strip_prefix('#')) {
+            let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+            let heading: String = heading.trim_start_matches('#').trim().to_lowercase().chars().filter(kept).collect();
+            found.insert(heading.replace(' ', "-"));
+        }
+    }
+    found
+}
+
+#[test]
+fn lines_are_short() {
+    let mut long = Vec::new();
+    for path in texts().into_iter().filter(|path| !NOT_WRAPPED.iter().any(|part| path.contains(part))) {
+        let is_markdown = path.ends_with(".md");
+        let columns_max = if is_markdown { MARKDOWN_COLUMNS_MAX } else { CODE_COLUMNS_MAX };
+        for (at, line) in read(&root().join(&path)).lines().enumerate() {
+            // Neither a row of a table nor an address can be wrapped.
+            let is_one_piece = line.contains("://") || is_markdown && line.trim_start().starts_with('|');
+            let columns = line.chars().count();
+            if columns > columns_max && !is_one_piece {
+                long.push(format!("{path}:{}: {columns}", at + 1));
+            }
+        }
+    }
+    assert_none(&long, "wrap at 120 columns, Markdown at 100:");
+}
+
+#[test]
+fn sentences_are_short() {
+    let mut long = Vec::new();
+    for path in markdown() {
+        for (number, sentence) in sentences(&read(&root().join(&path))) {
+            let count = sentence.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count();
+            if count > SENTENCE_WORDS_MAX {
+                long.push(format!("{path}:{number}: {count} words: {sentence}"));
+            }
+        }
+    }
+    assert_none(&long, "one idea a sentence, 35 words at the most:");
+}
+
+/// The sentences of a page with the line they begin on. A list item, a cell of a table and a heading end one too.
+fn sentences(page: &str) -> Vec<(usize, String)> {
+    let mut in_block = false;
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut current = String::new();
+    let mut began = 0;
+    let end = |current: &mut String, began: usize, found: &mut Vec<(usize, String)>| {
+        let sentence = std::mem::take(current);
+        if !sentence.trim().is_empty() {
+            found.push((began, sentence.trim().to_owned()));
+        }
+    };
+    for (at, line) in page.lines().enumerate() {
+        let line = line.trim();
+        in_block ^= line.starts_with("```");
+        let begins_anew = ["|", "* ", "- ", "#", "```"].iter().any(|start| line.starts_with(start))
+            || line.split_once(". ").is_some_and(|(number, _)| number.parse::<u32>().is_ok());
+        if in_block || line.is_empty() || begins_anew {
+            end(&mut current, began, &mut found);
+        }
+        if in_block || line.starts_with("```") {
+            continue;
+        }
+        let cells = if line.starts_with('|') { line.split('|').collect() } else { vec![line] };
+        let is_table = cells.len() > 1;
+        for cell in cells {
+            for word in cell.split_whitespace() {
+                if current.is_empty() {
+                    began = at + 1;
+                }
+                current.push_str(word);
+                current.push(' ');
+                let last = word.trim_end_matches(['"', ')', '*', '`', '_']);
+                if last.ends_with(['.', '?', '!']) && !["e.g.", "i.e."].contains(&last) {
+                    end(&mut current, began, &mut found);
+                }
+            }
+            if is_table || line.starts_with('#') {
+                end(&mut current, began, &mut found);
+            }
+        }
+    }
+    end(&mut current, began, &mut found);
+    found
+}
+
+/// The Markdown pages of the repository.
+fn markdown() -> Vec<String> {
+    files("", ".md")
+}
+
+/// What stands in backticks and looks like a path, with its line; blocks of code left out.
+fn named_paths(document: &str) -> Vec<(usize, &str)> {
+    let mut in_block = false;
+    let mut found = Vec::new();
+    for (at, line) in document.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_block = !in_block;
+        } else if !in_block {
+            let quoted = line.split('`').skip(1).step_by(2);
+            found.extend(quoted.filter(|text| text.contains('/') && !text.contains(' ')).map(|text| (at + 1, text)));
+        }
+    }
+    found
+}
+
+/// Whether a path exists, as far as it is spelled out: up to the first `<name>`, `*` or `{a,b}`. What the fuzz targets
+/// write is not in a fresh clone.
+fn exists(root: &Path, path: &str) -> bool {
+    let spelled_out =
+        path.find(['<', '*', '{', '…']).map_or(path, |end| &path[..path[..end].rfind('/').unwrap_or(end)]);
+    ["fuzz/corpus/", "fuzz/artifacts/"].contains(&path) || root.join(spelled_out).exists()
+}
+
+#[test]
+fn the_rules_for_documents_would_notice() {
+    assert_eq!(named_paths("see `a/b.rs` and `c d/e`\n```\n`x/y`\n```\n`docs/`"), [(1, "a/b.rs"), (5, "docs/")]);
+    assert!(exists(&root(), "crates/<name>/src") && !exists(&root(), "crates/nowhere/src"));
+    assert_eq!(
+        cited_pages("(fiskil.md 1.4), [x](docs/a.md#b-c) and `docs/d.md`. See [e](#f), https://a.b/c.md, <name>.md"),
+        [("fiskil.md", None), ("docs/a.md", Some("b-c")), ("docs/d.md", None), ("", Some("f"))]
+    );
+    let page = "# One `two`, three\n```\n# not\n```\n## Four: five-six\n";
+    assert_eq!(anchors(page).into_iter().collect::<Vec<_>>(), ["four-five-six", "one-two-three"]);
+    let page = "# Title\nOne\ntwo. Three\n* four\n\n| a b | c |\n```\nno\n```\n";
+    let found: Vec<(usize, String)> = sentences(page);
+    let found: Vec<(usize, &str)> = found.iter().map(|(at, text)| (*at, text.as_str())).collect();
+    assert_eq!(found, [(1, "# Title"), (2, "One two."), (3, "Three"), (4, "* four"), (6, "a b"), (6, "c")]);
+}

@@ -1,0 +1,154 @@
+//! Who may use whom, and what the manifests say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use toml::Table;
+
+use super::{assert_none, files, has_word, locations, read, root, sources};
+
+/// Who may use whom: ARCHITECTURE.md. `bellbird` and `bellbird-benches` may use all.
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 10] = [
+    ("bellbird-api", &[CONNECTIONS, DOMAIN, READS, SHARED_STATE, STORAGE]),
+    ("bellbird-console", &[CONNECTIONS, DOMAIN, READS, SHARED_STATE, STORAGE]),
+    (CONNECTIONS, &[DOMAIN, PROVIDERS, SHARED_STATE, STORAGE, WEBHOOKS]),
+    (WEBHOOKS, &[DOMAIN, PROVIDERS, SHARED_STATE, STORAGE]),
+    (READS, &[DOMAIN, PROVIDERS, SHARED_STATE, STORAGE]),
+    (PROVIDERS, &[DOMAIN]),
+    (STORAGE, &[DOMAIN]),
+    (SHARED_STATE, &[]),
+    (DOMAIN, &[]),
+    ("bellbird-sandbox", &[]),
+];
+const CONNECTIONS: &str = "bellbird-connections";
+const DOMAIN: &str = "bellbird-domain";
+const PROVIDERS: &str = "bellbird-providers";
+const READS: &str = "bellbird-reads";
+const SHARED_STATE: &str = "bellbird-shared-state";
+const STORAGE: &str = "bellbird-storage";
+const WEBHOOKS: &str = "bellbird-webhooks";
+
+/// Where the sandbox is used: the feature `sandbox` leaves these files out.
+const MAY_USE_SANDBOX: [&str; 2] = ["crates/bellbird/src/cli/demo.rs", "crates/bellbird/src/cli/sandbox.rs"];
+
+/// The manifests of the workspace's members, by path.
+fn manifests() -> BTreeMap<String, Table> {
+    let mut paths = files("crates", "/Cargo.toml");
+    paths.extend(["benches/Cargo.toml", "sandbox/Cargo.toml"].map(str::to_owned));
+    paths.into_iter().map(|path| (path.clone(), parse(&path))).collect()
+}
+
+fn parse(path: &str) -> Table {
+    read(&root().join(path)).parse().unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Every dependency of a manifest, of all kinds and platforms: its section, its name, and how it is written.
+fn dependencies(manifest: &Table) -> Vec<(String, String, toml::Value)> {
+    let mut found = Vec::new();
+    for (section, value) in manifest {
+        let Some(table) = value.as_table() else { continue };
+        if section.ends_with("dependencies") {
+            found.extend(table.iter().map(|(name, spec)| (section.clone(), name.clone(), spec.clone())));
+        } else if section == "target" {
+            found.extend(table.values().filter_map(toml::Value::as_table).flat_map(dependencies));
+        }
+    }
+    found
+}
+
+fn package_name(manifest: &Table) -> &str {
+    manifest["package"]["name"].as_str().expect("a name")
+}
+
+#[test]
+fn crates_use_only_allowed_crates() {
+    let mut wrong = Vec::new();
+    for (path, manifest) in manifests() {
+        let name = package_name(&manifest);
+        if matches!(name, "bellbird" | "bellbird-benches") {
+            continue;
+        }
+        let Some((_, allowed)) = ALLOWED_DEPENDENCIES.iter().find(|(from, _)| *from == name) else {
+            wrong.push(format!("{path}: {name} is not in the list"));
+            continue;
+        };
+        let ours = dependencies(&manifest).into_iter().map(|(_, dependency, _)| dependency);
+        let ours = ours.filter(|dependency| dependency.starts_with("bellbird"));
+        wrong.extend(
+            ours.filter(|to| !allowed.contains(&to.as_str())).map(|to| format!("{path}: {name} must not use {to}")),
+        );
+    }
+    assert_none(
+        &wrong,
+        "the layers of ARCHITECTURE.md (\"Who may use whom\") do not allow this: move the code to where it may be \
+         used, or, when the new arrow is meant, add it there and to ALLOWED_DEPENDENCIES in repository/layers.rs",
+    );
+}
+
+#[test]
+fn dependencies_are_inherited_from_the_workspace() {
+    let workspace = parse("Cargo.toml");
+    let known = workspace["workspace"]["dependencies"].as_table().expect("a table");
+    let mut unused: BTreeSet<&str> = known.keys().map(String::as_str).collect();
+    let mut wrong = Vec::new();
+    for (path, manifest) in manifests() {
+        for (section, name, spec) in dependencies(&manifest) {
+            unused.remove(name.as_str());
+            let inherited = spec.get("workspace").and_then(toml::Value::as_bool) == Some(true);
+            // A member that nobody else uses is named by its folder.
+            let folder = spec.get("path").is_some() && spec.get("version").is_none();
+            if !inherited && !folder {
+                wrong.push(format!("{path}: [{section}] {name}"));
+            }
+        }
+    }
+    assert_none(
+        &wrong,
+        "put the version into [workspace.dependencies] of Cargo.toml, and write `name.workspace = true`:",
+    );
+    let unused: Vec<String> = unused.into_iter().map(str::to_owned).collect();
+    assert_none(&unused, "no member uses these any more: remove them from [workspace.dependencies] of Cargo.toml");
+}
+
+#[test]
+fn fuzz_lock_matches_the_workspace_lock() {
+    let versions = |path: &str| {
+        let packages = parse(path)["package"].as_array().expect("packages").clone();
+        let field = |package: &toml::Value, name: &str| package[name].as_str().expect("text").to_owned();
+        let pairs = packages.iter().map(|package| (field(package, "name"), field(package, "version")));
+        pairs.collect::<BTreeSet<(String, String)>>()
+    };
+    let (ours, fuzz) = (versions("Cargo.lock"), versions("fuzz/Cargo.lock"));
+    let shared = |name: &str| ours.iter().any(|(other, _)| other == name);
+    let apart =
+        fuzz.difference(&ours).filter(|(name, _)| shared(name)).map(|(name, version)| format!("{name} {version}"));
+    assert_none(
+        &apart.collect::<Vec<String>>(),
+        "other versions than in Cargo.lock: run `cp Cargo.lock fuzz/ && cargo metadata --manifest-path fuzz/Cargo.toml \
+         --format-version 1 >/dev/null`",
+    );
+}
+
+#[test]
+fn every_member_inherits_the_workspace_lints() {
+    let inherits = |manifest: &Table| {
+        manifest.get("lints").and_then(|lints| lints.get("workspace")).and_then(toml::Value::as_bool) == Some(true)
+    };
+    let missing: Vec<String> =
+        manifests().into_iter().filter(|(_, manifest)| !inherits(manifest)).map(|(path, _)| path).collect();
+    assert_none(&missing, "add `[lints]` with `workspace = true` to:");
+}
+
+#[test]
+fn sandbox_is_used_by_its_commands_only() {
+    let others = sources().into_iter().filter(|path| !MAY_USE_SANDBOX.contains(&path.as_str()));
+    assert_none(
+        &locations(others, |line| has_word(line, "bellbird_sandbox")),
+        "the sandbox is optional: move this into the commands `demo` and `sandbox`:",
+    );
+}
+
+#[test]
+fn dependencies_of_every_kind_are_found() {
+    let manifest: Table = "[target.x.dev-dependencies]\na = \"1\"\n[dependencies]\nb = \"2\"".parse().unwrap();
+    assert_eq!(dependencies(&manifest).len(), 2);
+}

@@ -1,0 +1,274 @@
+//! No circle of modules: what several modules need is a leaf, never taken from a module above.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+
+use super::{assert_none, files, read, root};
+
+/// A module's path below its crate, `[]` for the root.
+type Module = Vec<String>;
+
+#[test]
+fn modules_form_no_circle() {
+    let mut circles = Vec::new();
+    for folder in source_folders() {
+        let sources = files(&folder, ".rs").into_iter().filter(|path| !is_test(path) && !path.ends_with("/main.rs"));
+        let parsed = sources.map(|path| {
+            let text = read(&root().join(&path));
+            (module_of(&folder, &path), syn::parse_file(&text).unwrap_or_else(|error| panic!("{path}: {error}")))
+        });
+        let circle = |circle: Vec<Module>| format!("{folder}: {}", names(&circle));
+        circles.extend(circles_of(&uses(&parsed.collect())).into_iter().map(circle));
+    }
+    assert_none(&circles, "move what both need into a leaf module:");
+}
+
+/// The folders with sources of the program's crates.
+fn source_folders() -> Vec<String> {
+    let manifests = files("crates", "/Cargo.toml").into_iter().chain(files(".", "sandbox/Cargo.toml"));
+    manifests.map(|path| path.replace("Cargo.toml", "src")).collect()
+}
+
+fn is_test(path: &str) -> bool {
+    path.contains("/tests/") || path.ends_with("tests.rs")
+}
+
+fn module_of(folder: &str, path: &str) -> Module {
+    let below = path[folder.len() + 1..].trim_end_matches(".rs");
+    let parts = below.split('/').filter(|part| !matches!(*part, "lib" | "mod"));
+    parts.map(str::to_owned).collect()
+}
+
+/// Which modules each module names, re-exports followed to where the item is defined. The root does not count: it holds
+/// the type that every module extends.
+fn uses(files: &BTreeMap<Module, syn::File>) -> BTreeMap<Module, BTreeSet<Module>> {
+    let mut named: BTreeMap<Module, Vec<Module>> = BTreeMap::new();
+    let mut imports: BTreeMap<Module, BTreeMap<String, Module>> = BTreeMap::new();
+    for (module, file) in files {
+        let mut visitor = Paths { inline: 0, paths: Vec::new() };
+        visitor.visit_file(file);
+        let absolute = |path: &Vec<String>| absolute(files, module, path);
+        named.insert(module.clone(), visitor.paths.iter().filter_map(absolute).collect());
+        let mut leaves = Vec::new();
+        for item in &file.items {
+            if let syn::Item::Use(item) = item {
+                flatten(&item.tree, &mut Vec::new(), &mut leaves);
+            }
+        }
+        let leaves = leaves.iter().filter_map(|path| Some((path.last()?.clone(), absolute(path)?)));
+        imports.insert(module.clone(), leaves.collect());
+    }
+    let resolve = |path: &Module| {
+        let mut path = path.clone();
+        for _ in 0..8 {
+            let depth = (0..=path.len()).rev().find(|depth| files.contains_key(&path[..*depth])).unwrap_or(0);
+            let (module, rest) = path.split_at(depth);
+            match rest.first().and_then(|item| imports[module].get(item)) {
+                Some(source) if source[..] != path[..=depth] => {
+                    path = source.iter().chain(&rest[1..]).cloned().collect();
+                }
+                _ => return module.to_vec(),
+            }
+        }
+        panic!("{path:?} is re-exported in a circle")
+    };
+    let targets = |module: &Module, paths: &Vec<Module>| {
+        let others = paths.iter().map(resolve).filter(|target| target != module && !target.is_empty());
+        others.collect::<BTreeSet<Module>>()
+    };
+    let named = named.iter().filter(|(module, _)| !module.is_empty());
+    named.map(|(module, paths)| (module.clone(), targets(module, paths))).collect()
+}
+
+/// A path as seen from the crate's root; none for paths into other crates.
+fn absolute(files: &BTreeMap<Module, syn::File>, module: &Module, path: &[String]) -> Option<Module> {
+    let mut base = module.clone();
+    let mut rest = path;
+    match rest.first()?.as_str() {
+        "crate" => (base, rest) = (Module::new(), &rest[1..]),
+        "self" => rest = &rest[1..],
+        "super" => {
+            while rest.first().is_some_and(|part| part == "super") {
+                base.pop();
+                rest = &rest[1..];
+            }
+        }
+        child => {
+            let is_child = files.contains_key(&[&base[..], &[child.to_owned()]].concat());
+            if !is_child {
+                return None;
+            }
+        }
+    }
+    Some([&base[..], rest].concat())
+}
+
+/// Collects the paths that a file names, in macros too; what is only built for tests is left out.
+struct Paths {
+    inline: usize,
+    paths: Vec<Vec<String>>,
+}
+
+impl<'a> Visit<'a> for Paths {
+    fn visit_item(&mut self, item: &'a syn::Item) {
+        let attributes = match item {
+            syn::Item::Mod(item) => &item.attrs,
+            syn::Item::Use(item) => &item.attrs,
+            syn::Item::Fn(item) => &item.attrs,
+            syn::Item::Impl(item) => &item.attrs,
+            _ => &Vec::new(),
+        };
+        let is_test = |attribute: &syn::Attribute| match &attribute.meta {
+            syn::Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
+            _ => false,
+        };
+        if !attributes.iter().any(is_test) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_mod(&mut self, item: &'a syn::ItemMod) {
+        let depth = usize::from(item.content.is_some());
+        self.inline += depth;
+        visit::visit_item_mod(self, item);
+        self.inline -= depth;
+    }
+
+    fn visit_item_use(&mut self, item: &'a syn::ItemUse) {
+        let mut leaves = Vec::new();
+        flatten(&item.tree, &mut Vec::new(), &mut leaves);
+        leaves.into_iter().for_each(|path| self.add(path));
+    }
+
+    fn visit_path(&mut self, path: &'a syn::Path) {
+        if path.segments.len() > 1 {
+            self.add(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, item: &'a syn::Macro) {
+        self.add_tokens(item.tokens.clone());
+        visit::visit_macro(self, item);
+    }
+}
+
+impl Paths {
+    fn add(&mut self, mut path: Vec<String>) {
+        // Seen from the file, not from a module written out within it.
+        for _ in 0..self.inline {
+            if path.first().is_some_and(|part| part == "super") {
+                path.remove(0);
+            }
+        }
+        self.paths.push(path);
+    }
+
+    fn add_tokens(&mut self, tokens: TokenStream) {
+        let mut path: Vec<String> = Vec::new();
+        let mut colons = 0;
+        for token in tokens {
+            match &token {
+                TokenTree::Ident(ident) if colons == 2 => path.push(ident.to_string()),
+                TokenTree::Punct(punct) if punct.as_char() == ':' && !path.is_empty() && colons < 2 => {
+                    colons += 1;
+                    continue;
+                }
+                _ => {
+                    self.end(&mut path);
+                    if let TokenTree::Ident(ident) = &token {
+                        path.push(ident.to_string());
+                    }
+                }
+            }
+            colons = 0;
+            if let TokenTree::Group(group) = token {
+                self.add_tokens(group.stream());
+            }
+        }
+        self.end(&mut path);
+    }
+
+    fn end(&mut self, path: &mut Vec<String>) {
+        let path = std::mem::take(path);
+        if path.len() > 1 {
+            self.add(path);
+        }
+    }
+}
+
+/// The paths of a `use`, each to its last name.
+fn flatten(tree: &syn::UseTree, before: &mut Vec<String>, leaves: &mut Vec<Vec<String>>) {
+    let with = |before: &[String], name: &syn::Ident| [before, &[name.to_string()]].concat();
+    match tree {
+        syn::UseTree::Path(path) => {
+            before.push(path.ident.to_string());
+            flatten(&path.tree, before, leaves);
+            before.pop();
+        }
+        syn::UseTree::Group(group) => group.items.iter().for_each(|tree| flatten(tree, before, leaves)),
+        syn::UseTree::Name(name) if name.ident == "self" => leaves.push(before.clone()),
+        syn::UseTree::Name(name) => leaves.push(with(before, &name.ident)),
+        syn::UseTree::Rename(name) => leaves.push(with(before, &name.ident)),
+        _ => leaves.push(before.clone()),
+    }
+}
+
+/// The groups of modules that reach each other. A folder is one room: a module and those below it may use each other,
+/// as long as the files below do not form a circle of their own and none leads out of the room and back.
+fn circles_of(uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<Vec<Module>> {
+    let is_room = |circle: &Vec<Module>| circle.iter().any(|one| circle.iter().all(|other| other.starts_with(one)));
+    let related = |a: &Module, b: &Module| a.starts_with(b) || b.starts_with(a);
+    let strangers = |module: &Module, uses: &BTreeSet<Module>| {
+        uses.iter().filter(|other| !related(module, other)).cloned().collect::<BTreeSet<Module>>()
+    };
+    let apart = uses.iter().map(|(module, uses)| (module.clone(), strangers(module, uses))).collect();
+    let through_rooms = groups(uses).into_iter().filter(|circle| !is_room(circle));
+    groups(&apart).into_iter().chain(through_rooms).collect()
+}
+
+/// The strongly connected components of more than one module.
+fn groups(uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<Vec<Module>> {
+    let reached = |from: &Module| {
+        let mut seen = BTreeSet::new();
+        let mut open = vec![from];
+        while let Some(module) = open.pop() {
+            for next in uses.get(module).into_iter().flatten() {
+                if seen.insert(next) {
+                    open.push(next);
+                }
+            }
+        }
+        seen
+    };
+    let reach: BTreeMap<&Module, BTreeSet<&Module>> = uses.keys().map(|module| (module, reached(module))).collect();
+    let circular = reach.iter().filter(|(module, reaches)| reaches.contains(*module));
+    let group = |(module, reaches): (&&Module, &BTreeSet<&Module>)| {
+        let back = |other: &&&Module| reach.get(**other).is_some_and(|back| back.contains(*module));
+        reaches.iter().filter(back).map(|other| (*other).clone()).collect::<Vec<Module>>()
+    };
+    circular.map(group).collect()
+}
+
+fn names(circle: &[Module]) -> String {
+    circle.iter().map(|module| module.join("::")).collect::<Vec<String>>().join(", ")
+}
+
+#[test]
+fn a_circle_of_modules_would_be_found() {
+    let parse = |text: &str| syn::parse_file(text).expect("Rust");
+    let module = |path: &str| path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect::<Module>();
+    let files = BTreeMap::from([
+        (module(""), parse("mod a; mod b; mod c; pub use c::C;")),
+        (module("a"), parse("use crate::b::B; #[cfg(test)] mod tests { use crate::c::C; }")),
+        (module("b"), parse("mod leaf; use leaf::L; fn f() { g!(crate::C); }")),
+        (module("b::leaf"), parse("use super::B;")),
+        (module("c"), parse("mod inline { use super::super::a::A; }")),
+    ]);
+    let found: Vec<String> = circles_of(&uses(&files)).iter().map(|circle| names(circle)).collect();
+    assert_eq!(found, ["a, b, b::leaf, c", "a, b, c"]);
+    let room = files.into_iter().filter(|(module, _)| module.is_empty() || module.starts_with(&["b".to_owned()]));
+    assert!(circles_of(&uses(&room.collect())).is_empty());
+}

@@ -1,0 +1,118 @@
+//! Instances of the service that crash at a chosen point, in process.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bellbird_connections::Connections;
+use jiff::SignedDuration;
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use crate::support::database::execute;
+use crate::support::harness::{App, eventually};
+
+/// Longer than every lease.
+pub(crate) const PAST_EVERY_LEASE: SignedDuration = SignedDuration::from_mins(3);
+/// When the service dies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum CrashPoint {
+    Never,
+    /// While it waits for the answer to its call after so many. `applied`: the provider has done what was asked.
+    AtCall {
+        after: u64,
+        applied: bool,
+    },
+    /// After so many rounds of its runtime.
+    AfterPolls(u32),
+    /// When the connection is there, but the trip has not ended.
+    BeforeSessionEnds,
+}
+
+/// What became of a copy of the service.
+pub(crate) struct RunOutcome {
+    pub(crate) finished: bool,
+    pub(crate) rounds: u32,
+    pub(crate) calls: u64,
+}
+
+impl App {
+    /// Does a piece of work in a copy of the service that is killed: all that it has begun stops where it is.
+    pub(crate) async fn run_until_crash<F>(
+        &self,
+        provider: &str,
+        crash_point: CrashPoint,
+        work: impl FnOnce(Connections) -> F + Send + 'static,
+    ) -> RunOutcome
+    where
+        F: Future<Output = ()>,
+    {
+        self.reset_calls().await;
+        let (kill, killed) = oneshot::channel::<()>();
+        let limit = match crash_point {
+            CrashPoint::AfterPolls(rounds) => Some(rounds),
+            CrashPoint::Never | CrashPoint::BeforeSessionEnds => Some(u32::MAX),
+            CrashPoint::AtCall { .. } => None,
+        };
+        if let CrashPoint::AtCall { after, applied } = crash_point {
+            if after > 0 {
+                self.fault_at(provider, json!({"kind": "delay", "delayMs": 0, "times": after})).await;
+            }
+            let kind = if applied { "drip" } else { "delay" };
+            self.fault_at(provider, json!({"kind": kind, "delayMs": 60_000})).await;
+        }
+        if matches!(crash_point, CrashPoint::BeforeSessionEnds) {
+            self.block_session_end().await;
+        }
+        let shared = self.shared.clone();
+        let program = tokio::task::spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().event_interval(1).enable_all().build().unwrap();
+            let rounds = AtomicU32::new(0);
+            let crash_point = async {
+                match limit {
+                    None => killed.await.unwrap_or_default(),
+                    Some(limit) => {
+                        while rounds.load(Ordering::Relaxed) < limit {
+                            tokio::task::yield_now().await;
+                            rounds.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                }
+            };
+            let finished = runtime.block_on(async {
+                let connections = shared.new_instance().await;
+                tokio::select! {
+                    biased;
+                    () = crash_point => false,
+                    () = work(connections) => true,
+                }
+            });
+            (finished, rounds.load(Ordering::Relaxed))
+        });
+        if let CrashPoint::AtCall { after, .. } = crash_point {
+            eventually(async || program.is_finished() || self.total_calls(provider).await > after).await;
+        }
+        let _ = kill.send(());
+        let (finished, rounds) = program.await.unwrap();
+        let calls = self.total_calls(provider).await;
+        self.clear_faults().await;
+        if matches!(crash_point, CrashPoint::BeforeSessionEnds) {
+            execute(&self.shared.database, "DROP TRIGGER session_end_blocked", " ON link_sessions").await;
+        }
+        RunOutcome { finished, rounds, calls }
+    }
+
+    /// From now on no trip can end: whoever tries gets no further, as if it were killed there.
+    async fn block_session_end(&self) {
+        let database = &self.shared.database;
+        if database.starts_with("sqlite:") {
+            let when = "CREATE TRIGGER session_end_blocked BEFORE UPDATE ON link_sessions WHEN NEW.phase = 'ended'
+                BEGIN SELECT RAISE(ABORT, 'no end'); END";
+            return execute(database, when, "").await;
+        }
+        let reject_update = "CREATE OR REPLACE FUNCTION reject_update() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'no end'; END $$";
+        execute(database, reject_update, "").await;
+        let when = "CREATE TRIGGER session_end_blocked BEFORE UPDATE ON link_sessions FOR EACH ROW
+            WHEN (NEW.phase = 'ended') EXECUTE FUNCTION reject_update()";
+        execute(database, when, "").await;
+    }
+}

@@ -1,0 +1,506 @@
+//! The real router behind the real listener, over a fresh database, against the sandbox, with a clock that tests set.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bellbird::serve::{self, ServeOptions};
+use bellbird_api::{ApiSettings, AppState};
+use bellbird_connections::{Connections, SyncSettings};
+use bellbird_console::ConsoleSettings;
+use bellbird_domain::{Connection, Plan, User, UserId};
+use bellbird_providers::Registry;
+use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
+use bellbird_reads::{Limits, Reads};
+use bellbird_sandbox::Sandbox;
+use bellbird_shared_state::Clock;
+use bellbird_storage::{NewUser, Sealer, Storage};
+use bellbird_webhooks::schedule::Schedule;
+use bellbird_webhooks::target::Rules;
+use bellbird_webhooks::webhook_events::WebhookEventBuffer;
+use bellbird_webhooks::{Settings as WebhookSettings, Webhooks};
+use jiff::{SignedDuration, Timestamp};
+use reqwest::header::HeaderMap;
+use reqwest::{Method, StatusCode};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// The moment at which tests happen: the evening of 20 November 2026 in Sydney.
+pub(crate) const NOW: &str = "2026-11-20T09:30:00Z";
+
+/// Which database a test runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Database {
+    Sqlite,
+    Postgres,
+}
+
+/// How an application under test is set up.
+pub(crate) struct Setup {
+    pub(crate) database: Database,
+    pub(crate) rows: u32,
+    pub(crate) api: ApiSettings,
+    pub(crate) limits: Limits,
+    pub(crate) call_timeout: Duration,
+    pub(crate) syncing: SyncSettings,
+    pub(crate) chunk_rows: usize,
+    pub(crate) webhooks: WebhookSettings,
+}
+
+impl Default for Setup {
+    /// Everything as by default, but no rate limits: those have tests of their own.
+    fn default() -> Self {
+        Self {
+            database: Database::Sqlite,
+            rows: 500,
+            api: ApiSettings {
+                balances_cache: Duration::from_secs(300),
+                holdings_cache: Duration::from_secs(600),
+                trades_cache: Duration::from_secs(600),
+                metadata_per_minute: 0,
+                balances_per_minute: 0,
+                live_per_minute: 0,
+                live_in_flight: 0,
+                failed_auth_per_minute: 0,
+                trusted_proxies: Vec::new(),
+                cors_origins: Vec::new(),
+                public_url: "https://bellbird.example".to_owned(),
+            },
+            limits: Limits { deadline: Duration::from_secs(25), row_cap: 5_000 },
+            call_timeout: Duration::from_secs(20),
+            // Who counts provider calls wants to make them.
+            syncing: SyncSettings { enabled: false, ..SyncSettings::default() },
+            chunk_rows: 500,
+            webhooks: WebhookSettings {
+                rules: Rules { allow_loopback: true },
+                timeout: Duration::from_secs(15),
+                schedule: Schedule::default(),
+            },
+        }
+    }
+}
+
+/// A person with a key and connections.
+pub(crate) struct Person {
+    pub(crate) user: User,
+    pub(crate) key: String,
+    pub(crate) connections: Vec<Connection>,
+}
+
+/// What every copy of the service has in common: each makes everything else anew when it starts.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) database: String,
+    sealer: Sealer,
+    providers: ProviderSettings,
+    call_timeout: Duration,
+    clock: Clock,
+    console_url: reqwest::Url,
+}
+
+impl Shared {
+    /// Another copy, as a program that starts has it.
+    pub(crate) async fn new_instance(&self) -> Connections {
+        let storage = Storage::open(&self.database, self.sealer.clone()).await.expect("the database opens");
+        let providers = Registry::new(&self.providers, self.call_timeout).expect("providers");
+        Connections::new(storage, providers, self.clock.clone()).with_console_url(self.console_url.clone())
+    }
+}
+
+/// An application under test.
+pub(crate) struct App {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) shared: Shared,
+    pub(crate) storage: Storage,
+    pub(crate) connections: Connections,
+    pub(crate) webhooks: Webhooks,
+    pub(crate) clock: Clock,
+    /// Professional plan; two connections under one end user, both at Fiskil.
+    pub(crate) olivia: Person,
+    /// Developer plan; one connection.
+    pub(crate) ben: Person,
+    pub(crate) url: String,
+    pub(crate) console_url: String,
+    pub(crate) http: reqwest::Client,
+    stop: CancellationToken,
+    _directory: TempDir,
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {}", self.text))
+    }
+
+    pub(crate) fn data(&self) -> Vec<Value> {
+        assert_eq!(self.status, 200, "{}", self.text);
+        self.json()["data"].as_array().expect("data").clone()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().expect("ASCII"))
+    }
+
+    /// Asserts that this is the error object with this status; returns its message.
+    pub(crate) fn error(&self, status: u16) -> String {
+        assert_eq!(self.status, status, "{}", self.text);
+        assert_eq!(self.header("content-type"), Some("application/json"));
+        assert!(self.header("x-request-id").is_some());
+        let body = self.json();
+        let error = body["error"].as_object().expect("the error object");
+        assert_eq!(body.as_object().expect("an object").len(), 1);
+        for (member, value) in error {
+            match member.as_str() {
+                "message" => assert!(value.as_str().is_some_and(|text| !text.is_empty())),
+                "code" => assert_eq!(value, "professional_required"),
+                "details" => assert!(value.as_array().is_some_and(|details| !details.is_empty())),
+                other => panic!("unknown member {other}"),
+            }
+        }
+        error["message"].as_str().expect("a message").to_owned()
+    }
+}
+
+impl App {
+    pub(crate) async fn start(setup: Setup) -> Self {
+        let now: Timestamp = NOW.parse().expect("an instant");
+        let options = bellbird_sandbox::Options { rows: setup.rows, now: Some(now), ..Default::default() };
+        let sandbox = bellbird_sandbox::start(options).await.expect("the sandbox starts");
+        let directory = tempfile::tempdir().expect("a directory");
+        let url = match setup.database {
+            Database::Sqlite => format!("sqlite:{}", directory.path().join("test.db").display()),
+            Database::Postgres => postgres_database().await,
+        };
+        let sealer = Sealer::random();
+        let storage = Storage::open(&url, sealer.clone()).await.expect("the database opens");
+        storage.migrate().await.expect("migrates");
+        let settings = bellbird::cli::sandbox_settings(sandbox.description()).expect("settings");
+        let providers = Registry::new(&settings, setup.call_timeout).expect("providers");
+        let clock = Clock::manual(now);
+        let console = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");
+        let console_url = format!("http://{}", console.address());
+        let shared = Shared {
+            database: url,
+            sealer,
+            providers: settings,
+            call_timeout: setup.call_timeout,
+            clock: clock.clone(),
+            console_url: console_url.parse().expect("a URL"),
+        };
+        let event_buffer = WebhookEventBuffer::new(setup.chunk_rows);
+        let connections = Connections::new(storage.clone(), providers.clone(), clock.clone())
+            .with_syncs(setup.syncing, event_buffer.clone())
+            .with_console_url(console_url.parse().expect("a URL"));
+        let webhooks = Webhooks::new(storage.clone(), providers.clone(), clock.clone(), event_buffer, setup.webhooks)
+            .expect("TLS");
+        let reads = Reads::new(storage.clone(), providers, clock.clone(), setup.limits);
+        let state = AppState::new(storage.clone(), reads, connections.clone(), clock.clone(), setup.api);
+        let listener = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");
+        let url = format!("http://{}", listener.address());
+        let stop = CancellationToken::new();
+        tokio::spawn(serve::serve(listener, bellbird_api::router(state), ServeOptions::default(), stop.clone()));
+        let pages = ConsoleSettings { api_url: url.clone(), console_url: console_url.clone() };
+        let pages = bellbird_console::router(connections.clone(), pages);
+        tokio::spawn(serve::serve(console, pages, ServeOptions::default(), stop.clone()));
+
+        let all_credentials = serde_json::to_value(&sandbox.description().credentials).expect("JSON");
+        let olivia = person(
+            &storage,
+            &connections,
+            now,
+            "olivia@example.com",
+            Plan::Professional,
+            &[&all_credentials[0], &all_credentials[1]],
+        )
+        .await;
+        let ben = person(&storage, &connections, now, "ben@example.com", Plan::Developer, &[&all_credentials[2]]).await;
+        // Importing asked the provider; tests count from here.
+        let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let app = Self {
+            sandbox,
+            shared,
+            storage,
+            connections,
+            webhooks,
+            clock,
+            olivia,
+            ben,
+            url,
+            console_url,
+            http,
+            stop,
+            _directory: directory,
+        };
+        app.reset_calls().await;
+        app
+    }
+
+    /// What a running service does when nobody asks, until the end of the test.
+    pub(crate) fn start_background_jobs(&self) {
+        let (storage, connections) = (self.storage.clone(), self.connections.clone());
+        bellbird::background::start(storage, connections, self.webhooks.clone(), |_, _| (), self.stop.clone());
+    }
+
+    pub(crate) fn credentials(&self, at: usize) -> Value {
+        serde_json::to_value(&self.sandbox.description().credentials[at]).expect("JSON")
+    }
+
+    /// The sandbox's credentials of one provider.
+    pub(crate) fn credentials_of(&self, provider: &str) -> Vec<Value> {
+        let all_credentials = serde_json::to_value(&self.sandbox.description().credentials).expect("JSON");
+        let all_credentials = all_credentials.as_array().expect("an array").iter();
+        all_credentials.filter(|credentials| credentials["provider"] == provider).cloned().collect()
+    }
+
+    /// Someone with these credentials, of whatever providers.
+    pub(crate) async fn add_person(&self, email: &str, plan: Plan, all_credentials: &[&Value]) -> Person {
+        person(&self.storage, &self.connections, self.clock.now(), email, plan, all_credentials).await
+    }
+
+    /// A GET with Olivia's key.
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.get_as(&self.olivia.key, path).await
+    }
+
+    pub(crate) async fn get_as(&self, key: &str, path: &str) -> Answer {
+        self.send(self.http.get(format!("{}{path}", self.url)).bearer_auth(key)).await
+    }
+
+    pub(crate) async fn get_without_key(&self, path: &str) -> Answer {
+        self.send(self.http.get(format!("{}{path}", self.url))).await
+    }
+
+    pub(crate) async fn method_as(&self, method: Method, key: &str, path: &str) -> Answer {
+        self.send(self.http.request(method, format!("{}{path}", self.url)).bearer_auth(key)).await
+    }
+
+    pub(crate) async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
+        let response = request.send().await.expect("an answer");
+        let (status, headers) = (response.status(), response.headers().clone());
+        Answer { status, headers, text: response.text().await.expect("a body") }
+    }
+
+    /// A call of the control interface of a simulated provider.
+    pub(crate) async fn control_of(&self, provider: &str, method: Method, path: &str, body: Value) -> Value {
+        let description = serde_json::to_value(self.sandbox.description()).expect("JSON");
+        let base: reqwest::Url = description[provider]["baseUrl"].as_str().expect(provider).parse().expect("a URL");
+        let url = base.join(&format!("/__control{path}")).expect("a URL");
+        let response = self.http.request(method, url).json(&body).send().await.expect("the sandbox answers");
+        assert!(response.status().is_success(), "{path}: {}", response.text().await.unwrap_or_default());
+        serde_json::from_str(&response.text().await.expect("text")).unwrap_or(Value::Null)
+    }
+
+    pub(crate) async fn control(&self, method: Method, path: &str, body: Value) -> Value {
+        self.control_of("fiskil", method, path, body).await
+    }
+
+    pub(crate) async fn fault_at(&self, provider: &str, fault: Value) {
+        self.control_of(provider, Method::POST, "/faults", fault).await;
+    }
+
+    pub(crate) async fn fault(&self, fault: Value) {
+        self.fault_at("fiskil", fault).await;
+    }
+
+    /// At every provider.
+    pub(crate) async fn clear_faults(&self) {
+        for provider in simulated_providers() {
+            self.control_of(provider, Method::DELETE, "/faults", json!({})).await;
+        }
+    }
+
+    /// Calls of a provider since the last [`App::reset_calls`], by path.
+    pub(crate) async fn calls_of(&self, provider: &str) -> BTreeMap<String, u64> {
+        let calls = self.control_of(provider, Method::GET, "/calls", json!({})).await;
+        let calls = calls["calls"].as_array().expect("calls").clone();
+        calls
+            .iter()
+            .map(|call| (call["path"].as_str().expect("a path").to_owned(), call["count"].as_u64().expect("a count")))
+            .collect()
+    }
+
+    pub(crate) async fn calls(&self) -> BTreeMap<String, u64> {
+        self.calls_of("fiskil").await
+    }
+
+    /// Calls of a provider since the last [`App::reset_calls`], of all paths.
+    pub(crate) async fn total_calls(&self, provider: &str) -> u64 {
+        self.calls_of(provider).await.values().sum()
+    }
+
+    pub(crate) async fn transaction_calls(&self) -> u64 {
+        self.calls().await.get("/v1/banking/transactions").copied().unwrap_or(0)
+    }
+
+    /// At every provider.
+    pub(crate) async fn reset_calls(&self) {
+        for provider in simulated_providers() {
+            self.control_of(provider, Method::DELETE, "/calls", json!({})).await;
+        }
+    }
+
+    /// The id of Olivia's account with this name.
+    pub(crate) async fn account(&self, name: &str) -> Value {
+        let accounts = self.get("/v1/accounts?limit=200").await.data();
+        let names: Vec<&str> = accounts.iter().filter_map(|account| account["name"].as_str()).collect();
+        let found = accounts.iter().find(|account| account["name"].as_str().is_some_and(|text| text.contains(name)));
+        found.unwrap_or_else(|| panic!("no account like {name} among {names:?}")).clone()
+    }
+
+    /// Olivia's account with the most rows, as the API shows it, and its id at the provider.
+    pub(crate) async fn busiest(&self) -> (Value, String) {
+        let mut best: Option<(u64, Value, String)> = None;
+        for connection in &self.olivia.connections {
+            for account in
+                self.storage.list_connection_accounts(self.olivia.user.id, connection.id).await.expect("accounts")
+            {
+                let path = format!(
+                    "/v1/transactions?connectionId={}&accountId={}&from=2000-01-01&limit=1",
+                    connection.id, account.id
+                );
+                let total = self.get(&path).await.json()["pagination"]["total"].as_u64().unwrap_or(0);
+                if best.as_ref().is_none_or(|(most, ..)| total > *most) {
+                    let shown = self.account(&account.name).await;
+                    best = Some((total, shown, account.provider_account_id));
+                }
+            }
+        }
+        self.reset_calls().await;
+        let (_, account, provider_account_id) = best.expect("an account");
+        (account, provider_account_id)
+    }
+
+    /// Somebody with one connection at a provider.
+    pub(crate) async fn person_at(&self, provider: &str) -> Person {
+        let email = format!("{provider}@example.com");
+        // The others of Fiskil are Olivia's and Ben's, or odd.
+        let at = if provider == "fiskil" { 4 } else { 0 };
+        let person = self.add_person(&email, Plan::Professional, &[&self.credentials_of(provider)[at]]).await;
+        self.reset_calls().await;
+        person
+    }
+
+    pub(crate) async fn connections_of(&self, user: UserId) -> Vec<Connection> {
+        self.storage.list_connections(user).await.unwrap()
+    }
+
+    pub(crate) async fn accounts_of(&self, connection: &Connection) -> Vec<(String, String)> {
+        let accounts = self.storage.list_connection_accounts(connection.user_id, connection.id).await.unwrap();
+        accounts.iter().map(|account| (account.id.to_string(), account.name.clone())).collect()
+    }
+
+    pub(crate) async fn advance_clock(&self, time: SignedDuration) {
+        self.clock.set(self.clock.now().saturating_add(time).unwrap());
+        for provider in simulated_providers() {
+            self.control_of(provider, Method::POST, "/clock", json!({"advanceSeconds": time.as_secs()})).await;
+        }
+    }
+
+    /// What a running service does, until nothing is due.
+    pub(crate) async fn run_due_jobs(&self) {
+        self.connections.run_due_link_sessions().await.unwrap();
+        self.connections.run_due_refreshes().await.unwrap();
+        self.connections.run_due_removals().await.unwrap();
+    }
+
+    pub(crate) async fn set_consent(&self, connection: &Connection, state: &str) {
+        let credentials = self.storage.find_credentials(connection.user_id, connection.id).await.unwrap().unwrap();
+        let credentials: Value = serde_json::from_str(credentials.expose_secret()).unwrap();
+        let id =
+            ["arrangementId", "authorisation", "authorizationId"].iter().find_map(|name| credentials[name].as_str());
+        let path = format!("/consents/{}", id.unwrap());
+        self.control_of(&connection.provider, Method::POST, &path, json!({ "state": state })).await;
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn person(
+    storage: &Storage,
+    connections: &Connections,
+    now: Timestamp,
+    email: &str,
+    plan: Plan,
+    all_credentials: &[&Value],
+) -> Person {
+    let user =
+        storage.insert_user(&NewUser { email, plan, timezone: Some("Australia/Sydney") }, now).await.expect("a user");
+    let key = bellbird::wiring::new_key().expect("a key");
+    storage.insert_key(user.id, &key, "test", None, now).await.expect("the key is kept");
+    let mut imported = Vec::new();
+    for credentials in all_credentials {
+        let provider = credentials["provider"].as_str().expect("a provider");
+        let credentials = SecretString::from(credentials.to_string());
+        imported.extend(connections.import(user.id, provider, &credentials).await.expect("imported").connections);
+    }
+    Person { user, key: key.expose().to_owned(), connections: imported }
+}
+
+/// A new, empty database on the server of the test command.
+pub(crate) async fn postgres_database() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let server = std::env::var("BELLBIRD_TEST_POSTGRES_URL")
+        .expect("BELLBIRD_TEST_POSTGRES_URL names no PostgreSQL server: run the tests with scripts/test");
+    let name = format!("it_{}_{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+    let (client, connection) =
+        tokio_postgres::connect(&server, tokio_postgres::NoTls).await.expect("PostgreSQL answers");
+    tokio::spawn(connection);
+    // A process of an earlier run may have had the same number.
+    client.batch_execute(&format!("DROP DATABASE IF EXISTS {name}")).await.expect("no database");
+    client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
+    let (base, _) = server.rsplit_once('/').expect("a URL with a database");
+    format!("{base}/{name}")
+}
+
+/// Runs a test on both databases.
+macro_rules! on_both_databases {
+    ($(#[$meta:meta])* async fn $name:ident($app:ident: App) $body:block) => {
+        mod $name {
+            use super::*;
+
+            async fn body($app: App) $body
+
+            #[tokio::test]
+            async fn sqlite() {
+                body(App::start(Setup::default()).await).await;
+            }
+
+            #[tokio::test]
+            async fn postgres() {
+                body(App::start(Setup { database: Database::Postgres, ..Setup::default() }).await).await;
+            }
+        }
+    };
+}
+pub(crate) use on_both_databases;
+
+/// The providers that the program knows and the sandbox pretends. One that is not simulated is tested without it.
+pub(crate) fn simulated_providers() -> impl Iterator<Item = &'static str> {
+    PROVIDERS.iter().map(|provider| provider.name.as_str()).filter(|name| bellbird_sandbox::PROVIDERS.contains(name))
+}
+
+/// Waits until something that goes on in the background has come about.
+pub(crate) async fn eventually(condition: impl AsyncFn() -> bool) {
+    /// In real time, however slow the machine is.
+    const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
+    const POLL_INTERVAL: Duration = Duration::from_millis(2);
+    let condition_met = async {
+        while !condition().await {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    };
+    tokio::time::timeout(WAIT_TIMEOUT, condition_met).await.expect("it never came about");
+}

@@ -1,0 +1,9 @@
+//! What tests of several parts share.
+
+pub(crate) mod browser;
+pub(crate) mod crash;
+pub(crate) mod database;
+pub(crate) mod harness;
+pub(crate) mod process;
+pub(crate) mod receiver;
+pub(crate) mod rows;

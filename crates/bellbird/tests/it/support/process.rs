@@ -1,0 +1,159 @@
+//! The built program: its commands, run to their end or until they are told to stop, and deployments made of them.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::harness::{Database, postgres_database, simulated_providers};
+
+pub(crate) const ANY_PORTS: &str = "--api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
+pub(crate) const ANY_SANDBOX_PORTS: &str =
+    "--fiskil-listen 127.0.0.1:0 --akahu-listen 127.0.0.1:0 --snaptrade-listen 127.0.0.1:0";
+pub(crate) const MASTER_KEY: &str = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+
+/// A folder with nothing in it, in which commands are run with no environment but what a test sets.
+pub(crate) struct Workdir {
+    pub(crate) folder: TempDir,
+    variables: Vec<(String, String)>,
+}
+
+impl Workdir {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), variables: Vec::new() }
+    }
+
+    /// With a database that is set up.
+    pub(crate) fn migrated() -> Self {
+        let workdir = Self::new();
+        workdir.json("migrate");
+        workdir
+    }
+
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.variables.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// A command, its arguments separated by single blanks.
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bellbird"));
+        command.args(line.split(' ').filter(|part| !part.is_empty())).current_dir(self.folder.path()).env_clear();
+        command.env("TMPDIR", self.folder.path()).envs(self.variables.iter().cloned());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn run(&self, line: &str) -> Output {
+        self.command(line).output().unwrap()
+    }
+
+    /// Standard output of a command that succeeds and has nothing else to say.
+    pub(crate) fn text(&self, line: &str) -> String {
+        let output = self.run(line);
+        assert_eq!(errors(&output), "", "{line}");
+        assert_eq!(output.status.code(), Some(0), "{line}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What a command prints with `--json`: one line.
+    pub(crate) fn json(&self, line: &str) -> Value {
+        let text = self.text(&format!("{line} --json"));
+        assert_eq!(text.lines().count(), 1, "{text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// The error of a command that fails without printing anything.
+    pub(crate) fn error(&self, line: &str, code: i32) -> String {
+        let output = self.run(line);
+        assert_eq!(output.status.code(), Some(code), "{line}: {}", errors(&output));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{line}");
+        errors(&output).trim_end().to_owned()
+    }
+
+    /// Runs a command that reads standard input.
+    pub(crate) fn run_with_input(&self, line: &str, input: &str) -> Output {
+        let mut child = self.command(line).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+}
+
+pub(crate) fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A running command. Killed when a test fails before it was stopped.
+pub(crate) struct RunningCommand {
+    child: Child,
+    pub(crate) out: BufReader<ChildStdout>,
+    /// The line that says that it is ready.
+    pub(crate) ready_line: String,
+}
+
+impl RunningCommand {
+    pub(crate) fn start(workdir: &Workdir, line: &str) -> Self {
+        let mut child = workdir.command(line).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut ready_line = String::new();
+        if out.read_line(&mut ready_line).unwrap() == 0 {
+            panic!("{line}: {}", errors(&child.wait_with_output().unwrap()));
+        }
+        Self { child, out, ready_line }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.ready_line).unwrap()
+    }
+
+    /// Sends a signal; gives the exit status, the rest of standard output, and the log.
+    pub(crate) fn stop(mut self, signal: &str) -> (Option<i32>, String, String) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        let (mut rest, mut log) = (String::new(), String::new());
+        self.out.read_to_string(&mut rest).unwrap();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        (self.child.wait().unwrap().code(), rest, log)
+    }
+}
+
+impl Drop for RunningCommand {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A deployment: a migrated database, the simulated providers, and the settings that lead to both.
+pub(crate) async fn new_deployment(database: Database) -> (Workdir, RunningCommand, String) {
+    let mut workdir = Workdir::new();
+    let database = match database {
+        Database::Sqlite => format!("sqlite:{}", workdir.folder.path().join("host.db").display()),
+        Database::Postgres => postgres_database().await,
+    };
+    workdir.set("BELLBIRD_DATABASE__URL", &database);
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    workdir.json("migrate");
+    let sandbox = RunningCommand::start(&workdir, &format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}"));
+    for provider in simulated_providers() {
+        for (member, value) in sandbox.json()[provider].as_object().unwrap() {
+            let name: String =
+                member.chars().flat_map(|c| c.is_uppercase().then_some('_').into_iter().chain([c])).collect();
+            workdir.set(&format!("BELLBIRD_{provider}__{name}").to_uppercase(), value.as_str().unwrap());
+        }
+    }
+    (workdir, sandbox, database)
+}
+
+pub(crate) async fn get(url: &str, key: Option<&str>) -> (u16, Value) {
+    let mut request = reqwest::Client::new().get(url);
+    if let Some(key) = key {
+        request = request.bearer_auth(key);
+    }
+    let answer = request.send().await.unwrap();
+    (answer.status().as_u16(), answer.json().await.unwrap())
+}
+
+pub(crate) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_else(|| panic!("no {name} in {value}"))
+}

@@ -1,0 +1,59 @@
+//! Rows of the simulated providers: added, changed and removed there, and read from events.
+
+use bellbird_domain::Connection;
+use jiff::Timestamp;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::harness::App;
+use crate::support::receiver::ReceivedEvent;
+
+impl App {
+    /// The provider's id of an account of the connection that has rows.
+    pub(crate) async fn account_at(&self, connection: &Connection) -> String {
+        let accounts = self.storage.list_connection_accounts(connection.user_id, connection.id).await.unwrap();
+        let usual =
+            accounts.iter().find(|account| matches!(account.account_type.as_str(), "transaction" | "investment"));
+        usual.expect("an account").provider_account_id.clone()
+    }
+
+    /// Adds a row to an account of the connection, at the provider and at that time; gives its id there.
+    pub(crate) async fn add_row(&self, connection: &Connection, text: &str, at: Timestamp) -> String {
+        let account = self.account_at(connection).await;
+        let at = at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string();
+        let row = match connection.provider.as_str() {
+            "fiskil" => {
+                json!({"account_id": account, "amount": "-12.34", "description": text, "posting_date_time": at})
+            }
+            "akahu" => json!({"_account": account, "amount": -12.34, "description": text, "date": at}),
+            _ => json!({"account": account, "trade_date": at, "description": text, "units": 1.5, "price": 2}),
+        };
+        self.put_row(connection, row).await
+    }
+
+    /// Adds a row in the provider's own form; gives its id there.
+    pub(crate) async fn put_row(&self, connection: &Connection, row: Value) -> String {
+        let provider = connection.provider.as_str();
+        let row = self.control_of(provider, Method::POST, rows_at(provider), row).await;
+        let id = ["fiskil_id", "_id", "id"].iter().find_map(|name| row[*name].as_str());
+        id.unwrap_or_else(|| panic!("no id in {row}")).to_owned()
+    }
+
+    pub(crate) async fn change_row(&self, connection: &Connection, id: &str, members: Value) {
+        let path = format!("{}/{id}", rows_at(&connection.provider));
+        self.control_of(&connection.provider, Method::PATCH, &path, members).await;
+    }
+
+    pub(crate) async fn remove_row(&self, connection: &Connection, id: &str) {
+        let path = format!("{}/{id}", rows_at(&connection.provider));
+        self.control_of(&connection.provider, Method::DELETE, &path, json!({})).await;
+    }
+}
+
+fn rows_at(provider: &str) -> &'static str {
+    if provider == "snaptrade" { "/trades" } else { "/transactions" }
+}
+
+pub(crate) fn all_rows<'t>(received: &'t [ReceivedEvent], list: &str) -> Vec<&'t Value> {
+    received.iter().flat_map(|one| one.rows(list)).collect()
+}

@@ -1,0 +1,3 @@
+//! Syncs of connections.
+
+mod runs;

@@ -1,0 +1,457 @@
+//! Syncs: what is announced as new and as changed, from which time on, and what is remembered of it.
+
+use std::collections::BTreeSet;
+
+use bellbird_connections::{ConnectionsError, SyncSettings};
+use bellbird_domain::{Connection, ConnectionStatus};
+use jiff::{SignedDuration, Timestamp};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::database::query;
+use crate::support::harness::{App, Database, Person, Setup, eventually, on_both_databases, simulated_providers};
+use crate::support::receiver::ReceivedEvent;
+use crate::support::rows::all_rows;
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+const BOTH: [Database; 2] = [Database::Sqlite, Database::Postgres];
+
+impl App {
+    /// What the REST API says of the connection from that time on.
+    async fn shown_since(&self, person: &Person, connection: &Connection, from: Timestamp) -> Vec<Value> {
+        let list = if connection.provider == "snaptrade" { "trades" } else { "transactions" };
+        let mut rows = Vec::new();
+        loop {
+            let path = format!(
+                "/v1/{list}?connectionId={}&from={}&limit=500&offset={}",
+                connection.id,
+                from.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                rows.len()
+            );
+            let answer = self.get_as(&person.key, &path).await;
+            rows.extend(answer.data());
+            if answer.json()["pagination"]["hasMore"] == false {
+                return rows;
+            }
+        }
+    }
+
+    async fn fingerprint_count(&self) -> u64 {
+        let counted = query(&self.shared.database, "SELECT COUNT(*) FROM row_fingerprints").await;
+        counted[0][0].parse().unwrap()
+    }
+
+    async fn row_calls(&self, provider: &str) -> u64 {
+        let calls = self.calls_of(provider).await;
+        let rows = calls.iter().filter(|(path, _)| path.contains("/transactions") || path.contains("/activities"));
+        rows.map(|(_, count)| count).sum()
+    }
+}
+
+fn texts(received: &[ReceivedEvent], list: &str) -> Vec<String> {
+    all_rows(received, list).iter().map(|row| row["description"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+on_both_databases! {
+    async fn first_sync_announces_thirty_days(app: App) {
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let hook = app.hook(&person.user).await;
+            let report = app.sync(&person.connections[0]).await;
+            let received = app.delivered_to(&hook).await;
+            let announced: Vec<&Value> = all_rows(&received, "new").into_iter().map(|row| &row["id"]).collect();
+            let since = app.clock.now() - 30 * DAY;
+            let shown = app.shown_since(&person, &person.connections[0], since).await;
+            assert!(!shown.is_empty(), "{provider}");
+            assert_eq!(announced, shown.iter().map(|row| &row["id"]).collect::<Vec<_>>(), "{provider}: rows and order");
+            assert_eq!((report.new_count, report.updated_count, report.events), (announced.len(), 0, received.len()));
+            assert_eq!(all_rows(&received, "updated").len(), 0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn first_sync_can_be_silent() {
+    for database in BOTH {
+        let syncing = SyncSettings { enabled: false, announce_first: false, ..SyncSettings::default() };
+        let app = App::start(Setup { database, syncing, ..Setup::default() }).await;
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.hook(&person.user).await;
+            let report = app.sync(connection).await;
+            assert!(report.new_count > 0 && report.events == 0, "{report:?}");
+            assert!(app.delivered_to(&hook).await.is_empty() && app.deliveries_to(&hook).await.is_empty());
+            app.add_row(connection, "AFTER SILENCE", app.clock.now() - HOUR).await;
+            let report = app.sync(connection).await;
+            assert_eq!((report.new_count, report.updated_count, report.events), (1, 0, 1), "{provider}");
+            assert_eq!(texts(&app.delivered_to(&hook).await, "new"), ["AFTER SILENCE"]);
+        }
+    }
+}
+
+on_both_databases! {
+    async fn added_changed_and_restored_rows_are_announced(app: App) {
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.hook(&person.user).await;
+            app.complete_initial_sync(connection, &hook).await;
+            let synced = async || {
+                app.advance_clock(HOUR).await;
+                let report = app.sync(connection).await;
+                let received = app.delivered_to(&hook).await;
+                assert_eq!(report.events, received.len());
+                assert!(received.iter().all(|one| one.counts() == (report.new_count, report.updated_count)));
+                (report.new_count, report.updated_count, received)
+            };
+            let nothing = |(new, updated, received): (usize, usize, Vec<ReceivedEvent>)| {
+                assert_eq!((new, updated, received.len()), (0, 0, 0), "{provider}");
+            };
+            nothing(synced().await);
+            assert!(app.row_calls(provider).await > 0, "it was asked for");
+
+            let at = app.clock.now() - HOUR;
+            let id = app.add_row(connection, "A MILK BAR", at).await;
+            let (new, updated, received) = synced().await;
+            assert_eq!((new, updated, texts(&received, "new")), (1, 0, vec!["A MILK BAR".to_owned()]), "{provider}");
+            nothing(synced().await);
+
+            // What a trade says is its id: one that changed is another one.
+            let is_trade = provider == "snaptrade";
+            app.change_row(connection, &id, json!({"description": "ANOTHER MILK BAR"})).await;
+            let (new, updated, received) = synced().await;
+            let (list, counts) = if is_trade { ("new", (1, 0)) } else { ("updated", (0, 1)) };
+            assert_eq!(((new, updated), texts(&received, list)), (counts, vec!["ANOTHER MILK BAR".to_owned()]));
+            nothing(synced().await);
+            if is_trade {
+                continue;
+            }
+
+            app.remove_row(connection, &id).await;
+            nothing(synced().await);
+            let account = app.account_at(connection).await;
+            let again = |text: &str| match provider {
+                "fiskil" => json!({"account_id": account, "fiskil_id": id, "amount": "-12.34", "description": text,
+                    "posting_date_time": at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string()}),
+                _ => json!({"_account": account, "_id": id, "amount": -12.34, "description": text,
+                    "date": at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string()}),
+            };
+            app.put_row(connection, again("ANOTHER MILK BAR")).await;
+            // What the sandbox fills in is the same: the row is as it was.
+            nothing(synced().await);
+            app.remove_row(connection, &id).await;
+            nothing(synced().await);
+            app.put_row(connection, again("THE MILK BAR IS BACK")).await;
+            let (new, updated, received) = synced().await;
+            assert_eq!((new, updated, texts(&received, "updated")), (0, 1, vec!["THE MILK BAR IS BACK".to_owned()]));
+        }
+    }
+}
+
+on_both_databases! {
+    async fn equal_trades_are_distinct(app: App) {
+        let person = app.person_at("snaptrade").await;
+        let connection = &person.connections[0];
+        let hook = app.hook(&person.user).await;
+        app.complete_initial_sync(connection, &hook).await;
+        let at = app.clock.now() - HOUR;
+        let mut ids = Vec::new();
+        for (equal, new) in [(2, 2), (1, 1), (0, 0)] {
+            for _ in 0..equal {
+                ids.push(app.add_row(connection, "EQUAL", at).await);
+            }
+            assert_eq!(app.sync(connection).await.new_count, new);
+            let received = app.delivered_to(&hook).await;
+            let announced: Vec<&str> =
+                all_rows(&received, "new").iter().map(|row| row["id"].as_str().unwrap()).collect();
+            assert_eq!(announced.len(), new);
+            assert!(announced.windows(2).all(|two| two[0] == two[1]), "{announced:?}");
+        }
+        app.remove_row(connection, &ids[0]).await;
+        let report = app.sync(connection).await;
+        assert_eq!((report.new_count, report.updated_count, report.events), (0, 0, 0));
+
+        // Read again, both are there.
+        hook.receiver.answers_next([crate::support::receiver::Reply::Status(500)]);
+        for _ in 0..2 {
+            app.add_row(connection, "EQUAL TOO", at).await;
+        }
+        app.sync(connection).await;
+        assert_eq!(app.delivered_to(&hook).await.len(), 1);
+        assert!(app.advance_to_next_attempt(&hook).await);
+        assert_eq!(texts(&app.delivered_to(&hook).await, "new"), ["EQUAL TOO", "EQUAL TOO"]);
+    }
+}
+
+on_both_databases! {
+    async fn late_rows_are_found_within_a_week(app: App) {
+        let connection = &app.olivia.connections[0];
+        let hook = app.hook(&app.olivia.user).await;
+        let first = app.clock.now();
+        app.complete_initial_sync(connection, &hook).await;
+        app.advance_clock(HOUR).await;
+        for (text, at) in [
+            ("5 DAYS AGO", first - 5 * DAY),
+            ("7 DAYS AGO", first - 7 * DAY),
+            ("A SECOND BEFORE", first - 7 * DAY - SignedDuration::from_secs(1)),
+            ("9 DAYS AGO", first - 9 * DAY),
+            ("AFTER THE FIRST SYNC", first + HOUR / 2),
+            ("NOT YET", first + 2 * HOUR),
+        ] {
+            app.add_row(connection, text, at).await;
+        }
+        app.sync(connection).await;
+        let announced = texts(&app.delivered_to(&hook).await, "new");
+        assert_eq!(announced, ["AFTER THE FIRST SYNC", "5 DAYS AGO", "7 DAYS AGO"]);
+
+        // After ten days without a sync, nothing of them is missed.
+        app.advance_clock(10 * DAY).await;
+        let now = app.clock.now();
+        app.add_row(connection, "9 DAYS AGO TOO", now - 9 * DAY).await;
+        app.sync(connection).await;
+        assert_eq!(texts(&app.delivered_to(&hook).await, "new"), ["9 DAYS AGO TOO", "NOT YET"]);
+    }
+}
+
+#[tokio::test]
+async fn unreachable_fingerprints_are_deleted() {
+    for (database, provider) in
+        BOTH.into_iter().flat_map(|database| simulated_providers().map(move |name| (database, name)))
+    {
+        let app = App::start(Setup { database, ..Setup::default() }).await;
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let hook = app.hook(&person.user).await;
+        let report = app.complete_initial_sync(connection, &hook).await;
+        let mut before = app.fingerprint_count().await;
+        assert_eq!(before, u64::try_from(report.new_count).unwrap());
+        for _ in 0..8 {
+            app.advance_clock(3 * DAY).await;
+            app.run_due_jobs().await;
+            let report = app.sync(connection).await;
+            assert_eq!((report.new_count, report.updated_count), (0, 0), "{provider}: announced twice");
+            assert!(app.fingerprint_count().await <= before);
+            before = app.fingerprint_count().await;
+        }
+        assert_eq!(before, 0, "{provider}");
+    }
+}
+
+on_both_databases! {
+    async fn broken_connection_is_not_read(app: App) {
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.hook(&person.user).await;
+            app.complete_initial_sync(connection, &hook).await;
+            for (state, status) in [("expired", ConnectionStatus::Invalidated), ("revoked", ConnectionStatus::Revoked)]
+            {
+                app.advance_clock(HOUR).await;
+                app.set_consent(connection, state).await;
+                app.reset_calls().await;
+                let report = app.sync(connection).await;
+                assert_eq!((report.status, report.new_count, report.events), (status, 0, 0), "{provider}");
+                assert_eq!(app.row_calls(provider).await, 0, "{provider}");
+                let stored = app.storage.find_connection(person.user.id, connection.id).await.unwrap().unwrap();
+                assert_eq!(stored.status, status);
+                let sync_state = app.storage.find_sync(person.user.id, connection.id).await.unwrap().unwrap();
+                assert_eq!((sync_state.attempts, sync_state.last_error), (0, None));
+            }
+            app.set_consent(connection, "active").await;
+            app.add_row(connection, "MEANWHILE", app.clock.now() - HOUR).await;
+            let report = app.sync(connection).await;
+            assert_eq!((report.status, report.new_count), (ConnectionStatus::Active, 1), "{provider}: {report:?}");
+            assert_eq!(texts(&app.delivered_to(&hook).await, "new"), ["MEANWHILE"]);
+        }
+    }
+}
+
+on_both_databases! {
+    async fn failing_provider_is_retried_with_backoff(app: App) {
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let (user, connection) = (person.user.id, &person.connections[0]);
+            let hook = app.hook(&person.user).await;
+            app.complete_initial_sync(connection, &hook).await;
+            app.add_row(connection, "WHILE IT WAS DOWN", app.clock.now() - HOUR).await;
+            app.fault_at(provider, json!({"match": "/", "kind": "status", "status": 503})).await;
+            for (failed, least) in [(1, 30), (2, 60), (3, 120)] {
+                assert!(app.connections.sync(user, connection.id).await.is_err());
+                let sync_state = app.storage.find_sync(user, connection.id).await.unwrap().unwrap();
+                assert_eq!(sync_state.attempts, failed);
+                assert!(sync_state.last_error.is_some_and(|last_error| !last_error.is_empty()));
+                let wait = sync_state.next_at.unwrap().duration_since(app.clock.now()).as_secs();
+                assert!((least..=least * 6 / 5).contains(&wait), "{provider}: {wait}");
+                app.advance_clock(SignedDuration::from_secs(wait + 1)).await;
+            }
+            app.clear_faults().await;
+            app.connections.run_due_syncs().await.unwrap();
+            let sync_state = app.storage.find_sync(user, connection.id).await.unwrap().unwrap();
+            assert_eq!((sync_state.attempts, sync_state.last_error), (0, None), "{provider}");
+            // Ten minutes after it was imported, as it would have been.
+            assert_eq!(sync_state.next_at, Some(connection.created_at + HOUR / 6));
+            assert_eq!(texts(&app.delivered_to(&hook).await, "new"), ["WHILE IT WAS DOWN"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_instances_sync_a_connection_once() {
+    for database in BOTH {
+        let mut counted = Vec::new();
+        for instances in [1, 2] {
+            let app = App::start(Setup { database, ..Setup::default() }).await;
+            let hook = app.hook(&app.olivia.user).await;
+            app.advance_clock(HOUR).await;
+            app.run_due_jobs().await;
+            app.reset_calls().await;
+            // Slow enough for the other one to come in between.
+            app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 100})).await;
+            let other = app.shared.new_instance().await;
+            let first = async || app.connections.run_due_syncs().await.unwrap();
+            let second = async || {
+                if instances == 2 {
+                    other.run_due_syncs().await.unwrap();
+                }
+            };
+            tokio::join!(first(), second());
+            counted.push(app.calls().await);
+            let received = app.delivered_to(&hook).await;
+            let runs: BTreeSet<&str> =
+                received.iter().map(|one| one.body["metadata"]["sync_run_id"].as_str().unwrap()).collect();
+            let ids: BTreeSet<&str> =
+                all_rows(&received, "new").iter().map(|row| row["id"].as_str().unwrap()).collect();
+            assert_eq!((runs.len(), ids.len()), (2, all_rows(&received, "new").len()), "{instances}");
+        }
+        let of_rows = |at: usize| counted[at]["/v1/banking/transactions"];
+        assert_eq!(of_rows(0), of_rows(1));
+    }
+}
+
+on_both_databases! {
+    async fn command_waits_for_another_instance(app: App) {
+        let connection = &app.olivia.connections[0];
+        let other = app.shared.new_instance().await;
+        let (first, second) = tokio::join!(app.sync(connection), other.sync(app.olivia.user.id, connection.id));
+        let second = second.unwrap();
+        assert!(first.new_count > 0 || second.new_count > 0);
+        assert!(first.new_count == 0 || second.new_count == 0, "{first:?} {second:?}");
+        assert_eq!(app.fingerprint_count().await, u64::try_from(first.new_count + second.new_count).unwrap());
+    }
+}
+
+#[tokio::test]
+async fn provider_event_requests_a_sync() {
+    for (database, enabled) in [(Database::Sqlite, true), (Database::Postgres, true), (Database::Sqlite, false)] {
+        let syncing = SyncSettings { enabled, ..SyncSettings::default() };
+        let app = App::start(Setup { database, syncing, ..Setup::default() }).await;
+        let (user, connection) = (&app.olivia.user, &app.olivia.connections[0]);
+        let hook = app.hook(user).await;
+        app.complete_initial_sync(connection, &hook).await;
+        let next_at = async || app.storage.find_sync(user.id, connection.id).await.unwrap().unwrap().next_at.unwrap();
+        // Its accounts have settled, and the next one is hours away.
+        app.advance_clock(HOUR).await;
+        app.sync(connection).await;
+        let planned = next_at().await;
+        app.advance_clock(HOUR).await;
+        let url = format!("{}/webhooks/fiskil", app.console_url);
+        app.control(Method::POST, "/webhooks", json!({ "url": url })).await;
+        app.add_row(connection, "TOLD OF AT ONCE", app.clock.now() - HOUR / 2).await;
+        eventually(async || {
+            let seen = app.control(Method::GET, "/webhooks", json!({})).await;
+            let all = seen["deliveries"].as_array().unwrap();
+            !all.is_empty() && all.iter().all(|one| one["state"] == "sent")
+        })
+        .await;
+        assert_eq!(next_at().await, if enabled { app.clock.now() } else { planned });
+        if enabled {
+            app.connections.run_due_syncs().await.unwrap();
+            let mut announced = texts(&app.delivered_to(&hook).await, "new");
+            // The other connection's first sync is due as well.
+            announced.retain(|text| text == "TOLD OF AT ONCE");
+            assert_eq!(announced.len(), 1);
+            assert!(next_at().await > app.clock.now() + 5 * HOUR);
+        }
+    }
+}
+
+on_both_databases! {
+    async fn sync_refreshes_accounts(app: App) {
+        let connection = &app.olivia.connections[0];
+        app.sync(connection).await;
+        app.advance_clock(HOUR).await;
+        let credentials = app.credentials(0);
+        let new = json!({"endUserId": credentials["endUserId"], "arrangementId": credentials["arrangementId"],
+            "nickname": "Brand new", "display_name": "Brand new"});
+        let added = app.control(Method::POST, "/accounts", new).await;
+        let row = json!({"account_id": added["account_id"], "description": "ITS FIRST ROW",
+            "posting_date_time": "2026-11-20T09:00:00Z"});
+        app.put_row(connection, row).await;
+        let hook = app.hook(&app.olivia.user).await;
+        assert_eq!(app.sync(connection).await.new_count, 1);
+        let account = app.account("Brand new").await;
+        let received = app.delivered_to(&hook).await;
+        assert_eq!(texts(&received, "new"), ["ITS FIRST ROW"]);
+        assert_eq!(received[0].rows("new")[0]["account_id"], account["id"]);
+
+        // Another name makes no row another one.
+        let path = format!("/accounts/{}", added["account_id"].as_str().unwrap());
+        app.control(Method::PATCH, &path, json!({"nickname": "Renamed"})).await;
+        app.advance_clock(HOUR).await;
+        let report = app.sync(connection).await;
+        assert_eq!((report.new_count, report.updated_count, report.events), (0, 0, 0));
+        assert_eq!(app.account("Renamed").await["id"], account["id"]);
+    }
+}
+
+on_both_databases! {
+    async fn foreign_or_removed_connection_is_not_synced(app: App) {
+        let connection = &app.olivia.connections[0];
+        let error = app.connections.sync(app.ben.user.id, connection.id).await;
+        assert!(matches!(error, Err(ConnectionsError::NotFound)));
+        app.connections.remove(connection.id).await.unwrap();
+        app.reset_calls().await;
+        let error = app.connections.sync(app.olivia.user.id, connection.id).await;
+        assert!(matches!(error, Err(ConnectionsError::NotFound)));
+        assert_eq!(app.total_calls("fiskil").await, 0);
+    }
+}
+
+on_both_databases! {
+    async fn abandoned_sync_is_repeated(app: App) {
+        let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+        let now = app.clock.now();
+        let lease = now + SignedDuration::from_secs(60);
+        assert!(app.storage.claim_sync(user, connection.id, now, lease).await.unwrap().is_some());
+        let synced_at = async || app.storage.find_sync(user, connection.id).await.unwrap().unwrap().synced_at;
+        app.connections.run_due_syncs().await.unwrap();
+        assert_eq!(synced_at().await, None);
+        app.advance_clock(SignedDuration::from_secs(61)).await;
+        app.connections.run_due_syncs().await.unwrap();
+        assert_eq!(synced_at().await, Some(app.clock.now()));
+    }
+}
+
+on_both_databases! {
+    async fn failed_sync_stores_and_announces_nothing(app: App) {
+        let person = app.person_at("akahu").await;
+        let connection = &person.connections[0];
+        let account = app.account_at(connection).await;
+        let fill = json!({"accountId": account, "rows": 4_000});
+        app.control_of("akahu", Method::POST, "/fill", fill).await;
+        let hook = app.hook(&person.user).await;
+        // The first page comes, and no other.
+        app.fault_at("akahu", json!({"match": "/v1/transactions", "kind": "delay", "delayMs": 1, "times": 1})).await;
+        app.fault_at("akahu", json!({"match": "/v1/transactions", "kind": "status", "status": 503})).await;
+        let failed = app.connections.sync(person.user.id, connection.id).await;
+        let fingerprints = app.fingerprint_count().await;
+        app.clear_faults().await;
+        assert!(failed.is_err(), "{failed:?}");
+        assert_eq!((fingerprints, app.deliveries_to(&hook).await.len()), (0, 0));
+        let report = app.sync(connection).await;
+        assert!(report.new_count > 300 && report.events == 1, "{report:?}");
+        assert_eq!(app.delivered_to(&hook).await[0].counts(), (report.new_count, 0));
+    }
+}

@@ -1,0 +1,74 @@
+//! Several workers and several connections at once: each event is sent once, and in its order.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bellbird_domain::DeliveryState;
+use bellbird_webhooks::Settings as WebhookSettings;
+
+use super::{BOTH, with_chunks_of};
+use crate::support::harness::{App, Setup, eventually};
+use crate::support::receiver::Reply;
+
+#[tokio::test]
+async fn concurrent_workers_send_everything_once() {
+    for database in BOTH {
+        let app = with_chunks_of(2, database).await;
+        let user = &app.olivia.user;
+        let hooks = [app.hook(user).await, app.hook(user).await, app.hook(user).await];
+        let mut events = 0;
+        for connection in &app.olivia.connections {
+            events += app.sync(connection).await.events;
+        }
+        assert!(events > 20);
+        tokio::join!(
+            app.webhooks.run_due_deliveries(),
+            app.webhooks.run_due_deliveries(),
+            app.webhooks.run_due_deliveries()
+        );
+        // What one worker has begun, the others leave to it.
+        app.webhooks.run_due_deliveries().await;
+        for hook in &hooks {
+            let mut runs: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+            for one in hook.drain() {
+                let run = one.body["metadata"]["sync_run_id"].as_str().unwrap().to_owned();
+                runs.entry(run).or_default().push(one.chunk_position().0);
+            }
+            assert_eq!(runs.len(), app.olivia.connections.len());
+            for chunks in runs.values() {
+                assert_eq!(*chunks, (1..=chunks.len() as u64).collect::<Vec<_>>());
+            }
+            assert_eq!(runs.values().map(Vec::len).sum::<usize>(), events);
+            assert!(app.deliveries_to(hook).await.iter().all(|delivery| delivery.attempts == 1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn in_flight_result_of_disabled_endpoint_is_ignored() {
+    for database in BOTH {
+        let webhooks = WebhookSettings { timeout: Duration::from_millis(300), ..Setup::default().webhooks };
+        let app = App::start(Setup { database, webhooks, ..Setup::default() }).await;
+        let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+        let hook = app.hook(&app.olivia.user).await;
+        let before = app.clock.now();
+        app.sync(connection).await;
+        hook.receiver.answers(Reply::Never);
+        let disabled = async || {
+            eventually(async || hook.receiver.has_some()).await;
+            let given_up = app.storage.disable_endpoint(user, hook.endpoint.id, "by command", app.clock.now()).await;
+            assert_eq!(given_up.unwrap(), Some(1));
+        };
+        tokio::join!(app.webhooks.run_due_deliveries(), disabled());
+        let delivery = app.deliveries_to(&hook).await.remove(0);
+        assert_eq!((delivery.state, delivery.attempts), (DeliveryState::Failed, 0));
+        assert_eq!(delivery.last_error.as_deref(), Some("endpoint disabled"));
+        assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
+
+        let first = hook.drain().remove(0);
+        hook.receiver.answers(Reply::Status(204));
+        assert!(app.storage.enable_endpoint(user, hook.endpoint.id).await.unwrap());
+        assert_eq!(app.storage.recover(user, hook.endpoint.id, before, app.clock.now()).await.unwrap(), 1);
+        assert_eq!(app.delivered_to(&hook).await[0].id, first.id);
+    }
+}

@@ -1,0 +1,372 @@
+//! Events: what stands in them, in which order they come, and that their rows are read again for every later attempt.
+
+use std::str::FromStr as _;
+
+use bellbird_domain::{Connection, DeliveryState, EventType, Plan};
+use bigdecimal::{BigDecimal, RoundingMode};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{BODY_EXPIRED, BOTH, DAY, HOUR, with_chunks_of};
+use crate::support::harness::{App, Database, Setup, on_both_databases, simulated_providers};
+use crate::support::receiver::{Hook, ReceivedEvent, Reply};
+use crate::support::rows::all_rows;
+
+fn members(value: &Value) -> String {
+    value.as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>().join(" ")
+}
+
+/// An amount of the REST API in the currency's smallest unit.
+fn minor_units(amount: &str, currency: &str) -> String {
+    let places = match currency {
+        "jpy" => 0,
+        "bhd" => 3,
+        _ => 2,
+    };
+    let amount = BigDecimal::from_str(amount).unwrap().with_scale_round(places, RoundingMode::HalfEven);
+    amount.into_bigint_and_scale().0.to_string()
+}
+
+fn assert_transaction(event: &Value, shown: &Value, raw: &str) {
+    assert_eq!(
+        members(event),
+        "account account_id account_name amount category class currency description direction extended_description id \
+         local_date merchant_category_code merchant_name object post_date reference status transaction_date"
+    );
+    for (name, at) in [
+        ("id", "id"),
+        ("status", "status"),
+        ("description", "description"),
+        ("direction", "direction"),
+        ("account_id", "accountId"),
+        ("account_name", "accountName"),
+        ("account", "accountName"),
+        ("local_date", "date"),
+        ("post_date", "datetime"),
+        ("merchant_name", "merchantName"),
+        ("category", "category"),
+        ("merchant_category_code", "merchantCategoryCode"),
+    ] {
+        assert_eq!(event[name], shown[at], "{name}: {event}");
+    }
+    assert_eq!(event["object"], "transaction");
+    let currency = event["currency"].as_str().unwrap();
+    assert_eq!(currency, currency.to_lowercase());
+    // Our own reading of JSON makes a float of what is very long.
+    let amount = minor_units(shown["amount"].as_str().unwrap(), currency);
+    assert!(event["amount"].is_number() && raw.contains(&format!(r#""amount":{amount},"#)), "{event}");
+    assert!(event["amount"].as_i64().is_none_or(|units| units.to_string() == amount), "{event}");
+    let class = event["class"].as_str().unwrap();
+    assert!(!class.is_empty() && class == class.to_lowercase() && !class.contains([' ', '_']), "{class}");
+    assert!(event["transaction_date"].as_str().is_some_and(|text| text.len() >= 10), "{event}");
+}
+
+fn assert_trade(event: &Value, shown: &Value) {
+    assert_eq!(
+        members(event),
+        "account account_id account_name currency description fees id name object price quantity settlement_date \
+         symbol total_amount trade_date type"
+    );
+    for (name, at) in [
+        ("id", "id"),
+        ("type", "type"),
+        ("name", "name"),
+        ("fees", "fees"),
+        ("trade_date", "tradeDate"),
+        ("settlement_date", "settlementDate"),
+        ("description", "description"),
+        ("account_id", "accountId"),
+        ("account_name", "accountName"),
+        ("account", "accountName"),
+    ] {
+        assert_eq!(event[name], shown[at], "{name}: {event}");
+    }
+    assert_eq!(
+        (&event["object"], &event["currency"]),
+        (&json!("trade"), &json!(shown["currency"].as_str().unwrap().to_lowercase()))
+    );
+    // What is absent is null here, and filled up there.
+    for (name, at, absent) in [
+        ("symbol", "symbol", ""),
+        ("quantity", "quantity", "0"),
+        ("price", "price", "0"),
+        ("total_amount", "totalAmount", "0"),
+    ] {
+        let same = event[name] == shown[at] && event[name] != "" || event[name].is_null() && shown[at] == absent;
+        assert!(same, "{name}: {event} {shown}");
+    }
+}
+
+fn assert_envelope(received: &ReceivedEvent, event_type: &str, created: i64) {
+    let body = &received.body;
+    assert_eq!(members(body), "api_version created data id metadata object type");
+    assert_eq!(members(&body["data"]), "new updated");
+    assert_eq!(members(&body["metadata"]), "chunk new_count sync_run_id total_chunks updated_count");
+    assert_eq!((&body["object"], &body["type"]), (&json!("event"), &json!(event_type)));
+    assert_eq!((&body["api_version"], &body["created"]), (&json!("2026-11-01"), &json!(created)));
+    for id in [&body["id"], &body["metadata"]["sync_run_id"]] {
+        assert!(Uuid::parse_str(id.as_str().unwrap()).is_ok(), "{id}");
+    }
+}
+
+on_both_databases! {
+    async fn events_match_the_api(app: App) {
+        for credentials in serde_json::to_value(&app.sandbox.description().credentials).unwrap().as_array().unwrap() {
+            let provider = credentials["provider"].as_str().unwrap();
+            let consent_id = ["arrangementId", "authorisation", "authorizationId"]
+                .iter()
+                .find_map(|name| credentials[*name].as_str());
+            let email = format!("{}@example.com", consent_id.unwrap());
+            if provider == "fiskil" && [0, 1, 2].iter().any(|at| app.credentials(*at) == *credentials) {
+                continue;
+            }
+            let person = app.add_person(&email, Plan::Professional, &[credentials]).await;
+            assert_delivered(&app, &person.user, &person.key, &person.connections[0]).await;
+        }
+        for connection in &app.olivia.connections {
+            assert_delivered(&app, &app.olivia.user, &app.olivia.key, connection).await;
+        }
+    }
+}
+
+/// What the first sync of a connection tells is what the REST API shows.
+async fn assert_delivered(app: &App, user: &bellbird_domain::User, key: &str, connection: &Connection) {
+    let is_broker = connection.provider == "snaptrade";
+    if connection.provider == "fiskil" {
+        let account = app.account_at(connection).await;
+        for (currency, amount) in [("JPY", "-1500"), ("BHD", "1.2345"), ("BHD", "1.2335"), ("XXX", "0.005")] {
+            let row = json!({"account_id": account, "currency": currency, "amount": amount,
+                "description": format!("{currency} {amount}"), "type": "DIRECT DEBIT",
+                "posting_date_time": "2026-11-20T09:00:00+11:00"});
+            app.put_row(connection, row).await;
+        }
+    }
+    let hook = app.hook(user).await;
+    app.sync(connection).await;
+    let received = app.delivered_to(&hook).await;
+    let (list, event_type) =
+        if is_broker { ("trades", "trades.synced") } else { ("transactions", "transactions.synced") };
+    let path = format!("/v1/{list}?connectionId={}&from=2026-10-21T09:30:00Z&limit=500", connection.id);
+    let shown = app.get_as(key, &path).await.data();
+    let delivered = all_rows(&received, "new");
+    assert_eq!(delivered.len(), shown.len(), "{}", connection.provider);
+    let raw: String = received.iter().map(|one| str::from_utf8(&one.raw).unwrap()).collect();
+    for (delivered, shown) in delivered.into_iter().zip(&shown) {
+        if is_broker { assert_trade(delivered, shown) } else { assert_transaction(delivered, shown, &raw) }
+    }
+    for one in &received {
+        assert_envelope(one, event_type, app.clock.now().as_second());
+    }
+    app.storage.delete_endpoint(user.id, hook.endpoint.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn chunks_are_delivered_in_order() {
+    for database in BOTH {
+        let app = with_chunks_of(5, database).await;
+        let connection = &app.olivia.connections[0];
+        let hook = app.hook(&app.olivia.user).await;
+        let report = app.sync(connection).await;
+        assert!(report.events > 3 && report.events == report.new_count.div_ceil(5), "{report:?}");
+        // The second one is refused three times; nothing overtakes it.
+        hook.receiver.answers_next([204, 500, 500, 500].map(Reply::Status));
+        let mut all = Vec::new();
+        for _ in 0..4 {
+            all.extend(app.delivered_to(&hook).await);
+            app.advance_to_next_attempt(&hook).await;
+        }
+        let total = u64::try_from(report.events).unwrap();
+        let chunks: Vec<u64> = all.iter().map(|one| one.chunk_position().0).collect();
+        let expected: Vec<u64> = [1, 2, 2, 2].into_iter().chain(2..=total).collect();
+        assert_eq!(chunks, expected);
+        assert!(all.iter().all(
+            |one| one.chunk_position().1 == total && one.rows("new").len() == 5 || one.chunk_position().0 == total
+        ));
+        assert_eq!(all[1].raw, all[4].raw, "the same rows, from memory and read again");
+        assert!(app.states_at(&hook).await.iter().all(|state| *state == DeliveryState::Delivered));
+    }
+}
+
+#[tokio::test]
+async fn new_rows_come_before_changed_ones() {
+    for database in BOTH {
+        let app = with_chunks_of(3, database).await;
+        let connection = &app.olivia.connections[0];
+        let hook = app.hook(&app.olivia.user).await;
+        let mut ids = Vec::new();
+        for number in 0..4 {
+            ids.push(app.add_row(connection, &format!("OLD {number}"), app.clock.now() - HOUR).await);
+        }
+        app.complete_initial_sync(connection, &hook).await;
+        for id in &ids {
+            app.change_row(connection, id, json!({"amount": "-99.99"})).await;
+        }
+        for number in 0..4 {
+            app.add_row(connection, &format!("NEW {number}"), app.clock.now() - HOUR).await;
+        }
+        let report = app.sync(connection).await;
+        assert_eq!((report.new_count, report.updated_count, report.events), (4, 4, 3));
+        let received = app.delivered_to(&hook).await;
+        assert_eq!(received.iter().map(ReceivedEvent::counts).collect::<Vec<_>>(), [(3, 0), (1, 2), (0, 2)]);
+        assert_eq!(received.iter().map(ReceivedEvent::chunk_position).collect::<Vec<_>>(), [(1, 3), (2, 3), (3, 3)]);
+        assert!(all_rows(&received, "updated").iter().all(|row| row["amount"] == -9999));
+    }
+}
+
+on_both_databases! {
+    async fn only_the_first_attempt_is_from_memory(app: App) {
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.hook(&person.user).await;
+            app.sync(connection).await;
+            app.reset_calls().await;
+            hook.receiver.answers(Reply::Status(500));
+            let first = app.delivered_to(&hook).await;
+            assert_eq!(app.total_calls(provider).await, 0, "{provider}");
+            let mut all = first.clone();
+            for _ in 0..2 {
+                app.reset_calls().await;
+                assert!(app.advance_to_next_attempt(&hook).await);
+                all.extend(app.delivered_to(&hook).await);
+                assert!(app.total_calls(provider).await > 0, "{provider}");
+            }
+            assert_eq!(all.len(), 3 * first.len());
+            assert!(all.iter().all(|one| one.id == first[0].id && one.body == first[0].body), "{provider}");
+            assert!(all.windows(2).all(|two| two[0].timestamp < two[1].timestamp));
+            assert!(all.windows(2).all(|two| two[0].signature != two[1].signature));
+        }
+    }
+}
+
+on_both_databases! {
+    async fn later_attempt_sends_current_rows(app: App) {
+        let connection = &app.olivia.connections[0];
+        let hook = app.hook(&app.olivia.user).await;
+        let at = app.clock.now() - HOUR;
+        let changed = app.add_row(connection, "CHANGED BEFORE", at).await;
+        let untouched = app.add_row(connection, "UNTOUCHED BEFORE", at).await;
+        app.complete_initial_sync(connection, &hook).await;
+        let (stays, goes) = (app.add_row(connection, "STAYS", at).await, app.add_row(connection, "GOES", at).await);
+        app.change_row(connection, &changed, json!({"description": "CHANGED ONCE"})).await;
+        app.change_row(connection, &untouched, json!({"description": "UNTOUCHED NOW"})).await;
+        hook.receiver.answers_next([Reply::Status(500), Reply::Status(500)]);
+        app.sync(connection).await;
+        let first = app.delivered_to(&hook).await;
+        assert_eq!(first[0].counts(), (2, 2));
+
+        app.change_row(connection, &stays, json!({"amount": "-77.00"})).await;
+        app.change_row(connection, &changed, json!({"description": "CHANGED TWICE"})).await;
+        app.remove_row(connection, &goes).await;
+        app.advance_to_next_attempt(&hook).await;
+        let second = app.delivered_to(&hook).await;
+        assert_eq!((second.len(), second[0].counts()), (1, (1, 2)));
+        assert_eq!(second[0].id, first[0].id);
+        assert_eq!(
+            (&second[0].rows("new")[0]["id"], &second[0].rows("new")[0]["amount"]),
+            (&json!(stays), &json!(-7700))
+        );
+        let by_id =
+            |id: &str| second[0].rows("updated").iter().find(|row| row["id"] == id).unwrap()["description"].clone();
+        assert_eq!((by_id(&changed), by_id(&untouched)), (json!("CHANGED TWICE"), json!("UNTOUCHED NOW")));
+
+        for id in [&stays, &changed, &untouched] {
+            app.remove_row(connection, id).await;
+        }
+        app.advance_to_next_attempt(&hook).await;
+        let third = app.delivered_to(&hook).await;
+        assert_eq!((third.len(), third[0].counts(), &third[0].id), (1, (0, 0), &first[0].id));
+        // The change is delivered by the next sync, in an event of its own; what was seen once and came back is none.
+        assert_eq!(app.sync(connection).await.events, 0);
+    }
+}
+
+on_both_databases! {
+    async fn read_failures_do_not_count_against_the_endpoint(app: App) {
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.hook(&person.user).await;
+            app.sync(connection).await;
+            app.advance_clock(BODY_EXPIRED).await;
+            app.fault_at(provider, json!({"match": "/", "kind": "status", "status": 503})).await;
+            assert!(app.delivered_to(&hook).await.is_empty());
+            let delivery = app.deliveries_to(&hook).await.remove(0);
+            let words = "rows not read: provider does not answer";
+            assert_eq!((delivery.state, delivery.attempts), (DeliveryState::Pending, 1));
+            assert_eq!((delivery.last_error.as_deref(), delivery.last_status), (Some(words), None));
+            assert_eq!(app.endpoint_of(&hook).await.failing_since, None, "{provider}");
+            app.clear_faults().await;
+
+            app.advance_to_next_attempt(&hook).await;
+            app.set_consent(connection, "revoked").await;
+            // What a provider said of a consent is believed for a minute, unless somebody looks.
+            app.connections.refresh(person.user.id, connection.id).await.unwrap();
+            assert!(app.delivered_to(&hook).await.is_empty(), "{provider}");
+            let delivery = app.deliveries_to(&hook).await.remove(0);
+            assert_eq!(
+                delivery.last_error.as_deref(),
+                Some("rows not read: connection must be reconnected"),
+                "{provider}"
+            );
+            assert_eq!(app.endpoint_of(&hook).await.failing_since, None, "{provider}");
+
+            app.set_consent(connection, "active").await;
+            app.connections.refresh(person.user.id, connection.id).await.unwrap();
+            app.advance_clock(SignedDuration::from_mins(2)).await;
+            let attempts = app.attempts_of(&hook, &delivery).await;
+            assert_eq!(attempts.iter().map(|made| made.attempt).collect::<Vec<_>>(), [1, 2]);
+            let received = app.delivered_to(&hook).await;
+            assert_eq!((received.len(), received[0].rows("new").is_empty()), (1, false), "{provider}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn endpoint_gets_only_subscribed_types(app: App) {
+        let all_credentials = [app.credentials_of("akahu").remove(0), app.credentials_of("snaptrade").remove(0)];
+        let person =
+            app.add_person("both@example.com", Plan::Professional, &[&all_credentials[0], &all_credentials[1]]).await;
+        let hooks: [Hook; 3] = [
+            app.hook(&person.user).await,
+            app.hook_for(&person.user, &[EventType::TradesSynced]).await,
+            app.hook_for(&person.user, &[EventType::TransactionsSynced]).await,
+        ];
+        let strangers = app.hook(&app.ben.user).await;
+        for connection in &person.connections {
+            app.sync(connection).await;
+        }
+        app.webhooks.run_due_deliveries().await;
+        let types = hooks.each_ref().map(|hook| {
+            let mut types: Vec<String> =
+                hook.drain().iter().map(|one| one.body["type"].as_str().unwrap().to_owned()).collect();
+            types.sort_unstable();
+            types.dedup();
+            types.join(" ")
+        });
+        assert_eq!(types, ["trades.synced transactions.synced", "trades.synced", "transactions.synced"]);
+        assert!(strangers.drain().is_empty());
+        // Nobody asks: no event is written.
+        assert_eq!(app.sync(&app.olivia.connections[0]).await.events, 0);
+    }
+}
+
+on_both_databases! {
+    async fn a_ping_is_an_event_without_rows(app: App) {
+        let hook = app.hook(&app.olivia.user).await;
+        for (status, state) in [(204, DeliveryState::Delivered), (500, DeliveryState::Failed)] {
+            hook.receiver.answers(Reply::Status(status));
+            let pinged = app.webhooks.ping(&hook.endpoint).await.unwrap();
+            assert_eq!(pinged.exchange.status, Some(status));
+            let received = hook.drain();
+            assert_eq!((received.len(), received[0].counts(), received[0].chunk_position()), (1, (0, 0), (1, 1)));
+            assert_eq!(received[0].id, pinged.event_id.to_string());
+            assert_envelope(&received[0], "endpoint.ping", app.clock.now().as_second());
+            assert_eq!(app.states_at(&hook).await.last(), Some(&state));
+        }
+        app.advance_clock(DAY).await;
+        assert!(app.delivered_to(&hook).await.is_empty(), "it is never tried again");
+        assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
+    }
+}

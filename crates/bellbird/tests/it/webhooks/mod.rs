@@ -1,0 +1,22 @@
+//! Webhook events to the endpoints of users.
+
+mod concurrency;
+mod events;
+mod receivers;
+mod retention;
+mod retries;
+
+use jiff::SignedDuration;
+
+use crate::support::harness::{App, Database, Setup};
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+const BOTH: [Database; 2] = [Database::Sqlite, Database::Postgres];
+/// Bodies wait in memory no longer than this.
+const BODY_EXPIRED: SignedDuration = SignedDuration::from_secs(121);
+
+/// An application whose events are small.
+async fn with_chunks_of(rows: usize, database: Database) -> App {
+    App::start(Setup { database, chunk_rows: rows, ..Setup::default() }).await
+}

@@ -1,0 +1,115 @@
+//! Receivers as programs of their own.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+use super::{read, root};
+use crate::support::harness::eventually;
+
+/// What `scripts/receivers` installs or builds.
+fn installed(path: PathBuf) -> PathBuf {
+    assert!(path.exists(), "{} is missing: run scripts/receivers, which installs it", path.display());
+    path
+}
+
+/// A copy of what docs/receivers has, in the place where the libraries are.
+fn installed_copy(name: &str) -> PathBuf {
+    let copy = installed(root().join("target/receivers").join(name));
+    let is_current = read(&copy) == read(&root().join("docs/receivers").join(name));
+    assert!(is_current, "{} is not that of docs/receivers: run scripts/receivers", copy.display());
+    copy
+}
+
+/// The command that runs a receiver.
+fn program(language: &str) -> Command {
+    match language {
+        "python" => {
+            installed_copy("requirements.txt");
+            let mut command = Command::new(installed(root().join("target/receivers/venv/bin/python")));
+            command.arg(root().join("docs/receivers/receiver.py"));
+            command
+        }
+        "js" => {
+            installed_copy("package-lock.json");
+            installed(root().join("target/receivers/node_modules/standardwebhooks"));
+            let mut command = Command::new("node");
+            command.arg(installed_copy("receiver.mjs"));
+            command
+        }
+        _ => {
+            let programs = Path::new(env!("CARGO_BIN_EXE_bellbird")).parent().unwrap();
+            Command::new(installed(programs.join("examples/receiver")))
+        }
+    }
+}
+
+/// A receiver that runs. Killed when it is dropped.
+pub(super) struct Receiver {
+    pub(super) language: &'static str,
+    child: Child,
+    pub(super) port: u16,
+    lines: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Receiver {
+    /// Starts one, and waits until it listens.
+    pub(super) fn start(language: &'static str, port: u16, secret: &str) -> Self {
+        let mut child = program(language)
+            .arg(port.to_string())
+            .env("BELLBIRD_WEBHOOK_SECRET", secret)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{language}: {error}"));
+        let mut stderr_lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let first = stderr_lines.next().map(Result::unwrap);
+        assert_eq!(first, Some(format!("listening on http://127.0.0.1:{port}/")), "{language}");
+        std::thread::spawn(move || stderr_lines.for_each(drop));
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let (out, printed) = (BufReader::new(child.stdout.take().unwrap()), Arc::clone(&lines));
+        std::thread::spawn(move || {
+            for line in out.lines() {
+                let line = line.unwrap();
+                printed.lock().unwrap().push(serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}")));
+            }
+        });
+        Self { language, child, port, lines }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/", self.port)
+    }
+
+    /// The events that it has received.
+    pub(super) fn received(&self) -> Vec<Value> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    pub(super) fn received_of(&self, event_type: &str) -> Vec<Value> {
+        self.received().into_iter().filter(|event| event["type"] == event_type).collect()
+    }
+
+    pub(super) async fn wait_until_received(&self, is_enough: impl Fn(&[Value]) -> bool) {
+        eventually(async || is_enough(&self.received())).await;
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Ports that are free, none of which the system or another test gives to somebody else meanwhile.
+pub(super) fn free_ports() -> [u16; 3] {
+    let begin = 20_000 + 4 * u16::try_from(std::process::id() % 3_000).unwrap();
+    let mut free = (begin..).filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    std::array::from_fn(|_| free.next().unwrap())
+}

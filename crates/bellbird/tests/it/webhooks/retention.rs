@@ -1,0 +1,111 @@
+//! What becomes of events when what they tell of, or whom they tell, goes away.
+
+use bellbird_connections::Removal;
+use jiff::SignedDuration;
+
+use super::{BODY_EXPIRED, DAY};
+use crate::support::database::query;
+use crate::support::harness::{App, Database, Setup, on_both_databases};
+use crate::support::receiver::Reply;
+
+/// How long events are kept.
+const KEPT: SignedDuration = SignedDuration::from_hours(90 * 24);
+
+impl App {
+    async fn rows_in(&self, table: &str) -> u64 {
+        let counted = query(&self.shared.database, &format!("SELECT COUNT(*) FROM {table}")).await;
+        counted[0][0].parse().unwrap()
+    }
+}
+
+on_both_databases! {
+    async fn removing_a_connection_deletes_its_events(app: App) {
+        let connection = &app.olivia.connections[0];
+        let hook = app.hook(&app.olivia.user).await;
+        hook.receiver.answers(Reply::Status(500));
+        app.sync(connection).await;
+        assert_eq!(app.delivered_to(&hook).await.len(), 1);
+        assert_eq!(app.connections.remove(connection.id).await.unwrap(), Removal::Done);
+        for table in ["row_fingerprints", "webhook_events", "webhook_deliveries", "webhook_attempts"] {
+            assert_eq!(app.rows_in(table).await, 0, "{table}");
+        }
+        hook.receiver.answers(Reply::Status(200));
+        app.advance_clock(DAY).await;
+        assert!(app.delivered_to(&hook).await.is_empty());
+        app.assert_enabled(&hook).await;
+    }
+}
+
+on_both_databases! {
+    async fn connection_being_removed_gets_no_deliveries(app: App) {
+        let connection = &app.olivia.connections[0];
+        let hook = app.hook(&app.olivia.user).await;
+        app.sync(connection).await;
+        app.advance_clock(BODY_EXPIRED).await;
+        // The consent cannot be withdrawn now: the connection is hidden only.
+        app.fault(serde_json::json!({"match": "/v1/consent", "kind": "status", "status": 503})).await;
+        let _ = app.connections.remove(connection.id).await;
+        assert!(app.storage.find_connection(app.olivia.user.id, connection.id).await.unwrap().is_none());
+        for _ in 0..3 {
+            assert!(app.delivered_to(&hook).await.is_empty());
+            app.advance_to_next_attempt(&hook).await;
+        }
+        assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
+    }
+}
+
+on_both_databases! {
+    async fn events_are_deleted_after_ninety_days(app: App) {
+        let connection = &app.olivia.connections[0];
+        let hook = app.hook(&app.olivia.user).await;
+        app.sync(connection).await;
+        assert_eq!(app.delivered_to(&hook).await.len(), 1);
+        let event = app.deliveries_to(&hook).await[0].event_id;
+        app.advance_clock(KEPT - DAY).await;
+        app.webhooks.cleanup().await.unwrap();
+        assert_eq!(app.rows_in("webhook_events").await, 1);
+        app.advance_clock(2 * DAY).await;
+        app.webhooks.cleanup().await.unwrap();
+        for table in ["webhook_events", "webhook_deliveries", "webhook_attempts"] {
+            assert_eq!(app.rows_in(table).await, 0, "{table}");
+        }
+        let (user, now) = (app.olivia.user.id, app.clock.now());
+        assert!(!app.storage.redeliver(user, hook.endpoint.id, event, now).await.unwrap());
+    }
+}
+
+on_both_databases! {
+    async fn removed_endpoint_gets_no_deliveries(app: App) {
+        let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+        let (gone, stays) = (app.hook(&app.olivia.user).await, app.hook(&app.olivia.user).await);
+        gone.receiver.answers(Reply::Status(500));
+        app.sync(connection).await;
+        app.webhooks.run_due_deliveries().await;
+        assert_eq!((gone.drain().len(), stays.drain().len()), (1, 1));
+        assert!(app.storage.delete_endpoint(user, gone.endpoint.id).await.unwrap());
+        app.advance_clock(DAY).await;
+        assert!(app.delivered_to(&gone).await.is_empty() && stays.drain().is_empty());
+        assert_eq!(app.rows_in("webhook_deliveries").await, 1);
+    }
+}
+
+on_both_databases! {
+    async fn lost_consent_sends_no_empty_event(app: App) {
+        for provider in crate::support::harness::simulated_providers() {
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.hook(&person.user).await;
+            hook.receiver.answers_next([Reply::Status(500)]);
+            app.sync(connection).await;
+            let first = app.delivered_to(&hook).await.remove(0);
+            app.set_consent(connection, "revoked").await;
+            app.advance_to_next_attempt(&hook).await;
+            let received = app.delivered_to(&hook).await;
+            assert!(received.is_empty(), "{provider}: {:?}", received[0].counts());
+            app.set_consent(connection, "active").await;
+            app.connections.refresh(person.user.id, connection.id).await.unwrap();
+            app.advance_to_next_attempt(&hook).await;
+            assert_eq!(app.delivered_to(&hook).await[0].body, first.body, "{provider}");
+        }
+    }
+}

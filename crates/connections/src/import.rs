@@ -1,0 +1,159 @@
+//! Imports connections: credentials that exist already, made outside of Bellbird, become connections with accounts.
+//!
+//! Linking uses the same functions to store a consent that a user gave in the browser.
+
+use std::time::Duration;
+
+use bellbird_domain::{AccountId, Connection, ConnectionId, UserId};
+use bellbird_providers::{CallContext, ConsentStatus, FoundAccount, FoundConnection, Provider};
+use bellbird_storage::{NewAccount, NewConnection};
+use jiff::Timestamp;
+use secrecy::SecretString;
+use tokio::time::Instant;
+
+use crate::{Connections, ConnectionsError, schedule};
+
+/// Accounts may appear later than the consent. They are polled at this interval, for [`ACCOUNTS_WAIT_MAX`] at most.
+const ACCOUNTS_POLL_INTERVAL: Duration = Duration::from_secs(2);
+const ACCOUNTS_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// An active consent, with the accounts that have appeared so far.
+pub(crate) struct ActiveConsent<'a> {
+    pub(crate) consent: &'a FoundConnection,
+    pub(crate) accounts: &'a [FoundAccount],
+    /// For each account, the stored account that it is. May be shorter than `accounts`.
+    pub(crate) known_as: &'a [Option<AccountId>],
+    /// The connection that gets this consent in place of its own.
+    pub(crate) replaces: Option<ConnectionId>,
+}
+
+#[derive(Debug)]
+pub struct Imported {
+    pub connections: Vec<Connection>,
+    /// Further consents of the credentials, which could not be imported.
+    pub skipped: Vec<SkippedConsent>,
+}
+
+#[derive(Debug)]
+pub struct SkippedConsent {
+    pub institution_name: String,
+    pub reason: ConnectionsError,
+}
+
+impl Connections {
+    /// Imports the consents that the credentials cover: a connection for each active consent, with its accounts.
+    ///
+    /// Importing a consent again renews its connection and keeps all ids. Each connection is stored in one transaction.
+    /// Fails, and stores nothing, if none of the consents can be imported.
+    pub async fn import(
+        &self,
+        user_id: UserId,
+        provider: &str,
+        credentials: &SecretString,
+    ) -> Result<Imported, ConnectionsError> {
+        let provider = self.provider(provider)?;
+        let context = self.call_context();
+        let found = provider.discover(&context, credentials).await?;
+        let (mut connections, mut skipped) = (Vec::with_capacity(found.len()), Vec::new());
+        for consent in found {
+            match self.import_consent(user_id, provider.as_ref(), &consent).await {
+                Ok(connection) => connections.push(connection),
+                Err(reason) => skipped.push(SkippedConsent { institution_name: consent.institution_name, reason }),
+            }
+        }
+        if connections.is_empty() {
+            let first = skipped.into_iter().next();
+            return Err(first.map_or(ConnectionsError::ConsentNotFound, |skipped| skipped.reason));
+        }
+        Ok(Imported { connections, skipped })
+    }
+
+    async fn import_consent(
+        &self,
+        user_id: UserId,
+        provider: &dyn Provider,
+        consent: &FoundConnection,
+    ) -> Result<Connection, ConnectionsError> {
+        if let ConsentStatus::Broken(status) = consent.consent_status {
+            return Err(ConnectionsError::ConsentInactive(status));
+        }
+        // A deadline of its own: waiting for the accounts of one consent must not use up the time of the others.
+        let accounts = wait_for_accounts(provider, &self.call_context(), &consent.credentials).await?;
+        let active_consent = ActiveConsent { consent, accounts: &accounts, known_as: &[], replaces: None };
+        let connection = self.store_connection(user_id, provider, &active_consent, None).await?;
+        self.subscribe(provider, user_id, &consent.credentials).await;
+        Ok(connection)
+    }
+
+    /// Stores a consent that the user gave just now. Its accounts may be late, so refreshes follow for a while.
+    pub(crate) async fn store_linked(
+        &self,
+        user_id: UserId,
+        provider: &dyn Provider,
+        active_consent: &ActiveConsent<'_>,
+    ) -> Result<Connection, ConnectionsError> {
+        let backfill = schedule::first_refresh_at(self.clock.now());
+        self.store_connection(user_id, provider, active_consent, Some(backfill)).await
+    }
+
+    async fn store_connection(
+        &self,
+        user_id: UserId,
+        provider: &dyn Provider,
+        active_consent: &ActiveConsent<'_>,
+        backfill: Option<(Timestamp, Timestamp)>,
+    ) -> Result<Connection, ConnectionsError> {
+        let ActiveConsent { consent, accounts, known_as, replaces } = active_consent;
+        let now = self.clock.now();
+        let connection = NewConnection {
+            user_id,
+            provider: provider.name().as_str(),
+            category: provider.kind().category(),
+            provider_connection_id: &consent.provider_connection_id,
+            provider_user_id: consent.provider_user_id.as_deref(),
+            institution_id: &consent.institution_id,
+            institution_name: &consent.institution_name,
+            institution_logo: consent.institution_logo.as_deref(),
+            credentials: &consent.credentials,
+            repairs: *replaces,
+            next_refresh_at: backfill.map(|(next_refresh_at, _)| next_refresh_at),
+            backfill_ends_at: backfill.map(|(_, backfill_ends_at)| backfill_ends_at),
+            next_sync_at: schedule::first_sync_at(now),
+            cause: if backfill.is_some() { "linked" } else { "imported" },
+        };
+        let known_as = known_as.iter().copied().chain(std::iter::repeat(None));
+        let accounts: Vec<NewAccount<'_>> =
+            accounts.iter().zip(known_as).map(|(account, known_as)| new_account(account, known_as)).collect();
+        Ok(self.storage.import_connection(&connection, &accounts, now).await?)
+    }
+}
+
+/// Converts an account of the provider; `known_as` is the stored account that it is known to be.
+pub(crate) fn new_account(found: &FoundAccount, known_as: Option<AccountId>) -> NewAccount<'_> {
+    NewAccount {
+        provider_account_id: &found.provider_account_id,
+        name: &found.name,
+        account_type: found.account_type,
+        number: found.number.as_ref(),
+        currency: found.currency,
+        known_as,
+    }
+}
+
+async fn wait_for_accounts(
+    provider: &dyn Provider,
+    context: &CallContext,
+    credentials: &SecretString,
+) -> Result<Vec<FoundAccount>, ConnectionsError> {
+    let until = Instant::now() + ACCOUNTS_WAIT_MAX;
+    loop {
+        let accounts = provider.accounts(context, credentials).await?;
+        if !accounts.is_empty() {
+            return Ok(accounts);
+        }
+        if Instant::now() + ACCOUNTS_POLL_INTERVAL > until {
+            return Err(ConnectionsError::NoAccounts);
+        }
+        tokio::time::sleep(ACCOUNTS_POLL_INTERVAL).await;
+    }
+}

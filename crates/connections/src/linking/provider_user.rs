@@ -1,0 +1,114 @@
+//! Registers provider users, at providers where a user must be registered before the first consent.
+//!
+//! Each user is registered once at each provider. A lease keeps concurrent sessions and instances from doing it twice.
+
+use std::time::Duration;
+
+use bellbird_domain::{User, UserId};
+use bellbird_providers::registry::PROVIDERS;
+use bellbird_providers::{Error, Linking};
+use bellbird_storage::{ClaimedProviderUser, ProviderUserState};
+use secrecy::SecretString;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::{Connections, ConnectionsError};
+
+/// Longer than [`REGISTER_DEADLINE`], with time for the database before and after it.
+const LEASE: Duration = Duration::from_secs(30);
+/// For the provider calls of one registration.
+const REGISTER_DEADLINE: Duration = Duration::from_secs(20);
+/// How long a caller waits for a registration by another process.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+/// How often it tries to claim the registration meanwhile.
+const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+impl Connections {
+    /// Returns the credentials of the user's provider user, who is registered first if necessary.
+    ///
+    /// The reference of a registration is stored before the attempt. So the next attempt can find and remove what an
+    /// interrupted one left at the provider.
+    pub(crate) async fn ensure_provider_user(
+        &self,
+        user: &User,
+        provider: &str,
+        linking: &dyn Linking,
+    ) -> Result<SecretString, ConnectionsError> {
+        let deadline = Instant::now() + WAIT_MAX;
+        loop {
+            let (now, lease) = self.lease(LEASE);
+            match self.storage.claim_provider_user(user.id, provider, now, lease).await? {
+                ProviderUserState::Ready(provider_user) => return Ok(provider_user),
+                ProviderUserState::Claimed(claim) => {
+                    let registered = self.register_provider_user(user, &claim, linking).await;
+                    if registered.is_err() {
+                        self.storage.release_provider_user(&claim).await?;
+                    }
+                    if let Some(provider_user) = registered? {
+                        return Ok(provider_user);
+                    }
+                }
+                ProviderUserState::Busy if Instant::now() >= deadline => return Err(ConnectionsError::Busy),
+                ProviderUserState::Busy => tokio::time::sleep(LEASE_POLL_INTERVAL).await,
+            }
+        }
+    }
+
+    /// Returns `None` if the lease was lost.
+    async fn register_provider_user(
+        &self,
+        user: &User,
+        claim: &ClaimedProviderUser,
+        linking: &dyn Linking,
+    ) -> Result<Option<SecretString>, ConnectionsError> {
+        let context = self.call_context_within(REGISTER_DEADLINE);
+        if let Some(abandoned) = &claim.abandoned_reference {
+            linking.abandon_registration(&context, abandoned, &user.email).await?;
+        }
+        let reference = format!("bellbird-{}", Uuid::new_v4());
+        if !self.storage.set_provider_user_reference(claim, &reference).await? {
+            return Ok(None);
+        }
+        let provider_user = match linking.register(&context, &reference, &user.email).await {
+            Err(Error::InvalidCredentials(_)) => return Err(ConnectionsError::NoConsentPage(claim.provider.clone())),
+            registered => registered?,
+        };
+        let provider_user_id = linking.provider_user_id(&provider_user);
+        if self.storage.finish_provider_user(claim, provider_user_id.as_deref(), &provider_user).await? {
+            tracing::info!(user_id = %user.id, provider = claim.provider, "provider user registered");
+            return Ok(Some(provider_user));
+        }
+        linking.unregister(&context, &provider_user).await?;
+        Ok(None)
+    }
+
+    /// Unregisters a user at all providers, before the user is removed here. With `local_only`, only deletes the stored
+    /// registrations, without any provider call.
+    ///
+    /// On an error, finished unregistrations stay; call it again for the rest.
+    pub async fn unregister_provider_users(&self, id: UserId, local_only: bool) -> Result<(), ConnectionsError> {
+        let Some(user) = self.storage.find_user(id).await? else { return Err(ConnectionsError::NotFound) };
+        if local_only {
+            for provider in PROVIDERS {
+                self.storage.delete_provider_user(id, provider.name.as_str()).await?;
+            }
+            return Ok(());
+        }
+        for record in self.storage.list_provider_users(id).await? {
+            let provider = self.provider(&record.provider)?;
+            let linking = provider.linking().ok_or_else(|| ConnectionsError::NoConsentPage(record.provider.clone()))?;
+            let context = self.call_context_within(REGISTER_DEADLINE);
+            let removed = match (&record.credentials, &record.reference) {
+                (Some(provider_user), _) => linking.unregister(&context, provider_user).await,
+                (None, Some(reference)) => linking.abandon_registration(&context, reference, &user.email).await,
+                (None, None) => Ok(()),
+            };
+            match removed {
+                Ok(()) | Err(Error::ReconnectNeeded(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.storage.delete_provider_user(id, &record.provider).await?;
+        }
+        Ok(())
+    }
+}

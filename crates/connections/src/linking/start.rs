@@ -1,0 +1,272 @@
+//! Creates link URLs, and starts the link sessions that lead a browser from a link URL to the provider's consent page.
+//!
+//! A link URL contains a secret token. Until it expires, everyone who has it can link accounts for its user, several
+//! times. Each link session sends a random `state` to the provider, which works once. The session's user, purpose and
+//! expiry are stored under the hash of the `state`. There is no cookie, because a bank's app may return the user in
+//! another browser.
+
+use std::time::Duration;
+
+use bellbird_domain::{Connection, ConnectionId, User, UserId};
+use bellbird_providers::linking::{AuthorizationRequest, CallbackParams, Purpose, Url};
+use bellbird_providers::registry::PROVIDERS;
+use bellbird_providers::{ConsentStatus, Linking};
+use bellbird_storage::{Link, NewLink, NewLinkSession};
+use jiff::Timestamp;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::{Connections, ConnectionsError};
+
+/// How long a link URL works.
+const LINK_TTL: Duration = Duration::from_secs(30 * 60);
+/// How long a user may stay at the provider.
+pub(crate) const LINK_SESSION_TTL: Duration = Duration::from_secs(30 * 60);
+/// Link sessions that one link URL can start.
+const SESSIONS_PER_LINK_MAX: u32 = 20;
+/// When a session without a callback is polled for the first time. Most users have returned by then.
+pub(crate) const FIRST_POLL_AFTER: Duration = Duration::from_secs(5 * 60);
+/// For the provider calls that start a session.
+const START_DEADLINE: Duration = Duration::from_secs(25);
+
+/// What a link URL is restricted to, or what a user chooses on its page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkTarget<'a> {
+    /// No restriction: the user chooses on the page.
+    UserChoice,
+    Provider(&'a str),
+    /// Repair of this connection of the user.
+    Connection(ConnectionId),
+}
+
+pub struct CreatedLink {
+    /// Secret, because it contains the token.
+    pub url: SecretString,
+    pub expires_at: Timestamp,
+}
+
+/// A configured provider that has a consent page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkableProvider {
+    /// The name in the API.
+    pub name: &'static str,
+    /// The name for people, as the provider writes it.
+    pub title: &'static str,
+    /// The institutions that it reaches, for people.
+    pub reaches: &'static str,
+}
+
+/// The contents of the page at a link URL.
+#[derive(Debug)]
+pub struct LinkPage {
+    /// The user whose accounts will be linked.
+    pub email: String,
+    /// The only provider that the link allows, if it is restricted.
+    pub provider: Option<String>,
+    /// The only connection that the link repairs, if it is restricted.
+    pub repair_target: Option<Connection>,
+    pub providers: Vec<LinkableProvider>,
+    /// Newest first.
+    pub connections: Vec<Connection>,
+    pub expires_at: Timestamp,
+}
+
+struct StartRequest<'a> {
+    user: &'a User,
+    provider: &'a str,
+    linking: &'a dyn Linking,
+    repair_target: Option<&'a Connection>,
+}
+
+impl Connections {
+    /// Creates a link URL for a user. Checks provider and connection now, so that the caller gets the error and not the
+    /// user in the browser.
+    pub async fn create_link(&self, user: UserId, to: LinkTarget<'_>) -> Result<CreatedLink, ConnectionsError> {
+        let mut url = self.console_page_url("link")?;
+        let (provider, connection_id) = match to {
+            LinkTarget::UserChoice if self.linkable_providers().is_empty() => {
+                return Err(ConnectionsError::NoLinkableProvider);
+            }
+            LinkTarget::UserChoice => (None, None),
+            LinkTarget::Provider(name) => (Some(name.to_owned()), None),
+            LinkTarget::Connection(id) => {
+                let found = self.storage.find_connection(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+                (Some(found.provider), Some(id))
+            }
+        };
+        if let Some(name) = &provider {
+            self.linking_for(name)?;
+        }
+        let token = random_token()?;
+        let now = self.clock.now();
+        let expires_at = now.saturating_add(LINK_TTL).unwrap_or(now);
+        // Whole seconds, for people to read.
+        let expires_at = Timestamp::from_second(expires_at.as_second()).unwrap_or(expires_at);
+        let provider = provider.as_deref();
+        let link = NewLink { user_id: user, token: token.expose_secret(), provider, connection_id, expires_at };
+        self.storage.insert_link(&link, now).await?;
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.push(token.expose_secret());
+        }
+        Ok(CreatedLink { url: String::from(url).into(), expires_at })
+    }
+
+    /// Returns the page at a link URL, or `None` if the link is unknown or has expired.
+    pub async fn find_link_page(&self, token: &str) -> Result<Option<LinkPage>, ConnectionsError> {
+        let Some((link, user)) = self.find_open_link(token).await? else { return Ok(None) };
+        let connections = self.storage.list_connections(user.id).await?;
+        let repair_target = connections.iter().find(|connection| Some(connection.id) == link.connection_id).cloned();
+        Ok(Some(LinkPage {
+            email: user.email,
+            provider: link.provider,
+            repair_target,
+            providers: self.linkable_providers(),
+            connections,
+            expires_at: link.expires_at,
+        }))
+    }
+
+    /// Starts a link session and returns the provider's consent page.
+    ///
+    /// Fails with [`ConnectionsError::LinkExpired`] if the link is unknown, has expired, was used too often, or is
+    /// restricted to something other than `to`.
+    pub async fn start_link_session(&self, token: &str, to: LinkTarget<'_>) -> Result<Url, ConnectionsError> {
+        let (link, user) = self.find_open_link(token).await?.ok_or(ConnectionsError::LinkExpired)?;
+        let connection_id = match (to, link.connection_id) {
+            (LinkTarget::UserChoice, allowed) => allowed,
+            (LinkTarget::Connection(chosen), Some(allowed)) if chosen != allowed => {
+                return Err(ConnectionsError::LinkExpired);
+            }
+            (LinkTarget::Connection(chosen), _) => Some(chosen),
+            (LinkTarget::Provider(_), Some(_)) => return Err(ConnectionsError::LinkExpired),
+            (LinkTarget::Provider(_), None) => None,
+        };
+        let repair_target = match connection_id {
+            Some(id) => Some(self.storage.find_connection(user.id, id).await?.ok_or(ConnectionsError::LinkExpired)?),
+            None => None,
+        };
+        let chosen = match (&repair_target, to) {
+            (Some(connection), _) => Some(connection.provider.as_str()),
+            (None, LinkTarget::Provider(name)) => Some(name),
+            (None, _) => link.provider.as_deref(),
+        };
+        let provider = chosen.filter(|name| link.provider.as_deref().is_none_or(|allowed| allowed == *name));
+        let provider = provider.ok_or(ConnectionsError::LinkExpired)?;
+        let linking = self.linking_for(provider)?;
+        if !self.storage.open_link(token, SESSIONS_PER_LINK_MAX, self.clock.now()).await? {
+            return Err(ConnectionsError::LinkExpired);
+        }
+        let request = StartRequest { user: &user, provider, linking, repair_target: repair_target.as_ref() };
+        if let Some(connection) = request.repair_target {
+            let credentials =
+                self.storage.find_credentials(user.id, connection.id).await?.ok_or(ConnectionsError::LinkExpired)?;
+            let purpose = Purpose::Repair { credentials: &credentials, institution_id: &connection.institution_id };
+            match self.create_session(&request, purpose).await {
+                // The provider user behind this connection is gone. Continue with the user's present provider user,
+                // whose new consent repairs the connection.
+                Err(ConnectionsError::ConsentInactive(_)) if linking.registers_users() => {}
+                result => return result,
+            }
+        }
+        if !linking.registers_users() {
+            return self.create_session(&request, Purpose::Link { provider_user: None }).await;
+        }
+        let provider_user = self.ensure_provider_user(&user, provider, linking).await?;
+        match self.create_session(&request, Purpose::Link { provider_user: Some(&provider_user) }).await {
+            Err(ConnectionsError::ConsentInactive(_)) => {}
+            result => return result,
+        }
+        // The provider reports that the provider user is gone: register another one.
+        if let Some(provider_user_id) = linking.provider_user_id(&provider_user) {
+            self.storage.delete_provider_user_of(user.id, provider, &provider_user_id).await?;
+        }
+        let provider_user = self.ensure_provider_user(&user, provider, linking).await?;
+        self.create_session(&request, Purpose::Link { provider_user: Some(&provider_user) }).await
+    }
+
+    /// Stores the link session, then requests the provider's page. So every consent given there has a session here.
+    async fn create_session(&self, request: &StartRequest<'_>, purpose: Purpose<'_>) -> Result<Url, ConnectionsError> {
+        let StartRequest { user, provider, linking, repair_target } = request;
+        let redirect_uri = self.console_page_url("link/callback")?;
+        let context = self.call_context_within(START_DEADLINE);
+        // Consents that exist already do not result from this session, whether or not they are connected here.
+        let mut known: Vec<String> = Vec::new();
+        if linking.registers_users() {
+            let empty_callback = CallbackParams { purpose, redirect_uri: &redirect_uri, params: &[] };
+            let credentials = linking.finish(&context, &empty_callback).await?;
+            let mut found = self.provider(provider)?.discover(&context, &credentials).await?;
+            if let (Some(_), Some(provider_user)) =
+                (repair_target, self.storage.find_provider_user_credentials(user.id, provider).await?)
+            {
+                found.extend(self.discover(self.provider(provider)?.as_ref(), &context, &provider_user).await?);
+            }
+            found.retain(|consent| consent.consent_status == ConsentStatus::Active);
+            known.extend(found.into_iter().map(|consent| consent.provider_connection_id));
+        }
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let state = random_token()?;
+        let now = self.clock.now();
+        let later = |time: Duration| now.saturating_add(time).unwrap_or(now);
+        let session = NewLinkSession {
+            user_id: user.id,
+            provider,
+            connection_id: repair_target.map(|connection| connection.id),
+            state: state.expose_secret(),
+            known_consents: &known,
+            expires_at: later(LINK_SESSION_TTL),
+            next_attempt_at: later(if linking.can_finish(&[]) { FIRST_POLL_AFTER } else { LINK_SESSION_TTL }),
+        };
+        self.storage.insert_link_session(&session, now).await?;
+        let authorization_request =
+            AuthorizationRequest { purpose, email: &user.email, redirect_uri: &redirect_uri, state: session.state };
+        Ok(linking.authorize(&context, &authorization_request).await?)
+    }
+
+    async fn find_open_link(&self, token: &str) -> Result<Option<(Link, User)>, ConnectionsError> {
+        let Some(link) = self.storage.find_link(token, self.clock.now()).await? else { return Ok(None) };
+        let user = self.storage.find_user(link.user_id).await?;
+        Ok(user.map(|user| (link, user)))
+    }
+
+    /// Lists the configured providers that have a consent page.
+    #[must_use]
+    pub fn linkable_providers(&self) -> Vec<LinkableProvider> {
+        let has_page = |name: &str| self.providers.find(name).is_some_and(|provider| provider.linking().is_some());
+        let linkable = PROVIDERS.iter().filter(|provider| has_page(provider.name.as_str()));
+        linkable
+            .map(|provider| LinkableProvider {
+                name: provider.name.as_str(),
+                title: provider.title,
+                reaches: provider.reaches,
+            })
+            .collect()
+    }
+
+    /// Returns a provider's name for people; an unknown name is returned as it is.
+    #[must_use]
+    pub fn provider_title<'a>(&self, provider: &'a str) -> &'a str {
+        let known = PROVIDERS.iter().find(|known| known.name.as_str() == provider);
+        known.map_or(provider, |known| known.title)
+    }
+
+    pub(crate) fn linking_for(&self, provider: &str) -> Result<&dyn Linking, ConnectionsError> {
+        let linking = self.provider(provider)?.linking();
+        linking.ok_or_else(|| ConnectionsError::NoConsentPage(provider.to_owned()))
+    }
+
+    /// Returns the URL of a page of the console, as browsers reach it.
+    pub(crate) fn console_page_url(&self, path: &str) -> Result<Url, ConnectionsError> {
+        let mut url = self.console_url.clone().ok_or(ConnectionsError::NoConsoleUrl)?;
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path.split('/'));
+        }
+        Ok(url)
+    }
+}
+
+/// Returns 256 random bits in hexadecimal.
+fn random_token() -> Result<SecretString, ConnectionsError> {
+    let mut bytes = [0; 32];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| ConnectionsError::NoRandomNumbers)?;
+    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(text.into())
+}

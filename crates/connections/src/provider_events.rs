@@ -1,0 +1,116 @@
+//! Receives provider events, the webhooks that providers send.
+//!
+//! An event is only a hint: it requests a refresh and a sync of the connections that it affects. Its content is never
+//! used as data.
+
+use std::time::Duration;
+
+use bellbird_domain::UserId;
+use bellbird_providers::Provider;
+use bellbird_providers::webhook_verifier::{AffectedResource, Rejection};
+use bellbird_storage::{AffectedRef, StorageError};
+use http::HeaderMap;
+use jiff::SignedDuration;
+use uuid::Uuid;
+
+use crate::{Connections, ConnectionsError};
+
+/// For verifying an event. Akahu expects a response within 5 s (docs/providers/akahu.md#webhooks), and its signing key
+/// may have to be fetched first.
+const DEADLINE: Duration = Duration::from_secs(4);
+/// Minimum time between two refreshes of a connection, however many events come.
+const REFRESH_INTERVAL_MIN: SignedDuration = SignedDuration::from_secs(10);
+/// Minimum time between two syncs of a connection: providers send several events for one change.
+const SYNC_INTERVAL_MIN: SignedDuration = SignedDuration::from_secs(30);
+/// Counts received events. Labels: `provider` and `outcome`.
+pub const PROVIDER_EVENTS_METRIC: &str = "bellbird_provider_events_total";
+
+/// Why an event was not received.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiveError {
+    /// No provider has this name, or no secret is set to verify its signatures.
+    #[error("webhooks of this provider are not configured here")]
+    NotConfigured,
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    /// The provider has to send the event again.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl Connections {
+    /// Verifies an event, requests refreshes and syncs of the affected connections, and wakes the job loops.
+    ///
+    /// After `Ok`, no crash can lose the event. An event that was received before is ignored.
+    pub async fn receive_provider_event(
+        &self,
+        provider: &str,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Result<(), ReceiveError> {
+        let Ok(adapter) = self.provider(provider) else { return Err(ReceiveError::NotConfigured) };
+        let webhook_verifier = adapter.webhook_verifier().ok_or(ReceiveError::NotConfigured)?;
+        let count = |outcome: &'static str| {
+            let name = adapter.name().as_str();
+            metrics::counter!(PROVIDER_EVENTS_METRIC, "provider" => name, "outcome" => outcome).increment(1);
+        };
+        let event = match webhook_verifier.verify(&self.call_context_within(DEADLINE), headers, body).await {
+            Err(rejected) => {
+                count("rejected");
+                return Err(rejected.into());
+            }
+            Ok(event) => event,
+        };
+        if let Some(id) = &event.id
+            && self.storage.has_provider_event(provider, id).await?
+        {
+            count("duplicate");
+            return Ok(());
+        }
+        let affected: Vec<AffectedRef<'_>> = event.affected.iter().filter_map(affected_resource).collect();
+        if affected.is_empty() {
+            count("ignored");
+        } else {
+            count("accepted");
+            self.request_refreshes(adapter.as_ref(), &affected).await?;
+        }
+        // Recorded last: if this process is killed before that, the provider sends the event again.
+        if let Some(id) = &event.id {
+            self.storage.insert_provider_event(provider, id, self.clock.now()).await?;
+        }
+        Ok(())
+    }
+
+    async fn request_refreshes(
+        &self,
+        provider: &dyn Provider,
+        affected: &[AffectedRef<'_>],
+    ) -> Result<(), StorageError> {
+        let (name, now) = (provider.name().as_str(), self.clock.now());
+        self.storage.wake_link_sessions(name, affected, now).await?;
+        self.job_signals.link_sessions.notify_one();
+        for (user, connection) in self.storage.find_affected_connections(name, affected).await? {
+            self.storage.request_refresh(user, connection, now, REFRESH_INTERVAL_MIN).await?;
+            if self.sync_settings.enabled {
+                self.storage.request_sync(user, connection, now, SYNC_INTERVAL_MIN).await?;
+            }
+        }
+        self.job_signals.refreshes.notify_one();
+        self.job_signals.syncs.notify_one();
+        Ok(())
+    }
+
+    /// Deletes outdated link URLs, link sessions and provider events. Returns how many.
+    pub async fn delete_expired(&self) -> Result<u64, ConnectionsError> {
+        Ok(self.storage.delete_outdated(self.clock.now()).await?)
+    }
+}
+
+fn affected_resource(affected: &AffectedResource) -> Option<AffectedRef<'_>> {
+    Some(match affected {
+        AffectedResource::Connection(id) => AffectedRef::Connection(id),
+        AffectedResource::Account(id) => AffectedRef::Account(id),
+        AffectedResource::ProviderUser(id) => AffectedRef::ProviderUser(id),
+        AffectedResource::Reference(reference) => AffectedRef::User(UserId::from(Uuid::try_parse(reference).ok()?)),
+    })
+}

@@ -1,0 +1,170 @@
+//! Maps every failure of the console to HTTP: a page for browsers, the API's error object for other clients.
+
+use axum::response::{IntoResponse, Response};
+use bellbird_connections::ConnectionsError;
+use bellbird_storage::{Chain, StorageError};
+use http::header::{ACCEPT, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::Serialize;
+
+use crate::body::BodyError;
+use crate::pages::{Notice, Tone, page_response};
+use crate::state::Console;
+
+/// `Retry-After` while a provider or the database is unavailable.
+const PROVIDER_RETRY_AFTER_SECONDS: u64 = 10;
+const STORAGE_RETRY_AFTER_SECONDS: u64 = 2;
+
+const LINK_COMMAND: &str = "bellbird connection link --user you@example.com";
+const LINK_INVALID: &str = "It has expired, has been used, or is incomplete.";
+const REQUEST_NEW_LINK: &str = "Ask for a new link where you got this one. The operator creates it with:";
+const INTERNAL_ERROR: &str = "Something went wrong on our side.";
+const SEE_LOG: &str = "The operator of this service can find the cause in its log.";
+
+#[derive(Serialize)]
+struct ErrorBody {
+    error: ErrorObject,
+}
+
+#[derive(Serialize)]
+struct ErrorObject {
+    message: &'static str,
+}
+
+pub(crate) fn json(status: StatusCode, message: &'static str) -> Response {
+    (status, axum::Json(ErrorBody { error: ErrorObject { message } })).into_response()
+}
+
+pub(crate) fn with_retry_after(mut response: Response, seconds: u64) -> Response {
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    response
+}
+
+fn page(console: &Console, status: StatusCode, notice: &Notice) -> Response {
+    page_response(status, &notice.page(&console.inner.assets))
+}
+
+pub(crate) fn not_found(console: &Console, headers: &HeaderMap) -> Response {
+    let status = StatusCode::NOT_FOUND;
+    if !accepts_html(headers) {
+        return json(status, "Path not found");
+    }
+    page(console, status, &Notice::new(Tone::Neutral, "Page not found").with("There is no page at this address."))
+}
+
+pub(crate) fn method_not_allowed(console: &Console, headers: &HeaderMap) -> Response {
+    let status = StatusCode::METHOD_NOT_ALLOWED;
+    if !accepts_html(headers) {
+        return json(status, "Method not allowed: see the Allow header");
+    }
+    let notice = Notice::new(Tone::Neutral, "That is not possible here").with("Nothing was changed.");
+    page(console, status, &notice)
+}
+
+/// The link token is unknown. The page is the same as for an expired link.
+pub(crate) fn link_not_found(console: &Console) -> Response {
+    page(console, StatusCode::NOT_FOUND, &expired_link())
+}
+
+fn expired_link() -> Notice {
+    Notice::new(Tone::Attention, "This link no longer works")
+        .with(LINK_INVALID)
+        .with(REQUEST_NEW_LINK)
+        .with_command(LINK_COMMAND)
+}
+
+/// Rejects a prefetch. Opening a link can start a link session, so it must not happen in advance.
+pub(crate) fn prefetch(console: &Console) -> Response {
+    let notice = Notice::new(Tone::Neutral, "Open this page again")
+        .with("Your browser loaded it before you opened it.")
+        .with_retry_link();
+    page(console, StatusCode::SERVICE_UNAVAILABLE, &notice)
+}
+
+pub(crate) fn cross_site_form(console: &Console) -> Response {
+    let notice = Notice::new(Tone::Attention, "This request came from another website")
+        .with("Another website tried to press a button for you. Nothing was changed.")
+        .with("To link an account, press the button on this page yourself.")
+        .with_retry_link();
+    page(console, StatusCode::FORBIDDEN, &notice)
+}
+
+pub(crate) fn form_body_error(console: &Console, error: BodyError) -> Response {
+    let (status, text) = match error {
+        BodyError::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "The form is too large. The limit is 4 KiB."),
+        BodyError::TimedOut => (StatusCode::REQUEST_TIMEOUT, "The form was not received in time."),
+        BodyError::Incomplete => (StatusCode::BAD_REQUEST, "The form could not be read."),
+    };
+    page(console, status, &Notice::new(Tone::Attention, "That did not work").with(text).with_retry_link())
+}
+
+pub(crate) fn invalid_form(console: &Console) -> Response {
+    let notice = Notice::new(Tone::Attention, "Choose one option")
+        .with("The form did not name a provider or connection that can be linked here. Nothing was changed.")
+        .with_retry_link();
+    page(console, StatusCode::BAD_REQUEST, &notice)
+}
+
+/// The query of a callback is longer than the limit.
+pub(crate) fn query_too_long(console: &Console) -> Response {
+    let notice = Notice::new(Tone::Attention, "This link does not work")
+        .with("It is longer than any link that a provider uses. Nothing was changed.");
+    page(console, StatusCode::BAD_REQUEST, &notice)
+}
+
+/// A database error is logged and never shown.
+pub(crate) fn connections_error(console: &Console, error: &ConnectionsError) -> Response {
+    if let ConnectionsError::Storage(error) = error {
+        return storage_error(console, error);
+    }
+    if matches!(error, ConnectionsError::LinkExpired) {
+        return page(console, StatusCode::GONE, &expired_link());
+    }
+    let message = error.user_message();
+    if error.is_transient() {
+        let notice = Notice::new(Tone::Waiting, "Please try again in a moment").with(message).with_retry_link();
+        let response = page(console, StatusCode::SERVICE_UNAVAILABLE, &notice);
+        return with_retry_after(response, PROVIDER_RETRY_AFTER_SECONDS);
+    }
+    let notice = Notice::new(Tone::Attention, "That did not work").with(message).with_retry_link();
+    page(console, status_of(error), &notice)
+}
+
+fn status_of(error: &ConnectionsError) -> StatusCode {
+    use ConnectionsError::{
+        AlreadyConnected, ConsentInactive, ConsentNotFound, InvalidCredentials, NoAccounts, NotFound, Provider,
+    };
+    match error {
+        Provider(_) | ConsentInactive(_) | InvalidCredentials(_) | ConsentNotFound | NoAccounts => {
+            StatusCode::BAD_GATEWAY
+        }
+        NotFound => StatusCode::NOT_FOUND,
+        AlreadyConnected => StatusCode::CONFLICT,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+fn storage_error(console: &Console, error: &StorageError) -> Response {
+    tracing::error!(error = %Chain(error), "database failed");
+    if !matches!(error, StorageError::Unavailable(_)) {
+        return internal_error(console);
+    }
+    let notice = Notice::new(Tone::Waiting, "Please try again in a moment")
+        .with("This service is temporarily unavailable.")
+        .with_retry_link();
+    with_retry_after(page(console, StatusCode::SERVICE_UNAVAILABLE, &notice), STORAGE_RETRY_AFTER_SECONDS)
+}
+
+pub(crate) fn internal_error(console: &Console) -> Response {
+    let notice = Notice::new(Tone::Attention, "That did not work").with(INTERNAL_ERROR).with(SEE_LOG).with_retry_link();
+    page(console, StatusCode::INTERNAL_SERVER_ERROR, &notice)
+}
+
+/// After a panic. The handler's state is lost, so there is no page.
+pub(crate) fn panic_response() -> Response {
+    json(StatusCode::INTERNAL_SERVER_ERROR, "Internal error: try again")
+}
+
+fn accepts_html(headers: &HeaderMap) -> bool {
+    headers.get_all(ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/html")))
+}

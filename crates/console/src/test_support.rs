@@ -1,0 +1,51 @@
+//! A console without providers on a real database. Does not use the router.
+
+use axum::body::Body;
+use bellbird_connections::Connections;
+use bellbird_domain::Plan;
+use bellbird_shared_state::Clock;
+use bellbird_storage::{NewLink, NewUser, Sealer, Storage};
+use bytes::Bytes;
+use jiff::Timestamp;
+use tempfile::TempDir;
+
+use crate::state::{Console, ConsoleSettings};
+
+/// A console with one user and two links, without providers.
+pub(crate) struct TestConsole {
+    pub(crate) connections: Connections,
+    pub(crate) _folder: TempDir,
+}
+
+pub(crate) fn settings() -> ConsoleSettings {
+    let (api, console) = ("http://127.0.0.1:8080", "https://example.com/console/");
+    ConsoleSettings { api_url: api.to_owned(), console_url: console.to_owned() }
+}
+
+impl TestConsole {
+    pub(crate) async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("console.db").display());
+        let storage = Storage::open(&url, Sealer::random()).await.unwrap();
+        storage.migrate().await.unwrap();
+        let now: Timestamp = "2026-11-20T09:24:00Z".parse().unwrap();
+        let user = NewUser { email: "<emma>@example.com", plan: Plan::Developer, timezone: None };
+        let user_id = storage.insert_user(&user, now).await.unwrap().id;
+        let expires_at = "2026-11-20T09:54:00Z".parse().unwrap();
+        for (token, provider) in [("choice-token", None), ("provider-token", Some("somebank"))] {
+            let link = NewLink { user_id, token, provider, connection_id: None, expires_at };
+            storage.insert_link(&link, now).await.unwrap();
+        }
+        Self { connections: Connections::new(storage, Default::default(), Clock::manual(now)), _folder: folder }
+    }
+}
+
+/// A body that never sends a byte.
+pub(crate) fn pending_body() -> Body {
+    Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>())
+}
+
+pub(crate) async fn console() -> Console {
+    let TestConsole { connections, .. } = TestConsole::new().await;
+    Console::new(connections, settings(), 1)
+}

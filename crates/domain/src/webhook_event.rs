@@ -1,0 +1,83 @@
+//! Webhook events: their types and delivery states, and the fingerprints of rows.
+//!
+//! An event names rows by keyed digest. The rows themselves are never stored.
+
+use std::fmt;
+
+use crate::connection::string_enum;
+
+string_enum! {
+    /// The `type` of a webhook event.
+    EventType {
+        /// A sync found new or changed transactions.
+        TransactionsSynced "transactions.synced",
+        /// A sync found new or changed trades.
+        TradesSynced "trades.synced",
+        /// A user tests whether the endpoint answers.
+        Ping "endpoint.ping",
+    }
+}
+
+impl EventType {
+    /// Event types that an endpoint can subscribe to.
+    pub const SUBSCRIBABLE: &'static [Self] = &[Self::TransactionsSynced, Self::TradesSynced];
+}
+
+string_enum! {
+    /// The version of an event's body. An endpoint keeps the version it was created with.
+    ApiVersion {
+        V2026_11_01 "2026-11-01",
+    }
+}
+
+impl ApiVersion {
+    /// The version that new endpoints get.
+    pub const CURRENT: Self = Self::V2026_11_01;
+}
+
+string_enum! {
+    /// Whether an endpoint receives events.
+    EndpointStatus {
+        Enabled "enabled",
+        /// The service or the user disabled it. It stays so until the user enables it.
+        Disabled "disabled",
+    }
+}
+
+string_enum! {
+    /// The state of the delivery of one event to one endpoint.
+    DeliveryState {
+        /// The next attempt is scheduled.
+        Pending "pending",
+        /// The previous chunk of the sync is not delivered yet.
+        Waiting "waiting",
+        /// The endpoint accepted the event.
+        Delivered "delivered",
+        /// All attempts failed. The user can redeliver the event.
+        Failed "failed",
+    }
+}
+
+/// Length of a [`Digest`].
+pub const DIGEST_BYTES: usize = 16;
+
+/// The first half of an HMAC-SHA256 with the connection's own key. Reveals nothing without that key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest(pub [u8; DIGEST_BYTES]);
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+    }
+}
+
+/// The stored trace of a row that a sync has seen: its identity and its content, as keyed digests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint {
+    /// Digest of the row's account and id.
+    pub row: Digest,
+    /// Counts from 0 the rows with the same id, because ids of trades may repeat.
+    pub occurrence: u32,
+    /// Digest of all other fields that the provider sends.
+    pub content: Digest,
+}

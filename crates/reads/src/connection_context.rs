@@ -1,0 +1,123 @@
+//! Loads the context of a read: a connection of the caller with its accounts and decrypted credentials. Caches it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use bellbird_domain::{Account, AccountId, Caller, Connection, ConnectionCategory, ConnectionId, UserId};
+use bellbird_providers::{Banking, Brokerage, Kind, Provider};
+use jiff::Timestamp;
+use secrecy::SecretString;
+
+use crate::{ReadError, Reads};
+
+/// Minimum time between two writes of a connection's refresh time: one write a minute, not one for each read.
+const REFRESH_WRITE_INTERVAL_US: i64 = 60_000_000;
+/// Maximum number of cached contexts.
+const CONTEXTS_MAX: u64 = 10_000;
+
+/// A connection of the caller, and all that is needed to read it.
+pub struct ConnectionContext {
+    pub connection: Connection,
+    pub accounts: Vec<Account>,
+    pub(crate) credentials: SecretString,
+    revision: i64,
+    /// When the provider last returned data, in microseconds. Changes do not raise the revision.
+    refreshed_us: AtomicI64,
+}
+
+/// Cached contexts by user and connection. Each is valid for one revision of its user.
+pub(crate) struct ConnectionContexts(moka::sync::Cache<(UserId, ConnectionId), Arc<ConnectionContext>>);
+
+impl Default for ConnectionContexts {
+    fn default() -> Self {
+        Self(moka::sync::Cache::new(CONTEXTS_MAX))
+    }
+}
+
+impl ConnectionContexts {
+    /// Evicts a context. Returns its accounts.
+    pub(crate) fn remove(&self, user_id: UserId, connection_id: ConnectionId) -> Vec<AccountId> {
+        let context = self.0.remove(&(user_id, connection_id));
+        context.iter().flat_map(|context| &context.accounts).map(|account| account.id).collect()
+    }
+}
+
+impl Reads {
+    /// Loads a connection of the caller, or takes it from the cache if the caller's revision has not changed.
+    ///
+    /// Fails with [`ReadError::NotFound`] if it does not exist, is being removed, or belongs to another user.
+    pub async fn connection_context(
+        &self,
+        caller: &Caller,
+        id: ConnectionId,
+    ) -> Result<Arc<ConnectionContext>, ReadError> {
+        let key = (caller.user_id, id);
+        if let Some(context) =
+            self.inner.connection_contexts.0.get(&key).filter(|context| context.revision == caller.revision)
+        {
+            return Ok(context);
+        }
+        let storage = &self.inner.storage;
+        let connection = storage.find_connection(caller.user_id, id).await?.ok_or(ReadError::NotFound)?;
+        let accounts = storage.list_connection_accounts(caller.user_id, id).await?;
+        let credentials = storage.find_credentials(caller.user_id, id).await?.ok_or(ReadError::NotFound)?;
+        let refreshed_us = AtomicI64::new(connection.last_refreshed_at.map_or(i64::MIN, Timestamp::as_microsecond));
+        let context =
+            Arc::new(ConnectionContext { connection, accounts, credentials, revision: caller.revision, refreshed_us });
+        self.inner.connection_contexts.0.insert(key, Arc::clone(&context));
+        Ok(context)
+    }
+
+    fn provider(&self, connection: &Connection) -> Result<&Arc<dyn Provider>, ReadError> {
+        self.inner.providers.find(&connection.provider).ok_or_else(ReadError::not_configured)
+    }
+
+    pub(crate) fn banking(&self, connection: &Connection) -> Result<&dyn Banking, ReadError> {
+        match self.provider(connection)?.kind() {
+            Kind::Banking(banking) => Ok(banking),
+            Kind::Brokerage(_) => Err(ReadError::WrongCategory),
+        }
+    }
+
+    pub(crate) fn brokerage(&self, connection: &Connection) -> Result<&dyn Brokerage, ReadError> {
+        match self.provider(connection)?.kind() {
+            Kind::Brokerage(brokerage) => Ok(brokerage),
+            Kind::Banking(_) => Err(ReadError::WrongCategory),
+        }
+    }
+
+    /// Records that the provider returned data: at most once a minute, in the background.
+    pub(crate) fn record_refresh(&self, context: &ConnectionContext) {
+        let now = self.inner.clock.now();
+        let now_us = now.as_microsecond();
+        let written = context.refreshed_us.load(Ordering::Relaxed);
+        if now_us.saturating_sub(written) < REFRESH_WRITE_INTERVAL_US {
+            return;
+        }
+        if context.refreshed_us.compare_exchange(written, now_us, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return;
+        }
+        let storage = self.inner.storage.clone();
+        let (user_id, id) = (context.connection.user_id, context.connection.id);
+        tokio::spawn(async move {
+            if let Err(error) = storage.set_last_refreshed_at(user_id, id, now).await {
+                tracing::warn!(connection_id = %id, error = %error, "could not store refresh time");
+            }
+        });
+    }
+}
+
+impl ConnectionContext {
+    /// Returns the requested account, or all accounts. Fails with [`ReadError::NotFound`] if the connection has no such
+    /// account.
+    pub fn accounts_of(&self, account_id: Option<AccountId>) -> Result<&[Account], ReadError> {
+        let Some(id) = account_id else { return Ok(&self.accounts) };
+        let at = self.accounts.iter().position(|account| account.id == id).ok_or(ReadError::NotFound)?;
+        Ok(&self.accounts[at..=at])
+    }
+
+    /// Fails with [`ReadError::WrongCategory`] if the connection has another category.
+    pub fn expect(&self, category: ConnectionCategory) -> Result<(), ReadError> {
+        if self.connection.category == category { Ok(()) } else { Err(ReadError::WrongCategory) }
+    }
+}

@@ -1,0 +1,364 @@
+-- The schema of both databases, written for SQLite. For PostgreSQL, src/migrate.rs replaces the type words and drops
+-- the table options. Text then gets the collation "C", so that PostgreSQL sorts by bytes, as SQLite does.
+--
+-- Ids are lower-case UUIDs. Times are microseconds since 1970-01-01 UTC.
+-- A table of a user's data has a primary key that starts with the user.
+--
+-- A claim takes a lease and raises the fence. Each later write of the claim holder checks the fence, so a holder whose
+-- lease expired and was claimed again changes nothing. A lease that is NULL or in the past is free.
+
+CREATE TABLE users (
+    id TEXT NOT NULL,
+    email TEXT NOT NULL,
+    -- Lower case by Unicode, computed in Rust: lower() of SQLite changes ASCII letters only.
+    email_folded TEXT NOT NULL,
+    plan TEXT NOT NULL,
+    -- IANA name. NULL: the default zone.
+    timezone TEXT,
+    -- Each change of plan, timezone, connections, credentials or accounts raises it, which invalidates cached answers.
+    revision INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX users_email ON users (email_folded);
+
+CREATE TABLE api_keys (
+    user_id TEXT NOT NULL REFERENCES users (id),
+    id TEXT NOT NULL,
+    -- SHA-256 of the key. The key itself is not stored.
+    key_hash BLOB NOT NULL,
+    name TEXT NOT NULL,
+    -- The first characters of the key, to recognise it in a list.
+    prefix TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    last_used_at INTEGER,
+    expires_at INTEGER,
+    revoked_at INTEGER,
+    PRIMARY KEY (user_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX api_keys_hash ON api_keys (key_hash);
+CREATE UNIQUE INDEX api_keys_id ON api_keys (id);
+
+CREATE TABLE connections (
+    user_id TEXT NOT NULL REFERENCES users (id),
+    id TEXT NOT NULL,
+    provider TEXT NOT NULL,
+    category TEXT NOT NULL,
+    -- The provider's id of the consent.
+    provider_connection_id TEXT NOT NULL,
+    -- SHA-256 in hex of the provider's id of the user who consented. Provider events name users by that id.
+    provider_user_digest TEXT,
+    institution_id TEXT NOT NULL,
+    institution_name TEXT NOT NULL,
+    institution_logo TEXT,
+    status TEXT NOT NULL,
+    -- When the provider last answered with data.
+    last_refreshed_at INTEGER,
+    created_at INTEGER NOT NULL,
+
+    -- The refresh job. NULL: none is planned, or one runs.
+    next_refresh_at INTEGER,
+    -- When the last refresh started, whatever its outcome.
+    refreshed_at INTEGER,
+    refresh_attempts INTEGER NOT NULL DEFAULT 0,
+    refresh_lease_until INTEGER,
+    refresh_fence INTEGER NOT NULL DEFAULT 0,
+    -- Providers list accounts late. Until then, a refresh deletes no account.
+    backfill_ends_at INTEGER,
+
+    -- The sync job. NULL: none is planned. While a sync runs, next_sync_at >= sync_started_at means that another sync
+    -- was requested meanwhile.
+    next_sync_at INTEGER,
+    -- When the last sync started, whatever its outcome.
+    sync_started_at INTEGER,
+    -- When the last successful sync started, which is the end of its date range, and the start of that range.
+    synced_at INTEGER,
+    covered_from INTEGER,
+    -- Failures since the last success.
+    sync_attempts INTEGER NOT NULL DEFAULT 0,
+    -- A message of ours for the operator, never the provider's text.
+    sync_last_error TEXT,
+    sync_lease_until INTEGER,
+    sync_fence INTEGER NOT NULL DEFAULT 0,
+
+    -- The removal job of a connection with the status 'deleting'. NULL: due now.
+    next_removal_at INTEGER,
+    removal_attempts INTEGER NOT NULL DEFAULT 0,
+    -- A message of ours for the operator, never the provider's text.
+    removal_last_error TEXT,
+    removal_lease_until INTEGER,
+    removal_fence INTEGER NOT NULL DEFAULT 0,
+
+    PRIMARY KEY (user_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX connections_id ON connections (id);
+CREATE UNIQUE INDEX connections_provider_connection ON connections (provider, provider_connection_id);
+CREATE INDEX connections_provider_user ON connections (provider, provider_user_digest);
+CREATE INDEX connections_next_refresh ON connections (next_refresh_at) WHERE next_refresh_at IS NOT NULL;
+CREATE INDEX connections_refresh_lease ON connections (refresh_lease_until) WHERE refresh_lease_until IS NOT NULL;
+CREATE INDEX connections_next_sync ON connections (next_sync_at) WHERE next_sync_at IS NOT NULL;
+CREATE INDEX connections_sync_lease ON connections (sync_lease_until) WHERE sync_lease_until IS NOT NULL;
+CREATE INDEX connections_next_removal ON connections (next_removal_at) WHERE status = 'deleting';
+
+CREATE TABLE accounts (
+    user_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    connection_id TEXT NOT NULL,
+    provider_account_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    account_type TEXT NOT NULL,
+    -- The last four digits at most.
+    masked_number TEXT,
+    -- ISO 4217. XXX: unknown.
+    currency TEXT NOT NULL,
+    PRIMARY KEY (user_id, id),
+    FOREIGN KEY (user_id, connection_id) REFERENCES connections (user_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX accounts_connection_provider_account ON accounts (user_id, connection_id, provider_account_id);
+CREATE INDEX accounts_name ON accounts (user_id, name, id);
+-- Provider events name accounts without the user.
+CREATE INDEX accounts_provider_account ON accounts (provider_account_id);
+
+-- Outlives the connection and the user, so it has no foreign key.
+CREATE TABLE connection_audit (
+    user_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    connection_id TEXT NOT NULL,
+    changed_at INTEGER NOT NULL,
+    -- NULL: the connection is new.
+    from_status TEXT,
+    -- NULL: the connection is deleted.
+    to_status TEXT,
+    cause TEXT NOT NULL,
+    PRIMARY KEY (user_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX connection_audit_connection ON connection_audit (connection_id, changed_at, id);
+-- Each instance reads what ended since its last read.
+CREATE INDEX connection_audit_changed_at ON connection_audit (changed_at);
+
+-- One row for each transaction or trade that a sync has seen. The digests are 16 bytes long, with a key for each
+-- connection (purpose 'fingerprints' in secrets).
+CREATE TABLE row_fingerprints (
+    user_id TEXT NOT NULL,
+    connection_id TEXT NOT NULL,
+    -- Of the account and the row's id.
+    row_digest BLOB NOT NULL,
+    -- Counts rows with the same id from 0: ids of trades may repeat.
+    occurrence INTEGER NOT NULL,
+    -- Of everything else that the provider says about the row.
+    content_digest BLOB NOT NULL,
+    seen_at INTEGER NOT NULL,
+    PRIMARY KEY (user_id, connection_id, row_digest, occurrence),
+    FOREIGN KEY (user_id, connection_id) REFERENCES connections (user_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+-- All sealed values, so that other reads touch no secret and key rotation walks one table. User, purpose and subject
+-- are authenticated with the value. The transaction that deletes a subject deletes its secret.
+--
+-- purpose          subject           value
+-- credentials      connection id     what the adapter reads the connection with
+-- provider_user    provider          credentials of a user whom we registered at the provider
+-- link_session     link session id   the callback parameters, then the credentials obtained for them
+-- fingerprints     connection id     the key of the digests in row_fingerprints
+-- webhook          endpoint id       the signing secret
+-- old_webhook      endpoint id       the previous signing secret
+CREATE TABLE secrets (
+    user_id TEXT NOT NULL REFERENCES users (id),
+    purpose TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    sealed BLOB NOT NULL,
+    PRIMARY KEY (user_id, purpose, subject)
+) STRICT, WITHOUT ROWID;
+
+-- A link URL that an operator gives to a user. The holder of its token may link institutions for that user.
+CREATE TABLE links (
+    user_id TEXT NOT NULL REFERENCES users (id),
+    id TEXT NOT NULL,
+    -- SHA-256 of the token. The token itself is not stored.
+    token_hash BLOB NOT NULL,
+    -- NULL: the user chooses.
+    provider TEXT,
+    -- The connection to repair. NULL: a new connection.
+    connection_id TEXT,
+    open_count INTEGER NOT NULL DEFAULT 0,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    PRIMARY KEY (user_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX links_token ON links (token_hash);
+CREATE INDEX links_expiry ON links (expires_at);
+
+-- From the redirect to a provider to the stored connection.
+CREATE TABLE link_sessions (
+    user_id TEXT NOT NULL REFERENCES users (id),
+    id TEXT NOT NULL,
+    -- SHA-256 of the OAuth state. The state itself is not stored.
+    state_hash BLOB NOT NULL,
+    provider TEXT NOT NULL,
+    -- The connection to repair. NULL: a new connection, or the one to repair was removed.
+    connection_id TEXT,
+    -- The consents that existed at the provider when the session started, separated by spaces. Each is the first half,
+    -- in hex, of SHA-256 over state_hash and the consent's id. The salt makes equal ids differ between sessions.
+    known_consents TEXT NOT NULL DEFAULT '',
+    -- started, callback_received, credentials_obtained or ended.
+    phase TEXT NOT NULL,
+    -- How the session ended, as one word.
+    outcome TEXT,
+    created_at INTEGER NOT NULL,
+    -- A later callback is rejected.
+    expires_at INTEGER NOT NULL,
+    next_attempt_at INTEGER NOT NULL,
+    -- Failures in the current phase.
+    attempts INTEGER NOT NULL DEFAULT 0,
+    lease_until INTEGER,
+    fence INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (user_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX link_sessions_state ON link_sessions (state_hash);
+CREATE INDEX link_sessions_next_attempt ON link_sessions (next_attempt_at) WHERE phase <> 'ended';
+CREATE INDEX link_sessions_expiry ON link_sessions (expires_at);
+
+-- A user whom we registered at a provider. The credentials are in secrets.
+CREATE TABLE provider_users (
+    user_id TEXT NOT NULL REFERENCES users (id),
+    provider TEXT NOT NULL,
+    -- The name of the last registration attempt, stored before the attempt, so that an interrupted one can be undone.
+    reference TEXT,
+    -- SHA-256 in hex of the provider's id of the user. NULL: not registered yet, or the provider gives no id.
+    provider_user_digest TEXT,
+    created_at INTEGER NOT NULL,
+    lease_until INTEGER,
+    -- Starts at a value based on time: a claim of a deleted row never matches a new row.
+    fence INTEGER NOT NULL,
+    PRIMARY KEY (user_id, provider)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX provider_users_digest ON provider_users (provider, provider_user_digest);
+
+-- Provider events that were processed, to skip redeliveries. An event may affect several users, so no user leads the
+-- key.
+CREATE TABLE provider_events (
+    provider TEXT NOT NULL,
+    -- SHA-256 of the event's id, or of its body where it has no id.
+    event_hash BLOB NOT NULL,
+    received_at INTEGER NOT NULL,
+    PRIMARY KEY (provider, event_hash)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX provider_events_received ON provider_events (received_at);
+
+CREATE TABLE webhook_endpoints (
+    user_id TEXT NOT NULL REFERENCES users (id),
+    id TEXT NOT NULL,
+    url TEXT NOT NULL,
+    -- Separated by commas.
+    event_types TEXT NOT NULL,
+    api_version TEXT NOT NULL,
+    status TEXT NOT NULL,
+    -- One or a few words. NULL: enabled.
+    disabled_reason TEXT,
+    created_at INTEGER NOT NULL,
+    -- The first failure since the last success.
+    failing_since INTEGER,
+    -- The last success.
+    delivered_at INTEGER,
+    -- Until then, messages carry signatures of the current and of the previous secret.
+    old_secret_expires_at INTEGER,
+    -- The last claim. Endpoints are claimed in this order.
+    served_at INTEGER,
+    lease_until INTEGER,
+    fence INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (user_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX webhook_endpoints_id ON webhook_endpoints (id);
+
+-- Envelopes without rows: a redelivery reads the rows from the provider again and selects them by digest.
+-- With a rowid, because SQLite handles long rows badly in a table without one.
+CREATE TABLE webhook_events (
+    user_id TEXT NOT NULL REFERENCES users (id),
+    id TEXT NOT NULL,
+    -- NULL: a ping.
+    connection_id TEXT,
+    sync_run_id TEXT NOT NULL,
+    event_type TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    -- The date range that the sync read.
+    date_range_from INTEGER NOT NULL,
+    date_range_to INTEGER NOT NULL,
+    -- The row_digest of each row, 16 bytes each, new rows first.
+    row_digests BLOB NOT NULL,
+    new_count INTEGER NOT NULL,
+    updated_count INTEGER NOT NULL,
+    -- From 1 to total_chunks.
+    chunk INTEGER NOT NULL,
+    total_chunks INTEGER NOT NULL,
+    PRIMARY KEY (user_id, id),
+    FOREIGN KEY (user_id, connection_id) REFERENCES connections (user_id, id) ON DELETE CASCADE
+) STRICT;
+
+CREATE UNIQUE INDEX webhook_events_id ON webhook_events (id);
+CREATE INDEX webhook_events_connection ON webhook_events (connection_id);
+-- Finds the later chunks of a run, whose rows are read together.
+CREATE INDEX webhook_events_run ON webhook_events (sync_run_id, chunk);
+CREATE INDEX webhook_events_created ON webhook_events (created_at);
+
+-- One event to one endpoint.
+CREATE TABLE webhook_deliveries (
+    user_id TEXT NOT NULL,
+    endpoint_id TEXT NOT NULL,
+    event_id TEXT NOT NULL,
+    -- Copies of the event's columns: the claim of the next chunk needs no join.
+    sync_run_id TEXT NOT NULL,
+    chunk INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    -- pending, waiting (for the chunk before), delivered or failed.
+    state TEXT NOT NULL,
+    -- Starts again from 0 with a redelivery.
+    attempts INTEGER NOT NULL DEFAULT 0,
+    -- NULL unless pending.
+    next_attempt_at INTEGER,
+    -- NULL while pending or waiting.
+    ended_at INTEGER,
+    -- HTTP status of the last attempt. NULL: no answer.
+    last_status INTEGER,
+    last_error TEXT,
+    last_duration_ms INTEGER,
+    last_attempt_at INTEGER,
+    PRIMARY KEY (user_id, endpoint_id, event_id),
+    FOREIGN KEY (user_id, endpoint_id) REFERENCES webhook_endpoints (user_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (user_id, event_id) REFERENCES webhook_events (user_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX webhook_deliveries_due ON webhook_deliveries (user_id, endpoint_id, next_attempt_at)
+    WHERE next_attempt_at IS NOT NULL;
+CREATE INDEX webhook_deliveries_open ON webhook_deliveries (user_id, endpoint_id, sync_run_id, chunk)
+    WHERE ended_at IS NULL;
+CREATE INDEX webhook_deliveries_event ON webhook_deliveries (user_id, event_id);
+
+-- Never holds a body, neither of a request nor of an answer.
+CREATE TABLE webhook_attempts (
+    user_id TEXT NOT NULL,
+    endpoint_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    event_id TEXT NOT NULL,
+    -- From 1.
+    attempt INTEGER NOT NULL,
+    attempted_at INTEGER NOT NULL,
+    duration_ms INTEGER NOT NULL,
+    -- HTTP status. NULL: no answer.
+    status INTEGER,
+    error TEXT,
+    PRIMARY KEY (user_id, endpoint_id, id),
+    FOREIGN KEY (user_id, endpoint_id, event_id)
+        REFERENCES webhook_deliveries (user_id, endpoint_id, event_id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX webhook_attempts_event ON webhook_attempts (user_id, endpoint_id, event_id);

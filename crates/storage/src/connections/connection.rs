@@ -1,0 +1,116 @@
+//! Connections, as they are read. How one comes to be is in `imports.rs`, how its status moves in `refreshes.rs` and
+//! `removals.rs`.
+//!
+//! A connection being deleted is seen by nobody but its removal, [`Storage::find_credentials`], by which its consent is
+//! withdrawn, and the command line.
+
+use bellbird_domain::{Connection, ConnectionId, UserId};
+use jiff::Timestamp;
+
+use crate::db::{Row, Tx, params, statements};
+use crate::error::Result;
+use crate::locks::bump_revision;
+use crate::{Storage, StorageError};
+
+/// The columns of every read of connections, in the order that [`connection`] expects.
+macro_rules! select_connections {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, user_id, provider, category, institution_id, institution_name, institution_logo, status,
+                last_refreshed_at, created_at
+            FROM connections ",
+            $rest
+        )
+    };
+}
+pub(crate) use select_connections;
+
+statements! {
+    LIST = select_connections!("WHERE user_id = $1 AND status <> 'deleting' ORDER BY created_at DESC, id");
+
+    LIST_ALL = select_connections!("ORDER BY created_at DESC, id");
+
+    FIND = select_connections!("WHERE user_id = $1 AND id = $2 AND status <> 'deleting'");
+
+    FIND_ANY = select_connections!("WHERE id = $1");
+
+    SET_LAST_REFRESHED_AT = "UPDATE connections SET last_refreshed_at = $3
+        WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
+}
+
+impl Storage {
+    /// The user's connections, newest first, then by id.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn list_connections(&self, user: UserId) -> Result<Vec<Connection>> {
+        self.db.all(LIST, params![user], connection).await
+    }
+
+    /// Every user's connections, newest first, those being deleted included. For the command line.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn list_all_connections(&self) -> Result<Vec<Connection>> {
+        self.db.all(LIST_ALL, params![], connection).await
+    }
+
+    /// The user's connection with this id.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn find_connection(&self, user: UserId, id: ConnectionId) -> Result<Option<Connection>> {
+        self.db.one(FIND, params![user, id], connection).await
+    }
+
+    /// A connection of whatever user, also one being deleted. For the command line.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn find_connection_any(&self, id: ConnectionId) -> Result<Option<Connection>> {
+        self.db.one(FIND_ANY, params![id], connection).await
+    }
+
+    /// Notes that the provider answered with data.
+    ///
+    /// # Errors
+    /// Those of the database. A connection that is gone is none.
+    pub async fn set_last_refreshed_at(&self, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
+        let mut tx = self.db.begin().await?;
+        match bump_revision(&mut tx, user).await {
+            Err(StorageError::NotFound(_)) => return Ok(()),
+            other => other?,
+        }
+        if tx.run(SET_LAST_REFRESHED_AT, params![user, connection, now]).await? == 0 {
+            tx.rollback().await;
+            return Ok(());
+        }
+        tx.commit().await
+    }
+}
+
+/// Notes the time of an answer. The user's row is locked.
+pub(crate) async fn write_last_refreshed_at(
+    tx: &mut Tx,
+    user: UserId,
+    connection: ConnectionId,
+    now: Timestamp,
+) -> Result<()> {
+    tx.run(SET_LAST_REFRESHED_AT, params![user, connection, now]).await.map(|_| ())
+}
+
+/// A connection of the columns that every read of connections begins with.
+pub(crate) fn connection(row: &Row<'_>) -> Result<Connection> {
+    Ok(Connection {
+        id: row.id(0)?,
+        user_id: row.id(1)?,
+        provider: row.text(2)?.to_owned(),
+        category: row.word(3, "a connection category")?,
+        institution_id: row.text(4)?.to_owned(),
+        institution_name: row.text(5)?.to_owned(),
+        institution_logo: row.opt_text(6)?.map(str::to_owned),
+        status: row.word(7, "a connection status")?,
+        last_refreshed_at: row.opt_time(8)?,
+        created_at: row.time(9)?,
+    })
+}

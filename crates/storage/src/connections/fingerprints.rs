@@ -1,0 +1,142 @@
+//! Marks: what is remembered of rows that were seen. Digests with a key that is the connection's own, never a row.
+
+use aws_lc_rs::rand;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bellbird_domain::{ConnectionId, Fingerprint, UserId};
+use jiff::Timestamp;
+use secrecy::SecretString;
+use zeroize::Zeroizing;
+
+use crate::db::{Row, Tx, params, statements};
+use crate::digest::parse_digest;
+use crate::error::Result;
+use crate::locks::lock_user_if_exists;
+use crate::secrets::store::SecretSlot;
+use crate::{SealError, Storage};
+
+/// Marks that one statement writes.
+const FINGERPRINTS_PER_STATEMENT: usize = 1000;
+const KEY_BYTES: usize = 32;
+
+/// `$3` holds the digests of the rows and of their contents, 32 bytes a fingerprint, and `$4` the occurrences, ten
+/// digits a fingerprint: bytes, because places in a text are counted from its beginning. The half of `packed` that is
+/// always empty says what
+/// `$3` is: PostgreSQL takes it for a text otherwise. `WHERE 1 = 1` keeps SQLite from reading `ON CONFLICT` as part of
+/// a join.
+macro_rules! upsert {
+    ($digits:literal) => {
+        concat!(
+            "WITH RECURSIVE n(i) AS (
+                SELECT CAST(0 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $5
+            ), packed(digests) AS (SELECT content_digest FROM row_fingerprints WHERE 1 = 0 UNION ALL SELECT $3)
+            INSERT INTO row_fingerprints (user_id, connection_id, row_digest, occurrence, content_digest, seen_at)
+            SELECT $1, $2, substr(digests, CAST(i * 32 + 1 AS INTEGER), 16), CAST(",
+            $digits,
+            " AS BIGINT), substr(digests, CAST(i * 32 + 17 AS INTEGER), 16), $6
+            FROM n CROSS JOIN packed WHERE 1 = 1
+            ON CONFLICT (user_id, connection_id, row_digest, occurrence)
+                DO UPDATE SET content_digest = excluded.content_digest, seen_at = excluded.seen_at"
+        )
+    };
+}
+
+statements! {
+    LIST = "SELECT row_digest, occurrence, content_digest, seen_at FROM row_fingerprints
+        WHERE user_id = $1 AND connection_id = $2";
+
+    UPSERT = upsert!("CAST(substr($4, i * 10 + 1, 10) AS TEXT)"),
+        on_postgres = upsert!("convert_from(substr(CAST($4 AS BYTEA), CAST(i * 10 + 1 AS INTEGER), 10), 'UTF8')");
+
+    PRUNE = "DELETE FROM row_fingerprints WHERE user_id = $1 AND connection_id = $2 AND seen_at < $3";
+
+    HAS_CONNECTION = "SELECT id FROM connections WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
+}
+
+impl Storage {
+    /// The fingerprints of the user's connection, each with the time at which its row was seen, in no order.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn list_fingerprints(
+        &self,
+        user: UserId,
+        connection: ConnectionId,
+    ) -> Result<Vec<(Fingerprint, Timestamp)>> {
+        self.db.all(LIST, params![user, connection], fingerprint).await
+    }
+
+    /// The key of a connection's fingerprints: 32 random bytes, in base64. Made and sealed when it is asked for the
+    /// first time. None when there is no such connection of the user, or it is being deleted.
+    ///
+    /// # Errors
+    /// [`StorageError::Sealed`](crate::StorageError::Sealed) when it does not open, or without random
+    /// numbers.
+    pub async fn fingerprint_key(&self, user: UserId, connection: ConnectionId) -> Result<Option<SecretString>> {
+        let slot = SecretSlot::fingerprint_key(user, connection);
+        if self.db.one(HAS_CONNECTION, params![user, connection], |_| Ok(())).await?.is_none() {
+            return Ok(None);
+        }
+        if let Some(key) = self.find_secret(&slot).await? {
+            return Ok(Some(key));
+        }
+        let mut tx = self.db.begin().await?;
+        if !lock_user_if_exists(&mut tx, user).await?
+            || tx.one(HAS_CONNECTION, params![user, connection], |_| Ok(())).await?.is_none()
+        {
+            tx.rollback().await;
+            return Ok(None);
+        }
+        // Somebody else may have been faster.
+        if let Some(key) = self.find_secret_in(&mut tx, &slot).await? {
+            tx.rollback().await;
+            return Ok(Some(key));
+        }
+        let key = new_key()?;
+        self.store_secret(&mut tx, &slot, &key).await?;
+        tx.commit().await?;
+        Ok(Some(key))
+    }
+}
+
+fn new_key() -> Result<SecretString> {
+    let mut bytes = Zeroizing::new([0_u8; KEY_BYTES]);
+    rand::fill(&mut *bytes).map_err(|_| SealError::DoesNotSeal)?;
+    Ok(SecretString::from(STANDARD.encode(*bytes)))
+}
+
+/// Writes fingerprints, over those of the same row and occurrence. The connection's row is locked.
+pub(crate) async fn upsert(
+    tx: &mut Tx,
+    (user, connection): (UserId, ConnectionId),
+    fingerprints: &[Fingerprint],
+    seen_at: Timestamp,
+) -> Result<()> {
+    // In the order of the table, so that each page of it is written once. PostgreSQL refuses to write a row twice.
+    let mut sorted: Vec<&Fingerprint> = fingerprints.iter().collect();
+    sorted.sort_unstable_by_key(|fingerprint| (fingerprint.row, fingerprint.occurrence));
+    sorted.dedup_by_key(|fingerprint| (fingerprint.row, fingerprint.occurrence));
+    for some in sorted.chunks(FINGERPRINTS_PER_STATEMENT) {
+        let digests: Vec<u8> =
+            some.iter().flat_map(|fingerprint| fingerprint.row.0.into_iter().chain(fingerprint.content.0)).collect();
+        let occurrences: String = some.iter().map(|fingerprint| format!("{:010}", fingerprint.occurrence)).collect();
+        let count = i64::try_from(some.len()).unwrap_or(0);
+        let values = params![user, connection, digests.as_slice(), occurrences.as_bytes(), count, seen_at];
+        tx.run(UPSERT, values).await?;
+    }
+    Ok(())
+}
+
+/// Forgets what was last seen before then. The connection's row is locked.
+pub(crate) async fn prune(tx: &mut Tx, (user, connection): (UserId, ConnectionId), before: Timestamp) -> Result<()> {
+    tx.run(PRUNE, params![user, connection, before]).await.map(|_| ())
+}
+
+fn fingerprint(row: &Row<'_>) -> Result<(Fingerprint, Timestamp)> {
+    let fingerprint = Fingerprint {
+        row: parse_digest(row.blob(0)?)?,
+        occurrence: row.number(1, "the number of a row")?,
+        content: parse_digest(row.blob(2)?)?,
+    };
+    Ok((fingerprint, row.time(3)?))
+}

@@ -1,0 +1,238 @@
+//! How a connection comes to be, is renewed, and is repaired with another consent.
+
+use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
+use jiff::Timestamp;
+use secrecy::SecretString;
+
+use crate::connections::account_merge;
+use crate::connections::accounts::NewAccount;
+use crate::connections::audit::{self, Step};
+use crate::connections::connection::{connection, select_connections, write_last_refreshed_at};
+use crate::db::{Row, Tx, params, statements, strip_nul};
+use crate::digest::provider_user_digest;
+use crate::error::Result;
+use crate::locks::bump_revision;
+use crate::secrets::store::SecretSlot;
+use crate::{Storage, StorageError};
+
+statements! {
+    FIND = select_connections!("WHERE user_id = $1 AND id = $2 AND status <> 'deleting'");
+
+    FIND_BY_CONSENT = select_connections!("WHERE provider = $1 AND provider_connection_id = $2");
+
+    FIND_CONSENT = "SELECT provider_connection_id, provider_user_digest FROM connections
+        WHERE user_id = $1 AND id = $2";
+
+    INSERT = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
+            institution_name, institution_logo, status, created_at, provider_user_digest, next_refresh_at,
+            backfill_ends_at, next_sync_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $12, $13)";
+
+    /// A look and a sync that are under way are overtaken: they hold the credentials of before, and say nothing about
+    /// the new one.
+    UPDATE = "UPDATE connections SET category = $3, institution_id = $4, institution_name = $5, institution_logo = $6,
+            status = 'active', provider_user_digest = COALESCE($8, provider_user_digest), next_refresh_at = $9,
+            backfill_ends_at = $10, refresh_attempts = 0, refresh_fence = refresh_fence + 1,
+            refresh_lease_until = NULL, provider_connection_id = $7,
+            next_sync_at = CASE WHEN next_sync_at <= $11 THEN next_sync_at ELSE $11 END, sync_attempts = 0,
+            sync_last_error = NULL, sync_fence = sync_fence + 1, sync_lease_until = NULL
+        WHERE user_id = $1 AND id = $2";
+
+    INSERT_REPLACED = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
+            institution_name, institution_logo, status, created_at, provider_user_digest, next_removal_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'deleting', $9, $10, $9)";
+}
+
+const CONSENT_TAKEN: &str = "the consent belongs to another connection";
+
+/// A connection to adopt.
+#[derive(Debug, Clone, Copy)]
+pub struct NewConnection<'a> {
+    /// Whose it will be.
+    pub user_id: UserId,
+    /// Which adapter reads it.
+    pub provider: &'a str,
+    /// Bank or broker.
+    pub category: ConnectionCategory,
+    /// The provider's own id of the consent; one connection of one user has it.
+    pub provider_connection_id: &'a str,
+    /// The provider's id of the institution.
+    pub institution_id: &'a str,
+    /// Display name.
+    pub institution_name: &'a str,
+    /// URL of the logo.
+    pub institution_logo: Option<&'a str>,
+    /// What the adapter needs to read it: JSON text, sealed before it is stored.
+    pub credentials: &'a SecretString,
+    /// The provider's id of whoever gave the consent; none keeps a known one.
+    pub provider_user_id: Option<&'a str>,
+    /// The connection of the same user that this consent repairs: it keeps its id, and takes this consent in place of
+    /// its own.
+    pub repairs: Option<ConnectionId>,
+    /// When to look at it next; none: when somebody asks.
+    pub next_refresh_at: Option<Timestamp>,
+    /// Until when accounts may still appear, and none is taken away.
+    pub backfill_ends_at: Option<Timestamp>,
+    /// When to sync it first. Of one that is adopted again: at the latest.
+    pub next_sync_at: Timestamp,
+    /// What the audit calls it, if it is new: a short word.
+    pub cause: &'a str,
+}
+
+impl Storage {
+    /// Takes a connection over with its accounts, or, when the same user adopts the same consent again, renews it: new
+    /// credentials, institution and accounts, `active` again, all ids kept. Where accounts came with it, the provider
+    /// answered just now. One transaction; no account is removed.
+    ///
+    /// A connection to repair is renewed in the same way, and gets the consent too, if it is another one. Its former
+    /// consent has to be withdrawn then: it becomes a connection of its own that is being deleted, with a removal that
+    /// is due at once. One to repair that is gone, or is being deleted, counts as none.
+    ///
+    /// # Errors
+    /// [`StorageError::Conflict`] when the consent is another user's or another connection's, when its connection is
+    /// being deleted, or when the connection to repair is another provider's; [`StorageError::NotFound`] without such a
+    /// user.
+    pub async fn import_connection(
+        &self,
+        new: &NewConnection<'_>,
+        accounts: &[NewAccount<'_>],
+        now: Timestamp,
+    ) -> Result<Connection> {
+        let mut tx = self.db.begin().await?;
+        bump_revision(&mut tx, new.user_id).await?;
+        let user = new.user_id;
+        let id = self.upsert_consent(&mut tx, new, now).await?;
+        self.store_secret(&mut tx, &SecretSlot::credentials(user, id), new.credentials).await?;
+        account_merge::merge_accounts(&mut tx, user, id, accounts, false).await?;
+        if !accounts.is_empty() {
+            write_last_refreshed_at(&mut tx, user, id, now).await?;
+        }
+        let imported = tx.one(FIND, params![user, id], connection).await?;
+        tx.commit().await?;
+        imported.ok_or(StorageError::NotFound("connection"))
+    }
+
+    /// Finds or makes the row of a consent, without its new credentials.
+    async fn upsert_consent(&self, tx: &mut Tx, new: &NewConnection<'_>, now: Timestamp) -> Result<ConnectionId> {
+        let consent = strip_nul(new.provider_connection_id);
+        let holder = tx.one(FIND_BY_CONSENT, params![new.provider, &*consent], connection).await?;
+        let broken = match new.repairs {
+            Some(id) => tx.one(FIND, params![new.user_id, id], connection).await?,
+            None => None,
+        };
+        match (holder, broken) {
+            (Some(holder), Some(broken)) if holder.id != broken.id => Err(StorageError::Conflict(CONSENT_TAKEN)),
+            (None, Some(broken)) => self.replace(tx, &broken, &consent, new, now).await,
+            (Some(holder), _) => renew(tx, &holder, &consent, new, now).await,
+            (None, None) => insert(tx, &consent, new, now).await,
+        }
+    }
+
+    /// Gives a connection another consent, and leaves the one that it had to be withdrawn.
+    async fn replace(
+        &self,
+        tx: &mut Tx,
+        broken: &Connection,
+        consent: &str,
+        new: &NewConnection<'_>,
+        now: Timestamp,
+    ) -> Result<ConnectionId> {
+        if broken.provider != new.provider {
+            return Err(StorageError::Conflict("the connection to repair is another provider's"));
+        }
+        let (user, left) = (broken.user_id, ConnectionId::new());
+        let former = tx.one(FIND_CONSENT, params![user, broken.id], former_consent).await?;
+        let Former { consent: former, provider_user_digest } = former.ok_or(StorageError::NotFound("connection"))?;
+        renew(tx, broken, consent, new, now).await?;
+        let values = params![
+            user,
+            left,
+            broken.provider.as_str(),
+            broken.category.as_str(),
+            former.as_str(),
+            broken.institution_id.as_str(),
+            broken.institution_name.as_str(),
+            broken.institution_logo.as_deref(),
+            now,
+            provider_user_digest.as_deref()
+        ];
+        tx.run(INSERT_REPLACED, values).await?;
+        self.copy_secret(tx, &SecretSlot::credentials(user, broken.id), &SecretSlot::credentials(user, left)).await?;
+        let (from, to) = (Some(broken.status), Some(ConnectionStatus::Deleting));
+        audit::record(tx, &Step { user, connection: left, from, to, cause: "replaced" }, now).await?;
+        Ok(broken.id)
+    }
+}
+
+async fn insert(tx: &mut Tx, consent: &str, new: &NewConnection<'_>, now: Timestamp) -> Result<ConnectionId> {
+    let (user, connection) = (new.user_id, ConnectionId::new());
+    let (institution, name) = (strip_nul(new.institution_id), strip_nul(new.institution_name));
+    let (logo, provider_user) = (new.institution_logo.map(strip_nul), new.provider_user_id.map(provider_user_digest));
+    let values = params![
+        user,
+        connection,
+        new.provider,
+        new.category.as_str(),
+        consent,
+        &*institution,
+        &*name,
+        logo.as_deref(),
+        now,
+        provider_user.as_deref(),
+        new.next_refresh_at,
+        new.backfill_ends_at,
+        new.next_sync_at
+    ];
+    // Another user may have adopted it since we looked.
+    tx.run(INSERT, values).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
+    let step = Step { user, connection, from: None, to: Some(ConnectionStatus::Active), cause: new.cause };
+    audit::record(tx, &step, now).await?;
+    Ok(connection)
+}
+
+async fn renew(
+    tx: &mut Tx,
+    before: &Connection,
+    consent: &str,
+    new: &NewConnection<'_>,
+    now: Timestamp,
+) -> Result<ConnectionId> {
+    if before.user_id != new.user_id {
+        return Err(StorageError::Conflict(CONSENT_TAKEN));
+    }
+    if before.status == ConnectionStatus::Deleting {
+        return Err(StorageError::Conflict("the connection of this consent is being deleted"));
+    }
+    let (user, connection, status) = (before.user_id, before.id, ConnectionStatus::Active);
+    let (institution, name) = (strip_nul(new.institution_id), strip_nul(new.institution_name));
+    let (logo, provider_user) = (new.institution_logo.map(strip_nul), new.provider_user_id.map(provider_user_digest));
+    let values = params![
+        user,
+        connection,
+        new.category.as_str(),
+        &*institution,
+        &*name,
+        logo.as_deref(),
+        consent,
+        provider_user.as_deref(),
+        new.next_refresh_at,
+        new.backfill_ends_at,
+        new.next_sync_at
+    ];
+    tx.run(UPDATE, values).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
+    if before.status != status {
+        let step = Step { user, connection, from: Some(before.status), to: Some(status), cause: "reconnected" };
+        audit::record(tx, &step, now).await?;
+    }
+    Ok(connection)
+}
+
+/// The consent that a connection had.
+struct Former {
+    consent: String,
+    provider_user_digest: Option<String>,
+}
+
+fn former_consent(row: &Row<'_>) -> Result<Former> {
+    Ok(Former { consent: row.text(0)?.to_owned(), provider_user_digest: row.opt_text(1)?.map(str::to_owned) })
+}

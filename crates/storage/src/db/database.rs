@@ -1,0 +1,143 @@
+//! Dispatches to SQLite or PostgreSQL.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::db::postgres::{Postgres, PostgresTx};
+use crate::db::row::Map;
+use crate::db::sqlite::{Sqlite, SqliteTx};
+use crate::db::statement::{Param, Sql, params};
+use crate::error::Result;
+
+/// A database, cheap to clone.
+#[derive(Clone)]
+pub(crate) enum Db {
+    Sqlite(Arc<Sqlite>),
+    Postgres(Postgres),
+}
+
+impl Db {
+    /// All rows of a read.
+    ///
+    /// On SQLite it runs on this very thread: microseconds, bounded by the statement's `LIMIT` or by what one user
+    /// owns. The PostgreSQL half is boxed, so that the other does not carry its large future around.
+    pub(crate) async fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Vec<T>> {
+        match self {
+            Self::Sqlite(db) => db.all(sql, params, map),
+            Self::Postgres(db) => Box::pin(db.all(sql, params, map)).await,
+        }
+    }
+
+    /// The first row of a read, if any.
+    pub(crate) async fn one<T>(&self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Option<T>> {
+        match self {
+            Self::Sqlite(db) => db.one(sql, params, map),
+            Self::Postgres(db) => Box::pin(db.all(sql, params, map)).await.map(first),
+        }
+    }
+
+    /// Begins a transaction that will write. Dropping it undoes everything.
+    pub(crate) async fn begin(&self) -> Result<Tx> {
+        match self {
+            Self::Sqlite(db) => db.begin("BEGIN IMMEDIATE").await.map(Tx::Sqlite),
+            Self::Postgres(db) => Box::pin(db.begin()).await.map(Tx::Postgres),
+        }
+    }
+
+    /// Begins a transaction while nobody else migrates.
+    pub(crate) async fn begin_migration(&self) -> Result<Tx> {
+        match self {
+            Self::Sqlite(db) => db.begin("BEGIN EXCLUSIVE").await.map(Tx::Sqlite),
+            Self::Postgres(db) => Box::pin(db.begin_migration()).await.map(Tx::Postgres),
+        }
+    }
+
+    /// Claims a few rows that are due, in a transaction of its own. `is_due` is asked first, with the present moment
+    /// alone: `claim` takes SQLite's one writer, also when there is nothing.
+    pub(crate) async fn claim_due<T>(
+        &self,
+        (is_due, claim): (Sql, Sql),
+        now: Timestamp,
+        lease_until: Timestamp,
+        limit: u32,
+        map: Map<T>,
+    ) -> Result<Vec<T>> {
+        if self.one(is_due, params![now], |_| Ok(())).await?.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut tx = self.begin().await?;
+        let claims = tx.all(claim, params![now, lease_until, i64::from(limit)], map).await?;
+        tx.commit().await?;
+        Ok(claims)
+    }
+
+    /// One write that stands alone. Gives the number of rows touched.
+    pub(crate) async fn run(&self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
+        match self {
+            Self::Sqlite(_) => {
+                let mut tx = self.begin().await?;
+                let touched = tx.run(sql, params).await?;
+                tx.commit().await?;
+                Ok(touched)
+            }
+            Self::Postgres(db) => Box::pin(db.run(sql, params)).await,
+        }
+    }
+}
+
+/// A transaction. On SQLite the only one that writes; on PostgreSQL at READ COMMITTED, made orderly by taking the
+/// user's row first.
+pub(crate) enum Tx {
+    Sqlite(SqliteTx),
+    Postgres(Box<PostgresTx>),
+}
+
+impl Tx {
+    pub(crate) async fn all<T>(&mut self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Vec<T>> {
+        match self {
+            Self::Sqlite(tx) => tx.all(sql, params, map),
+            Self::Postgres(tx) => Box::pin(tx.all(sql, params, map)).await,
+        }
+    }
+
+    pub(crate) async fn one<T>(&mut self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Option<T>> {
+        self.all(sql, params, map).await.map(first)
+    }
+
+    /// Gives the number of rows touched.
+    pub(crate) async fn run(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
+        match self {
+            Self::Sqlite(tx) => tx.run(sql, params),
+            Self::Postgres(tx) => Box::pin(tx.run(sql, params)).await,
+        }
+    }
+
+    /// Runs a script of several statements without parameters, on a thread where it may take its time.
+    pub(crate) async fn script(&mut self, text: Cow<'static, str>) -> Result<()> {
+        match self {
+            Self::Sqlite(tx) => tx.script(text).await,
+            Self::Postgres(tx) => Box::pin(tx.script(&text)).await,
+        }
+    }
+
+    pub(crate) async fn commit(self) -> Result<()> {
+        match self {
+            Self::Sqlite(tx) => tx.commit().await,
+            Self::Postgres(tx) => Box::pin(tx.commit()).await,
+        }
+    }
+
+    /// Undoes everything, when that is the expected outcome. After an error, dropping does the same.
+    pub(crate) async fn rollback(self) {
+        match self {
+            Self::Sqlite(tx) => drop(tx),
+            Self::Postgres(tx) => Box::pin(tx.rollback()).await,
+        }
+    }
+}
+
+fn first<T>(rows: Vec<T>) -> Option<T> {
+    rows.into_iter().next()
+}

@@ -1,0 +1,107 @@
+//! Reads the columns of a row of either database.
+
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::error::{Result, StorageError};
+
+/// Reads one row into a value.
+pub(crate) type Map<T> = fn(&Row<'_>) -> Result<T>;
+
+/// A row of either database. Columns count from 0.
+pub(crate) enum Row<'a> {
+    Sqlite(&'a rusqlite::Row<'a>),
+    Postgres(&'a tokio_postgres::Row),
+}
+
+const WRONG_TYPE: StorageError = StorageError::Corrupt("a column of an unexpected type");
+
+impl Row<'_> {
+    pub(crate) fn opt_text(&self, column: usize) -> Result<Option<&str>> {
+        match self {
+            Self::Sqlite(row) => {
+                row.get_ref(column).ok().and_then(|value| value.as_str_or_null().ok()).ok_or(WRONG_TYPE)
+            }
+            Self::Postgres(row) => row.try_get(column).map_err(|_| WRONG_TYPE),
+        }
+    }
+
+    pub(crate) fn text(&self, column: usize) -> Result<&str> {
+        self.opt_text(column)?.ok_or(WRONG_TYPE)
+    }
+
+    pub(crate) fn opt_int(&self, column: usize) -> Result<Option<i64>> {
+        match self {
+            Self::Sqlite(row) => {
+                row.get_ref(column).ok().and_then(|value| value.as_i64_or_null().ok()).ok_or(WRONG_TYPE)
+            }
+            Self::Postgres(row) => row.try_get(column).map_err(|_| WRONG_TYPE),
+        }
+    }
+
+    pub(crate) fn int(&self, column: usize) -> Result<i64> {
+        self.opt_int(column)?.ok_or(WRONG_TYPE)
+    }
+
+    /// An integer of a smaller range; one beyond it is corrupt, and `what` says which.
+    pub(crate) fn number<T: TryFrom<i64>>(&self, column: usize, what: &'static str) -> Result<T> {
+        T::try_from(self.int(column)?).map_err(|_| StorageError::Corrupt(what))
+    }
+
+    /// As [`Self::number`], where there may be none.
+    pub(crate) fn opt_number<T: TryFrom<i64>>(&self, column: usize, what: &'static str) -> Result<Option<T>> {
+        let read = |value| T::try_from(value).map_err(|_| StorageError::Corrupt(what));
+        self.opt_int(column)?.map(read).transpose()
+    }
+
+    /// A column that counts attempts.
+    pub(crate) fn attempts(&self, column: usize) -> Result<u32> {
+        self.number(column, "a number of attempts")
+    }
+
+    pub(crate) fn blob(&self, column: usize) -> Result<&[u8]> {
+        match self {
+            Self::Sqlite(row) => row.get_ref(column).ok().and_then(|value| value.as_bytes().ok()).ok_or(WRONG_TYPE),
+            Self::Postgres(row) => row.try_get(column).map_err(|_| WRONG_TYPE),
+        }
+    }
+
+    pub(crate) fn opt_time(&self, column: usize) -> Result<Option<Timestamp>> {
+        self.opt_int(column)?.map(timestamp).transpose()
+    }
+
+    pub(crate) fn time(&self, column: usize) -> Result<Timestamp> {
+        self.int(column).and_then(timestamp)
+    }
+
+    pub(crate) fn id<T: From<Uuid>>(&self, column: usize) -> Result<T> {
+        Uuid::try_parse(self.text(column)?).map(T::from).map_err(|_| StorageError::Corrupt("an id"))
+    }
+
+    /// As [`Self::id`], where there may be none.
+    pub(crate) fn opt_id<T: From<Uuid>>(&self, column: usize) -> Result<Option<T>> {
+        let read = |text| Uuid::try_parse(text).map(T::from).map_err(|_| StorageError::Corrupt("an id"));
+        self.opt_text(column)?.map(read).transpose()
+    }
+
+    /// One of a closed set of words; an unknown one is corrupt, and `what` says which.
+    pub(crate) fn word<T: FromStr>(&self, column: usize, what: &'static str) -> Result<T> {
+        self.text(column)?.parse().map_err(|_| StorageError::Corrupt(what))
+    }
+
+    /// As [`Self::word`], where there may be none.
+    pub(crate) fn opt_word<T: FromStr>(&self, column: usize, what: &'static str) -> Result<Option<T>> {
+        self.opt_text(column)?.map(|word| word.parse().map_err(|_| StorageError::Corrupt(what))).transpose()
+    }
+}
+
+fn timestamp(microseconds: i64) -> Result<Timestamp> {
+    Timestamp::from_microsecond(microseconds).map_err(|_| StorageError::Corrupt("a time"))
+}
+
+/// The instant as the database will give it back: whole microseconds.
+pub(crate) fn stored(at: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
+}

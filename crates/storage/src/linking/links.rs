@@ -1,0 +1,121 @@
+//! Links: addresses by which somebody may link an institution for a user. Known by the SHA-256 of their token, as keys
+//! are.
+
+use bellbird_domain::{ConnectionId, UserId};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::db::{Param, Row, Tx, params, statements};
+use crate::digest::hash;
+use crate::error::Result;
+use crate::locks::lock_user;
+use crate::{Storage, StorageError};
+
+statements! {
+    CONNECTION_EXISTS = "SELECT id FROM connections WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
+
+    INSERT = "INSERT INTO links (user_id, id, token_hash, provider, connection_id, created_at, expires_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)";
+
+    FIND = "SELECT user_id, provider, connection_id, expires_at FROM links WHERE token_hash = $1 AND expires_at > $2";
+
+    OPEN = "UPDATE links SET open_count = open_count + 1 WHERE token_hash = $1 AND expires_at > $2 AND open_count < $3";
+
+    DELETE_OF_USER = "DELETE FROM links WHERE user_id = $1";
+
+    DELETE_TO = "DELETE FROM links WHERE user_id = $1 AND connection_id = $2";
+}
+
+/// A link to make. Without `Debug`: it holds the token.
+#[derive(Clone, Copy)]
+pub struct NewLink<'a> {
+    /// For whom whoever opens it may link.
+    pub user_id: UserId,
+    /// What is known only to those who were given the link.
+    pub token: &'a str,
+    /// The only provider to choose; none: any.
+    pub provider: Option<&'a str>,
+    /// The connection to repair; none: a new one.
+    pub connection_id: Option<ConnectionId>,
+    /// It works before this instant.
+    pub expires_at: Timestamp,
+}
+
+/// A link that works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// For whom whoever opens it may link.
+    pub user_id: UserId,
+    /// The only provider to choose; none: any.
+    pub provider: Option<String>,
+    /// The connection to repair; none: a new one.
+    pub connection_id: Option<ConnectionId>,
+    /// It works before this instant.
+    pub expires_at: Timestamp,
+}
+
+impl Storage {
+    /// Makes a link.
+    ///
+    /// # Errors
+    /// [`StorageError::NotFound`] without such a user, or when they have no such connection to repair;
+    /// [`StorageError::Conflict`] when the token is there already.
+    pub async fn insert_link(&self, link: &NewLink<'_>, now: Timestamp) -> Result<()> {
+        let mut tx = self.db.begin().await?;
+        lock_user(&mut tx, link.user_id).await?;
+        require_connection(&mut tx, link.user_id, link.connection_id).await?;
+        let (id, token) = (Param::Id(Uuid::now_v7()), hash(link.token));
+        let values = params![link.user_id, id, token.as_ref(), link.provider, link.connection_id, now, link.expires_at];
+        tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this link"))?;
+        tx.commit().await
+    }
+
+    /// The link with this token; none when it has expired.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn find_link(&self, token: &str, now: Timestamp) -> Result<Option<Link>> {
+        self.db.one(FIND, params![hash(token).as_ref(), now], link).await
+    }
+
+    /// Counts one opening of a link. False, and none is counted, when it has expired, is unknown, or was opened
+    /// `max_opens` times already.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn open_link(&self, token: &str, max_opens: u32, now: Timestamp) -> Result<bool> {
+        // Asked first, so that nobody takes SQLite's one writer with tokens that they made up.
+        if self.find_link(token, now).await?.is_none() {
+            return Ok(false);
+        }
+        let token = hash(token);
+        Ok(self.db.run(OPEN, params![token.as_ref(), now, i64::from(max_opens)]).await? > 0)
+    }
+}
+
+/// Whether the user has the connection that is to be repaired. Their row is locked, so it stays while the transaction
+/// lasts, and whoever removes it afterwards finds what names it.
+pub(crate) async fn require_connection(tx: &mut Tx, user: UserId, connection: Option<ConnectionId>) -> Result<()> {
+    let Some(connection) = connection else { return Ok(()) };
+    let there = tx.one(CONNECTION_EXISTS, params![user, connection], |_| Ok(())).await?;
+    there.ok_or(StorageError::NotFound("connection"))
+}
+
+/// Forgets a user's links. The user's row is locked.
+pub(crate) async fn delete_links(tx: &mut Tx, user: UserId) -> Result<()> {
+    tx.run(DELETE_OF_USER, params![user]).await.map(|_| ())
+}
+
+/// Forgets the links to repair one connection. The user's row is locked.
+pub(crate) async fn delete_links_to(tx: &mut Tx, user: UserId, connection: ConnectionId) -> Result<()> {
+    tx.run(DELETE_TO, params![user, connection]).await.map(|_| ())
+}
+
+fn link(row: &Row<'_>) -> Result<Link> {
+    Ok(Link {
+        user_id: row.id(0)?,
+        provider: row.opt_text(1)?.map(str::to_owned),
+        connection_id: row.opt_id(2)?,
+        expires_at: row.time(3)?,
+    })
+}

@@ -1,0 +1,198 @@
+//! Secrets at rest: AES-256-GCM with keys from the configuration.
+//!
+//! A sealed value is one version byte, the length of the key's id, the id, 12 bytes of nonce, the ciphertext, and its
+//! tag of 16 bytes. What a value is for and which row it belongs to are authenticated with it, so that a value moved
+//! to another row, or another column, does not open.
+
+use std::fmt;
+use std::sync::Arc;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use zeroize::Zeroizing;
+
+use crate::error::SealError;
+
+const VERSION: u8 = 1;
+const KEY_BYTES: usize = 32;
+const KEY_ID_BYTES_MAX: usize = 32;
+const NONCE_BYTES: usize = 12;
+const TAG_BYTES: usize = 16;
+
+/// Standard base64; padding is optional, because shells and editors lose it.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// What a sealed value is for, and whose it is. The same must be said to open it again.
+#[derive(Debug, Clone, Copy)]
+pub struct SealedFor<'a> {
+    /// The kind of secret: `credentials`, `provider_user`, `link_session`, `fingerprints`, `webhook` or `old_webhook`.
+    pub purpose: &'a str,
+    /// The row: user id, then what the secret belongs to.
+    pub row: &'a [&'a str],
+}
+
+/// Seals with its first key, opens with any of its keys. Cheap to clone; shows nothing of its keys.
+#[derive(Clone)]
+pub struct Sealer(Arc<[Key]>);
+
+struct Key {
+    id: String,
+    /// Holds the only copy of the key, which the library wipes when it is dropped.
+    aead: RandomizedNonceKey,
+}
+
+impl Sealer {
+    /// Reads `id:base64[,id:base64]`: 32 bytes each. The first key seals, all of them open. Blanks around entries are
+    /// ignored.
+    ///
+    /// # Errors
+    /// Tells which entry is wrong and what is expected, without repeating any of it.
+    pub fn parse(text: &str) -> Result<Self, SealError> {
+        if text.trim().is_empty() {
+            return Err(SealError::NoKey);
+        }
+        let mut keys: Vec<Key> = Vec::new();
+        for (entry, number) in text.split(',').zip(1..) {
+            let key = parse_entry(entry.trim(), number)?;
+            if keys.iter().any(|other| other.id == key.id) {
+                return Err(SealError::DuplicateKeyId(number));
+            }
+            keys.push(key);
+        }
+        Ok(Self(keys.into()))
+    }
+
+    /// A sealer with one random key that nobody else has: for the demo and for tests, where nothing sealed outlives
+    /// the process.
+    ///
+    /// # Panics
+    /// When the operating system has no random numbers.
+    #[must_use]
+    pub fn random() -> Self {
+        let mut bytes = Zeroizing::new([0_u8; KEY_BYTES]);
+        aws_lc_rs::rand::fill(&mut *bytes).expect("the operating system gives random numbers");
+        let aead = RandomizedNonceKey::new(&AES_256_GCM, &*bytes).expect("32 bytes are a key");
+        Self(Arc::new([Key { id: "random".to_owned(), aead }]))
+    }
+
+    /// Ids of all keys, the sealing one first.
+    pub fn key_ids(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|key| key.id.as_str())
+    }
+
+    /// Seals a secret with the first key and a fresh random nonce: sealing the same secret twice gives two values.
+    ///
+    /// # Errors
+    /// [`SealError::DoesNotSeal`] when there are no random numbers.
+    pub fn seal(&self, sealed_for: SealedFor<'_>, secret: &[u8]) -> Result<Vec<u8>, SealError> {
+        let key = self.0.first().ok_or(SealError::DoesNotSeal)?;
+        let mut sealed = header(&key.id);
+        let aad = associated_data(&sealed, sealed_for);
+        // Exactly as large as needed, so that no half of the secret is left behind when the buffer grows.
+        let mut body = Zeroizing::new(Vec::with_capacity(secret.len() + TAG_BYTES));
+        body.extend_from_slice(secret);
+        let nonce =
+            key.aead.seal_in_place_append_tag(Aad::from(aad), &mut *body).map_err(|_| SealError::DoesNotSeal)?;
+        sealed.extend_from_slice(nonce.as_ref());
+        sealed.extend_from_slice(&body);
+        Ok(sealed)
+    }
+
+    /// Opens a sealed value. The result is wiped from memory when it is dropped.
+    ///
+    /// # Errors
+    /// [`SealError::NotSealed`], [`SealError::UnknownKeyId`] or [`SealError::DoesNotOpen`].
+    pub fn open(&self, sealed_for: SealedFor<'_>, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        let parts = split(sealed)?;
+        let key = self
+            .0
+            .iter()
+            .find(|key| key.id == parts.key_id)
+            .ok_or_else(|| SealError::UnknownKeyId(parts.key_id.to_owned()))?;
+        let aad = associated_data(parts.header, sealed_for);
+        let nonce = Nonce::try_assume_unique_for_key(parts.nonce).map_err(|_| SealError::NotSealed)?;
+        let mut body = Zeroizing::new(parts.body.to_vec());
+        let length =
+            key.aead.open_in_place(nonce, Aad::from(aad), &mut body).map_err(|_| SealError::DoesNotOpen)?.len();
+        body.truncate(length);
+        Ok(body)
+    }
+}
+
+impl fmt::Debug for Sealer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Sealer({} keys)", self.0.len())
+    }
+}
+
+/// The id of the key that a value was sealed with; none when it is not a sealed value.
+#[must_use]
+pub fn key_id_of(sealed: &[u8]) -> Option<&str> {
+    split(sealed).ok().map(|parts| parts.key_id)
+}
+
+struct Parts<'a> {
+    /// Version, length and key id.
+    header: &'a [u8],
+    key_id: &'a str,
+    nonce: &'a [u8],
+    /// Ciphertext and tag.
+    body: &'a [u8],
+}
+
+/// Takes a value apart, checking every length before it is used.
+fn split(sealed: &[u8]) -> Result<Parts<'_>, SealError> {
+    let [VERSION, length, ..] = *sealed else { return Err(SealError::NotSealed) };
+    let (header, rest) = sealed.split_at_checked(2 + usize::from(length)).ok_or(SealError::NotSealed)?;
+    let key_id = std::str::from_utf8(&header[2..]).map_err(|_| SealError::NotSealed)?;
+    if !is_key_id(key_id) {
+        return Err(SealError::NotSealed);
+    }
+    let (nonce, body) = rest.split_at_checked(NONCE_BYTES).ok_or(SealError::NotSealed)?;
+    if body.len() < TAG_BYTES {
+        return Err(SealError::NotSealed);
+    }
+    Ok(Parts { header, key_id, nonce, body })
+}
+
+/// Version, length and key id. [`is_key_id`] holds of every id, so its length fits in a byte.
+fn header(key_id: &str) -> Vec<u8> {
+    let mut header = vec![VERSION, u8::try_from(key_id.len()).unwrap_or(u8::MAX)];
+    header.extend_from_slice(key_id.as_bytes());
+    header
+}
+
+/// Header, purpose and row, each part after its length, so that no two owners give the same bytes.
+fn associated_data(header: &[u8], sealed_for: SealedFor<'_>) -> Vec<u8> {
+    let mut data = header.to_vec();
+    for part in std::iter::once(&sealed_for.purpose).chain(sealed_for.row) {
+        data.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        data.extend_from_slice(part.as_bytes());
+    }
+    data
+}
+
+fn parse_entry(entry: &str, number: usize) -> Result<Key, SealError> {
+    let (id, encoded) = entry.split_once(':').ok_or(SealError::NoKeyId(number))?;
+    if !is_key_id(id) {
+        return Err(SealError::BadKeyId(number));
+    }
+    // Room for more than a key, so that a long text is told to be too long rather than cut.
+    let mut bytes = Zeroizing::new([0_u8; 64]);
+    let length = BASE64.decode_slice(encoded, &mut *bytes).map_err(|_| SealError::BadKey(number))?;
+    if length != KEY_BYTES {
+        return Err(SealError::BadKey(number));
+    }
+    let aead = RandomizedNonceKey::new(&AES_256_GCM, &bytes[..KEY_BYTES]).map_err(|_| SealError::BadKey(number))?;
+    Ok(Key { id: id.to_owned(), aead })
+}
+
+fn is_key_id(id: &str) -> bool {
+    (1..=KEY_ID_BYTES_MAX).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+}

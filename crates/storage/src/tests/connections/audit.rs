@@ -1,0 +1,31 @@
+use bellbird_domain::{ConnectionId, ConnectionStatus};
+
+use crate::tests::support::{at, both, credentials, new_connection};
+
+both! {
+    async fn audit_lists_every_status_change(db) {
+        let user = db.user("a@x").await;
+        let id = db.connection(user.id, "consent", &[]).await.id;
+        let (active, invalidated, deleting) =
+            (ConnectionStatus::Active, ConnectionStatus::Invalidated, ConnectionStatus::Deleting);
+        // All at one instant: the order is that of the steps.
+        assert!(db.set_status((user.id, id), active, invalidated, at(20)).await);
+        db.import_connection(&new_connection(user.id, "consent", &credentials()), &[], at(20)).await.unwrap();
+        assert!(db.remove(user.id, id, at(20)).await);
+        let rows = db.list_audit(id).await.unwrap();
+        let steps: Vec<_> = rows.iter().map(|row| (row.from, row.to, row.cause.as_str())).collect();
+        assert_eq!(
+            steps,
+            [
+                (None, Some(active), "imported"),
+                (Some(active), Some(invalidated), "refreshed"),
+                (Some(invalidated), Some(active), "reconnected"),
+                (Some(active), Some(deleting), "removed"),
+                (Some(deleting), None, "deleted"),
+            ]
+        );
+        assert!(rows.iter().all(|row| row.connection_id == id && row.user_id == user.id));
+        assert_eq!((rows[0].at, rows[4].at), (at(10), at(20)));
+        assert_eq!(db.list_audit(ConnectionId::new()).await.unwrap(), []);
+    }
+}

@@ -1,0 +1,236 @@
+//! Repairs: the same connection with another consent, and what becomes of the one that it had.
+
+use bellbird_domain::{Account, AccountId, ConnectionId, ConnectionStatus, UserId};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::digest::provider_user_digest;
+use crate::tests::support::{CREDENTIALS, TestDb, at, both, credentials, masked, new_account, new_connection};
+use crate::{ClaimedRemoval, NewAccount, NewConnection, Sealer, Storage, StorageError};
+
+use ConnectionStatus::{Active, Deleting, Revoked};
+
+const NEW_CREDENTIALS: &str = "{\"renewed\":true}";
+
+/// Repairs a connection with a consent and the new credentials.
+async fn repair(
+    db: &Storage,
+    (user, id): (UserId, ConnectionId),
+    consent: &str,
+    accounts: &[NewAccount<'_>],
+) -> Result<ConnectionId, StorageError> {
+    let credentials = SecretString::from(NEW_CREDENTIALS);
+    let new = NewConnection { repairs: Some(id), ..new_connection(user, consent, &credentials) };
+    Ok(db.import_connection(&new, accounts, at(50)).await?.id)
+}
+
+/// A connection whose consent the provider calls revoked.
+async fn broken(db: &TestDb, user: UserId, consent: &str, accounts: &[NewAccount<'_>]) -> ConnectionId {
+    let credentials = credentials();
+    let new = NewConnection { provider_user_id: Some("owner_1"), ..new_connection(user, consent, &credentials) };
+    let id = db.import_connection(&new, accounts, at(10)).await.unwrap().id;
+    assert!(db.set_status((user, id), Active, Revoked, at(20)).await);
+    id
+}
+
+async fn steps(db: &TestDb, id: ConnectionId) -> Vec<(Option<ConnectionStatus>, Option<ConnectionStatus>, String)> {
+    db.list_audit(id).await.unwrap().into_iter().map(|row| (row.from, row.to, row.cause)).collect()
+}
+
+async fn due_removal(db: &TestDb) -> ClaimedRemoval {
+    let mut claims = db.claim_due_removals(at(50), at(80), 8).await.unwrap();
+    assert_eq!(claims.len(), 1);
+    claims.remove(0)
+}
+
+/// Ours and the provider's ids of the user's accounts, by name.
+async fn ids(db: &TestDb, user: UserId) -> Vec<(AccountId, String)> {
+    let ids = |account: Account| (account.id, account.provider_account_id);
+    db.accounts(user).await.into_iter().map(ids).collect()
+}
+
+both! {
+    async fn repair_replaces_the_consent(db) {
+        let user = db.user("a@x").await.id;
+        let id = broken(db, user, "before", &[new_account("acc_1", "Everyday")]).await;
+        let account = db.accounts(user).await[0].id;
+        let accounts = [NewAccount { known_as: Some(account), ..new_account("acc_9", "Everyday") }];
+        assert_eq!(repair(db, (user, id), "after", &accounts).await.unwrap(), id);
+        let found = db.find_connection(user, id).await.unwrap().unwrap();
+        assert_eq!((found.status, found.created_at, found.last_refreshed_at), (Active, at(10), Some(at(50))));
+        assert_eq!(ids(db, user).await, [(account, "acc_9".to_owned())]);
+        assert_eq!(db.find_credentials(user, id).await.unwrap().unwrap().expose_secret(), NEW_CREDENTIALS);
+        assert_eq!(
+            (db.column(id, "provider_connection_id").await, db.column(id, "provider_user_digest").await),
+            ("after".to_owned(), provider_user_digest("owner_1"))
+        );
+        assert_eq!(steps(db, id).await[2..], [(Some(Revoked), Some(Active), "reconnected".to_owned())]);
+
+        // The former consent is to be withdrawn with the credentials that belongs to it.
+        let removal = due_removal(db).await;
+        let left = removal.connection_id;
+        assert_ne!(left, id);
+        assert_eq!((removal.user_id, removal.provider.as_str()), (user, "akahu"));
+        assert_eq!(db.find_credentials(user, left).await.unwrap().unwrap().expose_secret(), CREDENTIALS);
+        assert_eq!(
+            (db.column(left, "provider_connection_id").await, db.column(left, "provider_user_digest").await),
+            ("before".to_owned(), provider_user_digest("owner_1"))
+        );
+        let hidden = db.find_connection_any(left).await.unwrap().unwrap();
+        assert_eq!(
+            (hidden.status, hidden.created_at, hidden.institution_name.as_str()),
+            (Deleting, at(50), "First Bank")
+        );
+        assert_eq!(steps(db, left).await, [(Some(Revoked), Some(Deleting), "replaced".to_owned())]);
+        assert!(db.sealed_secrets().await.unwrap().unopenable.is_empty());
+        assert!(db.finish_removal(&removal, "deleted", at(60)).await.unwrap());
+        assert_eq!((db.list_all_connections().await.unwrap().len(), db.secrets_for("credentials").await), (1, 1));
+        assert_eq!(ids(db, user).await, [(account, "acc_9".to_owned())]);
+    }
+
+    async fn repair_with_same_consent_renews_it(db) {
+        let user = db.user("a@x").await.id;
+        let id = broken(db, user, "c", &[]).await;
+        assert_eq!(repair(db, (user, id), "c", &[]).await.unwrap(), id);
+        assert_eq!(db.claim_due_removals(at(50), at(80), 8).await.unwrap(), []);
+        assert_eq!(db.find_credentials(user, id).await.unwrap().unwrap().expose_secret(), NEW_CREDENTIALS);
+        assert_eq!(steps(db, id).await.len(), 3);
+        assert_eq!(repair(db, (user, id), "c", &[]).await.unwrap(), id);
+        assert_eq!(steps(db, id).await.len(), 3, "it was active");
+        assert_eq!(repair(db, (user, id), "another", &[]).await.unwrap(), id);
+        assert_eq!(steps(db, id).await.len(), 3, "it was active, with another consent");
+        assert_eq!(
+            steps(db, due_removal(db).await.connection_id).await,
+            [(Some(Active), Some(Deleting), "replaced".to_owned())]
+        );
+    }
+
+    async fn consent_of_another_connection_is_rejected(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let id = broken(db, user, "c", &[]).await;
+        db.connection(user, "own", &[]).await;
+        db.connection(other, "strange", &[]).await;
+        let going = db.connection(user, "going", &[]).await.id;
+        db.begin_removal(user, going, at(20), at(999)).await.unwrap().expect("hidden");
+        let revision = db.revision(user).await;
+        for consent in ["own", "strange", "going"] {
+            let error = repair(db, (user, id), consent, &[]).await.unwrap_err();
+            assert!(matches!(error, StorageError::Conflict(_)), "{consent}: {error:?}");
+        }
+        let credentials = credentials();
+        let new =
+            NewConnection { repairs: Some(id), provider: "fiskil", ..new_connection(user, "elsewhere", &credentials) };
+        assert!(matches!(db.import_connection(&new, &[], at(50)).await, Err(StorageError::Conflict(_))));
+        assert_eq!(db.revision(user).await, revision);
+        assert_eq!(db.find_connection(user, id).await.unwrap().unwrap().status, Revoked);
+    }
+
+    async fn repair_of_removed_connection_imports_anew(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let strange = db.connection(other, "strange", &[]).await.id;
+        let hidden = db.connection(user, "hidden", &[]).await.id;
+        db.begin_removal(user, hidden, at(20), at(999)).await.unwrap().expect("hidden");
+        let same = db.connection(user, "same", &[]).await.id;
+        let mut made = std::collections::BTreeSet::new();
+        for (number, id) in [ConnectionId::new(), strange, hidden].into_iter().enumerate() {
+            made.insert(repair(db, (user, id), &format!("c{number}"), &[]).await.unwrap());
+        }
+        assert_eq!(repair(db, (user, hidden), "same", &[]).await.unwrap(), same, "as without it");
+        assert!(made.len() == 3 && [strange, hidden, same].iter().all(|id| !made.contains(id)));
+        assert_eq!(db.find_connection(other, strange).await.unwrap().unwrap().status, Active);
+    }
+
+    async fn unopenable_credentials_do_not_block_repair(db) {
+        let user = db.user("a@x").await.id;
+        let id = broken(db, user, "before", &[]).await;
+        let stranger = Storage::open(&db.url, Sealer::random()).await.unwrap();
+        assert_eq!(repair(&stranger, (user, id), "after", &[]).await.unwrap(), id);
+        assert_eq!(stranger.find_credentials(user, id).await.unwrap().unwrap().expose_secret(), NEW_CREDENTIALS);
+        let left = due_removal(db).await.connection_id;
+        assert!(matches!(stranger.find_credentials(user, left).await, Err(StorageError::Sealed(_))));
+    }
+
+    async fn refresh_with_old_credentials_loses_its_lease(db) {
+        let user = db.user("a@x").await.id;
+        let credentials = credentials();
+        let new = NewConnection {
+            next_refresh_at: Some(at(20)),
+            backfill_ends_at: Some(at(90)),
+            ..new_connection(user, "c", &credentials)
+        };
+        let id = db.import_connection(&new, &[new_account("acc_1", "One")], at(10)).await.unwrap().id;
+        let refresh = db.claim_refresh(user, id, at(20), at(999)).await.unwrap().expect("claimed");
+        let again = NewConnection { next_refresh_at: None, backfill_ends_at: None, ..new };
+        db.import_connection(&again, &[], at(25)).await.unwrap();
+        assert_eq!(db.column(id, "backfill_ends_at").await, "");
+        let stale = async |refresh| {
+            let found = [new_account("acc_9", "Nine")];
+            assert!(!db.apply_refresh(refresh, &found, true, at(36)).await.unwrap());
+            assert!(!db.set_refreshed_status(refresh, Active, Revoked, "refreshed", at(36)).await.unwrap());
+            assert!(!db.finish_refresh(refresh, None, 9, true).await.unwrap());
+        };
+        stale(&refresh).await;
+        let refresh = db.claim_refresh(user, id, at(30), at(999)).await.unwrap().expect("nobody looks");
+        assert_eq!(refresh.attempts, 0);
+        let repaired =
+            NewConnection { repairs: Some(id), provider_connection_id: "after", next_refresh_at: Some(at(40)), ..new };
+        db.import_connection(&repaired, &[new_account("acc_1", "One")], at(35)).await.unwrap();
+        stale(&refresh).await;
+        assert_eq!(ids(db, user).await.len(), 1);
+        assert_eq!(db.find_connection(user, id).await.unwrap().unwrap().status, Active);
+        let refresh = db.claim_due_refreshes(at(40), at(99), 8).await.unwrap().remove(0);
+        assert_eq!((refresh.connection_id, refresh.attempts, refresh.backfill_ends_at), (id, 0, Some(at(90))));
+    }
+
+    async fn concurrent_repairs_leave_one_consent(db) {
+        let user = db.user("a@x").await.id;
+        let id = broken(db, user, "before", &[new_account("acc", "Name")]).await;
+        let account = db.accounts(user).await[0].id;
+        let handles = [db.reopen().await, db.reopen().await];
+        let (one, other) = tokio::join!(
+            repair(&handles[0], (user, id), "after 1", &[]),
+            repair(&handles[1], (user, id), "after 2", &[]),
+        );
+        assert_eq!((one.unwrap(), other.unwrap()), (id, id));
+        assert_eq!(
+            db.claim_due_removals(at(50), at(80), 8).await.unwrap().len(),
+            2,
+            "both former consents are withdrawn"
+        );
+        assert_eq!((db.list_connections(user).await.unwrap().len(), db.accounts(user).await[0].id), (1, account));
+    }
+
+    async fn matched_accounts_keep_their_ids(db) {
+        let user = db.user("a@x").await.id;
+        let number = masked("xx 4321");
+        let all = [new_account("acc_1", "A"), new_account("acc_2", "B"), new_account("acc_3", "C")];
+        let id = db.connection(user, "c", &all).await.id;
+        let elsewhere = db.connection(user, "other", &[new_account("acc_1", "Z")]).await.id;
+        let before = ids(db, user).await;
+        let [a, b, c, z] = [0, 1, 2, 3].map(|index: usize| before[index].0);
+        let new = [
+            // Listed under its own id below, so this is another one.
+            NewAccount { known_as: Some(a), ..new_account("new_1", "D") },
+            NewAccount { known_as: Some(b), number: Some(&number), ..new_account("new_2", "E") },
+            // The second that claims to be it.
+            NewAccount { known_as: Some(b), ..new_account("new_3", "F") },
+            // Stored under its id, whatever it is said to be.
+            NewAccount { known_as: Some(c), ..new_account("acc_1", "A") },
+            NewAccount { known_as: Some(z), ..new_account("new_4", "G") },
+            NewAccount { known_as: Some(AccountId::new()), ..new_account("new_5", "H") },
+        ];
+        assert!(db.refresh((user, id), &new, true, at(20)).await);
+        let after = ids(db, user).await;
+        let names: Vec<&str> = after.iter().map(|(_, id)| id.as_str()).collect();
+        assert_eq!(names, ["acc_1", "new_1", "new_2", "new_3", "new_4", "new_5", "acc_1"]);
+        assert_eq!((after[0].0, after[2].0, after[6].0), (a, b, z));
+        for index in [1, 3, 4, 5] {
+            assert!(!before.iter().any(|(id, _)| *id == after[index].0), "{index} is new");
+        }
+        assert_eq!(db.list_connection_accounts(user, elsewhere).await.unwrap().len(), 1);
+        let accounts = db.list_connection_accounts(user, id).await.unwrap();
+        assert_eq!((accounts[2].name.as_str(), accounts[2].number.as_ref()), ("E", Some(&number)));
+        let revision = db.revision(user).await;
+        assert!(db.refresh((user, id), &new, true, at(30)).await);
+        assert_eq!((ids(db, user).await, db.revision(user).await), (after, revision), "told again, nothing changes");
+    }
+}

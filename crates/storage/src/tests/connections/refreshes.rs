@@ -1,0 +1,250 @@
+//! Looks as due work: who may look, when, and what is due afterwards.
+
+use std::collections::BTreeSet;
+
+use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
+use crate::{ClaimedRefresh, NewConnection, Storage};
+
+/// A connection that is to be looked at then, and settles at 500.
+async fn connection_to_refresh(
+    db: &TestDb,
+    user: UserId,
+    consent: &str,
+    next_refresh_at: Option<Timestamp>,
+) -> ConnectionId {
+    let credentials = credentials();
+    let new = NewConnection {
+        next_refresh_at,
+        backfill_ends_at: Some(at(500)),
+        ..new_connection(user, consent, &credentials)
+    };
+    db.import_connection(&new, &[], at(0)).await.unwrap().id
+}
+
+async fn due(db: &Storage, now: i64) -> Vec<ClaimedRefresh> {
+    db.claim_due_refreshes(at(now), at(now + 30), 8).await.unwrap()
+}
+
+/// Asks for a look, however long ago the last one was.
+async fn request(db: &Storage, user: UserId, id: ConnectionId, now: i64) -> bool {
+    db.request_refresh(user, id, at(now), SignedDuration::ZERO).await.unwrap()
+}
+
+fn ids(claims: &[ClaimedRefresh]) -> Vec<ConnectionId> {
+    claims.iter().map(|claim| claim.connection_id).collect()
+}
+
+both! {
+    async fn refresh_is_due_at_the_planned_time(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
+        connection_to_refresh(db, user, "asked only", None).await;
+        assert_eq!(due(db, 19).await, []);
+        let claim = due(db, 20).await.remove(0);
+        assert_eq!(
+            (claim.user_id, claim.connection_id, claim.backfill_ends_at, claim.attempts),
+            (user, id, Some(at(500)), 0)
+        );
+        assert_eq!(due(db, 49).await, [], "somebody looks");
+        assert!(db.finish_refresh(&claim, Some(at(60)), 3, false).await.unwrap());
+        assert!(!db.finish_refresh(&claim, Some(at(1)), 9, true).await.unwrap(), "given back");
+        assert_eq!(due(db, 59).await, []);
+        let claim = due(db, 60).await.remove(0);
+        assert_eq!((claim.attempts, claim.backfill_ends_at), (3, Some(at(500))));
+        assert!(db.finish_refresh(&claim, None, 0, true).await.unwrap());
+        assert_eq!(due(db, 9999).await, [], "until somebody asks");
+        let claim = db.claim_refresh(user, id, at(70), at(100)).await.unwrap().expect("whoever asks may");
+        assert_eq!((claim.attempts, claim.backfill_ends_at), (0, None));
+        assert_eq!(db.revision(user).await, 2, "adopted twice, and nobody sees the looks");
+    }
+
+    async fn one_instance_refreshes_at_a_time(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_refresh(db, user, "c", None).await;
+        let handles = [db.reopen().await, db.reopen().await];
+        for round in 0..6 {
+            let (now, until) = (at(round * 100), at(round * 100 + 30));
+            let (one, other) = tokio::join!(
+                handles[0].claim_refresh(user, id, now, until),
+                handles[1].claim_refresh(user, id, now, until)
+            );
+            assert!(one.unwrap().is_some() ^ other.unwrap().is_some(), "and the killed one of before is followed");
+        }
+        assert_eq!(db.claim_refresh(UserId::new(), id, at(999), at(1000)).await.unwrap(), None);
+        assert_eq!(db.claim_refresh(user, ConnectionId::new(), at(999), at(1000)).await.unwrap(), None);
+    }
+
+    async fn expired_lease_is_claimed_again(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
+        let killed = due(db, 20).await.remove(0);
+        let next = due(db, 50).await.remove(0);
+        assert!(!db.finish_refresh(&killed, Some(at(1)), 9, true).await.unwrap());
+        assert!(!db.apply_refresh(&killed, &[new_account("late", "Late")], true, at(51)).await.unwrap());
+        assert_eq!((db.accounts(user).await.len(), db.column(id, "last_refreshed_at").await), (0, String::new()));
+        assert_eq!(
+            (db.column(id, "next_refresh_at").await, db.column(id, "refresh_attempts").await),
+            (String::new(), "0".to_owned())
+        );
+        assert!(db.finish_refresh(&next, Some(at(90)), 0, false).await.unwrap());
+    }
+
+    async fn request_during_refresh_is_kept(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
+        assert!(request(db, user, id, 30).await);
+        assert_eq!(db.column(id, "next_refresh_at").await, at(20).as_microsecond().to_string(), "due since then");
+        let claim = due(db, 40).await.remove(0);
+        assert!(request(db, user, id, 45).await);
+        assert_eq!(due(db, 50).await, [], "somebody looks");
+        assert!(db.finish_refresh(&claim, Some(at(900)), 0, false).await.unwrap());
+        let again = due(db, 50).await.remove(0);
+        assert!(db.finish_refresh(&again, Some(at(900)), 0, false).await.unwrap());
+        assert!(request(db, user, id, 60).await);
+        assert_eq!(ids(&due(db, 60).await), [id], "earlier than planned");
+    }
+
+    async fn frequent_requests_are_throttled(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_refresh(db, user, "c", None).await;
+        let often = async |now| {
+            assert!(db.request_refresh(user, id, at(now), SignedDuration::from_secs(100)).await.unwrap());
+            db.column(id, "next_refresh_at").await
+        };
+        let time = |seconds| at(seconds).as_microsecond().to_string();
+        assert_eq!(often(10).await, time(10), "nobody has looked");
+        assert_eq!(often(15).await, time(10), "an earlier time stays");
+        let claim = due(db, 20).await.remove(0);
+        assert_eq!(often(30).await, time(120), "somebody looks since 20");
+        assert!(db.finish_refresh(&claim, Some(at(900)), 4, false).await.unwrap());
+        assert_eq!((often(40).await, due(db, 119).await), (time(120), vec![]));
+        let claim = due(db, 125).await.remove(0);
+        assert!(db.finish_refresh(&claim, Some(at(900)), 4, false).await.unwrap());
+        assert_eq!(often(130).await, time(225), "and not when it was planned for");
+        assert!(request(db, user, id, 131).await);
+        assert_eq!(db.column(id, "next_refresh_at").await, time(131));
+        let claim = db.claim_refresh(user, id, at(140), at(170)).await.unwrap().expect("claimed");
+        assert!(db.finish_refresh(&claim, None, 0, false).await.unwrap());
+        assert_eq!(often(150).await, time(240), "whoever looked");
+        assert_eq!((often(239).await, ids(&due(db, 240).await)), (time(240), vec![id]));
+        assert_eq!(often(340).await, time(340), "long enough ago");
+        let always = db.request_refresh(user, id, at(345), SignedDuration::MAX).await;
+        assert!(always.is_err() || always.unwrap(), "however long");
+    }
+
+    async fn request_resets_attempts(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
+        let claim = due(db, 20).await.remove(0);
+        assert!(db.finish_refresh(&claim, Some(at(900)), 4, false).await.unwrap());
+        assert!(request(db, user, id, 30).await);
+        let claim = due(db, 30).await.remove(0);
+        assert_eq!(claim.attempts, 0);
+        assert!(request(db, user, id, 35).await);
+        assert!(db.finish_refresh(&claim, Some(at(900)), 4, false).await.unwrap());
+        assert_eq!(due(db, 40).await[0].attempts, 0, "asked for while somebody looked");
+    }
+
+    async fn refresh_changes_the_status(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
+        let (active, mfa, revoked) =
+            (ConnectionStatus::Active, ConnectionStatus::PendingMfa, ConnectionStatus::Revoked);
+        let killed = due(db, 20).await.remove(0);
+        let claim = due(db, 50).await.remove(0);
+        let set = async |claim, from, to| db.set_refreshed_status(claim, from, to, "refreshed", at(51)).await.unwrap();
+        assert!(!set(&killed, active, mfa).await, "overtaken");
+        assert!(!set(&claim, mfa, revoked).await, "it has another status");
+        assert_eq!((db.revision(user).await, db.list_audit(id).await.unwrap().len()), (1, 1));
+        assert!(set(&claim, active, mfa).await && set(&claim, mfa, mfa).await);
+        assert_eq!((db.revision(user).await, db.list_audit(id).await.unwrap().len()), (2, 2));
+        assert!(db.finish_refresh(&claim, None, 0, false).await.unwrap());
+        assert!(!set(&claim, mfa, revoked).await, "given back");
+        let claim = db.claim_refresh(user, id, at(60), at(90)).await.unwrap().expect("claimed");
+        db.begin_removal(user, id, at(61), at(90)).await.unwrap().expect("hidden");
+        assert!(!set(&claim, mfa, active).await, "it goes");
+        assert_eq!(db.find_connection_any(id).await.unwrap().unwrap().status, ConnectionStatus::Deleting);
+    }
+
+    async fn connection_being_deleted_is_not_refreshed(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
+        let claim = due(db, 20).await.remove(0);
+        db.begin_removal(user, id, at(30), at(90)).await.unwrap().expect("hidden");
+        assert!(!db.finish_refresh(&claim, Some(at(40)), 1, false).await.unwrap());
+        assert!(!db.apply_refresh(&claim, &[], true, at(40)).await.unwrap());
+        assert!(!request(db, user, id, 40).await);
+        assert_eq!(db.claim_refresh(user, id, at(99), at(200)).await.unwrap(), None);
+        assert_eq!(due(db, 999).await, []);
+        assert!(!request(db, UserId::new(), id, 40).await);
+        assert!(!request(db, user, ConnectionId::new(), 40).await);
+    }
+
+    async fn longest_due_job_is_claimed_first(db) {
+        let user = db.user("a@x").await.id;
+        let late = connection_to_refresh(db, user, "late", Some(at(30))).await;
+        let early = connection_to_refresh(db, user, "early", Some(at(10))).await;
+        let killed = connection_to_refresh(db, user, "killed", None).await;
+        db.claim_refresh(user, killed, at(0), at(20)).await.unwrap().expect("claimed");
+        let mut order = Vec::new();
+        for _ in 0..3 {
+            order.extend(ids(&db.claim_due_refreshes(at(40), at(90), 1).await.unwrap()));
+        }
+        assert_eq!(order, [early, killed, late]);
+    }
+
+    async fn two_instances_share_due_jobs(db) {
+        let user = db.user("a@x").await.id;
+        let mut all = BTreeSet::new();
+        for number in 0..10 {
+            all.insert(connection_to_refresh(db, user, &format!("c{number}"), Some(at(number))).await);
+        }
+        let handles = [db.reopen().await, db.reopen().await];
+        let mut seen = Vec::new();
+        while seen.len() < all.len() {
+            let (one, other) = tokio::join!(
+                handles[0].claim_due_refreshes(at(100), at(200), 3),
+                handles[1].claim_due_refreshes(at(100), at(200), 3),
+            );
+            let claims = [one.unwrap(), other.unwrap()].concat();
+            assert!(!claims.is_empty());
+            seen.extend(ids(&claims));
+        }
+        assert_eq!((seen.len(), BTreeSet::from_iter(seen)), (10, all), "each is claimed once");
+    }
+
+    async fn refresh_updates_the_accounts(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
+        let claim = due(db, 20).await.remove(0);
+        let accounts = [new_account("acc_1", "One"), new_account("acc_2", "Two")];
+        assert!(db.apply_refresh(&claim, &accounts, false, at(21)).await.unwrap());
+        assert!(db.apply_refresh(&claim, &accounts[..1], true, at(22)).await.unwrap());
+        assert_eq!((db.accounts(user).await.len(), db.revision(user).await), (1, 3));
+        assert!(db.apply_refresh(&claim, &accounts[..1], true, at(23)).await.unwrap());
+        assert_eq!(db.revision(user).await, 3, "no account changed");
+        let found = db.find_connection(user, id).await.unwrap().unwrap();
+        assert_eq!(found.last_refreshed_at, Some(at(23)));
+        assert!(db.finish_refresh(&claim, None, 0, false).await.unwrap());
+        assert!(!db.apply_refresh(&claim, &[], true, at(24)).await.unwrap(), "given back");
+    }
+
+    async fn later_backfill_end_is_kept(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
+        let claim = due(db, 20).await.remove(0);
+        let credentials = credentials();
+        let again = NewConnection {
+            next_refresh_at: Some(at(25)),
+            backfill_ends_at: Some(at(700)),
+            ..new_connection(user, "c", &credentials)
+        };
+        db.import_connection(&again, &[], at(22)).await.unwrap();
+        assert!(!db.finish_refresh(&claim, Some(at(900)), 2, true).await.unwrap(), "it looked before that");
+        let claim = due(db, 25).await.remove(0);
+        assert_eq!((claim.connection_id, claim.backfill_ends_at), (id, Some(at(700))));
+    }
+}

@@ -1,0 +1,282 @@
+//! Removals as due work: who may work on one, when, and what is left in the end.
+
+use std::collections::BTreeSet;
+
+use bellbird_domain::{ConnectionId, ConnectionStatus, Digest, EventType, UserId};
+
+use crate::digest::provider_user_digest;
+use crate::tests::fixtures::{
+    chunk, empty_sync, endpoint, fingerprint, new_link, new_session, session_with_callback, start_sync,
+    wait_for_lock_waiters,
+};
+use crate::tests::support::{TestDb, at, both, connect, credentials, masked, new_account, new_connection, on_postgres};
+use crate::{
+    ClaimedRemoval, FinishedSync, NewAccount, NewConnection, NewLink, NewLinkSession, NewWebhookEvent, StorageError,
+};
+
+/// So many connections that are being removed and that nobody works on.
+async fn hidden(db: &TestDb, user: UserId, count: usize) -> Vec<ConnectionId> {
+    let mut ids = Vec::new();
+    for number in 0..count {
+        let id = db.connection(user, &format!("c{number}"), &[new_account("acc", "Name")]).await.id;
+        let claim = db.begin_removal(user, id, at(0), at(0)).await.unwrap().expect("hidden");
+        assert!(db.postpone_removal(&claim, at(i64::try_from(number).unwrap()), "the provider sleeps").await.unwrap());
+        ids.push(id);
+    }
+    ids
+}
+
+fn ids(claims: &[ClaimedRemoval]) -> BTreeSet<ConnectionId> {
+    claims.iter().map(|claim| claim.connection_id).collect()
+}
+
+both! {
+    async fn begin_removal_hides_and_claims(db) {
+        let user = db.user("a@x").await.id;
+        let id = db.connection(user, "c", &[]).await.id;
+        let claim = db.begin_removal(user, id, at(20), at(50)).await.unwrap().expect("hidden");
+        assert_eq!(
+            (claim.user_id, claim.connection_id, claim.provider.as_str(), claim.attempts),
+            (user, id, "akahu", 0)
+        );
+        assert_eq!(db.begin_removal(user, id, at(20), at(50)).await.unwrap(), None, "hidden already");
+        assert_eq!(db.begin_removal(UserId::new(), id, at(20), at(50)).await.unwrap(), None);
+        assert_eq!(db.revision(user).await, 2);
+        for now in [20, 49] {
+            assert_eq!(db.claim_removal(user, id, at(now), at(90)).await.unwrap(), None, "somebody has it");
+            assert_eq!(db.claim_due_removals(at(now), at(90), 8).await.unwrap(), []);
+        }
+        let other = db.claim_due_removals(at(50), at(90), 8).await.unwrap();
+        assert_eq!(ids(&other), BTreeSet::from([id]));
+        assert_eq!(db.claim_removal(user, id, at(60), at(90)).await.unwrap(), None);
+        // Whoever was overtaken changes nothing any more.
+        assert!(!db.postpone_removal(&claim, at(99), "late").await.unwrap());
+        assert!(!db.finish_removal(&claim, "deleted", at(60)).await.unwrap());
+        assert_eq!(db.revision(user).await, 2);
+        assert!(db.finish_removal(&other[0], "deleted", at(60)).await.unwrap());
+        assert!(!db.finish_removal(&other[0], "deleted", at(60)).await.unwrap());
+        assert_eq!((db.count_removals().await.unwrap(), db.revision(user).await), (0, 3));
+    }
+
+    async fn failed_attempt_records_error_and_time(db) {
+        let user = db.user("a@x").await.id;
+        let id = db.connection(user, "c", &[]).await.id;
+        let claim = db.begin_removal(user, id, at(20), at(50)).await.unwrap().expect("hidden");
+        assert!(db.postpone_removal(&claim, at(30), "the provider sleeps").await.unwrap());
+        let waiting = db.list_removals().await.unwrap();
+        assert_eq!((waiting[0].connection.id, waiting[0].connection.status), (id, ConnectionStatus::Deleting));
+        assert_eq!((waiting[0].attempts, waiting[0].next_attempt_at), (1, Some(at(30))));
+        assert_eq!(waiting[0].last_error.as_deref(), Some("the provider sleeps"));
+        assert_eq!(db.claim_due_removals(at(29), at(90), 8).await.unwrap(), [], "not due");
+        let claim = db.claim_removal(user, id, at(29), at(90)).await.unwrap().expect("whoever asks for it may");
+        assert_eq!(claim.attempts, 1);
+        assert!(db.postpone_removal(&claim, at(40), "still").await.unwrap());
+        assert_eq!(db.claim_due_removals(at(40), at(90), 8).await.unwrap()[0].attempts, 2);
+        assert_eq!(db.revision(user).await, 2, "nobody sees any of it");
+    }
+
+    async fn deleting_connection_without_time_is_due(db) {
+        let user = db.user("a@x").await.id;
+        let id = db.connection(user, "c", &[]).await.id;
+        // As a version without due work hid them.
+        db.raw("UPDATE connections SET status = 'deleting'").await;
+        assert_eq!(ids(&db.claim_due_removals(at(0), at(9), 8).await.unwrap()), BTreeSet::from([id]));
+    }
+
+    async fn two_instances_share_due_jobs(db) {
+        let user = db.user("a@x").await.id;
+        let all: BTreeSet<_> = hidden(db, user, 12).await.into_iter().collect();
+        let kept = db.connection(user, "kept", &[]).await.id;
+        let handles = [db.reopen().await, db.reopen().await];
+        let mut seen = Vec::new();
+        while seen.len() < all.len() {
+            let (one, other) = tokio::join!(
+                handles[0].claim_due_removals(at(100), at(200), 4),
+                handles[1].claim_due_removals(at(100), at(200), 4),
+            );
+            let (one, other) = (one.unwrap(), other.unwrap());
+            assert!(one.len() <= 4 && other.len() <= 4 && one.len() + other.len() > 0);
+            seen.extend(one.into_iter().chain(other));
+        }
+        assert_eq!((seen.len(), ids(&seen)), (all.len(), all), "each is claimed once");
+        assert_eq!(db.claim_due_removals(at(100), at(200), 4).await.unwrap(), []);
+        let (one, other) = tokio::join!(
+            handles[0].finish_removal(&seen[0], "deleted", at(101)),
+            handles[1].finish_removal(&seen[1], "deleted", at(101)),
+        );
+        assert!(one.unwrap() && other.unwrap());
+        assert!(db.find_connection(user, kept).await.unwrap().is_some());
+    }
+
+    async fn longest_due_job_is_claimed_first(db) {
+        let user = db.user("a@x").await.id;
+        let all = hidden(db, user, 3).await;
+        assert_eq!(ids(&db.claim_due_removals(at(0), at(9), 8).await.unwrap()), BTreeSet::from([all[0]]));
+        assert_eq!(ids(&db.claim_due_removals(at(2), at(9), 1).await.unwrap()), BTreeSet::from([all[1]]));
+    }
+
+    async fn ended_connections_are_listed(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let gone = db.connection(user, "gone", &[]).await.id;
+        let hidden = db.connection(other, "hidden", &[]).await.id;
+        db.connection(user, "stays", &[]).await;
+        assert!(db.remove(user, gone, at(20)).await);
+        db.begin_removal(other, hidden, at(30), at(90)).await.unwrap().expect("hidden");
+        let ended =
+            async |since| db.list_ended_connections(at(since)).await.unwrap().into_iter().collect::<BTreeSet<_>>();
+        assert_eq!(ended(0).await, BTreeSet::from([(user, gone), (other, hidden)]));
+        assert_eq!(ended(30).await, BTreeSet::from([(other, hidden)]));
+        assert_eq!(ended(31).await, BTreeSet::new());
+    }
+
+    async fn removal_leaves_no_trace(db) {
+        let user = db.user("a@x").await.id;
+        let number = masked("06-1234-9876");
+        let account = NewAccount { number: Some(&number), ..new_account("acc_provider_gone", "Rainy Day Gone") };
+        let credentials = credentials();
+        let new = NewConnection {
+            provider_user_id: Some("owner_gone"),
+            next_refresh_at: Some(at(5)),
+            ..new_connection(user, "consent_before_gone", &credentials)
+        };
+        let made = db.import_connection(&new, &[], at(10)).await.unwrap();
+        let new = NewConnection { repairs: Some(made.id), ..new_connection(user, "consent_gone", &credentials) };
+        db.import_connection(&new, &[account], at(12)).await.unwrap();
+        let replaced = db.claim_due_removals(at(12), at(50), 9).await.unwrap().remove(0);
+        let kept = db.connection(user, "consent_kept", &[new_account("acc_provider_kept", "Kept")]).await;
+        let accounts = db.list_connection_accounts(user, made.id).await.unwrap();
+        for connection in [made.id, kept.id] {
+            let token = format!("token of {connection}");
+            let link = NewLink { connection_id: Some(connection), ..new_link(user, &token, at(9999)) };
+            db.insert_link(&link, at(13)).await.unwrap();
+            let known_consents = &["consent_gone", "consent_before_gone"];
+            let session =
+                NewLinkSession { connection_id: Some(connection), known_consents, ..new_session(user, &token) };
+            db.insert_link_session(&session, at(13)).await.unwrap();
+        }
+        endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        db.fingerprint_key(user, made.id).await.unwrap().expect("made");
+        let sync = start_sync(db, user, made.id, 14).await;
+        let digest = [0x6b; 16];
+        let (fingerprints, rows) = ([fingerprint(0x6b, 0, 0x6b)], [Digest(digest)]);
+        let events = [NewWebhookEvent { rows: &rows, ..chunk(1, 1) }];
+        let finished = FinishedSync { fingerprints: &fingerprints, events: &events, ..empty_sync(14) };
+        assert_eq!(db.finish_sync(&sync, &finished).await.unwrap(), Some(1));
+        let names = [
+            made.id.to_string(),
+            replaced.connection_id.to_string(),
+            accounts[0].id.to_string(),
+            "acc_provider_gone".to_owned(),
+            "Rainy Day Gone".to_owned(),
+            "consent_gone".to_owned(),
+            "consent_before_gone".to_owned(),
+            provider_user_digest("owner_gone"),
+            "9876".to_owned(),
+            "k".repeat(16),
+            events[0].id.to_string(),
+        ];
+        for name in &names {
+            assert!(!columns_containing(db, name).await.is_empty(), "{name}: the search finds what is there");
+        }
+        let claim = db.begin_removal(user, made.id, at(20), at(50)).await.unwrap().expect("hidden");
+        assert!(db.postpone_removal(&claim, at(30), "the provider sleeps").await.unwrap());
+        assert_eq!(columns_containing(db, &events[0].id.to_string()).await, [""; 0], "nothing more is told of it");
+        let claim = db.claim_removal(user, made.id, at(30), at(50)).await.unwrap().expect("claimed");
+        let of_it = [
+            "accounts.connection_id",
+            "connection_audit.connection_id",
+            "connections.id",
+            "link_sessions.connection_id",
+            "links.connection_id",
+            "row_fingerprints.connection_id",
+            "secrets.subject",
+        ];
+        assert_eq!(columns_containing(db, &names[0]).await, of_it);
+        assert!(db.finish_removal(&claim, "deleted", at(40)).await.unwrap());
+        assert!(db.finish_removal(&replaced, "deleted", at(40)).await.unwrap());
+        for name in &names[..2] {
+            assert_eq!(
+                columns_containing(db, name).await,
+                ["connection_audit.connection_id"],
+                "ids and times outlive it"
+            );
+        }
+        assert_eq!(
+            db.texts("SELECT COALESCE(connection_id, '') FROM link_sessions ORDER BY 1").await,
+            [String::new(), kept.id.to_string()]
+        );
+        assert_eq!(db.texts("SELECT connection_id FROM links").await, [kept.id.to_string()]);
+        for name in &names[2..] {
+            assert_eq!(columns_containing(db, name).await, [""; 0], "{name}");
+        }
+        let audit = "SELECT CAST(COUNT(*) AS TEXT) FROM connection_audit
+            WHERE cause NOT IN ('imported', 'replaced', 'removed', 'deleted')";
+        assert_eq!(db.texts(audit).await, ["0"]);
+        assert!(!columns_containing(db, &kept.id.to_string()).await.is_empty());
+        assert!(matches!(db.delete_user(user).await, Err(StorageError::Conflict(_))), "the other one is there");
+    }
+}
+
+/// Whoever seals anew holds secrets of one user and wants those of another; whoever forgets sessions holds them and
+/// wants a secret; whoever ends a removal wants a session and a secret.
+#[test]
+fn transactions_do_not_deadlock() {
+    on_postgres(async |db| {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        session_with_callback(db, user, "with a secret").await;
+        let id = db.connection(other, "c", &[]).await.id;
+        let session = NewLinkSession { connection_id: Some(id), ..new_session(other, "of the connection") };
+        db.insert_link_session(&session, at(0)).await.unwrap();
+        let claim = db.begin_removal(other, id, at(20), at(90)).await.unwrap().expect("hidden");
+        let sealing = connect(&db.url).await;
+        sealing
+            .batch_execute("BEGIN; UPDATE secrets SET sealed = sealed WHERE purpose = 'link_session'")
+            .await
+            .unwrap();
+        let (deleted, removed, sealed) = tokio::join!(
+            db.delete_outdated(at(7 * 24 * 60 * 60)),
+            async {
+                wait_for_lock_waiters(db, 1).await;
+                db.finish_removal(&claim, "deleted", at(30)).await
+            },
+            async {
+                wait_for_lock_waiters(db, 2).await;
+                sealing.batch_execute("UPDATE secrets SET sealed = sealed WHERE purpose = 'credentials'; COMMIT").await
+            },
+        );
+        sealed.unwrap();
+        assert_eq!((deleted.unwrap(), removed.unwrap()), (2, true));
+        assert_eq!(db.count_secrets().await.unwrap(), 0);
+    });
+}
+
+/// Every column of every table in which a value contains the text, as `table.column`. Bytes are searched too.
+async fn columns_containing(db: &TestDb, text: &str) -> Vec<String> {
+    let columns = match db.kind() {
+        "sqlite" => {
+            "SELECT t.name || '.' || c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c
+            WHERE t.type = 'table' ORDER BY 1"
+        }
+        _ => {
+            "SELECT CAST(table_name || '.' || column_name AS TEXT) FROM information_schema.columns
+            WHERE table_schema = 'public' ORDER BY 1"
+        }
+    };
+    let columns = db.texts(columns).await;
+    assert!(columns.len() > 40, "{columns:?}");
+    let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let search = |name: String| {
+        let (table, column) = name.split_once('.').unwrap();
+        let is_bytes = ["sealed"].contains(&column)
+            || ["_hash", "_digest", "_digests"].iter().any(|end| column.ends_with(end))
+                && column != "provider_user_digest";
+        let (value, needle) = match (is_bytes, db.kind()) {
+            (false, _) => (format!("CAST({column} AS TEXT)"), text),
+            (true, "sqlite") => (format!("lower(hex({column}))"), hex.as_str()),
+            (true, _) => (format!("encode({column}, 'hex')"), hex.as_str()),
+        };
+        format!("SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {table} WHERE {value} LIKE '%{needle}%')")
+    };
+    let searches: Vec<String> = columns.into_iter().map(search).collect();
+    db.texts(&format!("{} ORDER BY 1", searches.join(" UNION ALL "))).await
+}

@@ -1,0 +1,319 @@
+//! Syncs as due work: who may sync, when, what is due afterwards, and what a sync leaves.
+
+use std::collections::BTreeSet;
+
+use bellbird_domain::{ConnectionId, EventType, UserId};
+use jiff::SignedDuration;
+
+use crate::tests::fixtures::{
+    chunk, connection_to_sync, digest, empty_sync, endpoint, fingerprint, finish_sync_with, start_sync,
+};
+use crate::tests::support::{TestDb, at, both, credentials, new_connection};
+use crate::{ClaimedSync, FinishedSync, NewConnection, NewWebhookEvent, Storage, SyncOverview, SyncState};
+
+async fn due(db: &Storage, now: i64) -> Vec<ClaimedSync> {
+    db.claim_due_syncs(at(now), at(now + 30), 8).await.unwrap()
+}
+
+async fn request(db: &Storage, user: UserId, id: ConnectionId, now: i64, every: i64) -> bool {
+    db.request_sync(user, id, at(now), SignedDuration::from_secs(every)).await.unwrap()
+}
+
+async fn next_sync_of(db: &Storage, user: UserId, id: ConnectionId) -> jiff::Timestamp {
+    db.find_sync(user, id).await.unwrap().expect("there").next_at.expect("planned")
+}
+
+fn ids(claims: &[ClaimedSync]) -> Vec<ConnectionId> {
+    claims.iter().map(|claim| claim.connection_id).collect()
+}
+
+both! {
+    async fn sync_is_due_at_the_planned_time(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_sync(db, user, "c", 20).await;
+        assert_eq!(due(db, 19).await, []);
+        let first = due(db, 20).await.remove(0);
+        assert_eq!((first.user_id, first.connection_id, first.attempts), (user, id, 0));
+        assert_eq!((first.synced_at, first.covered_from), (None, None));
+        assert_eq!(due(db, 49).await, [], "somebody is at it");
+        assert_eq!(db.claim_sync(user, id, at(49), at(99)).await.unwrap(), None);
+        assert_eq!(db.finish_sync(&first, &empty_sync(20)).await.unwrap(), Some(0));
+        assert_eq!(db.finish_sync(&first, &empty_sync(21)).await.unwrap(), None, "given back");
+        assert!(!db.postpone_sync(&first, at(1), "late").await.unwrap());
+        assert!(!db.finish_sync_without_rows(&first, at(1)).await.unwrap());
+        assert!(!db.renew_sync(&first, at(1)).await.unwrap());
+        let state = SyncState { synced_at: Some(at(20)), next_at: Some(at(1020)), attempts: 0, last_error: None };
+        assert_eq!(db.find_sync(user, id).await.unwrap(), Some(state));
+        assert_eq!(due(db, 1019).await, []);
+        let second = due(db, 1020).await.remove(0);
+        assert_eq!((second.synced_at, second.covered_from), (Some(at(20)), Some(at(-480))));
+        assert!(db.finish_sync_without_rows(&second, at(1100)).await.unwrap());
+        let third = due(db, 1100).await.remove(0);
+        assert_eq!((third.synced_at, third.covered_from), (Some(at(20)), Some(at(-480))), "nothing was read");
+        assert_eq!(db.revision(user).await, 1, "nobody sees the syncs");
+        assert_eq!(db.find_sync(UserId::new(), id).await.unwrap(), None);
+    }
+
+    async fn one_instance_syncs_at_a_time(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_sync(db, user, "c", 900).await;
+        let handles = [db.reopen().await, db.reopen().await];
+        for round in 0..6 {
+            let (now, until) = (at(round * 100), at(round * 100 + 30));
+            let (one, other) =
+                tokio::join!(handles[0].claim_sync(user, id, now, until), handles[1].claim_sync(user, id, now, until));
+            assert!(one.unwrap().is_some() ^ other.unwrap().is_some(), "and the killed one of before is followed");
+        }
+        assert_eq!(db.claim_sync(UserId::new(), id, at(999), at(1000)).await.unwrap(), None);
+        assert_eq!(db.claim_sync(user, ConnectionId::new(), at(999), at(1000)).await.unwrap(), None);
+    }
+
+    async fn expired_lease_is_claimed_again(db) {
+        let user = db.user("a@x").await.id;
+        endpoint(db, user, &[EventType::TransactionsSynced]).await;
+        // By command, long before it would be due.
+        let id = connection_to_sync(db, user, "c", 5000).await;
+        let killed = start_sync(db, user, id, 20).await;
+        assert!(db.renew_sync(&killed, at(60)).await.unwrap());
+        assert_eq!(due(db, 59).await, []);
+        let next = due(db, 60).await.remove(0);
+        assert!(!db.renew_sync(&killed, at(999)).await.unwrap());
+        assert!(!db.postpone_sync(&killed, at(1), "late").await.unwrap());
+        assert!(!db.finish_sync_without_rows(&killed, at(1)).await.unwrap());
+        let events = [chunk(1, 1)];
+        let late = FinishedSync { fingerprints: &[fingerprint(1, 0, 1)], events: &events, ..empty_sync(20) };
+        assert_eq!(db.finish_sync(&killed, &late).await.unwrap(), None);
+        assert_eq!(db.list_fingerprints(user, id).await.unwrap(), [], "nothing is written");
+        assert_eq!(db.find_webhook_event(user, events[0].id).await.unwrap(), None);
+        assert_eq!(db.finish_sync(&next, &late).await.unwrap(), Some(1));
+        assert_eq!(db.list_fingerprints(user, id).await.unwrap(), [(fingerprint(1, 0, 1), at(20))]);
+        assert_eq!(next_sync_of(db, user, id).await, at(1020));
+    }
+
+    async fn failed_sync_records_error_and_time(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_sync(db, user, "c", 20).await;
+        for attempts in 0..2 {
+            let claim = due(db, 20 + attempts * 100).await.remove(0);
+            assert_eq!(i64::from(claim.attempts), attempts);
+            assert!(db.postpone_sync(&claim, at(120 + attempts * 100), "the provider sleeps").await.unwrap());
+        }
+        let state = db.find_sync(user, id).await.unwrap().unwrap();
+        assert_eq!(
+            (state.attempts, state.last_error.as_deref(), state.next_at),
+            (2, Some("the provider sleeps"), Some(at(220)))
+        );
+        let failures = vec![(id, 2, "the provider sleeps".to_owned())];
+        assert_eq!(db.list_sync_failures().await.unwrap(), failures);
+        assert_eq!(
+            db.sync_overview(at(200)).await.unwrap(),
+            SyncOverview { failing: 1, next: Some(at(220)), failures, ..SyncOverview::default() }
+        );
+        let claim = due(db, 220).await.remove(0);
+        db.finish_sync(&claim, &empty_sync(220)).await.unwrap().expect("finished");
+        let state = db.find_sync(user, id).await.unwrap().unwrap();
+        assert_eq!((state.attempts, state.last_error), (0, None));
+        let claim = claim_again(db, user, id).await;
+        assert!(db.finish_sync_without_rows(&claim, at(900)).await.unwrap());
+        let state = db.find_sync(user, id).await.unwrap().unwrap();
+        assert_eq!((state.attempts, state.last_error, state.synced_at), (0, None, Some(at(220))));
+    }
+
+    async fn overview_counts_by_state(db) {
+        let user = db.user("a@x").await.id;
+        assert_eq!(db.sync_overview(at(0)).await.unwrap(), SyncOverview::default());
+        for (number, next_sync_at) in [10, 20, 30, 500, 400].into_iter().enumerate() {
+            connection_to_sync(db, user, &format!("c{number}"), next_sync_at).await;
+        }
+        let gone = connection_to_sync(db, user, "gone", 5).await;
+        db.begin_removal(user, gone, at(6), at(999)).await.unwrap().expect("hidden");
+        let running = db.claim_due_syncs(at(40), at(80), 1).await.unwrap().remove(0);
+        let killed = db.claim_due_syncs(at(40), at(45), 1).await.unwrap().remove(0);
+        let overview = db.sync_overview(at(50)).await.unwrap();
+        assert_eq!((overview.due, overview.running, overview.failing, overview.next), (2, 1, 0, Some(at(400))));
+        assert_ne!(running, killed);
+    }
+
+    // Whatever the times: it is asked for after the sync began to read.
+    async fn request_during_sync_is_kept(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_sync(db, user, "c", 20).await;
+        for (began, asked, every, then) in [
+            (20, 25, 0, 25),
+            (100, 110, 60, 160),
+            (200, 200, 0, 200),
+            // The clock of whoever asks is behind.
+            (300, 290, 0, 300),
+            (400, 390, 60, 460),
+            // The plan is earlier than what was asked for.
+            (500, 510, 5000, 1500),
+        ] {
+            let claim = start_sync(db, user, id, began).await;
+            assert!(request(db, user, id, asked, every).await);
+            assert!(request(db, user, id, asked + 5, every.max(20)).await, "later: the earlier time stays");
+            assert_eq!(due(db, began + 20).await, [], "{began}: somebody is at it");
+            db.finish_sync(&claim, &empty_sync(began)).await.unwrap().expect("finished");
+            assert_eq!(next_sync_of(db, user, id).await, at(then), "{began} {asked} {every}");
+        }
+        let claim = start_sync(db, user, id, 2000).await;
+        db.finish_sync(&claim, &empty_sync(2000)).await.unwrap().expect("finished");
+        assert_eq!(next_sync_of(db, user, id).await, at(3000), "nobody asked");
+    }
+
+    async fn request_is_kept_however_the_sync_ends(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_sync(db, user, "c", 20).await;
+        let first = start_sync(db, user, id, 20).await;
+        assert!(request(db, user, id, 25, 0).await);
+        assert!(db.postpone_sync(&first, at(500), "the provider sleeps").await.unwrap());
+        let second = due(db, 25).await.remove(0);
+        assert_eq!(second.attempts, 1);
+        assert!(request(db, user, id, 30, 0).await);
+        assert!(db.finish_sync_without_rows(&second, at(500)).await.unwrap());
+        assert_eq!(next_sync_of(db, user, id).await, at(30));
+        // Whoever was killed is followed by one that began after it was asked for.
+        start_sync(db, user, id, 40).await;
+        assert!(request(db, user, id, 45, 0).await);
+        let third = due(db, 70).await.remove(0);
+        db.finish_sync(&third, &empty_sync(70)).await.unwrap().expect("finished");
+        assert_eq!(next_sync_of(db, user, id).await, at(1070));
+    }
+
+    async fn frequent_requests_are_throttled(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_sync(db, user, "c", 5000).await;
+        assert!(request(db, user, id, 10, 100).await);
+        assert_eq!(next_sync_of(db, user, id).await, at(10), "there was none yet");
+        assert!(request(db, user, id, 15, 100).await);
+        assert_eq!(next_sync_of(db, user, id).await, at(10), "an earlier time stays");
+        let claim = due(db, 20).await.remove(0);
+        db.finish_sync(&claim, &empty_sync(20)).await.unwrap().expect("finished");
+        assert!(request(db, user, id, 30, 100).await);
+        assert_eq!(next_sync_of(db, user, id).await, at(120));
+        assert!(request(db, user, id, 31, 0).await);
+        assert_eq!(next_sync_of(db, user, id).await, at(31));
+        assert!(!request(db, UserId::new(), id, 40, 0).await);
+        assert!(!request(db, user, ConnectionId::new(), 40, 0).await);
+        db.raw("UPDATE connections SET next_sync_at = NULL").await;
+        assert_eq!(due(db, 9999).await, [], "none is due");
+        assert!(request(db, user, id, 500, 0).await);
+        assert_eq!(ids(&due(db, 500).await), [id]);
+    }
+
+    async fn connection_being_deleted_is_not_synced(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_sync(db, user, "c", 20).await;
+        let claim = due(db, 20).await.remove(0);
+        db.begin_removal(user, id, at(30), at(90)).await.unwrap().expect("hidden");
+        assert_eq!(db.finish_sync(&claim, &empty_sync(20)).await.unwrap(), None);
+        assert!(!db.renew_sync(&claim, at(40)).await.unwrap());
+        assert!(!db.postpone_sync(&claim, at(40), "late").await.unwrap());
+        assert!(!db.finish_sync_without_rows(&claim, at(40)).await.unwrap());
+        assert!(!request(db, user, id, 40, 0).await);
+        assert_eq!(db.claim_sync(user, id, at(99), at(200)).await.unwrap(), None);
+        assert_eq!((due(db, 999).await, db.find_sync(user, id).await.unwrap()), (vec![], None));
+    }
+
+    async fn longest_due_job_is_claimed_first(db) {
+        let user = db.user("a@x").await.id;
+        let late = connection_to_sync(db, user, "late", 30).await;
+        let early = connection_to_sync(db, user, "early", 10).await;
+        let killed = connection_to_sync(db, user, "killed", 5000).await;
+        db.claim_sync(user, killed, at(0), at(20)).await.unwrap().expect("claimed");
+        let mut order = Vec::new();
+        for _ in 0..3 {
+            order.extend(ids(&db.claim_due_syncs(at(40), at(90), 1).await.unwrap()));
+        }
+        assert_eq!(order, [early, killed, late]);
+    }
+
+    async fn two_instances_share_due_jobs(db) {
+        let user = db.user("a@x").await.id;
+        let mut all = BTreeSet::new();
+        for number in 0..10 {
+            all.insert(connection_to_sync(db, user, &format!("c{number}"), number).await);
+        }
+        let handles = [db.reopen().await, db.reopen().await];
+        let mut seen = Vec::new();
+        while seen.len() < all.len() {
+            let (one, other) = tokio::join!(
+                handles[0].claim_due_syncs(at(100), at(200), 3),
+                handles[1].claim_due_syncs(at(100), at(200), 3),
+            );
+            let claims = [one.unwrap(), other.unwrap()].concat();
+            assert!(!claims.is_empty());
+            seen.extend(ids(&claims));
+        }
+        assert_eq!((seen.len(), BTreeSet::from_iter(seen)), (10, all), "each is claimed once");
+    }
+
+    async fn reimport_syncs_again_and_keeps_fingerprints(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_sync(db, user, "c", 20).await;
+        let first = due(db, 20).await.remove(0);
+        let finished = FinishedSync { fingerprints: &[fingerprint(1, 0, 1)], ..empty_sync(20) };
+        db.finish_sync(&first, &finished).await.unwrap().expect("finished");
+        let running = start_sync(db, user, id, 50).await;
+        assert!(db.postpone_sync(&running, at(900), "the consent ended").await.unwrap());
+        let running = start_sync(db, user, id, 60).await;
+        assert_eq!(connection_to_sync(db, user, "c", 5000).await, id);
+        assert_eq!(
+            db.finish_sync(&running, &empty_sync(60)).await.unwrap(),
+            None,
+            "it holds the credentials of before"
+        );
+        let state = db.find_sync(user, id).await.unwrap().unwrap();
+        assert_eq!((state.attempts, state.last_error, state.synced_at), (0, None, Some(at(20))));
+        let again = due(db, 61).await.remove(0);
+        assert_eq!((again.connection_id, again.covered_from), (id, Some(at(-480))), "what was under way is due");
+        db.finish_sync(&again, &empty_sync(61)).await.unwrap().expect("finished");
+        assert_eq!(next_sync_of(db, user, id).await, at(1061));
+        connection_to_sync(db, user, "c", 2000).await;
+        assert_eq!(next_sync_of(db, user, id).await, at(1061), "an earlier time stays");
+        let credentials = credentials();
+        let repair =
+            NewConnection { repairs: Some(id), next_sync_at: at(70), ..new_connection(user, "after", &credentials) };
+        db.import_connection(&repair, &[], at(65)).await.unwrap();
+        assert_eq!(next_sync_of(db, user, id).await, at(70));
+        db.raw("UPDATE connections SET next_sync_at = NULL").await;
+        connection_to_sync(db, user, "after", 80).await;
+        assert_eq!(ids(&due(db, 80).await), [id], "and not the one that is left to be withdrawn");
+        assert_eq!(db.list_fingerprints(user, id).await.unwrap().len(), 1);
+    }
+
+    async fn sync_notifies_subscribed_endpoints(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_sync(db, user, "c", 20).await;
+        let digests = [digest(1), digest(2), digest(3)];
+        let events = [
+            NewWebhookEvent { rows: &digests, new_count: 2, updated_count: 1, ..chunk(1, 2) },
+            NewWebhookEvent { rows: &digests[..1], ..chunk(2, 2) },
+        ];
+        let (_, written) = finish_sync_with(db, (user, id), 20, &events).await;
+        assert_eq!((written, db.find_webhook_event(user, events[0].id).await.unwrap()), (0, None), "nobody asks");
+        let trades = endpoint(db, user, &[EventType::TradesSynced]).await;
+        let (_, written) = finish_sync_with(db, (user, id), 60, &events).await;
+        assert_eq!((written, db.find_webhook_event(user, events[0].id).await.unwrap()), (0, None), "for these");
+        let both = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let transactions = endpoint(db, user, &[EventType::TransactionsSynced]).await;
+        let (run, written) = finish_sync_with(db, (user, id), 100, &events).await;
+        assert_eq!(written, 2);
+        let found = db.find_webhook_event(user, events[0].id).await.unwrap().expect("written");
+        assert_eq!(
+            (found.event_type, found.connection_id, found.sync_run_id),
+            (EventType::TransactionsSynced, Some(id), run)
+        );
+        assert_eq!((found.created_at, found.date_range, found.rows), (at(100), (at(-500), at(0)), digests.to_vec()));
+        assert_eq!((found.new_count, found.updated_count, found.chunk, found.total_chunks), (2, 1, 1, 2));
+        assert_eq!(db.find_webhook_event(UserId::new(), events[0].id).await.unwrap(), None);
+        for (endpoint, expected) in [(trades, 0), (both, 2), (transactions, 2)] {
+            assert_eq!(db.list_deliveries(user, endpoint, None, 9).await.unwrap().len(), expected);
+        }
+    }
+}
+
+async fn claim_again(db: &TestDb, user: UserId, id: ConnectionId) -> ClaimedSync {
+    let first = start_sync(db, user, id, 300).await;
+    assert!(db.postpone_sync(&first, at(400), "the provider sleeps").await.unwrap());
+    start_sync(db, user, id, 400).await
+}

@@ -1,0 +1,2 @@
+mod open;
+mod statement;

@@ -1,0 +1,99 @@
+//! Every statement of the crate is understood by both databases, and alike.
+
+use crate::db::{Db, Sql};
+use crate::tests::support::{at, both, key, new_account, on_sqlite};
+
+fn statements() -> impl Iterator<Item = &'static Sql> {
+    [
+        crate::STATEMENTS,
+        crate::connections::accounts::STATEMENTS,
+        crate::connections::imports::STATEMENTS,
+        crate::connections::audit::STATEMENTS,
+        crate::connections::connection::STATEMENTS,
+        crate::webhooks::deliveries::STATEMENTS,
+        crate::webhooks::delivery_log::STATEMENTS,
+        crate::webhooks::endpoints::STATEMENTS,
+        crate::linking::provider_events::STATEMENTS,
+        crate::users::keys::STATEMENTS,
+        crate::linking::link_session_claims::STATEMENTS,
+        crate::linking::link_sessions::STATEMENTS,
+        crate::linking::links::STATEMENTS,
+        crate::connections::refreshes::STATEMENTS,
+        crate::connections::fingerprints::STATEMENTS,
+        crate::connections::account_merge::STATEMENTS,
+        crate::locks::STATEMENTS,
+        crate::migrate::STATEMENTS,
+        crate::linking::cleanup::STATEMENTS,
+        crate::webhooks::webhook_events::STATEMENTS,
+        crate::linking::provider_users::STATEMENTS,
+        crate::webhooks::redeliveries::STATEMENTS,
+        crate::connections::removals::STATEMENTS,
+        crate::secrets::store::STATEMENTS,
+        crate::connections::sync_overview::STATEMENTS,
+        crate::connections::syncs::STATEMENTS,
+        crate::users::user::STATEMENTS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+both! {
+    async fn prepares_every_statement(db) {
+        for sql in statements() {
+            let count = match &db.db {
+                Db::Sqlite(db) => db.check(*sql),
+                Db::Postgres(db) => db.check(*sql).await,
+            };
+            assert_eq!(count.expect(sql.name), placeholders(sql.text), "{}: {}", sql.name, sql.text);
+        }
+    }
+}
+
+/// Compiling takes longer than most reads: other values for a cached statement must not cause it.
+#[test]
+fn sqlite_compiles_a_read_once() {
+    on_sqlite(async |db| {
+        for number in 0..5 {
+            let user = db.user(&format!("{number}@x")).await.id;
+            db.insert_key(user, &key(number), "k", None, at(0)).await.unwrap();
+            db.connection(user, &format!("c{number}"), &[new_account("acc", "Name")]).await;
+            assert!(db.find_caller(&key(number), at(1)).await.unwrap().is_some());
+            let (accounts, _) = db.list_accounts(user, 10, 0).await.unwrap();
+            db.find_accounts(user, &[accounts[0].id]).await.unwrap();
+            db.list_connections(user).await.unwrap();
+        }
+        let Db::Sqlite(sqlite) = &db.db else { panic!("SQLite") };
+        for sql in statements() {
+            assert_eq!(sqlite.recompiled(*sql), 0, "{}", sql.name);
+        }
+    });
+}
+
+#[test]
+fn statements_use_the_common_dialect() {
+    for sql in statements() {
+        for word in ["::", "?", "ILIKE", "jsonb", "lower(", "now()", "INSERT OR", "FOR UPDATE"] {
+            assert!(!sql.text.contains(word), "{} has {word}", sql.name);
+        }
+        // The one that takes numbers out of bytes has to say in each database's words how.
+        if sql.name == "UPSERT" && sql.text.contains("packed(digests)") {
+            continue;
+        }
+        assert_eq!(
+            sql.postgres.replace(" FOR UPDATE SKIP LOCKED", ""),
+            sql.text,
+            "{}: only the locks differ",
+            sql.name
+        );
+    }
+}
+
+/// The highest number among `$1`, `$2`, ...; none between may be missing.
+fn placeholders(text: &str) -> usize {
+    let numbers = text.split('$').skip(1).map(|rest| {
+        rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<usize>().expect("a number after $")
+    });
+    let numbers: std::collections::BTreeSet<usize> = numbers.collect();
+    assert!(numbers.iter().copied().eq(1..=numbers.len()), "{text}");
+    numbers.len()
+}

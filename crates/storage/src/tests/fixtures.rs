@@ -1,0 +1,208 @@
+//! Rows and steps that several test modules need.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bellbird_domain::{
+    ConnectionId, DeliveryState, Digest, EndpointId, EventId, EventType, Fingerprint, SyncRunId, UserId,
+};
+use jiff::Timestamp;
+use secrecy::SecretString;
+
+use crate::tests::support::{TestDb, at, credentials, new_connection};
+use crate::{
+    AttemptOutcome, ClaimedEndpoint, ClaimedLinkSession, ClaimedProviderUser, ClaimedSync, FinishedAttempt,
+    FinishedSync, NewConnection, NewEndpoint, NewLink, NewLinkSession, NewWebhookEvent, ProviderUserState,
+    ResealedBatch, Sealer, Storage,
+};
+
+/// A link session that expires after a minute and is due after two.
+pub(crate) fn new_session(user_id: UserId, state: &str) -> NewLinkSession<'_> {
+    NewLinkSession {
+        user_id,
+        provider: "akahu",
+        connection_id: None,
+        known_consents: &[],
+        state,
+        expires_at: at(60),
+        next_attempt_at: at(120),
+    }
+}
+
+pub(crate) fn secret(text: &str) -> SecretString {
+    SecretString::from(text)
+}
+
+/// A link session whose callback was received, with a lease from 10 to 40.
+pub(crate) async fn session_with_callback(db: &Storage, user: UserId, state: &str) -> ClaimedLinkSession {
+    db.insert_link_session(&new_session(user, state), at(0)).await.unwrap();
+    db.receive_link_callback(state, &secret("code=answer"), at(10), at(40)).await.unwrap().expect("in time")
+}
+
+/// A link for any provider.
+pub(crate) fn new_link(user_id: UserId, token: &str, expires_at: Timestamp) -> NewLink<'_> {
+    NewLink { user_id, token, provider: None, connection_id: None, expires_at }
+}
+
+/// Claims the registration of a user who is not registered at the provider.
+pub(crate) async fn claimed_registration(db: &Storage, user: UserId, now: i64) -> ClaimedProviderUser {
+    match db.claim_provider_user(user, "fiskil", at(now), at(now + 30)).await.unwrap() {
+        ProviderUserState::Claimed(claim) => claim,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Registers a user at the provider.
+pub(crate) async fn register_provider_user(db: &Storage, user: UserId, provider_user_id: &str, credentials: &str) {
+    let claim = claimed_registration(db, user, 0).await;
+    assert!(db.set_provider_user_reference(&claim, "ref").await.unwrap());
+    assert!(db.finish_provider_user(&claim, Some(provider_user_id), &secret(credentials)).await.unwrap());
+}
+
+pub(crate) const SECRET: &str = "whsec_that_nobody_may_read";
+
+/// An endpoint that subscribes to these events.
+pub(crate) async fn endpoint(db: &Storage, user: UserId, events: &[EventType]) -> EndpointId {
+    let secret = secret(SECRET);
+    let new = NewEndpoint { user_id: user, url: "https://hooks.example.com/x", event_types: events, secret: &secret };
+    db.insert_endpoint(&new, 20, at(0)).await.unwrap().id
+}
+
+pub(crate) fn digest(number: u8) -> Digest {
+    Digest([number; 16])
+}
+
+pub(crate) fn fingerprint(row: u8, occurrence: u32, content: u8) -> Fingerprint {
+    Fingerprint { row: digest(row), occurrence, content: digest(content) }
+}
+
+/// A connection with this time of its next sync.
+pub(crate) async fn connection_to_sync(db: &Storage, user: UserId, consent: &str, next_sync_at: i64) -> ConnectionId {
+    let credentials = credentials();
+    let new = NewConnection { next_sync_at: at(next_sync_at), ..new_connection(user, consent, &credentials) };
+    db.import_connection(&new, &[], at(0)).await.unwrap().id
+}
+
+pub(crate) async fn start_sync(db: &Storage, user: UserId, id: ConnectionId, now: i64) -> ClaimedSync {
+    db.claim_sync(user, id, at(now), at(now + 30)).await.unwrap().expect("claimed")
+}
+
+/// A sync that started at `now` and found nothing. The next one is due 1,000 seconds later.
+pub(crate) fn empty_sync(now: i64) -> FinishedSync<'static> {
+    FinishedSync {
+        run: SyncRunId::new(),
+        started_at: at(now),
+        covered_from: at(now - 500),
+        next_sync_at: at(now + 1000),
+        fingerprints: &[],
+        seen_at: at(now),
+        first_attempt_at: at(now),
+        prune_before: Some(at(now - 600)),
+        events: &[],
+    }
+}
+
+/// An event of one new row.
+pub(crate) fn chunk(chunk: u32, total_chunks: u32) -> NewWebhookEvent<'static> {
+    NewWebhookEvent {
+        id: EventId::new(),
+        event_type: EventType::TransactionsSynced,
+        date_range: (at(-500), at(0)),
+        rows: &[],
+        new_count: 1,
+        updated_count: 0,
+        chunk,
+        total_chunks,
+    }
+}
+
+/// Runs a sync that ends with these events. Returns how many of them were stored.
+pub(crate) async fn finish_sync_with(
+    db: &Storage,
+    (user, id): (UserId, ConnectionId),
+    now: i64,
+    events: &[NewWebhookEvent<'_>],
+) -> (SyncRunId, u64) {
+    let claim = start_sync(db, user, id, now).await;
+    let finished = FinishedSync { events, ..empty_sync(now) };
+    (finished.run, db.finish_sync(&claim, &finished).await.unwrap().expect("finished"))
+}
+
+/// Claims the endpoint. Claims of other endpoints are released.
+pub(crate) async fn claimed_endpoint(db: &Storage, id: EndpointId, now: i64) -> ClaimedEndpoint {
+    let mut found = None;
+    for claim in db.claim_due_endpoints(at(now), at(now + 30), 8, false).await.unwrap() {
+        if claim.endpoint_id == id {
+            found = Some(claim);
+        } else {
+            assert!(db.release_endpoint(&claim).await.unwrap());
+        }
+    }
+    found.expect("something is due for it")
+}
+
+/// A first attempt. The endpoint answers a failed one with 500.
+pub(crate) fn finished_attempt(
+    event: &NewWebhookEvent<'_>,
+    run: SyncRunId,
+    now: i64,
+    outcome: AttemptOutcome,
+) -> FinishedAttempt {
+    let delivered = outcome == AttemptOutcome::Delivered;
+    FinishedAttempt {
+        event_id: event.id,
+        sync_run_id: run,
+        chunk: event.chunk,
+        total_chunks: event.total_chunks,
+        attempt: 1,
+        at: at(now),
+        duration_ms: 12,
+        status: Some(if delivered { 204 } else { 500 }),
+        error: if delivered { None } else { Some("refused") },
+        endpoint_at_fault: !delivered,
+        outcome,
+    }
+}
+
+/// The states of the endpoint's deliveries, oldest event first.
+pub(crate) async fn states(db: &TestDb, user: UserId, endpoint: EndpointId) -> Vec<DeliveryState> {
+    let mut deliveries = db.list_deliveries(user, endpoint, None, 99).await.unwrap();
+    deliveries.reverse();
+    deliveries.into_iter().map(|delivery| delivery.state).collect()
+}
+
+/// Waits until `count` PostgreSQL sessions wait for a lock.
+pub(crate) async fn wait_for_lock_waiters(db: &TestDb, count: usize) {
+    let waiting = "SELECT CAST(a.pid AS TEXT) FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid
+        WHERE a.datname = current_database() AND NOT l.granted";
+    while db.texts(waiting).await.len() < count {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Keys in the order of `numbers`. The same number gives the same key.
+pub(crate) fn sealer_of(numbers: &[u8]) -> Sealer {
+    let entry = |number: &u8| format!("k{number}:{}", STANDARD.encode([*number; 32]));
+    Sealer::parse(&numbers.iter().map(entry).collect::<Vec<_>>().join(",")).expect("good keys")
+}
+
+/// Opens the same database with these keys.
+pub(crate) async fn with_keys(db: &TestDb, numbers: &[u8]) -> Storage {
+    Storage::open(&db.url, sealer_of(numbers)).await.expect("opens")
+}
+
+/// Reseals all secrets.
+pub(crate) async fn rotate(storage: &Storage) -> ResealedBatch {
+    let mut all = ResealedBatch::default();
+    loop {
+        let batch = storage.reseal_batch(all.next.take()).await.unwrap();
+        all.resealed += batch.resealed;
+        all.already_current += batch.already_current;
+        all.unopenable += batch.unopenable;
+        all.next = batch.next;
+        if all.next.is_none() {
+            return all;
+        }
+    }
+}

@@ -1,0 +1,67 @@
+use crate::tests::fixtures::{new_link, new_session, secret, session_with_callback};
+use crate::tests::support::{at, both};
+
+const DAY: i64 = 24 * 60 * 60;
+
+both! {
+    async fn outdated_rows_are_deleted(db) {
+        let user = db.user("a@x").await.id;
+        db.insert_link(&new_link(user, "old", at(60)), at(0)).await.unwrap();
+        db.insert_link(&new_link(user, "new", at(61)), at(0)).await.unwrap();
+        db.insert_link_session(&new_session(user, "started"), at(0)).await.unwrap();
+        let claim = session_with_callback(db, user, "ended").await;
+        assert!(db.end_link_session(&claim, "linked").await.unwrap());
+        session_with_callback(db, user, "callback_received").await;
+        let with_credentials = session_with_callback(db, user, "credentials_obtained").await;
+        assert!(db.store_link_credentials(&with_credentials, &secret("credentials"), at(40)).await.unwrap());
+        db.insert_provider_event("fiskil", "old", at(60 - 29 * DAY)).await.unwrap();
+        db.insert_provider_event("fiskil", "new", at(61 - 29 * DAY)).await.unwrap();
+        assert_eq!(db.delete_outdated(at(59 + DAY)).await.unwrap(), 0);
+        assert_eq!(db.secrets_for("link_session").await, 2);
+        assert_eq!(db.delete_outdated(at(60 + DAY)).await.unwrap(), 5);
+        assert_eq!(db.delete_outdated(at(60 + DAY)).await.unwrap(), 0);
+        assert_eq!(db.secrets_for("link_session").await, 1, "with its secret");
+        for state in ["started", "ended", "callback_received"] {
+            assert_eq!(db.find_link_session(state).await.unwrap(), None, "{state}");
+        }
+        assert!(
+            db.find_link_session("credentials_obtained").await.unwrap().is_some(),
+            "nobody else knows of that consent"
+        );
+        assert!(!db.has_provider_event("fiskil", "old").await.unwrap());
+        assert!(db.has_provider_event("fiskil", "new").await.unwrap());
+        assert_eq!(db.texts("SELECT user_id FROM links").await.len(), 1);
+    }
+
+    async fn claimed_session_is_kept(db) {
+        let user = db.user("a@x").await.id;
+        db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
+        let now = at(60 + DAY);
+        let claim = db.claim_due_link_sessions(now, at(90 + DAY), 1).await.unwrap().remove(0);
+        assert_eq!(db.delete_outdated(now).await.unwrap(), 0);
+        assert!(db.postpone_link_session(&claim, at(99 + DAY)).await.unwrap());
+        assert_eq!(db.delete_outdated(now).await.unwrap(), 1);
+    }
+
+    async fn rows_are_deleted_in_batches(db) {
+        let user = db.user("a@x").await.id;
+        let (mut links, mut sessions) = (Vec::new(), Vec::new());
+        for number in 0..450_u32 {
+            let (id, hash) = (uuid::Uuid::now_v7(), db.bytes(&number.to_be_bytes()));
+            links.push(format!("('{user}', '{id}', {hash}, 0, 0)"));
+            sessions.push(format!("('{user}', '{id}', {hash}, 'akahu', 'started', 0, 0, 0)"));
+        }
+        let (links, sessions) = (links.join(", "), sessions.join(", "));
+        db.raw(&format!("INSERT INTO links (user_id, id, token_hash, created_at, expires_at) VALUES {links}")).await;
+        db.raw(&format!(
+            "INSERT INTO link_sessions (user_id, id, state_hash, provider, phase, created_at, expires_at,
+                 next_attempt_at)
+             VALUES {sessions}"
+        ))
+        .await;
+        let handles = [db.reopen().await, db.reopen().await];
+        let (one, other) = tokio::join!(handles[0].delete_outdated(at(0)), handles[1].delete_outdated(at(0)));
+        let left = db.delete_outdated(at(0)).await.unwrap();
+        assert_eq!(one.unwrap() + other.unwrap() + left, 900);
+    }
+}

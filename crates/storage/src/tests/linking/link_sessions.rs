@@ -1,0 +1,261 @@
+//! Link sessions as due work: who may work on one, when, and what becomes of its secret.
+
+use std::collections::BTreeSet;
+
+use bellbird_domain::{ConnectionId, UserId};
+use secrecy::ExposeSecret as _;
+
+use crate::digest::{hash, hex};
+use crate::tests::fixtures::{new_session, secret, session_with_callback};
+use crate::tests::support::{TestDb, at, both};
+use crate::{
+    AffectedRef, ClaimedLinkSession, LinkPhase, NewLinkSession, OtherLinkSession, Sealer, Storage, StorageError,
+};
+
+fn secret_text(claim: &ClaimedLinkSession) -> Option<&str> {
+    claim.secret.as_ref().map(|secret| secret.expose_secret())
+}
+
+async fn due(db: &Storage, now: i64) -> Vec<ClaimedLinkSession> {
+    db.claim_due_link_sessions(at(now), at(now + 30), 8).await.unwrap()
+}
+
+async fn phase(db: &TestDb, state: &str) -> (LinkPhase, Option<String>) {
+    let session = db.find_link_session(state).await.unwrap().expect("there");
+    (session.phase, session.outcome)
+}
+
+#[test]
+fn phase_names_round_trip() {
+    for phase in [LinkPhase::Started, LinkPhase::CallbackReceived, LinkPhase::CredentialsObtained, LinkPhase::Ended] {
+        assert_eq!(phase.as_str().parse(), Ok(phase));
+    }
+    assert!("Started".parse::<LinkPhase>().is_err());
+}
+
+both! {
+    async fn link_session_from_start_to_end(db) {
+        let user = db.user("a@x").await.id;
+        let connection = db.connection(user, "c", &[]).await.id;
+        let new = NewLinkSession { connection_id: Some(connection), ..new_session(user, "state") };
+        db.insert_link_session(&new, at(0)).await.unwrap();
+        let started = db.find_link_session("state").await.unwrap().expect("there");
+        assert_eq!(
+            (started.user_id, started.provider.as_str(), started.connection_id),
+            (user, "akahu", Some(connection))
+        );
+        assert_eq!((started.phase, started.outcome), (LinkPhase::Started, None));
+        assert_eq!((started.created_at, started.expires_at), (at(0), at(60)));
+        assert_eq!(db.find_link_session("stale").await.unwrap(), None);
+        let claim =
+            db.receive_link_callback("state", &secret("code=answer"), at(10), at(40)).await.unwrap().expect("in time");
+        assert_eq!(
+            (claim.session.phase, secret_text(&claim), claim.attempts),
+            (LinkPhase::CallbackReceived, Some("code=answer"), 0)
+        );
+        assert_eq!(claim.session.connection_id, Some(connection));
+        assert!(!format!("{claim:?}").contains("answer"));
+        assert!(db.store_link_credentials(&claim, &secret("credentials"), at(50)).await.unwrap());
+        assert_eq!(phase(db, "state").await, (LinkPhase::CredentialsObtained, None));
+        assert_eq!(due(db, 49).await.len(), 0, "the lease goes on");
+        assert!(!db.store_link_credentials(&claim, &secret("again"), at(99)).await.unwrap(), "granted already");
+        assert!(db.end_link_session(&claim, "linked").await.unwrap());
+        assert_eq!(phase(db, "state").await, (LinkPhase::Ended, Some("linked".to_owned())));
+        assert_eq!((db.secrets_for("link_session").await, due(db, 999).await.len()), (0, 0));
+        assert!(!db.end_link_session(&claim, "failed").await.unwrap());
+        assert!(!db.postpone_link_session(&claim, at(70)).await.unwrap());
+        assert_eq!(db.revision(user).await, 1, "nobody sees any of it");
+    }
+
+    async fn state_belongs_to_one_session(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
+        let error = db.insert_link_session(&new_session(other, "state"), at(0)).await.unwrap_err();
+        assert!(matches!(error, StorageError::Conflict("this state")), "{error:?}");
+        let error = db.insert_link_session(&new_session(UserId::new(), "s2"), at(0)).await.unwrap_err();
+        assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
+        let connection = db.connection(user, "c", &[]).await.id;
+        for (user, connection) in [(other, connection), (user, ConnectionId::new())] {
+            let new = NewLinkSession { connection_id: Some(connection), ..new_session(user, "s3") };
+            let error = db.insert_link_session(&new, at(0)).await.unwrap_err();
+            assert!(matches!(error, StorageError::NotFound("connection")), "{error:?}");
+        }
+        assert_eq!(db.find_link_session("state").await.unwrap().unwrap().user_id, user);
+    }
+
+    async fn callback_is_received_once(db) {
+        let user = db.user("a@x").await.id;
+        let handles = [db.reopen().await, db.reopen().await];
+        for round in 0..6 {
+            let state = format!("state{round}");
+            db.insert_link_session(&new_session(user, &state), at(0)).await.unwrap();
+            let answers = [secret("one"), secret("other")];
+            let (one, other) = tokio::join!(
+                handles[0].receive_link_callback(&state, &answers[0], at(10), at(40)),
+                handles[1].receive_link_callback(&state, &answers[1], at(10), at(40)),
+            );
+            let claims: Vec<_> = [one.unwrap(), other.unwrap()].into_iter().flatten().collect();
+            assert_eq!(claims.len(), 1);
+            let stored = due(db, 40).await;
+            assert_eq!((stored.len(), secret_text(&stored[0])), (1, secret_text(&claims[0])), "the answer of the one");
+            assert!(db.end_link_session(&stored[0], "done").await.unwrap());
+        }
+    }
+
+    async fn invalid_callbacks_change_nothing(db) {
+        let user = db.user("a@x").await.id;
+        db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
+        let back =
+            async |state, now| db.receive_link_callback(state, &secret("forged"), at(now), at(99)).await.unwrap();
+        assert!(back("state", 60).await.is_none(), "too late");
+        assert!(back("stale", 10).await.is_none(), "unknown");
+        assert_eq!((db.secrets_for("link_session").await, phase(db, "state").await.0), (0, LinkPhase::Started));
+        let claim = back("state", 59).await.expect("in time");
+        assert!(back("state", 59).await.is_none(), "callback_received");
+        assert!(db.store_link_credentials(&claim, &secret("credentials"), at(99)).await.unwrap());
+        assert!(back("state", 59).await.is_none(), "credentials_obtained");
+        assert!(db.end_link_session(&claim, "linked").await.unwrap());
+        assert!(back("state", 59).await.is_none(), "ended");
+        assert_eq!(db.secrets_for("link_session").await, 0);
+    }
+
+    async fn expired_lease_is_claimed_again(db) {
+        let user = db.user("a@x").await.id;
+        let killed = session_with_callback(db, user, "state").await;
+        assert_eq!(due(db, 39).await.len(), 0, "somebody has it");
+        let next = due(db, 40).await.remove(0);
+        assert_eq!((next.session.phase, secret_text(&next)), (LinkPhase::CallbackReceived, Some("code=answer")));
+        assert!(!db.store_link_credentials(&killed, &secret("late"), at(99)).await.unwrap());
+        assert!(!db.end_link_session(&killed, "late").await.unwrap());
+        assert!(!db.postpone_link_session(&killed, at(999)).await.unwrap());
+        assert!(db.store_link_credentials(&next, &secret("credentials"), at(80)).await.unwrap());
+        let last = due(db, 80).await.remove(0);
+        assert_eq!(
+            (last.session.phase, secret_text(&last)),
+            (LinkPhase::CredentialsObtained, Some("credentials")),
+            "nothing is asked for twice"
+        );
+        assert!(!db.end_link_session(&next, "late").await.unwrap());
+        assert!(db.end_link_session(&last, "linked").await.unwrap());
+    }
+
+    async fn postponed_session_is_due_again(db) {
+        let user = db.user("a@x").await.id;
+        let claim = session_with_callback(db, user, "state").await;
+        assert!(db.postpone_link_session(&claim, at(50)).await.unwrap());
+        assert!(!db.postpone_link_session(&claim, at(20)).await.unwrap(), "given back");
+        assert_eq!(due(db, 49).await.len(), 0);
+        let claim = due(db, 50).await.remove(0);
+        assert_eq!((claim.attempts, secret_text(&claim)), (1, Some("code=answer")));
+        assert!(db.store_link_credentials(&claim, &secret("credentials"), at(80)).await.unwrap());
+        assert_eq!(due(db, 80).await[0].attempts, 0, "counted anew in the next phase");
+    }
+
+    async fn session_without_callback_becomes_due(db) {
+        let user = db.user("a@x").await.id;
+        db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
+        assert_eq!(due(db, 119).await.len(), 0);
+        let claim = due(db, 120).await.remove(0);
+        assert_eq!((claim.session.phase, secret_text(&claim)), (LinkPhase::Started, None));
+        assert!(!db.store_link_credentials(&claim, &secret("credentials"), at(200)).await.unwrap(), "it has no answer");
+        assert!(db.end_link_session(&claim, "expired").await.unwrap());
+    }
+
+    async fn callback_takes_over_the_lease(db) {
+        let user = db.user("a@x").await.id;
+        db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
+        db.wake_link_sessions("akahu", &[AffectedRef::User(user)], at(5)).await.unwrap();
+        let earlier = due(db, 5).await.remove(0);
+        let back =
+            db.receive_link_callback("state", &secret("answer"), at(10), at(40)).await.unwrap().expect("in time");
+        assert!(!db.end_link_session(&earlier, "cancelled").await.unwrap());
+        assert!(!db.postpone_link_session(&earlier, at(999)).await.unwrap());
+        assert!(db.end_link_session(&back, "linked").await.unwrap());
+    }
+
+    async fn two_instances_share_due_jobs(db) {
+        let user = db.user("a@x").await.id;
+        let states: Vec<String> = (0..10).map(|number| format!("state{number}")).collect();
+        for state in &states {
+            db.insert_link_session(&new_session(user, state), at(0)).await.unwrap();
+        }
+        let handles = [db.reopen().await, db.reopen().await];
+        let mut count = 0;
+        while count < states.len() {
+            let (one, other) = tokio::join!(
+                handles[0].claim_due_link_sessions(at(200), at(300), 3),
+                handles[1].claim_due_link_sessions(at(200), at(300), 3),
+            );
+            let claims: Vec<_> = one.unwrap().into_iter().chain(other.unwrap()).collect();
+            assert!(!claims.is_empty());
+            count += claims.len();
+            for claim in &claims {
+                assert!(db.end_link_session(claim, "expired").await.unwrap(), "nobody overtook it");
+            }
+        }
+        assert_eq!(count, states.len(), "each is claimed once");
+    }
+
+    async fn unopenable_secret_does_not_block_others(db) {
+        let user = db.user("a@x").await.id;
+        session_with_callback(db, user, "state").await;
+        let stranger = Storage::open(&db.url, Sealer::random()).await.unwrap();
+        stranger.insert_link_session(&new_session(user, "other"), at(0)).await.unwrap();
+        stranger.receive_link_callback("other", &secret("answer"), at(11), at(40)).await.unwrap().expect("in time");
+        let claims = due(db, 40).await;
+        let mut opened: Vec<_> = claims.iter().map(secret_text).collect();
+        opened.sort_unstable();
+        assert_eq!(opened, [None, Some("code=answer")]);
+        for claim in &claims {
+            assert_eq!(claim.session.phase, LinkPhase::CallbackReceived);
+            assert!(db.end_link_session(claim, "failed").await.unwrap());
+        }
+        assert_eq!((due(db, 999).await.len(), db.secrets_for("link_session").await), (0, 0));
+    }
+
+    async fn session_remembers_existing_consents(db) {
+        let user = db.user("a@x").await.id;
+        let known_consents = ["conn_1", "con\0sent", "zwei Wörter", ""];
+        for state in ["one", "other"] {
+            db.insert_link_session(
+                &NewLinkSession { known_consents: &known_consents, ..new_session(user, state) },
+                at(0),
+            )
+            .await
+            .unwrap();
+        }
+        db.insert_link_session(&new_session(user, "empty"), at(0)).await.unwrap();
+        let back = async |state| {
+            db.receive_link_callback(state, &secret("answer"), at(10), at(40)).await.unwrap().expect("in time")
+        };
+        let (one, empty) = (back("one").await, back("empty").await);
+        for claim in due(db, 120).await.iter().chain([&one]).filter(|claim| claim.session.id != empty.session.id) {
+            assert!(known_consents.iter().all(|consent| claim.had_consent(consent)));
+            assert!(["conn_", "conn_1 ", "conn_2", "conn_1 zwei"].iter().all(|consent| !claim.had_consent(consent)));
+        }
+        assert!(known_consents.iter().all(|consent| !empty.had_consent(consent)));
+        let kept = db
+            .texts("SELECT known_consents FROM link_sessions WHERE known_consents <> '' ORDER BY known_consents")
+            .await;
+        let digests: BTreeSet<&str> = kept.iter().flat_map(|known_consents| known_consents.split(' ')).collect();
+        assert_eq!(digests.len(), 8, "another one in each session");
+        assert!(digests.iter().all(|digest| digest.len() == 32));
+        assert!(!digests.contains(&hex(hash("conn_1").as_ref())[..32]));
+    }
+
+    async fn lists_other_sessions_of_the_user(db) {
+        let (user, stranger) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let broken = db.connection(user, "consent", &[]).await.id;
+        let repair = NewLinkSession { connection_id: Some(broken), ..new_session(user, "repair") };
+        db.insert_link_session(&repair, at(5)).await.unwrap();
+        for (user, state, now) in [(user, "early", 1), (user, "this", 10), (stranger, "theirs", 10)] {
+            db.insert_link_session(&new_session(user, state), at(now)).await.unwrap();
+        }
+        db.insert_link_session(&NewLinkSession { provider: "other", ..new_session(user, "elsewhere") }, at(10))
+            .await
+            .unwrap();
+        let this = db.find_link_session("this").await.unwrap().unwrap();
+        let others = db.list_other_link_sessions(&this, at(2)).await.unwrap();
+        assert_eq!(others, [OtherLinkSession { connection_id: Some(broken), phase: LinkPhase::Started }]);
+    }
+}

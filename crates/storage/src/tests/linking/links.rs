@@ -1,0 +1,60 @@
+use bellbird_domain::{ConnectionId, UserId};
+
+use crate::tests::fixtures::new_link;
+use crate::tests::support::{at, both};
+use crate::{NewLink, StorageError};
+
+both! {
+    async fn a_link_works_until_it_expires(db) {
+        let user = db.user("a@x").await.id;
+        let connection = db.connection(user, "c", &[]).await.id;
+        let new =
+            NewLink { provider: Some("fiskil"), connection_id: Some(connection), ..new_link(user, "token", at(60)) };
+        db.insert_link(&new, at(0)).await.unwrap();
+        let found = db.find_link("token", at(59)).await.unwrap().expect("works");
+        assert_eq!((found.user_id, found.connection_id, found.expires_at), (user, Some(connection), at(60)));
+        assert_eq!(found.provider.as_deref(), Some("fiskil"));
+        assert_eq!(db.find_link("token", at(60)).await.unwrap(), None);
+        assert_eq!(db.find_link("tokem", at(0)).await.unwrap(), None);
+        db.insert_link(&new_link(user, "other", at(60)), at(0)).await.unwrap();
+        let any = db.find_link("other", at(0)).await.unwrap().expect("works");
+        assert_eq!((any.provider, any.connection_id), (None, None));
+        assert_eq!(db.revision(user).await, 1);
+    }
+
+    async fn link_requires_user_and_connection(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let connection = db.connection(user, "c", &[]).await.id;
+        let error = db.insert_link(&new_link(UserId::new(), "token", at(60)), at(0)).await.unwrap_err();
+        assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
+        for (user, connection) in [(other, connection), (user, ConnectionId::new())] {
+            let new = NewLink { connection_id: Some(connection), ..new_link(user, "token", at(60)) };
+            let error = db.insert_link(&new, at(0)).await.unwrap_err();
+            assert!(matches!(error, StorageError::NotFound("connection")), "{error:?}");
+        }
+        db.begin_removal(user, connection, at(1), at(9)).await.unwrap().expect("hidden");
+        let new = NewLink { connection_id: Some(connection), ..new_link(user, "token", at(60)) };
+        assert!(matches!(db.insert_link(&new, at(0)).await, Err(StorageError::NotFound("connection"))));
+        db.insert_link(&new_link(user, "token", at(60)), at(0)).await.unwrap();
+        let error = db.insert_link(&new_link(other, "token", at(60)), at(0)).await.unwrap_err();
+        assert!(matches!(error, StorageError::Conflict("this link")), "{error:?}");
+        assert_eq!(db.find_link("token", at(0)).await.unwrap().unwrap().user_id, user);
+    }
+
+    async fn concurrent_openings_are_counted(db) {
+        let user = db.user("a@x").await.id;
+        db.insert_link(&new_link(user, "token", at(60)), at(0)).await.unwrap();
+        let handles = [db.reopen().await, db.reopen().await];
+        let mut opened = 0;
+        for _ in 0..5 {
+            let (one, other) =
+                tokio::join!(handles[0].open_link("token", 5, at(1)), handles[1].open_link("token", 5, at(1)));
+            opened += u8::from(one.unwrap()) + u8::from(other.unwrap());
+        }
+        assert_eq!(opened, 5);
+        assert!(db.open_link("token", 6, at(1)).await.unwrap());
+        assert!(!db.open_link("token", 9, at(60)).await.unwrap(), "expired");
+        assert!(!db.open_link("another", 9, at(1)).await.unwrap(), "unknown");
+        assert_eq!(db.texts("SELECT CAST(open_count AS TEXT) FROM links").await, ["6"]);
+    }
+}

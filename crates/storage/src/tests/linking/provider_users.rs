@@ -1,0 +1,143 @@
+use bellbird_domain::UserId;
+use secrecy::ExposeSecret as _;
+
+use crate::tests::fixtures::{claimed_registration, register_provider_user, secret};
+use crate::tests::support::{at, both};
+use crate::{ProviderUserState, SealError, Sealer, Storage, StorageError};
+
+async fn claim(db: &Storage, user: UserId, now: i64) -> ProviderUserState {
+    db.claim_provider_user(user, "fiskil", at(now), at(now + 30)).await.unwrap()
+}
+
+both! {
+    async fn a_user_is_registered_once(db) {
+        let user = db.user("a@x").await.id;
+        let claim_of_it = claimed_registration(db, user, 0).await;
+        assert_eq!(
+            (claim_of_it.user_id, claim_of_it.provider.as_str(), &claim_of_it.abandoned_reference),
+            (user, "fiskil", &None)
+        );
+        assert!(matches!(claim(db, user, 29).await, ProviderUserState::Busy));
+        assert!(db.find_provider_user_credentials(user, "fiskil").await.unwrap().is_none());
+        assert!(db.set_provider_user_reference(&claim_of_it, "ref").await.unwrap());
+        assert!(
+            db.finish_provider_user(&claim_of_it, Some("eu_1"), &secret("provider user credentials")).await.unwrap()
+        );
+        let ready = claim(db, user, 1).await;
+        assert!(!format!("{ready:?}").contains("provider user credentials"));
+        assert!(
+            matches!(ready, ProviderUserState::Ready(found) if found.expose_secret() == "provider user credentials")
+        );
+        assert!(!db.finish_provider_user(&claim_of_it, None, &secret("again")).await.unwrap());
+        assert!(!db.set_provider_user_reference(&claim_of_it, "again").await.unwrap());
+        assert_eq!(
+            db.find_provider_user_credentials(user, "fiskil").await.unwrap().unwrap().expose_secret(),
+            "provider user credentials"
+        );
+        assert!(db.find_provider_user_credentials(user, "akahu").await.unwrap().is_none());
+        let listed = db.list_provider_users(user).await.unwrap();
+        assert_eq!(
+            (listed.len(), listed[0].provider.as_str(), listed[0].reference.as_deref()),
+            (1, "fiskil", Some("ref"))
+        );
+        assert!(!format!("{listed:?}").contains("provider user credentials"));
+        assert_eq!(listed[0].credentials.as_ref().unwrap().expose_secret(), "provider user credentials");
+        let error = db.claim_provider_user(UserId::new(), "fiskil", at(0), at(9)).await.unwrap_err();
+        assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
+        assert_eq!(db.revision(user).await, 0);
+    }
+
+    async fn one_instance_registers_the_user(db) {
+        let handles = [db.reopen().await, db.reopen().await];
+        for round in 0..6 {
+            let user = db.user(&format!("{round}@x")).await.id;
+            let (one, other) = tokio::join!(claim(&handles[0], user, 0), claim(&handles[1], user, 0));
+            let both = [one, other];
+            assert_eq!(both.iter().filter(|one| matches!(one, ProviderUserState::Claimed(_))).count(), 1, "{both:?}");
+            assert_eq!(both.iter().filter(|one| matches!(one, ProviderUserState::Busy)).count(), 1, "{both:?}");
+        }
+    }
+
+    async fn expired_claim_leaves_its_reference(db) {
+        let user = db.user("a@x").await.id;
+        let killed = claimed_registration(db, user, 0).await;
+        assert!(db.set_provider_user_reference(&killed, "ref 1").await.unwrap());
+        let next = claimed_registration(db, user, 30).await;
+        assert_eq!(next.abandoned_reference.as_deref(), Some("ref 1"));
+        assert!(!db.set_provider_user_reference(&killed, "late").await.unwrap());
+        assert!(!db.finish_provider_user(&killed, Some("late"), &secret("late")).await.unwrap());
+        db.release_provider_user(&killed).await.unwrap();
+        assert!(matches!(claim(db, user, 31).await, ProviderUserState::Busy), "that was not theirs to give back");
+        let listed = db.list_provider_users(user).await.unwrap();
+        assert_eq!((listed[0].reference.as_deref(), listed[0].credentials.is_none()), (Some("ref 1"), true));
+        db.release_provider_user(&next).await.unwrap();
+        assert!(!db.finish_provider_user(&next, None, &secret("late")).await.unwrap(), "given back");
+        let last = claimed_registration(db, user, 32).await;
+        assert_eq!(last.abandoned_reference.as_deref(), Some("ref 1"), "the reference stays");
+        assert!(db.finish_provider_user(&last, None, &secret("credentials")).await.unwrap());
+    }
+
+    async fn deleting_ends_credentials_and_claim(db) {
+        let user = db.user("a@x").await.id;
+        register_provider_user(db, user, "eu_1", "credentials").await;
+        let deleted = db.delete_user(user).await;
+        assert!(matches!(deleted, Err(StorageError::Conflict(why)) if why.contains("registered at a provider")));
+        db.delete_provider_user(user, "fiskil").await.unwrap();
+        db.delete_provider_user(user, "fiskil").await.unwrap();
+        db.delete_provider_user(UserId::new(), "fiskil").await.unwrap();
+        assert_eq!((db.list_provider_users(user).await.unwrap().len(), db.secrets_for("provider_user").await), (0, 0));
+        let stale = claimed_registration(db, user, 0).await;
+        db.delete_provider_user(user, "fiskil").await.unwrap();
+        let current = claimed_registration(db, user, 0).await;
+        assert!(!db.finish_provider_user(&stale, None, &secret("late")).await.unwrap());
+        assert!(db.finish_provider_user(&current, None, &secret("credentials")).await.unwrap());
+        db.delete_provider_user(user, "fiskil").await.unwrap();
+        db.delete_user(user).await.unwrap();
+    }
+
+    async fn deletion_requires_matching_provider_user(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        register_provider_user(db, user, "eu_1", "credentials").await;
+        register_provider_user(db, other, "eu_2", "credentials").await;
+        for (user, provider, credentials) in [
+            (user, "fiskil", "eu_2"),
+            (user, "akahu", "eu_1"),
+            (other, "fiskil", "eu_1"),
+            (UserId::new(), "fiskil", "eu_1"),
+        ] {
+            assert!(
+                !db.delete_provider_user_of(user, provider, credentials).await.unwrap(),
+                "{provider} {credentials}"
+            );
+        }
+        assert_eq!(db.secrets_for("provider_user").await, 2);
+        assert!(db.delete_provider_user_of(user, "fiskil", "eu_1").await.unwrap());
+        assert!(!db.delete_provider_user_of(user, "fiskil", "eu_1").await.unwrap());
+        assert_eq!((db.list_provider_users(user).await.unwrap().len(), db.secrets_for("provider_user").await), (0, 1));
+        assert!(db.find_provider_user_credentials(other, "fiskil").await.unwrap().is_some());
+        let claim = claimed_registration(db, user, 0).await;
+        assert!(!db.delete_provider_user_of(user, "fiskil", "eu_1").await.unwrap(), "about to be registered anew");
+        assert!(db.finish_provider_user(&claim, None, &secret("credentials")).await.unwrap());
+        assert!(!db.delete_provider_user_of(user, "fiskil", "eu_1").await.unwrap(), "nobody knows whose it is");
+        db.raw("DELETE FROM secrets").await;
+        assert!(!db.delete_provider_user_of(other, "fiskil", "eu_2").await.unwrap(), "not registered");
+    }
+
+    async fn unopenable_credentials_are_an_error(db) {
+        let user = db.user("a@x").await.id;
+        register_provider_user(db, user, "eu_1", "credentials").await;
+        let stranger = Storage::open(&db.url, Sealer::random()).await.unwrap();
+        for error in [
+            stranger.find_provider_user_credentials(user, "fiskil").await.unwrap_err(),
+            stranger.list_provider_users(user).await.unwrap_err(),
+            stranger.claim_provider_user(user, "fiskil", at(0), at(9)).await.unwrap_err(),
+        ] {
+            assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
+        }
+        let unopenable = stranger.sealed_secrets().await.unwrap().unopenable;
+        assert_eq!(
+            (unopenable[0].user_id, unopenable[0].purpose.as_str(), unopenable[0].subject.as_str()),
+            (user, "provider_user", "fiskil")
+        );
+    }
+}

@@ -1,0 +1,148 @@
+use crate::migrate::{MIGRATIONS, Migration};
+use crate::tests::support::{both, connect, on_empty_postgres, on_postgres, on_sqlite};
+use crate::{Sealer, Storage, StorageError};
+
+/// Table, column, kind, whether it may be null, place in the primary key (0: none).
+type Column = (String, String, String, bool, i64);
+
+async fn migrates_empty_database(storage: &Storage) {
+    assert!(matches!(storage.ping().await, Err(StorageError::Schema(_))));
+    let pending = storage.pending_migrations().await.unwrap();
+    assert_eq!(pending, ["0001_initial"]);
+    assert_eq!(storage.migrate().await.unwrap(), pending);
+    assert_eq!(storage.pending_migrations().await.unwrap(), Vec::<String>::new());
+    assert_eq!(storage.migrate().await.unwrap(), Vec::<String>::new());
+    storage.ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn sqlite_migrates_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("new.db").display());
+    migrates_empty_database(&Storage::open(&url, Sealer::random()).await.unwrap()).await;
+}
+
+#[test]
+fn postgres_migrates_once() {
+    on_empty_postgres(async |db| migrates_empty_database(db).await);
+}
+
+#[test]
+fn concurrent_postgres_migrations_apply_once() {
+    on_empty_postgres(async |db| {
+        let other = db.reopen().await;
+        let (first, second) = tokio::join!(db.migrate(), other.migrate());
+        assert!(first.unwrap().is_empty() ^ second.unwrap().is_empty());
+    });
+}
+
+/// A made-up migration of a later version of the program.
+const fn later(version: i64, name: &'static str) -> Migration {
+    Migration { version, name, text: "CREATE TABLE IF NOT EXISTS later (id TEXT NOT NULL, number INTEGER) STRICT;" }
+}
+
+both! {
+    async fn changed_migration_is_rejected(db) {
+        db.raw("UPDATE schema_migrations SET sha256 = 'another' WHERE version = 1").await;
+        for error in [db.migrate().await.unwrap_err(), db.pending_migrations().await.unwrap_err()] {
+            let StorageError::Schema(text) = error else { panic!("{error:?}") };
+            assert!(text.contains("0001_initial"), "{text}");
+        }
+    }
+
+    async fn newer_database_is_rejected(db) {
+        db.raw("INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 0)").await;
+        for error in [db.migrate().await.unwrap_err(), db.pending_migrations().await.unwrap_err()] {
+            let StorageError::Schema(text) = error else { panic!("{error:?}") };
+            assert!(text.contains("newer version") && text.contains("9999_later"), "{text}");
+        }
+    }
+
+    async fn gap_in_applied_migrations_is_rejected(db) {
+        let (second, third) = (later(2, "0002_second"), later(3, "0003_third"));
+        assert_eq!(db.migrate_to(&[MIGRATIONS, &[third]].concat()).await.unwrap(), ["0003_third"]);
+        let error = db.migrate_to(&[MIGRATIONS, &[second, third]].concat()).await.unwrap_err();
+        let StorageError::Schema(text) = error else { panic!("{error:?}") };
+        assert!(text.contains("0002_second"), "{text}");
+    }
+
+    async fn later_migration_keeps_the_rows(db) {
+        let user = db.user("a@x").await;
+        let migrations = [MIGRATIONS, &[later(2, "0002_second")]].concat();
+        assert_eq!(db.migrate_to(&migrations).await.unwrap(), ["0002_second"]);
+        assert_eq!(db.migrate_to(&migrations).await.unwrap(), [""; 0]);
+        assert_eq!(db.find_user(user.id).await.unwrap(), Some(user));
+        assert_eq!(db.texts("SELECT id FROM later").await, [""; 0]);
+    }
+
+    async fn missing_column_asks_for_migration(db) {
+        db.raw("ALTER TABLE users DROP COLUMN timezone").await;
+        assert!(matches!(db.list_users().await, Err(StorageError::Schema(_))));
+    }
+}
+
+const SQLITE_COLUMNS: &str = "SELECT t.name, c.name, c.type, c.\"notnull\" = 0, c.pk
+    FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table' ORDER BY t.name, c.name";
+
+const POSTGRES_COLUMNS: &str = "SELECT CAST(t.relname AS TEXT), CAST(a.attname AS TEXT),
+        CASE a.atttypid WHEN 25 THEN 'TEXT' WHEN 20 THEN 'INTEGER' WHEN 17 THEN 'BLOB' ELSE '?' END,
+        NOT a.attnotnull, CAST(COALESCE(array_position(CAST(p.indkey AS SMALLINT[]), a.attnum) + 1, 0) AS BIGINT)
+    FROM pg_class t
+    JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped
+    LEFT JOIN pg_index p ON p.indrelid = t.oid AND p.indisprimary
+    WHERE t.relnamespace = CAST('public' AS regnamespace) AND t.relkind = 'r'
+    ORDER BY t.relname COLLATE \"C\", a.attname COLLATE \"C\"";
+
+/// Index, its table and columns, whether it is unique.
+const SQLITE_INDEXES: &str = "SELECT i.name || ' ' || t.name || ' ' || i.\"unique\" || ' '
+        || (SELECT group_concat(name, ',') FROM (SELECT name FROM pragma_index_info(i.name) ORDER BY seqno))
+    FROM sqlite_schema t JOIN pragma_index_list(t.name) i
+    WHERE t.type = 'table' AND i.origin = 'c' ORDER BY i.name";
+
+const POSTGRES_INDEXES: &str = "SELECT n.relname || ' ' || t.relname || ' ' || CAST(CAST(i.indisunique AS INT) AS TEXT)
+        || ' ' || (SELECT string_agg(a.attname, ',' ORDER BY k.place)
+            FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, place)
+            JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.attnum)
+    FROM pg_index i JOIN pg_class n ON n.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+    WHERE t.relnamespace = CAST('public' AS regnamespace) AND NOT i.indisprimary ORDER BY n.relname COLLATE \"C\"";
+
+#[test]
+fn both_databases_have_the_same_tables() {
+    let (mut sqlite, mut sqlite_indexes) = (Vec::new(), Vec::new());
+    on_sqlite(async |db| {
+        let connection = rusqlite::Connection::open(db.url.strip_prefix("sqlite:").unwrap()).unwrap();
+        let mut statement = connection.prepare(SQLITE_COLUMNS).unwrap();
+        let column = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
+        sqlite = statement.query_map([], column).unwrap().map(Result::unwrap).collect::<Vec<Column>>();
+        sqlite_indexes = db.texts(SQLITE_INDEXES).await;
+        let loose = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND strict = 0
+            AND name NOT LIKE 'sqlite_%'";
+        assert_eq!(db.texts(loose).await, Vec::<String>::new(), "not STRICT");
+    });
+    assert!(sqlite.len() > 40, "{sqlite:?}");
+    on_postgres(async |db| {
+        let rows = connect(&db.url).await.query(POSTGRES_COLUMNS, &[]).await.unwrap();
+        let postgres: Vec<Column> =
+            rows.iter().map(|row| (row.get(0), row.get(1), row.get(2), row.get(3), row.get(4))).collect();
+        for (sqlite, postgres) in sqlite.iter().zip(&postgres) {
+            assert_eq!(sqlite, postgres);
+        }
+        assert_eq!(sqlite.len(), postgres.len());
+        assert_eq!(sqlite_indexes, db.texts(POSTGRES_INDEXES).await);
+        let sorted_otherwise = "SELECT CAST(table_name || '.' || column_name AS TEXT) FROM information_schema.columns
+            WHERE table_schema = 'public' AND data_type = 'text' AND collation_name IS DISTINCT FROM 'C'";
+        assert_eq!(db.texts(sorted_otherwise).await, Vec::<String>::new(), "not in the order of bytes");
+    });
+}
+
+#[test]
+fn the_primary_key_begins_with_the_user() {
+    on_sqlite(async |db| {
+        let first = "SELECT t.name || '.' || c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c
+            WHERE t.type = 'table' AND c.pk = 1 ORDER BY t.name";
+        for column in db.texts(first).await {
+            let own = ["users.id", "schema_migrations.version", "provider_events.provider"].contains(&column.as_str());
+            assert!(own || column.ends_with(".user_id"), "{column}");
+        }
+    });
+}

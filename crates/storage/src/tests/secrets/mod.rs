@@ -1,0 +1,2 @@
+mod sealer;
+mod store;

@@ -1,0 +1,230 @@
+//! Sealing anew while others write.
+
+use bellbird_domain::{ConnectionId, UserId};
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::task::JoinSet;
+
+use crate::tests::fixtures::{
+    SECRET, endpoint, register_provider_user, rotate, secret, session_with_callback, with_keys,
+};
+use crate::tests::support::{CREDENTIALS, at, both, credentials, give_up_after, new_connection};
+use crate::{Leftovers, ResealedBatch, SealError, Sealer, Storage, StorageError};
+
+async fn connections(storage: &Storage, user: UserId, count: usize) -> Vec<ConnectionId> {
+    let mut ids = Vec::new();
+    for number in 0..count {
+        let credentials = SecretString::from(format!("{{\"number\":{number}}}"));
+        let consent = format!("c{number}");
+        ids.push(
+            storage.import_connection(&new_connection(user, &consent, &credentials), &[], at(1)).await.unwrap().id,
+        );
+    }
+    ids
+}
+
+fn counts(batch: &ResealedBatch) -> (u64, u64, u64) {
+    (batch.resealed, batch.already_current, batch.unopenable)
+}
+
+both! {
+    async fn credentials_open_in_their_own_row_only(db) {
+        let user = db.user("a@x").await;
+        let first = db.connection(user.id, "c1", &[]).await.id;
+        let second = db.connection(user.id, "c2", &[]).await.id;
+        let secrets = db.sealed_secrets().await.unwrap();
+        assert_eq!((secrets.by_key["random"], secrets.opened_by["random"], secrets.unopenable), (2, 2, vec![]));
+        let stranger = Storage::open(&db.url, Sealer::random()).await.unwrap();
+        let secrets = stranger.sealed_secrets().await.unwrap();
+        assert_eq!((secrets.by_key["random"], secrets.opened_by["random"], secrets.unopenable.len()), (2, 0, 2));
+        let error = stranger.find_credentials(user.id, first).await.unwrap_err();
+        assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
+        db.raw(&format!(
+            "UPDATE secrets SET sealed = (SELECT sealed FROM secrets WHERE subject = '{first}')
+             WHERE subject = '{second}'"
+        ))
+        .await;
+        let unopenable = db.sealed_secrets().await.unwrap().unopenable;
+        assert_eq!(
+            (unopenable.len(), &unopenable[0].why),
+            (1, &SealError::DoesNotOpen),
+            "a credentials moved to another row"
+        );
+        assert_eq!(
+            (unopenable[0].user_id, unopenable[0].purpose.as_str(), &unopenable[0].subject),
+            (user.id, "credentials", &second.to_string())
+        );
+    }
+
+    async fn rotation_reseals_every_secret(db) {
+        let user = db.user("a@x").await.id;
+        let old = with_keys(db, &[1]).await;
+        let ids = connections(&old, user, 120).await;
+        let revision = db.revision(user).await;
+        let both = with_keys(db, &[2, 1]).await;
+        assert_eq!(both.sealing_key_id(), "k2");
+        assert_eq!(counts(&rotate(&both).await), (120, 0, 0));
+        assert_eq!(counts(&rotate(&both).await), (0, 120, 0), "done already");
+        assert_eq!(both.count_secrets().await.unwrap(), 120);
+        let secrets = both.sealed_secrets().await.unwrap();
+        assert_eq!(secrets.by_key.into_iter().collect::<Vec<_>>(), [("k2".to_owned(), 120)]);
+        let new = with_keys(db, &[2]).await;
+        for (number, id) in ids.iter().enumerate() {
+            let credentials = new.find_credentials(user, *id).await.unwrap().unwrap();
+            assert_eq!(credentials.expose_secret(), format!("{{\"number\":{number}}}"));
+        }
+        let error = old.find_credentials(user, ids[0]).await.unwrap_err();
+        assert!(matches!(error, StorageError::Sealed(SealError::UnknownKeyId(id)) if id == "k2"));
+        assert_eq!(db.revision(user).await, revision, "what is known of the user stays true");
+        let leftovers = if db.kind() == "sqlite" { Leftovers::None } else { Leftovers::ServerManaged };
+        assert_eq!(new.erase_leftovers().await.unwrap(), leftovers);
+        assert_eq!(counts(&rotate(&new).await), (0, 120, 0));
+    }
+
+    async fn rotation_covers_every_purpose(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let old = with_keys(db, &[1]).await;
+        let (mut ids, mut keys) = (Vec::new(), Vec::new());
+        for user in [user, other] {
+            let id = old
+                .import_connection(&new_connection(user, &format!("c {user}"), &credentials()), &[], at(1))
+                .await
+                .unwrap()
+                .id;
+            keys.push(old.fingerprint_key(user, id).await.unwrap().expect("made"));
+            let endpoint = endpoint(&old, user, &[]).await;
+            assert!(old.rotate_endpoint_secret(user, endpoint, &secret("second"), at(100)).await.unwrap());
+            ids.push((id, endpoint));
+            register_provider_user(&old, user, "eu_1", &format!("owner {user}")).await;
+            for number in 0..30 {
+                session_with_callback(&old, user, &format!("{number} {user}")).await;
+            }
+        }
+        let both = with_keys(db, &[2, 1]).await;
+        assert_eq!(counts(&rotate(&both).await), (70, 0, 0));
+        let new = with_keys(db, &[2]).await;
+        assert_eq!(
+            new.sealed_secrets().await.unwrap().opened_by.into_iter().collect::<Vec<_>>(),
+            [("k2".to_owned(), 70)]
+        );
+        for ((user, (id, endpoint)), key) in [user, other].into_iter().zip(ids).zip(keys) {
+            assert_eq!(new.find_credentials(user, id).await.unwrap().unwrap().expose_secret(), CREDENTIALS);
+            assert_eq!(
+                new.find_provider_user_credentials(user, "fiskil").await.unwrap().unwrap().expose_secret(),
+                format!("owner {user}")
+            );
+            assert_eq!(new.fingerprint_key(user, id).await.unwrap().unwrap().expose_secret(), key.expose_secret());
+            let secrets = new.endpoint_secrets(user, endpoint, at(99)).await.unwrap().expect("there");
+            assert_eq!((secrets.current.expose_secret(), secrets.old.unwrap().expose_secret()), ("second", SECRET));
+        }
+        let claims = new.claim_due_link_sessions(at(99), at(100), 99).await.unwrap();
+        assert_eq!(claims.len(), 60);
+        assert!(
+            claims
+                .iter()
+                .all(|claim| claim.secret.as_ref().is_some_and(|answer| answer.expose_secret() == "code=answer"))
+        );
+    }
+
+    // Purpose, subject and user are all part of what is sealed.
+    async fn a_secret_opens_for_its_purpose_only(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        db.connection(user, "c", &[]).await;
+        for change in [
+            "UPDATE secrets SET purpose = 'provider_user', subject = 'fiskil'".to_owned(),
+            "UPDATE secrets SET purpose = 'provider_user'".to_owned(),
+            format!("UPDATE secrets SET user_id = '{other}'"),
+        ] {
+            assert!(db.sealed_secrets().await.unwrap().unopenable.is_empty());
+            let before = db.texts("SELECT subject FROM secrets").await.remove(0);
+            db.raw(&change).await;
+            assert_eq!(db.sealed_secrets().await.unwrap().unopenable.len(), 1, "{change}");
+            db.raw(&format!("UPDATE secrets SET user_id = '{user}', purpose = 'credentials', subject = '{before}'"))
+                .await;
+        }
+    }
+
+    async fn unopenable_secrets_are_left_unchanged(db) {
+        let user = db.user("a@x").await.id;
+        connections(&with_keys(db, &[1]).await, user, 3).await;
+        let credentials = credentials();
+        let lost = with_keys(db, &[9])
+            .await
+            .import_connection(&new_connection(user, "lost", &credentials), &[], at(1))
+            .await
+            .unwrap()
+            .id;
+        let both = with_keys(db, &[2, 1]).await;
+        assert_eq!(counts(&rotate(&both).await), (3, 0, 1));
+        let unopenable = both.sealed_secrets().await.unwrap().unopenable;
+        assert_eq!(
+            (&unopenable[0].subject, &unopenable[0].why),
+            (&lost.to_string(), &SealError::UnknownKeyId("k9".to_owned()))
+        );
+        // With the missing key everything is well again.
+        assert_eq!(counts(&rotate(&with_keys(db, &[2, 1, 9]).await).await), (1, 3, 0));
+        assert_eq!(
+            with_keys(db, &[2]).await.find_credentials(user, lost).await.unwrap().unwrap().expose_secret(),
+            CREDENTIALS
+        );
+    }
+
+    async fn interrupted_rotation_starts_over(db) {
+        let user = db.user("a@x").await.id;
+        let ids = connections(&with_keys(db, &[1]).await, user, 8).await;
+        for polls in 0..30 {
+            let both = with_keys(db, &[2, 1]).await;
+            give_up_after(polls, both.reseal_batch(None)).await;
+            for id in &ids {
+                assert!(both.find_credentials(user, *id).await.unwrap().is_some(), "{polls}");
+            }
+        }
+        let both = with_keys(db, &[2, 1]).await;
+        let walked = rotate(&both).await;
+        assert_eq!((walked.resealed + walked.already_current, walked.unopenable), (8, 0));
+        assert_eq!(both.sealed_secrets().await.unwrap().opened_by["k2"], 8);
+    }
+
+    // A copy of the service renews credentials, with the old key and with the new one, while everything is sealed anew.
+    async fn rotation_loses_no_credentials_update(db) {
+        let user = db.user("a@x").await.id;
+        let old = with_keys(db, &[1, 2]).await;
+        let ids = connections(&old, user, 10).await;
+        let mut tasks = JoinSet::new();
+        for (task, keys) in [[1, 2], [2, 1]].into_iter().enumerate() {
+            let writer = with_keys(db, &keys).await;
+            tasks.spawn(async move {
+                for round in 0..10 {
+                    for number in (0..10).filter(|number| number % 2 == task) {
+                        let credentials = SecretString::from(format!("{{\"number\":{number},\"round\":{round}}}"));
+                        let consent = format!("c{number}");
+                        writer
+                            .import_connection(&new_connection(user, &consent, &credentials), &[], at(2))
+                            .await
+                            .unwrap();
+                    }
+                }
+            });
+        }
+        for _ in 0..3 {
+            let rotating = with_keys(db, &[2, 1]).await;
+            tasks.spawn(async move {
+                for _ in 0..10 {
+                    rotate(&rotating).await;
+                }
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+        rotate(&with_keys(db, &[2, 1]).await).await;
+        let new = with_keys(db, &[2]).await;
+        for (number, id) in ids.iter().enumerate() {
+            let credentials = new.find_credentials(user, *id).await.unwrap().unwrap();
+            assert_eq!(
+                credentials.expose_secret(),
+                format!("{{\"number\":{number},\"round\":9}}"),
+                "the last that was stored"
+            );
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Databases for tests. Each test of storage runs twice: on a fresh SQLite file and on a fresh PostgreSQL database.
+
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+use bellbird_domain::{
+    Account, AccountType, ApiKey, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Currency,
+    MaskedNumber, Plan, User, UserId,
+};
+use jiff::Timestamp;
+use secrecy::SecretString;
+use tempfile::TempDir;
+use tokio_postgres::NoTls;
+
+use crate::{NewAccount, NewConnection, NewUser, Sealer, Storage};
+
+/// Declares tests that run on both databases, as `name::sqlite` and `name::postgres`.
+macro_rules! both {
+    ($(async fn $name:ident($db:ident) $body:block)*) => {$(
+        mod $name {
+            #[allow(unused_imports, reason = "not every test needs something of its module")]
+            use super::*;
+
+            async fn body($db: &$crate::tests::support::TestDb) $body
+
+            #[test]
+            fn sqlite() {
+                $crate::tests::support::on_sqlite(async |db| body(db).await);
+            }
+
+            #[test]
+            fn postgres() {
+                $crate::tests::support::on_postgres(async |db| body(db).await);
+            }
+        }
+    )*};
+}
+pub(crate) use both;
+
+const SERVER: &str = "BELLBIRD_TEST_POSTGRES_URL";
+
+/// A migrated database of its own.
+pub(crate) struct TestDb {
+    storage: Storage,
+    pub(crate) url: String,
+    pub(crate) sealer: Sealer,
+}
+
+impl Deref for TestDb {
+    type Target = Storage;
+
+    fn deref(&self) -> &Storage {
+        &self.storage
+    }
+}
+
+impl TestDb {
+    /// On a database that is there and empty.
+    async fn open(url: String) -> Self {
+        let sealer = Sealer::random();
+        let storage = Storage::open(&url, sealer.clone()).await.expect("opens");
+        Self { storage, url, sealer }
+    }
+
+    /// A second handle, as another process would have it.
+    pub(crate) async fn reopen(&self) -> Storage {
+        Storage::open(&self.url, self.sealer.clone()).await.expect("opens again")
+    }
+
+    /// Runs any statement behind the back of the crate.
+    pub(crate) async fn raw(&self, sql: &str) {
+        if let Some(path) = self.url.strip_prefix("sqlite:") {
+            rusqlite::Connection::open(path).expect("opens").execute_batch(sql).expect(sql);
+        } else {
+            execute(&self.url, sql).await;
+        }
+    }
+
+    /// The words of a query's only column, whatever its type, as text.
+    pub(crate) async fn texts(&self, sql: &str) -> Vec<String> {
+        if let Some(path) = self.url.strip_prefix("sqlite:") {
+            let connection = rusqlite::Connection::open(path).expect("opens");
+            let mut statement = connection.prepare(sql).expect(sql);
+            let rows = statement.query_map([], |row| row.get(0)).expect(sql);
+            return rows.map(|row| row.expect("text")).collect();
+        }
+        let client = connect(&self.url).await;
+        client.query(sql, &[]).await.expect(sql).iter().map(|row| row.get(0)).collect()
+    }
+
+    /// Bytes as the database writes them in a statement.
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> String {
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        if self.kind() == "sqlite" { format!("x'{hex}'") } else { format!("'\\x{hex}'") }
+    }
+
+    pub(crate) async fn user(&self, email: &str) -> User {
+        let new = NewUser { email, plan: Plan::Professional, timezone: None };
+        self.insert_user(&new, at(0)).await.expect("a user")
+    }
+
+    pub(crate) async fn connection(&self, user: UserId, consent: &str, accounts: &[NewAccount<'_>]) -> Connection {
+        let credentials = credentials();
+        self.import_connection(&new_connection(user, consent, &credentials), accounts, at(10))
+            .await
+            .expect("a connection")
+    }
+
+    pub(crate) async fn accounts(&self, user: UserId) -> Vec<Account> {
+        self.list_accounts(user, 1000, 0).await.expect("accounts").0
+    }
+
+    /// Moves a status as a look does; false also where nobody may look.
+    pub(crate) async fn set_status(
+        &self,
+        (user, connection): (UserId, ConnectionId),
+        from: ConnectionStatus,
+        to: ConnectionStatus,
+        now: Timestamp,
+    ) -> bool {
+        let claim = self.claim_refresh(user, connection, now, now).await.expect("asked");
+        let Some(claim) = claim else { return false };
+        let moved = self.set_refreshed_status(&claim, from, to, "refreshed", now).await.expect("set");
+        assert!(self.finish_refresh(&claim, None, 0, false).await.expect("finished"));
+        moved
+    }
+
+    /// Brings the accounts up to date as a look does; false where nobody may look.
+    pub(crate) async fn refresh(
+        &self,
+        (user, connection): (UserId, ConnectionId),
+        accounts: &[NewAccount<'_>],
+        remove_missing: bool,
+        now: Timestamp,
+    ) -> bool {
+        let claim = self.claim_refresh(user, connection, now, now).await.expect("asked");
+        let Some(claim) = claim else { return false };
+        assert!(self.apply_refresh(&claim, accounts, remove_missing, now).await.expect("refreshed"));
+        self.finish_refresh(&claim, None, 0, false).await.expect("finished")
+    }
+
+    /// Hides a connection and forgets it.
+    pub(crate) async fn remove(&self, user: UserId, connection: ConnectionId, now: Timestamp) -> bool {
+        let Some(claim) = self.begin_removal(user, connection, now, now).await.expect("hidden") else { return false };
+        self.finish_removal(&claim, "deleted", now).await.expect("gone")
+    }
+
+    /// One column of a connection's row, as text; empty for none.
+    pub(crate) async fn column(&self, connection: ConnectionId, column: &str) -> String {
+        let sql = format!("SELECT COALESCE(CAST({column} AS TEXT), '') FROM connections WHERE id = '{connection}'");
+        self.texts(&sql).await.remove(0)
+    }
+
+    /// How many secrets there are for a purpose.
+    pub(crate) async fn secrets_for(&self, purpose: &str) -> usize {
+        self.texts(&format!("SELECT subject FROM secrets WHERE purpose = '{purpose}'")).await.len()
+    }
+
+    /// A user's revision, as a caller learns it.
+    pub(crate) async fn revision(&self, user: UserId) -> i64 {
+        let sql = format!("SELECT CAST(revision AS TEXT) FROM users WHERE id = '{user}'");
+        self.texts(&sql).await[0].parse().expect("a number")
+    }
+}
+
+pub(crate) fn on_sqlite(body: impl AsyncFnOnce(&TestDb)) {
+    let folder = TempDir::new().expect("a folder");
+    let url = format!("sqlite:{}", folder.path().join("test.db").display());
+    runtime().block_on(async {
+        let db = TestDb::open(url).await;
+        db.migrate().await.expect("migrates");
+        body(&db).await;
+    });
+}
+
+pub(crate) fn on_postgres(body: impl AsyncFnOnce(&TestDb)) {
+    on_empty_postgres(async |db| {
+        db.migrate().await.expect("migrates");
+        body(db).await;
+    });
+}
+
+/// On a new database, which is dropped in the end, whatever happens. Its own collation is not the one of bytes, so
+/// that columns which forgot to say theirs are found out.
+pub(crate) fn on_empty_postgres(body: impl AsyncFnOnce(&TestDb)) {
+    let Ok(server) = std::env::var(SERVER) else {
+        panic!(
+            "{SERVER} is not set, and no test is skipped in silence. Run the tests as README.md says: \
+             export {SERVER}=\"$(scripts/test-postgres start)\""
+        );
+    };
+    let name = format!("bellbird_{}", uuid::Uuid::now_v7().simple());
+    let (before, parameters) = server.split_once('?').unwrap_or((&server, ""));
+    let url = format!("{}/{name}?{parameters}", before.rsplit_once('/').expect("a URL with a database").0);
+    let runtime = runtime();
+    runtime.block_on(execute(
+        &server,
+        &format!("CREATE DATABASE {name} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'"),
+    ));
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(async { body(&TestDb::open(url).await).await });
+    }));
+    runtime.block_on(execute(&server, &format!("DROP DATABASE {name} WITH (FORCE)")));
+    if let Err(panic) = outcome {
+        resume_unwind(panic);
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+pub(crate) async fn connect(url: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the test server answers");
+    tokio::spawn(connection);
+    client
+}
+
+async fn execute(url: &str, sql: &str) {
+    connect(url).await.batch_execute(sql).await.expect(sql);
+}
+
+/// An instant: so many seconds after some beginning.
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).expect("in range")
+}
+
+pub(crate) fn key(number: u8) -> ApiKey {
+    ApiKey::from_random([number; 32])
+}
+
+pub(crate) const CREDENTIALS: &str = r#"{"userToken":"user_token_that_nobody_may_read"}"#;
+
+pub(crate) fn credentials() -> SecretString {
+    SecretString::from(CREDENTIALS)
+}
+
+/// When connections of tests are synced first: long after all else.
+pub(crate) const FIRST_SYNC: i64 = 1_000_000;
+
+pub(crate) fn new_connection<'a>(
+    user_id: UserId,
+    consent: &'a str,
+    credentials: &'a SecretString,
+) -> NewConnection<'a> {
+    NewConnection {
+        user_id,
+        provider: "akahu",
+        category: ConnectionCategory::Banking,
+        provider_connection_id: consent,
+        institution_id: "bank_1",
+        institution_name: "First Bank",
+        institution_logo: Some("https://example.com/logo.png"),
+        credentials,
+        provider_user_id: None,
+        repairs: None,
+        next_refresh_at: None,
+        backfill_ends_at: None,
+        next_sync_at: at(FIRST_SYNC),
+        cause: "imported",
+    }
+}
+
+pub(crate) fn new_account<'a>(provider_account_id: &'a str, name: &'a str) -> NewAccount<'a> {
+    NewAccount {
+        provider_account_id,
+        name,
+        account_type: AccountType::Savings,
+        number: None,
+        currency: None,
+        known_as: None,
+    }
+}
+
+pub(crate) fn currency(code: &str) -> Currency {
+    Currency::parse(code).expect("a currency")
+}
+
+pub(crate) fn masked(number: &str) -> MaskedNumber {
+    MaskedNumber::mask(number).expect("four digits")
+}
+
+/// Polls a future so many times, then drops it: a caller who gives up in the middle.
+pub(crate) async fn give_up_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    std::future::poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if left == 0 => Poll::Ready(None),
+        Poll::Pending => {
+            left -= 1;
+            Poll::Pending
+        }
+    })
+    .await
+}

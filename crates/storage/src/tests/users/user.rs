@@ -1,0 +1,119 @@
+use bellbird_domain::{Plan, UserId};
+
+use crate::tests::fixtures::{new_link, new_session, register_provider_user, session_with_callback};
+use crate::tests::support::{at, both, key};
+use crate::{NewUser, StorageError, UserChange};
+
+both! {
+    async fn finds_what_was_added(db) {
+        let new = NewUser { email: "Zoë@Example.com", plan: Plan::Developer, timezone: Some("Pacific/Auckland") };
+        let user = db.insert_user(&new, "2026-11-21T03:04:05.123456789Z".parse().unwrap()).await.unwrap();
+        assert_eq!(user.created_at.to_string(), "2026-11-21T03:04:05.123456Z");
+        assert_eq!(db.find_user(user.id).await.unwrap(), Some(user.clone()));
+        assert_eq!(db.find_user(UserId::new()).await.unwrap(), None);
+        for email in ["zoë@example.com", "ZOË@EXAMPLE.COM", "Zoë@Example.com"] {
+            assert_eq!(db.find_user_by_email(email).await.unwrap().as_ref(), Some(&user), "{email}");
+        }
+        assert_eq!(db.find_user_by_email("zoe@example.com").await.unwrap(), None);
+    }
+
+    async fn email_is_unique_ignoring_case(db) {
+        db.user("ärger@example.com").await;
+        let again = NewUser { email: "ÄRGER@example.com", plan: Plan::Saver, timezone: None };
+        let error = db.insert_user(&again, at(1)).await.unwrap_err();
+        assert!(matches!(error, StorageError::Conflict("a user with this e-mail address")), "{error:?}");
+        assert!(!format!("{error:?} {error}").contains("example"));
+        assert_eq!(db.list_users().await.unwrap().len(), 1);
+    }
+
+    async fn lists_by_email(db) {
+        for email in ["émile@x", "Zed@x", "bob@x", "Anna@x"] {
+            db.user(email).await;
+        }
+        let emails: Vec<_> = db.list_users().await.unwrap().into_iter().map(|user| user.email).collect();
+        assert_eq!(emails, ["Anna@x", "bob@x", "Zed@x", "émile@x"]);
+    }
+
+    async fn only_real_changes_raise_the_revision(db) {
+        let user = db.user("a@x").await;
+        let other = db.user("b@x").await;
+        assert_eq!(db.revision(user.id).await, 0);
+        let plan = UserChange { plan: Some(Plan::Saver), timezone: None };
+        let changed = db.update_user(user.id, &plan).await.unwrap();
+        assert_eq!((changed.plan, changed.timezone.as_deref()), (Plan::Saver, None));
+        assert_eq!(db.revision(user.id).await, 1);
+        let zone = UserChange { plan: None, timezone: Some(Some("Asia/Tokyo")) };
+        let changed = db.update_user(user.id, &zone).await.unwrap();
+        assert_eq!((changed.plan, changed.timezone.as_deref()), (Plan::Saver, Some("Asia/Tokyo")));
+        let days_in =
+            async || db.find_zone(user.id).await.unwrap().and_then(|zone| zone.iana_name().map(str::to_owned));
+        assert_eq!(days_in().await.as_deref(), Some("Asia/Tokyo"));
+        assert_eq!(db.find_user(user.id).await.unwrap(), Some(changed));
+        assert_eq!(db.revision(user.id).await, 2);
+        for same in [plan, zone, UserChange::default()] {
+            db.update_user(user.id, &same).await.unwrap();
+        }
+        assert_eq!(db.revision(user.id).await, 2, "nothing changed");
+        let none = UserChange { plan: None, timezone: Some(None) };
+        assert_eq!(db.update_user(user.id, &none).await.unwrap().timezone, None);
+        assert_eq!(days_in().await.as_deref(), Some("Australia/Sydney"));
+        assert!(db.find_zone(UserId::new()).await.unwrap().is_none());
+        assert_eq!((db.revision(user.id).await, db.revision(other.id).await), (3, 0));
+        let error = db.update_user(UserId::new(), &plan).await.unwrap_err();
+        assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
+    }
+
+    async fn a_user_with_connections_stays(db) {
+        let user = db.user("a@x").await;
+        db.insert_key(user.id, &key(1), "k", None, at(0)).await.unwrap();
+        let connection = db.connection(user.id, "c", &[]).await;
+        let error = db.delete_user(user.id).await.unwrap_err();
+        assert!(matches!(error, StorageError::Conflict(why) if why.contains("connections")), "{error:?}");
+        register_provider_user(db, user.id, "eu_1", "credentials").await;
+        let error = db.delete_user(user.id).await.unwrap_err();
+        assert!(
+            matches!(error, StorageError::Conflict(why) if why.contains("connections")),
+            "they go first: {error:?}"
+        );
+        db.delete_provider_user(user.id, "fiskil").await.unwrap();
+        assert_eq!(db.list_keys(user.id).await.unwrap().len(), 1, "nothing half done");
+        assert!(db.remove(user.id, connection.id, at(1)).await);
+        db.delete_user(user.id).await.unwrap();
+        assert_eq!(db.find_user(user.id).await.unwrap(), None);
+        assert_eq!(db.find_caller(&key(1), at(1)).await.unwrap(), None);
+        assert_eq!(db.list_audit(connection.id).await.unwrap().len(), 3, "the audit outlives the user");
+        assert!(matches!(db.delete_user(user.id).await, Err(StorageError::NotFound("user"))));
+    }
+
+    async fn deleting_user_deletes_link_rows(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        for user in [user, other] {
+            db.insert_link(&new_link(user, &user.to_string(), at(60)), at(0)).await.unwrap();
+            session_with_callback(db, user, &format!("returned {user}")).await;
+            db.insert_link_session(&new_session(user, &format!("begun {user}")), at(0)).await.unwrap();
+        }
+        register_provider_user(db, user, "eu_1", "credentials").await;
+        let error = db.delete_user(user).await.unwrap_err();
+        assert!(matches!(error, StorageError::Conflict(why) if why.contains("registered")), "{error:?}");
+        assert_eq!(db.secrets_for("link_session").await, 2, "nothing half done");
+        db.delete_provider_user(user, "fiskil").await.unwrap();
+        db.delete_user(user).await.unwrap();
+        for (table, left) in [("users", 1), ("links", 1), ("link_sessions", 2), ("secrets", 1), ("provider_users", 0)] {
+            assert_eq!(db.texts(&format!("SELECT 'x' FROM {table}")).await.len(), left, "{table}");
+        }
+        db.delete_user(other).await.unwrap();
+    }
+
+    async fn an_unknown_plan_is_corrupt(db) {
+        let user = db.user("a@x").await;
+        db.raw("UPDATE users SET plan = 'platinum'").await;
+        assert!(matches!(db.find_user(user.id).await, Err(StorageError::Corrupt("a plan"))));
+    }
+
+    async fn odd_texts_stay_texts(db) {
+        for email in ["o'hara@x", "a$1@x", "\"; DROP TABLE users; --", "%_@x", "日本@x", ""] {
+            let user = db.user(email).await;
+            assert_eq!(db.find_user_by_email(email).await.unwrap(), Some(user), "{email}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Deliveries as due work: who serves an endpoint, what is due, and what an attempt leads to.
+
+use std::collections::BTreeSet;
+
+use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, UserId};
+
+use crate::tests::fixtures::{
+    chunk, claimed_endpoint, connection_to_sync, digest, endpoint, finish_sync_with, finished_attempt, states,
+};
+use crate::tests::support::{at, both};
+use crate::{
+    AttemptOutcome, AttemptRecord, ClaimedEndpoint, DeliveryOverview, FinishedAttempt, NewWebhookEvent, Storage,
+    StorageError,
+};
+
+use DeliveryState::{Delivered, Failed, Pending, Waiting};
+
+async fn due(db: &Storage, now: i64, failing: bool) -> Vec<ClaimedEndpoint> {
+    db.claim_due_endpoints(at(now), at(now + 30), 8, failing).await.unwrap()
+}
+
+/// What is due, by id.
+async fn due_events(db: &Storage, claim: &ClaimedEndpoint, now: i64) -> Vec<EventId> {
+    db.list_due_deliveries(claim, at(now), 99).await.unwrap().into_iter().map(|due| due.event.id).collect()
+}
+
+fn endpoint_ids(claims: &[ClaimedEndpoint]) -> Vec<EndpointId> {
+    claims.iter().map(|claim| claim.endpoint_id).collect()
+}
+
+both! {
+    async fn endpoint_is_claimed_by_one_instance(db) {
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        assert_eq!(due(db, 99, false).await, [], "nothing is due");
+        let events = [NewWebhookEvent { rows: &[digest(1), digest(2)], ..chunk(1, 1) }];
+        let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
+        assert_eq!(due(db, 19, false).await, []);
+        assert_eq!(due(db, 20, true).await, [], "it has not failed");
+        let claim = due(db, 20, false).await.remove(0);
+        assert_eq!((claim.user_id, claim.endpoint_id, claim.failing_since), (user, id, None));
+        assert_eq!(claim.url, "https://hooks.example.com/x");
+        assert_eq!(due(db, 49, false).await, [], "somebody serves it");
+        let listed = db.list_due_deliveries(&claim, at(20), 9).await.unwrap();
+        assert_eq!((listed.len(), listed[0].attempts), (1, 0));
+        assert_eq!(Some(listed[0].event.clone()), db.find_webhook_event(user, events[0].id).await.unwrap());
+        assert_eq!((listed[0].event.rows.len(), listed[0].event.sync_run_id), (2, run));
+        assert_eq!(db.list_due_deliveries(&claim, at(19), 9).await.unwrap(), []);
+        let next = due(db, 60, false).await.remove(0);
+        assert_eq!(due_events(db, &claim, 60).await, []);
+        assert!(
+            !db.finish_attempts(&claim, &[finished_attempt(&events[0], run, 61, AttemptOutcome::Delivered)], at(61))
+                .await
+                .unwrap()
+        );
+        assert!(!db.disable_claimed_endpoint(&claim, "gone", at(61)).await.unwrap());
+        assert!(!db.release_endpoint(&claim).await.unwrap());
+        assert_eq!(due_events(db, &next, 60).await, [events[0].id]);
+        assert!(db.release_endpoint(&next).await.unwrap());
+        assert!(!db.release_endpoint(&next).await.unwrap(), "given back");
+        assert_eq!(endpoint_ids(&due(db, 61, false).await), [id]);
+    }
+
+    async fn two_instances_share_due_jobs(db) {
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        let mut all = BTreeSet::new();
+        for _ in 0..10 {
+            all.insert(endpoint(db, user, EventType::SUBSCRIBABLE).await);
+        }
+        assert_eq!(finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await.1, 1);
+        let handles = [db.reopen().await, db.reopen().await];
+        let mut seen = Vec::new();
+        while seen.len() < all.len() {
+            let (one, other) = tokio::join!(
+                handles[0].claim_due_endpoints(at(100), at(200), 3, false),
+                handles[1].claim_due_endpoints(at(100), at(200), 3, false),
+            );
+            let claims = [one.unwrap(), other.unwrap()].concat();
+            assert!(!claims.is_empty());
+            seen.extend(endpoint_ids(&claims));
+        }
+        assert_eq!((seen.len(), BTreeSet::from_iter(seen)), (10, all), "each is claimed once");
+    }
+
+    async fn least_recently_served_endpoint_is_first(db) {
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        let ids = [
+            endpoint(db, user, EventType::SUBSCRIBABLE).await,
+            endpoint(db, user, EventType::SUBSCRIBABLE).await,
+            endpoint(db, user, EventType::SUBSCRIBABLE).await,
+        ];
+        finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await;
+        let mut order = Vec::new();
+        for now in 100..106 {
+            let claim = db.claim_due_endpoints(at(now), at(now + 30), 1, false).await.unwrap().remove(0);
+            assert!(db.release_endpoint(&claim).await.unwrap());
+            order.push(claim.endpoint_id);
+        }
+        assert_eq!((&order[..3], &order[3..]), (&ids[..], &ids[..]), "in turns");
+    }
+
+    async fn chunks_go_one_after_the_other(db) {
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let events = [chunk(1, 3), chunk(2, 3), chunk(3, 3)];
+        let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
+        let other = [chunk(1, 2), chunk(2, 2)];
+        let (other_run, _) = finish_sync_with(db, (user, connection), 25, &other).await;
+        let claim = claimed_endpoint(db, id, 30).await;
+        assert_eq!(due_events(db, &claim, 30).await, [events[0].id, other[0].id]);
+        let again = finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(40)));
+        assert!(db.finish_attempts(&claim, &[again], at(31)).await.unwrap());
+        assert_eq!(states(db, user, id).await, [Pending, Waiting, Waiting, Pending, Waiting]);
+        assert_eq!(due_events(db, &claim, 39).await, [other[0].id]);
+        let both = [
+            FinishedAttempt { attempt: 2, ..finished_attempt(&events[0], run, 40, AttemptOutcome::Delivered) },
+            finished_attempt(&other[0], other_run, 40, AttemptOutcome::Failed),
+        ];
+        assert!(db.finish_attempts(&claim, &both, at(41)).await.unwrap());
+        assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting, Failed, Pending]);
+        assert_eq!(due_events(db, &claim, 40).await, [], "from the end of the one before");
+        assert_eq!(due_events(db, &claim, 41).await, [events[1].id, other[1].id]);
+        // Whatever is told of what has ended already changes nothing.
+        assert!(db.finish_attempts(&claim, &both, at(42)).await.unwrap());
+        assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting, Failed, Pending]);
+        assert!(
+            db.finish_attempts(&claim, &[finished_attempt(&events[1], run, 43, AttemptOutcome::Delivered)], at(43))
+                .await
+                .unwrap()
+        );
+        assert!(
+            db.finish_attempts(&claim, &[finished_attempt(&events[2], run, 44, AttemptOutcome::Delivered)], at(44))
+                .await
+                .unwrap()
+        );
+        assert_eq!(states(db, user, id).await, [Delivered, Delivered, Delivered, Failed, Pending]);
+    }
+
+    async fn redelivered_chunk_blocks_waiting_chunks(db) {
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let events = [chunk(1, 3), chunk(2, 3), chunk(3, 3)];
+        let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
+        let claim = claimed_endpoint(db, id, 30).await;
+        assert!(
+            db.finish_attempts(&claim, &[finished_attempt(&events[0], run, 30, AttemptOutcome::Delivered)], at(30))
+                .await
+                .unwrap()
+        );
+        assert!(db.redeliver(user, id, events[0].id, at(31)).await.unwrap());
+        assert_eq!(states(db, user, id).await, [Pending, Pending, Waiting]);
+        assert!(
+            db.finish_attempts(&claim, &[finished_attempt(&events[0], run, 32, AttemptOutcome::Delivered)], at(32))
+                .await
+                .unwrap()
+        );
+        assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting], "the second has not arrived");
+        assert!(
+            db.finish_attempts(&claim, &[finished_attempt(&events[1], run, 33, AttemptOutcome::Delivered)], at(33))
+                .await
+                .unwrap()
+        );
+        assert_eq!(states(db, user, id).await, [Delivered, Delivered, Pending]);
+    }
+
+    async fn every_attempt_is_recorded(db) {
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let events = [NewWebhookEvent { new_count: 3, updated_count: 2, ..chunk(1, 1) }];
+        let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
+        let claim = claimed_endpoint(db, id, 30).await;
+        let late = FinishedAttempt {
+            status: None,
+            error: Some("no answer in time"),
+            ..finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(40)))
+        };
+        assert!(db.finish_attempts(&claim, &[late], at(31)).await.unwrap());
+        let delivery = db.list_deliveries(user, id, Some(Pending), 9).await.unwrap().remove(0);
+        assert_eq!(
+            (delivery.event_id, delivery.event_type, delivery.sync_run_id),
+            (events[0].id, EventType::TransactionsSynced, run)
+        );
+        assert_eq!((delivery.chunk, delivery.total_chunks, delivery.new_count, delivery.updated_count), (1, 1, 3, 2));
+        assert_eq!(
+            (delivery.created_at, delivery.attempts, delivery.next_attempt_at, delivery.ended_at),
+            (at(20), 1, Some(at(40)), None)
+        );
+        assert_eq!(
+            (delivery.last_attempt_at, delivery.last_status, delivery.last_duration_ms),
+            (Some(at(30)), None, Some(12))
+        );
+        assert_eq!(delivery.last_error.as_deref(), Some("no answer in time"));
+        assert_eq!(db.list_due_deliveries(&claim, at(40), 9).await.unwrap()[0].attempts, 1);
+        let taken = FinishedAttempt { attempt: 2, ..finished_attempt(&events[0], run, 40, AttemptOutcome::Delivered) };
+        assert!(db.finish_attempts(&claim, &[taken], at(41)).await.unwrap());
+        let delivery = db.list_deliveries(user, id, None, 9).await.unwrap().remove(0);
+        assert_eq!(
+            (delivery.state, delivery.attempts, delivery.next_attempt_at, delivery.ended_at),
+            (Delivered, 2, None, Some(at(41)))
+        );
+        assert_eq!((delivery.last_status, delivery.last_error), (Some(204), None));
+        let first = AttemptRecord {
+            attempt: 1,
+            at: at(30),
+            duration_ms: 12,
+            status: None,
+            error: Some("no answer in time".to_owned()),
+        };
+        let second = AttemptRecord { attempt: 2, at: at(40), duration_ms: 12, status: Some(204), error: None };
+        assert_eq!(db.list_attempts(user, id, events[0].id).await.unwrap(), [first, second]);
+        assert_eq!(db.list_attempts(UserId::new(), id, events[0].id).await.unwrap(), []);
+        assert_eq!(db.list_deliveries(user, id, Some(Failed), 9).await.unwrap(), []);
+        assert_eq!(db.list_deliveries(UserId::new(), id, None, 9).await.unwrap(), []);
+        db.raw("UPDATE webhook_deliveries SET last_status = 70000").await;
+        assert!(matches!(db.list_deliveries(user, id, None, 9).await, Err(StorageError::Corrupt(_))));
+    }
+
+    async fn failing_endpoint_is_claimed_separately(db) {
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let events = [chunk(1, 1), chunk(1, 1)];
+        let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
+        let claim = claimed_endpoint(db, id, 30).await;
+        let find = async || db.find_endpoint_any(id).await.unwrap().expect("there");
+        let again = |now: i64, index: usize| finished_attempt(&events[index], run, now, AttemptOutcome::Retry(at(now)));
+        let ours = FinishedAttempt { endpoint_at_fault: false, ..again(30, 0) };
+        assert!(db.finish_attempts(&claim, &[ours], at(31)).await.unwrap());
+        assert_eq!(find().await.failing_since, None, "it was not asked");
+        assert!(db.finish_attempts(&claim, &[again(33, 1), again(32, 0)], at(34)).await.unwrap());
+        assert!(db.finish_attempts(&claim, &[again(35, 0)], at(36)).await.unwrap());
+        assert_eq!((find().await.failing_since, find().await.delivered_at), (Some(at(32)), None), "since the first");
+        assert!(db.release_endpoint(&claim).await.unwrap());
+        assert_eq!(due(db, 40, false).await, []);
+        let claim = due(db, 40, true).await.remove(0);
+        assert_eq!(claim.failing_since, Some(at(32)));
+        assert!(
+            db.finish_attempts(
+                &claim,
+                &[finished_attempt(&events[0], run, 41, AttemptOutcome::Delivered), again(42, 1)],
+                at(43)
+            )
+            .await
+            .unwrap()
+        );
+        assert_eq!((find().await.failing_since, find().await.delivered_at), (None, Some(at(41))));
+        let claim_again = again(50, 1);
+        assert!(db.finish_attempts(&claim, &[claim_again], at(51)).await.unwrap());
+        assert_eq!((find().await.failing_since, find().await.delivered_at), (Some(at(50)), Some(at(41))));
+    }
+
+    async fn claim_holder_can_disable_the_endpoint(db) {
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        finish_sync_with(db, (user, connection), 20, &[chunk(1, 2), chunk(2, 2)]).await;
+        let claim = claimed_endpoint(db, id, 30).await;
+        assert!(db.disable_claimed_endpoint(&claim, "gone", at(31)).await.unwrap());
+        assert!(!db.disable_claimed_endpoint(&claim, "gone", at(31)).await.unwrap());
+        assert_eq!(states(db, user, id).await, [Failed, Failed]);
+        assert_eq!(db.find_endpoint_any(id).await.unwrap().unwrap().disabled_reason.as_deref(), Some("gone"));
+        assert_eq!((due(db, 99, false).await, due(db, 99, true).await), (vec![], vec![]));
+        assert!(db.enable_endpoint(user, id).await.unwrap());
+        assert_eq!(due(db, 99, false).await, [], "given up is given up");
+    }
+
+    async fn longest_due_job_is_claimed_first(db) {
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let events = [chunk(1, 1), chunk(1, 1), chunk(1, 1)];
+        let mut runs = Vec::new();
+        for (event, now) in events.iter().zip([20, 25, 30]) {
+            runs.push(finish_sync_with(db, (user, connection), now, std::slice::from_ref(event)).await.0);
+        }
+        let claim = claimed_endpoint(db, id, 40).await;
+        let attempts = [
+            finished_attempt(&events[0], runs[0], 40, AttemptOutcome::Retry(at(60))),
+            finished_attempt(&events[1], runs[1], 40, AttemptOutcome::Retry(at(60))),
+            finished_attempt(&events[2], runs[2], 40, AttemptOutcome::Retry(at(50))),
+        ];
+        assert!(db.finish_attempts(&claim, &attempts, at(41)).await.unwrap());
+        assert_eq!(due_events(db, &claim, 60).await, [events[2].id, events[0].id, events[1].id]);
+        assert_eq!(db.list_due_deliveries(&claim, at(60), 1).await.unwrap()[0].event.id, events[2].id);
+    }
+
+    async fn overview_counts_by_state(db) {
+        assert_eq!(db.delivery_overview(at(0)).await.unwrap(), DeliveryOverview::default());
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        let (id, off) =
+            (endpoint(db, user, EventType::SUBSCRIBABLE).await, endpoint(db, user, EventType::SUBSCRIBABLE).await);
+        db.disable_endpoint(user, off, "by command", at(1)).await.unwrap().expect("there");
+        let events = [chunk(1, 3), chunk(2, 3), chunk(3, 3)];
+        let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
+        finish_sync_with(db, (user, connection), 25, &[chunk(1, 1)]).await;
+        let claim = claimed_endpoint(db, id, 30).await;
+        let overview =
+            DeliveryOverview { due: 2, pending: 2, waiting: 2, oldest_due: Some(at(20)), disabled: 1, failing: 0 };
+        assert_eq!(db.delivery_overview(at(30)).await.unwrap(), overview);
+        assert!(
+            db.finish_attempts(&claim, &[finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(90)))], at(31))
+                .await
+                .unwrap()
+        );
+        let overview = DeliveryOverview { due: 1, oldest_due: Some(at(25)), failing: 1, ..overview };
+        assert_eq!(db.delivery_overview(at(31)).await.unwrap(), overview);
+    }
+}

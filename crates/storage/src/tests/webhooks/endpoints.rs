@@ -1,0 +1,193 @@
+//! Endpoints and what their messages are signed with.
+
+use bellbird_domain::{ApiVersion, DeliveryState, EndpointId, EndpointStatus, EventType, UserId};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::tests::fixtures::{
+    SECRET, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, finished_attempt, secret,
+};
+use crate::tests::support::{TestDb, at, both};
+use crate::{AttemptOutcome, Endpoint, EndpointSecrets, NewEndpoint, SealError, Sealer, Storage, StorageError};
+
+async fn insert(db: &Storage, user: UserId, max: u32, now: i64) -> Result<Endpoint, StorageError> {
+    let secret = secret(SECRET);
+    let new = NewEndpoint {
+        user_id: user,
+        url: "https://h.example.com",
+        event_types: EventType::SUBSCRIBABLE,
+        secret: &secret,
+    };
+    db.insert_endpoint(&new, max, at(now)).await
+}
+
+async fn secrets(db: &Storage, user: UserId, id: EndpointId, now: i64) -> (String, Option<String>) {
+    let found = db.endpoint_secrets(user, id, at(now)).await.unwrap().expect("there");
+    let text = |secret: SecretString| secret.expose_secret().to_owned();
+    (text(found.current), found.old.map(text))
+}
+
+async fn find(db: &TestDb, id: EndpointId) -> Endpoint {
+    db.find_endpoint_any(id).await.unwrap().expect("there")
+}
+
+both! {
+    async fn finds_what_was_added(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let made = insert(db, user, 20, 5).await.unwrap();
+        assert_eq!(
+            (made.user_id, made.url.as_str(), made.event_types.as_slice()),
+            (user, "https://h.example.com", EventType::SUBSCRIBABLE)
+        );
+        assert_eq!(
+            (made.api_version, made.status, made.created_at),
+            (ApiVersion::CURRENT, EndpointStatus::Enabled, at(5))
+        );
+        let early = insert(db, user, 20, 1).await.unwrap();
+        let strange = insert(db, other, 20, 3).await.unwrap();
+        assert_eq!(find(db, made.id).await, made);
+        assert_eq!(db.list_endpoints(user).await.unwrap(), [early.clone(), made.clone()]);
+        assert_eq!(db.list_all_endpoints().await.unwrap(), [early, strange, made]);
+        assert_eq!(db.find_endpoint_any(EndpointId::new()).await.unwrap(), None);
+        assert_eq!(db.list_endpoints(UserId::new()).await.unwrap(), []);
+        assert_eq!(db.revision(user).await, 0);
+    }
+
+    async fn endpoints_per_user_are_limited(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let handles = [db.reopen().await, db.reopen().await];
+        insert(db, other, 1, 0).await.unwrap();
+        insert(db, user, 2, 0).await.unwrap();
+        let (one, two) = tokio::join!(insert(&handles[0], user, 2, 0), insert(&handles[1], user, 2, 0));
+        let (made, rejected): (Vec<_>, Vec<_>) = [one, two].into_iter().partition(Result::is_ok);
+        assert_eq!(made.len(), 1);
+        assert!(matches!(rejected[0], Err(StorageError::Conflict("endpoints"))), "{rejected:?}");
+        assert_eq!((db.list_endpoints(user).await.unwrap().len(), db.secrets_for("webhook").await), (2, 3));
+        let error = insert(db, UserId::new(), 2, 0).await.unwrap_err();
+        assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
+    }
+
+    async fn old_secret_is_valid_until_it_expires(db) {
+        let user = db.user("a@x").await.id;
+        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        assert_eq!(secrets(db, user, id, 0).await, (SECRET.to_owned(), None));
+        assert!(db.rotate_endpoint_secret(user, id, &secret("second"), at(100)).await.unwrap());
+        assert_eq!(secrets(db, user, id, 99).await, ("second".to_owned(), Some(SECRET.to_owned())));
+        assert_eq!(secrets(db, user, id, 100).await, ("second".to_owned(), None));
+        assert!(db.rotate_endpoint_secret(user, id, &secret("third"), at(200)).await.unwrap());
+        assert_eq!(secrets(db, user, id, 50).await, ("third".to_owned(), Some("second".to_owned())));
+        assert_eq!((db.secrets_for("webhook").await, db.secrets_for("old_webhook").await), (1, 1));
+        for (user, id) in [(UserId::new(), id), (user, EndpointId::new()), (db.user("b@x").await.id, id)] {
+            assert!(!db.rotate_endpoint_secret(user, id, &secret("no"), at(200)).await.unwrap());
+            assert!(db.endpoint_secrets(user, id, at(0)).await.unwrap().is_none());
+        }
+        assert_eq!(db.count_secrets().await.unwrap(), 2, "nothing half done");
+        let shown = EndpointSecrets { current: secret("hidden"), old: Some(secret("hidden")) };
+        assert!(!format!("{shown:?}").contains("hidden"));
+    }
+
+    async fn unopenable_secret_is_replaced(db) {
+        let user = db.user("a@x").await.id;
+        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        assert!(db.rotate_endpoint_secret(user, id, &secret("second"), at(100)).await.unwrap());
+        let stranger = Storage::open(&db.url, Sealer::random()).await.unwrap();
+        let error = stranger.endpoint_secrets(user, id, at(0)).await.unwrap_err();
+        assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
+        assert!(stranger.rotate_endpoint_secret(user, id, &secret("third"), at(100)).await.unwrap());
+        assert_eq!(secrets(&stranger, user, id, 0).await, ("third".to_owned(), None));
+        assert_eq!((db.secrets_for("webhook").await, db.secrets_for("old_webhook").await), (1, 0));
+    }
+
+    async fn disabling_fails_open_deliveries(db) {
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        let (id, other) =
+            (endpoint(db, user, EventType::SUBSCRIBABLE).await, endpoint(db, user, EventType::SUBSCRIBABLE).await);
+        let events = [chunk(1, 3), chunk(2, 3), chunk(3, 3)];
+        let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
+        let claim = claimed_endpoint(db, id, 30).await;
+        let delivered = finished_attempt(&events[0], run, 31, AttemptOutcome::Delivered);
+        assert!(db.finish_attempts(&claim, &[delivered], at(32)).await.unwrap());
+        assert_eq!(db.disable_endpoint(user, id, "by command", at(40)).await.unwrap(), Some(2));
+        let found = find(db, id).await;
+        assert_eq!((found.status, found.disabled_reason.as_deref()), (EndpointStatus::Disabled, Some("by command")));
+        assert!(!db.release_endpoint(&claim).await.unwrap(), "whoever serves it stops");
+        assert!(
+            !db.finish_attempts(&claim, &[finished_attempt(&events[1], run, 41, AttemptOutcome::Delivered)], at(42))
+                .await
+                .unwrap()
+        );
+        assert_eq!(db.list_due_deliveries(&claim, at(99), 9).await.unwrap(), []);
+        let failed = db.list_deliveries(user, id, Some(DeliveryState::Failed), 9).await.unwrap();
+        assert_eq!(failed.len(), 2);
+        for delivery in failed {
+            assert_eq!(
+                (delivery.last_error.as_deref(), delivery.ended_at, delivery.next_attempt_at),
+                (Some("endpoint disabled"), Some(at(40)), None)
+            );
+        }
+        assert_eq!(db.list_deliveries(user, other, Some(DeliveryState::Failed), 9).await.unwrap(), []);
+        // What comes meanwhile is written down as failed, so that it can be recovered.
+        let later = [chunk(1, 2), chunk(2, 2)];
+        assert_eq!(finish_sync_with(db, (user, connection), 60, &later).await.1, 2, "to the other one");
+        assert_eq!(db.list_deliveries(user, id, Some(DeliveryState::Failed), 9).await.unwrap().len(), 4);
+        assert_eq!(db.disable_endpoint(user, id, "gone", at(70)).await.unwrap(), Some(0));
+        assert_eq!(db.disable_endpoint(UserId::new(), id, "gone", at(70)).await.unwrap(), None);
+        assert_eq!(db.disable_endpoint(user, EndpointId::new(), "gone", at(70)).await.unwrap(), None);
+    }
+
+    async fn enabling_resets_failures(db) {
+        let user = db.user("a@x").await.id;
+        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        db.raw(&format!("UPDATE webhook_endpoints SET failing_since = {}", at(3).as_microsecond())).await;
+        db.disable_endpoint(user, id, "failing", at(40)).await.unwrap().expect("there");
+        assert_eq!(find(db, id).await.failing_since, Some(at(3)));
+        assert!(!db.enable_endpoint(UserId::new(), id).await.unwrap());
+        assert!(db.enable_endpoint(user, id).await.unwrap());
+        let found = find(db, id).await;
+        assert_eq!((found.status, found.disabled_reason, found.failing_since), (EndpointStatus::Enabled, None, None));
+        assert!(!db.enable_endpoint(user, EndpointId::new()).await.unwrap());
+    }
+
+    async fn deleting_endpoint_deletes_its_rows(db) {
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        let (id, kept) =
+            (endpoint(db, user, EventType::SUBSCRIBABLE).await, endpoint(db, user, EventType::SUBSCRIBABLE).await);
+        assert!(db.rotate_endpoint_secret(user, id, &secret("second"), at(100)).await.unwrap());
+        let events = [chunk(1, 1)];
+        let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
+        let claim = claimed_endpoint(db, id, 30).await;
+        assert!(
+            db.finish_attempts(&claim, &[finished_attempt(&events[0], run, 31, AttemptOutcome::Failed)], at(32))
+                .await
+                .unwrap()
+        );
+        assert!(!db.delete_endpoint(UserId::new(), id).await.unwrap());
+        assert!(db.delete_endpoint(user, id).await.unwrap());
+        assert!(!db.delete_endpoint(user, id).await.unwrap());
+        for (table, rows) in
+            [("webhook_endpoints", 1), ("webhook_deliveries", 1), ("webhook_attempts", 0), ("webhook_events", 1)]
+        {
+            assert_eq!(db.texts(&format!("SELECT 'x' FROM {table}")).await.len(), rows, "{table}");
+        }
+        assert_eq!((db.secrets_for("webhook").await, db.secrets_for("old_webhook").await), (1, 0));
+        assert_eq!(db.list_deliveries(user, kept, None, 9).await.unwrap().len(), 1);
+        assert!(!db.release_endpoint(&claim).await.unwrap());
+    }
+
+    async fn unknown_words_are_corrupt(db) {
+        let user = db.user("a@x").await.id;
+        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        for (change, what) in [
+            ("status = 'sleeping'", "the status of an endpoint"),
+            ("status = 'enabled', event_types = 'transactions.synced,rumours'", "the type of an event"),
+            ("event_types = '', api_version = '1999'", "the version of an endpoint"),
+        ] {
+            db.raw(&format!("UPDATE webhook_endpoints SET {change}")).await;
+            let error = db.find_endpoint_any(id).await.unwrap_err();
+            assert!(matches!(error, StorageError::Corrupt(part) if part == what), "{error:?}");
+        }
+        db.raw("UPDATE webhook_endpoints SET api_version = '2026-11-01'").await;
+        assert_eq!(find(db, id).await.event_types, []);
+    }
+}

@@ -1,0 +1,3 @@
+mod deliveries;
+mod endpoints;
+mod redeliveries;

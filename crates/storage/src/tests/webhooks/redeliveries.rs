@@ -1,0 +1,264 @@
+//! Deliveries by command, and how events are deleted.
+
+use bellbird_domain::{ConnectionId, DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId};
+
+use crate::tests::fixtures::{
+    chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, finished_attempt, secret, states,
+    wait_for_lock_waiters,
+};
+use crate::tests::support::{TestDb, at, both, connect, on_postgres};
+use crate::{AttemptOutcome, PingResult, Storage, StorageError};
+
+use DeliveryState::{Delivered, Failed, Pending, Waiting};
+
+/// A user with a connection and an endpoint.
+async fn user_with_endpoint(db: &TestDb, email: &str) -> (UserId, ConnectionId, EndpointId) {
+    let user = db.user(email).await.id;
+    (user, connection_to_sync(db, user, email, 20).await, endpoint(db, user, EventType::SUBSCRIBABLE).await)
+}
+
+async fn ping(db: &Storage, user: UserId, endpoint: EndpointId, delivered: bool) -> Option<EventId> {
+    let event = EventId::new();
+    let status = if delivered { Some(200) } else { None };
+    let result = PingResult { at: at(50), duration_ms: 7, status, error: None, delivered };
+    db.insert_ping(user, endpoint, event, SyncRunId::new(), &result).await.unwrap().then_some(event)
+}
+
+both! {
+    async fn ping_is_recorded(db) {
+        let (user, _, id) = user_with_endpoint(db, "a@x").await;
+        let taken = ping(db, user, id, true).await.expect("written");
+        let lost = ping(db, user, id, false).await.expect("written");
+        assert_eq!(states(db, user, id).await, [Delivered, Failed]);
+        let event = db.find_webhook_event(user, taken).await.unwrap().expect("there");
+        assert_eq!(
+            (event.event_type, event.connection_id, event.rows.len(), event.created_at),
+            (EventType::Ping, None, 0, at(50))
+        );
+        let delivery = db.list_deliveries(user, id, None, 1).await.unwrap().remove(0);
+        assert_eq!(
+            (delivery.event_id, delivery.attempts, delivery.ended_at, delivery.last_duration_ms),
+            (lost, 1, Some(at(50)), Some(7))
+        );
+        assert_eq!(db.list_attempts(user, id, taken).await.unwrap()[0].status, Some(200));
+        assert_eq!(db.claim_due_endpoints(at(99), at(100), 9, false).await.unwrap(), [], "never again");
+        assert!(!db.redeliver(user, id, lost, at(60)).await.unwrap());
+        assert_eq!(db.recover(user, id, at(0), at(60)).await.unwrap(), 0);
+        assert_eq!(ping(db, UserId::new(), id, true).await, None);
+        assert_eq!(ping(db, user, EndpointId::new(), true).await, None);
+        db.disable_endpoint(user, id, "by command", at(60)).await.unwrap().expect("there");
+        assert!(ping(db, user, id, true).await.is_some(), "to see whether it is well again");
+    }
+
+    async fn event_is_redelivered(db) {
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
+        let events = [chunk(1, 1)];
+        let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
+        let event = events[0].id;
+        let claim = claimed_endpoint(db, id, 30).await;
+        for outcome in [AttemptOutcome::Delivered, AttemptOutcome::Failed, AttemptOutcome::Retry(at(900))] {
+            assert!(
+                db.finish_attempts(&claim, &[finished_attempt(&events[0], run, 30, outcome)], at(31)).await.unwrap()
+            );
+            assert!(db.redeliver(user, id, event, at(40)).await.unwrap());
+            let delivery = db.list_deliveries(user, id, Some(Pending), 9).await.unwrap().remove(0);
+            assert_eq!((delivery.attempts, delivery.next_attempt_at, delivery.ended_at), (0, Some(at(40)), None));
+        }
+        assert_eq!(db.list_due_deliveries(&claim, at(40), 9).await.unwrap().len(), 1);
+        assert_eq!(db.list_attempts(user, id, event).await.unwrap().len(), 3, "what was tried stays written");
+        for (user, id, event) in
+            [(UserId::new(), id, event), (user, EndpointId::new(), event), (user, id, EventId::new())]
+        {
+            assert!(!db.redeliver(user, id, event, at(50)).await.unwrap());
+        }
+        db.disable_endpoint(user, id, "by command", at(60)).await.unwrap().expect("there");
+        assert!(!db.redeliver(user, id, event, at(70)).await.unwrap());
+        assert_eq!(states(db, user, id).await, [Failed]);
+    }
+
+    async fn failed_deliveries_recover_in_order(db) {
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
+        let (old, first, second) =
+            ([chunk(1, 2), chunk(2, 2)], [chunk(1, 3), chunk(2, 3), chunk(3, 3)], [chunk(1, 2), chunk(2, 2)]);
+        finish_sync_with(db, (user, connection), 20, &old).await;
+        let (run, _) = finish_sync_with(db, (user, connection), 100, &first).await;
+        let claim = claimed_endpoint(db, id, 110).await;
+        assert!(
+            db.finish_attempts(&claim, &[finished_attempt(&first[0], run, 110, AttemptOutcome::Delivered)], at(111))
+                .await
+                .unwrap()
+        );
+        db.disable_endpoint(user, id, "failing", at(120)).await.unwrap().expect("there");
+        finish_sync_with(db, (user, connection), 200, &second).await;
+        assert_eq!(db.recover(user, id, at(0), at(300)).await.unwrap(), 0, "it is disabled");
+        assert!(db.enable_endpoint(user, id).await.unwrap());
+        assert_eq!(db.recover(UserId::new(), id, at(0), at(300)).await.unwrap(), 0);
+        assert_eq!(db.recover(user, id, at(100), at(300)).await.unwrap(), 4);
+        assert_eq!(states(db, user, id).await, [Failed, Failed, Delivered, Pending, Waiting, Pending, Waiting]);
+        assert_eq!(db.recover(user, id, at(100), at(300)).await.unwrap(), 0, "there is nothing left");
+        assert_eq!(states(db, user, id).await, [Failed, Failed, Delivered, Pending, Waiting, Pending, Waiting]);
+        let claim = claimed_endpoint(db, id, 300).await;
+        let due: Vec<EventId> =
+            db.list_due_deliveries(&claim, at(300), 9).await.unwrap().into_iter().map(|due| due.event.id).collect();
+        assert_eq!(due, [first[1].id, second[0].id]);
+        assert!(
+            db.finish_attempts(&claim, &[finished_attempt(&first[1], run, 301, AttemptOutcome::Failed)], at(302))
+                .await
+                .unwrap()
+        );
+        assert_eq!(states(db, user, id).await, [Failed, Failed, Delivered, Failed, Pending, Pending, Waiting]);
+        // What was due after the one that failed waits for it again.
+        assert_eq!(db.recover(user, id, at(0), at(310)).await.unwrap(), 3);
+        assert_eq!(states(db, user, id).await, [Pending, Waiting, Delivered, Pending, Waiting, Pending, Waiting]);
+    }
+
+    async fn old_events_are_deleted(db) {
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
+        let (other, elsewhere, theirs) = user_with_endpoint(db, "b@x").await;
+        let mut events = Vec::new();
+        for now in [20, 30, 40, 50] {
+            for (user, connection) in [(user, connection), (other, elsewhere)] {
+                let event = chunk(1, 1);
+                finish_sync_with(db, (user, connection), now, &[event]).await;
+                events.push((user, event.id));
+            }
+        }
+        assert!(ping(db, user, id, false).await.is_some());
+        assert_eq!(db.delete_outdated_webhook_events(at(20), 99).await.unwrap(), 0);
+        assert_eq!(db.delete_outdated_webhook_events(at(41), 4).await.unwrap(), 4, "the oldest first");
+        for (index, (user, event)) in events.iter().enumerate() {
+            assert_eq!(db.find_webhook_event(*user, *event).await.unwrap().is_some(), index >= 4, "{index}");
+        }
+        assert_eq!(db.delete_outdated_webhook_events(at(41), 4).await.unwrap(), 2);
+        assert_eq!(db.delete_outdated_webhook_events(at(41), 4).await.unwrap(), 0);
+        assert_eq!(
+            (states(db, user, id).await, states(db, other, theirs).await),
+            (vec![Pending, Failed], vec![Pending])
+        );
+        assert_eq!(db.delete_outdated_webhook_events(at(51), 99).await.unwrap(), 3);
+        for table in ["webhook_events", "webhook_deliveries", "webhook_attempts"] {
+            assert_eq!(db.texts(&format!("SELECT 'x' FROM {table}")).await.len(), 0, "{table}");
+        }
+    }
+
+    async fn deleting_user_deletes_webhook_rows(db) {
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
+        let (other, elsewhere, theirs) = user_with_endpoint(db, "b@x").await;
+        for (user, connection, id) in [(user, connection, id), (other, elsewhere, theirs)] {
+            db.rotate_endpoint_secret(user, id, &secret("second"), at(90)).await.unwrap();
+            db.fingerprint_key(user, connection).await.unwrap().expect("made");
+            finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await;
+            ping(db, user, id, true).await.expect("written");
+        }
+        assert!(matches!(db.delete_user(user).await, Err(StorageError::Conflict(_))), "the connection goes first");
+        assert!(db.remove(user, connection, at(30)).await);
+        db.delete_user(user).await.unwrap();
+        for (table, rows) in [
+            ("webhook_endpoints", 1),
+            ("webhook_events", 2),
+            ("webhook_deliveries", 2),
+            ("webhook_attempts", 1),
+            ("secrets", 4),
+        ] {
+            assert_eq!(db.texts(&format!("SELECT 'x' FROM {table}")).await.len(), rows, "{table}");
+        }
+        assert_eq!(states(db, other, theirs).await, [Pending, Delivered]);
+    }
+
+    async fn odd_digests_are_corrupt(db) {
+        let (user, connection, _) = user_with_endpoint(db, "a@x").await;
+        let event = chunk(1, 1);
+        finish_sync_with(db, (user, connection), 20, &[event]).await;
+        db.raw(&format!("UPDATE webhook_events SET row_digests = {}", db.bytes(&[1; 17]))).await;
+        assert!(matches!(
+            db.find_webhook_event(user, event.id).await,
+            Err(StorageError::Corrupt("the digests of an event"))
+        ));
+    }
+}
+
+/// Whoever writes attempts down holds an endpoint and a delivery, and wants another delivery, which whoever forgets
+/// events would hold.
+#[test]
+fn transactions_do_not_deadlock() {
+    on_postgres(async |db| {
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
+        let mut synced_events = Vec::new();
+        for connection in [connection, connection_to_sync(db, user, "other", 20).await] {
+            let events = [chunk(1, 2), chunk(2, 2)];
+            finish_sync_with(db, (user, connection), 20, &events).await;
+            synced_events.push((connection, events));
+        }
+        let (removed, of_removal) = synced_events.remove(0);
+        let (_, of_prune) = synced_events.remove(0);
+        for (events, prunes) in [(of_removal, false), (of_prune, true)] {
+            let working = connect(&db.url).await;
+            let touch =
+                |event: EventId| format!("UPDATE webhook_deliveries SET attempts = 1 WHERE event_id = '{event}'");
+            let begin = "BEGIN; UPDATE webhook_endpoints SET fence = fence";
+            working.batch_execute(&format!("{begin}; {}", touch(events[1].id))).await.unwrap();
+            let deleting = async {
+                if prunes {
+                    db.delete_outdated_webhook_events(at(99), 99).await.unwrap() == 2
+                } else {
+                    db.begin_removal(user, removed, at(30), at(90)).await.unwrap().is_some()
+                }
+            };
+            let working = async {
+                wait_for_lock_waiters(db, 1).await;
+                working.batch_execute(&format!("{}; COMMIT", touch(events[0].id))).await
+            };
+            let (deleted, worked) = tokio::join!(deleting, working);
+            worked.unwrap();
+            assert!(deleted);
+        }
+        assert_eq!(states(db, user, id).await, []);
+    });
+}
+
+both! {
+    // All at once, on two connections, whatever the order: nothing fails.
+    async fn concurrent_operations_do_not_fail(db) {
+        let (user, kept, id) = user_with_endpoint(db, "a@x").await;
+        let (mut connections, mut events) = (Vec::new(), Vec::new());
+        for number in 0..4 {
+            let connection = connection_to_sync(db, user, &format!("c{number}"), 20).await;
+            let some: Vec<_> = (0..8).map(|_| chunk(1, 1)).collect();
+            let (run, _) = finish_sync_with(db, (user, connection), 20, &some).await;
+            events.extend(some.into_iter().map(|event| (event, run)));
+            connections.push(connection);
+        }
+        let claim = claimed_endpoint(db, id, 30).await;
+        let handles = [db.reopen().await, db.reopen().await, db.reopen().await, db.reopen().await];
+        let writing = async {
+            for round in 0..10 {
+                let again = |(event, run): &(_, _)| finished_attempt(event, *run, 30, AttemptOutcome::Retry(at(30)));
+                let mut attempts: Vec<_> = events.iter().map(again).collect();
+                if round % 2 == 1 {
+                    attempts.reverse();
+                }
+                assert!(handles[0].finish_attempts(&claim, &attempts, at(31)).await.unwrap());
+            }
+        };
+        let removing = async {
+            for connection in &connections {
+                let removal =
+                    handles[1].begin_removal(user, *connection, at(40), at(40)).await.unwrap().expect("hidden");
+                assert!(handles[1].finish_removal(&removal, "deleted", at(41)).await.unwrap());
+            }
+        };
+        let syncing = async {
+            for round in 0..8 {
+                finish_sync_with(&handles[2], (user, kept), 100 + round, &[chunk(1, 2), chunk(2, 2)]).await;
+            }
+        };
+        let pruning = async {
+            for round in 0..8 {
+                handles[3].recover(user, id, at(0), at(50)).await.unwrap();
+                handles[3].delete_outdated_webhook_events(at(100 + round), 3).await.unwrap();
+            }
+        };
+        tokio::join!(writing, removing, syncing, pruning);
+        assert!(db.find_endpoint_any(id).await.unwrap().is_some());
+    }
+}

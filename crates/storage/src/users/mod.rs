@@ -1,0 +1,4 @@
+//! Users and their API keys.
+
+pub(crate) mod keys;
+pub(crate) mod user;

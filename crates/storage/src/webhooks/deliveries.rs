@@ -1,0 +1,345 @@
+//! Deliveries: one event to one endpoint, as due work. Whoever serves an endpoint holds a lease on it and has a fencing
+//! number, as with looks, so that one copy of the service at a time sends to it.
+
+use bellbird_domain::{ApiVersion, EndpointId, EventId, SyncRunId, UserId};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::Storage;
+use crate::db::{Param, Row, Sql, Tx, params, statements};
+use crate::error::Result;
+use crate::webhooks::endpoints::give_up;
+use crate::webhooks::webhook_events::{WebhookEvent, webhook_event, webhook_event_columns};
+
+/// Endpoints that somebody may serve and that something is due for.
+macro_rules! due {
+    ($health:literal) => {
+        concat!(
+            "FROM webhook_endpoints e
+            WHERE e.status = 'enabled' AND e.failing_since ",
+            $health,
+            " AND (e.lease_until IS NULL OR e.lease_until <= $1)
+                AND EXISTS (SELECT d.event_id FROM webhook_deliveries d
+                    WHERE d.user_id = e.user_id AND d.endpoint_id = e.id AND d.next_attempt_at <= $1)"
+        )
+    };
+}
+
+/// The claim of what is due, as in `removals.rs`.
+macro_rules! claim_due {
+    ($health:literal, $lock:literal) => {
+        concat!(
+            "WITH due AS MATERIALIZED (SELECT e.user_id, e.id ",
+            due!($health),
+            " ORDER BY COALESCE(e.served_at, 0), e.id LIMIT $3",
+            $lock,
+            ")
+            UPDATE webhook_endpoints SET lease_until = $2, served_at = $1, fence = fence + 1
+            FROM due WHERE webhook_endpoints.user_id = due.user_id AND webhook_endpoints.id = due.id
+            RETURNING webhook_endpoints.user_id, webhook_endpoints.id, url, api_version, failing_since, fence"
+        )
+    };
+}
+
+/// The row of a claim that still holds.
+macro_rules! claimed_row {
+    () => {
+        " WHERE user_id = $1 AND id = $2 AND fence = $3 AND lease_until IS NOT NULL"
+    };
+}
+
+statements! {
+    /// Asked before [`CLAIM_HEALTHY`], which takes SQLite's one writer.
+    IS_HEALTHY_DUE = concat!("SELECT e.id ", due!("IS NULL"), " LIMIT 1");
+
+    CLAIM_HEALTHY = claim_due!("IS NULL", ""), on_postgres = claim_due!("IS NULL", " FOR UPDATE SKIP LOCKED");
+
+    IS_FAILING_DUE = concat!("SELECT e.id ", due!("IS NOT NULL"), " LIMIT 1");
+
+    CLAIM_FAILING = claim_due!("IS NOT NULL", ""), on_postgres = claim_due!("IS NOT NULL", " FOR UPDATE SKIP LOCKED");
+
+    LIST_DUE = concat!(
+        "SELECT ",
+        webhook_event_columns!("e."),
+        ", d.attempts, d.last_attempt_at FROM webhook_deliveries d
+        CROSS JOIN webhook_events e CROSS JOIN webhook_endpoints p
+        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.next_attempt_at <= $4 AND e.user_id = $1 AND e.id = d.event_id
+            AND p.user_id = $1 AND p.id = $2 AND p.fence = $3 AND p.lease_until IS NOT NULL
+        ORDER BY d.next_attempt_at, d.created_at, d.chunk, d.event_id LIMIT $5"
+    );
+
+    /// `$4`: when it took an event; else `$5`: since when it fails, unless that is known.
+    UPDATE_HEALTH = concat!(
+        "UPDATE webhook_endpoints SET delivered_at = COALESCE($4, delivered_at),
+            failing_since = CASE WHEN CAST($4 AS BIGINT) IS NULL THEN COALESCE(failing_since, $5) END",
+        claimed_row!()
+    );
+
+    FINISH = "UPDATE webhook_deliveries SET state = $4, attempts = $5, next_attempt_at = $6, ended_at = $7,
+            last_status = $8, last_error = $9, last_duration_ms = $10, last_attempt_at = $11
+        WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3 AND state = 'pending'";
+
+    INSERT_ATTEMPT = "INSERT INTO webhook_attempts
+            (user_id, endpoint_id, id, event_id, attempt, attempted_at, duration_ms, status, error)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+
+    /// The lowest chunk of a run that has not ended, if it waits. Found by its id: otherwise SQLite would rather walk
+    /// all deliveries of the endpoint.
+    RELEASE_NEXT = "UPDATE webhook_deliveries SET state = 'pending', next_attempt_at = $4
+        WHERE user_id = $1 AND endpoint_id = $2 AND state = 'waiting'
+            AND event_id = (SELECT o.event_id FROM webhook_deliveries o
+                WHERE o.user_id = $1 AND o.endpoint_id = $2 AND o.sync_run_id = $3 AND o.ended_at IS NULL
+                ORDER BY o.chunk LIMIT 1)";
+
+    DISABLE = concat!(
+        "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = $4, lease_until = NULL, fence = fence + 1",
+        claimed_row!()
+    );
+
+    RELEASE = concat!("UPDATE webhook_endpoints SET lease_until = NULL", claimed_row!());
+}
+
+/// The right to serve one endpoint, until the lease ends or somebody else claims it after that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimedEndpoint {
+    /// Whose it is.
+    pub user_id: UserId,
+    /// Which.
+    pub endpoint_id: EndpointId,
+    /// Its address.
+    pub url: String,
+    /// The form of its events.
+    pub api_version: ApiVersion,
+    /// Since when it has done nothing but fail.
+    pub failing_since: Option<Timestamp>,
+    fence: i64,
+}
+
+/// A delivery whose next attempt is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueDelivery {
+    /// What is to be told.
+    pub event: WebhookEvent,
+    /// Attempts that failed so far, or since somebody asked for it again.
+    pub attempts: u32,
+    /// Whether none was ever made.
+    pub is_first: bool,
+}
+
+/// What an attempt came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttemptOutcome {
+    /// The endpoint has taken it.
+    Delivered,
+    /// It is tried again then.
+    Retry(Timestamp),
+    /// It is given up.
+    Failed,
+}
+
+/// An attempt that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FinishedAttempt {
+    /// Of which event.
+    pub event_id: EventId,
+    /// The run of the event.
+    pub sync_run_id: SyncRunId,
+    /// Its place in there.
+    pub chunk: u32,
+    /// How many there are.
+    pub total_chunks: u32,
+    /// Its number, from 1.
+    pub attempt: u32,
+    /// When it began.
+    pub at: Timestamp,
+    /// How long it took.
+    pub duration_ms: u32,
+    /// What the endpoint answered.
+    pub status: Option<u16>,
+    /// What went wrong, in short words.
+    pub error: Option<&'static str>,
+    /// Whether it went wrong at the endpoint, and not before.
+    pub endpoint_at_fault: bool,
+    /// What follows.
+    pub outcome: AttemptOutcome,
+}
+
+impl Storage {
+    /// Claims a few of the endpoints that something is due for and that nobody serves, those first that were served
+    /// longest ago: of those that have done nothing but fail lately, or of the others.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn claim_due_endpoints(
+        &self,
+        now: Timestamp,
+        lease_until: Timestamp,
+        limit: u32,
+        failing: bool,
+    ) -> Result<Vec<ClaimedEndpoint>> {
+        let statements: (Sql, Sql) =
+            if failing { (IS_FAILING_DUE, CLAIM_FAILING) } else { (IS_HEALTHY_DUE, CLAIM_HEALTHY) };
+        self.db.claim_due(statements, now, lease_until, limit, claimed).await
+    }
+
+    /// What is due for a claimed endpoint, the longest due first, then as the events came to be. None when somebody
+    /// else has overtaken the claim, or the endpoint was disabled since.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn list_due_deliveries(
+        &self,
+        claim: &ClaimedEndpoint,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<DueDelivery>> {
+        let values = params![claim.user_id, claim.endpoint_id, claim.fence, now, i64::from(limit)];
+        self.db.all(LIST_DUE, values, due_delivery).await
+    }
+
+    /// Writes down what attempts came to, in one transaction, and lets the next chunk of a run be due when the one
+    /// before it has ended. An event that is gone, or is no longer to be delivered, is passed over. False, and nothing
+    /// is changed, when somebody else has overtaken the claim, or the endpoint was disabled since.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn finish_attempts(
+        &self,
+        claim: &ClaimedEndpoint,
+        attempts: &[FinishedAttempt],
+        now: Timestamp,
+    ) -> Result<bool> {
+        let (user, endpoint) = (claim.user_id, claim.endpoint_id);
+        let delivered =
+            attempts.iter().filter(|made| made.outcome == AttemptOutcome::Delivered).map(|made| made.at).max();
+        let failed = attempts.iter().filter(|made| made.endpoint_at_fault).map(|made| made.at).min();
+        let mut tx = self.db.begin().await?;
+        if tx.run(UPDATE_HEALTH, params![user, endpoint, claim.fence, delivered, failed]).await? == 0 {
+            tx.rollback().await;
+            return Ok(false);
+        }
+        for made in attempts {
+            finish(&mut tx, (user, endpoint), made, now).await?;
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// As [`Storage::disable_endpoint`], by whoever serves the endpoint. False as with [`Self::finish_attempts`].
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn disable_claimed_endpoint(
+        &self,
+        claim: &ClaimedEndpoint,
+        reason: &str,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let (user, endpoint) = (claim.user_id, claim.endpoint_id);
+        let mut tx = self.db.begin().await?;
+        if tx.run(DISABLE, params![user, endpoint, claim.fence, reason]).await? == 0 {
+            tx.rollback().await;
+            return Ok(false);
+        }
+        give_up(&mut tx, user, endpoint, now).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Gives the claim back. False as with [`Self::finish_attempts`].
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn release_endpoint(&self, claim: &ClaimedEndpoint) -> Result<bool> {
+        let values = params![claim.user_id, claim.endpoint_id, claim.fence];
+        Ok(self.db.run(RELEASE, values).await? > 0)
+    }
+}
+
+/// Writes down one attempt. The endpoint's row is locked.
+async fn finish(
+    tx: &mut Tx,
+    (user, endpoint): (UserId, EndpointId),
+    made: &FinishedAttempt,
+    now: Timestamp,
+) -> Result<()> {
+    let (state, next, ended) = match made.outcome {
+        AttemptOutcome::Delivered => ("delivered", None, Some(now)),
+        AttemptOutcome::Retry(next) => ("pending", Some(next), None),
+        AttemptOutcome::Failed => ("failed", None, Some(now)),
+    };
+    let values = params![
+        user,
+        endpoint,
+        made.event_id,
+        state,
+        i64::from(made.attempt),
+        next,
+        ended,
+        made.status.map(i64::from),
+        made.error,
+        i64::from(made.duration_ms),
+        made.at
+    ];
+    if tx.run(FINISH, values).await? == 0 {
+        return Ok(());
+    }
+    let attempt = Attempt {
+        event: made.event_id,
+        number: made.attempt,
+        at: made.at,
+        duration_ms: made.duration_ms,
+        status: made.status,
+        error: made.error,
+    };
+    insert_attempt(tx, (user, endpoint), &attempt).await?;
+    if ended.is_some() && made.total_chunks > 1 {
+        tx.run(RELEASE_NEXT, params![user, endpoint, made.sync_run_id, now]).await?;
+    }
+    Ok(())
+}
+
+/// An attempt to remember.
+pub(crate) struct Attempt<'a> {
+    pub(crate) event: EventId,
+    pub(crate) number: u32,
+    pub(crate) at: Timestamp,
+    pub(crate) duration_ms: u32,
+    pub(crate) status: Option<u16>,
+    pub(crate) error: Option<&'a str>,
+}
+
+/// Remembers an attempt. The endpoint's row is locked, and the delivery is there.
+pub(crate) async fn insert_attempt(
+    tx: &mut Tx,
+    (user, endpoint): (UserId, EndpointId),
+    attempt: &Attempt<'_>,
+) -> Result<()> {
+    let values = params![
+        user,
+        endpoint,
+        Param::Id(Uuid::now_v7()),
+        attempt.event,
+        i64::from(attempt.number),
+        attempt.at,
+        i64::from(attempt.duration_ms),
+        attempt.status.map(i64::from),
+        attempt.error
+    ];
+    tx.run(INSERT_ATTEMPT, values).await.map(|_| ())
+}
+
+fn claimed(row: &Row<'_>) -> Result<ClaimedEndpoint> {
+    Ok(ClaimedEndpoint {
+        user_id: row.id(0)?,
+        endpoint_id: row.id(1)?,
+        url: row.text(2)?.to_owned(),
+        api_version: row.word(3, "the version of an endpoint")?,
+        failing_since: row.opt_time(4)?,
+        fence: row.int(5)?,
+    })
+}
+
+fn due_delivery(row: &Row<'_>) -> Result<DueDelivery> {
+    Ok(DueDelivery { event: webhook_event(row)?, attempts: row.attempts(12)?, is_first: row.opt_int(13)?.is_none() })
+}

@@ -1,0 +1,187 @@
+//! What became of deliveries, for the user and for the person who hosts. No body is in there, neither way.
+
+use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::Storage;
+use crate::db::{Row, params, statements};
+use crate::error::Result;
+
+statements! {
+    /// Ids of events are in the order of time. `CROSS JOIN` keeps SQLite walking the deliveries in that order.
+    LIST = "SELECT e.id, e.event_type, e.sync_run_id, e.chunk, e.total_chunks, e.new_count, e.updated_count,
+            e.created_at, d.state, d.attempts, d.next_attempt_at, d.last_attempt_at, d.last_status, d.last_error,
+            d.last_duration_ms, d.ended_at
+        FROM webhook_deliveries d CROSS JOIN webhook_events e
+        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.state = COALESCE($3, d.state)
+            AND e.user_id = d.user_id AND e.id = d.event_id
+        ORDER BY d.event_id DESC LIMIT $4";
+
+    /// Sorted by us: asked to sort, SQLite would rather walk all attempts of the endpoint.
+    LIST_ATTEMPTS = "SELECT id, attempt, attempted_at, duration_ms, status, error FROM webhook_attempts
+        WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3";
+
+    COUNT = "SELECT COUNT(CASE WHEN next_attempt_at <= $1 THEN 1 END), COUNT(next_attempt_at),
+            COUNT(CASE WHEN state = 'waiting' THEN 1 END), MIN(CASE WHEN next_attempt_at <= $1 THEN next_attempt_at END)
+        FROM webhook_deliveries WHERE ended_at IS NULL";
+
+    COUNT_ENDPOINTS = "SELECT COUNT(CASE WHEN status = 'disabled' THEN 1 END),
+            COUNT(CASE WHEN status <> 'disabled' AND failing_since IS NOT NULL THEN 1 END)
+        FROM webhook_endpoints";
+}
+
+/// How the delivery of an event to an endpoint stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeliveryRecord {
+    /// Of which event.
+    pub event_id: EventId,
+    /// What it tells.
+    pub event_type: EventType,
+    /// The sync that it came of.
+    pub sync_run_id: SyncRunId,
+    /// Its place in there, from 1.
+    pub chunk: u32,
+    /// How many events that sync came to.
+    pub total_chunks: u32,
+    /// How many of its rows were new.
+    pub new_count: u32,
+    /// How many had changed.
+    pub updated_count: u32,
+    /// When the event came to be.
+    pub created_at: Timestamp,
+    /// How it stands.
+    pub state: DeliveryState,
+    /// Attempts so far, counted anew when it is asked for again.
+    pub attempts: u32,
+    /// When the next one is due.
+    pub next_attempt_at: Option<Timestamp>,
+    /// When the last one began.
+    pub last_attempt_at: Option<Timestamp>,
+    /// What the endpoint answered to it.
+    pub last_status: Option<u16>,
+    /// What went wrong with it, in short words.
+    pub last_error: Option<String>,
+    /// How long it took.
+    pub last_duration_ms: Option<u32>,
+    /// When it was delivered or given up.
+    pub ended_at: Option<Timestamp>,
+}
+
+/// What became of one attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttemptRecord {
+    /// Its number, from 1.
+    pub attempt: u32,
+    /// When it began.
+    pub at: Timestamp,
+    /// How long it took.
+    pub duration_ms: u32,
+    /// What the endpoint answered.
+    pub status: Option<u16>,
+    /// What went wrong, in short words.
+    pub error: Option<String>,
+}
+
+/// How all deliveries stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeliveryOverview {
+    /// An attempt is due.
+    pub due: u64,
+    /// An attempt is due, now or later.
+    pub pending: u64,
+    /// They wait for the chunk before them.
+    pub waiting: u64,
+    /// Since when the one is due that has been for longest.
+    pub oldest_due: Option<Timestamp>,
+    /// Endpoints that are disabled.
+    pub disabled: u64,
+    /// Endpoints that are not, and have done nothing but fail lately.
+    pub failing: u64,
+}
+
+impl Storage {
+    /// The deliveries to the user's endpoint, those of the newest events first; of one state, or of all.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn list_deliveries(
+        &self,
+        user: UserId,
+        endpoint: EndpointId,
+        state: Option<DeliveryState>,
+        limit: u32,
+    ) -> Result<Vec<DeliveryRecord>> {
+        let values = params![user, endpoint, state.map(DeliveryState::as_str), i64::from(limit)];
+        self.db.all(LIST, values, delivery).await
+    }
+
+    /// What became of each attempt to deliver an event to the user's endpoint, oldest first.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn list_attempts(
+        &self,
+        user: UserId,
+        endpoint: EndpointId,
+        event: EventId,
+    ) -> Result<Vec<AttemptRecord>> {
+        let mut attempts = self.db.all(LIST_ATTEMPTS, params![user, endpoint, event], attempt).await?;
+        attempts.sort_unstable_by_key(|(id, _)| *id);
+        Ok(attempts.into_iter().map(|(_, attempt)| attempt).collect())
+    }
+
+    /// How the deliveries of all users stand.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn delivery_overview(&self, now: Timestamp) -> Result<DeliveryOverview> {
+        let counted = self.db.one(COUNT, params![now], overview).await?.unwrap_or_default();
+        let endpoints = |row: &Row<'_>| Ok((row.number(0, "a count")?, row.number(1, "a count")?));
+        let (disabled, failing) = self.db.one(COUNT_ENDPOINTS, params![], endpoints).await?.unwrap_or_default();
+        Ok(DeliveryOverview { disabled, failing, ..counted })
+    }
+}
+
+fn delivery(row: &Row<'_>) -> Result<DeliveryRecord> {
+    Ok(DeliveryRecord {
+        event_id: row.id(0)?,
+        event_type: row.word(1, "the type of an event")?,
+        sync_run_id: row.id(2)?,
+        chunk: row.number(3, "the number of a chunk")?,
+        total_chunks: row.number(4, "a count of chunks")?,
+        new_count: row.number(5, "a count of rows")?,
+        updated_count: row.number(6, "a count of rows")?,
+        created_at: row.time(7)?,
+        state: row.word(8, "the state of a delivery")?,
+        attempts: row.attempts(9)?,
+        next_attempt_at: row.opt_time(10)?,
+        last_attempt_at: row.opt_time(11)?,
+        last_status: row.opt_number(12, "a status of HTTP")?,
+        last_error: row.opt_text(13)?.map(str::to_owned),
+        last_duration_ms: row.opt_number(14, "a duration")?,
+        ended_at: row.opt_time(15)?,
+    })
+}
+
+/// An attempt, after its id.
+fn attempt(row: &Row<'_>) -> Result<(Uuid, AttemptRecord)> {
+    let record = AttemptRecord {
+        attempt: row.attempts(1)?,
+        at: row.time(2)?,
+        duration_ms: row.number(3, "a duration")?,
+        status: row.opt_number(4, "a status of HTTP")?,
+        error: row.opt_text(5)?.map(str::to_owned),
+    };
+    Ok((row.id(0)?, record))
+}
+
+fn overview(row: &Row<'_>) -> Result<DeliveryOverview> {
+    Ok(DeliveryOverview {
+        due: row.number(0, "a count")?,
+        pending: row.number(1, "a count")?,
+        waiting: row.number(2, "a count")?,
+        oldest_due: row.opt_time(3)?,
+        ..DeliveryOverview::default()
+    })
+}

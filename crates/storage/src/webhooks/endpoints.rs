@@ -1,0 +1,349 @@
+//! Endpoints: where a user wants to be told what is new. What messages are signed with is sealed in `secrets`.
+//!
+//! Whoever changes deliveries takes the endpoint's row first, and whoever changes those of several endpoints the user's
+//! row before that: one order, no deadlock.
+
+use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, UserId};
+use jiff::Timestamp;
+use secrecy::SecretString;
+
+use crate::db::{Row, Tx, params, statements, stored};
+use crate::error::Result;
+use crate::locks::{lock_user, lock_user_if_exists};
+use crate::secrets::store::{SecretSlot, delete_secret};
+use crate::{Storage, StorageError};
+
+/// The columns of every read of endpoints, in the order that [`endpoint`] expects.
+macro_rules! select_endpoints {
+    ($rest:literal) => {
+        concat!(
+            "SELECT user_id, id, url, event_types, api_version, status, disabled_reason, failing_since, delivered_at,
+                created_at
+            FROM webhook_endpoints ",
+            $rest
+        )
+    };
+}
+
+/// The word for a delivery that was never tried, or is no longer.
+macro_rules! endpoint_disabled {
+    () => {
+        "'endpoint disabled'"
+    };
+}
+pub(crate) use endpoint_disabled;
+
+statements! {
+    INSERT = "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, created_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)";
+
+    COUNT = "SELECT COUNT(*) FROM webhook_endpoints WHERE user_id = $1";
+
+    LIST = select_endpoints!("WHERE user_id = $1 ORDER BY created_at, id");
+
+    LIST_ALL = select_endpoints!("ORDER BY created_at, id");
+
+    FIND_ANY = select_endpoints!("WHERE id = $1");
+
+    /// Changes nothing, but whoever comes second waits, on both databases.
+    LOCK_ALL = "UPDATE webhook_endpoints SET fence = fence WHERE user_id = $1 RETURNING event_types";
+
+    DELETE_OLD_SECRETS = "DELETE FROM secrets WHERE purpose = 'old_webhook'
+        AND EXISTS (SELECT e.id FROM webhook_endpoints e WHERE e.user_id = secrets.user_id AND e.id = secrets.subject
+            AND e.old_secret_expires_at <= $1)";
+
+    KEEP_OLD_SECRET = "UPDATE webhook_endpoints SET old_secret_expires_at = $3 WHERE user_id = $1 AND id = $2";
+
+    FIND_OLD_SECRET_EXPIRES_AT = "SELECT old_secret_expires_at FROM webhook_endpoints WHERE user_id = $1 AND id = $2";
+
+    ENABLE = "UPDATE webhook_endpoints SET status = 'enabled', failing_since = NULL, disabled_reason = NULL
+        WHERE user_id = $1 AND id = $2";
+
+    /// Whoever serves it is overtaken.
+    DISABLE = "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = $3, lease_until = NULL,
+            fence = fence + 1
+        WHERE user_id = $1 AND id = $2";
+
+    GIVE_UP = concat!(
+        "UPDATE webhook_deliveries SET state = 'failed', next_attempt_at = NULL, ended_at = $3, last_error = ",
+        endpoint_disabled!(),
+        " WHERE user_id = $1 AND endpoint_id = $2 AND ended_at IS NULL"
+    );
+
+    DELETE = "DELETE FROM webhook_endpoints WHERE user_id = $1 AND id = $2";
+
+    DELETE_OF_USER = "DELETE FROM webhook_endpoints WHERE user_id = $1 RETURNING id";
+
+    DELETE_EVENTS_OF_USER = "DELETE FROM webhook_events WHERE user_id = $1";
+}
+
+/// Where a user wants to be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Whose it is.
+    pub user_id: UserId,
+    /// Its id.
+    pub id: EndpointId,
+    /// Its address.
+    pub url: String,
+    /// What it asks for.
+    pub event_types: Vec<EventType>,
+    /// The form of its events.
+    pub api_version: ApiVersion,
+    /// Whether it is sent to.
+    pub status: EndpointStatus,
+    /// Why it is not, in a short word.
+    pub disabled_reason: Option<String>,
+    /// Since when it has done nothing but fail.
+    pub failing_since: Option<Timestamp>,
+    /// When it last took an event.
+    pub delivered_at: Option<Timestamp>,
+    /// When it was added.
+    pub created_at: Timestamp,
+}
+
+/// An endpoint to add.
+#[derive(Debug, Clone, Copy)]
+pub struct NewEndpoint<'a> {
+    /// Whose it will be.
+    pub user_id: UserId,
+    /// Its address, which the caller has checked.
+    pub url: &'a str,
+    /// What it asks for.
+    pub event_types: &'a [EventType],
+    /// What its messages are signed with; sealed before it is stored.
+    pub secret: &'a SecretString,
+}
+
+/// What an endpoint's messages are signed with. `Debug` shows no secret.
+#[derive(Debug, Clone)]
+pub struct EndpointSecrets {
+    /// The secret.
+    pub current: SecretString,
+    /// The one before, while both are in use.
+    pub old: Option<SecretString>,
+}
+
+impl Storage {
+    /// Adds an endpoint, enabled, with the events' form of today.
+    ///
+    /// # Errors
+    /// [`StorageError::Conflict`] when the user has `max` endpoints already, [`StorageError::NotFound`] without such a
+    /// user.
+    pub async fn insert_endpoint(&self, new: &NewEndpoint<'_>, max: u32, now: Timestamp) -> Result<Endpoint> {
+        let (user, id) = (new.user_id, EndpointId::new());
+        let mut tx = self.db.begin().await?;
+        lock_user(&mut tx, user).await?;
+        let count = tx.one(COUNT, params![user], |row| row.int(0)).await?.unwrap_or(0);
+        if count >= i64::from(max) {
+            tx.rollback().await;
+            return Err(StorageError::Conflict("endpoints"));
+        }
+        let (api_version, status) = (ApiVersion::CURRENT, EndpointStatus::Enabled);
+        let event_types: Vec<&str> = new.event_types.iter().map(|event| event.as_str()).collect();
+        let event_types = event_types.join(",");
+        let values = params![user, id, new.url, event_types.as_str(), api_version.as_str(), status.as_str(), now];
+        tx.run(INSERT, values).await?;
+        self.store_secret(&mut tx, &SecretSlot::webhook(user, id), new.secret).await?;
+        tx.commit().await?;
+        Ok(Endpoint {
+            user_id: user,
+            id,
+            url: new.url.to_owned(),
+            event_types: new.event_types.to_vec(),
+            api_version,
+            status,
+            disabled_reason: None,
+            failing_since: None,
+            delivered_at: None,
+            created_at: stored(now),
+        })
+    }
+
+    /// The user's endpoints, as they were added.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn list_endpoints(&self, user: UserId) -> Result<Vec<Endpoint>> {
+        self.db.all(LIST, params![user], endpoint).await
+    }
+
+    /// Every user's endpoints, as they were added. For the command line.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn list_all_endpoints(&self) -> Result<Vec<Endpoint>> {
+        self.db.all(LIST_ALL, params![], endpoint).await
+    }
+
+    /// An endpoint of whatever user. For the command line.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn find_endpoint_any(&self, id: EndpointId) -> Result<Option<Endpoint>> {
+        self.db.one(FIND_ANY, params![id], endpoint).await
+    }
+
+    /// Gives an endpoint a new secret; the one that it has is used beside it until then. One that does not open is of
+    /// no more use. False when there is no such endpoint of the user.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn rotate_endpoint_secret(
+        &self,
+        user: UserId,
+        id: EndpointId,
+        new: &SecretString,
+        old_until: Timestamp,
+    ) -> Result<bool> {
+        let (slot, old_slot) = (SecretSlot::webhook(user, id), SecretSlot::old_webhook(user, id));
+        let mut tx = self.db.begin().await?;
+        if !lock_user_if_exists(&mut tx, user).await? {
+            return Ok(false);
+        }
+        let old = match self.find_secret_in(&mut tx, &slot).await {
+            Err(StorageError::Sealed(_)) => None,
+            other => other?,
+        };
+        let until = old.as_ref().map(|_| old_until);
+        if tx.run(KEEP_OLD_SECRET, params![user, id, until]).await? == 0 {
+            tx.rollback().await;
+            return Ok(false);
+        }
+        match &old {
+            Some(old) => self.store_secret(&mut tx, &old_slot, old).await?,
+            None => delete_secret(&mut tx, &old_slot).await?,
+        }
+        self.store_secret(&mut tx, &slot, new).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// What messages to the user's endpoint are signed with; none when there is no such endpoint.
+    ///
+    /// # Errors
+    /// [`StorageError::Sealed`] when a secret does not open.
+    pub async fn endpoint_secrets(
+        &self,
+        user: UserId,
+        id: EndpointId,
+        now: Timestamp,
+    ) -> Result<Option<EndpointSecrets>> {
+        let until = self.db.one(FIND_OLD_SECRET_EXPIRES_AT, params![user, id], |row| row.opt_time(0)).await?;
+        let Some(until) = until else { return Ok(None) };
+        let Some(current) = self.find_secret(&SecretSlot::webhook(user, id)).await? else { return Ok(None) };
+        let old = match until.filter(|until| *until > now) {
+            Some(_) => self.find_secret(&SecretSlot::old_webhook(user, id)).await?,
+            None => None,
+        };
+        Ok(Some(EndpointSecrets { current, old }))
+    }
+
+    /// Lets an endpoint be sent to again, as if it had never failed. What was given up stays so. False when there is no
+    /// such endpoint of the user.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn enable_endpoint(&self, user: UserId, id: EndpointId) -> Result<bool> {
+        Ok(self.db.run(ENABLE, params![user, id]).await? > 0)
+    }
+
+    /// Lets an endpoint no longer be sent to, for a reason in a short word, and gives up what was to be delivered.
+    /// Gives how many deliveries that is; none when there is no such endpoint of the user.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn disable_endpoint(
+        &self,
+        user: UserId,
+        id: EndpointId,
+        reason: &str,
+        now: Timestamp,
+    ) -> Result<Option<u64>> {
+        let mut tx = self.db.begin().await?;
+        if !lock_user_if_exists(&mut tx, user).await? || tx.run(DISABLE, params![user, id, reason]).await? == 0 {
+            tx.rollback().await;
+            return Ok(None);
+        }
+        let given_up = give_up(&mut tx, user, id, now).await?;
+        tx.commit().await?;
+        Ok(Some(given_up))
+    }
+
+    /// Forgets former secrets that sign no more.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn delete_old_secrets(&self, now: Timestamp) -> Result<u64> {
+        self.db.run(DELETE_OLD_SECRETS, params![now]).await
+    }
+
+    /// Forgets an endpoint, its secrets, and all that was or is to be delivered to it. False when there is no such
+    /// endpoint of the user.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn delete_endpoint(&self, user: UserId, id: EndpointId) -> Result<bool> {
+        let mut tx = self.db.begin().await?;
+        if !lock_user_if_exists(&mut tx, user).await? || tx.run(DELETE, params![user, id]).await? == 0 {
+            tx.rollback().await;
+            return Ok(false);
+        }
+        delete_secrets(&mut tx, user, vec![id]).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+}
+
+/// Takes the rows of all endpoints of a user, so that nobody is at their deliveries. The user's row is locked.
+pub(crate) async fn lock_endpoints(tx: &mut Tx, user: UserId) -> Result<()> {
+    tx.all(LOCK_ALL, params![user], |_| Ok(())).await.map(|_| ())
+}
+
+/// As [`lock_endpoints`], and tells what each of them asks for.
+pub(crate) async fn lock_subscribers(tx: &mut Tx, user: UserId) -> Result<Vec<Vec<EventType>>> {
+    tx.all(LOCK_ALL, params![user], |row| event_types(row, 0)).await
+}
+
+/// Gives up what was to be delivered to an endpoint, and gives how many deliveries that is. Its row is locked.
+pub(crate) async fn give_up(tx: &mut Tx, user: UserId, id: EndpointId, now: Timestamp) -> Result<u64> {
+    tx.run(GIVE_UP, params![user, id, now]).await
+}
+
+/// Forgets a user's endpoints and all that was told there, but not yet their secrets. The user's row is locked.
+pub(crate) async fn delete_endpoints(tx: &mut Tx, user: UserId) -> Result<Vec<EndpointId>> {
+    let deleted = tx.all(DELETE_OF_USER, params![user], |row| row.id(0)).await?;
+    tx.run(DELETE_EVENTS_OF_USER, params![user]).await?;
+    Ok(deleted)
+}
+
+/// Forgets the secrets of endpoints, in the order in which they are sealed anew, so that neither waits for the other.
+pub(crate) async fn delete_secrets(tx: &mut Tx, user: UserId, mut endpoints: Vec<EndpointId>) -> Result<()> {
+    endpoints.sort_unstable();
+    for slot in [SecretSlot::old_webhook, SecretSlot::webhook] {
+        for endpoint in &endpoints {
+            delete_secret(tx, &slot(user, *endpoint)).await?;
+        }
+    }
+    Ok(())
+}
+
+fn endpoint(row: &Row<'_>) -> Result<Endpoint> {
+    Ok(Endpoint {
+        user_id: row.id(0)?,
+        id: row.id(1)?,
+        url: row.text(2)?.to_owned(),
+        event_types: event_types(row, 3)?,
+        api_version: row.word(4, "the version of an endpoint")?,
+        status: row.word(5, "the status of an endpoint")?,
+        disabled_reason: row.opt_text(6)?.map(str::to_owned),
+        failing_since: row.opt_time(7)?,
+        delivered_at: row.opt_time(8)?,
+        created_at: row.time(9)?,
+    })
+}
+
+fn event_types(row: &Row<'_>, column: usize) -> Result<Vec<EventType>> {
+    let words = row.text(column)?.split(',').filter(|word| !word.is_empty());
+    words.map(|word| word.parse().map_err(|_| StorageError::Corrupt("the type of an event"))).collect()
+}

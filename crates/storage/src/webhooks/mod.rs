@@ -1,0 +1,7 @@
+//! Webhook endpoints, webhook events and deliveries.
+
+pub(crate) mod deliveries;
+pub(crate) mod delivery_log;
+pub(crate) mod endpoints;
+pub(crate) mod redeliveries;
+pub(crate) mod webhook_events;

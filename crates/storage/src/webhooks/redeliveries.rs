@@ -1,0 +1,153 @@
+//! Deliveries by command: a ping, one event once more, and all that failed since some time.
+
+use bellbird_domain::{EndpointId, EventId, EventType, SyncRunId, UserId};
+use jiff::Timestamp;
+
+use crate::Storage;
+use crate::db::{Tx, params, statements};
+use crate::error::Result;
+use crate::locks::lock_user_if_exists;
+use crate::webhooks::deliveries::{Attempt, insert_attempt};
+use crate::webhooks::webhook_events::{self, NewWebhookEvent};
+
+/// An earlier chunk of the same run that has not ended.
+macro_rules! earlier_chunk {
+    () => {
+        "(SELECT o.chunk FROM webhook_deliveries o
+            WHERE o.user_id = $1 AND o.endpoint_id = $2 AND o.sync_run_id = webhook_deliveries.sync_run_id
+                AND o.chunk < webhook_deliveries.chunk AND o.ended_at IS NULL)"
+    };
+}
+
+statements! {
+    /// Changes nothing, but whoever comes second waits, on both databases.
+    LOCK = "UPDATE webhook_endpoints SET fence = fence WHERE user_id = $1 AND id = $2";
+
+    LOCK_ENABLED = "UPDATE webhook_endpoints SET fence = fence WHERE user_id = $1 AND id = $2 AND status = 'enabled'";
+
+    INSERT_PING = "INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at,
+            state, attempts, ended_at, last_status, last_error, last_duration_ms, last_attempt_at)
+        VALUES ($1, $2, $3, $4, 1, $5, $6, 1, $5, $7, $8, $9, $5)";
+
+    REDELIVER = "UPDATE webhook_deliveries SET state = 'pending', attempts = 0, next_attempt_at = $4, ended_at = NULL
+        WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3 AND state <> 'waiting'
+            AND EXISTS (SELECT e.id FROM webhook_events e
+                WHERE e.user_id = $1 AND e.id = $3 AND e.event_type <> 'endpoint.ping')";
+
+    RECOVER = "UPDATE webhook_deliveries SET state = 'waiting', attempts = 0, ended_at = NULL
+        WHERE user_id = $1 AND endpoint_id = $2 AND state = 'failed' AND created_at >= $3
+            AND EXISTS (SELECT e.id FROM webhook_events e
+                WHERE e.user_id = $1 AND e.id = webhook_deliveries.event_id AND e.event_type <> 'endpoint.ping')";
+
+    /// What was due after a chunk that had failed, which is tried again now. Should it be on its way, it is sent twice.
+    HOLD_BACK = concat!(
+        "UPDATE webhook_deliveries SET state = 'waiting', next_attempt_at = NULL
+        WHERE user_id = $1 AND endpoint_id = $2 AND state = 'pending' AND ended_at IS NULL AND EXISTS ",
+        earlier_chunk!()
+    );
+
+    /// The lowest chunk of each run that has not ended, if it waits.
+    RELEASE_FIRST = concat!(
+        "UPDATE webhook_deliveries SET state = 'pending', next_attempt_at = $3
+        WHERE user_id = $1 AND endpoint_id = $2 AND state = 'waiting' AND ended_at IS NULL AND NOT EXISTS ",
+        earlier_chunk!()
+    );
+}
+
+/// What a ping came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PingResult<'a> {
+    /// When it was sent.
+    pub at: Timestamp,
+    /// How long it took.
+    pub duration_ms: u32,
+    /// What the endpoint answered.
+    pub status: Option<u16>,
+    /// What went wrong, in short words.
+    pub error: Option<&'a str>,
+    /// Whether the endpoint has taken it.
+    pub delivered: bool,
+}
+
+impl Storage {
+    /// Writes a ping down that was sent: its event, its delivery and its one attempt. False when there is no such
+    /// endpoint of the user.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn insert_ping(
+        &self,
+        user: UserId,
+        endpoint: EndpointId,
+        event: EventId,
+        run: SyncRunId,
+        finished: &PingResult<'_>,
+    ) -> Result<bool> {
+        let PingResult { at, duration_ms, status, error, delivered } = *finished;
+        let mut tx = self.db.begin().await?;
+        if !lock_user_if_exists(&mut tx, user).await? || tx.run(LOCK, params![user, endpoint]).await? == 0 {
+            tx.rollback().await;
+            return Ok(false);
+        }
+        let ping = NewWebhookEvent {
+            id: event,
+            event_type: EventType::Ping,
+            date_range: (at, at),
+            rows: &[],
+            new_count: 0,
+            updated_count: 0,
+            chunk: 1,
+            total_chunks: 1,
+        };
+        webhook_events::insert(&mut tx, (user, None), run, &ping, at).await?;
+        let state = if delivered { "delivered" } else { "failed" };
+        let (answered, took) = (status.map(i64::from), i64::from(duration_ms));
+        tx.run(INSERT_PING, params![user, endpoint, event, run, at, state, answered, error, took]).await?;
+        let attempt = Attempt { event, number: 1, at, duration_ms, status, error };
+        insert_attempt(&mut tx, (user, endpoint), &attempt).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Makes the delivery of one event due now, whatever became of it before, with all of its attempts. False when
+    /// there is no such delivery, when it waits for the chunk before it, when the event is a ping, and when the
+    /// endpoint is disabled.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn redeliver(&self, user: UserId, endpoint: EndpointId, event: EventId, now: Timestamp) -> Result<bool> {
+        let mut tx = self.db.begin().await?;
+        if !lock_enabled(&mut tx, user, endpoint).await?
+            || tx.run(REDELIVER, params![user, endpoint, event, now]).await? == 0
+        {
+            tx.rollback().await;
+            return Ok(false);
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Makes all deliveries due again that failed and whose events came to be at that time or later, with all of their
+    /// attempts: of each run the lowest chunk now, the others after it. Gives how many; 0 when the endpoint is
+    /// disabled. Pings stay as they are.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn recover(&self, user: UserId, endpoint: EndpointId, since: Timestamp, now: Timestamp) -> Result<u64> {
+        let mut tx = self.db.begin().await?;
+        if !lock_enabled(&mut tx, user, endpoint).await? {
+            tx.rollback().await;
+            return Ok(0);
+        }
+        let recovered = tx.run(RECOVER, params![user, endpoint, since]).await?;
+        tx.run(HOLD_BACK, params![user, endpoint]).await?;
+        tx.run(RELEASE_FIRST, params![user, endpoint, now]).await?;
+        tx.commit().await?;
+        Ok(recovered)
+    }
+}
+
+/// Takes the rows of a user and of their endpoint; false when there is none, or it is disabled.
+async fn lock_enabled(tx: &mut Tx, user: UserId, endpoint: EndpointId) -> Result<bool> {
+    Ok(lock_user_if_exists(tx, user).await? && tx.run(LOCK_ENABLED, params![user, endpoint]).await? > 0)
+}

@@ -1,0 +1,396 @@
+//! The delivery loop: claims endpoints with due deliveries, sends events, stores the results in batches.
+//!
+//! An instance claims an endpoint with a lease and serves it alone for a time slice of ten seconds. So a slow or dead
+//! endpoint delays only itself. Failing endpoints have their own permits and cannot take those of healthy ones.
+//!
+//! A time slice ends long before its lease. So no two instances send the same event, except for attempts that were
+//! running when a process was killed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellbird_storage::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt, StorageError};
+use jiff::{SignedDuration, Timestamp};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+use uuid::Uuid;
+
+use crate::Webhooks;
+use crate::client::delivery_error::NAME_NOT_RESOLVED;
+use crate::client::{Exchange, Message};
+use crate::ping::PingError;
+use crate::rebuild::{REBUILD_DEADLINE, RebuildError};
+use crate::schedule::has_failed_too_long;
+use crate::sign::Signer;
+use crate::target::check_url;
+
+/// Maximum number of healthy endpoints that one instance serves concurrently.
+const HEALTHY_AT_ONCE: usize = 32;
+/// The same for endpoints that have only failed recently. These permits come in addition.
+const FAILING_AT_ONCE: usize = 8;
+/// Maximum number of concurrent attempts for one endpoint.
+const SENT_AT_ONCE: usize = 16;
+/// Number of deliveries loaded in one query.
+const BATCH_SIZE: u32 = 128;
+/// A time slice starts no new attempt after this.
+const TIME_SLICE: Duration = Duration::from_secs(10);
+/// A failure disables an endpoint only from this attempt on, which comes at least half an hour after the first.
+const LATE_ATTEMPT: u32 = 5;
+/// Time for running attempts to finish when the service stops.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
+/// Part of the lease reserved for a slow database.
+const DATABASE_MARGIN: Duration = Duration::from_secs(20);
+/// How often the loop polls. It finds retries, and deliveries created by other instances.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Delay before endpoints are claimed, so that one claim covers several events and one time slice all events of an
+/// endpoint.
+const CLAIM_DELAY: Duration = Duration::from_millis(100);
+/// Delay before results are stored, so that one write covers several.
+const RESULTS_DELAY: Duration = Duration::from_millis(5);
+
+/// How long an event can be redelivered.
+const EVENT_RETENTION: SignedDuration = SignedDuration::from_hours(90 * 24);
+/// Number of events deleted in one transaction.
+const CLEANUP_BATCH: u32 = 500;
+
+/// Metric: attempts by outcome.
+pub const ATTEMPTS: &str = "bellbird_webhook_attempts_total";
+
+struct TimeSlice {
+    claim: ClaimedEndpoint,
+    signer: Signer,
+    url: Url,
+    /// No request is sent after this, because the lease could expire before the response comes.
+    cutoff: Instant,
+}
+
+/// Why a time slice ended early.
+enum ServeError {
+    /// Another instance has claimed the endpoint, or it was disabled or removed.
+    LeaseLost,
+    /// This time slice disabled the endpoint.
+    Disabled,
+    Storage(StorageError),
+    /// An attempt panicked. The lease is kept until it expires, so that the endpoint is not retried at once.
+    Panicked(JoinError),
+}
+
+impl From<StorageError> for ServeError {
+    fn from(error: StorageError) -> Self {
+        Self::Storage(error)
+    }
+}
+
+impl Webhooks {
+    /// Runs due deliveries until `stop`, then waits for the running attempts.
+    pub async fn deliver(&self, stop: CancellationToken) {
+        let (mut healthy, mut failing) = (JoinSet::new(), JoinSet::new());
+        while !stop.is_cancelled() {
+            let is_full = self.start_time_slices(&mut healthy, HEALTHY_AT_ONCE, false, &stop).await;
+            self.start_time_slices(&mut failing, FAILING_AT_ONCE, true, &stop).await;
+            tokio::select! {
+                () = stop.cancelled() => {}
+                Some(_) = healthy.join_next() => {}
+                Some(_) = failing.join_next() => {}
+                () = self.inner.event_buffer.new_events.notified() => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
+            }
+            // With all permits in use, endpoints may be waiting, so the next free permit is used at once.
+            if !is_full {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = tokio::time::sleep(CLAIM_DELAY) => {}
+                }
+            }
+        }
+        while healthy.join_next().await.is_some() {}
+        while failing.join_next().await.is_some() {}
+    }
+
+    /// Runs all due deliveries and returns when none is left.
+    pub async fn run_due_deliveries(&self) {
+        let stop = CancellationToken::new();
+        let mut slices = JoinSet::new();
+        loop {
+            self.start_time_slices(&mut slices, HEALTHY_AT_ONCE, false, &stop).await;
+            self.start_time_slices(&mut slices, HEALTHY_AT_ONCE + FAILING_AT_ONCE, true, &stop).await;
+            if slices.join_next().await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Deletes events after their retention, with their deliveries, and secrets whose rotation has ended.
+    pub async fn cleanup(&self) -> Result<(), StorageError> {
+        let before = self.inner.clock.now().saturating_sub(EVENT_RETENTION).unwrap_or(Timestamp::MIN);
+        self.inner.storage.delete_old_secrets(self.inner.clock.now()).await?;
+        while self.inner.storage.delete_outdated_webhook_events(before, CLEANUP_BATCH).await? >= CLEANUP_BATCH.into() {}
+        Ok(())
+    }
+
+    /// Claims an endpoint for each free permit. Returns whether all permits are now in use.
+    async fn start_time_slices(
+        &self,
+        slices: &mut JoinSet<()>,
+        at_once: usize,
+        failing: bool,
+        stop: &CancellationToken,
+    ) -> bool {
+        while slices.try_join_next().is_some() {}
+        let free = u32::try_from(at_once.saturating_sub(slices.len())).unwrap_or(0);
+        if free == 0 {
+            return true;
+        }
+        let now = self.inner.clock.now();
+        let lease = now.saturating_add(self.lease()).unwrap_or(now);
+        let claims = match self.inner.storage.claim_due_endpoints(now, lease, free, failing).await {
+            Ok(claims) => claims,
+            Err(error) => {
+                tracing::warn!(%error, "could not claim due endpoints");
+                return false;
+            }
+        };
+        for claim in claims {
+            let (webhooks, stop) = (self.clone(), stop.clone());
+            slices.spawn(async move { webhooks.run_time_slice(claim, &stop).await });
+        }
+        slices.len() >= at_once
+    }
+
+    /// Covers a time slice, its last rebuild and exchange, and a slow database.
+    fn lease(&self) -> Duration {
+        TIME_SLICE + REBUILD_DEADLINE + self.inner.settings.timeout + DATABASE_MARGIN
+    }
+
+    async fn run_time_slice(&self, claim: ClaimedEndpoint, stop: &CancellationToken) {
+        let id = claim.endpoint_id;
+        let shutdown_grace = async {
+            stop.cancelled().await;
+            tokio::time::sleep(SHUTDOWN_GRACE).await;
+        };
+        let served = tokio::select! {
+            served = self.serve(&claim, stop) => served,
+            // Aborts the running attempts. The next instance that claims the endpoint sends those events again.
+            () = shutdown_grace => Ok(()),
+        };
+        match served {
+            Ok(()) => {
+                if let Err(error) = self.inner.storage.release_endpoint(&claim).await {
+                    tracing::warn!(endpoint_id = %id, %error, "could not release endpoint lease; it will expire");
+                }
+            }
+            Err(ServeError::Disabled) => {}
+            Err(ServeError::LeaseLost) => {
+                tracing::info!(endpoint_id = %id, "endpoint lease lost");
+            }
+            Err(ServeError::Panicked(error)) => tracing::error!(endpoint_id = %id, %error, "delivery task panicked"),
+            Err(ServeError::Storage(error)) => tracing::warn!(endpoint_id = %id, %error, "deliveries interrupted"),
+        }
+    }
+
+    async fn serve(&self, claim: &ClaimedEndpoint, stop: &CancellationToken) -> Result<(), ServeError> {
+        let slice_ends_at = Instant::now() + TIME_SLICE;
+        let Ok(url) = check_url(&claim.url, self.inner.settings.rules) else {
+            return self.disable(claim, "address not allowed").await;
+        };
+        let signer = match self.signer(claim.user_id, claim.endpoint_id).await {
+            Ok(Some(signer)) => signer,
+            Ok(None) => return Err(ServeError::LeaseLost),
+            Err(PingError::Storage(error)) => return Err(error.into()),
+            Err(_) => return self.disable(claim, "secret broken").await,
+        };
+        let cutoff = slice_ends_at + REBUILD_DEADLINE;
+        let slice = Arc::new(TimeSlice { claim: claim.clone(), signer, url, cutoff });
+        let mut failing_since = claim.failing_since;
+        loop {
+            let due = self.inner.storage.list_due_deliveries(claim, self.inner.clock.now(), BATCH_SIZE).await?;
+            let has_more =
+                due.len() >= BATCH_SIZE as usize || due.iter().any(|due| due.event.chunk < due.event.total_chunks);
+            self.send_all(&slice, due, slice_ends_at, stop, &mut failing_since).await?;
+            // Deliveries that became due meanwhile wait for the next time slice.
+            if !has_more || Instant::now() >= slice_ends_at || stop.is_cancelled() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends deliveries concurrently until none is left or the time slice is over. Stores finished results in batches
+    /// while other attempts run.
+    async fn send_all(
+        &self,
+        slice: &Arc<TimeSlice>,
+        due: Vec<DueDelivery>,
+        slice_ends_at: Instant,
+        stop: &CancellationToken,
+        failing_since: &mut Option<Timestamp>,
+    ) -> Result<(), ServeError> {
+        let mut due = due.into_iter();
+        let mut attempts = JoinSet::new();
+        loop {
+            while attempts.len() < SENT_AT_ONCE && Instant::now() < slice_ends_at && !stop.is_cancelled() {
+                let Some(delivery) = due.next() else { break };
+                let (webhooks, slice) = (self.clone(), Arc::clone(slice));
+                attempts.spawn(async move { webhooks.attempt(&slice, &delivery).await });
+            }
+            let Some(first) = attempts.join_next().await else { return Ok(()) };
+            if !attempts.is_empty() {
+                tokio::time::sleep(RESULTS_DELAY).await;
+            }
+            let mut finished: Vec<FinishedAttempt> = Vec::new();
+            for attempt in std::iter::once(first).chain(std::iter::from_fn(|| attempts.try_join_next())) {
+                finished.extend(attempt.map_err(ServeError::Panicked)?);
+            }
+            if !finished.is_empty() {
+                self.record_attempts(slice, &finished, failing_since).await?;
+            }
+        }
+    }
+
+    async fn record_attempts(
+        &self,
+        slice: &TimeSlice,
+        finished: &[FinishedAttempt],
+        failing_since: &mut Option<Timestamp>,
+    ) -> Result<(), ServeError> {
+        let now = self.inner.clock.now();
+        if !self.inner.storage.finish_attempts(&slice.claim, finished, now).await? {
+            return Err(ServeError::LeaseLost);
+        }
+        let (mut gone, mut at_fault) = (false, false);
+        for attempt in finished {
+            let outcome = match attempt.outcome {
+                AttemptOutcome::Delivered => "delivered",
+                AttemptOutcome::Retry(_) => "failed",
+                AttemptOutcome::Failed => "given_up",
+            };
+            metrics::counter!(ATTEMPTS, "outcome" => outcome).increment(1);
+            gone |= attempt.status == Some(410);
+            // A single failure after days without events may be transient, so only a late attempt counts.
+            at_fault |= attempt.endpoint_at_fault
+                && (attempt.attempt >= LATE_ATTEMPT || attempt.outcome == AttemptOutcome::Failed);
+            log_attempt(slice, attempt);
+            if attempt.outcome == AttemptOutcome::Delivered {
+                *failing_since = None;
+            } else if attempt.endpoint_at_fault {
+                failing_since.get_or_insert(now);
+            }
+        }
+        if gone {
+            return self.disable(&slice.claim, "gone").await.and(Err(ServeError::Disabled));
+        }
+        if at_fault && has_failed_too_long(*failing_since, now) {
+            return self.disable(&slice.claim, "failing").await.and(Err(ServeError::Disabled));
+        }
+        Ok(())
+    }
+
+    async fn disable(&self, claim: &ClaimedEndpoint, reason: &str) -> Result<(), ServeError> {
+        if self.inner.storage.disable_claimed_endpoint(claim, reason, self.inner.clock.now()).await? {
+            tracing::warn!(endpoint_id = %claim.endpoint_id, reason, "endpoint disabled");
+        }
+        Ok(())
+    }
+
+    /// Makes one attempt. A first attempt sends the body from memory if it is still there; otherwise the rows are read
+    /// again.
+    ///
+    /// Returns `None` if no attempt was made: no time was left, the database failed, or the connection was removed.
+    async fn attempt(&self, slice: &TimeSlice, delivery: &DueDelivery) -> Option<FinishedAttempt> {
+        let (inner, event, claim) = (&self.inner, &delivery.event, &slice.claim);
+        let started_at = inner.clock.now();
+        let cached_body = if delivery.is_first {
+            inner.event_buffer.find_body(event.id, claim.api_version, started_at)
+        } else {
+            None
+        };
+        let body = match cached_body {
+            Some(body) => Ok(body),
+            None => {
+                let deadline = slice.cutoff.min(Instant::now() + REBUILD_DEADLINE);
+                self.rebuild(claim.user_id, event, claim.api_version, delivery.is_first, deadline).await
+            }
+        };
+        let body = match body {
+            Ok(body) => body,
+            // Not an attempt. The delivery stays due.
+            Err(RebuildError::Storage | RebuildError::Busy | RebuildError::Gone) => return None,
+            Err(error) => return Some(self.finished_attempt(delivery, started_at, Err(error))),
+        };
+        if Instant::now() >= slice.cutoff {
+            return None;
+        }
+        let sent_at = inner.clock.now();
+        let timestamp = sent_at.as_second();
+        let signature = slice.signer.signature(event.id, timestamp, &body);
+        let message = Message { id: event.id, timestamp, signature: &signature, endpoint: claim.endpoint_id, body };
+        let exchange = inner.client.post(&slice.url, message).await;
+        Some(self.finished_attempt(delivery, sent_at, Ok(exchange)))
+    }
+
+    /// Builds the result of an attempt, with the time of the next one.
+    fn finished_attempt(
+        &self,
+        delivery: &DueDelivery,
+        at: Timestamp,
+        exchange: Result<Exchange, RebuildError>,
+    ) -> FinishedAttempt {
+        let event = &delivery.event;
+        let attempt = delivery.attempts.saturating_add(1);
+        let (status, error, duration, retry_after, at_fault) = match &exchange {
+            Ok(exchange) => {
+                // A failure of our own name servers is not the endpoint's fault.
+                let at_fault = exchange.error != Some(NAME_NOT_RESOLVED);
+                (exchange.status, exchange.error, exchange.duration, exchange.retry_after, at_fault)
+            }
+            Err(error) => (None, Some(error.message()), Duration::ZERO, None, false),
+        };
+        let outcome = if exchange.as_ref().is_ok_and(Exchange::is_success) {
+            AttemptOutcome::Delivered
+        } else if status == Some(410) {
+            AttemptOutcome::Failed
+        } else {
+            let now = self.inner.clock.now();
+            let wait = self.inner.settings.schedule.after(attempt, retry_after, jitter());
+            wait.map_or(AttemptOutcome::Failed, |wait| AttemptOutcome::Retry(now.saturating_add(wait).unwrap_or(now)))
+        };
+        FinishedAttempt {
+            event_id: event.id,
+            sync_run_id: event.sync_run_id,
+            chunk: event.chunk,
+            total_chunks: event.total_chunks,
+            attempt,
+            at,
+            duration_ms: u32::try_from(duration.as_millis()).unwrap_or(u32::MAX),
+            status,
+            error,
+            endpoint_at_fault: at_fault && outcome != AttemptOutcome::Delivered,
+            outcome,
+        }
+    }
+}
+
+/// Logs no URL and no body.
+fn log_attempt(slice: &TimeSlice, attempt: &FinishedAttempt) {
+    let FinishedAttempt { event_id, attempt: number, status, error, duration_ms, .. } = attempt;
+    let endpoint_id = slice.claim.endpoint_id;
+    match attempt.outcome {
+        AttemptOutcome::Delivered => {
+            tracing::debug!(%endpoint_id, %event_id, number, status, duration_ms, "event delivered");
+        }
+        AttemptOutcome::Retry(next) => {
+            tracing::debug!(
+                %endpoint_id, %event_id, number, status, error, duration_ms, %next,
+                "event delivery failed, retry scheduled"
+            );
+        }
+        AttemptOutcome::Failed => {
+            tracing::warn!(%endpoint_id, %event_id, number, status, error, "event delivery failed permanently");
+        }
+    }
+}
+
+fn jitter() -> u64 {
+    Uuid::new_v4().as_u128() as u64
+}

@@ -1,0 +1,156 @@
+//! Turns the changed rows of a sync into webhook events, and keeps their bodies in memory for the first attempt.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellbird_domain::{ApiVersion, Digest, EventId, EventType, SyncRunId};
+use bellbird_shared_state::Expiring;
+use bytes::Bytes;
+use jiff::Timestamp;
+use tokio::sync::Notify;
+
+use crate::chunk::chunks;
+use crate::payload::{Envelope, body};
+
+/// Maximum number of rows in an event.
+pub const ROWS_MAX: usize = 500;
+/// Time to live of a body in memory. A first attempt after that reads the rows again.
+const BODY_TTL: Duration = Duration::from_secs(120);
+/// Maximum size in bytes of all bodies in memory.
+const BODIES_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// A row that is new or has changed.
+pub struct ChangedRow {
+    /// Digest of the row's identity.
+    pub row: Digest,
+    /// The row as an event shows it. `None` if it was not kept in memory.
+    pub json: Option<Vec<u8>>,
+}
+
+/// An event that is ready to be stored, without its rows.
+pub struct PreparedWebhookEvent {
+    pub id: EventId,
+    /// Digests of its rows: the new ones, then the updated ones.
+    pub rows: Vec<Digest>,
+    pub new_count: u32,
+    pub updated_count: u32,
+    /// Number within the sync, from 1.
+    pub chunk: u32,
+    pub total_chunks: u32,
+    body: Option<Bytes>,
+}
+
+/// Connects the syncs and the deliveries of one process. Cheap to clone; clones share all state.
+#[derive(Clone)]
+pub struct WebhookEventBuffer {
+    rows_max: usize,
+    first_delay: Duration,
+    bodies: Arc<Expiring<(EventId, ApiVersion), Bytes>>,
+    pub(crate) new_events: Arc<Notify>,
+}
+
+impl Default for WebhookEventBuffer {
+    fn default() -> Self {
+        Self::new(ROWS_MAX)
+    }
+}
+
+impl WebhookEventBuffer {
+    /// `rows_max` limits the rows of one event.
+    #[must_use]
+    pub fn new(rows_max: usize) -> Self {
+        let bytes_of = |_: &(EventId, ApiVersion), body: &Bytes| body.len() + 64;
+        let bodies = Arc::new(Expiring::with_lru(BODY_TTL, BODIES_BYTES_MAX, bytes_of));
+        Self { rows_max, first_delay: Duration::ZERO, bodies, new_events: Arc::default() }
+    }
+
+    /// Sets the delay before the first attempt.
+    #[must_use]
+    pub fn with_first_delay(self, first_delay: Duration) -> Self {
+        Self { first_delay, ..self }
+    }
+
+    /// When the first attempt is due for an event created at `now`.
+    #[must_use]
+    pub fn first_attempt_at(&self, now: Timestamp) -> Timestamp {
+        now.saturating_add(self.first_delay).unwrap_or(now)
+    }
+
+    /// Builds the events for these rows. Takes the JSON out of each row.
+    #[must_use]
+    pub fn prepare(
+        &self,
+        event_type: EventType,
+        run: SyncRunId,
+        created: Timestamp,
+        new: &mut [ChangedRow],
+        updated: &mut [ChangedRow],
+    ) -> Vec<PreparedWebhookEvent> {
+        let all = chunks(new.len(), updated.len(), self.rows_max);
+        let total_chunks = count(all.len());
+        let mut prepared = Vec::with_capacity(all.len());
+        for (number, chunk) in (1..).zip(all) {
+            let (new, updated) = (&mut new[chunk.new], &mut updated[chunk.updated]);
+            let envelope = Envelope {
+                id: EventId::new(),
+                event_type,
+                api_version: ApiVersion::CURRENT,
+                created,
+                sync_run_id: run,
+                chunk: number,
+                total_chunks,
+            };
+            prepared.push(PreparedWebhookEvent {
+                id: envelope.id,
+                rows: new.iter().chain(&*updated).map(|row| row.row).collect(),
+                new_count: count(new.len()),
+                updated_count: count(updated.len()),
+                chunk: number,
+                total_chunks,
+                body: take_json(new).zip(take_json(updated)).map(|(new, updated)| body(&envelope, &new, &updated)),
+            });
+        }
+        prepared
+    }
+
+    /// Keeps the bodies of events for their first attempt. Call this before storing the events, because delivery may
+    /// start as soon as they are stored.
+    pub fn hold_bodies(&self, prepared: &[PreparedWebhookEvent], now: Timestamp) {
+        for event in prepared {
+            if let Some(body) = &event.body {
+                self.hold_body(event.id, ApiVersion::CURRENT, body.clone(), now);
+            }
+        }
+    }
+
+    pub(crate) fn hold_body(&self, id: EventId, version: ApiVersion, body: Bytes, now: Timestamp) {
+        self.bodies.insert((id, version), body, now);
+    }
+
+    /// Wakes the delivery loop after events were stored.
+    pub fn wake(&self) {
+        self.new_events.notify_one();
+    }
+
+    /// Drops the bodies of events that were not stored.
+    pub fn evict_bodies(&self, prepared: &[PreparedWebhookEvent]) {
+        for event in prepared {
+            self.bodies.remove(&(event.id, ApiVersion::CURRENT));
+        }
+    }
+
+    /// Returns the body of an event that this process created recently.
+    #[must_use]
+    pub fn find_body(&self, id: EventId, version: ApiVersion, now: Timestamp) -> Option<Bytes> {
+        self.bodies.get(&(id, version), now).map(|(body, _)| body)
+    }
+}
+
+/// Takes the JSON of all rows. `None` if one of them has none.
+fn take_json(rows: &mut [ChangedRow]) -> Option<Vec<Vec<u8>>> {
+    rows.iter_mut().map(|row| row.json.take()).collect()
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

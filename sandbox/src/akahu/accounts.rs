@@ -1,0 +1,88 @@
+//! `/me`, `/accounts` and `/authorisations`: who shares what (docs/providers/akahu.md#unlinking, #user, #accounts).
+
+use axum::extract::Path;
+use axum::response::Response;
+use serde::Serialize;
+
+use super::call::{UserCall, check_id};
+use super::connections::Shown;
+use super::errors::Failure;
+use super::respond::{done, iso, item, items};
+use super::store::State;
+use crate::members::Members;
+
+#[derive(Serialize)]
+struct Me<'a> {
+    _id: &'a str,
+    access_granted_at: String,
+    email: &'a str,
+    preferred_name: &'a str,
+}
+
+/// The user behind the token.
+pub(super) async fn me(call: UserCall) -> Response {
+    let store = call.akahu.store.read();
+    let user = &store.users[call.user];
+    let preferred_name = user.name.split(' ').next().unwrap_or_default();
+    item(Me { _id: &user.id, access_granted_at: iso(user.consented_at), email: &user.email, preferred_name })
+}
+
+/// Every account of every login that the user shares; there are no pages.
+pub(super) async fn list(call: UserCall) -> Response {
+    let mut store = call.akahu.store.write();
+    store.apply_due_refreshes(call.now);
+    let accounts = store.accounts_of(call.user);
+    items(accounts.into_iter().map(|account| &account.members).collect::<Vec<&Members>>())
+}
+
+/// One account.
+pub(super) async fn show(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
+    check_id("acc_", &id)?;
+    let mut store = call.akahu.store.write();
+    store.apply_due_refreshes(call.now);
+    let account = store.account_of(call.user, &id).ok_or_else(Failure::not_found)?;
+    Ok(item(&account.members))
+}
+
+/// Shares an account no more; official ones go with their login only (docs/providers/akahu.md#unlinking; the words are
+/// ours).
+pub(super) async fn delete(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
+    check_id("acc_", &id)?;
+    let mut store = call.akahu.store.write();
+    let account = store.account_of(call.user, &id).ok_or_else(Failure::not_found)?;
+    if store.logins[account.login].institution.official.is_some() {
+        return Err(Failure::invalid("Accounts with an official connection cannot be revoked individually"));
+    }
+    for account in store.accounts.iter_mut().filter(|account| account.id == id) {
+        account.shared = false;
+    }
+    Ok(done())
+}
+
+#[derive(Serialize)]
+struct Authorisation<'a> {
+    _id: &'a str,
+    connection: Shown,
+}
+
+/// A login: ours, only its `DELETE` is documented (docs/providers/akahu.md#unlinking).
+pub(super) async fn show_authorisation(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
+    let login = find_login(&call, &id)?;
+    let store = call.akahu.store.read();
+    let login = &store.logins[login];
+    Ok(item(Authorisation { _id: &login.id, connection: Shown::inside_an_account(login.institution) }))
+}
+
+/// Shares a login no more: its accounts and rows are gone.
+pub(super) async fn delete_authorisation(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
+    let login = find_login(&call, &id)?;
+    call.akahu.store.write().set_state(login, State::Revoked, call.now);
+    Ok(done())
+}
+
+fn find_login(call: &UserCall, id: &str) -> Result<usize, Failure> {
+    check_id("authorisation_", id)?;
+    let store = call.akahu.store.read();
+    let shared = store.logins_of(call.user).into_iter();
+    shared.into_iter().find(|&login| store.logins[login].id == id).ok_or_else(Failure::not_found)
+}

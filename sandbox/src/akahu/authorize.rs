@@ -1,0 +1,334 @@
+//! The hosted page on which somebody consents (docs/providers/akahu.md#consent-page, #redirects), and a way past it for
+//! those who want no pages.
+
+use std::sync::Arc;
+
+use aws_lc_rs::hmac;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
+use jiff::Timestamp;
+use parking_lot::RwLock;
+
+use super::Akahu;
+use super::store::State as LoginState;
+use crate::consent_page::{
+    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, ConsentSessions, InstitutionOption,
+    OfferedAccount, append_query, is_redirect_uri, see_other,
+};
+use crate::query::{self, Query};
+use crate::world::nz::institutions::{INSTITUTIONS, Institution, find};
+
+/// What may be asked with; `sandbox_auto` is ours.
+const PARAMETERS: [&str; 9] = [
+    "response_type",
+    "client_id",
+    "redirect_uri",
+    "scope",
+    "state",
+    "email",
+    "connection",
+    "redirect_mode",
+    "sandbox_auto",
+];
+const MODES: [&str; 3] = ["default", "embedded", "deep_link"];
+
+/// What the app asks for, as far as the way back needs it.
+pub(crate) struct AuthorizationRequest {
+    redirect_uri: String,
+    state: Option<String>,
+}
+
+/// Which addresses the app has registered, and the key under which first pages were made.
+pub(super) struct AppRegistration {
+    registered: RwLock<Vec<String>>,
+    key: hmac::Key,
+}
+
+impl AppRegistration {
+    pub(super) fn new() -> Self {
+        let random = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()].map(uuid::Uuid::into_bytes).concat();
+        Self { registered: RwLock::default(), key: hmac::Key::new(hmac::HMAC_SHA256, &random) }
+    }
+
+    /// Puts these addresses in the place of those registered before.
+    pub(super) fn set_redirect_uris(&self, uris: Vec<String>) {
+        *self.registered.write() = uris;
+    }
+
+    /// Any address of this machine is registered from the start: ours.
+    fn is_registered(&self, uri: &str) -> bool {
+        is_loopback(uri) || self.registered.read().iter().any(|known| known == uri)
+    }
+
+    /// The hidden field of a first page. Nothing is remembered of it, so it says itself that it was made here, and for
+    /// what.
+    fn first_page_token(&self, query: &str) -> String {
+        let random = uuid::Uuid::new_v4().simple().to_string();
+        format!("{random}{}", self.tag(&random, query))
+    }
+
+    fn tag(&self, random: &str, query: &str) -> String {
+        URL_SAFE_NO_PAD.encode(hmac::sign(&self.key, format!("{random}?{query}").as_bytes()))
+    }
+
+    fn is_first_page_token(&self, token: &str, query: &str) -> bool {
+        let Some((random, tag)) = token.split_at_checked(32) else { return false };
+        let tag = URL_SAFE_NO_PAD.decode(tag).unwrap_or_default();
+        hmac::verify(&self.key, format!("{random}?{query}").as_bytes(), &tag).is_ok()
+    }
+}
+
+fn is_loopback(uri: &str) -> bool {
+    let host = uri.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned));
+    let web = uri.starts_with("http://") || uri.starts_with("https://");
+    web && host.is_some_and(|host| ["localhost", "127.0.0.1", "[::1]"].contains(&host.as_str()))
+}
+
+/// What a first page is for, or the answer to a bad question. Without a known app and address there is nowhere to go
+/// back to, so that is a page; what else is wrong goes back (docs/providers/akahu.md#redirects). Which of the two what
+/// is not known gets, is ours.
+struct AuthorizeParams {
+    request: AuthorizationRequest,
+    email: String,
+    connection: Option<String>,
+    auto: Option<String>,
+}
+
+/// Why there is no first page.
+enum Rejection {
+    /// Nowhere to go back to: the words of a page.
+    Page(String),
+    /// The address to go back to.
+    Redirect(String),
+}
+
+impl IntoResponse for Rejection {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Page(text) => {
+                consent_page::error_page::<Akahu>(StatusCode::BAD_REQUEST, "This request cannot be answered", &text)
+            }
+            Self::Redirect(location) => see_other(&location),
+        }
+    }
+}
+
+impl AuthorizeParams {
+    fn of(akahu: &Akahu, query: &Query) -> Result<Self, Rejection> {
+        if let Some(name) = query.names().find(|name| !PARAMETERS.contains(name)) {
+            return Err(Rejection::Page(format!("The parameter {name} is not known.")));
+        }
+        if query.get("client_id") != Some(akahu.access.app_token.as_str()) {
+            return Err(Rejection::Page("The app (client_id) is not known.".to_owned()));
+        }
+        let uri = query.get("redirect_uri").unwrap_or_default();
+        if !is_redirect_uri(uri) || !akahu.app_registration.is_registered(uri) {
+            return Err(Rejection::Page(format!("The address to go back to (redirect_uri) is not registered: {uri}")));
+        }
+        if query.get("redirect_mode").is_some_and(|mode| !MODES.contains(&mode)) {
+            return Err(Rejection::Page(format!("redirect_mode must be one of {}.", MODES.join(", "))));
+        }
+        let connection = query.get("connection").map(str::to_owned);
+        if connection.as_ref().is_some_and(|id| find(id).is_none()) {
+            return Err(Rejection::Page("The institution (connection) is not known.".to_owned()));
+        }
+        let request =
+            AuthorizationRequest { redirect_uri: uri.to_owned(), state: query.get("state").map(str::to_owned) };
+        if query.get("response_type") != Some("code") {
+            return Err(Rejection::Redirect(request.failed("unsupported_response_type", None)));
+        }
+        if !query.get("scope").is_some_and(|scope| scope.split(' ').any(|one| one == "ENDURING_CONSENT")) {
+            return Err(Rejection::Redirect(request.failed("invalid_scope", None)));
+        }
+        let email = query.get("email").unwrap_or_default().to_owned();
+        Ok(Self { request, email, connection, auto: query.get("sandbox_auto").map(str::to_owned) })
+    }
+
+    fn into_session(self) -> ConsentSession<AuthorizationRequest> {
+        // Begun with its first form only, so it cannot be late before.
+        ConsentSession::new(None, self.request, Timestamp::MAX)
+            .with_institution(self.connection)
+            .with_username(&self.email)
+    }
+}
+
+impl AuthorizationRequest {
+    fn redirect(&self, pairs: &[(&str, &str)]) -> String {
+        append_query(&self.redirect_uri, '&', &query::write(pairs))
+    }
+
+    fn failed(&self, error: &str, description: Option<&str>) -> String {
+        let state = self.state.as_deref().map(|state| ("state", state));
+        let description = description.map(|text| ("error_description", text));
+        self.redirect(&[("error", error)].into_iter().chain(description).chain(state).collect::<Vec<_>>())
+    }
+
+    fn accepted(&self, code: &str, event: &str) -> String {
+        let state = self.state.as_deref().map(|state| ("state", state));
+        let rest = [("source", "oauth"), ("event", event)];
+        self.redirect(&[("code", code)].into_iter().chain(state).chain(rest).collect::<Vec<_>>())
+    }
+}
+
+/// The first page. Nothing is remembered of it.
+pub(super) async fn show(State(akahu): State<Arc<Akahu>>, request: Request) -> Response {
+    let text = request.uri().query().unwrap_or_default();
+    let params = match AuthorizeParams::of(&akahu, &Query::parse(Some(text))) {
+        Ok(params) => params,
+        Err(rejection) => return rejection.into_response(),
+    };
+    match params.auto.as_deref() {
+        None => consent_page::first_page(
+            &*akahu,
+            &params.into_session().with_token(akahu.app_registration.first_page_token(text)),
+        ),
+        Some("accept") => see_other(&akahu.accept(&params)),
+        Some("deny") => see_other(&params.request.failed("access_denied", None)),
+        Some(_) => Rejection::Page("sandbox_auto must be accept or deny.".to_owned()).into_response(),
+    }
+}
+
+/// The form of the first page: from here on the visit is remembered.
+pub(super) async fn begin(State(akahu): State<Arc<Akahu>>, request: Request) -> Response {
+    let text = request.uri().query().unwrap_or_default().to_owned();
+    let params = match AuthorizeParams::of(&akahu, &Query::parse(Some(&text))) {
+        Ok(params) => params,
+        Err(rejection) => return rejection.into_response(),
+    };
+    let form = match consent_page::read_form::<Akahu>(request).await {
+        Ok(form) => form,
+        Err(answer) => return answer,
+    };
+    let token = form.get("session").unwrap_or_default();
+    if akahu.app_registration.is_first_page_token(token, &text) && !akahu.consent_sessions.has(token) {
+        akahu.consent_sessions.open(params.into_session().with_token(token.to_owned()));
+    }
+    consent_page::submit_form(&*akahu, &form)
+}
+
+impl Akahu {
+    /// Whoever has the address in `email` consents, else the first person; all their logins are shared and active.
+    fn accept(&self, params: &AuthorizeParams) -> String {
+        let now = self.controls.clock.now();
+        let mut store = self.store.write();
+        let user = store.users.iter().position(|user| user.email == params.email).unwrap_or_default();
+        for login in 0..store.logins.len() {
+            if store.logins[login].user == user && store.logins[login].state != LoginState::Active {
+                store.set_state(login, LoginState::Active, now);
+            }
+        }
+        store.users[user].consented_at = now;
+        params.request.accepted(&self.codes.issue(user, &params.request.redirect_uri, now), "ACCEPT")
+    }
+}
+
+/// The classic twin of an official connection takes nobody new (docs/providers/akahu.md#institutions).
+fn is_closed_to_new_connections(institution: &Institution) -> bool {
+    INSTITUTIONS.iter().any(|other| other.official.as_ref().is_some_and(|it| it.classic == institution.id))
+}
+
+impl ConsentProvider for Akahu {
+    type AuthRequest = AuthorizationRequest;
+
+    const BRAND: Brand = Brand {
+        name: "Akahu",
+        colour: "#0b6b5d",
+        tint: "#f0f8f6",
+        // Never in a frame (docs/providers/akahu.md#consent-page).
+        framed: false,
+        institution_word: "bank or provider",
+        permissions: &[
+            "Your name and e-mail address",
+            "Names, numbers and balances of the accounts",
+            "Their transactions",
+        ],
+        note: "It may do so until you stop it, which you can do at any time.",
+        expired_text: "The request is over, took too long, or was never there. Go back to the app and begin anew.",
+    };
+
+    fn consent_sessions(&self) -> &ConsentSessions<AuthorizationRequest> {
+        &self.consent_sessions
+    }
+
+    fn now(&self) -> Timestamp {
+        self.controls.clock.now()
+    }
+
+    fn institutions(&self) -> Vec<InstitutionOption> {
+        let option = |one: &Institution| InstitutionOption {
+            id: one.id.to_owned(),
+            name: one.name.to_owned(),
+            note: is_closed_to_new_connections(one).then_some("Not available for new connections"),
+        };
+        INSTITUTIONS.iter().map(option).collect()
+    }
+
+    fn unavailable_outcome(&self, institution_id: &str) -> Option<ConsentOutcome> {
+        find(institution_id).is_none_or(is_closed_to_new_connections).then_some(ConsentOutcome::Unavailable)
+    }
+
+    fn sign_in(
+        &self,
+        _: &AuthorizationRequest,
+        institution_id: &str,
+        name: &str,
+    ) -> Result<(String, Vec<OfferedAccount>), ConsentOutcome> {
+        let (store, institution) = (self.store.read(), find(institution_id).ok_or(ConsentOutcome::Unavailable)?);
+        Ok((store.display_name(name), store.offers(institution, name)))
+    }
+
+    /// `access_denied` is documented for those who decline; that the other ends have these two standard codes of OAuth,
+    /// and all descriptions, are ours.
+    fn finish(&self, request: &AuthorizationRequest, outcome: ConsentOutcome) -> ConsentResult {
+        let failed = |error, text: &str| request.failed(error, Some(text));
+        let location = match outcome {
+            ConsentOutcome::Allowed { institution_id, name, chosen } => {
+                let Some(institution) = find(&institution_id) else {
+                    return redirect_result(failed("server_error", "Unknown connection"));
+                };
+                let (mut store, now) = (self.store.write(), self.now());
+                let event = if store.has_shared_logins(&name) { "UPDATE" } else { "ACCEPT" };
+                let user = store.share(institution, &name, &chosen, *self.linking_options.lock(), now);
+                request.accepted(&self.codes.issue(user, &request.redirect_uri, now), event)
+            }
+            ConsentOutcome::Cancelled { .. } | ConsentOutcome::Closed => request.failed("access_denied", None),
+            ConsentOutcome::WrongCode => failed("access_denied", "The one-time code was wrong too often"),
+            ConsentOutcome::LoginRejected | ConsentOutcome::WrongLogin | ConsentOutcome::Deleted => {
+                failed("access_denied", "The institution refused the login")
+            }
+            ConsentOutcome::TimedOut => failed("access_denied", "The request took too long"),
+            ConsentOutcome::Unavailable => failed("temporarily_unavailable", "The institution is not available"),
+        };
+        redirect_result(location)
+    }
+}
+
+/// Straight back: there is no last page.
+fn redirect_result(location: String) -> ConsentResult {
+    ConsentResult {
+        location: Some(location),
+        shows_page: false,
+        title: "Done".to_owned(),
+        text: "You were sent back.".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_loopback;
+
+    #[test]
+    fn loopback_addresses_are_registered() {
+        for good in ["http://127.0.0.1:8081/cb?x=1", "http://localhost/cb", "https://[::1]:9/cb"] {
+            assert!(is_loopback(good), "{good}");
+        }
+        for bad in
+            ["http://127.0.0.1.evil.example/", "http://localhost@evil.example/", "https://a.example/", "x://localhost"]
+        {
+            assert!(!is_loopback(bad), "{bad}");
+        }
+    }
+}

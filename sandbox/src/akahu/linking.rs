@@ -1,0 +1,199 @@
+//! What somebody consents to on the hosted page, and what comes of it (docs/providers/akahu.md#consent-page,
+//! #relinking).
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::ids;
+use super::rows::Entry;
+use super::store::{Login, NUMBERS_PER_ACCOUNT, State, Store, User};
+use crate::consent_page::OfferedAccount;
+use crate::members::Members;
+use crate::world::invented::{about, first_word, full_name, stream};
+use crate::world::nz::holding::Holding;
+use crate::world::nz::institutions::Institution;
+use crate::world::nz::invented::HOLDINGS;
+use crate::world::nz::rows::{Calendars, draw};
+use crate::world::rng::{DIGITS, Rng, label};
+
+/// How linking again goes, as the control interface wants it. What the real service does is not known
+/// (docs/providers/akahu.md#open-questions).
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct LinkingOptions {
+    /// Every consent leads to a new token.
+    pub(super) new_token: bool,
+    /// And leaves the ones before it alive.
+    pub(super) old_token_lives: bool,
+    /// A login that is linked again gets a new id. Its accounts keep theirs.
+    pub(super) new_authorisation: bool,
+}
+
+impl Store {
+    fn find_user(&self, name: &str) -> Option<usize> {
+        self.users.iter().position(|user| user.email == name)
+    }
+
+    fn find_login(&self, user: usize, institution: &Institution) -> Option<usize> {
+        self.logins.iter().position(|login| login.user == user && login.institution.id == institution.id)
+    }
+
+    /// Whoever has that user name.
+    pub(super) fn display_name(&self, name: &str) -> String {
+        self.find_user(name).map_or_else(|| full_name(self.seed, name), |user| self.users[user].name.clone())
+    }
+
+    /// Whether that user shares anything.
+    pub(super) fn has_shared_logins(&self, name: &str) -> bool {
+        self.find_user(name).is_some_and(|user| !self.logins_of(user).is_empty())
+    }
+
+    /// The accounts of a login: those that are known, shared or not, else what everybody has.
+    pub(super) fn offers(&self, institution: &Institution, name: &str) -> Vec<OfferedAccount> {
+        let login = self.find_user(name).and_then(|user| self.find_login(user, institution));
+        let known = self.accounts.iter().filter(|account| Some(account.login) == login);
+        let offers: Vec<OfferedAccount> = known.map(|account| offer(&account.id, &account.members)).collect();
+        if !offers.is_empty() {
+            return offers;
+        }
+        let invented = |(holding, cents): &(Holding, i64)| {
+            let members = invented(self.seed, holding, *cents, institution, name).0;
+            // Without an id yet: the name tells them apart.
+            offer(&members.text("name").unwrap_or_default(), &members)
+        };
+        HOLDINGS.iter().map(invented).collect()
+    }
+
+    /// Shares these accounts of a login, and no others of it. Returns the user.
+    pub(super) fn share(
+        &mut self,
+        institution: &'static Institution,
+        name: &str,
+        chosen: &[OfferedAccount],
+        options: LinkingOptions,
+        now: Timestamp,
+    ) -> usize {
+        let user = self.find_user(name).unwrap_or_else(|| self.add_user(name, now));
+        self.users[user].consented_at = now;
+        let login = match self.find_login(user, institution) {
+            Some(login) => {
+                self.apply_due_refreshes(now);
+                if options.new_authorisation {
+                    self.rename_login(login);
+                }
+                self.set_state(login, State::Active, now);
+                login
+            }
+            None => self.add_login(user, institution, name, now),
+        };
+        for account in self.accounts.iter_mut().filter(|account| account.login == login) {
+            let own_name = account.members.text("name");
+            account.shared = chosen
+                .iter()
+                .any(|offer| offer.account_key == account.id || Some(&offer.account_key) == own_name.as_ref());
+        }
+        user
+    }
+
+    fn add_user(&mut self, name: &str, now: Timestamp) -> usize {
+        self.users.push(User {
+            id: ids::draw("user_", &mut Rng::new(self.seed, label(&["akahu user", name]))),
+            name: full_name(self.seed, name),
+            email: name.to_owned(),
+            consented_at: now,
+            tokens: Vec::new(),
+            is_listed: false,
+            subscriptions: Vec::new(),
+        });
+        self.users.len() - 1
+    }
+
+    fn add_login(&mut self, user: usize, institution: &'static Institution, name: &str, now: Timestamp) -> usize {
+        let seed = self.seed;
+        let mut rng = stream(seed, name, institution.id, "akahu login");
+        self.logins.push(Login::new(ids::draw("authorisation_", &mut rng), user, institution, State::Active, now));
+        let login = self.logins.len() - 1;
+        let calendars = Calendars::new(now);
+        for (holding, cents) in &HOLDINGS {
+            let (members, running) = invented(seed, holding, *cents, institution, name);
+            let account = self.add_holding(login, holding, &mut rng, None, now);
+            account.members.merge_all(members);
+            account.running = Some(running);
+            // From their own numbers, so that they are the same whatever else was linked before.
+            let own = label(&[name, institution.id, holding.account]) / NUMBERS_PER_ACCOUNT * NUMBERS_PER_ACCOUNT;
+            let rows = draw(&holding.plan, seed, own, &calendars, Some(running));
+            let first = account.take_numbers(rows.len() as u64);
+            account.entries = Vec::with_capacity(rows.len());
+            for mut row in rows {
+                row.number = first + row.number % NUMBERS_PER_ACCOUNT;
+                account.entries.push(Entry::drawn(row));
+            }
+        }
+        login
+    }
+
+    /// Another id for a login; its accounts say it.
+    fn rename_login(&mut self, login: usize) {
+        let id = ids::random("authorisation_");
+        for account in self.accounts.iter_mut().filter(|account| account.login == login) {
+            account.members.set("_authorisation", &id);
+            account.members.set("_credentials", &ids::named("creds_", &id));
+        }
+        self.logins[login].id = id;
+    }
+}
+
+fn offer(account_key: &str, members: &Members) -> OfferedAccount {
+    let text = |name| members.text(name).unwrap_or_default();
+    let (kind, number) = (text("type"), text("formatted_account"));
+    let detail = if number.is_empty() { kind } else { masked(&number) };
+    OfferedAccount { account_key: account_key.to_owned(), name: text("name"), detail }
+}
+
+/// All but the last four digits hidden.
+fn masked(number: &str) -> String {
+    let digits = number.chars().filter(char::is_ascii_digit).count();
+    let mut seen = 0;
+    let hide = |character: char| {
+        seen += usize::from(character.is_ascii_digit());
+        if character.is_ascii_digit() && seen + 4 <= digits { '*' } else { character }
+    };
+    number.chars().map(hide).collect()
+}
+
+/// The members that only this account has, and its balance in cents.
+fn invented(seed: u64, holding: &Holding, cents: i64, institution: &Institution, name: &str) -> (Members, i64) {
+    let mut rng = stream(seed, name, institution.id, holding.account);
+    let mut members = Members::parse(holding.account.as_bytes()).unwrap_or_default();
+    let own = format!("{} {}", first_word(institution.name), members.text("name").unwrap_or_default());
+    let number = match members.text("type").as_deref() {
+        Some("CREDITCARD") => format!("4988-****-****-{}", rng.text(DIGITS, 4)),
+        _ => format!("12-{}-{}-00", rng.text(DIGITS, 4), rng.text(DIGITS, 7)),
+    };
+    let cents = about(&mut rng, cents);
+    members.set("name", &own);
+    members.set("formatted_account", &number);
+    let mut balance = Members::default();
+    balance.set("currency", &"NZD");
+    balance.set("current", &dollars(cents));
+    if cents > 0 {
+        balance.set("available", &dollars(cents));
+    }
+    balance.set("overdrawn", &false);
+    members.set("balance", &balance);
+    members.set("meta", &json!({"holder": full_name(seed, name).to_uppercase()}));
+    (members, cents)
+}
+
+/// As Akahu writes amounts: a number without zeros at the end (docs/providers/akahu.md#amounts).
+fn dollars(cents: i64) -> Option<Box<RawValue>> {
+    let sign = if cents < 0 { "-" } else { "" };
+    let cents = cents.unsigned_abs();
+    let text = match (cents / 100, cents % 100) {
+        (whole, 0) => format!("{sign}{whole}"),
+        (whole, part) => format!("{sign}{whole}.{part:02}").trim_end_matches('0').to_owned(),
+    };
+    RawValue::from_string(text).ok()
+}

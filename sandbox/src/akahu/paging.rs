@@ -1,0 +1,111 @@
+//! Pages of settled rows (docs/providers/akahu.md#pages). A cursor is the place of a row in the order, so it stays true
+//! while rows come and go; its form is ours, and so is refusing one that is bad, or another query's, with 400.
+
+use std::io::Write as _;
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::call::UserCall;
+use super::errors::Failure;
+use super::rows::{Entry, Position};
+use super::store::Account;
+
+/// Rows of a page: fixed (docs/providers/akahu.md#pages).
+const SIZE: usize = 100;
+
+/// Signs cursors, so that an invented one is seen to be none.
+pub(super) struct Cursors(hmac::Key);
+
+impl Cursors {
+    pub(super) fn new() -> Self {
+        let secret = uuid::Uuid::new_v4().into_bytes();
+        Self(hmac::Key::new(hmac::HMAC_SHA512, &secret))
+    }
+
+    fn encode(&self, position: Position, query: &[u8]) -> String {
+        let position_bytes = position.to_bytes();
+        let tag = hmac::sign(&self.0, &[&position_bytes, query].concat());
+        URL_SAFE_NO_PAD.encode([&position_bytes, tag.as_ref()].concat())
+    }
+
+    fn decode(&self, text: &str, query: &[u8]) -> Option<Position> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (position_bytes, tag) = bytes.split_first_chunk::<17>()?;
+        hmac::verify(&self.0, &[position_bytes, query].concat(), tag).ok()?;
+        Some(Position::of_bytes(*position_bytes))
+    }
+}
+
+/// Which rows are asked for.
+pub(super) struct PageRequest {
+    /// Milliseconds; rows of this instant are not included.
+    start: Option<i64>,
+    /// Milliseconds; rows of this instant are included.
+    end: Option<i64>,
+    after: Option<Position>,
+    /// What a cursor is bound to: user, path and range.
+    query: Vec<u8>,
+}
+
+impl PageRequest {
+    /// Reads `start`, `end` and `cursor`.
+    pub(super) fn of(call: &UserCall) -> Result<Self, Failure> {
+        let (start, end) = (call.instant("start")?, call.instant("end")?);
+        let query = format!("{}\n{}\n{start:?}\n{end:?}", call.user, call.path).into_bytes();
+        let after = match call.query.get("cursor") {
+            None => None,
+            Some(text) => {
+                let known = call.akahu.cursors.decode(text, &query);
+                Some(known.ok_or_else(|| Failure::invalid("queryParams.cursor is not a valid cursor"))?)
+            }
+        };
+        Ok(Self { start, end, after, query })
+    }
+
+    /// The stretch of an account's rows that is asked for and comes after the cursor.
+    fn stretch<'a>(&self, entries: &'a [Entry]) -> &'a [Entry] {
+        let too_new = entries.partition_point(|entry| self.end.is_some_and(|end| entry.position.at() > end));
+        let seen = self.after.map_or(0, |after| entries.partition_point(|entry| entry.position <= after));
+        let end = entries.partition_point(|entry| self.start.is_none_or(|start| entry.position.at() > start));
+        entries.get(too_new.max(seen)..end).unwrap_or_default()
+    }
+}
+
+/// A page of the rows of these accounts, newest first.
+pub(super) fn page(call: &UserCall, page_request: &PageRequest, accounts: &[&Account], seed: u64) -> Vec<u8> {
+    let mut rests: Vec<&[Entry]> = accounts.iter().map(|account| page_request.stretch(&account.entries)).collect();
+    let has_rows = rests.iter().any(|rest| !rest.is_empty());
+    let is_empty = has_rows && call.akahu.empty_pages.next_is_empty(&call.path);
+    let mut out = Vec::with_capacity(64 + SIZE * 800);
+    out.extend_from_slice(b"{\"success\":true,\"items\":[");
+    let mut last = page_request.after.unwrap_or(Position::START);
+    let size = if is_empty { 0 } else { SIZE };
+    for number in 0..size {
+        let Some(list) = newest(&rests) else { break };
+        let Some((entry, rest)) = rests[list].split_first() else { break };
+        rests[list] = rest;
+        if number > 0 {
+            out.push(b',');
+        }
+        entry.write(&mut out, seed, accounts[list].names());
+        last = entry.position;
+    }
+    if is_empty {
+        last = last.after_empty_page();
+    }
+    out.extend_from_slice(b"],\"cursor\":{\"next\":");
+    let _ = match newest(&rests) {
+        None => write!(out, "null"),
+        Some(_) => write!(out, "\"{}\"", call.akahu.cursors.encode(last, &page_request.query)),
+    };
+    out.extend_from_slice(b"}}");
+    out
+}
+
+/// Which list begins with the newest row.
+fn newest(rests: &[&[Entry]]) -> Option<usize> {
+    let firsts = rests.iter().enumerate().filter_map(|(list, rest)| Some((rest.first()?.position, list)));
+    firsts.min().map(|(_, list)| list)
+}

@@ -1,0 +1,84 @@
+//! `POST /refresh[/{id}]`: reads logins anew, a moment later (docs/providers/akahu.md#refresh).
+
+use axum::extract::Path;
+use axum::response::Response;
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+
+use super::call::{UserCall, check_id};
+use super::errors::Failure;
+use super::respond::done;
+use super::store::{State, Store, refresh_completion_time};
+
+/// How soon after a refresh the next is refused: the default of full apps. Refusing, rather than doing nothing, is
+/// what the documented answer says (docs/providers/akahu.md#refresh, #open-questions).
+const REFRESH_INTERVAL_MIN: SignedDuration = SignedDuration::from_mins(15);
+/// What nobody asks for is read once a day.
+const DAY_SECONDS: i64 = 86_400;
+
+/// Refreshes everything.
+pub(super) async fn all(call: UserCall) -> Result<Response, Failure> {
+    let logins = call.akahu.store.read().logins_of(call.user);
+    start(&call, &logins)
+}
+
+/// Refreshes the login of an account, or every login at an institution.
+pub(super) async fn one(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
+    let is_connection = id.starts_with("conn_");
+    check_id(if is_connection { "conn_" } else { "acc_" }, &id)?;
+    let logins: Vec<usize> = {
+        let store = call.akahu.store.read();
+        if is_connection {
+            let logins = store.logins_of(call.user).into_iter();
+            logins.filter(|&login| store.logins[login].institution.id == id).collect()
+        } else {
+            store.account_of(call.user, &id).map(|account| account.login).into_iter().collect()
+        }
+    };
+    if logins.is_empty() { Err(Failure::not_found()) } else { start(&call, &logins) }
+}
+
+/// Starts with those logins that do not rest; 429 when all of them do. One that is INACTIVE is asked in vain.
+fn start(call: &UserCall, logins: &[usize]) -> Result<Response, Failure> {
+    let mut store = call.akahu.store.write();
+    let mut started = false;
+    for &login in logins {
+        let login = &mut store.logins[login];
+        if login.refresh_requested_at.is_some_and(|at| call.now.duration_since(at).abs() < REFRESH_INTERVAL_MIN) {
+            continue;
+        }
+        started = true;
+        login.refresh_requested_at = Some(call.now);
+        if login.state == State::Active {
+            login.refresh_due_at = Some(refresh_completion_time(call.now));
+        }
+    }
+    if started {
+        return Ok(done());
+    }
+    Err(Failure::new(StatusCode::TOO_MANY_REQUESTS, "Refresh initiated within last 5 minutes"))
+}
+
+impl Store {
+    /// Lets everything happen that was to happen by now: refreshes asked for, and those of every day.
+    pub(super) fn apply_due_refreshes(&mut self, now: Timestamp) {
+        for index in 0..self.logins.len() {
+            let login = &mut self.logins[index];
+            if login.state != State::Active {
+                continue;
+            }
+            let mut refreshed_at = login.refresh_due_at.take_if(|at| *at <= now).unwrap_or(login.refreshed_at);
+            let days = now.duration_since(refreshed_at).as_secs() / DAY_SECONDS;
+            if days > 0 {
+                refreshed_at += SignedDuration::from_secs(days * DAY_SECONDS);
+            }
+            if refreshed_at <= login.refreshed_at {
+                continue;
+            }
+            login.refreshed_at = refreshed_at;
+            for account in self.accounts.iter_mut().filter(|account| account.login == index) {
+                account.set_refreshed(refreshed_at);
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Settled and pending rows (docs/providers/akahu.md#transactions, #pending-rows).
+
+use axum::extract::Path;
+use axum::response::Response;
+use serde_json::value::RawValue;
+
+use super::call::{UserCall, check_id};
+use super::errors::Failure;
+use super::paging::{PageRequest, page};
+use super::respond::{item, items, ready};
+use super::store::{Account, Store};
+use crate::members::Members;
+
+/// The settled rows of all accounts.
+pub(super) async fn list(call: UserCall) -> Result<Response, Failure> {
+    let page_request = PageRequest::of(&call)?;
+    let store = call.akahu.store.read();
+    Ok(ready(page(&call, &page_request, &store.accounts_of(call.user), store.seed)))
+}
+
+/// The settled rows of one account.
+pub(super) async fn list_of_account(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
+    check_id("acc_", &id)?;
+    let page_request = PageRequest::of(&call)?;
+    let store = call.akahu.store.read();
+    let account = store.account_of(call.user, &id).ok_or_else(Failure::not_found)?;
+    Ok(ready(page(&call, &page_request, &[account], store.seed)))
+}
+
+/// One settled row.
+pub(super) async fn show(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
+    check_id("trans_", &id)?;
+    let store = call.akahu.store.read();
+    Ok(item(find(&store, call.user, &id).ok_or_else(Failure::not_found)?))
+}
+
+/// The settled rows of these ids, in their order. Leaving out the ones that are not the user's is ours.
+pub(super) async fn list_by_ids(call: UserCall) -> Result<Response, Failure> {
+    let ids: Vec<String> = serde_json::from_slice(call.json_body()?)
+        .map_err(|_| Failure::invalid("payload must be an array of transaction ids"))?;
+    if ids.iter().any(|id| check_id("trans_", id).is_err()) {
+        return Err(Failure::invalid("payload must contain transaction ids only"));
+    }
+    let store = call.akahu.store.read();
+    Ok(items(ids.iter().filter_map(|id| find(&store, call.user, id)).collect::<Vec<_>>()))
+}
+
+fn find(store: &Store, user: usize, id: &str) -> Option<Members> {
+    store.accounts_of(user).into_iter().find_map(|account| {
+        let entry = account.entries.iter().find(|entry| entry.has_id(id, store.seed))?;
+        Some(entry.members(store.seed, account.names()))
+    })
+}
+
+/// The pending rows of all accounts; there are no pages.
+pub(super) async fn list_pending(call: UserCall) -> Response {
+    let store = call.akahu.store.read();
+    pending(&call, &store.accounts_of(call.user))
+}
+
+/// The pending rows of one account.
+pub(super) async fn list_pending_of_account(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
+    check_id("acc_", &id)?;
+    let store = call.akahu.store.read();
+    let account = store.account_of(call.user, &id).ok_or_else(Failure::not_found)?;
+    Ok(pending(&call, &[account]))
+}
+
+/// Amounts are text, unless asked for as numbers (docs/providers/akahu.md#pending-rows); their digits stay.
+fn pending(call: &UserCall, accounts: &[&Account]) -> Response {
+    let as_number = call.query.get("amount_as_number") == Some("true");
+    let mut rows: Vec<Members> = accounts.iter().flat_map(|account| account.pending.iter().cloned()).collect();
+    for row in &mut rows {
+        let given = row.get("amount").map(|raw| raw.get().to_owned()).unwrap_or_default();
+        if as_number {
+            if let Some(number) = row.text("amount").and_then(number) {
+                row.set("amount", &number);
+            }
+        } else if number(given.clone()).is_some() {
+            row.set("amount", &given);
+        }
+    }
+    items(rows)
+}
+
+/// A text that is a JSON number, as it stands.
+fn number(text: String) -> Option<Box<RawValue>> {
+    let begins = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+    RawValue::from_string(text).ok().filter(|_| begins)
+}

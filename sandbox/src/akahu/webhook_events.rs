@@ -1,0 +1,217 @@
+//! What Akahu's webhooks tell of (docs/providers/akahu.md#webhooks): each user's subscriptions say of which types.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::store::{Account, WebhookSubscription};
+use super::{Akahu, ids};
+use crate::clock::Clock;
+use crate::control::BadRequest;
+use crate::members::Members;
+use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookQueue, WebhookSource};
+
+/// The users, as far as events tell of them. None is ever taken out, so a place is a name.
+pub(crate) type Snapshot = Vec<UserSnapshot>;
+
+#[derive(Default)]
+pub(crate) struct UserSnapshot {
+    /// The tokens that let the app in; more than one only when a test wants it so.
+    tokens: Vec<String>,
+    subscriptions: Vec<WebhookSubscription>,
+    accounts: Vec<AccountSnapshot>,
+}
+
+struct AccountSnapshot {
+    id: String,
+    members: Members,
+}
+
+/// The members that two states of an account differ in; the times of readings move by themselves and are none.
+fn differences(before: &Members, after: &Members) -> Vec<String> {
+    let text = |members: &Members, name: &str| members.get(name).map(|value| value.get().to_owned());
+    let mut names: Vec<&str> = before.names().chain(after.names()).filter(|name| *name != "refreshed").collect();
+    names.sort_unstable();
+    names.dedup();
+    names.retain(|name| text(before, name) != text(after, name));
+    names.into_iter().map(str::to_owned).collect()
+}
+
+impl WebhookSource for Akahu {
+    type Snapshot = Snapshot;
+    const DELIVERY_POLICY: DeliveryPolicy = DeliveryPolicy {
+        timeout_seconds: 5,
+        // That it is retried for about a day was heard of, the schedule is ours.
+        retry_seconds: &[60, 300, 1800, 7200, 21_600, 57_600],
+        is_received: |status| status == 200,
+    };
+
+    fn webhook_queue(&self) -> &WebhookQueue<Snapshot> {
+        &self.webhook_queue
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.controls.clock
+    }
+
+    fn snapshot(&self, _: Timestamp) -> Snapshot {
+        let store = self.store.read();
+        let account = |account: &Account| AccountSnapshot { id: account.id.clone(), members: account.members.clone() };
+        let users = store.users.iter().enumerate().map(|(user_index, user)| {
+            let alive = user.tokens.iter().filter(|token| store.user_of_token(&token.text).is_some());
+            UserSnapshot {
+                tokens: alive.map(|token| token.text.clone()).collect(),
+                subscriptions: user.subscriptions.clone(),
+                accounts: store.accounts_of(user_index).into_iter().map(account).collect(),
+            }
+        });
+        users.collect()
+    }
+
+    fn compare(&self, before: &Snapshot, after: &Snapshot, _: Timestamp) -> Vec<WebhookEvent> {
+        let (no_user, mut events) = (UserSnapshot::default(), Vec::new());
+        for (user_index, after) in after.iter().enumerate() {
+            let before = before.get(user_index).unwrap_or(&no_user);
+            // Subscriptions end with the last token, and are told of that all the same.
+            let is_over = after.tokens.is_empty() && !before.tokens.is_empty();
+            let subscriptions = if is_over { &before.subscriptions } else { &after.subscriptions };
+            let mut recorder = EventRecorder { subscriptions, events: &mut events };
+            self.compare_accounts(before, after, &mut recorder);
+            for token in before.tokens.iter().filter(|token| !after.tokens.contains(token)) {
+                recorder.record("TOKEN", "DELETE", &json!({"item_id": token}));
+            }
+            if is_over {
+                subscriptions
+                    .iter()
+                    .for_each(|subscription| recorder.record_for(subscription, "WEBHOOK_CANCELLED", &json!({})));
+                self.store.write().users[user_index].subscriptions.clear();
+            }
+        }
+        events
+    }
+
+    /// Named `TYPE:CODE`. It is for the first who subscribes to that type, or for nobody in particular.
+    fn build_event(&self, name: &str, members: Members, _: Timestamp) -> Result<WebhookEvent, BadRequest> {
+        let (kind, code) = name.split_once(':').ok_or("\"event\" must be as \"TRANSACTION:DEFAULT_UPDATE\"")?;
+        let store = self.store.read();
+        let mut subscriptions = store.users.iter().flat_map(|user| &user.subscriptions);
+        let subscription = subscriptions.find(|subscription| subscription.kind == kind);
+        let mut event = event(kind, code, subscription);
+        event.body.merge_all(members);
+        Ok(event)
+    }
+
+    fn body(&self, event: &WebhookEvent, _attempt: usize) -> Vec<u8> {
+        serde_json::to_vec(&event.body).expect("text can be written to memory")
+    }
+
+    fn sign(&self, body: &[u8]) -> Vec<(&'static str, String)> {
+        let (id, signature) = self.keys.sign(body);
+        vec![("X-Akahu-Signature", signature), ("X-Akahu-Signing-Key", id.to_string())]
+    }
+}
+
+fn event(kind: &str, code: &str, subscription: Option<&WebhookSubscription>) -> WebhookEvent {
+    let mut body = Members::default();
+    // As in the only whole example there is.
+    body.set("success", &true);
+    body.set("webhook_type", &kind);
+    body.set("webhook_code", &code);
+    if let Some(state) = subscription.and_then(|subscription| subscription.state.as_ref()) {
+        body.set("state", state);
+    }
+    // The form of an event's id is ours.
+    let (name, id) = (format!("{kind}:{code}"), ids::random("event_"));
+    WebhookEvent { name, id, subscription: subscription.map(|subscription| subscription.id.clone()), body }
+}
+
+/// What has happened to a user, for those who subscribe to it.
+struct EventRecorder<'a> {
+    subscriptions: &'a [WebhookSubscription],
+    events: &'a mut Vec<WebhookEvent>,
+}
+
+impl EventRecorder<'_> {
+    fn record(&mut self, kind: &str, code: &str, own: &Value) {
+        for subscription in self.subscriptions.iter().filter(|subscription| subscription.kind == kind) {
+            self.record_for(subscription, code, own);
+        }
+    }
+
+    fn record_for(&mut self, subscription: &WebhookSubscription, code: &str, own: &Value) {
+        let mut event = event(&subscription.kind, code, Some(subscription));
+        event.body.merge_all(Members::from_value(own));
+        self.events.push(event);
+    }
+
+    fn record_transactions(&mut self, code: &str, account_id: &str, ids: &[String]) {
+        let own = json!({"item_id": account_id, "new_transactions": ids.len(), "new_transaction_ids": ids});
+        self.record("TRANSACTION", code, &own);
+    }
+}
+
+impl Akahu {
+    fn compare_accounts(&self, before: &UserSnapshot, after: &UserSnapshot, recorder: &mut EventRecorder<'_>) {
+        for account in &after.accounts {
+            let item = json!({"item_id": account.id});
+            let Some(known) = before.accounts.iter().find(|known| known.id == account.id) else {
+                recorder.record("ACCOUNT", "CREATE", &item);
+                let ids = self.row_ids(&account.id);
+                if !ids.is_empty() {
+                    recorder.record_transactions("INITIAL_UPDATE", &account.id, &ids);
+                }
+                continue;
+            };
+            let updated = differences(&known.members, &account.members);
+            if !updated.is_empty() {
+                recorder.record("ACCOUNT", "UPDATE", &json!({"item_id": account.id, "updated_fields": updated}));
+            }
+        }
+        let still_exists = |removed: &&AccountSnapshot| after.accounts.iter().any(|account| account.id == removed.id);
+        for removed in before.accounts.iter().filter(|removed| !still_exists(removed)) {
+            recorder.record("ACCOUNT", "DELETE", &json!({"item_id": removed.id}));
+        }
+    }
+
+    fn row_ids(&self, account_id: &str) -> Vec<String> {
+        let store = self.store.read();
+        let account = store.accounts.iter().find(|account| account.id == account_id);
+        let rows = account.into_iter().flat_map(|account| {
+            account.entries.iter().map(|entry| entry.members(store.seed, account.names()).text("_id"))
+        });
+        rows.flatten().collect()
+    }
+
+    /// A settled row was added or changed. That a changed one is told of in the same words is ours: there are none for
+    /// it.
+    pub(super) fn record_row_change(&self, row: &Members) {
+        let (Some(account_id), Some(id)) = (row.text("_account"), row.text("_id")) else { return };
+        self.record_rows(&account_id, |recorder| recorder.record_transactions("DEFAULT_UPDATE", &account_id, &[id]));
+    }
+
+    /// A settled row has vanished.
+    pub(super) fn record_row_removal(&self, account_id: &str, id: &str) {
+        let own = json!({"item_id": account_id, "removed_transactions": [id]});
+        self.record_rows(account_id, |recorder| recorder.record("TRANSACTION", "DELETE", &own));
+    }
+
+    /// Only for an account that is shared: nobody is told of others.
+    fn record_rows(&self, account_id: &str, record: impl FnOnce(&mut EventRecorder<'_>)) {
+        let mut events = Vec::new();
+        {
+            let store = self.store.read();
+            let mut user_indexes = 0..store.users.len();
+            if let Some(user_index) =
+                user_indexes.find(|&user_index| store.account_of(user_index, account_id).is_some())
+            {
+                record(&mut EventRecorder {
+                    subscriptions: &store.users[user_index].subscriptions,
+                    events: &mut events,
+                });
+            }
+        }
+        let now = self.controls.clock.now();
+        for event in events {
+            self.webhook_queue.add(event, now);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The hosted pages on which somebody consents: what all providers' have in common. They need no script, and each page
+//! is a form. A form changes something and leads to a page that can be looked at again and again; looking changes
+//! nothing.
+
+mod html;
+mod session;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::to_bytes;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::{HeaderValue, StatusCode, header};
+use jiff::Timestamp;
+
+use crate::query::{self, Query};
+pub(crate) use session::{ConsentOutcome, ConsentResult, ConsentSession, ConsentSessions};
+
+/// Where the forms go, and where the page after each is.
+const PATH: &str = "/consent";
+/// Longest form, in bytes.
+const FORM_BYTES_MAX: usize = 16 * 1024;
+/// The app that asks, as providers call it elsewhere too.
+pub(crate) const APP: &str = "Sandbox App";
+/// Somebody who is there at every provider.
+const EXAMPLE_USERNAME: &str = "olivia.nguyen@example.com";
+
+/// How a provider's pages look, and what they say.
+pub(crate) struct Brand {
+    pub(crate) name: &'static str,
+    /// Of the head and of buttons: white text is read on it.
+    pub(crate) colour: &'static str,
+    pub(crate) tint: &'static str,
+    /// Whether the provider lets apps show the pages in a frame.
+    pub(crate) framed: bool,
+    /// The word for an institution.
+    pub(crate) institution_word: &'static str,
+    /// What the app wants to see.
+    pub(crate) permissions: &'static [&'static str],
+    /// What else is said before somebody allows it.
+    pub(crate) note: &'static str,
+    /// What is said when a visit is over, too late, or never was.
+    pub(crate) expired_text: &'static str,
+}
+
+/// An institution in the list.
+pub(crate) struct InstitutionOption {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// Why it cannot be chosen.
+    pub(crate) note: Option<&'static str>,
+}
+
+/// An account that can be shared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OfferedAccount {
+    /// What tells it from the login's others: never shown.
+    pub(crate) account_key: String,
+    pub(crate) name: String,
+    /// Its number, most of it hidden, and the like.
+    pub(crate) detail: String,
+}
+
+/// A provider that has such pages.
+pub(crate) trait ConsentProvider: Send + Sync + Sized + 'static {
+    /// What it has to know of a session.
+    type AuthRequest: Send + 'static;
+    const BRAND: Brand;
+
+    fn consent_sessions(&self) -> &ConsentSessions<Self::AuthRequest>;
+    fn now(&self) -> Timestamp;
+    /// The institutions in the list.
+    fn institutions(&self) -> Vec<InstitutionOption>;
+    /// How a visit ends at once that asks for an institution that cannot be had.
+    fn unavailable_outcome(&self, institution_id: &str) -> Option<ConsentOutcome>;
+    /// Who it is that signs in, and their accounts at that institution.
+    fn sign_in(
+        &self,
+        auth_request: &Self::AuthRequest,
+        institution_id: &str,
+        name: &str,
+    ) -> Result<(String, Vec<OfferedAccount>), ConsentOutcome>;
+    /// Does what the end of a visit means, and says where it leads.
+    fn finish(&self, auth_request: &Self::AuthRequest, outcome: ConsentOutcome) -> ConsentResult;
+}
+
+/// The routes that are the same everywhere.
+pub(crate) fn routes<H: ConsentProvider>() -> Router<Arc<H>> {
+    Router::new().route(PATH, get(show::<H>).post(submit::<H>))
+}
+
+async fn show<H: ConsentProvider>(State(provider): State<Arc<H>>, request: Request) -> Response {
+    let query = Query::parse(request.uri().query());
+    let now = provider.now();
+    let token = query.get("session").unwrap_or_default();
+    let page = provider
+        .consent_sessions()
+        .by_token(token, |session| session.is_open(now).then(|| html::page(&*provider, session, Some(PATH))));
+    html::render(&H::BRAND, &page.flatten().unwrap_or_else(|| html::expired_page(&H::BRAND)))
+}
+
+/// The page of the visit of that name in the provider's own address.
+pub(crate) fn session_page<H: ConsentProvider>(provider: &H, entry: &str) -> Response {
+    let now = provider.now();
+    let page = provider.consent_sessions().by_entry(entry, |session| {
+        let over = session.step == session::Step::Done;
+        (session.is_open(now) && !over).then(|| html::page(provider, session, Some(PATH)))
+    });
+    html::render(&H::BRAND, &page.flatten().unwrap_or_else(|| html::expired_page(&H::BRAND)))
+}
+
+/// The first page of a visit that begins with its first form, which goes to the address of the page.
+pub(crate) fn first_page<H: ConsentProvider>(provider: &H, session: &ConsentSession<H::AuthRequest>) -> Response {
+    html::render(&H::BRAND, &html::page(provider, session, None))
+}
+
+/// A page for somebody who cannot be sent anywhere.
+pub(crate) fn error_page<H: ConsentProvider>(status: StatusCode, title: &str, text: &str) -> Response {
+    html::render(&H::BRAND, &html::message_page(status, title, text))
+}
+
+async fn submit<H: ConsentProvider>(State(provider): State<Arc<H>>, request: Request) -> Response {
+    match read_form::<H>(request).await {
+        Ok(form) => submit_form(&*provider, &form),
+        Err(rejection) => rejection,
+    }
+}
+
+/// Reads a form.
+pub(crate) async fn read_form<H: ConsentProvider>(request: Request) -> Result<Query, Response> {
+    let body = to_bytes(request.into_body(), FORM_BYTES_MAX).await;
+    let body =
+        body.map_err(|_| error_page::<H>(StatusCode::PAYLOAD_TOO_LARGE, "Too long", "This form is too long."))?;
+    Ok(Query::parse(Some(&String::from_utf8_lossy(&body))))
+}
+
+/// Does what a form says, and leads on: to the next page, or back to the app.
+pub(crate) fn submit_form<H: ConsentProvider>(provider: &H, form: &Query) -> Response {
+    let now = provider.now();
+    let token = form.get("session").unwrap_or_default();
+    let next = provider.consent_sessions().by_token(token, |session| {
+        session.advance(provider, form, now);
+        match &session.result {
+            Some(ConsentResult { location: Some(location), shows_page: false, .. }) => location.clone(),
+            _ => format!("{PATH}?{}", query::write(&[("session", token)])),
+        }
+    });
+    next.map_or_else(|| html::render(&H::BRAND, &html::expired_page(&H::BRAND)), |next| see_other(&next))
+}
+
+/// Sends a browser on: with GET, whatever it came with.
+pub(crate) fn see_other(location: &str) -> Response {
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    if let Ok(value) = HeaderValue::from_str(location) {
+        response.headers_mut().insert(header::LOCATION, value);
+    }
+    html::set_security_headers(response.headers_mut());
+    response
+}
+
+/// Whether a browser may be sent to `uri`: absolute, and nothing that a browser would run.
+pub(crate) fn is_redirect_uri(uri: &str) -> bool {
+    let Some((scheme, rest)) = uri.split_once(':') else { return false };
+    let first = scheme.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
+    let named = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    let runs = ["javascript", "data", "vbscript", "blob", "file"].iter().any(|bad| scheme.eq_ignore_ascii_case(bad));
+    first && named && !runs && !rest.is_empty() && !uri.contains(|bad: char| bad.is_control() || bad == ' ')
+}
+
+/// Appends a result to the query of a URI, before its fragment. `join` separates it from a query that is there already.
+/// What is not ASCII is escaped, as browsers do it.
+pub(crate) fn append_query(uri: &str, join: char, result: &str) -> String {
+    let (before, fragment) = uri.split_at(uri.find('#').unwrap_or(uri.len()));
+    let join = if before.contains('?') { join } else { '?' };
+    let whole = if result.is_empty() { uri.to_owned() } else { format!("{before}{join}{result}{fragment}") };
+    let mut ascii = String::with_capacity(whole.len());
+    for character in whole.chars() {
+        if character.is_ascii() {
+            ascii.push(character);
+        } else {
+            let mut bytes = [0; 4];
+            for byte in character.encode_utf8(&mut bytes).bytes() {
+                ascii.push_str(&format!("%{byte:02X}"));
+            }
+        }
+    }
+    ascii
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{append_query, is_redirect_uri};
+
+    #[test]
+    fn results_are_appended_to_redirect_uris() {
+        assert_eq!(append_query("https://a.example/cb", '&', "x=1"), "https://a.example/cb?x=1");
+        assert_eq!(append_query("https://a.example/cb?s=2", '&', "x=1"), "https://a.example/cb?s=2&x=1");
+        assert_eq!(append_query("https://a.example/cb?s=2", '?', "x=1"), "https://a.example/cb?s=2?x=1");
+        assert_eq!(append_query("https://a.example/é?s#top", '&', "x=1"), "https://a.example/%C3%A9?s&x=1#top");
+        assert_eq!(append_query("app:done?s=2", '&', ""), "app:done?s=2");
+    }
+
+    #[test]
+    fn script_uris_are_not_redirect_uris() {
+        for good in ["http://127.0.0.1:1/cb", "com.example.app:/done", "https://a.example/é?x=1&y=<>"] {
+            assert!(is_redirect_uri(good), "{good}");
+        }
+        for bad in
+            ["", "/cb", "javascript:alert(1)", "JavaScript:1", "data:text/html,x", "https:", "a b:c", "http://a/\r\nx"]
+        {
+            assert!(!is_redirect_uri(bad), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What every provider's control interface offers: faults, calls, clock. Control calls are neither counted nor
+//! disturbed, and need no token.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use bytes::Bytes;
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::faults::Fault;
+use crate::serve::ProviderControls;
+
+/// An error that says what to do: 400.
+#[derive(Debug)]
+pub(crate) struct BadRequest(pub(crate) String);
+
+impl<T: Into<String>> From<T> for BadRequest {
+    fn from(text: T) -> Self {
+        Self(text.into())
+    }
+}
+
+impl IntoResponse for BadRequest {
+    fn into_response(self) -> Response {
+        (StatusCode::BAD_REQUEST, Json(json!({"error": self.0}))).into_response()
+    }
+}
+
+/// Reads a body, whatever its content type says.
+pub(crate) fn parse_body<T: DeserializeOwned>(body: &Bytes, expected: &str) -> Result<T, BadRequest> {
+    serde_json::from_slice(body).map_err(|error| BadRequest(format!("send {expected} as JSON: {error}")))
+}
+
+/// The routes that know no provider.
+pub(crate) fn routes(controls: Arc<ProviderControls>) -> Router {
+    Router::new()
+        .route("/__control/faults", get(faults).post(add_fault).delete(clear_faults))
+        .route("/__control/calls", get(calls).delete(clear_calls))
+        .route("/__control/clock", post(set_clock).get(clock))
+        .route("/__control/{*rest}", axum::routing::any(unknown))
+        .with_state(controls)
+}
+
+async fn unknown() -> Response {
+    (StatusCode::NOT_FOUND, Json(json!({"error": "no such control route; the crate's README lists them"})))
+        .into_response()
+}
+
+async fn faults(State(controls): State<Arc<ProviderControls>>) -> Response {
+    Json(json!({"faults": controls.faults.list()})).into_response()
+}
+
+async fn add_fault(State(controls): State<Arc<ProviderControls>>, body: Bytes) -> Result<Response, BadRequest> {
+    const EXPECTED: &str = "{\"match\", \"kind\", \"status\", \"retryAfter\", \"delayMs\", \"afterBytes\", \"times\"}";
+    let fault: Fault = parse_body(&body, EXPECTED)?;
+    controls.faults.add(fault)?;
+    Ok(faults(State(controls)).await)
+}
+
+async fn clear_faults(State(controls): State<Arc<ProviderControls>>) -> StatusCode {
+    controls.faults.clear();
+    StatusCode::NO_CONTENT
+}
+
+#[derive(Serialize)]
+struct Counts<T> {
+    calls: T,
+}
+
+async fn calls(State(controls): State<Arc<ProviderControls>>) -> Response {
+    Json(Counts { calls: controls.calls.list() }).into_response()
+}
+
+async fn clear_calls(State(controls): State<Arc<ProviderControls>>) -> StatusCode {
+    controls.calls.clear();
+    StatusCode::NO_CONTENT
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ClockRequest {
+    now: Option<Timestamp>,
+    advance_seconds: Option<i64>,
+}
+
+async fn set_clock(State(controls): State<Arc<ProviderControls>>, body: Bytes) -> Result<Response, BadRequest> {
+    const EXPECTED: &str = "{\"now\": \"2026-01-31T00:00:00Z\"} or {\"advanceSeconds\": 60}";
+    match parse_body(&body, EXPECTED)? {
+        ClockRequest { now: Some(now), advance_seconds: None } => controls.clock.set(now),
+        ClockRequest { now: None, advance_seconds: Some(seconds) } => controls.clock.advance(seconds),
+        ClockRequest { .. } => return Err(format!("send either of {EXPECTED}").into()),
+    }
+    Ok(clock(State(controls)).await)
+}
+
+async fn clock(State(controls): State<Arc<ProviderControls>>) -> Response {
+    Json(json!({"now": controls.clock.now().to_string()})).into_response()
+}

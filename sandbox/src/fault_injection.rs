@@ -1,0 +1,149 @@
+//! Counts calls, and does to them what the faults ask for.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::task::Poll;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
+use http::{HeaderValue, StatusCode, header};
+
+use crate::faults::{Fault, Kind};
+use crate::serve::{Abort, ConnectionControl, ProviderControls};
+
+/// How long a huge body is, in bytes, beside the real one.
+const HUGE_BYTES: usize = 50 * 1024 * 1024;
+/// Sent over and over; the client never sees more than it reads.
+static FILLER: [u8; 64 * 1024] = [b'x'; 64 * 1024];
+
+/// Around every route of a provider, but not around the control interface.
+pub(crate) async fn inject_faults(
+    State(controls): State<Arc<ProviderControls>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map_or("(unknown)", MatchedPath::as_str);
+    controls.calls.count(request.method(), route);
+    let uri = request.uri();
+    let fault = controls.faults.take_match(uri.path_and_query().map_or(uri.path(), |whole| whole.as_str()));
+    match fault {
+        None => next.run(request).await,
+        Some(fault) => apply_fault(&controls, &fault, request, next).await,
+    }
+}
+
+async fn apply_fault(controls: &ProviderControls, fault: &Fault, request: Request, next: Next) -> Response {
+    if let Some(delay) = fault.delay() {
+        tokio::time::sleep(delay).await;
+    }
+    let connection_control = request.extensions().get::<Arc<ConnectionControl>>().cloned().unwrap_or_default();
+    match fault.kind {
+        Kind::Delay => next.run(request).await,
+        Kind::Status => status(controls, fault, request.uri().path()),
+        Kind::ContentType => {
+            let page = "<!doctype html><title>Maintenance</title><p>We will be back soon.";
+            ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
+        }
+        Kind::Reset => {
+            connection_control.reset_on_close();
+            abort()
+        }
+        Kind::Cut => cut(next.run(request).await, fault, connection_control).await,
+        Kind::Malformed => malformed(next.run(request).await).await,
+        Kind::Drip => drip(next.run(request).await, fault).await,
+        Kind::Huge => huge(next.run(request).await).await,
+    }
+}
+
+/// An answer that is never sent: the connection ends in its place.
+fn abort() -> Response {
+    let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    response.extensions_mut().insert(Abort);
+    response
+}
+
+fn status(controls: &ProviderControls, fault: &Fault, path: &str) -> Response {
+    let (content_type, body) = (controls.error_body)(path, fault.status());
+    let mut response = (fault.status(), [(header::CONTENT_TYPE, content_type)], body).into_response();
+    let retry_after = fault.retry_after.as_ref().map(|value| match value {
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    });
+    if let Some(value) = retry_after.and_then(|text| HeaderValue::from_str(&text).ok()) {
+        response.headers_mut().insert(header::RETRY_AFTER, value);
+    }
+    response
+}
+
+/// Head and body of an answer; our own bodies are in memory anyway.
+async fn collected(response: Response) -> (http::response::Parts, Bytes) {
+    let (head, body) = response.into_parts();
+    (head, to_bytes(body, usize::MAX).await.unwrap_or_default())
+}
+
+async fn cut(response: Response, fault: &Fault, connection_control: Arc<ConnectionControl>) -> Response {
+    let (mut head, body) = collected(response).await;
+    if body.is_empty() {
+        return abort();
+    }
+    // One byte is always missing, or nothing would be cut.
+    let part = body.slice(..fault.after_bytes.unwrap_or(body.len() / 2).min(body.len() - 1));
+    head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    let mut part = Some(part).filter(|part| !part.is_empty());
+    let pieces = stream::poll_fn(move |context| match part.take() {
+        Some(part) => Poll::Ready(Some(Ok(part))),
+        // Only when the bytes are out may the connection break, or they would be lost with it.
+        None => connection_control.poll_flushed(context).map(|()| Some(Err(io::Error::other("cut as asked")))),
+    });
+    Response::from_parts(head, Body::from_stream(pieces))
+}
+
+async fn malformed(response: Response) -> Response {
+    let (mut head, body) = collected(response).await;
+    let half = if body.len() < 2 { Bytes::from_static(b"{\"") } else { body.slice(..body.len() / 2) };
+    head.status = StatusCode::OK;
+    head.headers.remove(header::CONTENT_LENGTH);
+    head.headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+    Response::from_parts(head, Body::from(half))
+}
+
+async fn drip(response: Response, fault: &Fault) -> Response {
+    let (mut head, body) = collected(response).await;
+    if head.status != StatusCode::NO_CONTENT {
+        head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    }
+    let pause = fault.drip();
+    let drops = stream::unfold(body, move |mut rest| async move {
+        if rest.is_empty() {
+            return None;
+        }
+        tokio::time::sleep(pause).await;
+        let drop = rest.split_to(1);
+        Some((Ok::<_, Infallible>(drop), rest))
+    });
+    Response::from_parts(head, Body::from_stream(drops))
+}
+
+/// The real answer with a padding member (or element) in front: still good JSON of the right shape, only far too long.
+async fn huge(response: Response) -> Response {
+    let (mut head, body) = collected(response).await;
+    let (open, rest) = match body.split_first() {
+        Some((b'[', rest)) => ("[{\"padding\":\"", body.slice_ref(rest)),
+        Some((b'{', rest)) => ("{\"padding\":\"", body.slice_ref(rest)),
+        _ => ("{\"padding\":\"", Bytes::from_static(b"}")),
+    };
+    let element = if open.starts_with('[') { "\"}" } else { "\"" };
+    let comma = if matches!(&rest[..], b"}" | b"]") { "" } else { "," };
+    head.headers.remove(header::CONTENT_LENGTH);
+    let filler = stream::repeat(Bytes::from_static(&FILLER)).take(HUGE_BYTES / FILLER.len());
+    let pieces = stream::iter([Bytes::from(open)])
+        .chain(filler)
+        .chain(stream::iter([Bytes::from(format!("{element}{comma}")), rest]))
+        .map(Ok::<_, Infallible>);
+    Response::from_parts(head, Body::from_stream(pieces))
+}

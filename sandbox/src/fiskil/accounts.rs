@@ -1,0 +1,34 @@
+//! `GET /v1/banking/accounts` (docs/providers/fiskil.md#accounts).
+
+use axum::response::Response;
+
+use super::call::{Call, ready};
+use super::errors::Failure;
+use super::paging::{PageRequest, page, write};
+use super::store::Account;
+use crate::members::Members;
+
+/// The end user's accounts, a page at a time. An end user that is not there has none.
+pub(super) async fn list(call: Call) -> Result<Response, Failure> {
+    answer(&call, "accounts", None, |account| &account.members)
+}
+
+/// A page of something that every account has one of.
+pub(super) fn answer(
+    call: &Call,
+    name: &str,
+    account_id: Option<&str>,
+    shown: impl Fn(&Account) -> &Members,
+) -> Result<Response, Failure> {
+    let end_user_id = call.end_user_id()?;
+    let page_request = PageRequest::of(call)?;
+    let store = call.fiskil.store.read();
+    let mut accounts = store.visible_accounts(end_user_id, call.now);
+    accounts.retain(|account| account_id.is_none_or(|id| account.has_id(id)));
+    let list: Vec<&[Account]> = accounts.into_iter().map(std::slice::from_ref).collect();
+    let page = call.fiskil.page(&call.path, page(&list, page_request, |_| true), page_request);
+    let body = write(call, name, &page, |out, _, account| {
+        serde_json::to_writer(out, shown(account)).expect("text can be written to memory");
+    });
+    Ok(ready(body))
+}

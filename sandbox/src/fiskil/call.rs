@@ -1,0 +1,159 @@
+//! What every handler needs to know of a call: its version, its token, its parameters and its body.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequest, Request};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::errors::{Failure, Family};
+use super::{Fiskil, paths};
+use crate::members::Members;
+use crate::query::Query;
+use crate::serve::REQUEST_BYTES_MAX;
+
+/// The version of the protocol that a caller asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    V1,
+    V2,
+    V3,
+}
+
+const VERSION_HEADER: &str = "x-fiskil-version";
+
+impl Version {
+    /// A team's pin decides without the header; that the pin is v2 is ours (docs/providers/fiskil.md#versions,
+    /// #sandbox-choices).
+    const PINNED: Self = Self::V2;
+
+    /// `None` for a label that is none.
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        match headers.get(VERSION_HEADER).map(HeaderValue::as_bytes) {
+            None => Some(Self::PINNED),
+            Some(b"v1") => Some(Self::V1),
+            Some(b"v2") => Some(Self::V2),
+            Some(b"v3") => Some(Self::V3),
+            Some(_) => None,
+        }
+    }
+
+    const fn label(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V2 => "v2",
+            Self::V3 => "v3",
+        }
+    }
+}
+
+/// Every answer says its version, errors too.
+pub(super) async fn set_version_header(request: Request, next: Next) -> Response {
+    let version = Version::of(request.headers()).unwrap_or(Version::PINNED);
+    let mut response = next.run(request).await;
+    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(version.label()));
+    response
+}
+
+/// A call that may be answered: version and token are good.
+pub(super) struct Call {
+    pub(super) fiskil: Arc<Fiskil>,
+    pub(super) version: Version,
+    pub(super) now: Timestamp,
+    pub(super) path: String,
+    pub(super) query: Query,
+    family: Family,
+    body: Bytes,
+}
+
+impl FromRequest<Arc<Fiskil>> for Call {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, fiskil: &Arc<Fiskil>) -> Result<Self, Failure> {
+        let path = request.uri().path().to_owned();
+        let mut call = Self {
+            fiskil: Arc::clone(fiskil),
+            version: Version::PINNED,
+            now: fiskil.controls.clock.now(),
+            family: Family::of(&path),
+            path,
+            query: Query::parse(request.uri().query()),
+            body: Bytes::new(),
+        };
+        call.version =
+            Version::of(request.headers()).ok_or_else(|| call.invalid("X-Fiskil-Version must be one of v1, v2, v3"))?;
+        if call.path != paths::TOKEN && !authorized(&call, request.headers()) {
+            // The words are ours (docs/providers/fiskil.md#sandbox-choices).
+            return Err(call.fail(StatusCode::UNAUTHORIZED, "missing, invalid or expired access token"));
+        }
+        call.body = to_bytes(request.into_body(), REQUEST_BYTES_MAX)
+            .await
+            .map_err(|_| Failure::of_status(call.family, StatusCode::PAYLOAD_TOO_LARGE))?;
+        Ok(call)
+    }
+}
+
+fn authorized(call: &Call, headers: &HeaderMap) -> bool {
+    let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let bearer =
+        value.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    bearer.is_some_and(|(_, token)| call.fiskil.tokens.accepts(token, call.now))
+}
+
+impl Call {
+    /// The error of that status in the shape of this path.
+    pub(super) fn fail(&self, status: StatusCode, message: &str) -> Failure {
+        Failure { message: message.to_owned(), ..Failure::of_status(self.family, status) }
+    }
+
+    /// 400.
+    pub(super) fn invalid(&self, message: &str) -> Failure {
+        self.fail(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// 503, in the words seen live (docs/providers/fiskil.md#pages).
+    pub(super) fn unavailable(&self) -> Failure {
+        Failure::of_status(self.family, StatusCode::SERVICE_UNAVAILABLE)
+    }
+
+    /// 404 for an end user that is not there (docs/providers/fiskil.md#end-users).
+    pub(super) fn end_user_not_found(&self) -> Failure {
+        Failure { name: "end_user_not_found", ..self.fail(StatusCode::NOT_FOUND, "end user not found") }
+    }
+
+    /// The body as an object.
+    pub(super) fn members(&self) -> Result<Members, Failure> {
+        Members::parse(&self.body).map_err(|_| self.invalid("the body must be a JSON object"))
+    }
+
+    /// The parameter that the data endpoints need; the message is documented (docs/providers/fiskil.md#errors).
+    pub(super) fn end_user_id(&self) -> Result<&str, Failure> {
+        let value = self.query.get("end_user_id").filter(|value| !value.is_empty());
+        value.ok_or_else(|| self.invalid("The end_user_id parameter is required"))
+    }
+
+    /// A parameter that is `true`, `false` or absent.
+    pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, Failure> {
+        match self.query.get(name) {
+            None | Some("") => Ok(None),
+            Some("true") => Ok(Some(true)),
+            Some("false") => Ok(Some(false)),
+            Some(_) => Err(self.invalid(&format!("{name} must be true or false"))),
+        }
+    }
+}
+
+/// 200 and JSON that is written already.
+pub(super) fn ready(body: Vec<u8>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response()
+}
+
+/// 200 and a value as JSON.
+pub(super) fn json(value: &impl Serialize) -> Response {
+    ready(serde_json::to_vec(value).expect("plain values have a JSON text"))
+}

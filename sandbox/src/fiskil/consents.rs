@@ -1,0 +1,140 @@
+//! `/v1/consent` (docs/providers/fiskil.md#consents).
+
+use axum::extract::Path;
+use axum::response::Response;
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp, Unit};
+use serde::Serialize;
+
+use super::call::{Call, Version, json};
+use super::errors::Failure;
+use super::institutions::logo;
+use super::store::{Account, CONSENT_SECONDS, Consent, ConsentStatus, Store};
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    arrangement_id: &'a str,
+    active: bool,
+    end_user_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end_user_email: Option<String>,
+    institution_id: &'a str,
+    institution_name: &'a str,
+    institution_logo: String,
+    institution_type: &'a str,
+    permissions: [&'static str; 3],
+    account_ids: Vec<&'a str>,
+    created_at: Timestamp,
+    duration: i64,
+    expires_at: Timestamp,
+    last_accessed: Timestamp,
+    last_consent: Timestamp,
+    app_name: &'static str,
+    app_logo: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    termination_reason: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Envelope<T> {
+    consents: T,
+    links: Links,
+}
+
+#[derive(Serialize)]
+struct Links {}
+
+/// Documented examples have whole seconds.
+fn seconds(at: Timestamp) -> Timestamp {
+    at.round(Unit::Second).unwrap_or(at)
+}
+
+fn shown<'a>(store: &'a Store, consent: &'a Consent, now: Timestamp) -> Shown<'a> {
+    let active = consent.is_active(now);
+    // Which ones they are is known when they can be seen: ours.
+    let seen = |account: &&Account| account.arrangement_id == consent.arrangement_id && account.visible_at <= now;
+    let accounts = store.accounts.iter().filter(seen);
+    let user = store.end_users.iter().find(|user| user.id == consent.end_user_id);
+    Shown {
+        arrangement_id: &consent.arrangement_id,
+        active,
+        end_user_id: &consent.end_user_id,
+        end_user_email: user.and_then(|user| user.members.text("email")),
+        institution_id: consent.institution.id,
+        institution_name: consent.institution.name,
+        institution_logo: logo(consent.institution),
+        institution_type: consent.institution.industry,
+        permissions: ["accounts", "balances", "transactions"],
+        account_ids: accounts.map(|account| account.account_id.as_str()).collect(),
+        created_at: seconds(consent.created_at),
+        duration: CONSENT_SECONDS,
+        expires_at: seconds(consent.expires_at),
+        last_accessed: seconds(now.min(consent.expires_at)),
+        last_consent: seconds(consent.created_at),
+        app_name: "Sandbox App",
+        app_logo: "https://logos.example.com/app.svg",
+        // The only words known are those of the documented sample (docs/providers/fiskil.md#consents); that an active
+        // consent has none, and an ended one has these whatever ended it, is ours
+        // (docs/providers/fiskil.md#sandbox-choices).
+        termination_reason: (!active).then_some("Expired or Revoked"),
+    }
+}
+
+/// The consents of the team or of one end user: an array, in v3 an envelope.
+pub(super) async fn list(call: Call) -> Result<Response, Failure> {
+    let end_user_id = call.query.get("end_user_id").filter(|id| !id.is_empty());
+    let active = call.flag("active")?;
+    let store = call.fiskil.store.read();
+    let all = store.consents.iter().filter(|consent| end_user_id.is_none_or(|id| consent.end_user_id == id));
+    let kept = all.filter(|consent| active.is_none_or(|active| consent.is_active(call.now) == active));
+    let consents: Vec<_> = kept.map(|consent| shown(&store, consent, call.now)).collect();
+    Ok(match call.version {
+        Version::V3 => json(&Envelope { consents, links: Links {} }),
+        Version::V1 | Version::V2 => json(&consents),
+    })
+}
+
+/// Ends a consent: 204, also for one that is not there, as seen live.
+pub(super) async fn revoke(Path(id): Path<String>, call: Call) -> StatusCode {
+    let mut store = call.fiskil.store.write();
+    // An expired consent stays expired: there is nothing left to revoke.
+    if store.consent(&id).is_some_and(|consent| consent.is_active(call.now)) {
+        store.set_consent(&id, State::Revoked, call.now);
+    }
+    StatusCode::NO_CONTENT
+}
+
+/// What the control interface can make of a consent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    Active,
+    Expired,
+    Revoked,
+}
+
+impl Store {
+    /// Expired and revoked differ in `expires_at` only: behind or ahead of now (docs/providers/fiskil.md#consents).
+    /// True when there is such a consent.
+    pub(super) fn set_consent(&mut self, arrangement_id: &str, state: State, now: Timestamp) -> bool {
+        let found = self.consents.iter_mut().find(|consent| consent.arrangement_id == arrangement_id);
+        let Some(consent) = found else { return false };
+        let full = now.saturating_add(SignedDuration::from_secs(CONSENT_SECONDS)).unwrap_or(Timestamp::MAX);
+        match state {
+            State::Active => {
+                consent.status = ConsentStatus::Active;
+                consent.expires_at = if consent.expires_at > now { consent.expires_at } else { full };
+            }
+            State::Expired => {
+                consent.status = ConsentStatus::Ended;
+                let hour_ago = now.saturating_sub(SignedDuration::from_hours(1)).unwrap_or(Timestamp::MIN);
+                consent.expires_at = consent.expires_at.min(hour_ago);
+            }
+            State::Revoked => {
+                consent.status = ConsentStatus::Ended;
+                consent.expires_at = if consent.expires_at > now { consent.expires_at } else { full };
+            }
+        }
+        true
+    }
+}

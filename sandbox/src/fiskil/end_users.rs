@@ -1,0 +1,100 @@
+//! `/v1/end-users` (docs/providers/fiskil.md#end-users).
+
+use axum::extract::Path;
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+use serde_json::json;
+
+use super::call::{Call, Version, json as json_answer, ready};
+use super::errors::Failure;
+use super::paging::{PageRequest, page, write};
+use super::store::{ConsentStatus, EndUser};
+use crate::members::Members;
+use crate::world::rng::{BASE62, Rng};
+
+/// What an end user may be told to be.
+const MEMBERS: [&str; 4] = ["email", "name", "phone", "abn"];
+
+impl EndUser {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut shown = Members::default();
+        shown.set("id", &self.id);
+        shown.merge(self.members.clone());
+        serde_json::to_writer(out, &shown).expect("text can be written to memory");
+    }
+}
+
+/// The members we know, each of which must be text.
+fn known_members(call: &Call) -> Result<Members, Failure> {
+    let given = call.members()?;
+    let mut members = Members::default();
+    for name in MEMBERS.into_iter().filter(|name| given.get(name).is_some_and(|raw| raw.get() != "null")) {
+        let text = given.text(name).ok_or_else(|| call.invalid(&format!("{name} must be a string")))?;
+        members.set(name, &text);
+    }
+    Ok(members)
+}
+
+/// A new end user, also for an email that is there already: nothing is unique. That the status is 201 is ours.
+pub(super) async fn create(call: Call) -> Result<Response, Failure> {
+    let members = known_members(&call)?;
+    if members.text("email").is_none_or(|email| email.is_empty()) {
+        return Err(call.invalid("email is required"));
+    }
+    let random = uuid::Uuid::new_v4().as_u64_pair();
+    let id = format!("eu_{}", Rng::new(random.0, random.1).text(BASE62, 27));
+    call.fiskil.store.write().add_end_user(id.clone(), members);
+    Ok((StatusCode::CREATED, json_answer(&json!({"end_user_id": id}))).into_response())
+}
+
+/// All end users: an array, in v3 an envelope with pages.
+pub(super) async fn list(call: Call) -> Result<Response, Failure> {
+    let email = call.query.get("email").filter(|email| !email.is_empty());
+    let keep = |user: &EndUser| {
+        !user.deleted && email.is_none_or(|email| user.members.text("email").as_deref() == Some(email))
+    };
+    let store = call.fiskil.store.read();
+    if call.version == Version::V3 {
+        let page = page(&[store.end_users.as_slice()], PageRequest::of(&call)?, keep);
+        return Ok(ready(write(&call, "end_users", &page, |out, _, user| user.write(out))));
+    }
+    let mut out = vec![b'['];
+    for (index, user) in store.end_users.iter().filter(|user| keep(user)).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        user.write(&mut out);
+    }
+    out.push(b']');
+    Ok(ready(out))
+}
+
+/// One end user.
+pub(super) async fn show(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
+    let store = call.fiskil.store.read();
+    let user = store.end_user(&id).ok_or_else(|| call.end_user_not_found())?;
+    let mut out = Vec::new();
+    user.write(&mut out);
+    Ok(ready(out))
+}
+
+/// Changes the members given. The answer is the end user afterwards: ours.
+pub(super) async fn update(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
+    let members = known_members(&call)?;
+    let mut store = call.fiskil.store.write();
+    let user = store.end_user_mut(&id).ok_or_else(|| call.end_user_not_found())?;
+    user.members.merge(members);
+    let mut out = Vec::new();
+    user.write(&mut out);
+    Ok(ready(out))
+}
+
+/// 204, and 404 when repeated. That the consents end with the end user is ours (docs/providers/fiskil.md#end-users).
+pub(super) async fn delete(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
+    let mut store = call.fiskil.store.write();
+    store.end_user_mut(&id).ok_or_else(|| call.end_user_not_found())?.deleted = true;
+    for consent in store.consents.iter_mut().filter(|consent| consent.end_user_id == id) {
+        consent.status = ConsentStatus::Ended;
+    }
+    Ok((StatusCode::NO_CONTENT, [(header::CACHE_CONTROL, "no-store")]).into_response())
+}

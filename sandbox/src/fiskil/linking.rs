@@ -1,0 +1,212 @@
+//! What somebody consents to on the hosted page, and what comes of it (docs/providers/fiskil.md#sessions). A bank's
+//! account is one thing; each consent shows it under ids of its own, unless a test asks for the same ones again.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::rows::{Body, Entry, transaction_id};
+use super::store::{Account, CONSENT_SECONDS, Consent, ConsentStatus, NUMBERS_PER_ACCOUNT, Store, blank, fill};
+use crate::consent_page::OfferedAccount;
+use crate::members::Members;
+use crate::world::calendar::Calendar;
+use crate::world::invented::{AUSTRALIAN, about, first_word, full_name, stream};
+use crate::world::people::{Holding, Institution, PEOPLE, YEARS_DAYS};
+use crate::world::rng::{Rng, label};
+use crate::world::rows::{Row, draw};
+
+/// One consent as it is consent.
+pub(super) struct NewConsent<'a> {
+    pub(super) end_user_id: &'a str,
+    pub(super) institution: &'static Institution,
+    /// The user name at the bank.
+    pub(super) username: &'a str,
+    pub(super) chosen: &'a [OfferedAccount],
+    /// Accounts that the end user has linked before keep their ids.
+    pub(super) same_ids: bool,
+    pub(super) now: Timestamp,
+    /// When accounts and rows can be seen.
+    pub(super) visible_at: Timestamp,
+}
+
+/// Whoever has that user name.
+pub(super) fn display_name(seed: u64, username: &str) -> String {
+    let known = PEOPLE.iter().find(|person| person.email == username);
+    known.map_or_else(|| full_name(seed, username), |person| person.name.to_owned())
+}
+
+impl Store {
+    /// The accounts of a login: those that the bank has shown before, else what everybody has.
+    pub(super) fn offers(&self, institution: &Institution, username: &str, now: Timestamp) -> Vec<OfferedAccount> {
+        let mut offers: Vec<OfferedAccount> = Vec::new();
+        for account in self.accounts.iter().filter(|account| account.belongs(username, institution.id)) {
+            let offer = offer(account);
+            match offers.iter_mut().find(|known| known.account_key == offer.account_key) {
+                // Of several views of one account the last is as good as any.
+                Some(known) => *known = offer,
+                None => offers.push(offer),
+            }
+        }
+        if offers.is_empty() {
+            let calendar = Calendar::new(now, 1);
+            let invented = |holding| offer(&self.invented(holding, institution, username, &calendar));
+            offers = AUSTRALIAN.iter().map(invented).collect();
+        }
+        offers
+    }
+
+    /// Gives a consent: a new arrangement, and the chosen accounts under it. Returns its id.
+    pub(super) fn consent_to(&mut self, consent: &NewConsent<'_>) -> String {
+        let arrangement_id = uuid::Uuid::new_v4().to_string();
+        let expires_at = consent.now.saturating_add(SignedDuration::from_secs(CONSENT_SECONDS));
+        self.consents.push(Consent {
+            arrangement_id: arrangement_id.clone(),
+            end_user_id: consent.end_user_id.to_owned(),
+            institution: consent.institution,
+            created_at: consent.now,
+            expires_at: expires_at.unwrap_or(Timestamp::MAX),
+            status: ConsentStatus::Active,
+        });
+        for offer in consent.chosen {
+            self.share(consent, offer, &arrangement_id);
+        }
+        arrangement_id
+    }
+
+    fn share(&mut self, consent: &NewConsent<'_>, offer: &OfferedAccount, arrangement_id: &str) {
+        let is_same_account = |account: &Account| {
+            account.belongs(consent.username, consent.institution.id) && account.account_key == offer.account_key
+        };
+        if consent.same_ids {
+            let of_end_user =
+                |account: &&mut Account| is_same_account(account) && account.end_user_id == consent.end_user_id;
+            if let Some(account) = self.accounts.iter_mut().rev().find(of_end_user) {
+                account.move_to(arrangement_id, consent.visible_at);
+                return;
+            }
+        }
+        let known = self.accounts.iter().rposition(is_same_account);
+        let random = uuid::Uuid::new_v4().as_u64_pair();
+        let mut rng = Rng::new(random.0, random.1);
+        let mut account = blank(&mut rng, consent.end_user_id, arrangement_id, consent.institution.id);
+        (account.username, account.account_key) = (consent.username.to_owned(), offer.account_key.clone());
+        account.visible_at = consent.visible_at;
+        let entries = match known {
+            Some(known) => {
+                let known = &self.accounts[known];
+                (account.members, account.balance) = (known.members.clone(), known.balance.clone());
+                known.entries.iter().map(Entry::copied).collect()
+            }
+            None => {
+                let Some(holding) = AUSTRALIAN.iter().find(|holding| holding.name == offer.account_key) else { return };
+                let calendar = Calendar::new(consent.now, YEARS_DAYS + 2);
+                let seen = self.invented(holding, consent.institution, consent.username, &calendar);
+                (account.members, account.balance) = (seen.members, seen.balance);
+                // From their own numbers, so that they are the same whatever else was linked before.
+                let base = label(&[consent.username, consent.institution.id, holding.name]);
+                let base = base / NUMBERS_PER_ACCOUNT * NUMBERS_PER_ACCOUNT;
+                draw(&holding.kind.plan(0), self.seed, base, &calendar).into_iter().map(CopiedRow::Drawn).collect()
+            }
+        };
+        account.rename(&mut rng);
+        let seed = self.seed;
+        self.add_account(account).replace(entries, seed);
+    }
+
+    /// An account that nobody has linked yet, without rows and ids.
+    fn invented(&self, holding: &Holding, institution: &Institution, username: &str, calendar: &Calendar) -> Account {
+        let mut rng = stream(self.seed, username, institution.id, holding.name);
+        let mut account = blank(&mut rng, "", "", institution.id);
+        let cents = about(&mut rng, holding.cents);
+        fill(&mut account, &Holding { cents, nickname: None, ..*holding }, &mut rng, calendar);
+        let name = format!("{} {}", first_word(institution.name), holding.name);
+        account.members.set("display_name", &name);
+        account.members.set("product_name", &name);
+        account.account_key = holding.name.to_owned();
+        account
+    }
+}
+
+fn offer(account: &Account) -> OfferedAccount {
+    let text = |name| account.members.text(name).unwrap_or_default();
+    OfferedAccount {
+        account_key: account.account_key.clone(),
+        name: text("display_name"),
+        detail: text("masked_number"),
+    }
+}
+
+impl Account {
+    fn belongs(&self, username: &str, institution_id: &str) -> bool {
+        self.username == username && self.institution_id == institution_id
+    }
+
+    /// Under another consent from now on, with all ids.
+    fn move_to(&mut self, arrangement_id: &str, visible_at: Timestamp) {
+        arrangement_id.clone_into(&mut self.arrangement_id);
+        self.visible_at = visible_at;
+        self.members.set("arrangement_id", &arrangement_id);
+        self.balance.set("arrangement_id", &arrangement_id);
+        self.name_rows();
+    }
+
+    /// Puts its own ids in the place of those that its members have from another view.
+    fn rename(&mut self, rng: &mut Rng) {
+        for members in [&mut self.members, &mut self.balance] {
+            members.set("fiskil_id", &self.fiskil_id);
+            members.set("account_id", &self.account_id);
+            members.set("arrangement_id", &self.arrangement_id);
+        }
+        self.balance.set("fiskil_id", &format!("bank_balance_{}", rng.text(b"0123456789abcdef", 32)));
+    }
+
+    /// Rows of another view, as this one's own: with ids of its own.
+    fn replace(&mut self, rows: Vec<CopiedRow>, seed: u64) {
+        let first = self.first_number();
+        self.entries = rows.into_iter().map(|row| row.into_entry(first, seed)).collect();
+        self.entries.sort_unstable_by_key(|entry| entry.position);
+        let last = self.entries.iter().map(Entry::number).max();
+        self.next_row = last.map_or(0, |last| last - first + 1);
+        self.name_rows();
+    }
+
+    /// Rows that are kept to the letter say whose they are.
+    fn name_rows(&mut self) {
+        for entry in &mut self.entries {
+            if let Body::Given { members, .. } = &mut entry.body {
+                members.set("account_id", &self.account_id);
+                members.set("arrangement_id", &self.arrangement_id);
+            }
+        }
+    }
+}
+
+/// A row that is to be shown once more.
+enum CopiedRow {
+    Drawn(Row),
+    Given(Members, u64),
+}
+
+impl Entry {
+    fn copied(&self) -> CopiedRow {
+        match &self.body {
+            Body::Drawn(row) => CopiedRow::Drawn(row.clone()),
+            Body::Given { members, .. } => CopiedRow::Given(members.clone(), self.number()),
+        }
+    }
+}
+
+impl CopiedRow {
+    /// With a number, and so an id, among those that begin at `first`.
+    fn into_entry(self, first: u64, seed: u64) -> Entry {
+        match self {
+            Self::Drawn(mut row) => {
+                row.number = first + row.number % NUMBERS_PER_ACCOUNT;
+                Entry::drawn(row)
+            }
+            Self::Given(mut members, number) => {
+                let number = first + number % NUMBERS_PER_ACCOUNT;
+                members.set("fiskil_id", &transaction_id(seed, number));
+                Entry::given(members, number)
+            }
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Cursor paging: a cursor is the place of a row in the order, not a number of rows, so it stays true while rows come
+//! and go. Its form and the default page size are ours (docs/providers/fiskil.md#sandbox-choices).
+
+use std::cmp::Ordering;
+use std::io::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
+
+use super::call::Call;
+use super::errors::Failure;
+use crate::world::rng::mix;
+
+/// Rows of a page when the caller does not say: ours, the real number is not known (docs/providers/fiskil.md#pages).
+const SIZE_DEFAULT: usize = 100;
+/// Larger sizes are capped, not refused (docs/providers/fiskil.md#pages).
+const SIZE_MAX: usize = 1000;
+
+/// Where an item stands in its list: compared member by member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Position {
+    /// Groups of items: 0 before 1 before 2.
+    pub(super) group: u8,
+    /// Within a group, smaller first.
+    pub(super) major: i64,
+    /// Fixes the order of what is equal otherwise.
+    pub(super) minor: u64,
+    /// How many empty pages have passed here, so that each has a cursor of its own; 0 for every item.
+    pub(super) empty_pages: u8,
+}
+
+impl Position {
+    fn to_cursor(self) -> String {
+        let mut bytes = vec![self.group];
+        bytes.extend_from_slice(&self.major.to_be_bytes());
+        bytes.extend_from_slice(&self.minor.to_be_bytes());
+        bytes.push(self.empty_pages);
+        bytes.extend_from_slice(&self.check().to_be_bytes());
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    fn from_cursor(text: &str) -> Option<Self> {
+        let bytes: [u8; 22] = URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()?;
+        let (group, rest) = bytes.split_first()?;
+        let (major, rest) = rest.split_first_chunk::<8>()?;
+        let (minor, rest) = rest.split_first_chunk::<8>()?;
+        let (empty_pages, check) = rest.split_first()?;
+        let (major, minor) = (i64::from_be_bytes(*major), u64::from_be_bytes(*minor));
+        let position = Self { group: *group, major, minor, empty_pages: *empty_pages };
+        (position.check().to_be_bytes() == check).then_some(position)
+    }
+
+    /// So that an invented cursor is seen to be none.
+    fn check(self) -> u32 {
+        let small = u64::from(self.group) | u64::from(self.empty_pages) << 8;
+        (mix(mix(small ^ self.major as u64) ^ self.minor) >> 32) as u32
+    }
+}
+
+/// Something with a place in a sorted list.
+pub(super) trait HasPosition {
+    fn position(&self) -> Position;
+}
+
+/// Which page is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PageRequest {
+    size: usize,
+    after: Option<Position>,
+    before: Option<Position>,
+}
+
+impl PageRequest {
+    /// Reads `page[size]`, `page[after]` and `page[before]`. A cursor that is none is 503, as seen live
+    /// (docs/providers/fiskil.md#pages); refusing a bad size and two cursors at once is ours.
+    pub(super) fn of(call: &Call) -> Result<Self, Failure> {
+        let size = match call.query.get("page[size]").filter(|text| !text.is_empty()) {
+            None => SIZE_DEFAULT,
+            Some(text) if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                return Err(call.invalid("page[size] must be a positive integer"));
+            }
+            // Too many digits to read are more than the cap.
+            Some(text) => text.parse().unwrap_or(SIZE_MAX).min(SIZE_MAX),
+        };
+        if size == 0 {
+            return Err(call.invalid("page[size] must be a positive integer"));
+        }
+        let cursor = |name| match call.query.get(name).filter(|text| !text.is_empty()) {
+            None => Ok(None),
+            Some(text) => Position::from_cursor(text).map(Some).ok_or_else(|| call.unavailable()),
+        };
+        let (after, before) = (cursor("page[after]")?, cursor("page[before]")?);
+        if after.is_some() && before.is_some() {
+            return Err(call.invalid("page[after] and page[before] exclude each other"));
+        }
+        Ok(Self { size, after, before })
+    }
+}
+
+/// A page of items, each with the number of the list it came from.
+pub(super) struct Page<'a, T> {
+    pub(super) items: Vec<(usize, &'a T)>,
+    next: Option<Position>,
+    prev: Option<Position>,
+}
+
+/// Cuts a page out of sorted lists, merged.
+pub(super) fn page<'a, T: HasPosition>(
+    lists: &[&'a [T]],
+    page_request: PageRequest,
+    keep: impl Fn(&T) -> bool,
+) -> Page<'a, T> {
+    let (mut items, more_after, more_before);
+    if let Some(before) = page_request.before {
+        items = backward(lists, before, page_request.size + 1, &keep);
+        more_before = items.len() > page_request.size;
+        items.truncate(page_request.size);
+        items.reverse();
+        let last = items.last().map_or(before, |(_, item)| item.position());
+        more_after = !forward(lists, Some(last), 1, &keep).is_empty();
+    } else {
+        items = forward(lists, page_request.after, page_request.size + 1, &keep);
+        more_after = items.len() > page_request.size;
+        items.truncate(page_request.size);
+        let first = items.first().map(|(_, item)| item.position()).or(page_request.after);
+        more_before = page_request.after.is_some() && first.is_some_and(|at| !backward(lists, at, 1, &keep).is_empty());
+    }
+    let next = items.last().map(|(_, item)| item.position()).filter(|_| more_after);
+    let prev = items.first().map(|(_, item)| item.position()).filter(|_| more_before);
+    Page { items, next, prev }
+}
+
+/// A page without items whose next link goes on where this page would have begun.
+pub(super) fn empty_page<'a, T: HasPosition>(page: Page<'a, T>, page_request: PageRequest) -> Page<'a, T> {
+    if page.items.is_empty() || page_request.before.is_some() {
+        return page;
+    }
+    let here = page_request.after.unwrap_or_default();
+    Page {
+        items: Vec::new(),
+        next: Some(Position { empty_pages: here.empty_pages.wrapping_add(1), ..here }),
+        prev: None,
+    }
+}
+
+fn forward<'a, T: HasPosition>(
+    lists: &[&'a [T]],
+    after: Option<Position>,
+    limit: usize,
+    keep: &impl Fn(&T) -> bool,
+) -> Vec<(usize, &'a T)> {
+    let mut rests: Vec<&[T]> = lists
+        .iter()
+        .map(|list| {
+            let start = after.map_or(0, |after| list.partition_point(|item| item.position() <= after));
+            &list[start..]
+        })
+        .collect();
+    merge(&mut rests, limit, keep, <[T]>::split_first, Ordering::is_lt)
+}
+
+fn backward<'a, T: HasPosition>(
+    lists: &[&'a [T]],
+    before: Position,
+    limit: usize,
+    keep: &impl Fn(&T) -> bool,
+) -> Vec<(usize, &'a T)> {
+    let mut rests: Vec<&[T]> =
+        lists.iter().map(|list| &list[..list.partition_point(|item| item.position() < before)]).collect();
+    merge(&mut rests, limit, keep, <[T]>::split_last, Ordering::is_gt)
+}
+
+/// Takes one item off an end of a list.
+type Take<T> = for<'b> fn(&'b [T]) -> Option<(&'b T, &'b [T])>;
+
+/// Takes items off the ends of the lists, always the one that `wins`, until there are `limit` that are kept.
+fn merge<'a, T: HasPosition>(
+    rests: &mut [&'a [T]],
+    limit: usize,
+    keep: &impl Fn(&T) -> bool,
+    take: Take<T>,
+    wins: fn(Ordering) -> bool,
+) -> Vec<(usize, &'a T)> {
+    let mut items = Vec::with_capacity(limit.min(SIZE_MAX + 1));
+    while items.len() < limit {
+        let mut best: Option<(usize, Position)> = None;
+        for (index, rest) in rests.iter().enumerate() {
+            let Some((item, _)) = take(rest) else { continue };
+            let position = item.position();
+            if best.is_none_or(|(_, known)| wins(position.cmp(&known))) {
+                best = Some((index, position));
+            }
+        }
+        let Some((index, _)) = best else { break };
+        let Some((item, rest)) = take(rests[index]) else { break };
+        rests[index] = rest;
+        if keep(item) {
+            items.push((index, item));
+        }
+    }
+    items
+}
+
+#[derive(Serialize)]
+struct Links {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prev: Option<String>,
+}
+
+/// Writes `{"<name>":[...],"links":{...}}`. The links are full addresses that keep the filters.
+pub(super) fn write<T>(
+    call: &Call,
+    name: &str,
+    page: &Page<'_, T>,
+    mut item: impl FnMut(&mut Vec<u8>, usize, &T),
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64 + page.items.len() * 640);
+    let _ = write!(out, "{{\"{name}\":[");
+    for (number, (list, value)) in page.items.iter().enumerate() {
+        if number > 0 {
+            out.push(b',');
+        }
+        item(&mut out, *list, value);
+    }
+    out.extend_from_slice(b"],\"links\":");
+    let filters = call.query.without(&["page[after]", "page[before]"]);
+    let link = |name: &str, position: Option<Position>| {
+        let cursor = position?.to_cursor();
+        Some(format!("{}{}?{filters}page[{name}]={cursor}", call.fiskil.base_url, call.path))
+    };
+    let links = Links { next: link("after", page.next), prev: link("before", page.prev) };
+    serde_json::to_writer(&mut out, &links).expect("text can be written to memory");
+    out.push(b'}');
+    out
+}

@@ -1,0 +1,320 @@
+//! Rows as Fiskil shows them, and where each stands in the order.
+
+use std::io::Write as _;
+
+use jiff::Timestamp;
+use jiff::tz::Offset;
+use serde::Deserialize;
+
+use super::paging::{HasPosition, Position};
+use crate::members::Members;
+use crate::world::merchants::PLACES;
+use crate::world::rng::mix;
+use crate::world::rows::{Amount, Row};
+use crate::world::template::{Category, Extra, Kind};
+
+/// A row of an account.
+pub(super) struct Entry {
+    pub(super) position: Position,
+    pub(super) status: Status,
+    /// Posting time, else execution time, in nanoseconds.
+    pub(super) time: Option<i64>,
+    pub(super) body: Body,
+}
+
+/// The status as the filter sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Status {
+    Pending,
+    Posted,
+    /// A word that a test put there.
+    Other,
+}
+
+/// What is served.
+pub(super) enum Body {
+    /// Made from the world when it is asked for.
+    Drawn(Row),
+    /// Kept as a test gave it.
+    Given { members: Members, secondary: Option<String> },
+}
+
+impl HasPosition for Entry {
+    fn position(&self) -> Position {
+        self.position
+    }
+}
+
+/// The account's words in each of its rows.
+#[derive(Clone, Copy)]
+pub(super) struct Names<'a> {
+    pub(super) account_id: &'a str,
+    pub(super) arrangement_id: &'a str,
+    pub(super) institution_id: &'a str,
+}
+
+impl Entry {
+    pub(super) fn drawn(row: Row) -> Self {
+        let status = if row.pending { Status::Pending } else { Status::Posted };
+        let time = row.posted.or(row.executed).map(|ms| ms.saturating_mul(1_000_000));
+        Self { position: position(status, time, row.number), status, time, body: Body::Drawn(row) }
+    }
+
+    pub(super) fn given(members: Members, number: u64) -> Self {
+        #[derive(Deserialize)]
+        struct Secondary {
+            secondary_category: String,
+        }
+        let status = match members.text("status").as_deref() {
+            Some("PENDING") => Status::Pending,
+            Some("POSTED") => Status::Posted,
+            _ => Status::Other,
+        };
+        let time = ["posting_date_time", "execution_date_time"].iter().find_map(|name| {
+            let text = members.text(name)?;
+            text.parse::<Timestamp>().ok().map(nanoseconds)
+        });
+        let category = members.get("category").and_then(|raw| serde_json::from_str::<Secondary>(raw.get()).ok());
+        let secondary = category.map(|category| category.secondary_category);
+        Self { position: position(status, time, number), status, time, body: Body::Given { members, secondary } }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        u64::MAX - self.position.minor
+    }
+
+    pub(super) fn secondary(&self) -> Option<&str> {
+        match &self.body {
+            Body::Drawn(row) => match row.template.category {
+                Category::Known(_, secondary) => Some(secondary),
+                Category::Absent | Category::Null => None,
+            },
+            Body::Given { secondary, .. } => secondary.as_deref(),
+        }
+    }
+
+    pub(super) fn has_id(&self, fiskil_id: &str, seed: u64) -> bool {
+        match &self.body {
+            Body::Drawn(row) => id_starts(fiskil_id, seed, row.number) && transaction_id(seed, row.number) == fiskil_id,
+            Body::Given { members, .. } => members.text("fiskil_id").as_deref() == Some(fiskil_id),
+        }
+    }
+
+    /// The row as an object that can be changed.
+    pub(super) fn members(&self, seed: u64, names: Names<'_>) -> Members {
+        match &self.body {
+            Body::Given { members, .. } => members.clone(),
+            Body::Drawn(_) => {
+                let mut out = Vec::new();
+                self.write(&mut out, seed, names);
+                Members::parse(&out).expect("our own rows are JSON objects")
+            }
+        }
+    }
+
+    pub(super) fn write(&self, out: &mut Vec<u8>, seed: u64, names: Names<'_>) {
+        match &self.body {
+            Body::Drawn(row) => write_drawn(out, row, seed, names),
+            Body::Given { members, .. } => {
+                serde_json::to_writer(out, members).expect("text can be written to memory");
+            }
+        }
+    }
+}
+
+/// Pending first, then newest first, then what has no time at all. Newest first among pending rows, and of rows of
+/// one instant the last added first, are ours (docs/providers/fiskil.md#transactions, #sandbox-choices).
+fn position(status: Status, time: Option<i64>, number: u64) -> Position {
+    let group = match (status, time) {
+        (Status::Pending, _) => 0,
+        (_, Some(_)) => 1,
+        (_, None) => 2,
+    };
+    Position { group, major: time.map_or(i64::MIN, |time| !time), minor: u64::MAX - number, empty_pages: 0 }
+}
+
+/// An instant as a number; those beyond the years 1677 to 2262 count as the first or last one.
+pub(super) fn nanoseconds(at: Timestamp) -> i64 {
+    let all = at.as_nanosecond();
+    i64::try_from(all).unwrap_or(if all < 0 { i64::MIN } else { i64::MAX })
+}
+
+fn words(seed: u64, number: u64) -> [u64; 4] {
+    let first = mix(mix(seed ^ 0x6669_736b_696c) ^ number);
+    [first, mix(first ^ 1), mix(first ^ 2), mix(first ^ 3)]
+}
+
+/// `bank_tx_` and 64 hexadecimal digits (docs/providers/fiskil.md#rows).
+pub(super) fn transaction_id(seed: u64, number: u64) -> String {
+    let mut out = Vec::with_capacity(72);
+    write_id(&mut out, words(seed, number));
+    String::from_utf8(out).expect("hexadecimal digits are text")
+}
+
+/// Spares a search through many rows the making of every id.
+fn id_starts(fiskil_id: &str, seed: u64, number: u64) -> bool {
+    let first = fiskil_id.strip_prefix("bank_tx_").and_then(|hex| hex.get(..16));
+    first.and_then(|hex| u64::from_str_radix(hex, 16).ok()) == Some(words(seed, number)[0])
+}
+
+fn write_id(out: &mut Vec<u8>, words: [u64; 4]) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.extend_from_slice(b"bank_tx_");
+    for byte in words.iter().flat_map(|word| word.to_be_bytes()) {
+        out.push(HEX[usize::from(byte >> 4)]);
+        out.push(HEX[usize::from(byte & 15)]);
+    }
+}
+
+/// Straight to bytes: benchmarks read hundreds of thousands of these. The texts of the world need no escapes.
+fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, names: Names<'_>) {
+    let words = words(seed, row.number);
+    out.extend_from_slice(b"{\"fiskil_id\":\"");
+    write_id(out, words);
+    out.push(b'"');
+    // The bank's own id may be absent (docs/providers/fiskil.md#rows).
+    if !words[1].is_multiple_of(31) {
+        let _ = write!(out, ",\"transaction_id\":\"txn-{:010}\"", words[1] % 10_000_000_000);
+    }
+    text(out, "account_id", names.account_id);
+    text(out, "arrangement_id", names.arrangement_id);
+    text(out, "institution_id", names.institution_id);
+    text(out, "status", if row.pending { "PENDING" } else { "POSTED" });
+    text(out, "type", kind(row.template.kind));
+    write_amount(out, row.amount);
+    text(out, "currency", "AUD");
+    write_description(out, row);
+    text(out, "reference", row.template.reference);
+    write_times(out, row, words[2]);
+    write_optional(out, row, words[3]);
+    write_category(out, row.template.category, words[2]);
+    out.push(b'}');
+}
+
+fn text(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":\"");
+    out.extend_from_slice(value.as_bytes());
+    out.push(b'"');
+}
+
+const fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::DirectDebit => "DIRECT_DEBIT",
+        Kind::Fee => "FEE",
+        Kind::InterestCharged => "INTEREST_CHARGED",
+        Kind::InterestPaid => "INTEREST_PAID",
+        Kind::Other => "OTHER",
+        Kind::Payment => "PAYMENT",
+        Kind::TransferIncoming => "TRANSFER_INCOMING",
+        Kind::TransferOutgoing => "TRANSFER_OUTGOING",
+    }
+}
+
+fn write_amount(out: &mut Vec<u8>, amount: Amount) {
+    match amount {
+        Amount::Text(value) => text(out, "amount", value),
+        Amount::Cents(cents) => {
+            let _ = write!(out, ",\"amount\":\"{}\"", decimal(cents));
+        }
+    }
+}
+
+/// Cents as a decimal text.
+pub(super) fn decimal(cents: i64) -> String {
+    let sign = if cents < 0 { "-" } else { "" };
+    let cents = cents.unsigned_abs();
+    format!("{sign}{}.{:02}", cents / 100, cents % 100)
+}
+
+fn write_description(out: &mut Vec<u8>, row: &Row) {
+    text(out, "description", row.template.text);
+    if row.template.placed {
+        out.pop();
+        out.push(b' ');
+        out.extend_from_slice(PLACES[usize::from(row.place) % PLACES.len()].as_bytes());
+        out.push(b'"');
+    }
+}
+
+fn write_times(out: &mut Vec<u8>, row: &Row, draw: u64) {
+    if let Some(posted) = row.posted {
+        time(out, "posting_date_time", posted, row);
+        // A small minority has a value date (docs/providers/fiskil.md#rows).
+        if draw.is_multiple_of(29) {
+            time(out, "value_date_time", posted, row);
+        }
+    }
+    if let Some(executed) = row.executed {
+        time(out, "execution_date_time", executed, row);
+    }
+}
+
+fn time(out: &mut Vec<u8>, name: &str, ms: i64, row: &Row) {
+    let offset = Offset::from_seconds(i32::from(row.offset_minutes) * 60).unwrap_or(Offset::UTC);
+    let at = offset.to_datetime(Timestamp::from_millisecond(ms).unwrap_or_default());
+    let _ = write!(out, ",\"{name}\":\"{:04}-{:02}-{:02}T", at.year(), at.month(), at.day());
+    let _ = write!(out, "{:02}:{:02}:{:02}", at.hour(), at.minute(), at.second());
+    if row.millis {
+        let _ = write!(out, ".{:03}", at.millisecond());
+    }
+    match row.offset_minutes {
+        0 => out.push(b'Z'),
+        minutes => {
+            let _ = write!(out, "+{:02}:{:02}", minutes / 60, minutes % 60);
+        }
+    }
+    out.push(b'"');
+}
+
+fn write_optional(out: &mut Vec<u8>, row: &Row, draw: u64) {
+    if let Some(merchant) = row.template.merchant {
+        text(out, "merchant_name", merchant);
+    }
+    // Often absent, also where the merchant is known (docs/providers/fiskil.md#rows).
+    if let Some(code) = row.template.merchant_code.filter(|_| !draw.is_multiple_of(9)) {
+        text(out, "merchant_category_code", code);
+    }
+    match row.template.extra {
+        Extra::Nothing => {}
+        Extra::Bpay { code, name } => {
+            text(out, "biller_code", code);
+            text(out, "biller_name", name);
+            let _ = write!(out, ",\"crn\":\"{:010}\"", draw % 10_000_000_000);
+        }
+        Extra::DirectEntry(sender) => text(out, "apca_number", sender),
+        Extra::Npp(name) => {
+            let side = if row.template.incoming { "payer" } else { "payee" };
+            let _ = write!(
+                out,
+                ",\"extended_data\":{{\"extension_u_type\":\"nppPayload\",\"{side}\":\"{name}\",\"npp_payload\":{{\
+                 \"extended_description\":\"{}\",\"service\":\"X2P1\",\"service_version\":\"04\",\
+                 \"end_to_end_id\":\"e2e{draw:016x}\"}}}}",
+                row.template.reference
+            );
+        }
+    }
+    let detail = matches!(row.template.extra, Extra::Npp(_));
+    let _ = write!(out, ",\"is_detail_available\":{detail}");
+    // Members that nobody announced may come at any time (docs/providers/fiskil.md#versions); these are ours.
+    if draw.is_multiple_of(37) {
+        out.extend_from_slice(b",\"enrichment_version\":3,\"x_tags\":[\"new\",null]");
+    }
+}
+
+fn write_category(out: &mut Vec<u8>, category: Category, draw: u64) {
+    const LEVELS: [&str; 4] = ["VERY_HIGH", "HIGH", "MEDIUM", "LOW"];
+    match category {
+        Category::Absent => {}
+        Category::Null => out.extend_from_slice(b",\"category\":null"),
+        Category::Known(primary, secondary) => {
+            let level = LEVELS[draw as usize % LEVELS.len()];
+            let _ = write!(
+                out,
+                ",\"category\":{{\"primary_category\":\"{primary}\",\"secondary_category\":\"{secondary}\",\
+                 \"confidence_level\":\"{level}\"}}"
+            );
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! `POST /v1/auth/session`, and the hosted page that its address leads to (docs/providers/fiskil.md#sessions).
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use super::Fiskil;
+use super::call::{Call, json};
+use super::errors::Failure;
+use super::linking::{NewConsent, display_name};
+use crate::consent_page::{
+    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, ConsentSessions, InstitutionOption,
+    OfferedAccount, append_query, is_redirect_uri,
+};
+use crate::query::{self, Query};
+use crate::world::people::{INSTITUTIONS, Institution};
+use crate::world::rng::{BASE62, Rng};
+
+/// Five days.
+const LIFE_SECONDS: i64 = 5 * 86_400;
+/// Where somebody is taken who wants no pages and names no institution: the provider's own test bank.
+const TEST_BANK: &str = "88888";
+
+/// How linking goes, as the control interface wants it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LinkingOptions {
+    /// How long data lag consent.
+    pub(super) lag_seconds: u32,
+    /// The same accounts, linked again, have the same ids.
+    pub(super) same_ids: bool,
+}
+
+/// What a session is for.
+pub(crate) struct Session {
+    id: String,
+    end_user_id: String,
+    institution_id: Option<String>,
+    redirect_uri: Option<String>,
+    cancel_uri: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    id: &'a str,
+    session_id: String,
+    auth_url: String,
+    /// Unix seconds.
+    expires_at: i64,
+}
+
+/// A session for the consent page.
+pub(super) async fn create(call: Call) -> Result<Response, Failure> {
+    let members = call.members()?;
+    let Some(end_user_id) = members.text("end_user_id").filter(|id| !id.is_empty()) else {
+        return Err(call.invalid("end_user_id is required"));
+    };
+    if call.fiskil.store.read().end_user(&end_user_id).is_none() {
+        return Err(call.end_user_not_found());
+    }
+    let institution_id = match members.get("institution_id") {
+        None => None,
+        Some(id) => {
+            let known = serde_json::from_str::<&str>(id.get()).ok().filter(|id| institution(id).is_some());
+            let failure = call.invalid("no institution has this id");
+            Some(known.ok_or(Failure { name: "invalid_institution_id", ..failure })?.to_owned())
+        }
+    };
+    let redirect_uri_of = |name: &str| match members.get(name).filter(|raw| raw.get() != "null") {
+        None => Ok(None),
+        // Any host was accepted (docs/providers/fiskil.md#sessions); that it must be a URL at all is ours.
+        Some(_) => members.text(name).filter(|uri| is_redirect_uri(uri)).map(Some).ok_or(name.to_owned()),
+    };
+    let reject = |name: String| call.invalid(&format!("{name} must be a URL"));
+    let (redirect_uri, cancel_uri) =
+        (redirect_uri_of("redirect_uri").map_err(reject)?, redirect_uri_of("cancel_uri").map_err(reject)?);
+    let random = uuid::Uuid::new_v4().as_u64_pair();
+    let id = Rng::new(random.0, random.1).text(BASE62, 27);
+    let expires_at = call.now.saturating_add(SignedDuration::from_secs(LIFE_SECONDS)).unwrap_or(Timestamp::MAX);
+    let fixed_institution = institution_id.clone();
+    let session = Session { id: id.clone(), end_user_id, institution_id, redirect_uri, cancel_uri };
+    call.fiskil
+        .consent_sessions
+        .open(ConsentSession::new(Some(id.clone()), session, expires_at).with_institution(fixed_institution));
+    Ok(json(&Shown {
+        id: &call.fiskil.client_id,
+        auth_url: format!("{}?sess_id={id}", call.fiskil.base_url),
+        session_id: id,
+        expires_at: expires_at.as_second(),
+    }))
+}
+
+fn institution(id: &str) -> Option<&'static Institution> {
+    INSTITUTIONS.iter().find(|one| one.id == id)
+}
+
+/// The address that a session's browser goes to. `sandbox_auto` is ours: no pages, the answer at once.
+pub(super) async fn enter(State(fiskil): State<Arc<Fiskil>>, request: Request) -> Response {
+    let query = Query::parse(request.uri().query());
+    let id = query.get("sess_id").unwrap_or_default();
+    match query.get("sandbox_auto") {
+        None => consent_page::session_page(&*fiskil, id),
+        Some(word) => {
+            fiskil.complete_without_pages(id, word).unwrap_or_else(|| consent_page::session_page(&*fiskil, ""))
+        }
+    }
+}
+
+impl Fiskil {
+    /// Says yes to everything that whoever has the end user's e-mail address has at the institution, or no.
+    fn complete_without_pages(&self, id: &str, word: &str) -> Option<Response> {
+        let session = self.consent_sessions.redeem(id, self.now())?.into_auth_request();
+        let outcome = match word {
+            "accept" => {
+                let institution_id = session.institution_id.clone().unwrap_or_else(|| TEST_BANK.to_owned());
+                let email = self.store.read().end_user(&session.end_user_id)?.members.text("email");
+                let name = email.unwrap_or_default().to_lowercase();
+                let (_, chosen) = self.sign_in(&session, &institution_id, &name).ok()?;
+                self.unavailable_outcome(&institution_id).unwrap_or(ConsentOutcome::Allowed {
+                    institution_id,
+                    name,
+                    chosen,
+                })
+            }
+            "deny" => ConsentOutcome::Cancelled { signing_in: true },
+            "error" => ConsentOutcome::Unavailable,
+            _ => return None,
+        };
+        self.finish(&session, outcome).location.map(|location| consent_page::see_other(&location))
+    }
+}
+
+impl ConsentProvider for Fiskil {
+    type AuthRequest = Session;
+
+    const BRAND: Brand = Brand {
+        name: "Fiskil",
+        colour: "#4a2fbd",
+        tint: "#f5f3fc",
+        // The provider's own kit shows the page in a frame (docs/providers/fiskil.md#sessions).
+        framed: true,
+        institution_word: "bank",
+        permissions: &[
+            "Names and numbers of the accounts",
+            "Balances",
+            "Transactions of the past and of the coming months",
+        ],
+        note: "It may do so for 12 months, and you can stop it at any time.",
+        expired_text: "The session is over, too old, or was never there (AUTH_SESSION_INVALID). Go back to the app \
+            and begin anew.",
+    };
+
+    fn consent_sessions(&self) -> &ConsentSessions<Session> {
+        &self.consent_sessions
+    }
+
+    fn now(&self) -> Timestamp {
+        self.controls.clock.now()
+    }
+
+    /// The banks: energy companies have nothing that is asked for.
+    fn institutions(&self) -> Vec<InstitutionOption> {
+        let banks = INSTITUTIONS.iter().filter(|one| one.industry == "banking");
+        let option = |one: &Institution| InstitutionOption {
+            id: one.id.to_owned(),
+            name: one.name.to_owned(),
+            note: (one.status == "OUTAGE").then_some("Not available at the moment"),
+        };
+        banks.map(option).collect()
+    }
+
+    /// What an outage leads to is inferred (docs/providers/fiskil.md#consent-errors); what an energy company does, is
+    /// ours.
+    fn unavailable_outcome(&self, institution_id: &str) -> Option<ConsentOutcome> {
+        let one = institution(institution_id)?;
+        match (one.status, one.industry) {
+            ("OUTAGE", _) => Some(ConsentOutcome::Unavailable),
+            (_, "banking") => None,
+            _ => Some(ConsentOutcome::LoginRejected),
+        }
+    }
+
+    fn sign_in(
+        &self,
+        _: &Session,
+        institution_id: &str,
+        name: &str,
+    ) -> Result<(String, Vec<OfferedAccount>), ConsentOutcome> {
+        let store = self.store.read();
+        let institution = institution(institution_id).ok_or(ConsentOutcome::Unavailable)?;
+        Ok((display_name(store.seed, name), store.offers(institution, name, self.now())))
+    }
+
+    fn finish(&self, session: &Session, outcome: ConsentOutcome) -> ConsentResult {
+        match outcome {
+            ConsentOutcome::Allowed { institution_id, name, chosen } => {
+                self.complete_consent(session, &institution_id, &name, &chosen)
+            }
+            // Which of the two words a cancel gets is ours: the second once the bank's own part has begun.
+            ConsentOutcome::Cancelled { signing_in: false } | ConsentOutcome::Closed => {
+                failed(session, "AUTH_SESSION_CANCELLED", "The user cancelled the session")
+            }
+            ConsentOutcome::Cancelled { signing_in: true } => {
+                failed(session, "CONSENT_ENDUSER_DENIED", "The user did not give consent")
+            }
+            ConsentOutcome::WrongCode => {
+                failed(session, "CONSENT_OTP_FAILURE", "The one-time code was wrong too often")
+            }
+            ConsentOutcome::Unavailable => {
+                failed(session, "CONSENT_UPSTREAM_PROCESSING_ERROR", "The data holder could not process the consent")
+            }
+            ConsentOutcome::LoginRejected | ConsentOutcome::WrongLogin => {
+                failed(session, "CONSENT_ENDUSER_INELIGIBLE", "The user has nothing to share at this data holder")
+            }
+            ConsentOutcome::Deleted => failed(session, "AUTH_SESSION_CANCELLED", "The end user is not there any more"),
+            ConsentOutcome::TimedOut => failed(session, "CONSENT_TIMEOUT", "The consent took too long"),
+        }
+    }
+}
+
+/// Away with an error. The descriptions are ours, the names are not (docs/providers/fiskil.md#consent-errors).
+fn failed(session: &Session, error_type: &str, description: &str) -> ConsentResult {
+    let pairs = [("error", "access_denied"), ("error_type", error_type), ("error_description", description)];
+    let location = session.cancel_uri.as_ref().map(|uri| append_query(uri, '&', &query::write(&pairs)));
+    let text = format!("{description} ({error_type}).");
+    ConsentResult { location, shows_page: false, title: "Nothing was shared".to_owned(), text }
+}
+
+impl Fiskil {
+    fn complete_consent(
+        &self,
+        session: &Session,
+        institution_id: &str,
+        name: &str,
+        chosen: &[OfferedAccount],
+    ) -> ConsentResult {
+        let mut store = self.store.write();
+        let Some(institution) = institution(institution_id).filter(|_| store.end_user(&session.end_user_id).is_some())
+        else {
+            return self.finish(session, ConsentOutcome::Deleted);
+        };
+        let (options, now) = (*self.linking_options.lock(), self.now());
+        let lag = SignedDuration::from_secs(options.lag_seconds.into());
+        store.consent_to(&NewConsent {
+            end_user_id: &session.end_user_id,
+            institution,
+            username: name,
+            chosen,
+            same_ids: options.same_ids,
+            now,
+            visible_at: now.saturating_add(lag).unwrap_or(Timestamp::MAX),
+        });
+        let result = query::write(&[("session_id", &session.id)]);
+        let location = session.redirect_uri.as_ref().map(|uri| append_query(uri, '&', &result));
+        let text = format!("{} now shares your accounts at {}.", Self::BRAND.name, institution.name);
+        ConsentResult { location, shows_page: false, title: "Done".to_owned(), text }
+    }
+}

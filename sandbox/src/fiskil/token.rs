@@ -1,0 +1,91 @@
+//! `POST /v1/token` (docs/providers/fiskil.md#tokens): signed tokens that need no memory, so that any number is valid
+//! at once.
+
+use aws_lc_rs::hmac;
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::call::{Call, json};
+use super::errors::Failure;
+
+const LIFE_SECONDS: i64 = 900;
+/// The scopes that a live token was seen to carry.
+const SCOPE: &str = "api:banking api:user.read api:user.write";
+
+/// Signs and checks tokens. The real ones are signed otherwise; the key is ours
+/// (docs/providers/fiskil.md#sandbox-choices).
+pub(super) struct Tokens {
+    key: hmac::Key,
+    org_id: String,
+    key_id: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Claims {
+    org_id: String,
+    key_id: String,
+    scope: String,
+    exp: i64,
+    iat: i64,
+    jti: String,
+}
+
+impl Tokens {
+    /// The key is drawn anew, so a token of another sandbox is never good here.
+    pub(super) fn new(org_id: &str, key_id: &str) -> Self {
+        let secret = [uuid::Uuid::new_v4().into_bytes(), uuid::Uuid::new_v4().into_bytes()].concat();
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, &secret), org_id: org_id.to_owned(), key_id: key_id.to_owned() }
+    }
+
+    fn issue(&self, now: Timestamp) -> String {
+        let claims = Claims {
+            org_id: self.org_id.clone(),
+            key_id: self.key_id.clone(),
+            scope: SCOPE.to_owned(),
+            exp: now.as_second().saturating_add(LIFE_SECONDS),
+            iat: now.as_second(),
+            jti: uuid::Uuid::new_v4().to_string(),
+        };
+        let claims = serde_json::to_vec(&claims).expect("claims are plain text and numbers");
+        let header = URL_SAFE_NO_PAD.encode(br#"{"alg":"HS256","typ":"JWT"}"#);
+        let signed = format!("{header}.{}", URL_SAFE_NO_PAD.encode(claims));
+        let tag = hmac::sign(&self.key, signed.as_bytes());
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(tag))
+    }
+
+    /// True for a token of ours that has not run out.
+    pub(super) fn accepts(&self, token: &str, now: Timestamp) -> bool {
+        let Some((signed, tag)) = token.rsplit_once('.') else { return false };
+        let Ok(tag) = URL_SAFE_NO_PAD.decode(tag) else { return false };
+        if hmac::verify(&self.key, signed.as_bytes(), &tag).is_err() {
+            return false;
+        }
+        let claims = signed.split_once('.').and_then(|(_, claims)| URL_SAFE_NO_PAD.decode(claims).ok());
+        let claims: Option<Claims> = claims.and_then(|claims| serde_json::from_slice(&claims).ok());
+        claims.is_some_and(|claims| now.as_second() < claims.exp)
+    }
+}
+
+#[derive(Serialize)]
+struct TokenResponse {
+    token: String,
+    token_type: &'static str,
+    expires_in: i64,
+}
+
+/// A token for the team's id and secret. The text for a wrong secret is ours (docs/providers/fiskil.md#tokens).
+pub(super) async fn issue(call: Call) -> Result<Response, Failure> {
+    let members = call.members()?;
+    let (Some(id), Some(secret)) = (members.text("client_id"), members.text("client_secret")) else {
+        return Err(call.invalid("client_id and client_secret are required"));
+    };
+    if id != call.fiskil.client_id || secret != call.fiskil.client_secret {
+        return Err(call.fail(StatusCode::UNAUTHORIZED, "invalid client credentials"));
+    }
+    let token = call.fiskil.tokens.issue(call.now);
+    Ok(json(&TokenResponse { token, token_type: "Bearer", expires_in: LIFE_SECONDS }))
+}

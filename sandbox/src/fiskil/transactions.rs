@@ -1,0 +1,128 @@
+//! `GET /v1/banking/transactions` and the correction of a category (docs/providers/fiskil.md#transactions).
+
+use axum::response::Response;
+use http::StatusCode;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::call::{Call, json as json_answer, ready};
+use super::errors::Failure;
+use super::paging::{PageRequest, page, write};
+use super::rows::{Entry, Status, nanoseconds};
+use super::store::Account;
+use crate::members::Members;
+
+/// Which rows are asked for.
+struct Filter<'a> {
+    status: Option<Status>,
+    /// Nanoseconds, both ends included: which of the ends are is not documented, so this is ours.
+    from: Option<i64>,
+    to: Option<i64>,
+    secondary: Vec<&'a str>,
+}
+
+impl<'a> Filter<'a> {
+    fn of(call: &'a Call) -> Result<Self, Failure> {
+        let status = match call.query.get("status") {
+            None | Some("") => None,
+            Some("PENDING") => Some(Status::Pending),
+            Some("POSTED") => Some(Status::Posted),
+            Some(_) => return Err(call.invalid("invalid status: must be one of PENDING, POSTED")),
+        };
+        let secondary = call.query.all("secondary_category").filter(|name| !name.is_empty()).collect();
+        Ok(Self { status, from: instant(call, "from")?, to: instant(call, "to")?, secondary })
+    }
+
+    /// The stretch of an account's rows that can match: pending ones and posted ones, each sorted. Rows without a
+    /// time are dropped as soon as a time is asked for (docs/providers/fiskil.md#transactions).
+    fn stretches<'b>(&self, entries: &'b [Entry]) -> [&'b [Entry]; 2] {
+        let (pending, rest) = entries.split_at(entries.partition_point(|entry| entry.position.group == 0));
+        let rest = if self.from.is_none() && self.to.is_none() {
+            rest
+        } else {
+            let timed = &rest[..rest.partition_point(|entry| entry.position.group == 1)];
+            let start = timed.partition_point(|entry| self.to.is_some_and(|to| entry.time > Some(to)));
+            let end = timed.partition_point(|entry| self.from.is_none_or(|from| entry.time >= Some(from)));
+            timed.get(start..end).unwrap_or_default()
+        };
+        match self.status {
+            None => [pending, rest],
+            Some(Status::Pending) => [pending, &[]],
+            Some(Status::Posted | Status::Other) => [&[], rest],
+        }
+    }
+
+    fn keeps(&self, entry: &Entry) -> bool {
+        self.status.is_none_or(|status| status == entry.status)
+            && self.from.is_none_or(|from| entry.time >= Some(from))
+            && self.to.is_none_or(|to| entry.time.is_some_and(|time| time <= to))
+            && (self.secondary.is_empty() || entry.secondary().is_some_and(|name| self.secondary.contains(&name)))
+    }
+}
+
+/// A date-time with an offset, strictly: a bare date is refused in documented words
+/// (docs/providers/fiskil.md#transactions).
+fn instant(call: &Call, name: &str) -> Result<Option<i64>, Failure> {
+    let Some(text) = call.query.get(name).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let at = rfc3339(text)
+        .ok_or_else(|| call.invalid(&format!("invalid {name} datetime: not in RFC3339 format: {text:?}")))?;
+    Ok(Some(nanoseconds(at)))
+}
+
+fn rfc3339(text: &str) -> Option<Timestamp> {
+    let bytes = text.as_bytes();
+    let shape = b"dddd-dd-ddTdd:dd:dd";
+    let (head, tail) = bytes.split_at_checked(shape.len())?;
+    let fits = head.iter().zip(shape).all(|(byte, want)| match want {
+        b'd' => byte.is_ascii_digit(),
+        _ => byte == want,
+    });
+    let seconds_fit = head.get(17).is_some_and(|tens| *tens < b'6');
+    let zone = match tail.split_first() {
+        Some((b'.', rest)) => &rest[rest.iter().take_while(|byte| byte.is_ascii_digit()).count()..],
+        _ => tail,
+    };
+    let zone_fits = match zone {
+        b"Z" => true,
+        [b'+' | b'-', a, b, b':', c, d] => [a, b, c, d].iter().all(|byte| byte.is_ascii_digit()),
+        _ => false,
+    };
+    (fits && seconds_fit && zone_fits).then(|| text.parse().ok()).flatten()
+}
+
+/// A page of rows, pending first, then newest first.
+pub(super) async fn list(call: Call) -> Result<Response, Failure> {
+    let end_user_id = call.end_user_id()?;
+    let filter = Filter::of(&call)?;
+    let page_request = PageRequest::of(&call)?;
+    let account_id = call.query.get("account_id").filter(|id| !id.is_empty());
+    let store = call.fiskil.store.read();
+    let mut accounts = store.visible_accounts(end_user_id, call.now);
+    accounts.retain(|account| account_id.is_none_or(|id| account.has_id(id)));
+    let lists: Vec<&[Entry]> = accounts.iter().flat_map(|account| filter.stretches(&account.entries)).collect();
+    let page = call.fiskil.page(&call.path, page(&lists, page_request, |entry| filter.keeps(entry)), page_request);
+    let body = write(&call, "transactions", &page, |out, list, entry| {
+        // Two lists of each account, in the order of the accounts.
+        let account: &Account = accounts[list / 2];
+        entry.write(out, store.seed, account.names());
+    });
+    Ok(ready(body))
+}
+
+/// Corrects the category of a row. What is said when there is no such row, and how sure the provider then is, are
+/// ours.
+pub(super) async fn correct_category(call: Call) -> Result<Response, Failure> {
+    let members = call.members()?;
+    let (Some(id), Some(secondary)) = (members.text("fiskil_transaction_id"), members.text("secondary_category"))
+    else {
+        return Err(call.invalid("fiskil_transaction_id and secondary_category are required"));
+    };
+    let primary = super::PRIMARY_CATEGORIES.iter().find(|primary| secondary.starts_with(**primary));
+    let primary = primary.ok_or_else(|| call.invalid("secondary_category is not known"))?;
+    let category = json!({"category": {
+        "primary_category": primary, "secondary_category": secondary, "confidence_level": "VERY_HIGH",
+    }});
+    let changed = call.fiskil.store.write().change_row(&id, Members::from_value(&category));
+    changed.ok_or_else(|| call.fail(StatusCode::BAD_REQUEST, "transaction not found"))?;
+    Ok(json_answer(&json!({"message": "category updated"})))
+}

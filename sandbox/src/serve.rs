@@ -1,0 +1,243 @@
+//! The listeners. Connections are driven by hand, because a fault may ask for one to break in a way that no response
+//! can express.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use axum::Router;
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+
+use crate::calls::Calls;
+use crate::clock::Clock;
+use crate::faults::Faults;
+
+/// Longest body of a request, in bytes.
+pub(crate) const REQUEST_BYTES_MAX: usize = 1024 * 1024;
+/// Connections at once; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 4096;
+/// How long a connection may take for a head, or stay idle. Longer than clients keep theirs.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(100);
+/// How long running calls may take to end when the sandbox stops.
+const STOP_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// What each pretended provider has of its own, whatever its protocol.
+pub(crate) struct ProviderControls {
+    pub(crate) clock: Clock,
+    pub(crate) faults: Faults,
+    pub(crate) calls: Calls,
+    /// Content type and body of the provider's error of that status on that path.
+    pub(crate) error_body: fn(&str, StatusCode) -> (&'static str, Vec<u8>),
+}
+
+/// Marks a response that must not be sent: the connection ends in its place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Abort;
+
+/// What a handler may do to the connection under its call.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionControl {
+    reset: AtomicBool,
+    flush: Mutex<Flush>,
+}
+
+#[derive(Debug, Default)]
+enum Flush {
+    #[default]
+    NotRequested,
+    Waiting(Waker),
+    Done,
+}
+
+impl ConnectionControl {
+    /// The peer gets a reset instead of an orderly end.
+    pub(crate) fn reset_on_close(&self) {
+        self.reset.store(true, Ordering::Release);
+    }
+
+    /// Ready when everything written before the first poll has been handed to the system.
+    pub(crate) fn poll_flushed(&self, context: &Context<'_>) -> Poll<()> {
+        let mut flush = self.flush.lock();
+        if matches!(*flush, Flush::Done) {
+            return Poll::Ready(());
+        }
+        *flush = Flush::Waiting(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn flushed(&self) {
+        let mut flush = self.flush.lock();
+        if let Flush::Waiting(waker) = &*flush {
+            waker.wake_by_ref();
+            *flush = Flush::Done;
+        }
+    }
+}
+
+/// A connection that a [`ConnectionControl`] can reset, and that tells it when it has been flushed.
+struct ControlledStream {
+    stream: TcpStream,
+    connection_control: Arc<ConnectionControl>,
+}
+
+impl Drop for ControlledStream {
+    fn drop(&mut self) {
+        if self.connection_control.reset.load(Ordering::Acquire) {
+            // Without lingering, closing sends a reset. Nothing to be done where the system refuses.
+            let _ = self.stream.set_zero_linger();
+        }
+    }
+}
+
+impl AsyncRead for ControlledStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for ControlledStream {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let done = Pin::new(&mut self.stream).poll_flush(context);
+        if done.is_ready() {
+            // hyper asks for this only when its own buffer is empty.
+            self.connection_control.flushed();
+        }
+        done
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// A listener at work. It ends when this is dropped.
+pub(crate) struct Listener {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Listener {
+    /// Serves `router` on a socket that listens already.
+    pub(crate) fn start(socket: TcpListener, router: Router) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        Self { stop, task: tokio::spawn(accept(socket, router, stopped)) }
+    }
+
+    /// Ends listener and connections, running calls within [`STOP_TIMEOUT`].
+    pub(crate) async fn stop(self) {
+        self.stop.send_replace(true);
+        let Self { task, .. } = self;
+        let end = task.abort_handle();
+        if timeout(STOP_TIMEOUT * 2, task).await.is_err() {
+            end.abort();
+        }
+    }
+}
+
+/// Binds a socket and says where, port 0 resolved.
+pub(crate) async fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let socket = TcpListener::bind(address).await?;
+    let address = socket.local_addr()?;
+    Ok((socket, address))
+}
+
+async fn accept(socket: TcpListener, router: Router, stopped: watch::Receiver<bool>) {
+    let mut stop = stopped.clone();
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        let permit = Arc::clone(&permits).acquire_owned();
+        let accepted = async { (permit.await, socket.accept().await) };
+        tokio::select! {
+            () = stop_requested(&mut stop) => break,
+            Some(_) = connections.join_next() => {}
+            (Ok(permit), accepted) = accepted => match accepted {
+                Ok((stream, _)) => {
+                    let serving = connection(stream, router.clone(), stopped.clone());
+                    connections.spawn(async move {
+                        serving.await;
+                        drop(permit);
+                    });
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the sandbox could not accept a connection");
+                    // Out of file descriptors, most likely: soon there are some again.
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            }
+        }
+    }
+    drop(socket);
+    let ended = async { while connections.join_next().await.is_some() {} };
+    // What has not ended by then is aborted as the set is dropped.
+    let _ = timeout(STOP_TIMEOUT, ended).await;
+}
+
+/// The sender is gone when the sandbox was dropped: that ends it too.
+async fn stop_requested(stopped: &mut watch::Receiver<bool>) {
+    let _ = stopped.wait_for(|stop| *stop).await;
+}
+
+async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Receiver<bool>) {
+    let _ = stream.set_nodelay(true);
+    let connection_control = Arc::new(ConnectionControl::default());
+    let line = ControlledStream { stream, connection_control: Arc::clone(&connection_control) };
+    let inner = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Arc::clone(&connection_control));
+        let answer = inner.call(request);
+        async move {
+            let Ok(response) = answer.await;
+            if response.extensions().get::<Abort>().is_some() {
+                return Err(io::Error::other("ended as asked"));
+            }
+            Ok(response)
+        }
+    });
+    let serving = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(line), service);
+    tokio::pin!(serving);
+    tokio::select! {
+        // Errors here are broken connections, some of them on purpose.
+        _ = serving.as_mut() => return,
+        () = stop_requested(&mut stopped) => {}
+    }
+    serving.as_mut().graceful_shutdown();
+    let _ = serving.await;
+}

@@ -1,0 +1,126 @@
+//! Who calls, and with what: a signed call of a key, and one for a user.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequest, OriginalUri, Request};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::{StatusCode, header};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::errors::Failure;
+use super::sign::Signed;
+use super::store::Store;
+use super::{Key, SnapTrade};
+use crate::query::Query;
+use crate::serve::REQUEST_BYTES_MAX;
+
+/// How far a call's time may be from ours, in seconds. What the real service allows is not known
+/// (docs/providers/snaptrade.md#request-signatures).
+const TOLERANCE_SECONDS: u64 = 300;
+
+/// A call that a known key has signed.
+pub(super) struct ClientCall {
+    pub(super) snaptrade: Arc<SnapTrade>,
+    pub(super) key: Key,
+    pub(super) now: Timestamp,
+    pub(super) query: Query,
+    /// The parsed body; `null` when there is none.
+    pub(super) content: Value,
+}
+
+impl FromRequest<Arc<SnapTrade>> for ClientCall {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, snaptrade: &Arc<SnapTrade>) -> Result<Self, Failure> {
+        // The path as it was sent: routers take a prefix away.
+        let original = request.extensions().get::<OriginalUri>().map(|uri| uri.0.clone());
+        let uri = original.unwrap_or_else(|| request.uri().clone());
+        let query = Query::parse(uri.query());
+        let signature = request.headers().get("signature").and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let body = to_bytes(request.into_body(), REQUEST_BYTES_MAX)
+            .await
+            .map_err(|_| Failure::of_status(StatusCode::PAYLOAD_TOO_LARGE))?;
+        let (Some(client_id), Some(signature)) = (query.get("clientId"), signature) else {
+            // As seen for clients that send them as headers (docs/providers/snaptrade.md#credentials).
+            let detail = "Authentication credentials were not provided.";
+            return Err(Failure::new(StatusCode::UNAUTHORIZED, "0000", detail));
+        };
+        let key = snaptrade.key_of(client_id).ok_or_else(Failure::signature)?;
+        let content = content(&body)?;
+        let signed = Signed { content: &content, path: uri.path(), query: uri.query().unwrap_or_default() };
+        if !signed.is_signed_by(snaptrade.consumer_key(key), &signature) {
+            return Err(Failure::signature());
+        }
+        let now = snaptrade.controls.clock.now();
+        let sent: Option<i64> = query.get("timestamp").and_then(|text| text.parse().ok());
+        if sent.is_none_or(|sent| sent.abs_diff(now.as_second()) > TOLERANCE_SECONDS) {
+            // The words were seen, the code was not (docs/providers/snaptrade.md#errors).
+            return Err(Failure::new(StatusCode::UNAUTHORIZED, "1076", "Invalid timestamp"));
+        }
+        Ok(Self { snaptrade: Arc::clone(snaptrade), key, now, query, content })
+    }
+}
+
+/// No body and `{}` count as none (docs/providers/snaptrade.md#request-signatures).
+fn content(body: &Bytes) -> Result<Value, Failure> {
+    if body.is_empty() {
+        return Ok(Value::Null);
+    }
+    let content: Value = serde_json::from_slice(body).map_err(|_| Failure::unreadable())?;
+    let empty = content.as_object().is_some_and(serde_json::Map::is_empty);
+    Ok(if empty { Value::Null } else { content })
+}
+
+impl ClientCall {
+    /// A member of the body, when it is text.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.content.get(name)?.as_str()
+    }
+}
+
+/// A signed call for a user, whose credentials are good.
+pub(super) struct UserCall {
+    pub(super) call: ClientCall,
+    /// Number of the user in the store.
+    pub(super) user: u64,
+}
+
+impl FromRequest<Arc<SnapTrade>> for UserCall {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, snaptrade: &Arc<SnapTrade>) -> Result<Self, Failure> {
+        let call = ClientCall::from_request(request, snaptrade).await?;
+        let user = user(&call, &snaptrade.store.read())?;
+        Ok(Self { call, user })
+    }
+}
+
+/// A personal key has one user and needs no credentials (docs/providers/snaptrade.md#keys).
+fn user(call: &ClientCall, store: &Store) -> Result<u64, Failure> {
+    if call.key == Key::Personal {
+        let user = store.users(Key::Personal, call.now).find(|user| !user.revoked);
+        return user.map(|user| user.number).ok_or_else(Failure::user);
+    }
+    let given = |name| call.query.get(name).filter(|value| !value.is_empty());
+    let (Some(id), Some(secret)) = (given("userId"), given("userSecret")) else {
+        // The words were seen, the code was not (docs/providers/snaptrade.md#errors).
+        let detail = "Please provide clientId, userId and userSecret in query params";
+        return Err(Failure::new(StatusCode::UNAUTHORIZED, "0000", detail));
+    };
+    let user = store.users(call.key, call.now).find(|user| user.id == id && user.secret == secret && !user.revoked);
+    user.map(|user| user.number).ok_or_else(Failure::user)
+}
+
+/// 200 and JSON that is written already.
+pub(super) fn ready(body: impl Into<Body>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
+}
+
+/// 200 and a value as JSON.
+pub(super) fn json(value: &impl Serialize) -> Response {
+    ready(serde_json::to_vec(value).expect("plain values have a JSON text"))
+}

@@ -1,0 +1,114 @@
+//! Connections, also called authorizations (docs/providers/snaptrade.md#connections and #disabled-connections).
+
+use axum::extract::Path;
+use axum::response::Response;
+use http::StatusCode;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::call::{UserCall, json};
+use super::errors::Failure;
+use super::reference::brokerage;
+use super::store::Connection;
+
+/// How long after a refresh another one is too recent, in seconds: ours.
+const REFRESH_SECONDS: i64 = 60;
+
+fn shown(seed: u64, connection: &Connection) -> Value {
+    let mode = if connection.broker.real_time { "realtime" } else { "delayed" };
+    let created = connection.created_at.to_string();
+    json!({
+        "id": connection.id,
+        "created_date": created,
+        "updated_date": created,
+        "brokerage": brokerage(seed, connection.broker),
+        "name": connection.name,
+        "type": if connection.trading { "trade" } else { "read" },
+        "disabled": connection.disabled_at.is_some(),
+        "disabled_date": connection.disabled_at.map(|at| at.to_string()),
+        "meta": {},
+        "is_eligible_for_payout": false,
+        "data_freshness_mode": {"institution": "realtime", "snaptrade": mode},
+    })
+}
+
+/// The user's connections.
+pub(super) async fn list(UserCall { call, user }: UserCall) -> Response {
+    let store = call.snaptrade.store.read();
+    json(&store.connections_of(user, call.now).map(|connection| shown(store.seed, connection)).collect::<Value>())
+}
+
+/// One connection.
+pub(super) async fn show(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+    let store = call.snaptrade.store.read();
+    let connection = store.connection(user, &id, call.now).ok_or_else(Failure::missing)?;
+    Ok(json(&shown(store.seed, connection)))
+}
+
+/// Deletes a connection, a little later.
+pub(super) async fn delete(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+    let mut store = call.snaptrade.store.write();
+    store.connection_mut(user, &id, call.now).ok_or_else(Failure::missing)?.delete(call.now);
+    let detail = "Connection queued for deletion; please wait for webhook for confirmation.";
+    Ok(json(&json!({"detail": detail, "connection_id": id})))
+}
+
+/// The same at once, as the old call does.
+pub(super) async fn delete_now(
+    Path(id): Path<String>,
+    UserCall { call, user }: UserCall,
+) -> Result<StatusCode, Failure> {
+    let mut store = call.snaptrade.store.write();
+    store.connection_mut(user, &id, call.now).ok_or_else(Failure::missing)?.delete_now(call.now);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Asks for positions and balances to be fetched anew. The order of the refusals is ours.
+pub(super) async fn refresh(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+    let now = call.now;
+    let mut store = call.snaptrade.store.write();
+    let connection = store.connection_mut(user, &id, now).ok_or_else(Failure::missing)?;
+    if connection.disabled_at.is_some() {
+        return Err(Failure::disabled());
+    }
+    if connection.broker.real_time {
+        return Err(Failure::not_enabled());
+    }
+    let next_refresh_at =
+        connection.refreshed_at.map(|at| at.saturating_add(SignedDuration::from_secs(REFRESH_SECONDS)));
+    if let Some(Ok(next_refresh_at)) = next_refresh_at
+        && now < next_refresh_at
+    {
+        let detail = "Connection refreshed too recently. Please try again later.";
+        let seconds = next_refresh_at.duration_since(now).as_secs() + 1;
+        let failure = Failure::new(StatusCode::TOO_MANY_REQUESTS, "throttled", detail);
+        return Err(Failure { retry_after: Some(seconds), ..failure });
+    }
+    connection.refreshed_at = Some(now);
+    for account in store.accounts.iter_mut().filter(|account| account.connection_id == id) {
+        account.as_of = now;
+    }
+    Ok(json(&json!({"detail": format!("Connection {id} scheduled for refresh")})))
+}
+
+/// Asks for activities to be fetched anew.
+pub(super) async fn sync(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+    let store = call.snaptrade.store.read();
+    let connection = store.connection(user, &id, call.now).ok_or_else(Failure::missing)?;
+    if connection.disabled_at.is_some() {
+        return Err(Failure::disabled());
+    }
+    Ok(json(&json!({"detail": format!("Connection {id} scheduled for transactions sync")})))
+}
+
+/// Breaks a connection on purpose: test keys only, and ours is one.
+pub(super) async fn disable(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+    let mut store = call.snaptrade.store.write();
+    let connection = store.connection_mut(user, &id, call.now).ok_or_else(Failure::missing)?;
+    if connection.disabled_at.is_some() {
+        let detail = "This connection is already disabled.";
+        return Err(Failure::new(StatusCode::PAYMENT_REQUIRED, "3011", detail));
+    }
+    connection.disabled_at = Some(call.now);
+    Ok(json(&json!({"detail": format!("Connection {id} has been disabled")})))
+}

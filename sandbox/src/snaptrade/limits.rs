@@ -1,0 +1,171 @@
+//! Rate limits (docs/providers/snaptrade.md#rate-limits): counted over the last 60 seconds of the sandbox's clock, for
+//! each key, and for each account that a personal key asks for.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use axum::extract::{OriginalUri, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::errors::Failure;
+use super::sign::PREFIX;
+use super::{Key, SnapTrade};
+use crate::query::Query;
+
+const PERIOD_SECONDS: i64 = 60;
+
+/// How many calls a minute, as `POST /__control/limits` takes it.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct LimitSettings {
+    #[serde(default = "unlimited")]
+    per_minute: u64,
+    #[serde(default = "unlimited")]
+    per_account_per_minute: u64,
+}
+
+/// The real limits, 250 and 10, would be met by tests that are not about them.
+const fn unlimited() -> u64 {
+    1_000_000
+}
+
+impl Default for LimitSettings {
+    fn default() -> Self {
+        Self { per_minute: unlimited(), per_account_per_minute: unlimited() }
+    }
+}
+
+/// The calls of the last minute, by second.
+#[derive(Debug, Default)]
+struct RateCounter(VecDeque<(i64, u64)>);
+
+/// What is left of a counter.
+#[derive(Debug, Clone, Copy)]
+struct Quota {
+    limit: u64,
+    remaining: u64,
+    /// Seconds until calls are free again.
+    reset: i64,
+}
+
+impl RateCounter {
+    fn quota(&mut self, limit: u64, now: i64) -> Quota {
+        // Seconds ahead of now are there when the clock was set back.
+        self.0.retain(|(second, _)| *second <= now && now - second < PERIOD_SECONDS);
+        let used: u64 = self.0.iter().map(|(_, calls)| calls).sum();
+        let oldest = self.0.front().map_or(now, |(second, _)| *second);
+        Quota { limit, remaining: limit.saturating_sub(used), reset: oldest + PERIOD_SECONDS - now }
+    }
+
+    fn count(&mut self, now: i64) {
+        match self.0.back_mut() {
+            Some((second, calls)) if *second == now => *calls += 1,
+            _ => self.0.push_back((now, 1)),
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Limits(Mutex<Counts>);
+
+#[derive(Default)]
+struct Counts {
+    settings: LimitSettings,
+    keys: BTreeMap<Key, RateCounter>,
+    /// By account, as a personal key asks for it.
+    accounts: BTreeMap<String, RateCounter>,
+}
+
+/// Whose limits a call meets.
+struct Caller {
+    key: Option<Key>,
+    account: Option<String>,
+}
+
+impl Caller {
+    fn of(request: &Request, snaptrade: &SnapTrade) -> Self {
+        let uri = request.extensions().get::<OriginalUri>().map_or_else(|| request.uri(), |original| &original.0);
+        let key = Query::parse(uri.query()).get("clientId").and_then(|id| snaptrade.key_of(id));
+        let path = uri.path().strip_prefix(PREFIX).unwrap_or_else(|| uri.path());
+        let account = path.strip_prefix("/accounts/").and_then(|rest| rest.split('/').next());
+        let account = account.filter(|account| key == Some(Key::Personal) && *account != "all");
+        Self { key, account: account.map(str::to_owned) }
+    }
+}
+
+impl Limits {
+    /// Sets the limits; counting begins anew.
+    pub(super) fn set(&self, settings: LimitSettings) {
+        *self.0.lock() = Counts { settings, ..Counts::default() };
+    }
+
+    /// Counts a call, or says after how many seconds it may be made again. A refused call does not count: ours.
+    fn take(&self, caller: &Caller, now: Timestamp) -> Result<(), i64> {
+        let Some(key) = caller.key else { return Ok(()) };
+        let (now, mut counts) = (now.as_second(), self.0.lock());
+        let Counts { settings, keys, accounts } = &mut *counts;
+        let whole = keys.entry(key).or_default();
+        let mut counters = vec![(whole.quota(settings.per_minute, now), whole)];
+        if let Some(account) = &caller.account {
+            let counter = accounts.entry(account.clone()).or_default();
+            counters.push((counter.quota(settings.per_account_per_minute, now), counter));
+        }
+        if let Some((quota, _)) = counters.iter().find(|(quota, _)| quota.remaining == 0) {
+            return Err(quota.reset);
+        }
+        counters.iter_mut().for_each(|(_, counter)| counter.count(now));
+        Ok(())
+    }
+
+    /// What the headers say after a call. Calls without a known key are not counted.
+    fn add_headers(&self, caller: &Caller, now: Timestamp, headers: &mut HeaderMap) {
+        let (now, mut counts) = (now.as_second(), self.0.lock());
+        let Counts { settings, keys, accounts } = &mut *counts;
+        let mut unknown_key = RateCounter::default();
+        let whole = caller.key.map_or(&mut unknown_key, |key| keys.entry(key).or_default());
+        let names = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
+        write(headers, names, whole.quota(settings.per_minute, now));
+        if let Some(account) = &caller.account {
+            let counter = accounts.entry(account.clone()).or_default();
+            let names = ["x-ratelimit-account-limit", "x-ratelimit-account-remaining", "x-ratelimit-account-reset"];
+            write(headers, names, counter.quota(settings.per_account_per_minute, now));
+        }
+    }
+}
+
+fn write(headers: &mut HeaderMap, names: [&'static str; 3], quota: Quota) {
+    let [limit, remaining, reset] = names;
+    headers.insert(limit, HeaderValue::from(quota.limit));
+    headers.insert(remaining, HeaderValue::from(quota.remaining));
+    headers.insert(reset, HeaderValue::from(quota.reset));
+}
+
+/// Refuses calls past the limits.
+pub(super) async fn throttle(State(snaptrade): State<Arc<SnapTrade>>, request: Request, next: Next) -> Response {
+    let caller = Caller::of(&request, &snaptrade);
+    match snaptrade.limits.take(&caller, snaptrade.controls.clock.now()) {
+        Ok(()) => next.run(request).await,
+        Err(seconds) => Failure::throttled(seconds).into_response(),
+    }
+}
+
+/// What every answer carries (docs/providers/snaptrade.md#transport and #rate-limits): an id, what is left of the
+/// limits, and, below the old prefix, that it is old.
+pub(super) async fn add_headers(State(snaptrade): State<Arc<SnapTrade>>, request: Request, next: Next) -> Response {
+    let caller = Caller::of(&request, &snaptrade);
+    let old = request.uri().path().starts_with(PREFIX);
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    let id = uuid::Uuid::new_v4().simple().to_string();
+    headers.insert("x-request-id", HeaderValue::from_str(&id).expect("hexadecimal digits are a header"));
+    snaptrade.limits.add_headers(&caller, snaptrade.controls.clock.now(), headers);
+    if old {
+        headers.insert("deprecation", HeaderValue::from_static("@1781222400"));
+    }
+    response
+}

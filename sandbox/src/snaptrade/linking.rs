@@ -1,0 +1,191 @@
+//! What somebody consents to in the portal, and what comes of it (docs/providers/snaptrade.md#connection-portal).
+
+use jiff::Timestamp;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::entries::Entry;
+use super::instruments::number;
+use super::link::Link;
+use super::store::{Connection, NUMBERS_PER_ACCOUNT, Store};
+use crate::consent_page::OfferedAccount;
+use crate::members::Members;
+use crate::world::brokerage::trades::draw;
+use crate::world::brokerage::{AccountTemplate, Accounts, Broker, INVESTORS, Investor, LINKED, SANDBOX};
+use crate::world::invented::{first_word, full_name, stream};
+use crate::world::rng::{DIGITS, label};
+
+/// What becomes of the connection that a link is to repair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repair {
+    /// The link is for none.
+    None,
+    /// This login's.
+    SameLogin,
+    /// Another login's.
+    OtherLogin,
+    /// It has been deleted.
+    Deleted,
+}
+
+fn investor(name: &str) -> Option<&'static Investor> {
+    INVESTORS.iter().find(|investor| investor.signs_in_as(name))
+}
+
+/// Whoever has that user name.
+pub(super) fn display_name(seed: u64, name: &str) -> String {
+    let Some(investor) = investor(name) else { return full_name(seed, name) };
+    let words = investor.user_id.split('-').map(|word| {
+        let (first, rest) = word.split_at(1);
+        format!("{}{rest}", first.to_uppercase())
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// What the world says that somebody has at a broker.
+fn known_accounts(broker: &Broker, name: &str) -> Option<&'static Accounts> {
+    let mut logins = investor(name)?.logins.iter();
+    logins.find(|login| login.broker.slug == broker.slug).map(|login| &login.accounts)
+}
+
+impl Store {
+    pub(super) fn repair(&self, link: &Link, name: &str, now: Timestamp) -> Repair {
+        let Some(id) = &link.reconnect else { return Repair::None };
+        match self.connection(link.user, id, now) {
+            None => Repair::Deleted,
+            Some(connection) if connection.login.as_ref().is_some_and(|login| login != name) => Repair::OtherLogin,
+            Some(_) => Repair::SameLogin,
+        }
+    }
+
+    /// The connection that a login leads to: the one that is to be repaired, or the one it has already.
+    fn linked_connection(&self, link: &Link, broker: &Broker, name: &str, now: Timestamp) -> Option<&Connection> {
+        if let Some(id) = &link.reconnect {
+            return self.connection(link.user, id, now);
+        }
+        let mut all = self.connections_of(link.user, now);
+        all.find(|held| held.broker.slug == broker.slug && held.login.as_deref() == Some(name))
+    }
+
+    /// The accounts of a login: those that are known, shared or not, else what the world says or everybody has.
+    pub(super) fn offers(
+        &self,
+        link: &Link,
+        broker: &'static Broker,
+        name: &str,
+        now: Timestamp,
+    ) -> Vec<OfferedAccount> {
+        if let Some(connection) = self.linked_connection(link, broker, name, now) {
+            let own = self.accounts.iter().filter(|account| account.connection_id == connection.id);
+            return own.map(|account| offer(account.id.clone(), &account.members)).collect();
+        }
+        // What they will look like: from a copy that nobody else sees.
+        let mut preview = Self::empty(self.seed, self.today);
+        preview.add_connection("", broker, name, 0, now);
+        let accounts = preview.accounts.iter().enumerate();
+        accounts.map(|(index, account)| offer(index.to_string(), &account.members)).collect()
+    }
+
+    /// Shares these accounts of a login, and no others of it. Returns the connection.
+    pub(super) fn share(
+        &mut self,
+        link: &Link,
+        broker: &'static Broker,
+        name: &str,
+        chosen: &[OfferedAccount],
+        now: Timestamp,
+    ) -> String {
+        let known = self.linked_connection(link, broker, name, now).map(|connection| connection.id.clone());
+        let id = known.unwrap_or_else(|| {
+            let id = Uuid::new_v4().to_string();
+            self.add_connection(&id, broker, name, link.user, now);
+            id
+        });
+        if let Some(connection) = self.connections.iter_mut().find(|connection| connection.id == id) {
+            connection.reactivate();
+            connection.trading |= link.trading;
+            connection.login = Some(name.to_owned());
+        }
+        let own = self.accounts.iter_mut().filter(|account| account.connection_id == id);
+        for (index, account) in own.enumerate() {
+            account.shared =
+                chosen.iter().any(|offer| offer.account_key == account.id || offer.account_key == index.to_string());
+        }
+        id
+    }
+
+    /// What a user gets who asks for no pages: the connection at that broker, working again, or a new one.
+    pub(super) fn link_without_pages(&mut self, link: &Link, now: Timestamp) -> String {
+        let broker = link.broker.unwrap_or(&SANDBOX);
+        let matches = |held: &Connection| match &link.reconnect {
+            Some(id) => held.id == *id,
+            None => held.broker.slug == broker.slug,
+        };
+        let known = self.connections_of(link.user, now).find(|held| matches(held)).map(|held| held.id.clone());
+        if let Some(connection) = self.connections.iter_mut().find(|held| Some(&held.id) == known.as_ref()) {
+            connection.reactivate();
+            return connection.id.clone();
+        }
+        let id = Uuid::new_v4().to_string();
+        self.add_connection(&id, broker, "", link.user, now);
+        if let Some(connection) = self.connections.last_mut() {
+            (connection.trading, connection.login) = (link.trading, None);
+        }
+        id
+    }
+
+    /// A new connection with all accounts of a login.
+    fn add_connection(&mut self, id: &str, broker: &'static Broker, name: &str, user: u64, now: Timestamp) {
+        let title = format!("Connection-{}", self.connections_of(user, now).count() + 1);
+        let mut connection = Connection::new(id.to_owned(), user, broker, title, now);
+        connection.login = Some(name.to_owned());
+        self.connections.push(connection);
+        let new_id = |_: &AccountTemplate| Uuid::new_v4().to_string();
+        match known_accounts(broker, name) {
+            Some(Accounts::Messy) => self.add_messy(id, now),
+            Some(Accounts::Made(templates)) => self.add_template_accounts(id, templates, now, new_id),
+            None => {
+                self.add_template_accounts(id, LINKED, now, new_id);
+                self.personalize(id, broker, name);
+            }
+        }
+    }
+
+    /// Names, numbers, money and rows of somebody whom the world does not know: the same whatever else was linked
+    /// before.
+    fn personalize(&mut self, id: &str, broker: &Broker, name: &str) {
+        let (seed, today) = (self.seed, self.today);
+        let own = self.accounts.iter_mut().filter(|account| account.connection_id == id);
+        for (account, template) in own.zip(LINKED) {
+            let mut rng = stream(seed, name, broker.slug, template.number);
+            let title = format!("{} {}", first_word(broker.name), template.name.unwrap_or_default());
+            account.members.set("name", &title);
+            account.members.set("number", &format!("LK-{}", rng.text(DIGITS, 8)));
+            let total = format!("{}.{:02}", rng.between(2_000, 40_000), rng.between(10, 99));
+            let total = json!({"total": {"amount": number(&total), "currency": template.total.1}});
+            account.members.set("balance", &total);
+            let own = label(&[name, broker.slug, template.number]) / NUMBERS_PER_ACCOUNT * NUMBERS_PER_ACCOUNT;
+            let first = account.first_number();
+            let renumbered = |mut trade: crate::world::brokerage::trades::Trade| {
+                trade.number = first + trade.number % NUMBERS_PER_ACCOUNT;
+                trade.group = first + trade.group % NUMBERS_PER_ACCOUNT;
+                Entry::drawn(trade)
+            };
+            let trades = draw(&template.plan, template.total.1, seed, own, today);
+            account.replace(trades.into_iter().map(renumbered).collect());
+        }
+    }
+}
+
+fn offer(account_key: String, members: &Members) -> OfferedAccount {
+    let text = |name| members.text(name).filter(|text| !text.is_empty());
+    let number = text("number").unwrap_or_default();
+    let hidden = number.chars().count().saturating_sub(4);
+    let number: String = number.chars().skip(hidden).collect();
+    let name = text("name").or_else(|| text("raw_type")).unwrap_or_else(|| "Account".to_owned());
+    OfferedAccount {
+        account_key,
+        name,
+        detail: format!("{} ••••{number}", text("raw_type").unwrap_or_default()).trim().to_owned(),
+    }
+}

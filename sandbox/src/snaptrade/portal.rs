@@ -1,0 +1,187 @@
+//! The portal that a link leads to (docs/providers/snaptrade.md#connection-portal), and a way past its pages for those
+//! who want none.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use jiff::Timestamp;
+
+use super::SnapTrade;
+use super::errors::Failure;
+use super::link::{Join, Link};
+use super::linking::{Repair, display_name};
+use crate::consent_page::{
+    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, ConsentSessions, InstitutionOption,
+    OfferedAccount, append_query, see_other,
+};
+use crate::query::Query;
+use crate::world::brokerage::{BROKERS, Broker, SANDBOX};
+
+/// The link as a browser follows it. `sandbox_auto` is ours: no pages, the result at once.
+pub(super) async fn enter(State(snaptrade): State<Arc<SnapTrade>>, request: Request) -> Result<Response, Failure> {
+    let query = Query::parse(request.uri().query());
+    let token = query.get("token").unwrap_or_default();
+    let Some(word) = query.get("sandbox_auto") else { return Ok(consent_page::session_page(&*snaptrade, token)) };
+    let now = snaptrade.now();
+    let redeemed = snaptrade.consent_sessions.redeem(token, now).map(ConsentSession::into_auth_request);
+    // The code is the portal's for an expired session; JSON is ours.
+    let link = redeemed.ok_or_else(|| Failure::new(StatusCode::BAD_REQUEST, "1006", "No authorization in progress"))?;
+    let result = match word {
+        "accept" => success(&snaptrade.store.write().link_without_pages(&link, now)),
+        "error" => error(403, "1066"),
+        "abandon" => ABANDONED.to_owned(),
+        "deny" => String::new(),
+        _ => return Err(Failure::invalid("sandbox_auto must be accept, error, abandon or deny")),
+    };
+    Ok(see_other(&snaptrade.redirect(&link, &result)).into_response())
+}
+
+const ABANDONED: &str = "status=ABANDONED";
+
+fn success(connection_id: &str) -> String {
+    format!("status=SUCCESS&connection_id={connection_id}")
+}
+
+fn error(status: u16, code: &str) -> String {
+    format!("status=ERROR&status_code={status}&error_code={code}")
+}
+
+impl SnapTrade {
+    fn redirect(&self, link: &Link, result: &str) -> String {
+        let join = match *self.join.lock() {
+            Join::Ampersand => '&',
+            Join::QuestionMark => '?',
+        };
+        append_query(&link.redirect_uri, join, result)
+    }
+
+    fn failed(&self, link: &Link, status: u16, code: &str, text: &str) -> ConsentResult {
+        ConsentResult {
+            location: Some(self.redirect(link, &error(status, code))),
+            // That the last page is skipped for an error too is ours.
+            shows_page: !link.immediate,
+            title: "You are not connected".to_owned(),
+            text: format!("{text} (error {code})."),
+        }
+    }
+
+    /// Straight back.
+    fn redirect_without_page(&self, link: &Link, result: &str) -> ConsentResult {
+        ConsentResult {
+            location: Some(self.redirect(link, result)),
+            shows_page: false,
+            title: "You are not connected".to_owned(),
+            text: "Nothing was shared.".to_owned(),
+        }
+    }
+}
+
+fn broker(slug: &str) -> &'static Broker {
+    BROKERS.iter().copied().find(|broker| broker.slug == slug).unwrap_or(&SANDBOX)
+}
+
+impl ConsentProvider for SnapTrade {
+    type AuthRequest = Link;
+
+    const BRAND: Brand = Brand {
+        name: "SnapTrade",
+        colour: "#123a6b",
+        tint: "#f1f5fa",
+        // Apps may show the portal in a frame (docs/providers/snaptrade.md#connection-portal).
+        framed: true,
+        institution_word: "broker",
+        permissions: &[
+            "Names and numbers of the accounts",
+            "Balances and what you hold",
+            "Trades, dividends and payments",
+        ],
+        note: "It may do so until you stop it, which you can do at any time.",
+        expired_text: "No authorization in progress (error 1006). A link is valid for five minutes and can be used \
+            once. Go back to the app and begin anew.",
+    };
+
+    fn consent_sessions(&self) -> &ConsentSessions<Link> {
+        &self.consent_sessions
+    }
+
+    fn now(&self) -> Timestamp {
+        self.controls.clock.now()
+    }
+
+    fn institutions(&self) -> Vec<InstitutionOption> {
+        let option = |broker: &&Broker| InstitutionOption {
+            id: broker.slug.to_owned(),
+            name: broker.name.to_owned(),
+            note: None,
+        };
+        BROKERS.iter().map(option).collect()
+    }
+
+    fn unavailable_outcome(&self, _: &str) -> Option<ConsentOutcome> {
+        None
+    }
+
+    fn sign_in(
+        &self,
+        link: &Link,
+        institution_id: &str,
+        name: &str,
+    ) -> Result<(String, Vec<OfferedAccount>), ConsentOutcome> {
+        let (store, now) = (self.store.read(), self.now());
+        match store.repair(link, name, now) {
+            Repair::OtherLogin => Err(ConsentOutcome::WrongLogin),
+            Repair::Deleted => Err(ConsentOutcome::Deleted),
+            Repair::None | Repair::SameLogin => {
+                Ok((display_name(store.seed, name), store.offers(link, broker(institution_id), name, now)))
+            }
+        }
+    }
+
+    /// Codes and statuses are the portal's own (docs/providers/snaptrade.md#portal-results); which end has which is
+    /// ours where it does not say so.
+    fn finish(&self, link: &Link, outcome: ConsentOutcome) -> ConsentResult {
+        match outcome {
+            ConsentOutcome::Allowed { institution_id, name, chosen } => {
+                let (mut store, now) = (self.store.write(), self.now());
+                if !store.has_user(link.user, now) {
+                    return self.failed(link, 401, "0000", "The user is not there any more");
+                }
+                match store.repair(link, &name, now) {
+                    Repair::OtherLogin => self.wrong_login(link),
+                    Repair::Deleted => self.connection_deleted(link),
+                    Repair::None | Repair::SameLogin => {
+                        let broker = broker(&institution_id);
+                        let id = store.share(link, broker, &name, &chosen, now);
+                        ConsentResult {
+                            location: Some(self.redirect(link, &success(&id))),
+                            shows_page: !link.immediate,
+                            title: "You are connected".to_owned(),
+                            text: format!("{} now shares your accounts at {}.", Self::BRAND.name, broker.name),
+                        }
+                    }
+                }
+            }
+            // Seen live: nothing but what was there before.
+            ConsentOutcome::Cancelled { .. } => self.redirect_without_page(link, ""),
+            ConsentOutcome::Closed => self.redirect_without_page(link, ABANDONED),
+            ConsentOutcome::WrongCode => self.failed(link, 400, "1086", "The one-time code was wrong too often"),
+            ConsentOutcome::Unavailable => self.failed(link, 500, "3000", "The broker cannot be reached"),
+            ConsentOutcome::LoginRejected => self.failed(link, 403, "1066", "The broker did not accept the login"),
+            ConsentOutcome::WrongLogin => self.wrong_login(link),
+            ConsentOutcome::Deleted => self.connection_deleted(link),
+            ConsentOutcome::TimedOut => self.failed(link, 400, "1006", "It took too long"),
+        }
+    }
+}
+
+impl SnapTrade {
+    fn connection_deleted(&self, link: &Link) -> ConsentResult {
+        self.failed(link, 400, "1012", "The connection is not there any more")
+    }
+
+    fn wrong_login(&self, link: &Link) -> ConsentResult {
+        self.failed(link, 400, "1023", "This is another login than the one that is to be repaired")
+    }
+}

@@ -1,0 +1,110 @@
+//! What is the same for every user: brokerages, institutions, the settings of a key
+//! (docs/providers/snaptrade.md#endpoints and #reference-data).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use super::call::{ClientCall, json};
+use super::instruments::id;
+use super::{Key, SnapTrade};
+use crate::world::brokerage::{BROKERS, Broker};
+
+/// Where the dashboard of this integration sends users back to.
+pub(super) const REDIRECT_URI: &str = "https://client.example.com/linked";
+
+/// `GET /`: is it there? The version is the documented sample.
+pub(super) async fn status(State(snaptrade): State<Arc<SnapTrade>>) -> Response {
+    let now = snaptrade.controls.clock.now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+    json(&json!({"version": 153, "timestamp": now, "online": true}))
+}
+
+/// Where a logo would be; `example.com` never answers with one.
+fn logo(broker: &Broker, square: bool) -> String {
+    let square = if square { "-square" } else { "" };
+    format!("https://logos.example.com/brokerages/{}-logo{square}.png", broker.slug.to_lowercase())
+}
+
+fn square_logo(broker: &Broker) -> Option<String> {
+    broker.square_logo.then(|| logo(broker, true))
+}
+
+pub(super) fn brokerage_id(seed: u64, broker: &Broker) -> String {
+    id(seed, &format!("brokerage {}", broker.slug))
+}
+
+/// A brokerage as connections have it (docs/providers/snaptrade.md#reference-data).
+pub(super) fn brokerage(seed: u64, broker: &Broker) -> Value {
+    json!({
+        "id": brokerage_id(seed, broker),
+        "slug": broker.slug,
+        "name": broker.name,
+        "display_name": broker.name,
+        "description": broker.description,
+        "aws_s3_logo_url": logo(broker, false),
+        "aws_s3_square_logo_url": square_logo(broker),
+        "url": format!("https://{}.example.com", broker.slug.to_lowercase()),
+        "enabled": true, "maintenance_mode": false, "is_degraded": false,
+        "allows_trading": broker.trading, "allows_fractional_units": true, "has_reporting": true,
+        "is_real_time_connection": broker.real_time,
+        "brokerage_type": {"id": id(seed, "brokerage type"), "name": "Traditional Brokerage"},
+        "exchanges": [], "open_url": null,
+    })
+}
+
+pub(super) async fn brokerages(call: ClientCall) -> Response {
+    let seed = call.snaptrade.store.read().seed;
+    json(&BROKERS.iter().map(|broker| brokerage(seed, broker)).collect::<Value>())
+}
+
+/// The public catalogue.
+pub(super) async fn institutions() -> Response {
+    let shown = |broker: &&Broker| {
+        let scopes: &[&str] = if broker.trading { &["READ", "TRADE"] } else { &["READ"] };
+        json!({
+            "slug": broker.slug, "name": broker.name, "display_name": broker.name,
+            "description": broker.description,
+            "website": format!("https://{}.example.com", broker.slug.to_lowercase()),
+            "logo_url": logo(broker, false), "square_logo_url": square_logo(broker),
+            "release_stage": "GENERALLY_AVAILABLE", "is_paper": false, "regions": ["US"],
+            "connection": {"methods": ["OAUTH"], "scopes": scopes},
+        })
+    };
+    json(&BROKERS.iter().map(shown).collect::<Value>())
+}
+
+/// How each brokerage can be connected, or those named.
+pub(super) async fn authorization_types(call: ClientCall) -> Response {
+    let seed = call.snaptrade.store.read().seed;
+    let named = call.query.get("brokerage").filter(|slugs| !slugs.is_empty());
+    let wanted = |broker: &Broker| named.is_none_or(|slugs| slugs.split(',').any(|slug| slug == broker.slug));
+    let mut types = Vec::new();
+    for broker in BROKERS.iter().filter(|broker| wanted(broker)) {
+        let kinds: &[&str] = if broker.trading { &["read", "trade"] } else { &["read"] };
+        types.extend(kinds.iter().map(|kind| {
+            let brokerage = json!({"id": brokerage_id(seed, broker), "name": broker.name, "slug": broker.slug});
+            let type_id = id(seed, &format!("{kind} at {}", broker.slug));
+            json!({"id": type_id, "type": kind, "auth_type": "OAUTH", "brokerage": brokerage})
+        }));
+    }
+    json(&types)
+}
+
+/// The settings of the key (docs/providers/snaptrade.md#reference-data). A personal one has neither logo nor redirect.
+pub(super) async fn partner(call: ClientCall) -> Response {
+    let seed = call.snaptrade.store.read().seed;
+    let (slug, name, redirect) = match call.key {
+        Key::Commercial => ("SANDBOX-APP", "Sandbox App", Some(REDIRECT_URI)),
+        Key::Personal => ("PERSONAL", "Personal", None),
+    };
+    json(&json!({
+        "slug": slug, "name": name,
+        "logo_url": redirect.map(|_| "https://logos.example.com/app.png"),
+        "allowed_brokerages": BROKERS.iter().map(|broker| brokerage(seed, broker)).collect::<Value>(),
+        "can_access_trades": false, "can_access_holdings": true, "can_access_account_history": true,
+        "can_access_reference_data": true, "can_access_portfolio_management": false, "can_access_orders": false,
+        "redirect_uri": redirect, "pin_required": false,
+    }))
+}

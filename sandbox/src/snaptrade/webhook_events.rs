@@ -1,0 +1,222 @@
+//! SnapTrade's webhooks (docs/providers/snaptrade.md#webhooks): those of the commercial key's users.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::reference::brokerage;
+use super::store::{Account, Connection};
+use super::{Key, SnapTrade, sign};
+use crate::clock::Clock;
+use crate::control::BadRequest;
+use crate::members::Members;
+use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookQueue, WebhookSource};
+use crate::world::rng::{BASE62, Rng};
+
+/// Where the deprecated secret is drawn.
+const SECRET_STREAM: u64 = u64::MAX - 3;
+
+/// Users and connections, as far as events tell of them.
+pub(crate) struct Snapshot {
+    users: Vec<UserSnapshot>,
+    connections: Vec<ConnectionSnapshot>,
+}
+
+struct UserSnapshot {
+    number: u64,
+    id: String,
+}
+
+struct ConnectionSnapshot {
+    id: String,
+    user_id: String,
+    brokerage_id: Value,
+    is_disabled: bool,
+    reactivations: u64,
+    accounts: Vec<AccountSnapshot>,
+}
+
+struct AccountSnapshot {
+    id: String,
+    as_of: Timestamp,
+    row_changes: u64,
+    holding_changes: u64,
+}
+
+fn account_snapshot(account: &Account) -> AccountSnapshot {
+    AccountSnapshot {
+        id: account.id.clone(),
+        as_of: account.as_of,
+        row_changes: account.row_changes,
+        holding_changes: account.holding_changes,
+    }
+}
+
+impl WebhookSource for SnapTrade {
+    type Snapshot = Snapshot;
+    const DELIVERY_POLICY: DeliveryPolicy = DeliveryPolicy {
+        // Not documented: ours.
+        timeout_seconds: 10,
+        // Three retries, exponentially from 30 minutes; the factor is ours.
+        retry_seconds: &[1800, 3600, 7200],
+        is_received: |status| matches!(status, 200 | 201 | 202 | 204),
+    };
+
+    fn webhook_queue(&self) -> &WebhookQueue<Snapshot> {
+        &self.webhook_queue
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.controls.clock
+    }
+
+    fn snapshot(&self, now: Timestamp) -> Snapshot {
+        let store = self.store.read();
+        let mut seen = Snapshot { users: Vec::new(), connections: Vec::new() };
+        for user in store.users(Key::Commercial, now) {
+            seen.users.push(UserSnapshot { number: user.number, id: user.id.clone() });
+            let connections =
+                store.connections_of(user.number, now).map(|connection: &Connection| ConnectionSnapshot {
+                    id: connection.id.clone(),
+                    user_id: user.id.clone(),
+                    brokerage_id: brokerage(store.seed, connection.broker)["id"].clone(),
+                    is_disabled: connection.disabled_at.is_some(),
+                    reactivations: connection.reactivations,
+                    accounts: store.accounts_of(user.number, Some(&connection.id), now).map(account_snapshot).collect(),
+                });
+            seen.connections.extend(connections);
+        }
+        seen
+    }
+
+    fn compare(&self, before: &Snapshot, after: &Snapshot, now: Timestamp) -> Vec<WebhookEvent> {
+        let mut recorder = EventRecorder { snaptrade: self, now, events: Vec::new() };
+        let is_in = |users: &[UserSnapshot], user: &UserSnapshot| users.iter().any(|known| known.number == user.number);
+        for user in after.users.iter().filter(|user| !is_in(&before.users, user)) {
+            recorder.record("USER_REGISTERED", &user.id, json!({}));
+        }
+        for connection in &after.connections {
+            match before.connections.iter().find(|known| known.id == connection.id) {
+                Some(known) => recorder.record_changes(known, connection),
+                None => {
+                    recorder.record_connection("CONNECTION_ADDED", connection, true);
+                    connection.accounts.iter().for_each(|account| recorder.record_sync(connection, account));
+                }
+            }
+        }
+        let still_exists = |removed: &&ConnectionSnapshot| after.connections.iter().any(|known| known.id == removed.id);
+        for removed in before.connections.iter().filter(|removed| !still_exists(removed)) {
+            recorder.record_connection("CONNECTION_DELETED", removed, true);
+        }
+        for user in before.users.iter().filter(|user| !is_in(&after.users, user)) {
+            recorder.record("USER_DELETED", &user.id, json!({}));
+        }
+        recorder.events
+    }
+
+    fn build_event(&self, name: &str, members: Members, now: Timestamp) -> Result<WebhookEvent, BadRequest> {
+        Ok(self.event(name, members, now))
+    }
+
+    /// The same each time. Whether the real service renews the time of the event is not known; that it is the time
+    /// at which the event occurred is what the guide says.
+    fn body(&self, event: &WebhookEvent, _attempt: usize) -> Vec<u8> {
+        serde_json::to_vec(&event.body).expect("text can be written to memory")
+    }
+
+    fn sign(&self, body: &[u8]) -> Vec<(&'static str, String)> {
+        let body = serde_json::from_slice(body).unwrap_or_default();
+        vec![("Signature", sign::webhook_signature(self.consumer_key(Key::Commercial), &body))]
+    }
+}
+
+impl SnapTrade {
+    /// The members that every event has, then its own.
+    fn event(&self, name: &str, own: Members, now: Timestamp) -> WebhookEvent {
+        let id = Uuid::new_v4().to_string();
+        let secret = Rng::new(self.store.read().seed, SECRET_STREAM).text(BASE62, 20);
+        let mut body = Members::default();
+        body.set("webhookId", &id);
+        body.set("clientId", &self.client_id(Key::Commercial));
+        body.set("eventTimestamp", &format!("{}+00:00", now.strftime("%Y-%m-%dT%H:%M:%S%.6f")));
+        body.set("eventType", &name);
+        body.set("webhookSecret", &secret);
+        body.merge_all(own);
+        WebhookEvent { name: name.to_owned(), id, subscription: None, body }
+    }
+}
+
+/// What has happened.
+struct EventRecorder<'a> {
+    snaptrade: &'a SnapTrade,
+    now: Timestamp,
+    events: Vec<WebhookEvent>,
+}
+
+impl EventRecorder<'_> {
+    fn record(&mut self, name: &str, user_id: &str, own: Value) {
+        let mut members = Members::default();
+        members.set("userId", &user_id);
+        members.merge_all(Members::from_value(&own));
+        self.events.push(self.snaptrade.event(name, members, self.now));
+    }
+
+    fn record_connection(&mut self, name: &str, connection: &ConnectionSnapshot, names_broker: bool) {
+        let mut own = json!({"brokerageAuthorizationId": connection.id});
+        if names_broker {
+            own["brokerageId"] = connection.brokerage_id.clone();
+        }
+        self.record(name, &connection.user_id, own);
+    }
+
+    fn record_account(&mut self, name: &str, connection: &ConnectionSnapshot, account: &AccountSnapshot) {
+        let own = json!({"accountId": account.id, "brokerageAuthorizationId": connection.id});
+        self.record(name, &connection.user_id, own);
+    }
+
+    /// Sent whether or not anything has changed, and when a part has failed; here none does.
+    fn record_holdings(&mut self, connection: &ConnectionSnapshot, account: &AccountSnapshot) {
+        let good = json!({"success": true, "error": null});
+        let own = json!({
+            "accountId": account.id, "brokerageAuthorizationId": connection.id,
+            "brokerageId": connection.brokerage_id,
+            "details": {"total_value": good, "positions": good, "balances": good, "orders": good},
+        });
+        self.record("ACCOUNT_HOLDINGS_UPDATED", &connection.user_id, own);
+    }
+
+    /// The first reading of an account: holdings right away, transactions after them.
+    fn record_sync(&mut self, connection: &ConnectionSnapshot, account: &AccountSnapshot) {
+        self.record_holdings(connection, account);
+        self.record_account("ACCOUNT_TRANSACTIONS_INITIAL_UPDATE", connection, account);
+    }
+
+    fn record_changes(&mut self, before: &ConnectionSnapshot, after: &ConnectionSnapshot) {
+        match (before.is_disabled, after.is_disabled) {
+            (false, true) => self.record_connection("CONNECTION_BROKEN", after, false),
+            (true, false) => self.record_connection("CONNECTION_FIXED", after, false),
+            // Linked again though it worked. That this is what an update is, is ours.
+            (false, false) if before.reactivations != after.reactivations => {
+                self.record_connection("CONNECTION_UPDATED", after, false);
+            }
+            _ => {}
+        }
+        let still_exists = |removed: &&AccountSnapshot| after.accounts.iter().any(|account| account.id == removed.id);
+        for removed in before.accounts.iter().filter(|removed| !still_exists(removed)) {
+            self.record_account("ACCOUNT_REMOVED", after, removed);
+        }
+        for account in &after.accounts {
+            let Some(known) = before.accounts.iter().find(|known| known.id == account.id) else {
+                self.record_account("NEW_ACCOUNT_AVAILABLE", after, account);
+                self.record_sync(after, account);
+                continue;
+            };
+            if (known.as_of, known.holding_changes) != (account.as_of, account.holding_changes) {
+                self.record_holdings(after, account);
+            }
+            if known.row_changes != account.row_changes {
+                self.record_account("ACCOUNT_TRANSACTIONS_UPDATED", after, account);
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Years of rows for one account.
+
+use super::merchants::PLACES;
+use super::standing_orders::StandingOrders;
+use super::template::Template;
+use crate::world::calendar::{Calendar, DAY, HOUR, SECOND};
+use crate::world::rng::Rng;
+
+/// One settled row. Instants are milliseconds since 1970, amounts are cents.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    /// Unlike any other row's in the world, and the same for the same seed. Of one instant the larger is the newer.
+    pub(crate) number: u64,
+    pub(crate) template: &'static Template,
+    /// When it was posted, often the day's beginning only.
+    pub(crate) at: i64,
+    /// When Akahu first saw it.
+    pub(crate) seen: i64,
+    /// When Akahu last changed it.
+    pub(crate) changed: i64,
+    pub(crate) cents: i64,
+    /// The account's balance after it.
+    pub(crate) balance: Option<i64>,
+    pub(crate) place: u8,
+}
+
+/// How exactly an account's bank says when something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Times {
+    /// Always to the millisecond.
+    Real,
+    /// Half of the rows say the day only, as midnight in New Zealand (docs/providers/akahu.md#dates).
+    Mixed,
+    /// The day only, as midnight UTC, as one card issuer does (docs/providers/akahu.md#dates).
+    UtcMidnight,
+}
+
+/// What an account's statement is made of.
+pub(crate) struct Plan {
+    /// Things on fixed days, day-only.
+    pub(crate) fixed: StandingOrders,
+    /// Where the daily spending goes.
+    pub(crate) shops: &'static [Template],
+    pub(crate) spending: u32,
+    pub(crate) times: Times,
+    /// Rows next to the borders of days and of daylight saving.
+    pub(crate) edges: bool,
+    /// From how many to how many days back.
+    pub(crate) days: (u32, u32),
+    pub(crate) pending: u32,
+}
+
+/// About three years.
+pub(crate) const YEARS_DAYS: u32 = 1095;
+/// How far back the days of the other zones matter.
+pub(crate) const BORDERS_DAYS: u32 = 720;
+/// Rows of one page (docs/providers/akahu.md#pages): its borders fall between rows of one instant.
+const PAGE: usize = 100;
+
+/// An account on which nothing happens.
+pub(crate) const QUIET: Plan =
+    Plan { fixed: &[], shops: &[], spending: 0, times: Times::Real, edges: false, days: (1, YEARS_DAYS), pending: 0 };
+
+/// The days of the three zones whose borders matter.
+pub(crate) struct Calendars {
+    pub(crate) nz: Calendar,
+    sydney: Calendar,
+    utc: Calendar,
+    /// No row and no change lies ahead of this.
+    now: i64,
+}
+
+impl Calendars {
+    /// The years that end at `now`.
+    pub(crate) fn new(now: jiff::Timestamp) -> Self {
+        Self {
+            // Two days more than the rows need, so that the oldest row's day is always known.
+            nz: Calendar::in_zone("Pacific/Auckland", now, YEARS_DAYS + 2),
+            sydney: Calendar::in_zone("Australia/Sydney", now, BORDERS_DAYS),
+            utc: Calendar::in_zone("UTC", now, BORDERS_DAYS),
+            now: now.as_millisecond(),
+        }
+    }
+}
+
+/// Draws the settled rows of an account, newest first. `base` is the number of the first one drawn; `running` is the
+/// balance after the newest.
+pub(crate) fn draw(plan: &Plan, seed: u64, base: u64, calendars: &Calendars, running: Option<i64>) -> Vec<Row> {
+    let mut drawing = Drawing { rng: Rng::new(seed, base), calendars, base, rows: Vec::new() };
+    drawing.fixed(plan);
+    drawing.spending(plan);
+    if plan.edges {
+        drawing.day_borders(plan.shops);
+        drawing.clock_changes(plan.shops);
+    }
+    let mut rows = drawing.rows;
+    sort(&mut rows);
+    if plan.edges {
+        share_instants_at_page_borders(&mut rows);
+    }
+    count_balances(&mut rows, running);
+    rows
+}
+
+/// As many rows as wanted, newest first, each with an instant of its own, within the last `days` days.
+pub(crate) fn fill(
+    shops: &'static [Template],
+    wanted: u32,
+    days: u32,
+    seed: u64,
+    base: u64,
+    calendars: &Calendars,
+    running: Option<i64>,
+) -> Vec<Row> {
+    let mut drawing = Drawing { rng: Rng::new(seed, base), calendars, base, rows: Vec::with_capacity(wanted as usize) };
+    let newest = calendars.nz.instant(1, DAY);
+    let step = i64::from(days - 1) * DAY / i64::from(wanted.max(1));
+    for index in 0..wanted {
+        let template = &shops[drawing.rng.next() as usize % shops.len()];
+        // Less than a step, so that no two share an instant.
+        let within = drawing.rng.between(0, step as u64 / 2) as i64;
+        drawing.push(template, newest - i64::from(index) * step - within);
+    }
+    let mut rows = drawing.rows;
+    // The newest row has the largest number, as if it had come last.
+    for (index, row) in rows.iter_mut().enumerate() {
+        row.number = base + u64::from(wanted) - 1 - index as u64;
+    }
+    count_balances(&mut rows, running);
+    rows
+}
+
+fn sort(rows: &mut [Row]) {
+    rows.sort_unstable_by_key(|row| std::cmp::Reverse((row.at, row.number)));
+}
+
+/// The rows on both sides of a border get the instant of the newer one.
+fn share_instants_at_page_borders(rows: &mut [Row]) {
+    for border in (PAGE..rows.len().saturating_sub(1)).step_by(PAGE) {
+        let at = rows[border - 1].at;
+        (rows[border].at, rows[border + 1].at) = (at, at);
+    }
+    sort(rows);
+}
+
+/// The balance after each row, counted back from the newest.
+fn count_balances(rows: &mut [Row], running: Option<i64>) {
+    let Some(mut balance) = running else { return };
+    for row in rows {
+        row.balance = Some(balance);
+        balance -= row.cents;
+    }
+}
+
+struct Drawing<'a> {
+    rng: Rng,
+    calendars: &'a Calendars,
+    base: u64,
+    rows: Vec<Row>,
+}
+
+impl Drawing<'_> {
+    fn fixed(&mut self, plan: &Plan) {
+        let (nearest, farthest) = plan.days;
+        for back in nearest..=farthest {
+            for (index, (every, template)) in plan.fixed.iter().enumerate() {
+                if back % every == (index as u32 * 3 + 2) % every {
+                    self.push(template, self.calendars.nz.instant(back, 0));
+                }
+            }
+        }
+    }
+
+    fn spending(&mut self, plan: &Plan) {
+        let (nearest, farthest) = plan.days;
+        let days = u64::from(farthest - nearest + 1);
+        for index in 0..plan.spending {
+            let back = nearest + (u64::from(index) * days / u64::from(plan.spending)) as u32;
+            // Every third row takes its turn, so that each kind occurs whatever is drawn.
+            let turn = index as usize / 3 % plan.shops.len();
+            let drawn = self.rng.next() as usize % plan.shops.len();
+            let template = &plan.shops[if index % 3 == 0 { turn } else { drawn }];
+            // Six in the morning to ten at night.
+            let real = self.rng.between(21_600_000, 79_200_000) as i64;
+            let at = match plan.times {
+                Times::UtcMidnight => self.calendars.utc.instant(back + 1, 0),
+                Times::Mixed if self.rng.chance(50) => self.calendars.nz.instant(back, 0),
+                Times::Mixed | Times::Real => self.calendars.nz.instant(back, real),
+            };
+            self.push(template, at);
+        }
+    }
+
+    /// Rows in the first and the last millisecond of days in New Zealand, Sydney and UTC, and six of one instant.
+    fn day_borders(&mut self, shops: &'static [Template]) {
+        let calendars = self.calendars;
+        for back in [2, 5, 28, 29, 30, 31, 90, 364, 365, 700] {
+            for calendar in [&calendars.nz, &calendars.sydney, &calendars.utc] {
+                let midnight = calendar.instant(back, 0);
+                self.pick(shops, midnight);
+                self.pick(shops, midnight - 1);
+            }
+        }
+        for _ in 0..6 {
+            self.pick(shops, calendars.nz.instant(4, 13 * HOUR + 27 * SECOND + 89));
+        }
+    }
+
+    /// For each of the last changes of New Zealand's and Sydney's clocks: the milliseconds on both sides, and the
+    /// midnights around, which lie an hour apart from each other's time of day in UTC.
+    fn clock_changes(&mut self, shops: &'static [Template]) {
+        let calendars = self.calendars;
+        for (calendar, count) in [(&calendars.nz, 6), (&calendars.sydney, 2)] {
+            for change in calendar.clock_changes(count) {
+                self.pick(shops, change - 1);
+                self.pick(shops, change);
+                let newest = calendars.nz.instant(1, DAY);
+                for midnight in calendar.midnights_around(change).into_iter().filter(|at| *at <= newest) {
+                    self.pick(shops, midnight);
+                }
+            }
+        }
+    }
+
+    fn pick(&mut self, shops: &'static [Template], at: i64) {
+        let template = &shops[self.rng.next() as usize % shops.len()];
+        self.push(template, at);
+    }
+
+    fn push(&mut self, template: &'static Template, at: i64) {
+        let (low, high) = template.cents;
+        let cents = self.rng.between(u64::from(low), u64::from(high)) as i64;
+        let now = self.calendars.now;
+        let seen = (at + self.rng.between(4 * 3600, 30 * 3600) as i64 * SECOND + 659).min(now);
+        // Some rows are enriched a day after they were first seen.
+        let changed = if self.rng.chance(30) { (seen + DAY + 1164).min(now) } else { seen };
+        self.rows.push(Row {
+            number: self.base + self.rows.len() as u64,
+            template,
+            at,
+            seen,
+            changed,
+            cents: if template.incoming { cents } else { -cents },
+            balance: None,
+            place: self.rng.between(0, PLACES.len() as u64 - 1) as u8,
+        });
+    }
+}

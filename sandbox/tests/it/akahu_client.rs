@@ -1,0 +1,183 @@
+//! A caller of the pretended Akahu that knows its headers and nothing else.
+
+use bellbird_sandbox::{AkahuAccess, Credentials, Sandbox, start};
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+
+use crate::client::options;
+
+pub(crate) struct Akahu {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) http: reqwest::Client,
+    pub(crate) access: AkahuAccess,
+    /// Olivia's, until a test takes somebody else's.
+    pub(crate) token: String,
+}
+
+/// When every sandbox of these tests begins.
+pub(crate) const NOW: &str = "2026-11-21T01:30:00Z";
+
+/// A sandbox whose clock begins at a fixed time.
+pub(crate) async fn akahu() -> Akahu {
+    let sandbox = start(options(10)).await.unwrap();
+    let access = sandbox.description().akahu.clone();
+    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let mut akahu = Akahu { sandbox, http, access, token: String::new() };
+    akahu.token = akahu.credentials(0).0;
+    akahu
+}
+
+impl Akahu {
+    /// Token and login of ready-made credentials: two of Olivia's, one of the spare person's.
+    pub(crate) fn credentials(&self, index: usize) -> (String, String) {
+        let credentials = self.sandbox.description().credentials.iter();
+        let mut matching = credentials.filter_map(|credentials| match credentials {
+            Credentials::Akahu { user_token, authorisation } => Some((user_token.clone(), authorisation.clone())),
+            _ => None,
+        });
+        matching.nth(index).unwrap()
+    }
+
+    /// A sandbox seen by the spare person.
+    pub(crate) fn into_spare(mut self) -> Self {
+        self.token = self.credentials(2).0;
+        self
+    }
+
+    /// A user's call; the path begins behind `/v1`.
+    pub(crate) fn call(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        let request = self.http.request(method, format!("{}{path}", self.access.base_url));
+        request.bearer_auth(&self.token).header("X-Akahu-Id", &self.access.app_token)
+    }
+
+    /// The app's own call.
+    pub(crate) fn app(&self, path: &str) -> reqwest::RequestBuilder {
+        let request = self.http.get(format!("{}{path}", self.access.base_url));
+        request.basic_auth(&self.access.app_token, Some(&self.access.app_secret))
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Response {
+        self.call(Method::GET, path).send().await.unwrap()
+    }
+
+    /// The body of a GET that must be 200.
+    pub(crate) async fn json(&self, path: &str) -> Value {
+        answer(self.call(Method::GET, path)).await
+    }
+
+    pub(crate) async fn accounts(&self) -> Vec<Value> {
+        self.json("/accounts").await["items"].as_array().unwrap().clone()
+    }
+
+    /// The account of that type, the first of several.
+    pub(crate) async fn account(&self, kind: &str) -> Value {
+        self.accounts().await.into_iter().find(|account| account["type"] == kind).unwrap()
+    }
+
+    /// Path of the settled rows of the account of that type.
+    pub(crate) async fn rows_path(&self, kind: &str) -> String {
+        format!("/accounts/{}/transactions", self.account(kind).await["_id"].as_str().unwrap())
+    }
+
+    /// Follows the cursors to the end: the pages.
+    pub(crate) async fn pages(&self, path: &str) -> Vec<Vec<Value>> {
+        let mut pages = Vec::new();
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let mut next = path.to_owned();
+        loop {
+            let page = self.json(&next).await;
+            pages.push(page["items"].as_array().unwrap().clone());
+            match &page["cursor"]["next"] {
+                Value::Null => return pages,
+                cursor => next = format!("{path}{separator}cursor={}", cursor.as_str().unwrap()),
+            }
+        }
+    }
+
+    pub(crate) async fn rows(&self, path: &str) -> Vec<Value> {
+        self.pages(path).await.concat()
+    }
+
+    /// A control call that must succeed.
+    pub(crate) async fn control(&self, method: Method, path: &str, body: Value) -> Value {
+        let response = self.control_raw(method, path, body.to_string()).await;
+        let status = response.status();
+        let text = response.text().await.unwrap();
+        assert!(status.is_success(), "{path}: {status} {text}");
+        serde_json::from_str(&text).unwrap_or(Value::Null)
+    }
+
+    pub(crate) async fn control_raw(&self, method: Method, path: &str, body: String) -> Response {
+        let request = self.http.request(method, format!("{}/__control{path}", self.access.oauth_url));
+        request.body(body).send().await.unwrap()
+    }
+
+    pub(crate) async fn advance(&self, seconds: i64) {
+        self.control(Method::POST, "/clock", json!({"advanceSeconds": seconds})).await;
+    }
+
+    /// Consents without pages and returns what comes back.
+    pub(crate) async fn consent(&self, more: &str) -> Vec<(String, String)> {
+        self.consent_as("accept", more).await
+    }
+
+    pub(crate) async fn consent_as(&self, word: &str, more: &str) -> Vec<(String, String)> {
+        self.control(Method::POST, "/redirects", json!({"uris": ["https://app.example/cb"]})).await;
+        let url = format!(
+            "{}/authorize?response_type=code&client_id={}&scope=ENDURING_CONSENT&state=s%201\
+             &redirect_uri=https%3A%2F%2Fapp.example%2Fcb&sandbox_auto={word}{more}",
+            self.access.oauth_url, self.access.app_token
+        );
+        let response = self.http.get(url).send().await.unwrap();
+        assert_eq!(response.status(), 303);
+        let location = response.headers()["location"].to_str().unwrap();
+        let (base, query) = location.split_once('?').unwrap();
+        assert_eq!(base, "https://app.example/cb");
+        let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap());
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// What a good exchange of that code sends.
+    pub(crate) fn exchange(&self, code: &str) -> Value {
+        json!({
+            "grant_type": "authorization_code", "code": code, "redirect_uri": "https://app.example/cb",
+            "client_id": self.access.app_token, "client_secret": self.access.app_secret,
+        })
+    }
+
+    /// Status and body of an exchange.
+    pub(crate) async fn token(&self, body: &Value) -> (u16, Value) {
+        let response = self.http.post(format!("{}/token", self.access.base_url)).json(body).send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
+    }
+}
+
+/// The JSON body of an answer that must be 200 and successful.
+pub(crate) async fn answer(request: reqwest::RequestBuilder) -> Value {
+    let response = request.send().await.unwrap();
+    let url = response.url().to_string();
+    assert_eq!(response.headers()["content-type"], "application/json", "{url}");
+    let status = response.status();
+    let body: Value = response.json().await.unwrap();
+    assert_eq!((status.as_u16(), &body["success"]), (200, &Value::Bool(true)), "{url} {body}");
+    body
+}
+
+/// Status and message of an answer that must be an error in Akahu's shape.
+pub(crate) async fn error_of(request: reqwest::RequestBuilder) -> (u16, String) {
+    let response = request.send().await.unwrap();
+    let status = response.status().as_u16();
+    let body: Value = response.json().await.unwrap();
+    assert_eq!(body["success"], false);
+    assert_eq!(body.as_object().unwrap().len(), 2, "{body}");
+    (status, body["message"].as_str().unwrap().to_owned())
+}
+
+/// The instant of a row.
+pub(crate) fn date(row: &Value) -> jiff::Timestamp {
+    row["date"].as_str().unwrap().parse().unwrap()
+}
+
+pub(crate) fn ids(rows: &[Value]) -> Vec<&str> {
+    rows.iter().map(|row| row["_id"].as_str().unwrap()).collect()
+}

@@ -1,0 +1,125 @@
+//! A caller that knows the token dance and nothing else.
+
+use bellbird_sandbox::{Credentials, Description, Options, Sandbox, start};
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+
+pub(crate) struct Client {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) http: reqwest::Client,
+    pub(crate) base: String,
+    pub(crate) token: String,
+}
+
+pub(crate) fn options(rows: u32) -> Options {
+    Options { rows, now: Some("2026-11-21T01:30:00Z".parse().unwrap()), ..Options::default() }
+}
+
+/// A sandbox with few rows, whose clock begins at a fixed time.
+pub(crate) async fn client() -> Client {
+    client_of(options(300)).await
+}
+
+pub(crate) async fn client_of(options: Options) -> Client {
+    let sandbox = start(options).await.unwrap();
+    let base = sandbox.description().fiskil.base_url.clone();
+    let http = reqwest::Client::new();
+    let mut client = Client { sandbox, http, base, token: String::new() };
+    client.token = client.fresh_token().await;
+    client
+}
+
+impl Client {
+    pub(crate) fn description(&self) -> &Description {
+        self.sandbox.description()
+    }
+
+    pub(crate) async fn fresh_token(&self) -> String {
+        let access = &self.description().fiskil;
+        let body = json!({"client_id": access.client_id, "client_secret": access.client_secret});
+        let response = self.http.post(format!("{}/v1/token", self.base)).json(&body).send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        let issued: Value = response.json().await.unwrap();
+        assert_eq!(issued["expires_in"], 900);
+        issued["token"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn call(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        let request = self.http.request(method, format!("{}{path}", self.base));
+        request.bearer_auth(&self.token).header("X-Fiskil-Version", "v3")
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Response {
+        self.call(Method::GET, path).send().await.unwrap()
+    }
+
+    /// The body of a GET that must be 200.
+    pub(crate) async fn json(&self, path: &str) -> Value {
+        let response = self.get(path).await;
+        assert_eq!(response.status(), 200, "{path}");
+        assert_eq!(response.headers()["content-type"], "application/json");
+        response.json().await.unwrap()
+    }
+
+    /// A control call that must succeed.
+    pub(crate) async fn control(&self, method: Method, path: &str, body: Value) -> Value {
+        let response = self.control_raw(method, path, body).await;
+        let status = response.status();
+        let text = response.text().await.unwrap();
+        assert!(status.is_success(), "{path}: {status} {text}");
+        serde_json::from_str(&text).unwrap_or(Value::Null)
+    }
+
+    pub(crate) async fn control_raw(&self, method: Method, path: &str, body: Value) -> Response {
+        let request = self.http.request(method, format!("{}/__control{path}", self.base));
+        request.body(body.to_string()).send().await.unwrap()
+    }
+
+    pub(crate) fn credentials(&self, index: usize) -> (String, String) {
+        let Credentials::Fiskil { end_user_id, arrangement_id } = &self.description().credentials[index] else {
+            panic!("credentials {index} are not Fiskil's");
+        };
+        (end_user_id.clone(), arrangement_id.clone())
+    }
+
+    /// The accounts of these credentials.
+    pub(crate) async fn accounts(&self, index: usize) -> Vec<Value> {
+        let (user, arrangement) = self.credentials(index);
+        let all = self.json(&format!("/v1/banking/accounts?end_user_id={user}")).await;
+        let mut accounts = all["accounts"].as_array().unwrap().clone();
+        accounts.retain(|account| account["arrangement_id"] == arrangement.as_str());
+        accounts
+    }
+
+    /// Path of the transactions of the busiest account.
+    pub(crate) async fn busiest(&self) -> String {
+        let account = self.accounts(0).await[0]["account_id"].as_str().unwrap().to_owned();
+        format!("/v1/banking/transactions?end_user_id={}&account_id={account}", self.credentials(0).0)
+    }
+
+    /// Follows `links.next` to the end.
+    pub(crate) async fn walk(&self, path: &str, name: &str) -> Vec<Value> {
+        let mut rows = Vec::new();
+        let mut next = Some(path.to_owned());
+        while let Some(path) = next {
+            let page = self.json(&path).await;
+            rows.extend(page[name].as_array().unwrap().iter().cloned());
+            next = page["links"]["next"].as_str().map(|url| url.strip_prefix(&self.base).unwrap().to_owned());
+        }
+        rows
+    }
+
+    pub(crate) async fn rows(&self, path: &str) -> Vec<Value> {
+        self.walk(&format!("{path}&page[size]=1000"), "transactions").await
+    }
+}
+
+pub(crate) fn ids(rows: &[Value]) -> Vec<String> {
+    rows.iter().map(|row| row["fiskil_id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The instant a row is sorted by.
+pub(crate) fn time(row: &Value) -> Option<jiff::Timestamp> {
+    let text = row["posting_date_time"].as_str().or(row["execution_date_time"].as_str())?;
+    Some(text.parse().unwrap())
+}

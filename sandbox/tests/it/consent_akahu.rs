@@ -1,0 +1,271 @@
+//! Akahu's hosted page.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::akahu_client::{Akahu, akahu, answer, error_of};
+use crate::browser::{Browser, Page, encode, parameter};
+
+const KAURI: &str = "conn_cjgaawozb000001nyd111xixr";
+const TOTARA: &str = "conn_cjgab6fis000001qsytf1semy";
+/// The classic twin of an official connection.
+const OLD_RIMU: &str = "conn_cjgaaqcna000001ldwof8tvj0";
+const BACK: &str = "http://127.0.0.1:9/cb?x=1";
+
+/// The address of the page, with more parameters.
+fn url(akahu: &Akahu, more: &str) -> String {
+    format!(
+        "{}/?response_type=code&client_id={}&scope=ENDURING_CONSENT&state={}&redirect_uri={}{more}",
+        akahu.access.oauth_url,
+        akahu.access.app_token,
+        encode("<s> &\"1"),
+        encode(BACK)
+    )
+}
+
+fn browser(akahu: &Akahu) -> Browser {
+    Browser::new(&akahu.access.oauth_url)
+}
+
+/// The token that a redirect leads to, and its event.
+async fn exchange(akahu: &Akahu, location: &str) -> (String, String) {
+    let code = parameter(location, "code").unwrap_or_else(|| panic!("{location}"));
+    let mut body = akahu.exchange(&code);
+    body["redirect_uri"] = json!(BACK);
+    let (status, token) = akahu.token(&body).await;
+    assert_eq!(status, 200, "{token}");
+    (token["access_token"].as_str().unwrap().to_owned(), parameter(location, "event").unwrap())
+}
+
+/// Consents with all accounts and sees with the token from then on.
+async fn link(akahu: &mut Akahu, connection: &str, name: &str) -> String {
+    let location = browser(akahu).walk(&url(akahu, ""), Some(connection), name).await.redirect_location();
+    let (token, event) = exchange(akahu, &location).await;
+    akahu.token = token;
+    event
+}
+
+async fn names(akahu: &Akahu, member: &str) -> Vec<String> {
+    akahu.accounts().await.iter().map(|account| account[member].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn new_username_consents_and_gets_accounts() {
+    let mut akahu = akahu().await;
+    let browser = browser(&akahu);
+    let page = browser.open(&url(&akahu, "")).await;
+    assert_eq!((page.status, page.heading().as_str()), (200, "Sandbox App asks to see your accounts"));
+    let page = browser.allow(&page).await.page();
+    assert!(page.html.contains(&format!("value=\"{OLD_RIMU}\" disabled>Rimu Example Bank<small>Not available")));
+    let page = browser.choose(&page, KAURI).await;
+    let page = browser.sign_in(&page, "Walker@Example.com").await.page();
+    assert_eq!(page.accounts(), ["Kauri Everyday", "Kauri Saver", "Kauri Visa", "Kauri Home Loan"]);
+    let location = browser.submit(&page, &[("account", "1"), ("account", "2")]).await.redirect_location();
+    let (start, rest) = location.split_once("&code=").unwrap();
+    assert_eq!(start, BACK);
+    let (_, rest) = rest.split_once('&').unwrap();
+    assert_eq!(rest, "state=%3Cs%3E%20%26%221&source=oauth&event=ACCEPT");
+
+    let olivia = akahu.token.clone();
+    akahu.token = exchange(&akahu, &location).await.0;
+    assert_ne!(akahu.token, olivia);
+    assert_eq!(akahu.json("/me").await["item"]["email"], "walker@example.com");
+    let accounts = akahu.accounts().await;
+    assert_eq!(names(&akahu, "name").await, ["Kauri Saver", "Kauri Visa"]);
+    assert!(accounts.iter().all(|account| account["status"] == "ACTIVE"));
+    assert_eq!(accounts[0]["_authorisation"], accounts[1]["_authorisation"]);
+    let rows = akahu.rows("/transactions").await;
+    assert!(rows.len() > 200, "{}", rows.len());
+    let shown: Vec<&Value> = accounts.iter().map(|account| &account["_id"]).collect();
+    assert!(rows.iter().all(|row| shown.contains(&&row["_account"])));
+    assert_eq!(akahu.json("/transactions/pending").await["items"].as_array().unwrap().len(), 1);
+    // Everything of the account can be read on its own, and what is not shared cannot.
+    assert_eq!(akahu.accounts().await.len(), 2);
+    assert!(!akahu.rows(&akahu.rows_path("SAVINGS").await).await.is_empty());
+
+    // The same person at the same institution again, with all accounts: the same ids, and one of more.
+    assert_eq!(link(&mut akahu, KAURI, "walker@example.com").await, "UPDATE");
+    let again = akahu.accounts().await;
+    assert_eq!(again.len(), 4);
+    assert_eq!((&again[1]["_id"], &again[2]["_id"]), (&accounts[0]["_id"], &accounts[1]["_id"]));
+    // And another institution, under the same token.
+    let token = akahu.token.clone();
+    assert_eq!(link(&mut akahu, TOTARA, "walker@example.com").await, "UPDATE");
+    assert_eq!((akahu.token.as_str(), akahu.accounts().await.len()), (token.as_str(), 8));
+}
+
+#[tokio::test]
+async fn same_username_always_gets_the_same_accounts() {
+    let shown = async |before: bool| {
+        let mut akahu = akahu().await;
+        if before {
+            link(&mut akahu, TOTARA, "somebody else").await;
+        }
+        link(&mut akahu, KAURI, "mia").await;
+        let rows = akahu.rows("/transactions").await;
+        let amounts: Vec<String> = rows.iter().map(|row| row["amount"].to_string()).collect();
+        (names(&akahu, "formatted_account").await, akahu.json("/me").await["item"]["_id"].clone(), amounts)
+    };
+    assert_eq!(shown(false).await, shown(true).await);
+}
+
+#[tokio::test]
+async fn repaired_login_keeps_its_ids() {
+    let mut akahu = akahu().await;
+    let all = akahu.control(Method::GET, "/credentials", Value::Null).await;
+    let tama = all["all"].as_array().unwrap().last().unwrap()["userToken"].as_str().unwrap().to_owned();
+    akahu.token.clone_from(&tama);
+    let before = akahu.accounts().await;
+    assert!(before.iter().all(|account| account["status"] == "INACTIVE"));
+
+    let page =
+        browser(&akahu).open(&url(&akahu, &format!("&connection={TOTARA}&email=tama.brown%40example.com"))).await;
+    let page = browser(&akahu).allow(&page).await.page();
+    assert_eq!(page.heading(), "Sign in to Tōtara Example Savings", "the picker is skipped");
+    assert_eq!(page.after("name=\"name\" value=\"").unwrap(), "tama.brown@example.com");
+    let page = browser(&akahu).sign_in(&page, "tama.brown@example.com").await.page();
+    let location = browser(&akahu).submit(&page, &page.all()).await.redirect_location();
+    assert_eq!(exchange(&akahu, &location).await, (tama.clone(), "UPDATE".to_owned()));
+    let after = akahu.accounts().await;
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!(after["status"], "ACTIVE");
+        assert_eq!((&before["_id"], &before["_authorisation"]), (&after["_id"], &after["_authorisation"]));
+    }
+
+    // As a test may want it: another token, another authorisation.
+    let ways = json!({"newToken": true, "newAuthorisation": true});
+    akahu.control(Method::POST, "/relink", ways).await;
+    link(&mut akahu, TOTARA, "tama.brown@example.com").await;
+    let new = akahu.token.clone();
+    assert_ne!(new, tama);
+    let third = akahu.accounts().await;
+    assert_eq!(third[0]["_id"], after[0]["_id"]);
+    assert_ne!(third[0]["_authorisation"], after[0]["_authorisation"]);
+    akahu.token = tama;
+    assert_eq!(error_of(akahu.call(Method::GET, "/accounts")).await.0, 401, "the old token is dead");
+    akahu.control(Method::POST, "/relink", json!({"newToken": true, "oldTokenLives": true})).await;
+    link(&mut akahu, TOTARA, "tama.brown@example.com").await;
+    assert_ne!(akahu.token, new);
+    akahu.token = new;
+    assert_eq!(akahu.accounts().await.len(), 2, "and this one is not");
+}
+
+#[tokio::test]
+async fn unticked_accounts_are_no_longer_shared() {
+    let mut akahu = akahu().await;
+    let page = browser(&akahu).to_accounts(&url(&akahu, ""), Some(KAURI), "olivia.nguyen@example.com").await;
+    assert_eq!(page.accounts().len(), 7);
+    let dropped = akahu.account("SAVINGS").await["_id"].as_str().unwrap().to_owned();
+    let location = browser(&akahu).submit(&page, &[("account", "0")]).await.redirect_location();
+    assert_eq!(exchange(&akahu, &location).await, (akahu.token.clone(), "UPDATE".to_owned()));
+    assert_eq!(akahu.accounts().await.len(), 1 + 5, "one here, and all at the other institution");
+    for path in [format!("/accounts/{dropped}"), format!("/accounts/{dropped}/transactions")] {
+        assert_eq!(error_of(akahu.call(Method::GET, &path)).await.0, 404, "{path}");
+    }
+    assert!(akahu.rows("/transactions").await.iter().all(|row| row["_account"] != dropped.as_str()));
+    link(&mut akahu, KAURI, "olivia.nguyen@example.com").await;
+    assert_eq!(akahu.account("SAVINGS").await["_id"], dropped);
+    // So it is with one that the app has given up.
+    answer(akahu.call(Method::DELETE, &format!("/accounts/{dropped}"))).await;
+    assert_eq!(error_of(akahu.call(Method::GET, &format!("/accounts/{dropped}"))).await.0, 404);
+    link(&mut akahu, KAURI, "olivia.nguyen@example.com").await;
+    assert_eq!(akahu.account("SAVINGS").await["_id"], dropped);
+}
+
+#[tokio::test]
+async fn every_failure_redirects_with_the_state() {
+    let akahu = akahu().await;
+    let browser = browser(&akahu);
+    let lands = |location: &str, error: &str| {
+        assert!(location.starts_with(&format!("{BACK}&error={error}&")), "{location}");
+        assert!(location.ends_with("&state=%3Cs%3E%20%26%221"), "{location}");
+    };
+    let at_bank = async || {
+        let page = browser.open(&url(&akahu, &format!("&connection={KAURI}"))).await;
+        browser.allow(&page).await.page()
+    };
+    let first = browser.open(&url(&akahu, "")).await;
+    let denied = format!("{BACK}&error=access_denied&state=%3Cs%3E%20%26%221");
+    assert_eq!(browser.cancel(&first).await.redirect_location(), denied);
+    assert_eq!(browser.cancel(&at_bank().await).await.redirect_location(), denied);
+    let page = at_bank().await;
+    let page = browser.sign_in(&page, "x").await.page();
+    assert_eq!(browser.cancel(&page).await.redirect_location(), denied);
+
+    for (code, error) in [("000000", "temporarily_unavailable"), ("111111", "access_denied")] {
+        let page = at_bank().await;
+        lands(&browser.submit(&page, &[("name", "x"), ("code", code)]).await.redirect_location(), error);
+    }
+    let mut page = at_bank().await;
+    for _ in 0..2 {
+        page = browser.submit(&page, &[("name", "x"), ("code", "1")]).await.page();
+        assert!(page.message().is_some());
+    }
+    lands(&browser.submit(&page, &[("name", "x"), ("code", "1")]).await.redirect_location(), "access_denied");
+    let page = browser.open(&url(&akahu, &format!("&connection={OLD_RIMU}"))).await;
+    lands(&browser.allow(&page).await.redirect_location(), "temporarily_unavailable");
+    let page = at_bank().await;
+    akahu.advance(601).await;
+    lands(&browser.sign_in(&page, "x").await.redirect_location(), "access_denied");
+}
+
+#[tokio::test]
+async fn bad_request_shows_a_page_without_redirect() {
+    let akahu = akahu().await;
+    let browser = browser(&akahu);
+    let good = url(&akahu, "");
+    let refused = |page: &Page| {
+        assert_eq!(page.status, 400, "{}", page.html);
+        assert!(!page.headers.contains_key("location"));
+        assert!(!page.html.contains("<form"), "{}", page.html);
+        assert_eq!(page.headers["x-frame-options"], "DENY");
+        assert!(page.headers["content-security-policy"].to_str().unwrap().ends_with("frame-ancestors 'none'"));
+    };
+    let other = |name: &str, value: &str| {
+        let (start, rest) = good.split_once(&format!("{name}=")).unwrap();
+        let rest = rest.split_once('&').map_or("", |(_, rest)| rest);
+        format!("{start}{name}={value}&{rest}")
+    };
+    for bad in [
+        other("client_id", "app_token_x"),
+        other("redirect_uri", "https%3A%2F%2Fapp.example%2Fcb"),
+        other("redirect_uri", "http%3A%2F%2F127.0.0.1.evil.example%2F"),
+        other("redirect_uri", "javascript%3Aalert(1)"),
+        format!("{good}&prompt=%3Cscript%3E"),
+        format!("{good}&connection=conn_x"),
+        format!("{good}&redirect_mode=popup"),
+        format!("{good}&sandbox_auto=perhaps"),
+    ] {
+        let page = browser.open(&bad).await;
+        refused(&page);
+        assert!(!page.html.contains("<script"));
+        // A form sent there does no better.
+        refused(&browser.post(&bad, "session=x&form_number=0&do=allow".to_owned()).await.page());
+    }
+    akahu.control(Method::POST, "/redirects", json!({"uris": ["https://app.example/cb"]})).await;
+    assert_eq!(browser.open(&other("redirect_uri", "https%3A%2F%2Fapp.example%2Fcb")).await.status, 200);
+    assert_eq!(browser.open(&other("redirect_uri", "https%3A%2F%2Fapp.example%2Fcb2")).await.status, 400);
+    let bad = json!({"uris": ["javascript:1"]}).to_string();
+    assert_eq!(akahu.control_raw(Method::POST, "/redirects", bad).await.status(), 400);
+    assert_eq!(akahu.control_raw(Method::POST, "/relink", "{\"x\": 1}".to_owned()).await.status(), 400);
+}
+
+#[tokio::test]
+async fn first_page_is_stateless_and_its_form_is_bound() {
+    let akahu = akahu().await;
+    let browser = browser(&akahu);
+    let page = browser.open(&url(&akahu, "")).await;
+    let token = page.after("name=\"session\" value=\"").unwrap();
+    let consent = format!("{}/consent?session={token}", akahu.access.oauth_url);
+    assert_eq!(browser.open(&consent).await.status, 400, "nothing is remembered of a page that was looked at");
+    // The token of one page is no good for another, and none can be made up.
+    let elsewhere = url(&akahu, "&email=x");
+    let body = format!("session={token}&form_number=0&do=allow");
+    assert_eq!(browser.post(&elsewhere, body).await.page().status, 400);
+    let body = format!("session={}&form_number=0&do=allow", "a".repeat(75));
+    assert_eq!(browser.post(&url(&akahu, ""), body).await.page().status, 400);
+    // Sent twice it is one visit.
+    let next = browser.allow(&page).await.page();
+    assert_eq!(next.url, browser.allow(&page).await.page().url);
+    assert_eq!(browser.open(&next.url).await.heading(), "Choose your bank or provider");
+}

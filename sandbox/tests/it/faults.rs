@@ -1,0 +1,192 @@
+//! Each kind of fault, as a caller meets it.
+
+use std::time::Instant;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::client::{Client, client};
+
+const ACCOUNTS: &str = "/v1/banking/accounts";
+
+async fn path(client: &Client) -> String {
+    format!("{ACCOUNTS}?end_user_id={}", client.credentials(0).0)
+}
+
+async fn fault(client: &Client, body: Value) {
+    client.control(Method::POST, "/faults", body).await;
+}
+
+/// The answer without a fault.
+async fn real(client: &Client) -> String {
+    client.get(&path(client).await).await.text().await.unwrap()
+}
+
+#[tokio::test]
+async fn status_with_and_without_retry_after() {
+    let client = client().await;
+    fault(&client, json!({"match": ACCOUNTS, "kind": "status", "status": 429, "retryAfter": 7, "times": 1})).await;
+    fault(&client, json!({"match": "/v1/consent", "kind": "status", "status": 503})).await;
+    let limited = client.get(&path(&client).await).await;
+    assert_eq!((limited.status().as_u16(), limited.headers()["retry-after"].to_str().unwrap()), (429, "7"));
+    assert_eq!(limited.headers()["x-fiskil-version"], "v3");
+    assert!(limited.json::<Value>().await.unwrap()["id"].as_str().unwrap().starts_with("err_"));
+    assert_eq!(client.get(&path(&client).await).await.status(), 200, "used up");
+    for _ in 0..3 {
+        let down = client.get("/v1/consent").await;
+        assert_eq!(down.status(), 503, "for ever");
+        assert!(down.headers().get("retry-after").is_none());
+        assert_eq!(down.json::<Value>().await.unwrap()["temporary"], true);
+    }
+    client.control(Method::DELETE, "/faults", Value::Null).await;
+    assert_eq!(client.get("/v1/consent").await.status(), 200);
+}
+
+#[tokio::test]
+async fn delay_postpones_the_real_answer() {
+    let client = client().await;
+    let expected = real(&client).await;
+    fault(&client, json!({"kind": "delay", "delayMs": 60, "times": 1})).await;
+    let begin = Instant::now();
+    assert_eq!(real(&client).await, expected);
+    assert!(begin.elapsed().as_millis() >= 60);
+}
+
+#[tokio::test]
+async fn cut_ends_within_the_body() {
+    let client = client().await;
+    let expected = real(&client).await;
+    for (after, arrived) in [(0, 0), (1, 1), (100, 100), (9_999_999, expected.len() - 1)] {
+        fault(&client, json!({"match": ACCOUNTS, "kind": "cut", "afterBytes": after, "times": 1})).await;
+        let mut response = client.get(&path(&client).await).await;
+        assert_eq!(response.content_length(), Some(expected.len() as u64), "the length promises all");
+        let mut bytes = Vec::new();
+        let end = loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
+                other => break other,
+            }
+        };
+        assert!(end.is_err(), "an orderly end would be no cut");
+        assert_eq!(bytes, expected.as_bytes()[..arrived]);
+    }
+    assert_eq!(real(&client).await, expected);
+}
+
+#[tokio::test]
+async fn malformed_is_200_and_no_json() {
+    let client = client().await;
+    fault(&client, json!({"match": ACCOUNTS, "kind": "malformed"})).await;
+    let response = client.get(&path(&client).await).await;
+    assert_eq!(
+        (response.status().as_u16(), response.headers()["content-type"].to_str().unwrap()),
+        (200, "application/json")
+    );
+    let text = response.text().await.unwrap();
+    assert!(text.starts_with("{\"accounts\"") && serde_json::from_str::<Value>(&text).is_err());
+}
+
+#[tokio::test]
+async fn content_type_is_a_page() {
+    let client = client().await;
+    fault(&client, json!({"match": ACCOUNTS, "kind": "content_type"})).await;
+    let response = client.get(&path(&client).await).await;
+    assert_eq!(response.status(), 200);
+    assert!(response.headers()["content-type"].to_str().unwrap().starts_with("text/html"));
+}
+
+#[tokio::test]
+async fn drip_comes_byte_by_byte() {
+    let client = client().await;
+    fault(&client, json!({"match": "/v1/end-users", "kind": "drip", "delayMs": 1})).await;
+    let path = format!("/v1/end-users/{}", client.credentials(0).0);
+    let begin = Instant::now();
+    let mut response = client.get(&path).await;
+    let (mut chunks, mut bytes) = (0, Vec::new());
+    while let Some(chunk) = response.chunk().await.unwrap() {
+        chunks += 1;
+        bytes.extend_from_slice(&chunk);
+    }
+    assert!(chunks > 1);
+    assert!(begin.elapsed().as_millis() as usize >= bytes.len(), "a millisecond each");
+    assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap()["name"], "Olivia Nguyen");
+}
+
+#[tokio::test]
+async fn huge_is_valid_json_of_fifty_megabytes() {
+    let client = client().await;
+    let expected: Value = serde_json::from_str(&real(&client).await).unwrap();
+    fault(&client, json!({"match": ACCOUNTS, "kind": "huge", "times": 1})).await;
+    let response = client.get(&path(&client).await).await;
+    assert_eq!(response.headers()["content-type"], "application/json");
+    let bytes = response.bytes().await.unwrap();
+    assert!(bytes.len() > 50_000_000);
+    let mut value: Value = serde_json::from_slice(&bytes).unwrap();
+    value.as_object_mut().unwrap().remove("padding");
+    assert_eq!(value, expected);
+}
+
+#[tokio::test]
+async fn reset_is_no_answer() {
+    let client = client().await;
+    fault(&client, json!({"match": ACCOUNTS, "kind": "reset", "times": 1})).await;
+    let request = client.call(Method::GET, &path(&client).await);
+    let error = request.send().await.unwrap_err();
+    let mut source: Option<&dyn std::error::Error> = Some(&error);
+    let mut reset = false;
+    while let Some(cause) = source {
+        let kind = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        reset |= kind == Some(std::io::ErrorKind::ConnectionReset);
+        source = cause.source();
+    }
+    assert!(reset, "not a reset: {error:?}");
+    assert_eq!(client.get(&path(&client).await).await.status(), 200);
+}
+
+#[tokio::test]
+async fn faults_match_by_the_start_of_the_path_and_query() {
+    let client = client().await;
+    let path = path(&client).await;
+    fault(&client, json!({"match": format!("{path}&page"), "kind": "status", "status": 500})).await;
+    assert_eq!(client.get(&path).await.status(), 200);
+    assert_eq!(client.get(&format!("{path}&page[size]=3")).await.status(), 500);
+    assert_eq!(client.control(Method::GET, "/faults", Value::Null).await["faults"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn invalid_fault_is_rejected_with_a_reason() {
+    let client = client().await;
+    for body in [
+        json!({"kind": "status"}),
+        json!({"kind": "status", "status": 99}),
+        json!({"kind": "explode"}),
+        json!({"kind": "reset", "times": 0}),
+        json!({"kind": "reset", "typo": 1}),
+        json!({"kind": "status", "status": 429, "retryAfter": -1}),
+    ] {
+        let response = client.control_raw(Method::POST, "/faults", body.clone()).await;
+        assert_eq!(response.status(), 400, "{body}");
+        assert!(response.json::<Value>().await.unwrap()["error"].is_string());
+    }
+}
+
+#[tokio::test]
+async fn stopping_does_not_wait_for_slow_answers() {
+    let client = client().await;
+    fault(&client, json!({"kind": "delay", "delayMs": 600_000})).await;
+    let slow = client.call(Method::GET, &path(&client).await);
+    let call = tokio::spawn(slow.send());
+    // Only when the call has come in there is something to wait for.
+    loop {
+        let calls = client.control(Method::GET, "/calls", Value::Null).await;
+        if calls["calls"].as_array().unwrap().iter().any(|call| call["path"] == ACCOUNTS) {
+            break;
+        }
+    }
+    let begin = Instant::now();
+    let base = client.base.clone();
+    client.sandbox.stop().await;
+    assert!(begin.elapsed().as_millis() < 1500);
+    assert!(call.await.unwrap().is_err());
+    assert!(reqwest::get(base).await.is_err(), "nobody listens");
+}

@@ -1,0 +1,108 @@
+//! Somebody who listens for webhooks, and answers as told.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use parking_lot::Mutex;
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// Longer than anything here takes.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What arrived.
+#[derive(Clone)]
+pub(crate) struct ReceivedRequest {
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl ReceivedRequest {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers[name].to_str().unwrap()
+    }
+}
+
+/// What to answer; 0 is nothing at all.
+type Answers = Arc<Mutex<VecDeque<u16>>>;
+
+pub(crate) struct Receiver {
+    pub(crate) url: String,
+    answers: Answers,
+    got: Arc<watch::Sender<Vec<ReceivedRequest>>>,
+}
+
+type Shared = (Answers, Arc<watch::Sender<Vec<ReceivedRequest>>>);
+
+async fn receive(State((answers, got)): State<Shared>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let status = answers.lock().pop_front().unwrap_or(200);
+    got.send_modify(|all| all.push(ReceivedRequest { headers, body }));
+    if status == 0 {
+        std::future::pending::<()>().await;
+    }
+    StatusCode::from_u16(status).unwrap()
+}
+
+impl Receiver {
+    pub(crate) async fn start() -> Self {
+        let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/hooks?from=sandbox", socket.local_addr().unwrap());
+        let (answers, got) = (Answers::default(), Arc::new(watch::Sender::new(Vec::new())));
+        let state = (Arc::clone(&answers), Arc::clone(&got));
+        let router = Router::new().route("/hooks", axum::routing::post(receive)).with_state(state);
+        tokio::spawn(async move { axum::serve(socket, router).await });
+        Self { url, answers, got }
+    }
+
+    /// The next answers; after them all is well.
+    pub(crate) fn answer(&self, statuses: &[u16]) {
+        self.answers.lock().extend(statuses);
+    }
+
+    /// Everything there is when so many have arrived.
+    pub(crate) async fn wait(&self, count: usize) -> Vec<ReceivedRequest> {
+        let mut got = self.got.subscribe();
+        let all = timeout(TIMEOUT, got.wait_for(|all| all.len() >= count)).await;
+        let all = all.unwrap_or_else(|_| panic!("only {} of {count} arrived", self.got.borrow().len()));
+        all.unwrap().clone()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.got.borrow().len()
+    }
+
+    /// Forgets what arrived.
+    pub(crate) fn clear(&self) {
+        self.got.send_modify(Vec::clear);
+    }
+}
+
+/// Asks until something holds of the list of deliveries.
+pub(crate) async fn until(list: impl AsyncFn() -> Value, holds: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    let asking = async {
+        loop {
+            let deliveries = list().await["deliveries"].as_array().unwrap().clone();
+            if holds(&deliveries) {
+                return deliveries;
+            }
+        }
+    };
+    timeout(TIMEOUT, asking).await.expect("the deliveries never came to be so")
+}
+
+/// All of them have come to an end.
+pub(crate) fn all_done(deliveries: &[Value]) -> bool {
+    let is_open = |delivery: &Value| ["waiting", "retry"].contains(&delivery["state"].as_str().unwrap());
+    !deliveries.is_empty() && !deliveries.iter().any(is_open)
+}

@@ -1,0 +1,197 @@
+//! A caller that signs as SnapTrade's guide says, with code of its own.
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bellbird_sandbox::{Credentials, Options, Sandbox, start};
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+
+use crate::client::options;
+
+pub(crate) struct Client {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) http: reqwest::Client,
+    pub(crate) base: String,
+    pub(crate) client_id: String,
+    pub(crate) consumer_key: String,
+    /// `userId` and `userSecret` as a query, with `&` at the end; empty for a personal key.
+    pub(crate) user: String,
+}
+
+/// Olivia's client, of a sandbox whose clock begins on 21 November 2026.
+pub(crate) async fn client() -> Client {
+    client_of(options(1)).await
+}
+
+pub(crate) async fn client_of(options: Options) -> Client {
+    let sandbox = start(options).await.unwrap();
+    let access = sandbox.description().snaptrade.clone();
+    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let mut client = Client {
+        sandbox,
+        http,
+        base: access.base_url,
+        client_id: access.client_id,
+        consumer_key: access.consumer_key,
+        user: String::new(),
+    };
+    client.act_as_user_of(0);
+    client
+}
+
+/// What an answer came with.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: reqwest::header::HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) async fn of(response: Response) -> Self {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        Self { status, headers, text: response.text().await.unwrap() }
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    #[track_caller]
+    pub(crate) fn ok(&self) -> Value {
+        assert_eq!(self.status, 200, "{}", self.text);
+        assert_eq!(self.headers["content-type"], "application/json");
+        self.json()
+    }
+
+    /// Status and code of an error in the documented shape.
+    #[track_caller]
+    pub(crate) fn error(&self) -> (u16, String) {
+        let body = self.json();
+        assert_eq!(body["status_code"], self.status, "{body}");
+        assert!(body["detail"].is_string(), "{body}");
+        (self.status, body["code"].as_str().unwrap().to_owned())
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).unwrap_or_else(|| panic!("no {name}")).to_str().unwrap()
+    }
+}
+
+impl Client {
+    /// The SnapTrade credentials, ready-made.
+    pub(crate) fn credentials(&self) -> Vec<(String, String, String)> {
+        let all = self.sandbox.description().credentials.iter();
+        all.filter_map(|credentials| match credentials {
+            Credentials::SnapTrade { user_id, user_secret, authorization_id } => {
+                Some((user_id.clone(), user_secret.clone(), authorization_id.clone()))
+            }
+            _ => None,
+        })
+        .collect()
+    }
+
+    pub(crate) fn act_as_user_of(&mut self, index: usize) {
+        let (user, secret, _) = &self.credentials()[index];
+        self.user = format!("userId={user}&userSecret={secret}&");
+    }
+
+    pub(crate) fn connection(&self, index: usize) -> String {
+        self.credentials()[index].2.clone()
+    }
+
+    pub(crate) async fn now(&self) -> i64 {
+        let answer = self.control("GET", "/clock", Value::Null).await;
+        answer["now"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_second()
+    }
+
+    /// The signature of what is sent, over the text of the body's canonical JSON.
+    pub(crate) fn signature(&self, content: &str, path: &str, query: &str) -> String {
+        let message = format!("{{\"content\":{content},\"path\":\"{path}\",\"query\":\"{query}\"}}");
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.consumer_key.as_bytes());
+        STANDARD.encode(hmac::sign(&key, message.as_bytes()))
+    }
+
+    /// A signed call without a user; `path` may have a query.
+    pub(crate) async fn signed(&self, method: &str, path: &str, body: Value) -> Answer {
+        let now = self.now().await;
+        self.signed_at(method, path, body, now).await
+    }
+
+    pub(crate) async fn signed_at(&self, method: &str, path: &str, body: Value, now: i64) -> Answer {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let and = if query.is_empty() || query.ends_with('&') { "" } else { "&" };
+        let query = format!("{query}{and}clientId={}&timestamp={now}", self.client_id);
+        // This crate's JSON sorts its members and has no blanks: canonical for plain letters.
+        let signature = self.signature(&body.to_string(), path, &query);
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.send(method, &format!("{path}?{query}"), &signature, body).await
+    }
+
+    pub(crate) async fn send(&self, method: &str, path: &str, signature: &str, body: String) -> Answer {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let request = self.http.request(method, format!("{}{path}", self.base)).header("Signature", signature);
+        Answer::of(request.body(body).send().await.unwrap()).await
+    }
+
+    /// A signed call for the user.
+    pub(crate) async fn call(&self, method: &str, path: &str, body: Value) -> Answer {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        self.signed(method, &format!("{path}?{}{query}", self.user), body).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.call("GET", path, Value::Null).await
+    }
+
+    pub(crate) async fn ok(&self, path: &str) -> Value {
+        self.get(path).await.ok()
+    }
+
+    /// A control call that must succeed.
+    pub(crate) async fn control(&self, method: &str, path: &str, body: Value) -> Value {
+        let (status, text) = self.control_text(method, path, body.to_string()).await;
+        assert!((200..300).contains(&status), "{path}: {status} {text}");
+        serde_json::from_str(&text).unwrap_or(Value::Null)
+    }
+
+    pub(crate) async fn control_text(&self, method: &str, path: &str, body: String) -> (u16, String) {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let request = self.http.request(method, format!("{}/__control{path}", self.base)).body(body);
+        let response = request.send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    }
+
+    pub(crate) async fn advance(&self, seconds: i64) {
+        self.control("POST", "/clock", json!({"advanceSeconds": seconds})).await;
+    }
+
+    pub(crate) async fn accounts(&self) -> Vec<Value> {
+        self.ok("/accounts").await.as_array().unwrap().clone()
+    }
+
+    /// The id of the account of that name.
+    pub(crate) async fn account(&self, name: &str) -> String {
+        let accounts = self.accounts().await;
+        let found = accounts.iter().find(|account| account["name"] == name);
+        found.unwrap_or_else(|| panic!("no {name}"))["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Every activity of an account, page by page.
+    pub(crate) async fn activities(&self, account: &str) -> Vec<Value> {
+        let mut rows: Vec<Value> = Vec::new();
+        loop {
+            let page = self.ok(&format!("/accounts/{account}/activities?offset={}", rows.len())).await;
+            let data = page["data"].as_array().unwrap();
+            rows.extend(data.iter().cloned());
+            if data.is_empty() || page["pagination"]["total"] == rows.len() {
+                return rows;
+            }
+        }
+    }
+
+    pub(crate) async fn positions(&self, account: &str) -> Vec<Value> {
+        self.ok(&format!("/accounts/{account}/positions/all")).await["results"].as_array().unwrap().clone()
+    }
+}

@@ -1,0 +1,134 @@
+//! What the seeded data holds.
+
+use std::collections::BTreeSet;
+
+use bellbird_sandbox::{Options, start};
+use serde_json::Value;
+
+use crate::client::{client_of, options, time};
+
+const CATEGORIES: [&str; 16] = [
+    "BANK_FEES",
+    "ENTERTAINMENT",
+    "FOOD_AND_DRINK",
+    "GOVERNMENT_AND_NON_PROFIT",
+    "HOME_IMPROVEMENT",
+    "INCOME",
+    "LOAN_PAYMENTS",
+    "MEDICAL",
+    "MERCHANDISE",
+    "PERSONAL_CARE",
+    "RENT_AND_UTILITIES",
+    "SERVICES",
+    "TRANSFER_IN",
+    "TRANSFER_OUT",
+    "TRANSPORTATION",
+    "TRAVEL",
+];
+
+#[tokio::test]
+async fn the_busiest_account_shows_every_category_and_every_gap() {
+    let client = client_of(options(2000)).await;
+    let rows = client.rows(&format!("{}&status=POSTED", client.busiest().await)).await;
+    assert_eq!(rows.len(), 2000);
+    assert!(rows.iter().all(|row| row["posting_date_time"].is_string()));
+    let seen: BTreeSet<_> = rows.iter().filter_map(|row| row["category"]["primary_category"].as_str()).collect();
+    let mut expected: BTreeSet<_> = CATEGORIES.into_iter().collect();
+    expected.insert("PETS");
+    assert_eq!(seen, expected);
+    let any = |check: &dyn Fn(&Value) -> bool| rows.iter().any(check);
+    assert!(any(&|row| row.get("category").is_none()));
+    assert!(any(&|row| row.get("category").is_some_and(Value::is_null)));
+    assert!(any(&|row| row.get("merchant_name").is_none()));
+    assert!(any(&|row| row.get("merchant_name").is_some() && row.get("merchant_category_code").is_none()));
+    assert!(any(&|row| row.get("transaction_id").is_none()));
+    assert!(any(&|row| row.get("extended_data").is_some()));
+    assert!(any(&|row| row.get("enrichment_version").is_some()));
+    for ending in ["+10:00", "+11:00", "Z"] {
+        assert!(any(&|row| row["posting_date_time"].as_str().unwrap().ends_with(ending)), "{ending}");
+    }
+    assert!(any(&|row| row["posting_date_time"].as_str().unwrap().contains('.')));
+    let oldest = time(rows.last().unwrap()).unwrap();
+    assert!(oldest.to_string().starts_with("2023-11"), "about three years: {oldest}");
+    for row in &rows {
+        let id = row["fiskil_id"].as_str().unwrap().strip_prefix("bank_tx_").unwrap();
+        assert!(id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    }
+    assert_eq!(rows.iter().map(|row| &row["fiskil_id"]).map(Value::to_string).collect::<BTreeSet<_>>().len(), 2000);
+}
+
+#[tokio::test]
+async fn rows_surround_midnight_and_clock_changes() {
+    let client = client_of(options(2000)).await;
+    let rows = client.rows(&client.busiest().await).await;
+    let times: BTreeSet<_> = rows.iter().filter_map(time).map(|time| time.to_string()).collect();
+    // Sydney's clocks went forward on 4 October 2026 at 16:00 UTC of the third, back on 5 April at 16:00 of the fourth.
+    for instant in ["2026-10-03T15:59:59Z", "2026-10-03T16:00:00Z", "2026-04-04T15:59:59Z", "2026-04-04T16:00:00Z"] {
+        assert!(times.contains(instant), "{instant}");
+    }
+    assert!(times.iter().any(|time| time.ends_with("T13:00:00Z")), "midnight in summer");
+    assert!(times.iter().any(|time| time.ends_with("T12:59:59Z")), "the second before");
+}
+
+#[tokio::test]
+async fn odd_rows_are_on_the_spare_accounts() {
+    let client = client_of(options(300)).await;
+    let rows = async |person: usize, account: usize| {
+        let (user, _) = client.credentials(person);
+        let id = client.accounts(person).await[account]["account_id"].as_str().unwrap().to_owned();
+        client.rows(&format!("/v1/banking/transactions?end_user_id={user}&account_id={id}")).await
+    };
+    let amounts =
+        |rows: &[Value]| rows.iter().map(|row| row["amount"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let second = rows(1, 0).await;
+    for odd in ["-12.5", "0.00", "-0.00", "1234567.8900", "+15.20", "-3.141"] {
+        assert!(amounts(&second).iter().any(|amount| amount == odd), "{odd}");
+    }
+    assert_eq!(second.iter().filter(|row| row["status"] == "POSTED" && time(row).is_none()).count(), 1);
+    assert!(amounts(&rows(3, 0).await).iter().any(|amount| amount.len() > 32), "more digits than any number has");
+    let card = rows(0, 2).await;
+    let executed = card.iter().filter(|row| row.get("posting_date_time").is_none() && time(row).is_some());
+    assert_eq!(executed.count(), 5);
+    let plain = |amount: &String| amount.split_once('.').is_some_and(|(_, cents)| cents.len() == 2);
+    assert!(amounts(&rows(0, 0).await).iter().all(plain));
+    assert!(!rows(1, 3).await.is_empty(), "the closed account has a past");
+}
+
+#[tokio::test]
+async fn the_same_seed_gives_the_same_world_on_another_day() {
+    let all = async |seed: u64, now: &str| {
+        let now = Some(now.parse().unwrap());
+        let client = client_of(Options { seed, now, ..options(300) }).await;
+        let rows = client.rows(&format!("/v1/banking/transactions?end_user_id={}", client.credentials(0).0)).await;
+        let of = |row: &Value| ["fiskil_id", "amount", "description", "account_id"].map(|name| row[name].to_string());
+        let mut rows: Vec<_> = rows.iter().map(of).collect();
+        rows.sort();
+        (
+            serde_json::to_value(&client.description().credentials).unwrap(),
+            rows,
+            client.accounts(0).await[0]["account_id"].clone(),
+        )
+    };
+    let one = all(7, "2026-11-21T01:30:00Z").await;
+    assert_eq!(one, all(7, "2027-06-13T22:00:00Z").await);
+    let other = all(8, "2026-11-21T01:30:00Z").await;
+    assert_ne!((&one.0, &one.1[0], &one.2), (&other.0, &other.1[0], &other.2));
+}
+
+#[tokio::test]
+async fn zero_rows_leaves_only_pending_ones() {
+    for (rows, expected) in [(0, 3), (1, 4), (2, 5)] {
+        let client = client_of(options(rows)).await;
+        assert_eq!(client.rows(&client.busiest().await).await.len(), expected);
+    }
+}
+
+#[tokio::test]
+async fn the_system_clock_is_the_default() {
+    let sandbox = start(Options { rows: 10, ..Options::default() }).await.unwrap();
+    let base = &sandbox.description().fiskil.base_url;
+    let answer: Value = reqwest::get(format!("{base}/__control/clock")).await.unwrap().json().await.unwrap();
+    let said: jiff::Timestamp = answer["now"].as_str().unwrap().parse().unwrap();
+    assert!(said.duration_since(jiff::Timestamp::now()).abs().as_secs() < 60);
+    sandbox.stop().await;
+}
