@@ -176,7 +176,11 @@ async fn record_pending_removals(connections: &Connections) -> Result<(), Connec
 }
 
 /// Calls `on_removed` for each connection that was hidden or removed.
-async fn report_removed(connections: &Connections, on_removed: impl Fn(UserId, ConnectionId), stop: &CancellationToken) {
+async fn report_removed(
+    connections: &Connections,
+    on_removed: impl Fn(UserId, ConnectionId),
+    stop: &CancellationToken,
+) {
     // This process caches nothing about connections that were removed before it started.
     let mut since = Timestamp::now();
     let mut reported: HashSet<ConnectionId> = HashSet::new();

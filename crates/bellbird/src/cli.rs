@@ -1,4 +1,4 @@
-//! The command line: one file a command.
+//! The command line. Each command has its own module.
 
 mod arguments;
 mod completions;
@@ -25,7 +25,7 @@ use arguments::SettingArgs;
 #[cfg(feature = "sandbox")]
 pub use sandbox::sandbox_settings;
 
-/// Begins the help text if this build has the command.
+/// First example of the help text, if this build has the command.
 const DEMO_EXAMPLE: &str = if cfg!(feature = "sandbox") { "Try it:\n  bellbird demo\n\n" } else { "" };
 
 const HOST_EXAMPLE: &str = "\
@@ -36,11 +36,11 @@ Host it:
   bellbird key create --user me@example.com --name laptop
   bellbird serve
 
-Exit status: 0 done, 1 failed, 2 wrong usage.";
+Exit status: 0 success, 1 failure, 2 invalid usage.";
 
-/// One self-hosted program: a read-only JSON API over the bank and brokerage accounts that a person has linked.
+/// A self-hosted, read-only JSON API over the bank and brokerage accounts that users have linked.
 ///
-/// Balances, transactions, holdings and trades are fetched live from the provider; none of them is stored.
+/// Balances, transactions, holdings and trades are fetched live from the providers and never stored.
 #[derive(Debug, Parser)]
 #[command(name = "bellbird", version, disable_help_subcommand = true)]
 #[command(after_long_help = format!("{DEMO_EXAMPLE}{HOST_EXAMPLE}"))]
@@ -82,11 +82,11 @@ pub fn run() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return output::report_failure(&anyhow::Error::new(error).context("the program cannot start its threads"));
+            return output::report_failure(&anyhow::Error::new(error).context("could not start threads"));
         }
     };
     let result = runtime.block_on(execute(cli));
-    // What still runs has had its time.
+    // Do not wait for tasks that still run: their shutdown grace period is over.
     runtime.shutdown_background();
     match result {
         Ok(code) => code,

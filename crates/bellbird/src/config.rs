@@ -202,12 +202,12 @@ settings! {
     }
     /// Live reads from providers.
     reads: Reads {
-        /// Time limit of one request. After it, the request gets 503 with Retry-After; a repeated request resumes where
-        /// this one stopped. Stay below the timeout of your clients and proxies, which is often 30 seconds.
+        /// Time limit of one request. After it, the request gets 503 with Retry-After; a repeated request continues
+        /// where this one stopped. Stay below the timeout of your clients and proxies, which is often 30 seconds.
         deadline_seconds: u32 = number(1..=300), default "25";
         /// How many matching transactions are counted beyond the requested offset. If there are more, the response
-        /// marks its total as truncated. A higher cap gives exact totals for longer histories, but needs more provider
-        /// calls.
+        /// reports its total as truncated. A higher cap gives exact totals for longer histories, but needs more
+        /// provider calls.
         row_cap: u32 = number(1..=1_000_000), default "5000";
         /// Time limit of one provider call, from connecting to the last byte.
         provider_timeout_seconds: u32 = number(1..=300), default "20";
@@ -257,7 +257,8 @@ settings! {
         allow_loopback: bool = switch(), default "false";
         /// Delay before each attempt, the first included; the list's length is the number of attempts. Up to 20 percent
         /// of jitter is added.
-        attempt_delays_seconds: Vec<u32> = seconds_list(), default "[0, 5, 60, 300, 1800, 3600, 7200, 18000, 28800, 39600]";
+        attempt_delays_seconds: Vec<u32> = seconds_list(),
+            default "[0, 5, 60, 300, 1800, 3600, 7200, 18000, 28800, 39600]";
         /// Time limit of one attempt, from connecting to the response.
         timeout_seconds: u32 = number(1..=60), default "15";
         /// Rows per event. A larger sync result is split into several events.

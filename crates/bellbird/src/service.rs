@@ -123,7 +123,9 @@ async fn open(settings: &Settings, section: &str, address: SocketAddr) -> anyhow
         };
         let origin = match settings.origin(section, "listen") {
             Some(origin) => format!("set by {origin}"),
-            None => format!("the default; choose another with --{section}-listen 127.0.0.1:PORT, port 0 for a free one"),
+            None => {
+                format!("the default; choose another with --{section}-listen 127.0.0.1:PORT, port 0 for a free one")
+            }
         };
         anyhow::anyhow!("{section} cannot listen on {address} ({origin}): {reason}")
     })

@@ -91,7 +91,10 @@ fn describe_metrics() {
     );
     metrics::describe_histogram!("bellbird_provider_call_seconds", "Duration of calls to providers, by operation.");
     metrics::describe_counter!("bellbird_dropped_rows_total", "Provider rows that could not be mapped, by reason.");
-    metrics::describe_counter!("bellbird_unknown_categories_total", "Provider categories outside the sixteen known ones.");
+    metrics::describe_counter!(
+        "bellbird_unknown_categories_total",
+        "Provider categories outside the sixteen known ones."
+    );
     metrics::describe_counter!(PROVIDER_EVENTS_METRIC, "Webhooks received from providers, by outcome.");
     metrics::describe_gauge!(REMOVALS_PENDING, "Hidden connections whose consent is not yet withdrawn.");
 }

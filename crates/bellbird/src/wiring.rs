@@ -1,4 +1,4 @@
-//! How the crates are put together: from settings to something that runs.
+//! Builds the parts of the service from settings: storage, providers, connections, webhooks and the API state.
 
 use std::time::Duration;
 
@@ -21,50 +21,34 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 
-/// What to do about a missing master key.
-const NO_SEALING_KEY: &str = "secrets.key is not set, and the tokens of providers are stored only under it: make one \
-    with `head -c 32 /dev/urandom | base64`, set it as BELLBIRD_SECRETS__KEY=main:THE_OUTPUT, and keep it";
+const NO_SEALING_KEY: &str = "secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
+    `head -c 32 /dev/urandom | base64`, set BELLBIRD_SECRETS__KEY=main:THE_OUTPUT, and keep a copy";
 
-/// Opens the database for commands that touch no sealed secret; the master key is optional.
-///
-/// # Errors
-/// When the key list is malformed or the database cannot be reached.
+/// Opens the database for commands that use no stored secret. They work without a master key.
 pub async fn open_storage(settings: &Settings) -> anyhow::Result<Storage> {
     let sealer = sealer(settings)?.unwrap_or_else(Sealer::random);
     open(settings, sealer).await
 }
 
-/// Opens the database for what reads or stores secrets.
-///
-/// # Errors
-/// As [`open_storage`], and when there is no master key.
+/// Opens the database for commands that read or store secrets. Fails without a master key.
 pub async fn open_sealed_storage(settings: &Settings) -> anyhow::Result<Storage> {
     let Some(sealer) = sealer(settings)? else { bail!(NO_SEALING_KEY) };
     open(settings, sealer).await
 }
 
-/// Opens the database with this sealer.
-///
-/// # Errors
-/// When the database cannot be reached.
 pub async fn open(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
     let opened = Storage::open(settings.database.url.expose_secret(), sealer).await;
-    opened.context("database.url does not lead to a database")
+    opened.context("could not open the database of database.url")
 }
 
-/// The configured master keys.
-///
-/// # Errors
-/// When they are malformed.
+/// The configured master keys; `None` if secrets.key is not set.
 pub fn sealer(settings: &Settings) -> anyhow::Result<Option<Sealer>> {
     let keys = settings.secrets.key.as_ref();
     keys.map(|keys| Sealer::parse(keys.expose_secret())).transpose().context("secrets.key cannot be used")
 }
 
-/// The providers that have credentials.
-///
-/// # Errors
-/// A sentence that names the setting that does not work, or the provider that has some of its credentials only.
+/// The providers that have credentials. An error names the invalid setting, or the missing one if a provider has only
+/// some of its credentials.
 pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
     let call_timeout = Duration::from_secs(settings.reads.provider_timeout_seconds.into());
     let registry = Registry::new(&settings.providers, call_timeout).map_err(anyhow::Error::msg)?;
@@ -72,22 +56,20 @@ pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
         if let Some(key) = settings.providers.missing_setting(provider) {
             let name = provider.name;
             let variable = format!("BELLBIRD_{name}__{key}").to_ascii_uppercase();
-            bail!(
-                "{name}.{key} is not set, though other credentials of {name} are: set {variable}, or take those away"
-            );
+            bail!("{name}.{key} is not set, but other credentials of {name} are: set {variable}, or remove the others");
         }
     }
     Ok(registry)
 }
 
-/// What to do when no provider has credentials.
+/// Message for settings in which no provider has credentials.
 #[must_use]
 pub fn no_provider_hint() -> String {
     let names: Vec<_> = PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
-    format!("none has credentials: set those of at least one of {}", names.join(", "))
+    format!("none configured: set the credentials of at least one of {}", names.join(", "))
 }
 
-/// What leads connections through their life. `console_url` is where browsers come back to, if that is known.
+/// `console_url` is the base of link URLs and of the redirect URI; without it, linking in the browser is not possible.
 #[must_use]
 pub fn connections(
     settings: &Settings,
@@ -116,7 +98,7 @@ fn sync_settings(settings: &Settings) -> SyncSettings {
     }
 }
 
-/// Where syncs leave what is to be delivered.
+/// The buffer in which syncs collect the webhook events to deliver.
 #[must_use]
 pub fn event_buffer(settings: &Settings) -> WebhookEventBuffer {
     let first_delay = settings.webhooks.attempt_delays_seconds.first().copied().unwrap_or_default();
@@ -124,16 +106,13 @@ pub fn event_buffer(settings: &Settings) -> WebhookEventBuffer {
         .with_first_delay(Duration::from_secs(first_delay.into()))
 }
 
-/// Where endpoints may be.
+/// Rules for the URLs of webhook endpoints.
 #[must_use]
 pub fn endpoint_rules(settings: &Settings) -> Rules {
     Rules { allow_loopback: settings.webhooks.allow_loopback }
 }
 
-/// What delivers events.
-///
-/// # Errors
-/// A sentence when TLS or name resolution cannot be set up.
+/// Builds the delivery of webhook events. Fails if TLS or name resolution cannot be set up.
 pub fn webhooks(
     settings: &Settings,
     storage: &Storage,
@@ -150,17 +129,14 @@ pub fn webhooks(
         .map_err(anyhow::Error::msg)
 }
 
-/// A new API key, from the system's random numbers.
-///
-/// # Errors
-/// When the system has none.
+/// Generates an API key from the system's random numbers.
 pub fn new_key() -> anyhow::Result<ApiKey> {
     let mut numbers = [0; 32];
     let mut filled = 0;
     while filled < numbers.len() {
         let mut bytes = [0; 64];
-        aws_lc_rs::rand::fill(&mut bytes).ok().context("the system has no random numbers")?;
-        // Below the largest multiple of 62, so that every character is equally likely.
+        aws_lc_rs::rand::fill(&mut bytes).ok().context("the operating system provides no random numbers")?;
+        // 248 is a multiple of 62. Dropping larger bytes makes every character equally likely.
         for byte in bytes.into_iter().filter(|byte| *byte < 248).take(numbers.len() - filled) {
             numbers[filled] = byte % 62;
             filled += 1;
@@ -169,10 +145,7 @@ pub fn new_key() -> anyhow::Result<ApiKey> {
     Ok(ApiKey::from_random(numbers))
 }
 
-/// Cancelled by SIGTERM or SIGINT. A second signal ends the process at once.
-///
-/// # Errors
-/// When the system does not let us listen for signals.
+/// Returns a token that SIGTERM or SIGINT cancels. A second signal ends the process at once.
 pub fn stop_on_signal() -> anyhow::Result<CancellationToken> {
     let stop = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;
@@ -185,17 +158,17 @@ pub fn stop_on_signal() -> anyhow::Result<CancellationToken> {
                 _ = interrupt.recv() => {}
             }
             if on_signal.is_cancelled() {
-                tracing::warn!("told to stop twice: stopping at once");
+                tracing::warn!("received a second signal, exiting immediately");
                 std::process::exit(1);
             }
-            tracing::info!("stopping: what is in flight may end");
+            tracing::info!("shutting down, draining in-flight requests");
             on_signal.cancel();
         }
     });
     Ok(stop)
 }
 
-/// What the public API needs, over one database.
+/// Builds the state of the public API. `local_url` is the API's URL if `api.public_url` is not set.
 pub fn api(
     settings: &Settings,
     storage: &Storage,

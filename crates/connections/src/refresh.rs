@@ -1,8 +1,8 @@
 //! Refreshes a connection: reads its status and its accounts from the provider.
 //!
-//! A refresh follows a failed read, a provider event, and linking, because accounts may appear later than the consent.
-//! It is a job on the connection's row, so no request is lost. All instances together run one refresh of a connection
-//! at a time. A request during a refresh runs after it.
+//! A refresh follows a failed read or a provider event. Several follow linking, because accounts may appear later than
+//! the consent. A refresh is a job on the connection's row, so no request is lost. All instances together run one
+//! refresh of a connection at a time. A request during a refresh runs after it.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const REFRESH_DEADLINE: Duration = Duration::from_secs(40);
 const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(10);
 /// Longer than [`REFRESH_DEADLINE`], with time for the database.
 const LEASE: Duration = Duration::from_secs(60);
-/// How often a caller tries to claim a refresh that another process is running.
+/// How often a caller tries to claim a refresh that is running already.
 const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Refreshes that one instance runs at the same time.
 const CONCURRENCY_MAX: u32 = 8;
@@ -30,7 +30,7 @@ const CONCURRENCY_MAX: u32 = 8;
 impl Connections {
     /// Refreshes a connection now and returns its status.
     ///
-    /// If another process is refreshing it, returns the stored status without waiting.
+    /// If a refresh is running already, here or in another instance, returns the stored status without waiting.
     pub async fn refresh(&self, user_id: UserId, id: ConnectionId) -> Result<ConnectionStatus, ConnectionsError> {
         let (now, lease) = self.lease(LEASE);
         if let Some(claim) = self.storage.claim_refresh(user_id, id, now, lease).await? {
@@ -40,8 +40,8 @@ impl Connections {
         Ok(connection.status)
     }
 
-    /// As [`Connections::refresh`], but if another process is refreshing the connection, waits for that and refreshes
-    /// again: the other result may be outdated.
+    /// As [`Connections::refresh`], but if a refresh is running already, waits for it and then refreshes again. The
+    /// result of the running one may be outdated.
     pub(crate) async fn refresh_after_current(
         &self,
         user_id: UserId,

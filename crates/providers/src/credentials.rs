@@ -12,8 +12,8 @@ use crate::Error;
 /// The longest id or token in credentials, in bytes.
 const TEXT_BYTES_MAX: usize = 1_024;
 
-/// Parses credentials: an object with string members and optionally its `provider`. `form` describes the expected members
-/// in error messages. `C` has to reject unknown members.
+/// Parses credentials: an object with string members and optionally its `provider`. `form` describes the expected
+/// members in error messages. `C` has to reject unknown members.
 ///
 /// The error is always [`Error::InvalidCredentials`], and its message never contains the input.
 pub(crate) fn read<C: DeserializeOwned>(

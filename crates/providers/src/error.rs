@@ -7,7 +7,8 @@ use bellbird_domain::ConnectionStatus;
 /// A failed provider call. It never holds a URL, a token or a row, so it can be logged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The consent does not work any more, and the user must reconnect. Holds the new status of the connection. Permanent.
+    /// The consent does not work any more, and the user must reconnect. Holds the new status of the connection.
+    /// Permanent.
     #[error("the connection must be reconnected ({0})")]
     ReconnectNeeded(ConnectionStatus),
     /// The provider's rate limit is reached. Transient.
@@ -35,7 +36,8 @@ pub enum Error {
         /// The HTTP status.
         status: u16,
     },
-    /// The credentials of a connection or provider user have the wrong form or do not work. The message says what to do.
+    /// The credentials of a connection or provider user have the wrong form or do not work. The message says what to
+    /// do.
     #[error("{0}")]
     InvalidCredentials(String),
 }

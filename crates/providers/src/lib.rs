@@ -44,7 +44,7 @@ pub use webhook_verifier::WebhookVerifier;
 pub struct CallContext {
     /// No provider call starts, waits or retries after this instant.
     pub deadline: Instant,
-    /// The time at which the request or job began. It does not advance, so that one answer has one time.
+    /// The time at which the request or job began. It does not advance, so all parts of a response see the same time.
     pub now: Timestamp,
     started: Instant,
     calls: AtomicU32,

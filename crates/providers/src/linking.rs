@@ -51,8 +51,8 @@ impl AuthorizationRequest<'_> {
 /// The last parameter of [`AuthorizationRequest::redirect_uri_with_state`].
 ///
 /// Some providers might append their parameters to a redirect URI that has a query with a second `?`
-/// (docs/providers/fiskil.md#redirects, docs/providers/snaptrade.md#portal-results). The parameters after it then become
-/// part of this value and not of the state.
+/// (docs/providers/fiskil.md#redirects, docs/providers/snaptrade.md#portal-results). The parameters after it then
+/// become part of this value and not of the state.
 const MARKER_PARAM: (&str, &str) = ("via", "bellbird");
 
 /// The parameters of a callback, including those after a second `?` ([`MARKER_PARAM`]).
@@ -72,7 +72,8 @@ pub fn untangle_params(params: &[(String, String)]) -> Vec<(String, String)> {
     untangled
 }
 
-/// Parses the URL of a consent page. Only http and https are accepted, so that a browser never runs a `javascript:` URL.
+/// Parses the URL of a consent page. Only http and https are accepted, so that a browser never runs a `javascript:`
+/// URL.
 pub(crate) fn consent_page_url(text: &str) -> Result<Url, Error> {
     let url = text.parse::<Url>().ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     url.ok_or(Error::Malformed("the consent page is not a URL"))
@@ -111,9 +112,9 @@ pub trait Linking: Send + Sync {
     /// Registers a provider user in one attempt without retries: the provider may have registered the user even if the
     /// response got lost.
     ///
-    /// The caller stores `reference` first and uses it for one attempt only. [`Linking::abandon_registration`] finds the
-    /// user by it after a failure. Returns credentials that cover every later consent of this user, in the form that
-    /// [`crate::Provider::discover`] takes.
+    /// The caller stores `reference` first and uses it for one attempt only. [`Linking::abandon_registration`] finds
+    /// the user by it after a failure. Returns credentials that cover every later consent of this user, in the form
+    /// that [`crate::Provider::discover`] takes.
     async fn register(&self, context: &CallContext, reference: &str, email: &str) -> Result<SecretString, Error>;
 
     /// The provider's id of a registered user, equal to [`crate::FoundConnection::provider_user_id`]. None if the

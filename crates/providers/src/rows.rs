@@ -21,7 +21,8 @@ pub(crate) fn count_dropped(provider: ProviderName, reason: &'static str) {
     metrics::counter!("bellbird_dropped_rows_total", "provider" => provider.as_str(), "reason" => reason).increment(1);
 }
 
-/// Asserts the invariants of every page, for the fuzz targets. `page_rows` is the number of rows that the provider sent.
+/// Asserts the invariants of every page, for the fuzz targets. `page_rows` is the number of rows that the provider
+/// sent.
 pub(crate) fn assert_page_invariants(rows: &[Transaction<'_>], page_rows: usize) {
     assert!(rows.len() <= page_rows, "a page never grows");
     assert!(rows.is_sorted_by_key(|row| Reverse(row.instant)), "newest first");

@@ -20,8 +20,8 @@ pub type TransactionSweep<'s> = dyn for<'row> FnMut(&Transaction<'row>) -> Contr
 /// Receives the trades of a sweep. [`ControlFlow::Break`] ends the sweep.
 pub type TradeSweep<'s> = dyn for<'row> FnMut(&Trade<'row>) -> ControlFlow<()> + Send + 's;
 
-/// Passes the transactions inside the query's interval to `rows`, newest first. A row that moves to the next page during
-/// the sweep is passed twice. After [`ControlFlow::Break`] the sweep passes no row and reads no page.
+/// Passes the transactions inside the query's interval to `rows`, newest first. A row that moves to the next page
+/// during the sweep is passed twice. After [`ControlFlow::Break`] the sweep passes no row and reads no page.
 pub async fn transactions(
     banking: &dyn Banking,
     context: &CallContext,
@@ -53,9 +53,9 @@ pub async fn transactions(
 /// Passes the trades of an account inside the query's span to `rows`, newest first. After [`ControlFlow::Break`] the
 /// sweep passes no row and reads no page.
 ///
-/// Fails with [`Error::Unavailable`] if the total changes between two pages, since a row was then added or removed. Equal
-/// trades have equal ids, so a row that moved to the next page could not be distinguished from a second equal trade. The
-/// caller can retry.
+/// Fails with [`Error::Unavailable`] if the total changes between two pages, since a row was then added or removed.
+/// Equal trades have equal ids, so a row that moved to the next page could not be distinguished from a second equal
+/// trade. The caller can retry.
 pub async fn trades(
     brokerage: &dyn Brokerage,
     context: &CallContext,

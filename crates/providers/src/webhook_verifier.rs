@@ -71,8 +71,8 @@ pub trait WebhookVerifier: Send + Sync {
     async fn verify(&self, context: &CallContext, headers: &HeaderMap, body: &[u8])
     -> Result<ProviderEvent, Rejection>;
 
-    /// Subscribes to the events of a consent, if the provider needs subscriptions. Existing subscriptions are not repeated.
-    /// The events carry `reference` as [`AffectedResource::Reference`].
+    /// Subscribes to the events of a consent, if the provider needs subscriptions. Existing subscriptions are not
+    /// repeated. The events carry `reference` as [`AffectedResource::Reference`].
     async fn subscribe(
         &self,
         _context: &CallContext,

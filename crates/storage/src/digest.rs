@@ -1,11 +1,10 @@
-//! Digests of values that are not stored themselves.
+//! Computes the SHA-256 digests that are stored in place of keys, tokens and ids.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use bellbird_domain::Digest;
 
 use crate::error::{Result, StorageError};
 
-/// SHA-256 of a key, a token, a state or another text.
 pub(crate) fn hash(text: &str) -> aws_lc_rs::digest::Digest {
     digest(&SHA256, text.as_bytes())
 }
@@ -15,12 +14,11 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The value of the columns `provider_user_digest`.
+/// The value of the columns named `provider_user_digest`.
 pub(crate) fn provider_user_digest(provider_user_id: &str) -> String {
     hex(hash(provider_user_id).as_ref())
 }
 
-/// Parses a row or content digest that the database holds.
 pub(crate) fn parse_digest(bytes: &[u8]) -> Result<Digest> {
     bytes.try_into().map(Digest).map_err(|_| StorageError::Corrupt("the digest of a row"))
 }

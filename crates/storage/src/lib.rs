@@ -1,20 +1,21 @@
-//! The only crate with SQL: users, keys, connections, accounts, fingerprints of rows, events and their deliveries,
-//! sealed secrets, on SQLite and PostgreSQL.
+//! Stores users, API keys, connections, accounts, webhook events and sealed secrets in SQLite or PostgreSQL. No other
+//! crate contains SQL.
 //!
-//! No amount and no transaction is ever stored: of rows that were seen, keyed digests are. Grants of providers are
-//! sealed ([`Sealer`]), API keys and the tokens of links are kept as SHA-256 only, account numbers as their last four
-//! digits.
+//! The database never holds an amount or a transaction. A row that a sync has seen is remembered as two keyed digests.
+//! Provider credentials are sealed (see [`Sealer`]). API keys and link tokens are stored as SHA-256, and account
+//! numbers as their last four digits.
 //!
-//! Every finder begins with the user: another user's row is as absent as one that never was. The few that do not say
-//! so in their names or are for the command line.
+//! Finders take the user first, so another user's row looks like a missing one. The few that search all users say so in
+//! their names, or serve the command line.
 //!
 //! # Revisions
 //!
-//! A user's `revision` grows, in the same transaction, with every change of plan, timezone, connections, credentials
-//! and accounts. So what was learned at one revision (whose connection is it, which accounts has it) is true while the
-//! revision stays, and [`Storage::find_caller`], which runs with every request, tells the revision. Only the time of a
-//! key's last use changes without it, and what is about linking, looking, syncing and endpoints. That of a connection's
-//! last refresh changes because somebody read: callers note it once a minute, not with every read.
+//! Each change of a user's plan, timezone, connections, credentials or accounts increments the user's `revision`, in
+//! the same transaction. A cached answer therefore stays valid while the revision stays the same.
+//! [`Storage::find_caller`] runs for each request and returns the revision.
+//!
+//! The revision does not cover the last use of a key, link sessions, refresh and sync schedules, and webhook endpoints.
+//! It does cover `last_refreshed_at`, which reads change: callers write it at most once a minute.
 
 mod connections;
 mod db;
@@ -65,7 +66,7 @@ statements! {
     PING = "SELECT 1 FROM users WHERE id = $1";
 }
 
-/// The database and the keys that seal its secrets. Cheap to clone; the clones share everything.
+/// Cheap to clone. Clones share the connections and the keys that seal secrets.
 #[derive(Clone)]
 pub struct Storage {
     db: Db,
@@ -73,15 +74,15 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Opens the database named by the URL: `sqlite:PATH` (a relative path is relative to the working directory; a
-    /// missing file is made, a missing folder is not), `postgres://` or `postgresql://`. The tables stay as they are:
-    /// see [`Self::migrate`].
+    /// Opens the database at `sqlite:PATH`, `postgres://...` or `postgresql://...`, and leaves the schema as it is (see
+    /// [`Self::migrate`]). A relative SQLite path starts at the working directory. A missing file is created, a missing
+    /// folder is not.
     ///
-    /// For PostgreSQL, `sslmode` may be `disable`, `prefer`, `require`, `verify-ca` or `verify-full`. Wherever TLS is
-    /// spoken, the certificate is checked. Without it: `prefer`, or `disable` for a server on this machine.
+    /// For PostgreSQL, `sslmode` may be `disable`, `prefer`, `require`, `verify-ca` or `verify-full`. Over TLS, the
+    /// certificate is always checked. The default is `disable` for a server on this machine, otherwise `prefer`.
     ///
     /// # Errors
-    /// [`StorageError::BadUrl`], or [`StorageError::Unavailable`] when the file or the server cannot be reached.
+    /// [`StorageError::BadUrl`], or [`StorageError::Unavailable`] if the file or the server cannot be reached.
     pub async fn open(url: &str, sealer: Sealer) -> Result<Self, StorageError> {
         let db = if let Some(path) = url.strip_prefix("sqlite:") {
             Db::Sqlite(Arc::new(Sqlite::open(sqlite_path(path)?).await?))
@@ -95,8 +96,8 @@ impl Storage {
         Ok(Self { db, sealer })
     }
 
-    /// Tidies up and lets go of the database, within seconds. Other clones must not be used any more: on PostgreSQL
-    /// their calls fail from now on.
+    /// Optimizes and closes the database, within seconds. Do not use other clones afterwards: on PostgreSQL their calls
+    /// fail.
     pub async fn close(self) {
         match &self.db {
             Db::Sqlite(db) => {
@@ -108,10 +109,10 @@ impl Storage {
         }
     }
 
-    /// Asks the database for nothing, to see that it answers and has its tables.
+    /// Checks that the database answers and has its tables.
     ///
     /// # Errors
-    /// [`StorageError::Unavailable`], or [`StorageError::Schema`] when there are no tables.
+    /// [`StorageError::Unavailable`], or [`StorageError::Schema`] if the tables are missing.
     pub async fn ping(&self) -> Result<(), StorageError> {
         self.db.one(PING, params![""], |_| Ok(())).await.map(|_| ())
     }
@@ -132,7 +133,7 @@ impl fmt::Debug for Storage {
     }
 }
 
-/// The path after `sqlite:`; two slashes, as other programs write, are taken as none.
+/// Returns the path after `sqlite:`. Two slashes before it are skipped, because other programs write them.
 fn sqlite_path(text: &str) -> Result<PathBuf, StorageError> {
     let path = text.strip_prefix("//").unwrap_or(text);
     if path.is_empty() || path.starts_with(":memory:") {
@@ -141,7 +142,7 @@ fn sqlite_path(text: &str) -> Result<PathBuf, StorageError> {
     Ok(PathBuf::from(path))
 }
 
-/// Shows an error with all of its causes, for the log.
+/// Displays an error with all its sources, for log messages.
 pub struct Chain<'a>(pub &'a StorageError);
 
 impl fmt::Display for Chain<'_> {

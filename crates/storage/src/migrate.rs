@@ -1,7 +1,7 @@
-//! Brings the tables to this version of the program.
+//! Applies pending migrations to the database.
 //!
-//! A table remembers which migrations were applied, with the SHA-256 of their text. An edited migration, or a database
-//! of a newer program, is an error.
+//! The table `schema_migrations` records the applied migrations with the SHA-256 of their text. An edited migration and
+//! a database of a newer version are errors.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::digest::{hash, hex};
 use crate::error::Result;
 use crate::{Storage, StorageError};
 
-/// A script for both databases, written for SQLite.
+/// A script for both databases, written in SQLite's dialect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Migration {
     pub(crate) version: i64,
@@ -20,7 +20,7 @@ pub(crate) struct Migration {
     pub(crate) text: &'static str,
 }
 
-/// Oldest first. A released migration is never edited.
+/// Oldest first. Never edit a released migration.
 pub(crate) const MIGRATIONS: &[Migration] =
     &[Migration { version: 1, name: "0001_initial", text: include_str!("../migrations/0001_initial.sql") }];
 
@@ -31,7 +31,8 @@ const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
     applied_at INTEGER NOT NULL
 ) STRICT;";
 
-/// What PostgreSQL writes differently from SQLite. Longer texts first. The collation sorts by bytes, as SQLite does.
+/// Replacements that turn SQLite's dialect into PostgreSQL's. Longer texts come first. The collation "C" sorts by
+/// bytes, as SQLite does.
 const POSTGRES_WORDS: [(&str, &str); 5] = [
     (") STRICT, WITHOUT ROWID;", ");"),
     (") STRICT;", ");"),
@@ -47,15 +48,16 @@ statements! {
 }
 
 impl Storage {
-    /// Applies what is missing, in one transaction, while other copies wait. Gives the names applied now.
+    /// Applies the pending migrations in one transaction, while other instances wait. Returns the names of the applied
+    /// ones.
     ///
     /// # Errors
-    /// [`StorageError::Schema`] when an applied migration differs from this program's, or is newer than it.
+    /// [`StorageError::Schema`] if an applied migration differs from this program's, or is unknown to it.
     pub async fn migrate(&self) -> Result<Vec<String>> {
         self.migrate_to(MIGRATIONS).await
     }
 
-    /// As [`Self::migrate`], with these migrations.
+    /// As [`Self::migrate`], with a given list.
     pub(crate) async fn migrate_to(&self, migrations: &[Migration]) -> Result<Vec<String>> {
         let mut tx = self.db.begin_migration().await?;
         tx.script(script(&self.db, CREATE_TABLE)).await?;
@@ -72,12 +74,9 @@ impl Storage {
     }
 
     /// The names of the migrations that [`Self::migrate`] would apply.
-    ///
-    /// # Errors
-    /// As [`Self::migrate`].
     pub async fn pending_migrations(&self) -> Result<Vec<String>> {
         let applied = match self.db.all(LIST_APPLIED, params![], applied).await {
-            // No table yet: nothing was ever applied.
+            // The table does not exist yet, so no migration was ever applied.
             Err(StorageError::Schema(_)) => Vec::new(),
             other => other?,
         };
@@ -85,7 +84,7 @@ impl Storage {
     }
 }
 
-/// A script as the database understands it.
+/// Translates a script into the dialect of the database.
 fn script(db: &Db, text: &'static str) -> Cow<'static, str> {
     match db {
         Db::Sqlite(_) => Cow::Borrowed(text),
@@ -106,7 +105,7 @@ fn applied(row: &Row<'_>) -> Result<Applied> {
     Ok(Applied { version: row.int(0)?, name: row.text(1)?.to_owned(), sha256: row.text(2)?.to_owned() })
 }
 
-/// What is not applied yet, after a check of what is.
+/// Checks the applied migrations, then returns the pending ones.
 fn missing<'m>(migrations: &'m [Migration], applied: &[Applied]) -> Result<Vec<&'m Migration>> {
     for done in applied {
         let Some(migration) = migrations.iter().find(|migration| migration.version == done.version) else {

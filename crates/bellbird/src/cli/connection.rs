@@ -81,7 +81,8 @@ struct LinkView<'a> {
 /// again renews its credentials and keeps all ids.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
-  echo '{\"endUserId\": \"eu_123\"}' | bellbird connection import --user me@example.com --provider fiskil --credentials -")]
+  echo '{\"endUserId\": \"eu_123\"}' |
+    bellbird connection import --user me@example.com --provider fiskil --credentials -")]
 pub(super) struct ImportArgs {
     /// E-mail address or id of the user
     #[arg(long)]
@@ -130,8 +131,8 @@ pub(super) struct ShowArgs {
 /// Remove a connection: withdraw its consent at the provider and delete its data.
 ///
 /// The connection is hidden immediately. If its consent cannot be withdrawn now, the command prints the error and exits
-/// with status 1. A running service then retries until it succeeds, and `connection list` shows the pending removal. Run
-/// the command again to retry immediately.
+/// with status 1. A running service then retries until it succeeds, and `connection list` shows the pending removal.
+/// Run the command again to retry immediately.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird connection remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
@@ -139,8 +140,8 @@ pub(super) struct RemoveArgs {
     /// Id of the connection, as `connection list` shows it
     id: ConnectionId,
 
-    /// Remove the connection only here; the consent stays active until the user withdraws it at the provider. Use it when
-    /// a provider is permanently unreachable, or when the master key of the credentials is lost
+    /// Remove the connection only here; the consent stays active until the user withdraws it at the provider. Use it
+    /// when a provider is permanently unreachable, or when the master key of the credentials is lost
     #[arg(long)]
     local_only: bool,
 
@@ -246,7 +247,10 @@ async fn link(storage: &Storage, connections: &Connections, args: &LinkArgs) -> 
     let (user, to) = match (args.reconnect, &args.user) {
         (Some(id), _) => {
             let user = find(storage, id).await?.user_id;
-            (storage.find_user(user).await?.context("the connection's user was removed meanwhile")?, LinkTarget::Connection(id))
+            (
+                storage.find_user(user).await?.context("the connection's user was removed meanwhile")?,
+                LinkTarget::Connection(id),
+            )
         }
         (None, given) => {
             let to = args.provider.as_deref().map_or(LinkTarget::UserChoice, LinkTarget::Provider);
@@ -356,15 +360,17 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
     });
     let table = output::table(["account", "type", "number", "currency", "id"], rows);
     let status = |status: Option<ConnectionStatus>| status.map_or_else(|| "-".to_owned(), |status| status.to_string());
-    let steps =
-        history.iter().map(|row| [output::format_instant(Some(row.at)), status(row.from), status(row.to), row.cause.clone()]);
+    let steps = history
+        .iter()
+        .map(|row| [output::format_instant(Some(row.at)), status(row.from), status(row.to), row.cause.clone()]);
     let steps = output::table(["at", "from", "to", "cause"], steps);
     output::print_text(&format!("{text}\n\n{table}\n\n{steps}"))
 }
 
 async fn remove(storage: &Storage, connections: &Connections, args: &RemoveArgs) -> anyhow::Result<ExitCode> {
     let connection = find(storage, args.id).await?;
-    let removal = if args.local_only { connections.remove_locally(args.id).await? } else { connections.remove(args.id).await? };
+    let removal =
+        if args.local_only { connections.remove_locally(args.id).await? } else { connections.remove(args.id).await? };
     let removed = removal == Removal::Done;
     let pending = match &removal {
         Removal::Done => None,

@@ -1,4 +1,4 @@
-//! `bellbird demo`: everything in one process, over made-up people.
+//! `bellbird demo`: runs the service and the sandbox providers in one process, with made-up users.
 
 use anyhow::{Context as _, anyhow};
 use bellbird_connections::{Connections, LinkTarget};
@@ -24,10 +24,10 @@ const PROFESSIONAL: &str = "demo@bellbird.example";
 const DEVELOPER: &str = "developer@bellbird.example";
 const SAVER: &str = "saver@bellbird.example";
 
-/// Run everything in one process, with made-up people, banks and brokers, to try it out.
+/// Try Bellbird with simulated providers and made-up users.
 ///
-/// Needs no settings, no database server and no account anywhere. There are three users, one for each plan. The
-/// database is a temporary file, gone at the end, unless database.url is set.
+/// Needs no settings, no database server and no provider account. There are three users, one for each plan. The
+/// database is a temporary file that is deleted at the end, unless database.url is set.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird demo
@@ -43,7 +43,7 @@ pub(super) struct DemoArgs {
     format: JsonFlag,
 }
 
-/// What `--json` prints.
+/// What `--json` prints once the service is ready.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct DemoView<'a> {
@@ -58,7 +58,7 @@ struct DemoView<'a> {
     sandbox: &'a Description,
 }
 
-/// A user of the demo, with a key.
+/// A user of the demo with an API key.
 struct Person {
     user: User,
     key: ApiKey,
@@ -70,7 +70,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let stop = wiring::stop_on_signal()?;
     let metrics = telemetry::start_metrics(stop.clone())?;
     let listeners = Listeners::open(&settings).await?;
-    let sandbox = bellbird_sandbox::start(args.data.options()).await.context("the sandbox cannot listen")?;
+    let sandbox = bellbird_sandbox::start(args.data.options()).await.context("could not start the sandbox")?;
     settings.providers = sandbox_settings(sandbox.description())?;
     let folder = use_temporary_database(&mut settings)?;
     let storage = wiring::open(&settings, wiring::sealer(&settings)?.unwrap_or_else(Sealer::random)).await?;
@@ -93,24 +93,29 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     storage.close().await;
     sandbox.stop().await;
     if let Some(folder) = folder {
-        folder.close().context("the demo's database cannot be removed")?;
+        folder.close().context("could not delete the temporary database")?;
     }
     Ok(())
 }
 
-/// Takes a temporary database if none is configured.
+/// Sets a temporary database, unless the settings name one.
 fn use_temporary_database(settings: &mut Settings) -> anyhow::Result<Option<TempDir>> {
     if settings.origin("database", "url").is_some() {
         return Ok(None);
     }
-    let folder = tempfile::Builder::new().prefix("bellbird-demo-").tempdir().context("no room for a database")?;
+    let folder = tempfile::Builder::new()
+        .prefix("bellbird-demo-")
+        .tempdir()
+        .context("could not create a folder for the temporary database")?;
     let path = folder.path().join("bellbird.db");
-    let path = path.to_str().ok_or_else(|| anyhow!("the folder for temporary files has no readable name"))?;
+    let path = path
+        .to_str()
+        .ok_or_else(|| anyhow!("the path of the temporary folder is not UTF-8: set TMPDIR to another folder"))?;
     settings.database.url = SecretString::from(format!("sqlite:{path}"));
     Ok(Some(folder))
 }
 
-/// Adds the three people, professional first, and gives the first two their connections.
+/// Adds the three users, professional first, and imports the connections of the first two.
 async fn add_people(
     storage: &Storage,
     connections: &Connections,
@@ -137,7 +142,7 @@ async fn add_people(
 async fn import(connections: &Connections, person: &Person, credentials: &Value) -> anyhow::Result<()> {
     let provider = credentials["provider"].as_str().unwrap_or_default();
     let imported = connections.import(person.user.id, provider, &SecretString::from(credentials.to_string())).await;
-    imported.with_context(|| format!("the sandbox's credentials of {provider} were not imported"))?;
+    imported.with_context(|| format!("could not import the sandbox's credentials for {provider}"))?;
     Ok(())
 }
 
@@ -175,7 +180,7 @@ async fn print_ready(
     output::print(format, &view, |view| text(view, &paths))
 }
 
-/// Paths of the API, with ids that are there.
+/// Example paths of the API, with ids of this demo.
 async fn paths_to_try(storage: &Storage, user: &User) -> anyhow::Result<Vec<String>> {
     let (accounts, _) = storage.list_accounts(user.id, 50, 0).await?;
     let ids: Vec<_> = accounts.iter().take(3).map(|account| account.id.to_string()).collect();
@@ -202,10 +207,10 @@ fn text(view: &DemoView<'_>, paths: &[String]) -> String {
         .map(|path| format!("  curl -s -H \"Authorization: Bearer $BELLBIRD_KEY\" '{api}{path}'"))
         .collect();
     format!(
-        "Bellbird runs at {api}, with made-up people, banks and brokers. Try it in another terminal:\n\n  \
+        "Bellbird is running at {api} with simulated providers and made-up users. Try it in another terminal:\n\n  \
          export BELLBIRD_KEY={}\n\n{}\n\n\
-         Link another bank or broker in the browser, within half an hour:\n\n  {}\n\n\
-         The reference is at {api}/docs, metrics are at {}/metrics. Stop it with Ctrl-C.",
+         Link another bank or broker in the browser within 30 minutes:\n\n  {}\n\n\
+         The API reference is at {api}/docs, and metrics are at {}/metrics. Press Ctrl-C to stop.",
         view.api_key,
         curls.join("\n\n"),
         view.link_url,

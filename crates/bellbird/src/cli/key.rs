@@ -221,7 +221,8 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     find_key(storage, args.id).await?;
     let now = Timestamp::now();
     let record = storage.revoke_key(args.id, now).await?;
-    let user = storage.find_user(record.user_id).await?.ok_or_else(|| anyhow!("the key's user was removed meanwhile"))?;
+    let user =
+        storage.find_user(record.user_id).await?.ok_or_else(|| anyhow!("the key's user was removed meanwhile"))?;
     let view = KeyView::new(&user.email, record, now);
     output::print(args.format, &view, |view| format!("Revoked the key {} of {}.", view.name, view.user))
 }

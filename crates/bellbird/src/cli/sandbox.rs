@@ -1,4 +1,4 @@
-//! `bellbird sandbox`.
+//! `bellbird sandbox`: runs the simulated providers without the service.
 
 use std::net::SocketAddr;
 
@@ -11,27 +11,27 @@ use super::arguments::SettingArgs;
 use super::output::{self, JsonFlag};
 use crate::{telemetry, wiring};
 
-/// Run the simulated providers alone.
+/// Run the simulated providers without the service.
 ///
-/// They speak the real wire protocols, with made-up people and years of made-up rows, so that a service can be tried
-/// out, or tested, without an account anywhere. Runs until it is told to stop.
+/// They speak the real wire protocols and serve made-up people with years of made-up rows. Use them to try or test a
+/// service without a provider account. SIGTERM or Ctrl-C stops them.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird sandbox
-  # prints the settings for a service that uses it, and credentials for `bellbird connection import`")]
+  # prints settings for a service, and credentials for `bellbird connection import`")]
 pub(super) struct SandboxArgs {
     #[command(flatten)]
     data: DataArgs,
 
-    /// Address of the simulated Fiskil; port 0 takes a free one
+    /// Listen address of the simulated Fiskil; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
     fiskil_listen: SocketAddr,
 
-    /// Address of the simulated Akahu
+    /// Listen address of the simulated Akahu
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8091")]
     akahu_listen: SocketAddr,
 
-    /// Address of the simulated SnapTrade
+    /// Listen address of the simulated SnapTrade
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8092")]
     snaptrade_listen: SocketAddr,
 
@@ -39,21 +39,21 @@ pub(super) struct SandboxArgs {
     format: JsonFlag,
 }
 
-/// What data the simulated providers have.
+/// Data of the simulated providers.
 #[derive(Debug, Args)]
 pub(super) struct DataArgs {
-    /// The same seed gives the same people, amounts and ids of rows
+    /// Seed of the made-up data; the same seed gives the same people, amounts and row ids
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Transactions of the busiest account
+    /// Number of transactions of the busiest account
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rows: u32,
 }
 
 impl DataArgs {
-    /// Simulated providers with this data, on any free ports.
+    /// Sandbox options with this data and free ports.
     pub(super) fn options(&self) -> Options {
         Options { seed: self.seed, rows: self.rows, ..Options::default() }
     }
@@ -72,8 +72,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &SandboxArgs) -> anyhow::R
     };
     let sandbox = bellbird_sandbox::start(options).await.with_context(|| {
         format!(
-            "the sandbox cannot listen on {fiskil_listen}, {akahu_listen} and {snaptrade_listen}; choose other \
-             addresses with --fiskil-listen, --akahu-listen and --snaptrade-listen"
+            "could not listen on {fiskil_listen}, {akahu_listen} and {snaptrade_listen}; choose other addresses with \
+             --fiskil-listen, --akahu-listen and --snaptrade-listen"
         )
     })?;
     let exports = exports(sandbox.description())?;
@@ -83,11 +83,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &SandboxArgs) -> anyhow::R
     Ok(())
 }
 
-/// Builds the provider settings that point at the sandbox from its description, where `client_id` is `clientId`. A
-/// provider without a simulation gets none.
-///
-/// # Errors
-/// If the description cannot be serialized, which does not happen.
+/// Builds the provider settings that point at the sandbox. The description has camel-case names: `client_id` is
+/// `clientId` there. A provider without a simulation gets no settings.
 pub fn sandbox_settings(sandbox: &Description) -> anyhow::Result<ProviderSettings> {
     let sandbox = serde_json::to_value(sandbox)?;
     let mut settings = ProviderSettings::default();
@@ -113,7 +110,7 @@ fn camel_case(name: &str) -> String {
     text
 }
 
-/// The variables that point a service at the sandbox, provider by provider, to be pasted into a shell.
+/// Shell commands that set the environment variables for a service that uses the sandbox, by provider.
 fn exports(description: &Description) -> anyhow::Result<String> {
     let mut settings = sandbox_settings(description)?;
     let blocks = PROVIDERS.iter().map(|provider| {
@@ -131,9 +128,9 @@ fn text(exports: &str, description: &Description) -> String {
     let all_credentials: Vec<_> =
         description.credentials.iter().filter_map(|credentials| serde_json::to_string(credentials).ok()).collect();
     format!(
-        "The sandbox runs. Settings for a service that uses it:\n\n{exports}\n\
+        "The sandbox is running. Settings for a service that uses it:\n\n{exports}\n\
          Credentials, each for `bellbird connection import --user EMAIL --credentials -`:\n\n{}\n\n\
-         Stop it with Ctrl-C.",
+         Press Ctrl-C to stop.",
         all_credentials.join("\n")
     )
 }

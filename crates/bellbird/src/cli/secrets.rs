@@ -130,7 +130,10 @@ async fn reseal_all(storage: &Storage) -> anyhow::Result<ResealCounts> {
 }
 
 /// Keys other than the current one that still open secrets, with the number of those secrets.
-fn sealed_with_other_keys<'a>(found: &'a SealedSecrets, current: &'a str) -> impl Iterator<Item = (&'a String, &'a u64)> {
+fn sealed_with_other_keys<'a>(
+    found: &'a SealedSecrets,
+    current: &'a str,
+) -> impl Iterator<Item = (&'a String, &'a u64)> {
     found.opened_by.iter().filter(move |(key, count)| *key != current && **count > 0)
 }
 

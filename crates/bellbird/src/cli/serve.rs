@@ -5,7 +5,7 @@ use clap::Args;
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::secrets;
-use crate::service::{self, Listeners, Routers};
+use crate::service::{self, Listeners, Routers, Urls};
 use crate::{background, telemetry, wiring};
 
 /// Run the service.
@@ -47,7 +47,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     let routers = Routers::new(&settings, api.clone(), &storage, connections.clone(), metrics, &urls);
     tracing::info!(api = urls.api_url, console = urls.console_url, ops = urls.ops_url, "ready");
     output::print(args.format, &urls, |urls| {
-        format!("Bellbird runs.\n\nAPI      {}\nconsole  {}\nops      {}", urls.api_url, urls.console_url, urls.ops_url)
+        let Urls { api_url, console_url, ops_url } = urls;
+        format!("Bellbird is running.\n\nAPI      {api_url}\nconsole  {console_url}\nops      {ops_url}")
     })?;
     let evict = move |user, connection| api.evict_connection(user, connection);
     let background = background::start(storage.clone(), connections, webhooks, evict, stop.clone());

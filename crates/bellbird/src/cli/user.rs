@@ -234,7 +234,8 @@ async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
 
 async fn remove(settings: &Settings, storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
-    let has_pending_removal = storage.list_removals().await?.into_iter().any(|removal| removal.connection.user_id == user.id);
+    let has_pending_removal =
+        storage.list_removals().await?.into_iter().any(|removal| removal.connection.user_id == user.id);
     if !has_pending_removal && storage.list_connections(user.id).await?.is_empty() {
         let providers = wiring::providers(settings)?;
         let connections = wiring::connections(settings, storage, &providers, &wiring::event_buffer(settings), None);

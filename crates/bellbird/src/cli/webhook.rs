@@ -1,9 +1,9 @@
 //! `bellbird webhook`: manages the webhook endpoints of users and their deliveries.
 
 mod add;
-mod redeliver;
 mod log;
 mod ping;
+mod redeliver;
 mod secret;
 mod state;
 

@@ -138,8 +138,8 @@ impl Api {
 
     /// Subscribes to one type of event. It makes one attempt, because a second subscription sends each event twice.
     ///
-    /// A 400 counts as success: it means that the app has no webhook URL (docs/providers/akahu.md#webhooks). Its message is
-    /// not checked, since the sources disagree about it.
+    /// A 400 counts as success: it means that the app has no webhook URL (docs/providers/akahu.md#webhooks). Its
+    /// message is not checked, since the sources disagree about it.
     pub(super) async fn subscribe(
         &self,
         context: &CallContext,
@@ -164,7 +164,8 @@ impl Api {
 
     /// The public key for webhook signatures with this id, as PEM. None if the key is unknown or has expired.
     ///
-    /// It makes one attempt. Events name the key, and anyone can send events, so retries would multiply forged requests.
+    /// It makes one attempt. Events name the key, and anyone can send events, so retries would multiply forged
+    /// requests.
     pub(super) async fn signing_key(&self, context: &CallContext, id: u64) -> Result<Option<String>, Error> {
         let url = self.url(&["keys", &id.to_string()]);
         let secret = self.secret()?;
@@ -196,8 +197,8 @@ impl Api {
             .await
     }
 
-    /// Reads one page of posted transactions. `read` parses its body. It must keep nothing if it fails, because the call
-    /// may then be retried.
+    /// Reads one page of posted transactions. `read` parses its body. It must keep nothing if it fails, because the
+    /// call may then be retried.
     pub(super) async fn transactions<T: Send>(
         &self,
         context: &CallContext,
@@ -216,8 +217,8 @@ impl Api {
         self.user_call(context, "transactions", user_token, build, |response| read(self.body(response)?)).await
     }
 
-    /// Revokes one authorisation. A 401 or 404 with a JSON body means that it has already ended. Without one, the response
-    /// comes from a proxy and is an error.
+    /// Revokes one authorisation. A 401 or 404 with a JSON body means that it has already ended. Without one, the
+    /// response comes from a proxy and is an error.
     pub(super) async fn delete_authorisation(
         &self,
         context: &CallContext,
@@ -245,8 +246,8 @@ impl Api {
         self.client.call(context, operation, build, accept).await
     }
 
-    /// The body of a response with status 2xx. Other statuses are mapped without their message, since the sources disagree
-    /// about messages (docs/providers/akahu.md#errors).
+    /// The body of a response with status 2xx. Other statuses are mapped without their message, since the sources
+    /// disagree about messages (docs/providers/akahu.md#errors).
     fn body<'a>(&self, response: &'a Response) -> Result<&'a [u8], Error> {
         match response.status {
             status if status.is_success() => return response.json_body(),
@@ -254,8 +255,8 @@ impl Api {
             StatusCode::FORBIDDEN => self.forbidden_logged.call_once(|| {
                 tracing::warn!(
                     provider = %NAME,
-                    "call forbidden: check that the user tokens were issued to the app of akahu.app_token, that the app \
-                     may read accounts and transactions, and that it may be used from this IP address"
+                    "call forbidden: check that the user tokens were issued to the app of akahu.app_token, that \
+                     the app may read accounts and transactions, and that it may be used from this IP address"
                 );
             }),
             _ => {}
@@ -383,8 +384,8 @@ mod tests {
                 "1969-12-31T23:59:59.999Z",
             ),
         ] {
-            let asked = range(first.parse().unwrap(), last.parse().unwrap());
-            assert_eq!(asked, (start.to_owned(), end.to_owned()), "{first} {last}");
+            let requested = range(first.parse().unwrap(), last.parse().unwrap());
+            assert_eq!(requested, (start.to_owned(), end.to_owned()), "{first} {last}");
         }
         let ends = ("0001-01-01T00:00:00.000Z".to_owned(), "9999-12-30T22:00:00.000Z".to_owned());
         assert_eq!(range(Timestamp::MIN, Timestamp::MAX), ends);

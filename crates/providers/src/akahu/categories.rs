@@ -1,7 +1,8 @@
 //! Maps Akahu's categories and transaction types to the sixteen categories of the domain.
 //!
-//! Ids and names are NZFCC codes and their groups (docs/providers/akahu.md#spending-codes). The mapping is our own. Codes
-//! and groups do not cover income, transfers and fees (docs/providers/akahu.md#categories), so type and sign decide there.
+//! Ids and names are NZFCC codes and their groups (docs/providers/akahu.md#spending-codes). The mapping is our own.
+//! Codes and groups do not cover income, transfers and fees (docs/providers/akahu.md#categories), so type and sign
+//! decide there.
 
 use bellbird_domain::Category::{
     self, BankFees, Entertainment, FoodAndDrink, GovernmentAndNonProfit, HomeImprovement, Income, LoanPayments,
@@ -92,7 +93,7 @@ const CODES: &[(&str, Category)] = &[
     ("nzfcc_ckouvvxtm000a08mlc33qf5sm", HomeImprovement), // Concrete services
     ("nzfcc_ckouvvxu5000b08ml7aske9u7", HomeImprovement), // Heating, cooling, and ventilation equipment and services
     ("nzfcc_ckouvvxu8000c08mlc95b5sfd", HomeImprovement), // Electrical supplies and services
-    ("nzfcc_ckouvvxuq000d08ml81pqa16w", HomeImprovement), // Masonry, stonework, tiling, plastering, and insulation services
+    ("nzfcc_ckouvvxuq000d08ml81pqa16w", HomeImprovement), // Masonry, stonework, tiling, plastering, insulation
     ("nzfcc_ckouvvxus000e08mlem1o2ha2", HomeImprovement), // Building and carpentry services
     ("nzfcc_ckouvvxva000f08ml7fibefq1", HomeImprovement), // Trade services (not elsewhere classified)
     ("nzfcc_ckouvvxvc000g08ml2oiybbks", HomeImprovement), // Landscaping, garden, and horticultural services
@@ -214,7 +215,7 @@ const CODES: &[(&str, Category)] = &[
     ("nzfcc_ckouvvzfh006l08mldtd37dvx", Medical), // Chiropodists and podiatrists
     ("nzfcc_ckouvvzfy006m08ml2tqk0qni", Medical), // Dental and medical laboratories
     ("nzfcc_ckouvvzh1006o08mlbn8m2q1f", Medical), // Veterinary services
-    ("nzfcc_ckouvvzh3006p08ml37o7790t", Medical), // Psychology, psychiatric, counselling, and other mental health services
+    ("nzfcc_ckouvvzh3006p08ml37o7790t", Medical), // Psychology, counselling, other mental health services
     ("nzfcc_ckouvvzh4006q08mla1rt5w8j", GovernmentAndNonProfit), // Welfare and charity
     ("nzfcc_ckouvvzhm006s08ml5q7r9iof", Entertainment), // Cinemas
     ("nzfcc_ckouvvzhn006t08mlg81xhlbx", Entertainment), // Media and entertainment streaming services
@@ -225,7 +226,7 @@ const CODES: &[(&str, Category)] = &[
     ("nzfcc_ckouvvzit007208ml20wedcsf", Entertainment), // Casino, lottery, and other gambling services
     ("nzfcc_ckouvvzjc007408mlh0ev5y3t", Services), // Performing art training
     ("nzfcc_ckouvvzjd007508mld8zqd622", Entertainment), // Theatre, concerts, and other artistic performances
-    ("nzfcc_ckouvvzju007608mldg1lf61f", Entertainment), // Attractions, museums, zoos, amusement parks, circuses, exhibits
+    ("nzfcc_ckouvvzju007608mldg1lf61f", Entertainment), // Attractions, museums, zoos, amusement parks, circuses
     ("nzfcc_ckouvvzjv007708mldu57h4em", Entertainment), // Digital gaming products and services
     ("nzfcc_ckouvvzke007908mlc4640b4h", Services), // Clothing rental
     ("nzfcc_ckouvvzkg007b08mlh3higeon", PersonalCare), // Laundry and drycleaning

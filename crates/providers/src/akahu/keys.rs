@@ -1,7 +1,8 @@
 //! The public keys for webhook signatures. A key is fetched when an event names it and cached for a day
 //! (docs/providers/akahu.md#webhook-keys).
 //!
-//! Anyone can send events that name keys. So fetches are rate-limited, and a key is cached only after a valid signature.
+//! Anyone can send events that name keys. So fetches are rate-limited, and a key is cached only after a valid
+//! signature.
 
 use std::time::Duration;
 

@@ -23,8 +23,8 @@ pub(super) enum Skipped {
     NoTime,
 }
 
-/// Maps a row of one of `accounts`. `auckland` is the time zone of New Zealand. An amount that is not a decimal fails the
-/// whole page with [`Error::Malformed`], since its other amounts cannot be trusted either.
+/// Maps a row of one of `accounts`. `auckland` is the time zone of New Zealand. An amount that is not a decimal fails
+/// the whole page with [`Error::Malformed`], since its other amounts cannot be trusted either.
 pub(super) fn transaction<'a>(
     row: wire::Transaction<'a>,
     accounts: &'a [Account],
@@ -74,8 +74,8 @@ pub(super) fn instants(interval: &Interval, zone: &TimeZone, auckland: &TimeZone
     (user_range.0.min(local_range.0), user_range.1.max(local_range.1))
 }
 
-/// The authorisation of an account. Older responses have only `_credentials` (docs/providers/akahu.md#accounts). The last
-/// resort is the institution.
+/// The authorisation of an account. Older responses have only `_credentials` (docs/providers/akahu.md#accounts). The
+/// last resort is the institution.
 pub(super) fn authorisation<'r>(row: &'r wire::Account<'_>) -> Option<&'r str> {
     let institution = row.connection.as_ref().map(|connection| &connection.id);
     let ids = [row.authorisation.as_ref(), row.credentials.as_ref(), institution];
@@ -213,8 +213,8 @@ mod tests {
             ),
         ] {
             let interval = Interval { from: Bound::parse(from).unwrap(), to: Bound::parse(to).unwrap() };
-            let asked = instants(&interval, &zone(user), &auckland());
-            assert_eq!(asked, (first.parse().unwrap(), last.parse().unwrap()), "{from} {to} {user}");
+            let requested = instants(&interval, &zone(user), &auckland());
+            assert_eq!(requested, (first.parse().unwrap(), last.parse().unwrap()), "{from} {to} {user}");
         }
     }
 

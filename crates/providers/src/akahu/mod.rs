@@ -65,9 +65,10 @@ pub const DECLARATION: Declaration = Declaration {
         Setting {
             name: "app_secret",
             help: &[
-                "The App Secret of a full app. A personal app has none. With the secret, users link banks in the browser and",
-                "Bellbird receives Akahu's webhooks: ask Akahu to send them to {console.public_url}/webhooks/akahu. Without it,",
-                "import connections instead. Better set as BELLBIRD_AKAHU__APP_SECRET.",
+                "The App Secret of a full app. A personal app has none. With the secret, users link banks in the",
+                "browser and Bellbird receives Akahu's webhooks: ask Akahu to send them to",
+                "{console.public_url}/webhooks/akahu. Without it, import connections instead. Better set as",
+                "BELLBIRD_AKAHU__APP_SECRET.",
             ],
             form: Form::Secret,
         },
@@ -118,7 +119,7 @@ struct Authorisation {
 
 impl Credentials {
     fn read(credentials: &SecretString) -> Result<Self, Error> {
-        const FORM: &str = "{\"userToken\": \"...\", \"authorisation\": \"...\"}; authorisation may be left out";
+        const FORM: &str = "{\"userToken\": \"...\", \"authorisation\": \"...\"}; authorisation is optional";
         let credentials: Self = credentials::read(credentials, NAME, FORM)?;
         // A token that does not fit into a header would otherwise look like a network failure.
         if credentials.user_token.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -149,8 +150,8 @@ impl Akahu {
         self.api.accounts(context, &authorisation.user_token, read).await
     }
 
-    /// Checks after an empty response that the authorisation still exists. It can end while the user token still works, and
-    /// its accounts are then not listed any more. An inactive authorisation still exists and has data
+    /// Checks after an empty response that the authorisation still exists. It can end while the user token still works,
+    /// and its accounts are then not listed any more. An inactive authorisation still exists and has data
     /// (docs/providers/akahu.md#status).
     async fn check_consent_exists(&self, context: &CallContext, authorisation: &Authorisation) -> Result<(), Error> {
         match self

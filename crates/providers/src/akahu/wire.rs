@@ -1,6 +1,8 @@
-//! The JSON types of Akahu's API (docs/providers/akahu.md#token-exchange, #user, #accounts, #transactions and #webhooks).
+//! The JSON types of Akahu's API (docs/providers/akahu.md#token-exchange, #user, #accounts, #transactions and
+//! #webhooks).
 //!
-//! Unused members are left out and unknown members are ignored. A member is optional unless the documentation promises it.
+//! Unused members are left out and unknown members are ignored. A member is optional unless the documentation promises
+//! it.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -56,7 +56,7 @@ impl Api {
         if let Some(token) = cached.as_ref().filter(|token| Instant::now() < token.until) {
             return Ok(token.value.clone());
         }
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let url = self.url("/v1/token");
         let body = serde_json::json!({
             "client_id": self.client_id,
@@ -72,7 +72,7 @@ impl Api {
             )
             .await?;
         let life = Duration::from_secs(fetched.expires_in.min(TOKEN_LIFE_SECONDS_MAX)).saturating_sub(TOKEN_MARGIN);
-        let token = Token { value: SecretString::from(fetched.token), until: asked + life };
+        let token = Token { value: SecretString::from(fetched.token), until: requested_at + life };
         Ok(cached.insert(token).value.clone())
     }
 
@@ -114,8 +114,8 @@ impl Api {
         self.client.call_in(attempts, context, operation, with_token(&token, &build), accept).await
     }
 
-    /// Registers an end user and returns the provider's id. Not idempotent: each call creates another end user, even with
-    /// the same e-mail address (docs/providers/fiskil.md#end-users).
+    /// Registers an end user and returns the provider's id. Not idempotent: each call creates another end user, even
+    /// with the same e-mail address (docs/providers/fiskil.md#end-users).
     pub(super) async fn add_end_user(&self, context: &CallContext, name: &str, email: &str) -> Result<String, Error> {
         let url = self.url("/v1/end-users");
         let body = serde_json::json!({"email": email, "name": name});
@@ -264,8 +264,8 @@ impl Api {
         Err(Error::Malformed("too many pages"))
     }
 
-    /// Reads one page of posted transactions. `read` parses its body. It must keep nothing if it fails, because the call
-    /// may then be retried.
+    /// Reads one page of posted transactions. `read` parses its body. It must keep nothing if it fails, because the
+    /// call may then be retried.
     pub(super) async fn transactions<T: Send>(
         &self,
         context: &CallContext,
@@ -288,8 +288,8 @@ impl Api {
         self.authorised(context, "transactions", build, |response| read(success(response)?.json_body()?)).await
     }
 
-    /// The cursor of the next page: the parameter `page[after]` of `links.next` (docs/providers/fiskil.md#pages). The rest
-    /// of that URL is ignored, so that a response cannot direct the access token to another host.
+    /// The cursor of the next page: the parameter `page[after]` of `links.next` (docs/providers/fiskil.md#pages). The
+    /// rest of that URL is ignored, so that a response cannot direct the access token to another host.
     pub(super) fn next(&self, links: Option<wire::Links<'_>>) -> Result<Option<Cursor>, Error> {
         let Some(next) = links.and_then(|links| links.next).filter(|next| !next.as_str().is_empty()) else {
             return Ok(None);

@@ -208,8 +208,15 @@ mod tests {
             line if line.starts_with("DELETE") => Some((204, String::new())),
             line if line.contains("after") => mock_response(200, r#"[{"id": "eu_3", "name": "bellbird 0194"}]"#),
             _ => {
-                let rows = r#"{"id": "eu_1", "name": "bellbird 0194"}, {"id": "eu_2", "name": "bellbird 01945"}, {"id": "eu_4"}"#;
-                mock_response(200, &format!(r#"{{"end_users": [{rows}], "links": {{"next": "/v1/end-users?page[after]=n"}}}}"#))
+                let page = json!({
+                    "end_users": [
+                        {"id": "eu_1", "name": "bellbird 0194"},
+                        {"id": "eu_2", "name": "bellbird 01945"},
+                        {"id": "eu_4"},
+                    ],
+                    "links": {"next": "/v1/end-users?page[after]=n"},
+                });
+                mock_response(200, &page.to_string())
             }
         })
         .await;
@@ -250,7 +257,11 @@ mod tests {
         let stored = SecretString::from(r#"{"endUserId":"eu_1","arrangementId":"arr"}"#);
         let (provider_user, redirect_uri_with_state) =
             (provider_user(), "https://b.example/link/callback?state=s7&via=bellbird");
-        let plain = json!({"end_user_id": "eu_1", "redirect_uri": redirect_uri_with_state, "cancel_uri": redirect_uri_with_state});
+        let plain = json!({
+            "end_user_id": "eu_1",
+            "redirect_uri": redirect_uri_with_state,
+            "cancel_uri": redirect_uri_with_state,
+        });
         let mut repair = plain.clone();
         (repair["institution_id"], repair["arrangement_id"]) = ("22".into(), "arr".into());
         for (purpose, body) in [

@@ -20,8 +20,8 @@ pub(super) enum Skipped {
     NoTime,
 }
 
-/// Maps a posted row of one of `accounts` in the consent `arrangement_id`. An amount that is not a decimal fails the whole
-/// page with [`Error::Malformed`], since its other amounts cannot be trusted either.
+/// Maps a posted row of one of `accounts` in the consent `arrangement_id`. An amount that is not a decimal fails the
+/// whole page with [`Error::Malformed`], since its other amounts cannot be trusted either.
 pub(super) fn transaction<'a>(
     row: wire::Transaction<'a>,
     arrangement_id: &str,

@@ -101,7 +101,7 @@ impl Arrangement {
 
 impl Credentials {
     fn read(credentials: &SecretString) -> Result<Self, Error> {
-        const FORM: &str = "{\"endUserId\": \"...\", \"arrangementId\": \"...\"}; arrangementId may be left out";
+        const FORM: &str = "{\"endUserId\": \"...\", \"arrangementId\": \"...\"}; arrangementId is optional";
         credentials::read(credentials, NAME, FORM)
     }
 
@@ -169,8 +169,8 @@ impl Fiskil {
         })
     }
 
-    /// Sets the currencies of accounts from their balances, because accounts have none (docs/providers/fiskil.md#accounts).
-    /// Best effort: after a failure the first balance read sets the currency.
+    /// Sets the currencies of accounts from their balances, because accounts have none
+    /// (docs/providers/fiskil.md#accounts). Best effort: after a failure the first balance read sets the currency.
     async fn set_currencies(&self, context: &CallContext, arrangement: &Arrangement, accounts: &mut [FoundAccount]) {
         let outcome = self
             .api
@@ -394,8 +394,8 @@ fn count_skipped(skipped: Skipped, one_account: bool) {
         Skipped::NoTime => "no_time",
         Skipped::Pending => "pending",
         Skipped::OtherAccount if one_account => {
-            // It is unknown whether the filter takes the bank's id (docs/providers/fiskil.md#transactions). This warning
-            // shows if it does not.
+            // It is unknown whether the filter takes the bank's id (docs/providers/fiskil.md#transactions). This
+            // warning shows if it does not.
             WARNED.call_once(|| tracing::warn!(provider = %NAME, "account filter ignored by the provider"));
             "other_account"
         }

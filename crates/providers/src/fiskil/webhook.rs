@@ -42,8 +42,8 @@ impl WebhookVerifier for Webhooks {
     }
 }
 
-/// Parses a signed event. It is only inferred that `consent_id` is an arrangement (docs/providers/fiskil.md#consents), so
-/// the event affects the end user too.
+/// Parses a signed event. It is only inferred that `consent_id` is an arrangement (docs/providers/fiskil.md#consents),
+/// so the event affects the end user too.
 pub(super) fn parse_event(body: &[u8]) -> Result<ProviderEvent, Rejection> {
     let event: wire::Event = parse_json(body).map_err(|_| Rejection::Malformed)?;
     let data = event.data;

@@ -1,6 +1,7 @@
 //! The JSON types of Fiskil's API (docs/providers/fiskil.md#tokens to #categories, and #webhooks).
 //!
-//! Unused members are left out and unknown members are ignored. A member is optional unless the documentation promises it.
+//! Unused members are left out and unknown members are ignored. A member is optional unless the documentation promises
+//! it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

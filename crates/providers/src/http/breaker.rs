@@ -1,7 +1,7 @@
-//! The circuit breaker of a provider. It opens for a moment when nearly all calls fail, so that requests fail fast instead
-//! of queueing.
+//! The circuit breaker of a provider. It opens for a moment when nearly all calls fail, so that requests fail fast
+//! instead of queueing.
 //!
-//! It takes no crate: those that exist bring their own clock, which tests cannot control, and this is short.
+//! It uses no crate: the existing ones keep a clock of their own, and this code is short.
 
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    /// Admits a call or returns how long to wait. A trial call without an outcome, because its request was dropped, counts
-    /// as lost after [`SPAN`].
+    /// Admits a call or returns how long to wait. A trial call without an outcome, because its request was dropped,
+    /// counts as lost after [`SPAN`].
     pub(super) fn admit(&mut self, now: Instant) -> Result<(), Duration> {
         match *self {
             Self::Closed { .. } => Ok(()),

@@ -1,7 +1,7 @@
 //! The HTTP client that all adapters use.
 //!
-//! Every call has a deadline, a body limit, bounded retries and a circuit breaker. Each provider has a limit on concurrent
-//! calls. Errors and logs never hold a URL, because URLs can contain secrets.
+//! Every call has a deadline, a body limit, bounded retries and a circuit breaker. Each provider has a limit on
+//! concurrent calls. Errors and logs never hold a URL, because URLs can contain secrets.
 
 mod breaker;
 

@@ -87,8 +87,8 @@ impl Api {
         self.signer.is_signed(body, signature)
     }
 
-    /// Registers a user with an id that the caller chooses. It makes one attempt: the provider would reject a second one,
-    /// and it returns the secret only once (docs/providers/snaptrade.md#users).
+    /// Registers a user with an id that the caller chooses. It makes one attempt: the provider would reject a second
+    /// one, and it returns the secret only once (docs/providers/snaptrade.md#users).
     pub(super) async fn register_user(&self, context: &CallContext, id: &str) -> Result<User, Error> {
         let path = &["snapTrade", "registerUser"];
         let body = json!({"userId": id});
@@ -109,8 +109,8 @@ impl Api {
         self.send(context, &Request { method: Method::DELETE, query, ..request }, |_| Ok(())).await
     }
 
-    /// The URL of a connection portal page. It works for five minutes (docs/providers/snaptrade.md#connection-portal). An
-    /// unused page has no effect.
+    /// The URL of a connection portal page. It works for five minutes (docs/providers/snaptrade.md#connection-portal).
+    /// An unused page has no effect.
     pub(super) async fn log_in(&self, context: &CallContext, user: Option<&User>, body: &Value) -> Result<Url, Error> {
         let path = &["snapTrade", "login"];
         let request = Request { method: Method::POST, body: Some(body), ..get("login", Subject::User, path, user) };
@@ -233,8 +233,8 @@ impl Api {
         self.client.call_in(request.attempts, context, request.operation, build, accept).await
     }
 
-    /// Builds a signed request, anew for every attempt, because the signature includes the time. Path and query are read
-    /// back from the URL, so that the signed text equals the sent one.
+    /// Builds a signed request, anew for every attempt, because the signature includes the time. Path and query are
+    /// read back from the URL, so that the signed text equals the sent one.
     fn signed(&self, http: &reqwest::Client, request: &Request<'_>, now: Timestamp) -> RequestBuilder {
         let url = self.url(request, now);
         let body = request.body.unwrap_or(&Value::Null);
@@ -243,8 +243,8 @@ impl Api {
         if let Some(body) = request.body { signed.json(body) } else { signed }
     }
 
-    /// Any order of parameters is valid (docs/providers/snaptrade.md#request-signatures). This one is that of the official
-    /// Python client.
+    /// Any order of parameters is valid (docs/providers/snaptrade.md#request-signatures). This one is that of the
+    /// official Python client.
     fn url(&self, request: &Request<'_>, now: Timestamp) -> Url {
         let user = request.user.map(|user| [("userId", user.id.as_str()), ("userSecret", user.secret.as_str())]);
         let timestamp = now.as_second().to_string();
@@ -270,7 +270,7 @@ impl Api {
                 self.rejection_logged.call_once(|| {
                     tracing::warn!(
                         provider = %NAME,
-                        "requests rejected: check snaptrade.client_id, snaptrade.consumer_key and the clock of this machine"
+                        "requests rejected: check snaptrade.client_id, snaptrade.consumer_key and this machine's clock"
                     );
                 });
                 Error::Rejected { status }

@@ -1,5 +1,5 @@
-//! Rate budgets, taken from the headers of the provider's responses (docs/providers/snaptrade.md#rate-limits). Calls that
-//! the provider would certainly reject are not made.
+//! Rate budgets, taken from the headers of the provider's responses (docs/providers/snaptrade.md#rate-limits). Calls
+//! that the provider would certainly reject are not made.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::http::Response;
 
-/// The longest time for which a response can close a budget. The documented period is one minute. The limit matters if the
-/// provider sends a Unix time instead of seconds, which would close the budget for years.
+/// The longest time for which a response can close a budget. The documented period is one minute. The limit matters if
+/// the provider sends a Unix time instead of seconds, which would close the budget for years.
 const CLOSED_MAX: Duration = Duration::from_secs(300);
 /// The most accounts with a closed budget that are kept in memory.
 const ACCOUNTS_MAX: usize = 1_024;
@@ -35,8 +35,8 @@ impl Budgets {
         }
     }
 
-    /// Updates the budgets from a response. A 429 closes the budget of the client, unless the headers say that only that of
-    /// the account is used up.
+    /// Updates the budgets from a response. A 429 closes the budget of the client, unless the headers say that only
+    /// that of the account is used up.
     pub(super) fn update(&mut self, now: Instant, account: Option<&str>, response: &Response) {
         let headers = &response.headers;
         let mut client = used_up(headers, "x-ratelimit-remaining", "x-ratelimit-reset");

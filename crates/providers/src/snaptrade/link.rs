@@ -67,8 +67,8 @@ impl Linking for SnapTrade {
         };
         body["reconnect"] = ConnectionCredentials::read(credentials)?.id.into();
         match self.api.log_in(context, user.as_ref(), &body).await {
-            // The connection does not exist any more, so the user has to link it again. How the provider rejects this is
-            // not documented.
+            // The connection does not exist any more, so the user has to link it again. How the provider rejects this
+            // is not documented.
             Err(Error::Rejected { status: 400 | 404 }) => {
                 if let Some(members) = body.as_object_mut() {
                     members.remove("reconnect");

@@ -51,8 +51,8 @@ pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
     }
 }
 
-/// The name of an account, or else its institution and raw type. Some brokers put the account number into the name, so it
-/// is masked there too.
+/// The name of an account, or else its institution and raw type. Some brokers put the account number into the name, so
+/// it is masked there too.
 fn account_name(row: &wire::Account<'_>) -> String {
     let plain = |text: &Option<Text<'_>>| {
         let text = text.as_ref()?.as_str().trim();

@@ -1,5 +1,5 @@
-//! The adapter for SnapTrade: brokers, mostly in North America. `README.md` in this folder lists the provider's quirks with
-//! their sources.
+//! The adapter for SnapTrade: brokers, mostly in North America. `README.md` in this folder lists the provider's quirks
+//! with their sources.
 
 mod api;
 mod budget;
@@ -38,8 +38,8 @@ pub const DECLARATION: Declaration = Declaration {
     reaches: "Brokers",
     help: &[
         "SnapTrade, for brokers. Enabled if client_id and consumer_key are set. Enter",
-        "{console.public_url}/webhooks/snaptrade as the webhook URL in SnapTrade's dashboard. Bellbird then notices at once",
-        "when a connection breaks or ends.",
+        "{console.public_url}/webhooks/snaptrade as the webhook URL in SnapTrade's dashboard. Bellbird then notices",
+        "at once when a connection breaks or ends.",
     ],
     settings: &[
         Setting {
@@ -50,16 +50,16 @@ pub const DECLARATION: Declaration = Declaration {
         Setting {
             name: "client_id",
             help: &[
-                "The client ID of a commercial or personal key, from the SnapTrade dashboard. With a commercial key, users link",
-                "brokers in the browser. With a personal key, import connections instead.",
+                "The client ID of a commercial or personal key, from the SnapTrade dashboard. With a commercial key,",
+                "users link brokers in the browser. With a personal key, import connections instead.",
             ],
             form: Form::Text,
         },
         Setting {
             name: "consumer_key",
             help: &[
-                "The consumer key of the client ID. Bellbird signs requests with it, and SnapTrade signs webhooks. Better set as",
-                "BELLBIRD_SNAPTRADE__CONSUMER_KEY.",
+                "The consumer key of the client ID. Bellbird signs requests with it, and SnapTrade signs webhooks.",
+                "Better set as BELLBIRD_SNAPTRADE__CONSUMER_KEY.",
             ],
             form: Form::Secret,
         },
@@ -106,8 +106,8 @@ struct ConnectionCredentials {
 
 impl UserCredentials {
     fn read(credentials: &SecretString) -> Result<Self, Error> {
-        const FORM: &str = "{\"userId\": \"...\", \"userSecret\": \"...\", \"authorizationId\": \"...\"}; authorizationId \
-                            may be left out, and for a personal key userId and userSecret together";
+        const FORM: &str = "{\"userId\": \"...\", \"userSecret\": \"...\", \"authorizationId\": \"...\"}; \
+                            authorizationId is optional, and a personal key has neither userId nor userSecret";
         let credentials: Credentials = credentials::read(credentials, NAME, FORM)?;
         let user = match (credentials.user_id, credentials.user_secret) {
             (Some(id), Some(secret)) => Some(User { id, secret }),
@@ -185,8 +185,8 @@ impl SnapTrade {
         }
     }
 
-    /// The balances of one connection's accounts. The list of accounts has their total values. The cash takes one call per
-    /// account. All calls run concurrently.
+    /// The balances of one connection's accounts. The list of accounts has their total values. The cash takes one call
+    /// per account. All calls run concurrently.
     async fn connection_balances(
         &self,
         context: &CallContext,
@@ -244,7 +244,7 @@ impl Provider for SnapTrade {
         let connections = match self.api.connections(context, imported.user.as_ref()).await {
             Err(Error::Rejected { status: 401 }) if imported.user.is_none() => {
                 return Err(Error::InvalidCredentials(
-                    "SnapTrade rejected credentials without userId and userSecret; only a personal key works without them"
+                    "SnapTrade rejected credentials without userId and userSecret; only personal keys work without"
                         .to_owned(),
                 ));
             }

@@ -21,8 +21,8 @@ impl Signer {
         Self(Key::new(HMAC_SHA256, consumer_key.expose_secret().as_bytes()))
     }
 
-    /// The `Signature` header of a request. `body` is null if there is none, and an empty object is signed as null. `path`
-    /// and `query` must be exactly as sent.
+    /// The `Signature` header of a request. `body` is null if there is none, and an empty object is signed as null.
+    /// `path` and `query` must be exactly as sent.
     pub(super) fn sign(&self, body: &Value, path: &str, query: &str) -> String {
         let content = if body.as_object().is_some_and(Map::is_empty) { &Value::Null } else { body };
         self.tag(&canonical(&json!({"content": content, "path": path, "query": query})))
@@ -41,8 +41,8 @@ impl Signer {
 
 /// JSON as Python's `json.dumps(value, separators=(",", ":"), sort_keys=True)` writes it.
 ///
-/// It sorts the members itself, because another crate in the build may enable serde_json's `preserve_order`. It does not
-/// handle floats, since no request body has any.
+/// It sorts the members itself, because another crate in the build may enable serde_json's `preserve_order`. It does
+/// not handle floats, since no request body has any.
 fn canonical(value: &Value) -> String {
     match value {
         Value::Object(members) => {
@@ -140,8 +140,10 @@ mod tests {
 
     use super::*;
 
-    const P13_QUERY: &str = "userId=snaptrade-user-123&userSecret=adf2aa34-8219-40f7-a6b3-60156985cc61&clientId=TESTCLIENT&timestamp=1715123456";
-    const T11_QUERY: &str = "clientId=TESTCLIENT&userId=snaptrade-user-123&userSecret=adf2aa34-8219-40f7-a6b3-60156985cc61&timestamp=1715123457";
+    const P13_QUERY: &str = "userId=snaptrade-user-123&userSecret=adf2aa34-8219-40f7-a6b3-60156985cc61\
+        &clientId=TESTCLIENT&timestamp=1715123456";
+    const T11_QUERY: &str = "clientId=TESTCLIENT&userId=snaptrade-user-123\
+        &userSecret=adf2aa34-8219-40f7-a6b3-60156985cc61&timestamp=1715123457";
     const ACTIVITIES: &str = "/accounts/917c8734-8470-4a3e-a18f-57c3f2ee6631/activities";
 
     fn signer() -> Signer {
@@ -173,7 +175,8 @@ mod tests {
                 "V4",
                 Value::Null,
                 ACTIVITIES,
-                "startDate=2026-01-01&endDate=2026-01-31&offset=0&limit=100&type=BUY%2CSELL&userId=user%201%2Ba%40b/%C3%A7&userSecret=s%26e%3Dc&clientId=TESTCLIENT&timestamp=1715123456",
+                "startDate=2026-01-01&endDate=2026-01-31&offset=0&limit=100&type=BUY%2CSELL\
+                 &userId=user%201%2Ba%40b/%C3%A7&userSecret=s%26e%3Dc&clientId=TESTCLIENT&timestamp=1715123456",
                 "WeiFiyWIO4TDd6VmFxP9E07Aw7lIQnBez3x0EeQbHfQ=",
             ),
             ("V5, accounts", Value::Null, "/accounts", T11_QUERY, "jrMb9GtWUQLFz04kVEVJpr9fXwwO0+KBmXPbih5CJMQ="),
@@ -181,7 +184,8 @@ mod tests {
                 "V5, activities",
                 Value::Null,
                 ACTIVITIES,
-                "clientId=TESTCLIENT&userId=user+1%2Ba%40b%2F%C3%A7&userSecret=s%26e%3Dc&startDate=2026-01-01&endDate=2026-01-31&offset=0&limit=100&type=BUY%2CSELL&timestamp=1715123457",
+                "clientId=TESTCLIENT&userId=user+1%2Ba%40b%2F%C3%A7&userSecret=s%26e%3Dc&startDate=2026-01-01\
+                 &endDate=2026-01-31&offset=0&limit=100&type=BUY%2CSELL&timestamp=1715123457",
                 "c+VG+A+GzOG7sb4pH5QFjxxGUHcmyDT05Tt4JBHbO2M=",
             ),
             ("V6", Value::Null, "/api/v1/accounts", P13_QUERY, "qAHiialBkYWhqMP/84nj+HDDCLWtDcAD4LNSKKAneUw="),
@@ -193,9 +197,11 @@ mod tests {
 
     #[test]
     fn v7_of_the_typescript_client() {
-        let message = format!(
-            r#"{{"content":{{"broker":"ALPACA","connectionType":"read","customRedirect":"https://example.com/cb?x=1&y=é/ü","immediateRedirect":true}},"path":"/snapTrade/login","query":"{T11_QUERY}"}}"#
+        let content = concat!(
+            r#"{"broker":"ALPACA","connectionType":"read","#,
+            r#""customRedirect":"https://example.com/cb?x=1&y=é/ü","immediateRedirect":true}"#,
         );
+        let message = format!(r#"{{"content":{content},"path":"/snapTrade/login","query":"{T11_QUERY}"}}"#);
         assert_eq!(signer().tag(&message), "LBb55iXFk4c2r3t/PtqklQqqztpR4t5mGcFpnCnhSis=");
     }
 
@@ -215,9 +221,10 @@ mod tests {
 
     #[test]
     fn canonical_json_equals_that_of_python() {
-        let value: Value = serde_json::from_str(
-            r#"{"b": [1, -2, true, null, {"y": {}, "x": []}], "é": "\u0001\u0008\f\n\r\t\"\\/\u007f😀", "a": "", "B": 0}"#,
-        )
+        let value: Value = serde_json::from_str(concat!(
+            r#"{"b": [1, -2, true, null, {"y": {}, "x": []}], "#,
+            r#""é": "\u0001\u0008\f\n\r\t\"\\/\u007f😀", "a": "", "B": 0}"#,
+        ))
         .unwrap();
         let expected =
             r#"{"B":0,"a":"","b":[1,-2,true,null,{"x":[],"y":{}}],"\u00e9":"\u0001\b\f\n\r\t\"\\/\u007f\ud83d\ude00"}"#;

@@ -233,7 +233,8 @@ async fn accounts_are_masked_and_named() {
 #[tokio::test]
 async fn balance_calls_run_concurrently() {
     const LIST: &str = r#"[{"id": "a1", "balance": {"total": {"amount": 15363.230, "currency": "USD"}}},
-        {"id": "a2", "balance": {"total": null}}, {"id": "a3", "balance": {"total": {"amount": 7, "currency": "USDT"}}}]"#;
+        {"id": "a2", "balance": {"total": null}},
+        {"id": "a3", "balance": {"total": {"amount": 7, "currency": "USDT"}}}]"#;
     const CASH: &str = r#"[{"currency": {"code": "AUD"}, "cash": -1.10}, {"currency": {"code": "USD"}, "cash": 300.71},
         {"currency": {"code": "USDT"}, "cash": 9}, {"currency": null, "cash": null}]"#;
     // Two lists and five accounts. If the calls were not concurrent, none would get a response.

@@ -52,8 +52,8 @@ fn check_age(event: &wire::Event, now: Timestamp) -> Result<(), Rejection> {
     if age <= AGE_MAX { Ok(()) } else { Err(Rejection::Stale) }
 }
 
-/// The resources to refresh. An event about a consent can be the first about a new connection, so it affects the provider
-/// user too. Events about accounts and trades affect only their connection.
+/// The resources to refresh. An event about a consent can be the first about a new connection, so it affects the
+/// provider user too. Events about accounts and trades affect only their connection.
 fn affected(event: &wire::Event) -> Vec<AffectedResource> {
     let provider_user = || id(event.user_id.as_ref()).map(AffectedResource::ProviderUser);
     let connection = || id(event.brokerage_authorization_id.as_ref()).map(AffectedResource::Connection);

@@ -1,6 +1,7 @@
 //! The JSON types of SnapTrade's API (docs/providers/snaptrade.md#users to #activities, and #webhooks).
 //!
-//! Unused members are left out and unknown members are ignored. A member is optional unless the documentation promises it.
+//! Unused members are left out and unknown members are ignored. A member is optional unless the documentation promises
+//! it.
 
 use serde::Deserialize;
 use serde_json::Value;

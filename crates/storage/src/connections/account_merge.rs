@@ -1,4 +1,4 @@
-//! Bringing the stored accounts of a connection up to what its provider lists.
+//! Updates the stored accounts of a connection to match the provider's list.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -24,7 +24,7 @@ statements! {
     DELETE = "DELETE FROM accounts WHERE user_id = $1 AND id = $2";
 }
 
-/// An account's row before a merge.
+/// An account before the merge.
 struct Stored {
     id: AccountId,
     provider_account_id: String,
@@ -34,8 +34,10 @@ struct Stored {
     currency: Currency,
 }
 
-/// Writes what differs, and tells whether anything did. The user's row is locked. An account listed twice counts as
-/// it is listed first. One that is stored under its provider's id is that one; otherwise it may be known as another.
+/// Writes the differences, and returns whether there were any. The caller holds the lock on the user's row.
+///
+/// If the list names an account twice, the first entry counts. A listed account matches the stored one with the same
+/// provider id, or else the one in `known_as`.
 pub(crate) async fn merge_accounts(
     tx: &mut Tx,
     user: UserId,
@@ -45,7 +47,8 @@ pub(crate) async fn merge_accounts(
 ) -> Result<bool> {
     let before = tx.all(LIST_STORED, params![user, connection], stored_account).await?;
     let keys: Vec<Cow<'_, str>> = accounts.iter().map(|account| strip_nul(account.provider_account_id)).collect();
-    // Those that are listed under their own id, and those that are not, of which each may be known by one account.
+    // Splits the stored accounts: those listed under their provider id, and those missing from the list. Each missing
+    // one can match at most one `known_as`.
     let listed: HashSet<&str> = keys.iter().map(Cow::as_ref).collect();
     let (same, mut missing): (Vec<Stored>, Vec<Stored>) =
         before.into_iter().partition(|stored| listed.contains(stored.provider_account_id.as_str()));

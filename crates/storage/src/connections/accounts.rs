@@ -1,4 +1,4 @@
-//! Accounts: names and kinds, no amounts, no full numbers.
+//! Lists and finds accounts: names, types, currencies and masked numbers, without amounts.
 
 use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, MaskedNumber, UserId};
 
@@ -7,10 +7,10 @@ use crate::error::Result;
 use crate::locks::bump_revision;
 use crate::{Storage, StorageError};
 
-/// How many ids [`FIND_FEW`] takes.
+/// Placeholders for ids in [`FIND_FEW`].
 const FIND_FEW_MAX: usize = 8;
 
-/// The columns and tables of every read of accounts, in the order that [`account`] expects.
+/// The columns that [`account`] expects, in its order.
 macro_rules! select_accounts {
     ($rest:literal) => {
         concat!(
@@ -24,8 +24,8 @@ macro_rules! select_accounts {
 }
 
 statements! {
-    /// `CROSS JOIN` keeps SQLite walking the accounts by name and looking their connections up, whatever its
-    /// statistics say: a page then costs as many steps as it has rows.
+    /// `CROSS JOIN` makes SQLite read accounts by name and look up their connections, whatever its statistics say. A
+    /// page then costs one step for each row.
     LIST = select_accounts!("ORDER BY a.name, a.id LIMIT $2 OFFSET $3");
 
     COUNT = "SELECT COUNT(*) FROM accounts a CROSS JOIN connections c
@@ -33,41 +33,35 @@ statements! {
 
     LIST_ALL = select_accounts!("ORDER BY a.name, a.id");
 
-    /// Sorted by us: asked to sort, SQLite would rather walk all of the user's accounts by name than look up the few.
+    /// Sorted in Rust: with ORDER BY, SQLite would walk all accounts of the user by name.
     LIST_OF_CONNECTION = select_accounts!("AND a.connection_id = $2");
 
-    /// Sorted by us, for the same reason.
+    /// Sorted in Rust, for the same reason.
     FIND_FEW = select_accounts!("AND a.id IN ($2, $3, $4, $5, $6, $7, $8, $9)");
 
     SET_UNKNOWN_CURRENCY = "UPDATE accounts SET currency = $3 WHERE user_id = $1 AND id = $2 AND currency = 'XXX'";
 }
 
-/// An account as a provider tells it.
+/// An account as its provider lists it.
 #[derive(Debug, Clone, Copy)]
 pub struct NewAccount<'a> {
-    /// The provider's own id; by it an account is known again within its connection.
+    /// The provider's id, which identifies the account within its connection.
     pub provider_account_id: &'a str,
-    /// Display name.
     pub name: &'a str,
-    /// One of the seven kinds.
     pub account_type: AccountType,
-    /// Last four digits.
     pub number: Option<&'a MaskedNumber>,
-    /// None, or [`Currency::UNKNOWN`], keeps a known one.
+    /// None or [`Currency::UNKNOWN`] keeps a known currency.
     pub currency: Option<Currency>,
-    /// The account of ours that it is known to be, although the provider gave it a new id. One of another connection
-    /// counts as none, and so does one that the provider lists under its old id.
+    /// The stored account that this one continues under a new provider id. Ignored if that account belongs to another
+    /// connection, or is still listed under its old id.
     pub known_as: Option<AccountId>,
 }
 
 impl Storage {
-    /// A page of the user's accounts by name (code points), then id, and how many there are in all. Accounts of
-    /// connections being deleted do not count.
+    /// Returns a page of the user's accounts by name (code points), then id, and the total count. Skips accounts of
+    /// connections that are being deleted.
     ///
-    /// One indexed statement; a second one counts, but only where the page does not show the end.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// One indexed statement reads the page. A second one counts, but only if the page does not show where the list ends.
     pub async fn list_accounts(&self, user: UserId, limit: u32, offset: u64) -> Result<(Vec<Account>, u64)> {
         let skipped = i64::try_from(offset).unwrap_or(i64::MAX);
         let page = self.db.all(LIST, params![user, i64::from(limit), skipped], account).await?;
@@ -76,29 +70,23 @@ impl Storage {
             return Ok((page, end));
         }
         let counted = self.db.one(COUNT, params![user], |row| row.int(0)).await?.unwrap_or(0);
-        // Should an account go between the two statements, the answer still does not contradict itself.
+        // An account may be deleted between the statements. The count is never lower than what the page shows.
         let seen = if page.is_empty() { 0 } else { end };
         Ok((page, u64::try_from(counted).unwrap_or(0).max(seen)))
     }
 
-    /// The accounts of one connection, by name, then id. None for a connection that is another user's, or is being
+    /// The accounts of one connection, by name, then id. Empty if the connection belongs to another user or is being
     /// deleted.
-    ///
-    /// # Errors
-    /// Those of the database.
     pub async fn list_connection_accounts(&self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
         self.db.all(LIST_OF_CONNECTION, params![user, connection], account).await.map(sorted)
     }
 
-    /// Those of the accounts that are the user's and whose connection is not being deleted, by name, then id, each
-    /// once.
+    /// Finds the user's accounts with these ids, each once, by name, then id. Skips accounts of connections that are
+    /// being deleted.
     ///
-    /// Up to eight ids are looked up one by one in one statement. For more, all of the user's accounts are read and
-    /// those asked for are kept: a list of values has no form that both databases take, and who asks for nine
-    /// accounts rarely has many more.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Up to eight ids take one statement with eight lookups. More ids read all accounts of the user, because the
+    /// databases have no common syntax for a list of values. A caller with more than eight ids rarely has many more
+    /// accounts.
     pub async fn find_accounts(&self, user: UserId, ids: &[AccountId]) -> Result<Vec<Account>> {
         let Some(last) = ids.last() else { return Ok(Vec::new()) };
         if ids.len() <= FIND_FEW_MAX {
@@ -114,10 +102,8 @@ impl Storage {
         Ok(accounts)
     }
 
-    /// Learns the currency of an account that had none. One that is known stays.
-    ///
-    /// # Errors
-    /// Those of the database. An account that is gone is none.
+    /// Stores the currency of an account whose currency is unknown. Keeps a known one. Does nothing if the account is
+    /// gone.
     pub async fn set_account_currency(&self, user: UserId, account: AccountId, currency: Currency) -> Result<()> {
         if currency == Currency::UNKNOWN {
             return Ok(());
@@ -135,7 +121,7 @@ impl Storage {
     }
 }
 
-/// In the order of the list: Rust compares texts by bytes, as the databases are told to.
+/// Sorts as [`LIST`] does: Rust and both databases compare text by bytes.
 fn sorted(mut accounts: Vec<Account>) -> Vec<Account> {
     accounts.sort_unstable_by(|one, other| (&one.name, one.id).cmp(&(&other.name, other.id)));
     accounts

@@ -1,4 +1,4 @@
-//! What happened to connections: ids, times, statuses and a short cause. It outlives the connection.
+//! Records each status change of a connection: ids, times, statuses and a cause. The records outlive the connection.
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
@@ -19,43 +19,34 @@ statements! {
         WHERE changed_at >= $1 AND (to_status IS NULL OR to_status = 'deleting')";
 }
 
-/// One step in the life of a connection.
+/// One status change of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRow {
-    /// When.
     pub at: Timestamp,
-    /// Of which connection.
     pub connection_id: ConnectionId,
-    /// Whose it was.
     pub user_id: UserId,
-    /// Its status before; none: it was new.
+    /// None: the connection is new.
     pub from: Option<ConnectionStatus>,
-    /// Its status after; none: it is gone.
+    /// None: the connection is deleted.
     pub to: Option<ConnectionStatus>,
-    /// A short word for the reason: `imported`, `refreshed`, `reconnected`, `replaced`, `removed`, `deleted`.
+    /// One word: `imported`, `refreshed`, `reconnected`, `replaced`, `removed` or `deleted`.
     pub cause: String,
 }
 
 impl Storage {
-    /// The life of a connection, oldest step first, after its end too. For the command line: of whatever user.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Lists the status changes of any user's connection, oldest first, even after its deletion. For the command line.
     pub async fn list_audit(&self, connection: ConnectionId) -> Result<Vec<AuditRow>> {
         self.db.all(LIST, params![connection], audit_row).await
     }
 
-    /// The connections that were hidden or went since then, each once, with their owners. By it a copy of the service
-    /// learns what another one, or the command line, removed.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Lists the connections that were hidden or deleted since `since`, each once. It shows an instance what other
+    /// instances and the command line removed.
     pub async fn list_ended_connections(&self, since: Timestamp) -> Result<Vec<(UserId, ConnectionId)>> {
         self.db.all(LIST_ENDS, params![since], |row| Ok((row.id(0)?, row.id(1)?))).await
     }
 }
 
-/// A step to write down.
+/// A status change to record.
 pub(crate) struct Step<'a> {
     pub(crate) user: UserId,
     pub(crate) connection: ConnectionId,
@@ -64,9 +55,9 @@ pub(crate) struct Step<'a> {
     pub(crate) cause: &'a str,
 }
 
-/// Writes a step down in the transaction that makes it.
+/// Records a status change, in the transaction that makes it.
 pub(crate) async fn record(tx: &mut Tx, step: &Step<'_>, now: Timestamp) -> Result<()> {
-    // Version 7 grows, so steps of one instant keep their order.
+    // UUIDv7 ids increase, so changes at the same time keep their order.
     let id = Param::Id(Uuid::now_v7());
     let (from, to) = (step.from.map(ConnectionStatus::as_str), step.to.map(ConnectionStatus::as_str));
     tx.run(INSERT, params![step.user, id, step.connection, now, from, to, step.cause]).await.map(|_| ())

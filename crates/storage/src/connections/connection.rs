@@ -1,8 +1,7 @@
-//! Connections, as they are read. How one comes to be is in `imports.rs`, how its status moves in `refreshes.rs` and
-//! `removals.rs`.
+//! Lists and finds connections. `imports.rs` creates them, `refreshes.rs` and `removals.rs` change their status.
 //!
-//! A connection being deleted is seen by nobody but its removal, [`Storage::find_credentials`], by which its consent is
-//! withdrawn, and the command line.
+//! A connection that is being deleted is visible only to its removal, the command line, and
+//! [`Storage::find_credentials`], which the withdrawal of the consent needs.
 
 use bellbird_domain::{Connection, ConnectionId, UserId};
 use jiff::Timestamp;
@@ -12,7 +11,7 @@ use crate::error::Result;
 use crate::locks::bump_revision;
 use crate::{Storage, StorageError};
 
-/// The columns of every read of connections, in the order that [`connection`] expects.
+/// The columns that [`connection`] expects, in its order.
 macro_rules! select_connections {
     ($rest:literal) => {
         concat!(
@@ -39,42 +38,25 @@ statements! {
 }
 
 impl Storage {
-    /// The user's connections, newest first, then by id.
-    ///
-    /// # Errors
-    /// Those of the database.
     pub async fn list_connections(&self, user: UserId) -> Result<Vec<Connection>> {
         self.db.all(LIST, params![user], connection).await
     }
 
-    /// Every user's connections, newest first, those being deleted included. For the command line.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// All users' connections, newest first, including those being deleted. For the command line.
     pub async fn list_all_connections(&self) -> Result<Vec<Connection>> {
         self.db.all(LIST_ALL, params![], connection).await
     }
 
-    /// The user's connection with this id.
-    ///
-    /// # Errors
-    /// Those of the database.
     pub async fn find_connection(&self, user: UserId, id: ConnectionId) -> Result<Option<Connection>> {
         self.db.one(FIND, params![user, id], connection).await
     }
 
-    /// A connection of whatever user, also one being deleted. For the command line.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Finds a connection of any user, even one being deleted. For the command line.
     pub async fn find_connection_any(&self, id: ConnectionId) -> Result<Option<Connection>> {
         self.db.one(FIND_ANY, params![id], connection).await
     }
 
-    /// Notes that the provider answered with data.
-    ///
-    /// # Errors
-    /// Those of the database. A connection that is gone is none.
+    /// Records that the provider answered with data. Does nothing if the connection is gone.
     pub async fn set_last_refreshed_at(&self, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
         let mut tx = self.db.begin().await?;
         match bump_revision(&mut tx, user).await {
@@ -89,7 +71,7 @@ impl Storage {
     }
 }
 
-/// Notes the time of an answer. The user's row is locked.
+/// As [`Storage::set_last_refreshed_at`], in a transaction. The caller holds the lock on the user's row.
 pub(crate) async fn write_last_refreshed_at(
     tx: &mut Tx,
     user: UserId,
@@ -99,7 +81,7 @@ pub(crate) async fn write_last_refreshed_at(
     tx.run(SET_LAST_REFRESHED_AT, params![user, connection, now]).await.map(|_| ())
 }
 
-/// A connection of the columns that every read of connections begins with.
+/// Reads a connection from the first columns of a row.
 pub(crate) fn connection(row: &Row<'_>) -> Result<Connection> {
     Ok(Connection {
         id: row.id(0)?,

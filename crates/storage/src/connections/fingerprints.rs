@@ -1,4 +1,4 @@
-//! Marks: what is remembered of rows that were seen. Digests with a key that is the connection's own, never a row.
+//! Stores fingerprints of the rows that syncs have seen: digests with a key for each connection, never a row itself.
 
 use aws_lc_rs::rand;
 use base64::Engine as _;
@@ -15,15 +15,16 @@ use crate::locks::lock_user_if_exists;
 use crate::secrets::store::SecretSlot;
 use crate::{SealError, Storage};
 
-/// Marks that one statement writes.
+/// Fingerprints written by one statement.
 const FINGERPRINTS_PER_STATEMENT: usize = 1000;
 const KEY_BYTES: usize = 32;
 
-/// `$3` holds the digests of the rows and of their contents, 32 bytes a fingerprint, and `$4` the occurrences, ten
-/// digits a fingerprint: bytes, because places in a text are counted from its beginning. The half of `packed` that is
-/// always empty says what
-/// `$3` is: PostgreSQL takes it for a text otherwise. `WHERE 1 = 1` keeps SQLite from reading `ON CONFLICT` as part of
-/// a join.
+/// Inserts `$5` fingerprints from packed parameters. `$3` holds 32 bytes for each: the row digest, then the content
+/// digest. `$4` holds ten digits for each: the occurrence. `$4` is bytes, because finding the n-th character of a text
+/// means counting from its start.
+///
+/// The always empty half of `packed` gives `$3` its type, which PostgreSQL would take for text. `WHERE 1 = 1` keeps
+/// SQLite from reading `ON CONFLICT` as part of a join.
 macro_rules! upsert {
     ($digits:literal) => {
         concat!(
@@ -54,10 +55,7 @@ statements! {
 }
 
 impl Storage {
-    /// The fingerprints of the user's connection, each with the time at which its row was seen, in no order.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// The fingerprints of the user's connection, in no order, each with the time at which its row was last seen.
     pub async fn list_fingerprints(
         &self,
         user: UserId,
@@ -66,11 +64,11 @@ impl Storage {
         self.db.all(LIST, params![user, connection], fingerprint).await
     }
 
-    /// The key of a connection's fingerprints: 32 random bytes, in base64. Made and sealed when it is asked for the
-    /// first time. None when there is no such connection of the user, or it is being deleted.
+    /// Returns the key of a connection's fingerprints: 32 random bytes in base64. The first call generates and seals
+    /// it. None if the user has no such connection, or it is being deleted.
     ///
     /// # Errors
-    /// [`StorageError::Sealed`](crate::StorageError::Sealed) when it does not open, or without random
+    /// [`StorageError::Sealed`](crate::StorageError::Sealed) if the key cannot be opened, or the system has no random
     /// numbers.
     pub async fn fingerprint_key(&self, user: UserId, connection: ConnectionId) -> Result<Option<SecretString>> {
         let slot = SecretSlot::fingerprint_key(user, connection);
@@ -87,7 +85,7 @@ impl Storage {
             tx.rollback().await;
             return Ok(None);
         }
-        // Somebody else may have been faster.
+        // Another task may have stored a key meanwhile.
         if let Some(key) = self.find_secret_in(&mut tx, &slot).await? {
             tx.rollback().await;
             return Ok(Some(key));
@@ -105,14 +103,16 @@ fn new_key() -> Result<SecretString> {
     Ok(SecretString::from(STANDARD.encode(*bytes)))
 }
 
-/// Writes fingerprints, over those of the same row and occurrence. The connection's row is locked.
+/// Inserts fingerprints or replaces those of the same row and occurrence. The caller holds the lock on the connection's
+/// row.
 pub(crate) async fn upsert(
     tx: &mut Tx,
     (user, connection): (UserId, ConnectionId),
     fingerprints: &[Fingerprint],
     seen_at: Timestamp,
 ) -> Result<()> {
-    // In the order of the table, so that each page of it is written once. PostgreSQL refuses to write a row twice.
+    // Sorted as the table is, so that each page is written once. Deduplicated, because PostgreSQL rejects two writes of
+    // a row in one statement.
     let mut sorted: Vec<&Fingerprint> = fingerprints.iter().collect();
     sorted.sort_unstable_by_key(|fingerprint| (fingerprint.row, fingerprint.occurrence));
     sorted.dedup_by_key(|fingerprint| (fingerprint.row, fingerprint.occurrence));
@@ -127,7 +127,7 @@ pub(crate) async fn upsert(
     Ok(())
 }
 
-/// Forgets what was last seen before then. The connection's row is locked.
+/// Deletes fingerprints last seen before `before`. The caller holds the lock on the connection's row.
 pub(crate) async fn prune(tx: &mut Tx, (user, connection): (UserId, ConnectionId), before: Timestamp) -> Result<()> {
     tx.run(PRUNE, params![user, connection, before]).await.map(|_| ())
 }

@@ -1,4 +1,5 @@
-//! How a connection comes to be, is renewed, and is repaired with another consent.
+//! Stores a connection with its credentials and accounts: a new one, one with renewed credentials, or one repaired with
+//! another consent.
 
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
@@ -28,8 +29,8 @@ statements! {
             backfill_ends_at, next_sync_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $12, $13)";
 
-    /// A look and a sync that are under way are overtaken: they hold the credentials of before, and say nothing about
-    /// the new one.
+    /// Raising the fences makes a running refresh and a running sync lose their leases: they hold the old credentials,
+    /// and their results say nothing about the new ones.
     UPDATE = "UPDATE connections SET category = $3, institution_id = $4, institution_name = $5, institution_logo = $6,
             status = 'active', provider_user_digest = COALESCE($8, provider_user_digest), next_refresh_at = $9,
             backfill_ends_at = $10, refresh_attempts = 0, refresh_fence = refresh_fence + 1,
@@ -45,53 +46,47 @@ statements! {
 
 const CONSENT_TAKEN: &str = "the consent belongs to another connection";
 
-/// A connection to adopt.
+/// A connection to store.
 #[derive(Debug, Clone, Copy)]
 pub struct NewConnection<'a> {
-    /// Whose it will be.
     pub user_id: UserId,
-    /// Which adapter reads it.
     pub provider: &'a str,
-    /// Bank or broker.
     pub category: ConnectionCategory,
-    /// The provider's own id of the consent; one connection of one user has it.
+    /// The provider's id of the consent. No two connections share one.
     pub provider_connection_id: &'a str,
     /// The provider's id of the institution.
     pub institution_id: &'a str,
-    /// Display name.
     pub institution_name: &'a str,
-    /// URL of the logo.
     pub institution_logo: Option<&'a str>,
-    /// What the adapter needs to read it: JSON text, sealed before it is stored.
+    /// JSON that the adapter reads the connection with. It is sealed before it is stored.
     pub credentials: &'a SecretString,
-    /// The provider's id of whoever gave the consent; none keeps a known one.
+    /// The provider's id of the user who gave the consent. None keeps a known one.
     pub provider_user_id: Option<&'a str>,
-    /// The connection of the same user that this consent repairs: it keeps its id, and takes this consent in place of
-    /// its own.
+    /// The connection of the same user that this consent repairs. It keeps its id, and this consent replaces its own.
     pub repairs: Option<ConnectionId>,
-    /// When to look at it next; none: when somebody asks.
+    /// None: only on request.
     pub next_refresh_at: Option<Timestamp>,
-    /// Until when accounts may still appear, and none is taken away.
+    /// Until then, accounts may still appear, and a refresh deletes none.
     pub backfill_ends_at: Option<Timestamp>,
-    /// When to sync it first. Of one that is adopted again: at the latest.
+    /// The first sync. If the connection exists and its next sync is earlier, that time stays.
     pub next_sync_at: Timestamp,
-    /// What the audit calls it, if it is new: a short word.
+    /// The audit cause of a new connection, as one word.
     pub cause: &'a str,
 }
 
 impl Storage {
-    /// Takes a connection over with its accounts, or, when the same user adopts the same consent again, renews it: new
-    /// credentials, institution and accounts, `active` again, all ids kept. Where accounts came with it, the provider
-    /// answered just now. One transaction; no account is removed.
+    /// Stores a new connection, or renews the user's connection with the same consent. Renewing replaces the
+    /// credentials, institution and accounts, sets the status to `active`, and keeps all ids. One transaction; no
+    /// account is deleted. If `accounts` is not empty, `last_refreshed_at` becomes `now`.
     ///
-    /// A connection to repair is renewed in the same way, and gets the consent too, if it is another one. Its former
-    /// consent has to be withdrawn then: it becomes a connection of its own that is being deleted, with a removal that
-    /// is due at once. One to repair that is gone, or is being deleted, counts as none.
+    /// With `repairs`, that connection is renewed with this consent. If its former consent is a different one, that
+    /// must be withdrawn. So it becomes a connection of its own with the status `deleting`, whose removal is due at
+    /// once. A connection to repair that is gone or being deleted is ignored.
     ///
     /// # Errors
-    /// [`StorageError::Conflict`] when the consent is another user's or another connection's, when its connection is
-    /// being deleted, or when the connection to repair is another provider's; [`StorageError::NotFound`] without such a
-    /// user.
+    /// [`StorageError::Conflict`] if the consent belongs to another user or connection, if its connection is being
+    /// deleted, or if the connection to repair is at another provider. [`StorageError::NotFound`] if the user does not
+    /// exist.
     pub async fn import_connection(
         &self,
         new: &NewConnection<'_>,
@@ -112,7 +107,7 @@ impl Storage {
         imported.ok_or(StorageError::NotFound("connection"))
     }
 
-    /// Finds or makes the row of a consent, without its new credentials.
+    /// Inserts or updates the row of a consent, without its credentials.
     async fn upsert_consent(&self, tx: &mut Tx, new: &NewConnection<'_>, now: Timestamp) -> Result<ConnectionId> {
         let consent = strip_nul(new.provider_connection_id);
         let holder = tx.one(FIND_BY_CONSENT, params![new.provider, &*consent], connection).await?;
@@ -128,7 +123,7 @@ impl Storage {
         }
     }
 
-    /// Gives a connection another consent, and leaves the one that it had to be withdrawn.
+    /// Gives a connection another consent, and creates the removal of its former one.
     async fn replace(
         &self,
         tx: &mut Tx,
@@ -183,7 +178,7 @@ async fn insert(tx: &mut Tx, consent: &str, new: &NewConnection<'_>, now: Timest
         new.backfill_ends_at,
         new.next_sync_at
     ];
-    // Another user may have adopted it since we looked.
+    // Another user may have imported the consent since [`FIND_BY_CONSENT`].
     tx.run(INSERT, values).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
     let step = Step { user, connection, from: None, to: Some(ConnectionStatus::Active), cause: new.cause };
     audit::record(tx, &step, now).await?;
@@ -227,7 +222,7 @@ async fn renew(
     Ok(connection)
 }
 
-/// The consent that a connection had.
+/// The former consent of a repaired connection.
 struct Former {
     consent: String,
     provider_user_digest: Option<String>,

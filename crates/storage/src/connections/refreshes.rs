@@ -1,8 +1,8 @@
-//! Looks: asking the provider what became of a connection, as due work of its own row.
+//! Schedules and claims refreshes: jobs that read a connection's accounts and status from its provider. The job is
+//! stored in columns of the connection's row.
 //!
-//! Whoever looks holds a lease and has a fencing number, as with removals. Claiming takes the time at which the look
-//! was due away; whoever wants another one meanwhile sets a new time, which stays when the look ends. None of it is a
-//! change that a revision tells of.
+//! The holder of a claim has a lease and a fence, as in `removals.rs`. Claiming clears `next_refresh_at`. A request
+//! during the refresh sets it again, and finishing keeps that request. Scheduling does not change the user's revision.
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 use jiff::{SignedDuration, Timestamp};
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::locks::{bump_revision, lock_user_if_exists};
 use crate::{Storage, StorageError};
 
-/// What makes a look due: its time has come and nobody looks, or whoever looked was killed.
+/// A refresh is due at its time if no lease exists, and also when a lease has expired, because its holder was killed.
 macro_rules! is_due {
     () => {
         "status <> 'deleting'
@@ -23,7 +23,7 @@ macro_rules! is_due {
     };
 }
 
-/// The claim of what is due, as in `removals.rs`.
+/// As in `removals.rs`.
 macro_rules! claim_due {
     ($lock:literal) => {
         concat!(
@@ -41,9 +41,8 @@ macro_rules! claim_due {
     };
 }
 
-/// When a look may be that is asked for at `$3`: at once, unless there was one after `$4`; then as long after that one
-/// as
-/// `$3` is after `$4`.
+/// The time of a refresh requested at `$3`: at once, unless the last one started after `$4`. Then it starts `$3 - $4`
+/// after the last one.
 macro_rules! next_allowed {
     () => {
         "CASE WHEN refreshed_at > $4 THEN refreshed_at - $4 + $3 ELSE $3 END"
@@ -57,12 +56,12 @@ statements! {
             AND (refresh_lease_until IS NULL OR refresh_lease_until <= $3)
         RETURNING user_id, id, backfill_ends_at, refresh_attempts, refresh_fence";
 
-    /// Asked before [`CLAIM_DUE`], which takes SQLite's one writer.
+    /// Runs before [`CLAIM_DUE`], which takes SQLite's one writer.
     IS_DUE = concat!("SELECT id FROM connections WHERE ", is_due!(), " LIMIT 1");
 
     CLAIM_DUE = claim_due!(""), on_postgres = claim_due!(" FOR UPDATE SKIP LOCKED");
 
-    /// A look that somebody asked for meanwhile stays, and has had no attempts.
+    /// A refresh requested meanwhile stays, without failed attempts.
     FINISH = "UPDATE connections SET next_refresh_at = COALESCE(next_refresh_at, $4),
             refresh_attempts = CASE WHEN next_refresh_at IS NULL THEN $5 ELSE refresh_attempts END,
             refresh_lease_until = NULL, backfill_ends_at = $6
@@ -80,7 +79,7 @@ statements! {
         WHERE user_id = $1 AND id = $2 AND status <> 'deleting'"
     );
 
-    /// None where the status is another one, or the claim no longer holds.
+    /// Changes nothing if the status is not `$4`, or the lease was lost.
     SET_STATUS = "UPDATE connections SET status = $5
         WHERE user_id = $1 AND id = $2 AND status = $4 AND refresh_fence = $3 AND refresh_lease_until IS NOT NULL";
 
@@ -89,26 +88,21 @@ statements! {
             AND refresh_lease_until IS NOT NULL";
 }
 
-/// The right to look at one connection, until the lease ends or somebody else claims it after that.
+/// The right to refresh one connection, until the lease ends and another task claims it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimedRefresh {
-    /// Whose connection it is.
     pub user_id: UserId,
-    /// Which.
     pub connection_id: ConnectionId,
-    /// Until when accounts may still appear.
+    /// Until then, accounts may still appear.
     pub backfill_ends_at: Option<Timestamp>,
-    /// What the last look said of attempts.
+    /// The count that the last refresh passed to [`Storage::finish_refresh`].
     pub attempts: u32,
     fence: i64,
 }
 
 impl Storage {
-    /// Claims a look at one connection, due or not. None while somebody looks, and when it is gone, is being deleted,
-    /// or is another user's.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Claims the refresh of one connection, due or not. None while another task holds its lease, or if the user has no
+    /// such connection, or it is being deleted.
     pub async fn claim_refresh(
         &self,
         user: UserId,
@@ -122,11 +116,8 @@ impl Storage {
         Ok(claim)
     }
 
-    /// Claims a few of the looks that are due and that nobody is at, and of those whose lease ran out (whoever looked
-    /// then was killed), the longest due first.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Claims up to `limit` refreshes, the longest due first. An expired lease counts as due, because its holder was
+    /// killed.
     pub async fn claim_due_refreshes(
         &self,
         now: Timestamp,
@@ -136,13 +127,11 @@ impl Storage {
         self.db.claim_due((IS_DUE, CLAIM_DUE), now, lease_until, limit, claimed).await
     }
 
-    /// Brings a connection's accounts up to what its provider lists, as a look learned it, and notes that it answered.
-    /// With `remove_missing`, those that the provider no longer lists go. The revision grows when an account changed.
-    /// False when somebody else has overtaken the claim, or the connection was adopted again since, or is being
-    /// deleted; nothing is changed then.
+    /// Merges the accounts that a refresh read, and records that the provider answered. With `remove_missing`, accounts
+    /// that are no longer listed are deleted. The revision grows if an account changed.
     ///
-    /// # Errors
-    /// Those of the database.
+    /// Returns false, and changes nothing, if the claim is stale: the lease was lost, the connection was imported
+    /// again, or it is being deleted.
     pub async fn apply_refresh(
         &self,
         claim: &ClaimedRefresh,
@@ -166,14 +155,11 @@ impl Storage {
         Ok(true)
     }
 
-    /// Moves a connection from one status to another, as a look learned it, if it still has the first, and writes the
-    /// step down. Whether the step is one of the allowed ones is the caller's business.
+    /// Changes the status of a connection from `from` to `to`, and records the change in the audit. The caller checks
+    /// that the change is allowed.
     ///
-    /// False, and nothing is changed, when it has another status by now, or the claim was overtaken, as with
+    /// Returns false, and changes nothing, if the status is no longer `from`, or the claim is stale as with
     /// [`Self::apply_refresh`].
-    ///
-    /// # Errors
-    /// Those of the database.
     pub async fn set_refreshed_status(
         &self,
         claim: &ClaimedRefresh,
@@ -193,7 +179,7 @@ impl Storage {
             return Ok(false);
         }
         if from == to {
-            // Nothing happened: no new revision, no audit row.
+            // No change: no new revision, no audit row.
             tx.rollback().await;
             return Ok(true);
         }
@@ -202,12 +188,11 @@ impl Storage {
         Ok(true)
     }
 
-    /// Ends a look: when the next one is due (none: when somebody asks), unless somebody asked for one meanwhile, and
-    /// how many attempts to remember. `backfill_ended`: accounts no longer appear. False when somebody else has
-    /// overtaken the claim, or the connection was adopted again since, or is being deleted; nothing is changed then.
+    /// Finishes a refresh. `next` is the time of the next one, or None to wait for a request. A refresh requested
+    /// meanwhile has priority. `attempts` is stored for the next claim. `backfill_ended` clears the end of the
+    /// backfill.
     ///
-    /// # Errors
-    /// Those of the database.
+    /// Returns false, and changes nothing, if the claim is stale as with [`Self::apply_refresh`].
     pub async fn finish_refresh(
         &self,
         claim: &ClaimedRefresh,
@@ -221,12 +206,9 @@ impl Storage {
         Ok(self.db.run(FINISH, values).await? > 0)
     }
 
-    /// Makes a look due now, or, where one began less than `at_most_every` ago, that long after it; while somebody
-    /// looks, not before they are done. Its attempts count from there. False when there is no such connection of the
-    /// user, or it is being deleted.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Requests a refresh: now, or `at_most_every` after the last start if that is later. While one runs, the next one
+    /// waits for its end. Resets the attempts. Returns false if the user has no such connection, or it is being
+    /// deleted.
     pub async fn request_refresh(
         &self,
         user: UserId,

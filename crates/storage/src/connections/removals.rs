@@ -1,8 +1,8 @@
-//! Removing connections, as due work of their own rows.
+//! Claims and finishes removals: jobs that hide a connection, withdraw its consent at the provider, and then delete its
+//! rows. The job is stored in columns of the connection's row.
 //!
-//! A connection is hidden first, then its consent is withdrawn at the provider, then every row about it goes. Between
-//! these steps the program may be killed, and several copies of it may run. So whoever works on a removal holds a lease
-//! on it and has a fencing number: a write of somebody whose lease ran out, and who was overtaken, changes nothing.
+//! The program may be killed between the steps, and several instances may run. So the holder of a claim has a lease and
+//! a fence. Each claim raises the fence, and a write with an older one changes nothing.
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
@@ -17,8 +17,8 @@ use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::webhooks::{endpoints, webhook_events};
 use crate::{Storage, StorageError};
 
-/// The claim of what is due, without and with the locks of rows. `MATERIALIZED`, so that PostgreSQL picks the rows
-/// once, however it joins.
+/// Claims up to `$3` due jobs. `MATERIALIZED` makes PostgreSQL pick the rows once, however it joins. `$lock` makes it
+/// skip rows that another instance is claiming.
 macro_rules! claim_due {
     ($lock:literal) => {
         concat!(
@@ -49,7 +49,7 @@ statements! {
             AND (removal_lease_until IS NULL OR removal_lease_until <= $3)
         RETURNING user_id, id, provider, removal_attempts, removal_fence";
 
-    /// Asked before [`CLAIM_DUE`], which takes SQLite's one writer.
+    /// Runs before [`CLAIM_DUE`], which takes SQLite's one writer.
     IS_DUE = "SELECT id FROM connections
         WHERE status = 'deleting' AND (next_removal_at IS NULL OR next_removal_at <= $1)
             AND (removal_lease_until IS NULL OR removal_lease_until <= $1)
@@ -70,40 +70,32 @@ statements! {
     COUNT = "SELECT COUNT(*) FROM connections WHERE status = 'deleting'";
 }
 
-/// The right to work on one removal, until the lease ends or somebody else claims it after that.
+/// The right to work on one removal, until the lease ends and another task claims it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimedRemoval {
-    /// Whose connection it is.
     pub user_id: UserId,
-    /// Which.
     pub connection_id: ConnectionId,
-    /// Which adapter withdraws its consent.
     pub provider: String,
-    /// Attempts that failed so far.
+    /// Failures so far.
     pub attempts: u32,
     fence: i64,
 }
 
-/// A connection that is hidden, but not gone yet.
+/// A connection that is hidden and not yet deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingRemoval {
-    /// The connection.
     pub connection: Connection,
-    /// When its consent is tried to be withdrawn again; none: at once.
+    /// The next attempt to withdraw the consent. None: due now.
     pub next_attempt_at: Option<Timestamp>,
-    /// Attempts that failed so far.
+    /// Failures so far.
     pub attempts: u32,
-    /// Why the last of them failed.
+    /// Why the last attempt failed.
     pub last_error: Option<String>,
 }
 
 impl Storage {
-    /// Hides a connection from everybody at once, forgets what was to be told of it, and claims its removal. Whatever
-    /// happens to the caller after that, the removal is due when the lease ends. None when it is hidden already, is
-    /// gone, or is another user's.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Hides a connection, deletes its webhook events, and claims its removal. If the caller is killed, the removal is
+    /// due when the lease ends. None if the user has no such connection, or it is hidden already.
     pub async fn begin_removal(
         &self,
         user: UserId,
@@ -116,14 +108,14 @@ impl Storage {
             Err(StorageError::NotFound(_)) => return Ok(None),
             other => other?,
         }
-        // With the user's row taken, nobody else moves the status meanwhile.
+        // The user's row is locked, so the status cannot change meanwhile.
         let before = tx.one(FIND_STATUS, params![user, id], |row| row.word(0, "a connection status")).await?;
         let to = ConnectionStatus::Deleting;
         let Some(from) = before.filter(|status| *status != to) else {
             tx.rollback().await;
             return Ok(None);
         };
-        // Nothing more is told of it, from this moment on.
+        // From here on, no webhook event of this connection is delivered.
         endpoints::lock_endpoints(&mut tx, user).await?;
         let claim = tx.one(HIDE, params![user, id, now, lease_until], claimed).await?;
         webhook_events::delete_webhook_events_of(&mut tx, user, id).await?;
@@ -133,10 +125,8 @@ impl Storage {
         Ok(claim)
     }
 
-    /// Claims the removal of one connection, due or not. None while somebody else has it, and when there is none.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Claims one removal, due or not. None while another task holds its lease, or if the connection is not being
+    /// deleted.
     pub async fn claim_removal(
         &self,
         user: UserId,
@@ -150,10 +140,7 @@ impl Storage {
         Ok(claim)
     }
 
-    /// Claims a few of the removals that are due and that nobody works on, those that are due longest first.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Claims up to `limit` due removals without a lease, the longest due first.
     pub async fn claim_due_removals(
         &self,
         now: Timestamp,
@@ -163,22 +150,15 @@ impl Storage {
         self.db.claim_due((IS_DUE, CLAIM_DUE), now, lease_until, limit, claimed).await
     }
 
-    /// Gives a removal back after a failed attempt: when to try again, and why it failed. False when somebody else has
-    /// overtaken the claim; nothing is changed then.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Releases a removal after a failed attempt, with the time of the next one and an error for the operator. Returns
+    /// false, and changes nothing, if the lease was lost.
     pub async fn postpone_removal(&self, claim: &ClaimedRemoval, until: Timestamp, last_error: &str) -> Result<bool> {
         let values = params![claim.user_id, claim.connection_id, claim.fence, until, last_error];
         Ok(self.db.run(POSTPONE, values).await? > 0)
     }
 
-    /// Forgets a connection: its row, its credentials, its accounts, its fingerprints, its events with their
-    /// deliveries, and the links to repair it. What remains are the audit rows, of which the last one gets this cause.
-    /// False when somebody else has overtaken the claim; nothing is changed then.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Deletes a connection with its credentials, accounts, fingerprints, webhook events, deliveries and repair links.
+    /// The audit rows stay, and a last one records `cause`. Returns false, and changes nothing, if the lease was lost.
     pub async fn finish_removal(&self, claim: &ClaimedRemoval, cause: &str, now: Timestamp) -> Result<bool> {
         let (user, id) = (claim.user_id, claim.connection_id);
         let mut tx = self.db.begin().await?;
@@ -186,7 +166,7 @@ impl Storage {
             Err(StorageError::NotFound(_)) => return Ok(false),
             other => other?,
         }
-        // The deliveries of its events go with it: nobody may be at them.
+        // The cascade deletes deliveries, so no other task may be writing them.
         endpoints::lock_endpoints(&mut tx, user).await?;
         if tx.run(DELETE, params![user, id, claim.fence]).await? == 0 {
             tx.rollback().await;
@@ -196,25 +176,19 @@ impl Storage {
         link_sessions::clear_connection(&mut tx, user, id).await?;
         let step = Step { user, connection: id, from: Some(ConnectionStatus::Deleting), to: None, cause };
         audit::record(&mut tx, &step, now).await?;
-        // Last of all: whoever seals anew holds secrets of several users, and must wait for nobody who waits for those.
+        // Last: key rotation locks secrets of several users, so nothing may wait on a transaction that waits for
+        // secrets.
         delete_secret(&mut tx, &SecretSlot::credentials(user, id)).await?;
         delete_secret(&mut tx, &SecretSlot::fingerprint_key(user, id)).await?;
         tx.commit().await?;
         Ok(true)
     }
 
-    /// Every connection that is hidden and not gone yet, newest first, of all users. For the person who hosts.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// All hidden connections that are not yet deleted, newest first, of all users. For the operator.
     pub async fn list_removals(&self) -> Result<Vec<PendingRemoval>> {
         self.db.all(LIST, params![], pending).await
     }
 
-    /// How many there are.
-    ///
-    /// # Errors
-    /// Those of the database.
     pub async fn count_removals(&self) -> Result<u64> {
         let count = self.db.one(COUNT, params![], |row| row.int(0)).await?.unwrap_or(0);
         Ok(u64::try_from(count).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! How syncs stand, for the person who hosts.
+//! Reports the state of syncs: of one connection, and summed over all users for the operator.
 
 use bellbird_domain::{ConnectionId, UserId};
 use jiff::Timestamp;
@@ -8,7 +8,7 @@ use crate::connections::syncs::is_due;
 use crate::db::{Row, params, statements};
 use crate::error::Result;
 
-/// Problems that are told at once.
+/// The number of failed syncs in an overview.
 const FAILURES_MAX: i64 = 20;
 
 statements! {
@@ -30,57 +30,47 @@ statements! {
         ORDER BY sync_attempts DESC, id LIMIT $1";
 }
 
-/// How the syncs of one connection stand.
+/// The sync job of one connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyncState {
-    /// When the last one that ended well began.
+    /// The start of the last successful sync.
     pub synced_at: Option<Timestamp>,
-    /// When the next one is due, or was, while somebody is at it.
+    /// While a sync runs, this is when it was due, or a later time that was requested meanwhile.
     pub next_at: Option<Timestamp>,
-    /// Syncs that failed since the last one that ended well.
+    /// Failures since the last success.
     pub attempts: u32,
-    /// Why the last of them failed.
+    /// Why the last failed sync failed.
     pub last_error: Option<String>,
 }
 
-/// How all syncs stand.
+/// The sync jobs of all users.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SyncOverview {
-    /// Due, and nobody is at it.
+    /// Syncs that are due and not running.
     pub due: u64,
-    /// Somebody is at it.
     pub running: u64,
     /// Connections whose last sync failed.
     pub failing: u64,
-    /// When the next one is due of those that are not yet.
+    /// The earliest sync in the future.
     pub next: Option<Timestamp>,
-    /// Some of those that failed, most often first: failures since the last success, and why.
+    /// Up to twenty failing connections, most failures first, each with its failures since the last success and its
+    /// last error.
     pub failures: Vec<(ConnectionId, u32, String)>,
 }
 
 impl Storage {
-    /// How the syncs of the user's connection stand; none when it is gone or being deleted.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// The sync job of the user's connection. None if it is gone or being deleted.
     pub async fn find_sync(&self, user: UserId, connection: ConnectionId) -> Result<Option<SyncState>> {
         self.db.one(FIND, params![user, connection], state).await
     }
 
-    /// How the syncs of all users stand.
-    ///
-    /// # Errors
-    /// Those of the database.
     pub async fn sync_overview(&self, now: Timestamp) -> Result<SyncOverview> {
         let counted = self.db.one(COUNT, params![now], overview).await?.unwrap_or_default();
         Ok(SyncOverview { failures: self.list_sync_failures().await?, ..counted })
     }
 
-    /// Twenty connections of any user whose last sync failed, those first that failed most often: how often since the
-    /// last success, and why.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Up to twenty failing connections of all users, most failures first, each with its failures since the last
+    /// success and its last error.
     pub async fn list_sync_failures(&self) -> Result<Vec<(ConnectionId, u32, String)>> {
         let last_error = |row: &Row<'_>| Ok((row.id(0)?, row.attempts(1)?, row.text(2)?.to_owned()));
         self.db.all(LIST_FAILURES, params![FAILURES_MAX], last_error).await

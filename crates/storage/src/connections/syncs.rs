@@ -1,7 +1,8 @@
-//! Syncs: reading what is new of a connection, as due work of its own row.
+//! Schedules and claims syncs: jobs that read the rows of a date range and report new ones. The job is stored in
+//! columns of the connection's row.
 //!
-//! Whoever syncs holds a lease and has a fencing number, as with looks. Claiming leaves the time at which the sync was
-//! due before `sync_started_at`: so a time from there on was asked for since, and stays when the sync ends.
+//! The holder of a claim has a lease and a fence, as in `removals.rs`. While a sync runs, `next_sync_at >=
+//! sync_started_at` means that another sync was requested meanwhile. Finishing keeps that request.
 
 use bellbird_domain::{ConnectionId, Fingerprint, SyncRunId, UserId};
 use jiff::{SignedDuration, Timestamp};
@@ -13,7 +14,7 @@ use crate::locks::lock_user_if_exists;
 use crate::webhooks::webhook_events::{self, NewWebhookEvent, SyncedEvents};
 use crate::{Storage, StorageError};
 
-/// What makes a sync due: its time has come and nobody is at it, or whoever was has been killed.
+/// A sync is due at its time if no lease exists, and also when a lease has expired, because its holder was killed.
 macro_rules! is_due {
     () => {
         "status <> 'deleting'
@@ -22,7 +23,8 @@ macro_rules! is_due {
 }
 pub(crate) use is_due;
 
-/// What a claim at `$now` does to the row, but for the lease. Nobody has asked for anything since.
+/// What a claim at `$now` changes, besides the lease. It leaves `next_sync_at` before `sync_started_at`, which means
+/// that no other sync is requested.
 macro_rules! start {
     ($now:literal) => {
         concat!(
@@ -37,7 +39,7 @@ macro_rules! start {
     };
 }
 
-/// The claim of what is due, as in `removals.rs`.
+/// As in `removals.rs`.
 macro_rules! claim_due {
     ($lock:literal) => {
         concat!(
@@ -55,15 +57,14 @@ macro_rules! claim_due {
     };
 }
 
-/// When a sync may be that is asked for at `$3`, as in `refreshes.rs`. Never before the last one began.
+/// The time of a sync requested at `$3`, as in `refreshes.rs`. Never earlier than the start of the last one.
 macro_rules! next_allowed {
     () => {
         "CASE WHEN sync_started_at > $4 THEN sync_started_at - $4 + $3 ELSE $3 END"
     };
 }
 
-/// The time of the next sync after one that ends: what was planned, or what was asked for meanwhile, if that is
-/// earlier.
+/// The sync after one that ends: the planned time `$4`, or an earlier one that was requested meanwhile.
 macro_rules! next_after {
     () => {
         "next_sync_at = CASE WHEN next_sync_at >= sync_started_at AND next_sync_at < $4 THEN next_sync_at ELSE $4 END,
@@ -71,7 +72,7 @@ macro_rules! next_after {
     };
 }
 
-/// The row of a claim that still holds.
+/// The row of a claim whose lease is not lost.
 macro_rules! claimed_row {
     () => {
         " WHERE user_id = $1 AND id = $2 AND status <> 'deleting' AND sync_fence = $3 AND sync_lease_until IS NOT NULL"
@@ -87,14 +88,14 @@ statements! {
         RETURNING user_id, id, synced_at, covered_from, sync_attempts, sync_fence"
     );
 
-    /// Asked before [`CLAIM_DUE`], which takes SQLite's one writer.
+    /// Runs before [`CLAIM_DUE`], which takes SQLite's one writer.
     IS_DUE = concat!("SELECT id FROM connections WHERE ", is_due!(), " LIMIT 1");
 
     CLAIM_DUE = claim_due!(""), on_postgres = claim_due!(" FOR UPDATE SKIP LOCKED");
 
     RENEW = concat!("UPDATE connections SET sync_lease_until = $4", claimed_row!());
 
-    /// An earlier time stays, unless it is the one of the sync that is under way.
+    /// An earlier time stays, unless it belongs to the running sync.
     REQUEST = concat!(
         "UPDATE connections SET next_sync_at = CASE
             WHEN next_sync_at < ",
@@ -124,52 +125,45 @@ statements! {
     );
 }
 
-/// The right to sync one connection, until the lease ends or somebody else claims it after that.
+/// The right to sync one connection, until the lease ends and another task claims it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimedSync {
-    /// Whose connection it is.
     pub user_id: UserId,
-    /// Which.
     pub connection_id: ConnectionId,
-    /// When the last sync that ended well began; none: there was none.
+    /// The start of the last successful sync, if any.
     pub synced_at: Option<Timestamp>,
-    /// Where the window of that one began.
+    /// The start of that sync's date range.
     pub covered_from: Option<Timestamp>,
-    /// Syncs that failed since then.
+    /// Failures since then.
     pub attempts: u32,
     fence: i64,
 }
 
-/// What came of a sync that ended well.
+/// The result of a successful sync.
 #[derive(Debug, Clone, Copy)]
 pub struct FinishedSync<'a> {
-    /// Its id.
     pub run: SyncRunId,
-    /// When it began: the end of its window.
+    /// The start of the sync, which is the end of its date range.
     pub started_at: Timestamp,
-    /// The beginning of its window.
+    /// The start of its date range.
     pub covered_from: Timestamp,
-    /// When the next one is due.
     pub next_sync_at: Timestamp,
-    /// What is to be remembered anew, each row and occurrence once.
+    /// New and changed fingerprints, each row and occurrence once.
     pub fingerprints: &'a [Fingerprint],
-    /// When those rows were seen. Events are of this moment.
+    /// When those rows were seen. The webhook events carry this time.
     pub seen_at: Timestamp,
-    /// When the first attempts to tell of them are due.
+    /// When the first delivery attempts are due.
     pub first_attempt_at: Timestamp,
-    /// What was not seen since then is forgotten; none where it is known that there is nothing, as looking for it takes
-    /// longer than all the rest.
+    /// Deletes fingerprints last seen before this time. None if the caller knows that there are none, because finding
+    /// them takes longer than the rest of the transaction.
     pub prune_before: Option<Timestamp>,
-    /// What is told, in the order of the chunks.
+    /// In the order of their chunks.
     pub events: &'a [NewWebhookEvent<'a>],
 }
 
 impl Storage {
-    /// Claims the sync of one connection, due or not. None while somebody is at it, and when it is gone, is being
-    /// deleted, or is another user's.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Claims the sync of one connection, due or not. None while another task holds its lease, or if the user has no
+    /// such connection, or it is being deleted.
     pub async fn claim_sync(
         &self,
         user: UserId,
@@ -183,11 +177,8 @@ impl Storage {
         Ok(claim)
     }
 
-    /// Claims a few of the syncs that are due and that nobody is at, and of those whose lease ran out (whoever had it
-    /// was killed), the longest due first.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Claims up to `limit` syncs, the longest due first. An expired lease counts as due, because its holder was
+    /// killed.
     pub async fn claim_due_syncs(
         &self,
         now: Timestamp,
@@ -197,22 +188,16 @@ impl Storage {
         self.db.claim_due((IS_DUE, CLAIM_DUE), now, lease_until, limit, claimed).await
     }
 
-    /// Moves the end of the lease. False when somebody else has overtaken the claim, or the connection was adopted
-    /// again since, or is being deleted; nothing is changed then.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Extends the lease. Returns false, and changes nothing, if the claim is stale: the lease was lost, the connection
+    /// was imported again, or it is being deleted.
     pub async fn renew_sync(&self, claim: &ClaimedSync, lease_until: Timestamp) -> Result<bool> {
         let values = params![claim.user_id, claim.connection_id, claim.fence, lease_until];
         Ok(self.db.run(RENEW, values).await? > 0)
     }
 
-    /// Makes a sync due now, or, where one began less than `at_most_every` ago, that long after it; while somebody is
-    /// at one, not before they are done. An earlier time stays. False when there is no such connection of the user, or
-    /// it is being deleted.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Requests a sync: now, or `at_most_every` after the last start if that is later. While one runs, the next one
+    /// waits for its end. An earlier time stays. Returns false if the user has no such connection, or it is being
+    /// deleted.
     pub async fn request_sync(
         &self,
         user: UserId,
@@ -224,23 +209,18 @@ impl Storage {
         Ok(self.db.run(REQUEST, params![user, id, now, since]).await? > 0)
     }
 
-    /// Gives a sync back that failed: when to try again, unless somebody asked for an earlier time meanwhile, and why
-    /// it failed. False as with [`Self::renew_sync`].
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Releases a failed sync, with the next time and an error for the operator. An earlier time requested meanwhile
+    /// has priority. Returns false as [`Self::renew_sync`] does.
     pub async fn postpone_sync(&self, claim: &ClaimedSync, next: Timestamp, last_error: &str) -> Result<bool> {
         let values = params![claim.user_id, claim.connection_id, claim.fence, next, last_error];
         Ok(self.db.run(POSTPONE, values).await? > 0)
     }
 
-    /// Ends a sync, in one transaction: what is remembered of rows, what is told to whom, and when the next one is due,
-    /// unless somebody asked for an earlier time meanwhile. Gives how many events were written: none where
-    /// nobody asks for them. None as
-    /// [`Self::renew_sync`] says false.
+    /// Finishes a successful sync. Fingerprints, webhook events, deliveries and the next time commit in one
+    /// transaction. An earlier time requested meanwhile has priority.
     ///
-    /// # Errors
-    /// Those of the database.
+    /// Returns the number of webhook events written, which is 0 if no endpoint subscribes to them. Returns None, and
+    /// changes nothing, if the claim is stale as with [`Self::renew_sync`].
     pub async fn finish_sync(&self, claim: &ClaimedSync, finished: &FinishedSync<'_>) -> Result<Option<u64>> {
         let (user, connection) = (claim.user_id, claim.connection_id);
         let mut tx = self.db.begin().await?;
@@ -264,11 +244,8 @@ impl Storage {
         Ok(Some(written))
     }
 
-    /// Ends a sync that read nothing, because the connection does not work. The next window begins where this one would
-    /// have. False as with [`Self::renew_sync`].
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Finishes a sync that read no rows, because the connection does not work. The date range stays open: the next
+    /// sync starts where this one would have. Returns false as [`Self::renew_sync`] does.
     pub async fn finish_sync_without_rows(&self, claim: &ClaimedSync, next: Timestamp) -> Result<bool> {
         let values = params![claim.user_id, claim.connection_id, claim.fence, next];
         Ok(self.db.run(FINISH_WITHOUT_ROWS, values).await? > 0)

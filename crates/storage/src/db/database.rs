@@ -1,4 +1,4 @@
-//! Dispatches to SQLite or PostgreSQL.
+//! Dispatches reads, writes and transactions to SQLite or PostgreSQL.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::db::sqlite::{Sqlite, SqliteTx};
 use crate::db::statement::{Param, Sql, params};
 use crate::error::Result;
 
-/// A database, cheap to clone.
+/// Cheap to clone.
 #[derive(Clone)]
 pub(crate) enum Db {
     Sqlite(Arc<Sqlite>),
@@ -19,10 +19,10 @@ pub(crate) enum Db {
 }
 
 impl Db {
-    /// All rows of a read.
+    /// Returns all rows of a read.
     ///
-    /// On SQLite it runs on this very thread: microseconds, bounded by the statement's `LIMIT` or by what one user
-    /// owns. The PostgreSQL half is boxed, so that the other does not carry its large future around.
+    /// On SQLite it runs on the calling thread: it takes microseconds, bounded by the `LIMIT` or by the rows of one
+    /// user. The PostgreSQL future is boxed, because it is large and the SQLite path would carry it along.
     pub(crate) async fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Vec<T>> {
         match self {
             Self::Sqlite(db) => db.all(sql, params, map),
@@ -30,7 +30,7 @@ impl Db {
         }
     }
 
-    /// The first row of a read, if any.
+    /// Returns the first row of a read, if any.
     pub(crate) async fn one<T>(&self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Option<T>> {
         match self {
             Self::Sqlite(db) => db.one(sql, params, map),
@@ -38,7 +38,7 @@ impl Db {
         }
     }
 
-    /// Begins a transaction that will write. Dropping it undoes everything.
+    /// Begins a transaction for writing. Dropping it rolls back.
     pub(crate) async fn begin(&self) -> Result<Tx> {
         match self {
             Self::Sqlite(db) => db.begin("BEGIN IMMEDIATE").await.map(Tx::Sqlite),
@@ -46,7 +46,7 @@ impl Db {
         }
     }
 
-    /// Begins a transaction while nobody else migrates.
+    /// Begins a transaction that excludes other migrations.
     pub(crate) async fn begin_migration(&self) -> Result<Tx> {
         match self {
             Self::Sqlite(db) => db.begin("BEGIN EXCLUSIVE").await.map(Tx::Sqlite),
@@ -54,8 +54,8 @@ impl Db {
         }
     }
 
-    /// Claims a few rows that are due, in a transaction of its own. `is_due` is asked first, with the present moment
-    /// alone: `claim` takes SQLite's one writer, also when there is nothing.
+    /// Claims up to `limit` due rows in a transaction of its own. Runs `is_due` first, whose only parameter is `now`,
+    /// because `claim` takes SQLite's one writer even if nothing is due.
     pub(crate) async fn claim_due<T>(
         &self,
         (is_due, claim): (Sql, Sql),
@@ -73,7 +73,7 @@ impl Db {
         Ok(claims)
     }
 
-    /// One write that stands alone. Gives the number of rows touched.
+    /// Runs one write in a transaction of its own. Returns the number of rows it touched.
     pub(crate) async fn run(&self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
         match self {
             Self::Sqlite(_) => {
@@ -87,8 +87,8 @@ impl Db {
     }
 }
 
-/// A transaction. On SQLite the only one that writes; on PostgreSQL at READ COMMITTED, made orderly by taking the
-/// user's row first.
+/// A transaction. SQLite runs one writing transaction at a time. PostgreSQL runs them at READ COMMITTED, and the lock
+/// on the user's row puts those of one user in order.
 pub(crate) enum Tx {
     Sqlite(SqliteTx),
     Postgres(Box<PostgresTx>),
@@ -106,7 +106,7 @@ impl Tx {
         self.all(sql, params, map).await.map(first)
     }
 
-    /// Gives the number of rows touched.
+    /// Returns the number of rows it touched.
     pub(crate) async fn run(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
         match self {
             Self::Sqlite(tx) => tx.run(sql, params),
@@ -114,7 +114,7 @@ impl Tx {
         }
     }
 
-    /// Runs a script of several statements without parameters, on a thread where it may take its time.
+    /// Runs several statements without parameters, on a thread that may block.
     pub(crate) async fn script(&mut self, text: Cow<'static, str>) -> Result<()> {
         match self {
             Self::Sqlite(tx) => tx.script(text).await,
@@ -129,7 +129,7 @@ impl Tx {
         }
     }
 
-    /// Undoes everything, when that is the expected outcome. After an error, dropping does the same.
+    /// Rolls back when that is an expected outcome. After an error, dropping the transaction is enough.
     pub(crate) async fn rollback(self) {
         match self {
             Self::Sqlite(tx) => drop(tx),

@@ -1,7 +1,10 @@
-//! Two databases behind one interface: one SQL text, one way to bind, one way to read a row.
+//! Runs the same SQL on SQLite and PostgreSQL, with one way to bind parameters and one way to read rows.
 //!
-//! Rules that keep one text valid on both: `$1` placeholders; ids and words are TEXT, times and counts are BIGINT,
-//! secrets and hashes are bytes; no casts by `::`, no function that only one of the two has.
+//! These rules keep one SQL text valid on both:
+//!
+//! * Placeholders are `$1`, `$2` and so on.
+//! * Ids and words are TEXT, times and counts are BIGINT, secrets and digests are bytes.
+//! * No cast with `::`, and no function that only one of them has.
 
 pub(crate) mod database;
 pub(crate) mod postgres;

@@ -1,6 +1,6 @@
-//! The PostgreSQL half: a pool of connections that keep their statements prepared.
+//! Runs statements on PostgreSQL, over a pool of connections that keep their prepared statements.
 //!
-//! Behind PgBouncer in transaction mode, its version must be 1.21 or newer with `max_prepared_statements` set.
+//! PgBouncer in transaction mode works from version 1.21 on, with `max_prepared_statements` set.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -27,27 +27,27 @@ use crate::error::{Result, StorageError};
 
 type PgResult<T> = std::result::Result<T, tokio_postgres::Error>;
 
-/// Connections of one copy of the service. PostgreSQL allows 100 in all unless it is told otherwise.
+/// For one instance. PostgreSQL allows 100 connections by default.
 const CONNECTIONS_MAX: usize = 16;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a request waits for a free connection.
+/// The longest wait of a request for a free connection.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 const RECYCLE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Far more than any statement here takes: a server that does not answer is given up.
+/// Far longer than any statement takes. A server that does not answer in this time counts as unavailable.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Finds out about a peer that is gone without a word.
+/// Detects a server that vanished without closing the connection.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
-/// Any number, the same in every version: whoever migrates holds this advisory lock.
+/// The advisory lock of a migration. The number is arbitrary, but the same in every version.
 const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(4279165203816401)";
 
-/// A pool of connections, cheap to clone.
+/// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Postgres {
     pool: Pool,
 }
 
 impl Postgres {
-    /// Reads the URL and connects once, so that a wrong password is told at the start.
+    /// Parses the URL and connects once, so that a wrong password fails at startup.
     pub(crate) async fn open(url: &str) -> Result<Self> {
         let config = configure(url)?;
         let manager = if config.get_ssl_mode() == SslMode::Disable {
@@ -87,13 +87,13 @@ impl Postgres {
 
     pub(crate) async fn begin(&self) -> Result<Box<PostgresTx>> {
         let client = Leased::new(self.client().await?);
-        // From here on, dropping it closes the connection, which undoes whatever was begun.
+        // From here on, dropping `tx` closes the connection, which rolls back.
         let mut tx = Box::new(PostgresTx { client, ended: false });
         tx.client.simple("BEGIN").await?;
         Ok(tx)
     }
 
-    /// The lock ends with the transaction. It is waited for as long as another copy needs to migrate.
+    /// Waits while another instance migrates. The lock ends with the transaction.
     pub(crate) async fn begin_migration(&self) -> Result<Box<PostgresTx>> {
         let mut tx = self.begin().await?;
         tx.script(MIGRATION_LOCK).await?;
@@ -104,7 +104,7 @@ impl Postgres {
         self.pool.close();
     }
 
-    /// Prepares a statement and gives its number of parameters.
+    /// Prepares a statement and returns its number of parameters.
     #[cfg(test)]
     pub(crate) async fn check(&self, sql: Sql) -> Result<usize> {
         let client = self.client().await?;
@@ -112,7 +112,7 @@ impl Postgres {
     }
 }
 
-/// A connection out of the pool, which goes back unless it was given up.
+/// A pooled connection. It returns to the pool unless it was discarded.
 struct Leased(Option<Object>);
 
 impl Leased {
@@ -139,8 +139,7 @@ impl Leased {
         self.check_timeout(outcome)
     }
 
-    /// A connection that did not answer in time is closed: whatever it is doing, the next user would have to wait
-    /// for it.
+    /// Closes a connection that timed out, because its next user would have to wait for the running statement.
     fn check_timeout<T>(&mut self, outcome: std::result::Result<PgResult<T>, Elapsed>) -> Result<T> {
         outcome.map_or_else(
             |late| {
@@ -151,7 +150,7 @@ impl Leased {
         )
     }
 
-    /// Closes the connection and takes it out of the pool.
+    /// Closes the connection and removes it from the pool.
     fn give_up(&mut self) {
         drop(self.0.take().map(Object::take));
     }
@@ -183,7 +182,7 @@ impl PostgresTx {
         self.client.execute(sql, params).await
     }
 
-    /// Without a time limit: a migration takes as long as it takes.
+    /// Has no time limit: a migration may take long.
     pub(crate) async fn script(&mut self, text: &str) -> Result<()> {
         self.client.client()?.batch_execute(text).await.map_err(failed)
     }
@@ -200,7 +199,7 @@ impl PostgresTx {
 }
 
 impl Drop for PostgresTx {
-    /// Nothing can be awaited here, so a transaction left behind ends with its connection.
+    /// `drop` cannot await a ROLLBACK, so closing the connection ends an open transaction.
     fn drop(&mut self) {
         if !self.ended {
             self.client.give_up();
@@ -237,7 +236,7 @@ impl ToSql for Param<'_> {
         true
     }
 
-    /// The server knows each placeholder's type, so a null needs none of its own; every other value must fit.
+    /// The server knows the type of each placeholder, so NULL fits all of them. Other values must fit.
     fn to_sql_checked(
         &self,
         ty: &Type,
@@ -253,13 +252,15 @@ impl ToSql for Param<'_> {
     }
 }
 
-/// Reads the URL. `sslmode` as libpq has it, with two differences that make it safer: a server's certificate is always
-/// checked against the system's roots and the host name (so `verify-ca` and `verify-full` mean `require`), and without
-/// `sslmode` a server on this very machine is spoken to in the clear.
+/// Parses the URL. `sslmode` works as in libpq, with two safer differences:
+///
+/// * Over TLS, the server's certificate is always checked against the system's roots and the host name. So `verify-ca`
+///   and `verify-full` mean `require`.
+/// * Without `sslmode`, a connection to this machine uses no TLS.
 fn configure(url: &str) -> Result<Config> {
     let (strict, has_sslmode) = (["sslmode=verify-full", "sslmode=verify-ca"], url.contains("sslmode="));
     let url = strict.iter().fold(url.to_owned(), |url, mode| url.replace(mode, "sslmode=require"));
-    // The parser's own message may repeat parts of the URL, of a password with a `?` in it for one.
+    // The parser's message may repeat parts of the URL, for example of a password that contains `?`.
     let mut config: Config = url.parse().map_err(|_| {
         StorageError::BadUrl(
             "the PostgreSQL URL cannot be read: expected postgres://user:password@host:port/database?sslmode=require, \
@@ -298,7 +299,7 @@ fn tls() -> std::result::Result<ClientConfig, rustls::Error> {
         .with_no_client_auth())
 }
 
-/// What the server said, without the detail, in which it repeats the row.
+/// The server's message without its detail, which repeats the row.
 #[derive(Debug, thiserror::Error)]
 #[error("PostgreSQL error {code}{message}")]
 struct ServerError {
@@ -306,7 +307,7 @@ struct ServerError {
     message: String,
 }
 
-/// What an error of PostgreSQL means to the caller.
+/// Maps an error to the reaction that it needs.
 fn failed(error: tokio_postgres::Error) -> StorageError {
     let Some(db_error) = error.as_db_error() else { return StorageError::unavailable(error) };
     let code = db_error.code();
@@ -319,7 +320,7 @@ fn failed(error: tokio_postgres::Error) -> StorageError {
     if [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN].contains(code) {
         return StorageError::migration_needed();
     }
-    // Of data exceptions (22) and broken constraints (23) even the first line may quote a value.
+    // For data exceptions (class 22) and violated constraints (class 23), even the first line may quote a value.
     let quotes = ["22", "23"].iter().any(|class| code.code().starts_with(class));
     let message = if quotes { String::new() } else { format!(": {}", db_error.message()) };
     StorageError::unavailable(ServerError { code: code.code().to_owned(), message })

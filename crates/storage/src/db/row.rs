@@ -1,4 +1,4 @@
-//! Reads the columns of a row of either database.
+//! Reads columns from a row of either database.
 
 use std::str::FromStr;
 
@@ -7,10 +7,9 @@ use uuid::Uuid;
 
 use crate::error::{Result, StorageError};
 
-/// Reads one row into a value.
 pub(crate) type Map<T> = fn(&Row<'_>) -> Result<T>;
 
-/// A row of either database. Columns count from 0.
+/// Columns count from 0.
 pub(crate) enum Row<'a> {
     Sqlite(&'a rusqlite::Row<'a>),
     Postgres(&'a tokio_postgres::Row),
@@ -45,18 +44,17 @@ impl Row<'_> {
         self.opt_int(column)?.ok_or(WRONG_TYPE)
     }
 
-    /// An integer of a smaller range; one beyond it is corrupt, and `what` says which.
+    /// Reads an integer of a smaller range. A value outside it is corrupt, and `what` names it.
     pub(crate) fn number<T: TryFrom<i64>>(&self, column: usize, what: &'static str) -> Result<T> {
         T::try_from(self.int(column)?).map_err(|_| StorageError::Corrupt(what))
     }
 
-    /// As [`Self::number`], where there may be none.
+    /// As [`Self::number`], for a nullable column.
     pub(crate) fn opt_number<T: TryFrom<i64>>(&self, column: usize, what: &'static str) -> Result<Option<T>> {
         let read = |value| T::try_from(value).map_err(|_| StorageError::Corrupt(what));
         self.opt_int(column)?.map(read).transpose()
     }
 
-    /// A column that counts attempts.
     pub(crate) fn attempts(&self, column: usize) -> Result<u32> {
         self.number(column, "a number of attempts")
     }
@@ -80,18 +78,18 @@ impl Row<'_> {
         Uuid::try_parse(self.text(column)?).map(T::from).map_err(|_| StorageError::Corrupt("an id"))
     }
 
-    /// As [`Self::id`], where there may be none.
+    /// As [`Self::id`], for a nullable column.
     pub(crate) fn opt_id<T: From<Uuid>>(&self, column: usize) -> Result<Option<T>> {
         let read = |text| Uuid::try_parse(text).map(T::from).map_err(|_| StorageError::Corrupt("an id"));
         self.opt_text(column)?.map(read).transpose()
     }
 
-    /// One of a closed set of words; an unknown one is corrupt, and `what` says which.
+    /// Parses one of a closed set of words. An unknown word is corrupt, and `what` names it.
     pub(crate) fn word<T: FromStr>(&self, column: usize, what: &'static str) -> Result<T> {
         self.text(column)?.parse().map_err(|_| StorageError::Corrupt(what))
     }
 
-    /// As [`Self::word`], where there may be none.
+    /// As [`Self::word`], for a nullable column.
     pub(crate) fn opt_word<T: FromStr>(&self, column: usize, what: &'static str) -> Result<Option<T>> {
         self.opt_text(column)?.map(|word| word.parse().map_err(|_| StorageError::Corrupt(what))).transpose()
     }
@@ -101,7 +99,7 @@ fn timestamp(microseconds: i64) -> Result<Timestamp> {
     Timestamp::from_microsecond(microseconds).map_err(|_| StorageError::Corrupt("a time"))
 }
 
-/// The instant as the database will give it back: whole microseconds.
+/// Rounds a time to whole microseconds, as a later read returns it.
 pub(crate) fn stored(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }

@@ -1,23 +1,23 @@
-//! The SQLite half: a few read connections, one writer.
+//! Runs statements on a SQLite file, over a few read connections and one writer.
 //!
 //! # Settings of every connection
 //!
 //! * `journal_mode = WAL`: readers and the writer do not wait for each other, in one process or several.
-//! * `synchronous = FULL`: a commit is on the disk before the call returns. With `NORMAL` a power cut would lose the
-//!   commits since the last checkpoint (never the file's integrity): a revoked key would work again, a provider's
-//!   renewed credentials would be gone. Writes are rare here, so the wait for the disk is worth it.
-//! * `busy_timeout = 5000`: another process that writes (the command line beside the service) is waited for.
-//! * `foreign_keys = ON`: SQLite does not check them unless told, connection by connection.
-//! * `cache_size = -8000`: 8 MB of pages a connection; the whole database of most installations.
-//! * `mmap_size`: pages are read from the kernel's cache without copying them; 64 MiB is far more than the data.
-//! * `temp_store = MEMORY`: sorting never makes a file.
-//! * `secure_delete = ON`: what is deleted or overwritten is zeros in the file from then on, not bytes that a thief of
-//!   the file reads in pages that nobody uses. It costs a page more to write here and there, and writes are rare.
-//! * query planner stability (`SQLITE_DBCONFIG_ENABLE_QPSG`): without it this build of SQLite, which has STAT4,
-//!   compiles a statement anew whenever other values are bound to it, though it is cached, and a read of 4 µs takes 13.
+//! * `synchronous = FULL`: a commit is on disk before the call returns. With `NORMAL`, a power failure would keep the
+//!   file intact but lose the commits since the last checkpoint. A revoked key would work again, and renewed
+//!   credentials would be gone. Writes are rare here, so the wait for the disk is worth it.
+//! * `busy_timeout = 5000`: waits up to 5 s for another process that writes, such as the command line.
+//! * `foreign_keys = ON`: SQLite checks them only on connections that ask for it.
+//! * `cache_size = -8000`: 8 MB of pages for each connection, which holds the whole database of most installations.
+//! * `mmap_size`: reads pages from the kernel's cache without copying them. 64 MiB is far more than the data.
+//! * `temp_store = MEMORY`: sorting never creates a file.
+//! * `secure_delete = ON`: deleted and overwritten bytes become zeros, so that a stolen file does not hold them in free
+//!   pages. It sometimes writes an additional page, and writes are rare.
+//! * query planner stability (`SQLITE_DBCONFIG_ENABLE_QPSG`): this build has STAT4, and would otherwise recompile a
+//!   cached statement whenever its parameters change. A read of 4 µs would take 13 µs.
 //! * `query_only = ON` on read connections: a mistake cannot write around the writer's lock.
 //!
-//! `PRAGMA optimize` and a checkpoint run when the database is closed.
+//! Closing the database runs `PRAGMA optimize` and a checkpoint.
 
 use std::borrow::Cow;
 use std::fs::OpenOptions;
@@ -37,13 +37,13 @@ use crate::db::row::{Map, Row};
 use crate::db::statement::{Param, Sql};
 use crate::error::{Result, StorageError};
 
-/// More readers than threads that run requests would only hold memory.
+/// More readers than request threads would only use memory.
 const READERS_MAX: usize = 16;
 const READERS_MIN: usize = 2;
-/// Statements a connection keeps compiled: more than there are.
+/// Compiled statements that a connection keeps: more than there are.
 const STATEMENT_CACHE_SIZE: usize = 256;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long closing may take: a reader of another process can hold a checkpoint up.
+/// The longest time for closing. A reader in another process can delay the checkpoint.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const PRAGMAS: &str = "PRAGMA synchronous = FULL;
     PRAGMA foreign_keys = ON;
@@ -54,14 +54,14 @@ const PRAGMAS: &str = "PRAGMA synchronous = FULL;
 
 type Writer = OwnedMutexGuard<Connection>;
 
-/// One database file, opened several times.
+/// One database file with several connections.
 pub(crate) struct Sqlite {
     readers: Box<[Mutex<Connection>]>,
     writer: Arc<tokio::sync::Mutex<Connection>>,
 }
 
 impl Sqlite {
-    /// Opens the file, making it if it is missing, readable by its owner only.
+    /// Opens the file. A missing one is created with access for its owner only.
     pub(crate) async fn open(path: PathBuf) -> Result<Self> {
         blocking(move || {
             create_private(&path)?;
@@ -78,8 +78,8 @@ impl Sqlite {
         .await
     }
 
-    /// Every thread has a favourite reader, whose pages and statements are warm in its cache. When that one is taken,
-    /// any free one will do; when all are, the favourite is waited for: reads are short.
+    /// Each thread has a preferred reader, whose cache holds its pages and statements. If that one is busy, the thread
+    /// takes any free reader. If all are busy, it waits for the preferred one, because reads are short.
     fn reader(&self) -> MutexGuard<'_, Connection> {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         std::thread_local!(static FAVOURITE: usize = THREADS.fetch_add(1, Ordering::Relaxed));
@@ -101,8 +101,8 @@ impl Sqlite {
         rows.next().map_err(failed)?.map(|row| map(&Row::Sqlite(row))).transpose()
     }
 
-    /// Waits for the writer, then for other processes, and begins. `how` takes the write lock at once: a transaction
-    /// that read first and then wanted to write would fail without waiting for `busy_timeout`.
+    /// Waits for the writer, then for other processes, and begins. `begin_statement` takes the write lock at once. A
+    /// transaction that reads first and writes later would fail without waiting for `busy_timeout`.
     pub(crate) async fn begin(&self, how: &'static str) -> Result<SqliteTx> {
         let writer = Arc::clone(&self.writer).lock_owned().await;
         blocking(move || {
@@ -110,19 +110,19 @@ impl Sqlite {
                 writer.execute_batch("ROLLBACK").map_err(failed)?;
             }
             writer.execute_batch(how).map_err(failed)?;
-            // Made in here: should the caller give up meanwhile, dropping the result rolls back.
+            // Created on this thread: if the caller is cancelled meanwhile, dropping the result rolls back.
             Ok(SqliteTx { writer: Some(writer) })
         })
         .await
     }
 
-    /// Brings the planner's statistics up to date and moves the log into the file, if nobody holds it up.
+    /// Updates the planner's statistics and moves the WAL into the file, unless a reader is in the way.
     pub(crate) async fn close(&self) -> Result<()> {
         let optimize = async {
             let writer = Arc::clone(&self.writer).lock_owned().await;
             blocking(move || {
                 writer.execute_batch("PRAGMA optimize;").map_err(failed)?;
-                // Gives a row, and "busy" in it when a reader is in the way: the next opening will do it.
+                // Returns a row that says "busy" if a reader is in the way. The next open then does the checkpoint.
                 writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(failed)
             })
             .await
@@ -130,11 +130,11 @@ impl Sqlite {
         tokio::time::timeout(CLOSE_TIMEOUT, optimize).await.map_err(StorageError::unavailable)?
     }
 
-    /// Writes the whole file anew and empties the log, so that neither holds anything but what the rows say now. Gives
-    /// false when somebody else's reading kept the log from being emptied.
+    /// Rewrites the whole file and empties the WAL, so that neither holds deleted data. Returns false if a reader kept
+    /// the WAL from being emptied.
     ///
-    /// `secure_delete` sees to what this version deletes. An older one left deleted bytes in free pages, and pages
-    /// that were written before stay in the log until it is used again from its start.
+    /// `secure_delete` covers what this version deletes. Older versions left deleted bytes in free pages, and the WAL
+    /// keeps old pages until it restarts.
     pub(crate) async fn compact(&self) -> Result<bool> {
         let writer = Arc::clone(&self.writer).lock_owned().await;
         blocking(move || {
@@ -142,7 +142,7 @@ impl Sqlite {
                 writer.execute_batch("ROLLBACK").map_err(failed)?;
             }
             writer.execute_batch("VACUUM").map_err(failed)?;
-            // Waits for readers as long as `busy_timeout` says.
+            // Waits for readers up to `busy_timeout`.
             let busy: i64 =
                 writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(failed)?;
             Ok(busy == 0)
@@ -150,7 +150,7 @@ impl Sqlite {
         .await
     }
 
-    /// How often the cached statement was compiled anew, over all readers.
+    /// How often all readers together recompiled the cached statement.
     #[cfg(test)]
     pub(crate) fn recompiled(&self, sql: Sql) -> i32 {
         let count = |reader: &Mutex<Connection>| {
@@ -161,7 +161,7 @@ impl Sqlite {
         self.readers.iter().map(count).sum()
     }
 
-    /// Compiles a statement and gives its number of parameters.
+    /// Compiles a statement and returns its number of parameters.
     #[cfg(test)]
     pub(crate) fn check(&self, sql: Sql) -> Result<usize> {
         let reader = self.reader();
@@ -170,9 +170,9 @@ impl Sqlite {
     }
 }
 
-/// A transaction on the one writer.
+/// A transaction on the writer.
 pub(crate) struct SqliteTx {
-    /// None only once it is committed, or while another thread has it.
+    /// None after the commit, or while a blocking thread uses the connection.
     writer: Option<Writer>,
 }
 
@@ -201,7 +201,7 @@ impl SqliteTx {
         Ok(())
     }
 
-    /// On a thread of its own: it waits for the disk. It is carried out even when the caller gives up.
+    /// Runs on a blocking thread, because it waits for the disk. It completes even if the caller is cancelled.
     pub(crate) async fn commit(self) -> Result<()> {
         blocking(move || {
             let mut tx = self;
@@ -218,7 +218,7 @@ impl Drop for SqliteTx {
         if let Some(writer) = &self.writer
             && let Err(error) = writer.execute_batch("ROLLBACK")
         {
-            // The next transaction tries again before it begins.
+            // The next transaction rolls back again before it begins.
             tracing::warn!(%error, "a transaction could not be rolled back");
         }
     }
@@ -234,10 +234,10 @@ fn all<T>(connection: &Connection, sql: Sql, params: &[Param<'_>], map: Map<T>) 
     Ok(values)
 }
 
-/// Binds by the number in the placeholder's name.
+/// Binds each value by the number in its placeholder's name.
 ///
-/// To SQLite `$1` is a name, and names are numbered as they appear: by position, `SELECT $2, $1` would get its values
-/// swapped. As all names of a statement differ, equal counts mean that every placeholder has its value.
+/// SQLite treats `$1` as a name and numbers names by first appearance. Binding by position would swap the values of
+/// `SELECT $2, $1`. Names in a statement are distinct, so equal counts mean that every placeholder has a value.
 fn bound<'c>(connection: &'c Connection, sql: Sql, params: &[Param<'_>]) -> Result<CachedStatement<'c>> {
     let mut statement = connection.prepare_cached(sql.text).map_err(failed)?;
     let count = statement.parameter_count();
@@ -263,7 +263,7 @@ fn bind(statement: &mut CachedStatement<'_>, index: usize, param: Param<'_>) -> 
     statement.raw_bind_parameter(index, ToSqlOutput::Borrowed(value))
 }
 
-/// What an error of SQLite means to the caller.
+/// Maps an error to the reaction that it needs.
 fn failed(error: rusqlite::Error) -> StorageError {
     let (code, extended, message) = match &error {
         rusqlite::Error::SqliteFailure(error, message) => (error.code, error.extended_code, message.as_deref()),
@@ -280,7 +280,7 @@ fn failed(error: rusqlite::Error) -> StorageError {
     }
 }
 
-/// A new file is for its owner only: what is sealed stays sealed, but names and times are nobody else's business.
+/// Creates the file with access for its owner only: secrets are sealed, but names and times are readable.
 fn create_private(path: &Path) -> Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -293,7 +293,7 @@ fn create_private(path: &Path) -> Result<()> {
 }
 
 fn connect(path: &Path) -> Result<Connection> {
-    // Without the URI flag: a path is a path, whatever characters it has.
+    // Without the URI flag, so that a path may contain any character.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
@@ -304,8 +304,8 @@ fn connect(path: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Turns the write-ahead log on. When several processes do so to a new file at once, SQLite tells all but one that the
-/// file is busy without waiting, so the waiting is done here.
+/// Enables the write-ahead log. If several processes do so on a new file at once, SQLite reports "busy" to all but one
+/// without waiting. So this function waits and retries.
 fn use_wal(connection: &Connection) -> Result<()> {
     let pause = Duration::from_millis(20);
     let mut left = BUSY_TIMEOUT;
@@ -323,7 +323,7 @@ fn use_wal(connection: &Connection) -> Result<()> {
     }
 }
 
-/// Runs what may wait for the disk or for another process on a thread made for waiting.
+/// Runs work that may wait for the disk or for another process on a blocking thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(StorageError::unavailable)?
 }

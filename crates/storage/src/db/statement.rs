@@ -1,4 +1,4 @@
-//! SQL statements and the values for their placeholders.
+//! Declares SQL statements and converts values for their placeholders.
 
 use std::borrow::Cow;
 
@@ -6,17 +6,16 @@ use bellbird_domain::{AccountId, ConnectionId, Currency, EndpointId, EventId, Ke
 use jiff::Timestamp;
 use uuid::Uuid;
 
-/// A statement that is on its module's list, and so is prepared on both databases by a test.
+/// A statement from the list of its module. A test prepares each listed statement on both databases.
 ///
-/// Made by [`statements!`] only.
+/// Only [`statements!`] makes one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sql {
-    /// The constant's name, for the messages of that test.
+    /// The constant's name, for messages of that test.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the test that prepares every statement"))]
     pub(crate) name: &'static str,
-    /// The text, for both databases unless [`Self::on_postgres`] said otherwise.
+    /// The text for SQLite, and for PostgreSQL unless [`Self::on_postgres`] replaces it.
     pub(crate) text: &'static str,
-    /// The text for PostgreSQL.
     pub(crate) postgres: &'static str,
 }
 
@@ -25,33 +24,32 @@ impl Sql {
         Self { name, text, postgres: text }
     }
 
-    /// The same statement as PostgreSQL needs it: with row locks, which SQLite has no words for.
+    /// Replaces the text for PostgreSQL, to add row locks, which SQLite does not have.
     pub(crate) const fn on_postgres(self, postgres: &'static str) -> Self {
         Self { postgres, ..self }
     }
 }
 
-/// Declares the statements of a module, and the list of them all.
+/// Declares the statements of a module, and the list of them.
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident = $text:expr $(, on_postgres = $postgres:expr)?;)*) => {
         $($(#[$doc])* const $name: $crate::db::Sql =
             $crate::db::Sql::new(stringify!($name), $text)$(.on_postgres($postgres))?;)*
 
-        /// Every statement of this module.
         #[cfg(test)]
         pub(crate) const STATEMENTS: &[$crate::db::Sql] = &[$($name),*];
     };
 }
 pub(crate) use statements;
 
-/// A value for a placeholder: `params![user, name]` is what `$1` and `$2` stand for.
+/// A value for a placeholder: in `params![user, name]`, `user` is `$1` and `name` is `$2`.
 #[derive(Clone, Copy)]
 pub(crate) enum Param<'a> {
     Null,
     Int(i64),
     Text(&'a str),
     Blob(&'a [u8]),
-    /// Written as text, in lower case with hyphens, without a string on the heap.
+    /// Written as lower-case text with hyphens, without allocating a string.
     Id(Uuid),
 }
 
@@ -107,7 +105,7 @@ macro_rules! param_ids {
 }
 param_ids!(UserId, KeyId, ConnectionId, AccountId, EndpointId, EventId, SyncRunId);
 
-/// A provider's text as both databases can hold it: PostgreSQL refuses the character U+0000.
+/// Removes U+0000 from a provider's text, because PostgreSQL rejects that character.
 pub(crate) fn strip_nul(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', "")) } else { Cow::Borrowed(text) }
 }

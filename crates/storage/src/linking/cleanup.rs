@@ -1,4 +1,4 @@
-//! Forgetting what has had its time: links, link sessions, events.
+//! Deletes expired links, expired link sessions and old provider events.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -7,15 +7,15 @@ use crate::error::Result;
 use crate::linking::link_sessions::delete_secrets;
 use crate::{Storage, StorageError};
 
-/// How long links and link sessions are kept after they expired: long enough to tell somebody who comes late.
+/// How long an expired link or link session is kept, so that its user can read why it no longer works.
 const EXPIRED_RETENTION: SignedDuration = SignedDuration::from_hours(24);
-/// How long events are kept: far longer than any provider repeats one.
+/// Far longer than any provider repeats an event.
 const PROVIDER_EVENT_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// Rows that go in one transaction: few enough that nobody waits for it.
+/// Rows deleted in one transaction: few enough that other writers hardly wait.
 const DELETE_BATCH_SIZE: i64 = 200;
 
-/// A step of forgetting, without and with the locks of rows: what somebody works on is left for another time.
-/// `MATERIALIZED` as in `removals.rs`.
+/// Deletes up to `$2` rows. On PostgreSQL, `$lock` skips rows that another transaction has locked, and a later cleanup
+/// deletes them. `MATERIALIZED` picks the rows once, as in `removals.rs`.
 macro_rules! delete_some {
     ($table:literal, $key:literal, $rest:literal, $lock:literal) => {
         concat!(
@@ -38,7 +38,7 @@ macro_rules! delete_some {
     };
 }
 
-/// As [`delete_some`]. A granted session is kept until somebody has ended it: nobody else knows of its consent.
+/// As [`delete_some`]. A session with credentials stays until it has ended, because only its secret knows the consent.
 macro_rules! delete_sessions {
     ($lock:literal) => {
         concat!(
@@ -73,12 +73,11 @@ statements! {
 }
 
 impl Storage {
-    /// Forgets links and link sessions a day after they expired, the latter with their secrets, and events after 30
-    /// days. A session that somebody works on, or that has a credentials and has not ended, stays. Gives the number of
-    /// rows that went; secrets do not count. In steps of a few rows, so it may be given up at any moment.
+    /// Deletes links and link sessions 24 hours after they expire, and provider events after 30 days. A session stays
+    /// while it is leased, or if it has credentials and has not ended. Returns the number of deleted rows, without
+    /// secrets.
     ///
-    /// # Errors
-    /// Those of the database.
+    /// It works in small transactions, so the caller may cancel it at any time.
     pub async fn delete_outdated(&self, now: Timestamp) -> Result<u64> {
         let expired = now.saturating_sub(EXPIRED_RETENTION).map_err(StorageError::unavailable)?;
         let received = now.saturating_sub(PROVIDER_EVENT_RETENTION).map_err(StorageError::unavailable)?;
@@ -88,12 +87,12 @@ impl Storage {
         Ok(links + sessions + events)
     }
 
-    /// Asks before each step whether there is anything, because a step takes SQLite's one writer.
+    /// Checks before each step whether a row is left, because a step takes SQLite's one writer.
     async fn delete_in_steps(&self, has_any: Sql, delete: Sql, until: Timestamp) -> Result<u64> {
         let mut deleted = 0;
         while self.db.one(has_any, params![until], |_| Ok(())).await?.is_some() {
             match self.db.run(delete, params![until, DELETE_BATCH_SIZE]).await? {
-                // Somebody else is at what is left.
+                // Another transaction has locked the rows that are left.
                 0 => break,
                 rows => deleted += rows,
             }

@@ -1,8 +1,8 @@
-//! Working on link sessions: what came back with a browser becomes a credentials, and a credentials a connection.
+//! Claims link sessions and records their progress: callback parameters become credentials, and credentials become a
+//! connection.
 //!
-//! What came back is sealed before anything is done with it, and so is the credentials that is got for it, so that a
-//! program that is killed in between goes on where it stopped: whoever works on a session holds a lease on it and has a
-//! fencing number, as with removals. A claim ends when its lease is given back.
+//! Each result is sealed and stored before the next step, so a killed program continues where it stopped. The holder of
+//! a claim has a lease and a fence, as in `removals.rs`. Postponing or ending a session releases its lease.
 
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -15,7 +15,7 @@ use crate::locks::lock_user_if_exists;
 use crate::secrets::store::delete_secret;
 use crate::{Storage, StorageError};
 
-/// The claim of what is due, as in `removals.rs`.
+/// As in `removals.rs`.
 macro_rules! claim_due {
     ($lock:literal) => {
         concat!(
@@ -35,7 +35,8 @@ macro_rules! claim_due {
 }
 
 statements! {
-    /// Whoever works on it meanwhile is overtaken. Due from now on, so that it is claimed when the lease ends.
+    /// Raising the fence makes an earlier claim lose its lease. `next_attempt_at` is now, so that another instance can
+    /// claim the session when this lease ends.
     RECEIVE_CALLBACK = concat!(
         "UPDATE link_sessions SET phase = 'callback_received', attempts = 0, next_attempt_at = $2, lease_until = $3,
             fence = fence + 1
@@ -46,7 +47,7 @@ statements! {
     );
 
 
-    /// Asked before [`CLAIM_DUE`], which takes SQLite's one writer.
+    /// Runs before [`CLAIM_DUE`], which takes SQLite's one writer.
     IS_DUE = "SELECT id FROM link_sessions
         WHERE phase <> 'ended' AND next_attempt_at <= $1 AND (lease_until IS NULL OR lease_until <= $1) LIMIT 1";
 
@@ -58,20 +59,19 @@ statements! {
     END = "UPDATE link_sessions SET phase = 'ended', outcome = $4, lease_until = NULL
         WHERE user_id = $1 AND id = $2 AND phase <> 'ended' AND fence = $3 AND lease_until IS NOT NULL";
 
-    /// When it was made due again since it was claimed, it stays so.
+    /// If a wake-up has changed `next_attempt_at` since the claim, that time stays.
     POSTPONE = "UPDATE link_sessions SET attempts = attempts + 1, lease_until = NULL,
             next_attempt_at = CASE WHEN next_attempt_at = $4 THEN $5 ELSE next_attempt_at END
         WHERE user_id = $1 AND id = $2 AND phase <> 'ended' AND fence = $3 AND lease_until IS NOT NULL";
 }
 
-/// The right to work on one session, until the lease ends or somebody else claims it after that.
+/// The right to work on one session, until the lease ends and another instance claims it.
 #[derive(Debug)]
 pub struct ClaimedLinkSession {
-    /// The session.
     pub session: LinkSession,
-    /// The answer of one that is returned, the credentials of one that is granted; none also when it does not open.
+    /// The callback parameters, or the credentials obtained for them. None also if the secret cannot be opened.
     pub secret: Option<SecretString>,
-    /// Attempts that failed so far in this phase.
+    /// Failures in the current phase.
     pub attempts: u32,
     next_attempt_at: Timestamp,
     fence: i64,
@@ -80,7 +80,7 @@ pub struct ClaimedLinkSession {
 }
 
 impl ClaimedLinkSession {
-    /// Whether the user had the consent with this id of the provider when the trip began.
+    /// Whether the user already had the consent with this provider id when the session started.
     #[must_use]
     pub fn had_consent(&self, consent: &str) -> bool {
         self.known_consents.contains(&known_consent_digest(&self.state_hash, consent))
@@ -88,11 +88,8 @@ impl ClaimedLinkSession {
 }
 
 impl Storage {
-    /// The browser is back, for the first time and in time: `callback_params` is sealed, and the session is the
-    /// caller's until the lease ends. None otherwise: exactly one of several callers at once gets it.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Seals the parameters of the first callback, and claims the session. Of several concurrent callers, exactly one
+    /// gets the claim. None if the state is unknown, the session has expired, or a callback was received before.
     pub async fn receive_link_callback(
         &self,
         state: &str,
@@ -120,11 +117,8 @@ impl Storage {
         Ok(Some(claim))
     }
 
-    /// Claims a few of the sessions that are due and that nobody works on, those that are due longest first. One whose
-    /// secret does not open comes without it, so that it can be ended.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Claims up to `limit` due sessions without a lease, the longest due first. If a secret cannot be opened, the
+    /// claim has none, so that the caller can end the session.
     pub async fn claim_due_link_sessions(
         &self,
         now: Timestamp,
@@ -144,11 +138,8 @@ impl Storage {
         Ok(claims)
     }
 
-    /// Notes that the provider gave a credentials for a returned session's answer: it is sealed in its place, and the
-    /// lease goes on. False when somebody else has overtaken the claim; nothing is changed then.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Seals the credentials in place of the callback parameters, and extends the lease. Returns false, and changes
+    /// nothing, if the lease was lost.
     pub async fn store_link_credentials(
         &self,
         claim: &ClaimedLinkSession,
@@ -169,11 +160,8 @@ impl Storage {
         Ok(true)
     }
 
-    /// Ends a session with a short word for how; its secret goes. False when somebody else has overtaken the claim;
-    /// nothing is changed then.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Ends a session and deletes its secret. `outcome` is one word. Returns false, and changes nothing, if the lease
+    /// was lost.
     pub async fn end_link_session(&self, claim: &ClaimedLinkSession, outcome: &str) -> Result<bool> {
         let LinkSession { user_id, id, .. } = claim.session;
         let mut tx = self.db.begin().await?;
@@ -189,11 +177,8 @@ impl Storage {
         Ok(true)
     }
 
-    /// Gives a session back after a failed attempt: it is due again then, or at once when it was hurried meanwhile.
-    /// False when somebody else has overtaken the claim; nothing is changed then.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Releases a session after a failed attempt. It is due again at `until`, or earlier if it was woken meanwhile.
+    /// Returns false, and changes nothing, if the lease was lost.
     pub async fn postpone_link_session(&self, claim: &ClaimedLinkSession, until: Timestamp) -> Result<bool> {
         let LinkSession { user_id, id, .. } = claim.session;
         let values = params![user_id, Param::Id(id), claim.fence, claim.next_attempt_at, until];

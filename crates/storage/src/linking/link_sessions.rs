@@ -1,5 +1,5 @@
-//! Link sessions: one trip of a browser to a provider and back. The provider sends the browser back with a `state` that
-//! only this trip has; it is known by its SHA-256. What becomes of what it brings is in `link_session_claims.rs`.
+//! Stores link sessions: one visit of a user's browser to a provider's consent page, found by the SHA-256 of its OAuth
+//! `state`. `link_session_claims.rs` continues a session after its callback.
 
 use aws_lc_rs::digest::{Context, SHA256};
 use bellbird_domain::{ConnectionId, UserId};
@@ -14,10 +14,10 @@ use crate::linking::links::require_connection;
 use crate::locks::lock_user;
 use crate::secrets::store::{SecretSlot, delete_secret};
 
-/// How much of a digest tells one consent from another.
+/// Bytes kept of a digest: enough to tell consents apart.
 const KNOWN_DIGEST_BYTES: usize = 16;
 
-/// The columns of every read of sessions, in the order that [`session`] expects.
+/// The columns that [`session`] expects, in its order.
 macro_rules! columns {
     ($table:literal) => {
         concat!($table, "user_id, ", $table, "id, provider, connection_id, phase, outcome, created_at, expires_at")
@@ -41,40 +41,39 @@ statements! {
     DELETE_OF_USER = "DELETE FROM link_sessions WHERE user_id = $1 RETURNING user_id, id";
 }
 
-/// A trip that begins. Without `Debug`: it holds the state.
+/// Without `Debug`, because it holds the state.
 #[derive(Clone, Copy)]
 pub struct NewLinkSession<'a> {
-    /// For whom something is linked.
+    /// The user for whom an institution is linked.
     pub user_id: UserId,
-    /// Where the browser is sent.
     pub provider: &'a str,
-    /// The connection to repair; none: a new one.
+    /// The connection to repair. None: a new connection.
     pub connection_id: Option<ConnectionId>,
-    /// The provider's ids of the consents that the user has there already. Kept as salted digests only.
+    /// The provider's ids of the consents that the user already has. Only salted digests of them are stored.
     pub known_consents: &'a [&'a str],
-    /// What the browser will bring back, and nobody else knows.
+    /// The secret OAuth `state`, which the callback returns.
     pub state: &'a str,
-    /// The browser has to be back before this instant.
+    /// A later callback is rejected.
     pub expires_at: Timestamp,
-    /// When to see what became of it, should it not come back.
+    /// When to ask the provider for the outcome if no callback is received.
     pub next_attempt_at: Timestamp,
 }
 
-/// How far a trip has got.
+/// How far a link session has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkPhase {
-    /// The browser was sent away.
+    /// The browser was redirected to the provider.
     Started,
-    /// It is back, and what it brought is sealed.
+    /// The callback was received, and its parameters are sealed.
     CallbackReceived,
-    /// The provider gave a credentials for that, which is sealed.
+    /// The provider returned credentials, which are sealed.
     CredentialsObtained,
-    /// Over, well or not: the outcome says it.
+    /// Successful or not: see the outcome.
     Ended,
 }
 
 impl LinkPhase {
-    /// The word used in the database.
+    /// The word in the database.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -86,7 +85,6 @@ impl LinkPhase {
     }
 }
 
-/// A word that is no phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("unknown phase")]
 pub struct UnknownPhase;
@@ -102,40 +100,32 @@ impl std::str::FromStr for LinkPhase {
     }
 }
 
-/// A trip of a browser to a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkSession {
-    /// For whom something is linked.
+    /// The user for whom an institution is linked.
     pub user_id: UserId,
-    /// Where the browser was sent.
     pub provider: String,
-    /// The connection to repair; none: a new one, or the one to repair is gone.
+    /// The connection to repair. None: a new connection, or the one to repair was removed.
     pub connection_id: Option<ConnectionId>,
-    /// How far it has got.
     pub phase: LinkPhase,
-    /// How it ended, in a short word.
+    /// How the session ended, as one word.
     pub outcome: Option<String>,
-    /// When it began.
     pub created_at: Timestamp,
-    /// The browser has to be back before this instant.
+    /// A later callback is rejected.
     pub expires_at: Timestamp,
     pub(crate) id: Uuid,
 }
 
-/// Another trip of the same user to the same provider.
+/// Another link session of the same user at the same provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OtherLinkSession {
-    /// What it is to repair, if anything.
+    /// The connection to repair, if any.
     pub connection_id: Option<ConnectionId>,
-    /// How far it has got.
     pub phase: LinkPhase,
 }
 
 impl Storage {
-    /// The other trips of a trip's user to the same provider that began since then.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Lists other link sessions of the same user and provider that were created at `since` or later.
     pub async fn list_other_link_sessions(
         &self,
         session: &LinkSession,
@@ -145,12 +135,11 @@ impl Storage {
         self.db.all(LIST_OTHERS, values, other).await
     }
 
-    /// Begins a session.
+    /// Stores a session in the phase [`LinkPhase::Started`].
     ///
     /// # Errors
-    /// [`StorageError::NotFound`](crate::StorageError::NotFound) without such a user, or when they have
-    /// no such connection to repair;
-    /// [`StorageError::Conflict`](crate::StorageError::Conflict) for a state that is there.
+    /// [`StorageError::NotFound`](crate::StorageError::NotFound) if the user or the connection to repair does not
+    /// exist, [`StorageError::Conflict`](crate::StorageError::Conflict) if the state does.
     pub async fn insert_link_session(&self, new: &NewLinkSession<'_>, now: Timestamp) -> Result<()> {
         let mut tx = self.db.begin().await?;
         lock_user(&mut tx, new.user_id).await?;
@@ -174,34 +163,31 @@ impl Storage {
         tx.commit().await
     }
 
-    /// The session with this state; those that ended or expired too, while they are kept.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Finds the session with this state, also an ended or expired one until cleanup deletes it.
     pub async fn find_link_session(&self, state: &str) -> Result<Option<LinkSession>> {
         self.db.one(FIND, params![hash(state).as_ref()], session).await
     }
 }
 
 impl LinkSession {
-    /// Where what it has got so far is kept.
+    /// The slot of the callback parameters, and later of the credentials.
     pub(crate) fn secret_slot(&self) -> SecretSlot {
         SecretSlot::link_session(self.user_id, self.id)
     }
 }
 
-/// Leaves the sessions of a connection that goes without it. The user's row is locked.
+/// Clears a deleted connection from the user's sessions. The caller holds the lock on the user's row.
 pub(crate) async fn clear_connection(tx: &mut Tx, user: UserId, connection: ConnectionId) -> Result<()> {
     tx.run(CLEAR_CONNECTION, params![user, connection]).await.map(|_| ())
 }
 
-/// Forgets a user's sessions. The user's row is locked.
+/// Deletes the user's sessions. The caller holds the lock on the user's row.
 pub(crate) async fn delete_sessions(tx: &mut Tx, user: UserId) -> Result<()> {
     let deleted = tx.all(DELETE_OF_USER, params![user], |row| Ok((row.id(0)?, row.id(1)?))).await?;
     delete_secrets(tx, deleted).await
 }
 
-/// Forgets the secrets of sessions, in the order in which they are sealed anew, so that neither waits for the other.
+/// Deletes the secrets of sessions in the order of key rotation, so that the two cannot deadlock.
 pub(crate) async fn delete_secrets(tx: &mut Tx, mut sessions: Vec<(UserId, Uuid)>) -> Result<()> {
     sessions.sort_unstable();
     for (user, session) in sessions {
@@ -214,7 +200,7 @@ fn other(row: &Row<'_>) -> Result<OtherLinkSession> {
     Ok(OtherLinkSession { connection_id: row.opt_id(0)?, phase: row.word(1, "the phase of a link session")? })
 }
 
-/// A session of the columns that every read of sessions begins with.
+/// Reads a session from the first columns of a row.
 pub(crate) fn session(row: &Row<'_>) -> Result<LinkSession> {
     Ok(LinkSession {
         user_id: row.id(0)?,
@@ -228,7 +214,7 @@ pub(crate) fn session(row: &Row<'_>) -> Result<LinkSession> {
     })
 }
 
-/// The form in which a session keeps the id of a consent: another one in each session, for their states differ.
+/// The stored form of a consent id. The session's state salts it, so equal ids differ between sessions.
 pub(crate) fn known_consent_digest(state_hash: &[u8], consent: &str) -> String {
     let mut context = Context::new(&SHA256);
     context.update(state_hash);

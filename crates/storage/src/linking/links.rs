@@ -1,5 +1,5 @@
-//! Links: addresses by which somebody may link an institution for a user. Known by the SHA-256 of their token, as keys
-//! are.
+//! Stores links: URLs with a token whose holder may link institutions for one user. Only the SHA-256 of the token is
+//! kept.
 
 use bellbird_domain::{ConnectionId, UserId};
 use jiff::Timestamp;
@@ -26,40 +26,40 @@ statements! {
     DELETE_TO = "DELETE FROM links WHERE user_id = $1 AND connection_id = $2";
 }
 
-/// A link to make. Without `Debug`: it holds the token.
+/// Without `Debug`, because it holds the token.
 #[derive(Clone, Copy)]
 pub struct NewLink<'a> {
-    /// For whom whoever opens it may link.
+    /// The user for whom the holder may link.
     pub user_id: UserId,
-    /// What is known only to those who were given the link.
+    /// The secret part of the link URL.
     pub token: &'a str,
-    /// The only provider to choose; none: any.
+    /// None: the user chooses.
     pub provider: Option<&'a str>,
-    /// The connection to repair; none: a new one.
+    /// The connection to repair. None: a new connection.
     pub connection_id: Option<ConnectionId>,
-    /// It works before this instant.
+    /// The link works before this time.
     pub expires_at: Timestamp,
 }
 
-/// A link that works.
+/// A link that has not expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// For whom whoever opens it may link.
+    /// The user for whom the holder may link.
     pub user_id: UserId,
-    /// The only provider to choose; none: any.
+    /// None: the user chooses.
     pub provider: Option<String>,
-    /// The connection to repair; none: a new one.
+    /// The connection to repair. None: a new connection.
     pub connection_id: Option<ConnectionId>,
-    /// It works before this instant.
+    /// The link works before this time.
     pub expires_at: Timestamp,
 }
 
 impl Storage {
-    /// Makes a link.
+    /// Stores a link.
     ///
     /// # Errors
-    /// [`StorageError::NotFound`] without such a user, or when they have no such connection to repair;
-    /// [`StorageError::Conflict`] when the token is there already.
+    /// [`StorageError::NotFound`] if the user or the connection to repair does not exist, [`StorageError::Conflict`] if
+    /// the token does.
     pub async fn insert_link(&self, link: &NewLink<'_>, now: Timestamp) -> Result<()> {
         let mut tx = self.db.begin().await?;
         lock_user(&mut tx, link.user_id).await?;
@@ -70,21 +70,15 @@ impl Storage {
         tx.commit().await
     }
 
-    /// The link with this token; none when it has expired.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Finds the link with this token, unless it has expired.
     pub async fn find_link(&self, token: &str, now: Timestamp) -> Result<Option<Link>> {
         self.db.one(FIND, params![hash(token).as_ref(), now], link).await
     }
 
-    /// Counts one opening of a link. False, and none is counted, when it has expired, is unknown, or was opened
-    /// `max_opens` times already.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Counts one opening of a link. Returns false, and counts nothing, if the link is unknown, has expired, or was
+    /// opened `max_opens` times.
     pub async fn open_link(&self, token: &str, max_opens: u32, now: Timestamp) -> Result<bool> {
-        // Asked first, so that nobody takes SQLite's one writer with tokens that they made up.
+        // A read first: made-up tokens must not take SQLite's one writer.
         if self.find_link(token, now).await?.is_none() {
             return Ok(false);
         }
@@ -93,20 +87,20 @@ impl Storage {
     }
 }
 
-/// Whether the user has the connection that is to be repaired. Their row is locked, so it stays while the transaction
-/// lasts, and whoever removes it afterwards finds what names it.
+/// Checks that the user has the connection to repair. The caller holds the lock on the user's row, so the connection
+/// stays until the commit, and a later removal finds the new row.
 pub(crate) async fn require_connection(tx: &mut Tx, user: UserId, connection: Option<ConnectionId>) -> Result<()> {
     let Some(connection) = connection else { return Ok(()) };
     let there = tx.one(CONNECTION_EXISTS, params![user, connection], |_| Ok(())).await?;
     there.ok_or(StorageError::NotFound("connection"))
 }
 
-/// Forgets a user's links. The user's row is locked.
+/// The caller holds the lock on the user's row.
 pub(crate) async fn delete_links(tx: &mut Tx, user: UserId) -> Result<()> {
     tx.run(DELETE_OF_USER, params![user]).await.map(|_| ())
 }
 
-/// Forgets the links to repair one connection. The user's row is locked.
+/// Deletes the links that repair this connection. The caller holds the lock on the user's row.
 pub(crate) async fn delete_links_to(tx: &mut Tx, user: UserId, connection: ConnectionId) -> Result<()> {
     tx.run(DELETE_TO, params![user, connection]).await.map(|_| ())
 }

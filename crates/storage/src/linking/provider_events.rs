@@ -1,5 +1,5 @@
-//! Inbound events of providers: whom they are about, and which were taken already. An event is a hint to look, so
-//! nothing of it is kept but the SHA-256 of what tells it from others.
+//! Finds the connections and link sessions that a provider event affects, and remembers processed events to skip
+//! redeliveries. An event only triggers a refresh, so nothing but its SHA-256 is kept.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ statements! {
 
     HAS_SESSION = "SELECT id FROM link_sessions WHERE user_id = $1 AND provider = $2 AND phase <> 'ended' LIMIT 1";
 
-    /// One that somebody works on is due when they give it back.
+    /// A leased session becomes due when its holder releases it.
     WAKE = "UPDATE link_sessions SET next_attempt_at = $3 WHERE user_id = $1 AND provider = $2 AND phase <> 'ended'";
 
     HAS_EVENT = "SELECT received_at FROM provider_events WHERE provider = $1 AND event_hash = $2";
@@ -38,24 +38,21 @@ statements! {
         ON CONFLICT (provider, event_hash) DO NOTHING";
 }
 
-/// Whom or what an event names.
+/// What a provider event names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AffectedRef<'a> {
     /// The provider's id of a consent.
     Connection(&'a str),
     /// The provider's id of an account.
     Account(&'a str),
-    /// The provider's id of whoever gave a consent.
+    /// The provider's id of the user who gave a consent.
     ProviderUser(&'a str),
-    /// A user of ours.
+    /// One of our users.
     User(UserId),
 }
 
 impl Storage {
-    /// The connections of a provider that these are about, each once, those being deleted left out. Of whatever user.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Finds the affected connections of all users, each once, without those being deleted.
     pub async fn find_affected_connections(
         &self,
         provider: &str,
@@ -79,14 +76,11 @@ impl Storage {
         Ok(found.into_iter().collect())
     }
 
-    /// Makes the link sessions at a provider due now that have not ended and whose users these may be about: the users
-    /// of the connections, those registered under that owner, and those named.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Makes the affected users' open link sessions at a provider due now. Affected are users with an affected
+    /// connection, users registered under an affected provider id, and users named directly.
     pub async fn wake_link_sessions(&self, provider: &str, affected: &[AffectedRef<'_>], now: Timestamp) -> Result<()> {
         for user in self.find_affected_users(provider, affected).await? {
-            // Asked first: it is rare, and would take SQLite's one writer.
+            // A read first: open sessions are rare, and the write takes SQLite's one writer.
             if self.db.one(HAS_SESSION, params![user, provider], |_| Ok(())).await?.is_none() {
                 continue;
             }
@@ -119,19 +113,13 @@ impl Storage {
         Ok(users)
     }
 
-    /// Whether an event was taken already. `event` is what tells it from others: the provider's id of it, or its text.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Whether an event was processed before. `event` identifies it: its provider id, or its body.
     pub async fn has_provider_event(&self, provider: &str, event: &str) -> Result<bool> {
         let found = self.db.one(HAS_EVENT, params![provider, hash(event).as_ref()], |_| Ok(())).await?;
         Ok(found.is_some())
     }
 
-    /// Notes that an event was taken. One that is there already is no error.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Records a processed event. Idempotent.
     pub async fn insert_provider_event(&self, provider: &str, event: &str, now: Timestamp) -> Result<()> {
         self.db.run(INSERT_EVENT, params![provider, hash(event).as_ref(), now]).await.map(|_| ())
     }

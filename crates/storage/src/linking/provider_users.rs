@@ -1,7 +1,8 @@
-//! Users whom we registered at a provider that wants that before anything is linked.
+//! Registers our users at providers that require it before linking, and keeps their credentials there.
 //!
-//! Registering cannot be undone by forgetting it, so it must happen once: the row is claimed first, with a lease and a
-//! fencing number as in `removals.rs`, and what the registration is tried under is written down before it is tried.
+//! Deleting the row here does not undo a registration at the provider, so it must happen only once. It is claimed with a
+//! lease and a fence, as in `removals.rs`. Its reference is stored before the attempt, so that an interrupted one can be
+//! found and undone at the provider.
 
 use bellbird_domain::UserId;
 use jiff::Timestamp;
@@ -41,45 +42,43 @@ statements! {
             WHERE s.user_id = $1 AND s.purpose = 'provider_user' AND s.subject = $2)";
 }
 
-/// A user's standing at a provider. `Debug` shows no credentials.
+/// `Debug` shows no credentials.
 #[derive(Debug)]
 pub enum ProviderUserState {
-    /// Registered: here is the credentials.
+    /// Registered, with these credentials.
     Ready(SecretString),
-    /// The caller's to register, until the lease ends.
+    /// The caller registers the user, before the lease ends.
     Claimed(ClaimedProviderUser),
-    /// Somebody else is at it.
+    /// Another task holds the lease.
     Busy,
 }
 
-/// The right to register a user, until the lease ends or somebody else claims it after that.
+/// The right to register a user, until the lease ends and another task claims it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimedProviderUser {
-    /// Whom.
     pub user_id: UserId,
-    /// Where.
     pub provider: String,
-    /// The reference of an earlier attempt whose end nobody knows.
+    /// The reference of an earlier attempt with an unknown outcome.
     pub abandoned_reference: Option<String>,
     fence: i64,
 }
 
-/// A user at a provider, registered or about to be. `Debug` shows no credentials.
+/// A registration, complete or not. `Debug` shows no credentials.
 #[derive(Debug, Clone)]
 pub struct ProviderUserRecord {
-    /// Where.
     pub provider: String,
-    /// Under what the registration was last tried.
+    /// The reference of the last attempt.
     pub reference: Option<String>,
-    /// The credentials; none while the registration has not come to its end.
+    /// None until the registration is complete.
     pub credentials: Option<SecretString>,
 }
 
 impl Storage {
-    /// Tells a user's credentials at a provider, or claims the registration when there is none and nobody is at it.
+    /// Returns the user's credentials at a provider, or claims the registration if there are none.
     ///
     /// # Errors
-    /// [`StorageError::NotFound`] without such a user, [`StorageError::Sealed`] when the credentials does not open.
+    /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Sealed`] if the credentials cannot be
+    /// opened.
     pub async fn claim_provider_user(
         &self,
         user: UserId,
@@ -118,22 +117,15 @@ impl Storage {
         claim.map(ProviderUserState::Claimed).ok_or(StorageError::NotFound("user of the provider"))
     }
 
-    /// Writes down under which reference the registration is about to be tried. False when somebody else has overtaken
-    /// the claim; nothing is changed then.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Stores the reference before the registration is attempted. Returns false, and changes nothing, if the lease was
+    /// lost.
     pub async fn set_provider_user_reference(&self, claim: &ClaimedProviderUser, reference: &str) -> Result<bool> {
         let values = params![claim.user_id, claim.provider.as_str(), claim.fence, reference];
         Ok(self.db.run(SET_REFERENCE, values).await? > 0)
     }
 
-    /// Notes that the user is registered: the credentials `provider_user` is sealed, and the lease given back.
-    /// `provider_user_id` is the provider's id of the user, by which events name them. False when somebody else has
-    /// overtaken the claim; nothing is changed then.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Completes a registration: seals the credentials and releases the lease. `provider_user_id` is the provider's id
+    /// of the user, which provider events name. Returns false, and changes nothing, if the lease was lost.
     pub async fn finish_provider_user(
         &self,
         claim: &ClaimedProviderUser,
@@ -155,27 +147,24 @@ impl Storage {
         Ok(true)
     }
 
-    /// Gives the claim back after a failure; the reference stays. A claim that was overtaken changes nothing.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Releases the claim after a failure and keeps the reference. Does nothing if the lease was lost.
     pub async fn release_provider_user(&self, claim: &ClaimedProviderUser) -> Result<()> {
         let values = params![claim.user_id, claim.provider.as_str(), claim.fence];
         self.db.run(RELEASE, values).await.map(|_| ())
     }
 
-    /// The user's credentials at a provider where we registered them.
+    /// The credentials of a user whom we registered at a provider.
     ///
     /// # Errors
-    /// [`StorageError::Sealed`] when it does not open.
+    /// [`StorageError::Sealed`] if they cannot be opened.
     pub async fn find_provider_user_credentials(&self, user: UserId, provider: &str) -> Result<Option<SecretString>> {
         self.find_secret(&SecretSlot::provider_user(user, provider)).await
     }
 
-    /// Where we registered the user, or are about to, by provider.
+    /// All registrations of a user, by provider, including incomplete ones.
     ///
     /// # Errors
-    /// [`StorageError::Sealed`] when a credentials does not open.
+    /// [`StorageError::Sealed`] if credentials cannot be opened.
     pub async fn list_provider_users(&self, user: UserId) -> Result<Vec<ProviderUserRecord>> {
         let mut records = self.db.all(LIST, params![user], record).await?;
         for record in &mut records {
@@ -184,11 +173,8 @@ impl Storage {
         Ok(records)
     }
 
-    /// Forgets that a user is registered at a provider, with the credentials. Whoever is at registering them is
-    /// overtaken.
-    ///
-    /// # Errors
-    /// Those of the database. A user who is not registered is none.
+    /// Deletes a registration and its credentials here, not at the provider. Idempotent. A task that holds the claim
+    /// loses its lease.
     pub async fn delete_provider_user(&self, user: UserId, provider: &str) -> Result<()> {
         let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? {
@@ -199,11 +185,8 @@ impl Storage {
         tx.commit().await
     }
 
-    /// As [`Self::delete_provider_user`], but only where the user is registered under this id of the provider. False
-    /// otherwise; nothing is changed then.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// As [`Self::delete_provider_user`], but only if the user is registered under this provider id. Otherwise returns
+    /// false and changes nothing.
     pub async fn delete_provider_user_of(&self, user: UserId, provider: &str, provider_user_id: &str) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? {
@@ -221,7 +204,7 @@ impl Storage {
     }
 }
 
-/// Any number with room above it, so that a claim of a row that was deleted since never fits a new one.
+/// A large arbitrary number, so that a claim of a deleted row never matches a new row.
 fn first_fence() -> i64 {
     i64::try_from(Uuid::now_v7().as_u64_pair().1 >> 2).unwrap_or(0)
 }

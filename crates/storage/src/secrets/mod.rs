@@ -1,4 +1,4 @@
-//! Sealing, and the table of sealed secrets.
+//! Encrypts secrets, and stores them in the table `secrets`.
 
 pub(crate) mod sealer;
 pub(crate) mod store;

@@ -1,8 +1,8 @@
-//! Secrets at rest: AES-256-GCM with keys from the configuration.
+//! Seals (encrypts) secrets with AES-256-GCM, under keys from the configuration.
 //!
-//! A sealed value is one version byte, the length of the key's id, the id, 12 bytes of nonce, the ciphertext, and its
-//! tag of 16 bytes. What a value is for and which row it belongs to are authenticated with it, so that a value moved
-//! to another row, or another column, does not open.
+//! A sealed value is one version byte, the length of the key's id, the id, a nonce of 12 bytes, the ciphertext and a
+//! tag of 16 bytes. Purpose and row are authenticated with it. So a value that was moved to another row or purpose
+//! cannot be opened.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,37 +21,37 @@ const KEY_ID_BYTES_MAX: usize = 32;
 const NONCE_BYTES: usize = 12;
 const TAG_BYTES: usize = 16;
 
-/// Standard base64; padding is optional, because shells and editors lose it.
+/// Standard base64. Padding is optional, because shells and editors lose it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What a sealed value is for, and whose it is. The same must be said to open it again.
+/// The purpose and the row of a sealed value. Opening needs the same ones as sealing.
 #[derive(Debug, Clone, Copy)]
 pub struct SealedFor<'a> {
-    /// The kind of secret: `credentials`, `provider_user`, `link_session`, `fingerprints`, `webhook` or `old_webhook`.
+    /// `credentials`, `provider_user`, `link_session`, `fingerprints`, `webhook` or `old_webhook`.
     pub purpose: &'a str,
-    /// The row: user id, then what the secret belongs to.
+    /// The user id, then the subject's id.
     pub row: &'a [&'a str],
 }
 
-/// Seals with its first key, opens with any of its keys. Cheap to clone; shows nothing of its keys.
+/// Seals with its first key, opens with any of its keys. Cheap to clone. `Debug` shows no key.
 #[derive(Clone)]
 pub struct Sealer(Arc<[Key]>);
 
 struct Key {
     id: String,
-    /// Holds the only copy of the key, which the library wipes when it is dropped.
+    /// The only copy of the key. The library wipes it on drop.
     aead: RandomizedNonceKey,
 }
 
 impl Sealer {
-    /// Reads `id:base64[,id:base64]`: 32 bytes each. The first key seals, all of them open. Blanks around entries are
-    /// ignored.
+    /// Parses `id:base64[,id:base64]` with 32 bytes for each key. The first key seals, all keys open. Whitespace around
+    /// entries is ignored.
     ///
     /// # Errors
-    /// Tells which entry is wrong and what is expected, without repeating any of it.
+    /// The message says which entry is wrong and what is expected. It does not repeat the entry.
     pub fn parse(text: &str) -> Result<Self, SealError> {
         if text.trim().is_empty() {
             return Err(SealError::NoKey);
@@ -67,11 +67,10 @@ impl Sealer {
         Ok(Self(keys.into()))
     }
 
-    /// A sealer with one random key that nobody else has: for the demo and for tests, where nothing sealed outlives
-    /// the process.
+    /// A sealer with one random key, for the demo and for tests, where no sealed value outlives the process.
     ///
     /// # Panics
-    /// When the operating system has no random numbers.
+    /// If the operating system has no random numbers.
     #[must_use]
     pub fn random() -> Self {
         let mut bytes = Zeroizing::new([0_u8; KEY_BYTES]);
@@ -80,20 +79,20 @@ impl Sealer {
         Self(Arc::new([Key { id: "random".to_owned(), aead }]))
     }
 
-    /// Ids of all keys, the sealing one first.
+    /// The ids of all keys. The first one seals.
     pub fn key_ids(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|key| key.id.as_str())
     }
 
-    /// Seals a secret with the first key and a fresh random nonce: sealing the same secret twice gives two values.
+    /// Seals a secret with the first key and a random nonce, so two seals of one secret differ.
     ///
     /// # Errors
-    /// [`SealError::DoesNotSeal`] when there are no random numbers.
+    /// [`SealError::DoesNotSeal`] if the system has no random numbers.
     pub fn seal(&self, sealed_for: SealedFor<'_>, secret: &[u8]) -> Result<Vec<u8>, SealError> {
         let key = self.0.first().ok_or(SealError::DoesNotSeal)?;
         let mut sealed = header(&key.id);
         let aad = associated_data(&sealed, sealed_for);
-        // Exactly as large as needed, so that no half of the secret is left behind when the buffer grows.
+        // Allocated at its final size, so that growing leaves no copy of the secret in freed memory.
         let mut body = Zeroizing::new(Vec::with_capacity(secret.len() + TAG_BYTES));
         body.extend_from_slice(secret);
         let nonce =
@@ -103,7 +102,7 @@ impl Sealer {
         Ok(sealed)
     }
 
-    /// Opens a sealed value. The result is wiped from memory when it is dropped.
+    /// Opens a sealed value. The result is wiped from memory on drop.
     ///
     /// # Errors
     /// [`SealError::NotSealed`], [`SealError::UnknownKeyId`] or [`SealError::DoesNotOpen`].
@@ -130,7 +129,7 @@ impl fmt::Debug for Sealer {
     }
 }
 
-/// The id of the key that a value was sealed with; none when it is not a sealed value.
+/// The id of the key that sealed a value. None if it is not a sealed value.
 #[must_use]
 pub fn key_id_of(sealed: &[u8]) -> Option<&str> {
     split(sealed).ok().map(|parts| parts.key_id)
@@ -145,7 +144,7 @@ struct Parts<'a> {
     body: &'a [u8],
 }
 
-/// Takes a value apart, checking every length before it is used.
+/// Splits a sealed value, and checks each length first.
 fn split(sealed: &[u8]) -> Result<Parts<'_>, SealError> {
     let [VERSION, length, ..] = *sealed else { return Err(SealError::NotSealed) };
     let (header, rest) = sealed.split_at_checked(2 + usize::from(length)).ok_or(SealError::NotSealed)?;
@@ -160,14 +159,14 @@ fn split(sealed: &[u8]) -> Result<Parts<'_>, SealError> {
     Ok(Parts { header, key_id, nonce, body })
 }
 
-/// Version, length and key id. [`is_key_id`] holds of every id, so its length fits in a byte.
+/// Version, length and key id. [`is_key_id`] limits the id, so its length fits in a byte.
 fn header(key_id: &str) -> Vec<u8> {
     let mut header = vec![VERSION, u8::try_from(key_id.len()).unwrap_or(u8::MAX)];
     header.extend_from_slice(key_id.as_bytes());
     header
 }
 
-/// Header, purpose and row, each part after its length, so that no two owners give the same bytes.
+/// Header, purpose and row, each part after its length, so that different rows never give the same bytes.
 fn associated_data(header: &[u8], sealed_for: SealedFor<'_>) -> Vec<u8> {
     let mut data = header.to_vec();
     for part in std::iter::once(&sealed_for.purpose).chain(sealed_for.row) {
@@ -182,7 +181,7 @@ fn parse_entry(entry: &str, number: usize) -> Result<Key, SealError> {
     if !is_key_id(id) {
         return Err(SealError::BadKeyId(number));
     }
-    // Room for more than a key, so that a long text is told to be too long rather than cut.
+    // Larger than a key, so that a long value is rejected for its length and not truncated.
     let mut bytes = Zeroizing::new([0_u8; 64]);
     let length = BASE64.decode_slice(encoded, &mut *bytes).map_err(|_| SealError::BadKey(number))?;
     if length != KEY_BYTES {

@@ -1,7 +1,6 @@
-//! Everything sealed: stored, opened, counted by key, and sealed anew when the master key changes.
+//! Stores sealed secrets in one table, counts them by key, and seals them again when the sealing key changes.
 //!
-//! One table holds it all. No foreign key leads from it to what a secret belongs to: whatever deletes that deletes the
-//! secret too, in the same transaction.
+//! No foreign key points from a secret to its subject. The transaction that deletes a subject also deletes its secret.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +12,9 @@ use crate::db::{Db, Param, Row, Tx, params, statements};
 use crate::error::Result;
 use crate::{SealError, SealedFor, Storage, key_id_of};
 
-/// Secrets that are sealed anew in one transaction: few enough that nobody waits for it.
+/// Secrets sealed again in one transaction: few enough that other writers hardly wait.
 const RESEAL_BATCH_SIZE: i64 = 50;
-/// Secrets that are looked at in one read.
+/// Secrets read by one statement.
 const SCAN_BATCH_SIZE: i64 = 500;
 
 statements! {
@@ -31,11 +30,11 @@ statements! {
 
     COUNT = "SELECT COUNT(*) FROM secrets";
 
-    /// Compares before it sets: a secret that changed since it was read is left alone.
+    /// Compares before it writes, so a secret that changed since it was read stays.
     RESEAL = "UPDATE secrets SET sealed = $5 WHERE user_id = $1 AND purpose = $2 AND subject = $3 AND sealed = $4";
 }
 
-/// A place for one secret: whose, what for, and of which thing. All three are authenticated with what is sealed.
+/// The key of a secret: user, purpose and subject. All three are authenticated with the sealed value.
 #[derive(Debug, Clone)]
 pub(crate) struct SecretSlot {
     user: UserId,
@@ -44,7 +43,7 @@ pub(crate) struct SecretSlot {
 }
 
 impl SecretSlot {
-    /// What the adapter needs to read a connection.
+    /// What the adapter reads a connection with.
     pub(crate) fn credentials(user: UserId, connection: ConnectionId) -> Self {
         Self { user, purpose: "credentials".to_owned(), subject: connection.to_string() }
     }
@@ -54,7 +53,7 @@ impl SecretSlot {
         Self { user, purpose: "provider_user".to_owned(), subject: provider.to_owned() }
     }
 
-    /// What a link session has got so far.
+    /// The callback parameters of a link session, then the credentials obtained for them.
     pub(crate) fn link_session(user: UserId, session: Uuid) -> Self {
         Self { user, purpose: "link_session".to_owned(), subject: session.to_string() }
     }
@@ -64,12 +63,12 @@ impl SecretSlot {
         Self { user, purpose: "fingerprints".to_owned(), subject: connection.to_string() }
     }
 
-    /// What an endpoint's messages are signed with.
+    /// The secret that signs an endpoint's messages.
     pub(crate) fn webhook(user: UserId, endpoint: EndpointId) -> Self {
         Self { user, purpose: "webhook".to_owned(), subject: endpoint.to_string() }
     }
 
-    /// What they were signed with before that.
+    /// The previous secret, valid until it expires.
     pub(crate) fn old_webhook(user: UserId, endpoint: EndpointId) -> Self {
         Self { user, purpose: "old_webhook".to_owned(), subject: endpoint.to_string() }
     }
@@ -79,77 +78,71 @@ impl SecretSlot {
     }
 }
 
-/// All secrets, by the key that sealed them.
+/// Counts of secrets by sealing key.
 #[derive(Debug, Default)]
 pub struct SealedSecrets {
-    /// How many say that they are sealed with the key of this id, openable or not.
+    /// Secrets by the key id in their header, whether they open or not.
     pub by_key: BTreeMap<String, u64>,
-    /// How many of them open.
+    /// Those that open, by the same key id.
     pub opened_by: BTreeMap<String, u64>,
-    /// Those that no configured key opens.
     pub unopenable: Vec<UnopenableSecret>,
 }
 
 /// A secret that no configured key opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnopenableSecret {
-    /// Whose it is.
     pub user_id: UserId,
-    /// What it is for: `credentials`, `provider_user`, `link_session`, `fingerprints`, `webhook` or `old_webhook`.
+    /// `credentials`, `provider_user`, `link_session`, `fingerprints`, `webhook` or `old_webhook`.
     pub purpose: String,
-    /// What it belongs to: a connection's id, a provider's name, a link session's id, an endpoint's id.
+    /// The id of a connection, link session or endpoint, or the name of a provider.
     pub subject: String,
-    /// Why it does not open; holds the id of the key that is missing.
+    /// Names the missing key, if that is the reason.
     pub why: SealError,
 }
 
-/// Where a walk over the secrets stands.
+/// A position in a walk over all secrets.
 #[derive(Debug, Clone)]
 pub struct SecretCursor(SecretSlot);
 
-/// What one step of sealing anew came to.
+/// The result of [`Storage::reseal_batch`].
 #[derive(Debug, Default)]
 pub struct ResealedBatch {
-    /// Sealed anew with the first key.
+    /// Now sealed with the first key.
     pub resealed: u64,
-    /// Sealed with the first key before.
+    /// Already sealed with the first key.
     pub already_current: u64,
-    /// Left as they are, because they do not open.
+    /// Left unchanged, because no key opens them.
     pub unopenable: u64,
-    /// Where the next step begins; none at the end.
+    /// The start of the next batch. None at the end.
     pub next: Option<SecretCursor>,
 }
 
-/// Whether what was sealed before is still in the files of the database.
+/// Whether the files of the database still hold secrets sealed with an old key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leftovers {
-    /// It is not.
     None,
-    /// Somebody else's reading kept SQLite's log from being emptied; another try may do.
+    /// A reader kept SQLite's WAL from being emptied. A retry may succeed.
     InWal,
-    /// PostgreSQL keeps dead rows until it needs their place, and its own log besides: out of our hands.
+    /// PostgreSQL keeps dead rows until VACUUM, and also its own log. Bellbird cannot erase them.
     ServerManaged,
 }
 
-/// A secret as it is stored.
+/// A row of the table.
 struct Stored {
     slot: SecretSlot,
     sealed: Vec<u8>,
 }
 
 impl Storage {
-    /// The opened credentials of the user's connection, also of one being deleted.
+    /// Opens the credentials of the user's connection, even of one being deleted.
     ///
     /// # Errors
-    /// [`StorageError::Sealed`](crate::StorageError::Sealed) when it does not open.
+    /// [`StorageError::Sealed`](crate::StorageError::Sealed) if they cannot be opened.
     pub async fn find_credentials(&self, user: UserId, connection: ConnectionId) -> Result<Option<SecretString>> {
         self.find_secret(&SecretSlot::credentials(user, connection)).await
     }
 
-    /// How many secrets there are under which key, and which of them do not open.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Counts secrets by key, and lists those that cannot be opened.
     pub async fn sealed_secrets(&self) -> Result<SealedSecrets> {
         let mut found = SealedSecrets::default();
         let mut after = None;
@@ -177,21 +170,14 @@ impl Storage {
         self.sealer.key_ids().next().unwrap_or_default()
     }
 
-    /// How many secrets there are.
-    ///
-    /// # Errors
-    /// Those of the database.
     pub async fn count_secrets(&self) -> Result<u64> {
         let count = self.db.one(COUNT, params![], |row| row.int(0)).await?.unwrap_or(0);
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// Seals the next few secrets with the first key, in one transaction. What is sealed with it already stays as it
-    /// is, so a walk that was interrupted is simply begun again. A secret that changes meanwhile is never lost: what is
-    /// sealed anew is what the row holds at that moment.
-    ///
-    /// # Errors
-    /// Those of the database. A secret that does not open is none.
+    /// Seals the next few secrets with the first key, in one transaction. Secrets under that key already are skipped,
+    /// so an interrupted walk can start again. A secret that changes meanwhile is not lost: its new value is sealed. A
+    /// secret that cannot be opened is counted, not an error.
     pub async fn reseal_batch(&self, after: Option<SecretCursor>) -> Result<ResealedBatch> {
         let mut batch = ResealedBatch::default();
         let mut tx = self.db.begin().await?;
@@ -226,17 +212,19 @@ impl Storage {
                 batch.resealed += 1;
                 return Ok(());
             }
-            // It changed under us: what it holds now is what counts, if it is still there.
+            // The secret changed meanwhile: retry with its new value, if it still exists.
             let Some(now) = tx.one(FIND, &slot.params(), sealed).await? else { return Ok(()) };
             before = now;
         }
     }
 
-    /// Rids the database's files of what was sealed before, as far as that is in our hands. To be called after the last
-    /// [`Self::reseal_batch`], also when there was nothing left to do: an earlier walk may have been interrupted here.
+    /// Erases old sealed values from the database files, as far as Bellbird can. Call it after the last
+    /// [`Self::reseal_batch`], even if that changed nothing: an earlier walk may have been interrupted before this
+    /// step.
     ///
     /// # Errors
-    /// Those of the database: SQLite's is busy when another process writes for seconds.
+    /// [`StorageError::Unavailable`](crate::StorageError::Unavailable) also if another process writes to the SQLite
+    /// file for several seconds.
     pub async fn erase_leftovers(&self) -> Result<Leftovers> {
         match &self.db {
             Db::Sqlite(db) => Ok(if db.compact().await? { Leftovers::None } else { Leftovers::InWal }),
@@ -244,12 +232,12 @@ impl Storage {
         }
     }
 
-    /// Seals a secret and stores it, in place of the one that was there.
+    /// Seals a secret and stores it, replacing the old one.
     pub(crate) async fn store_secret(&self, tx: &mut Tx, slot: &SecretSlot, secret: &SecretString) -> Result<()> {
         store_sealed(tx, slot, &self.seal_secret(slot, secret)?).await
     }
 
-    /// The opened secret of a slot, if there is one.
+    /// Opens the secret of a slot, if there is one.
     pub(crate) async fn find_secret(&self, slot: &SecretSlot) -> Result<Option<SecretString>> {
         let sealed = self.db.one(FIND, &slot.params(), sealed).await?;
         Ok(sealed.map(|sealed| self.open_secret(slot, &sealed)).transpose()?)
@@ -261,8 +249,8 @@ impl Storage {
         Ok(sealed.map(|sealed| self.open_secret(slot, &sealed)).transpose()?)
     }
 
-    /// Seals for one place what another one holds, and leaves that as it is. What does not open is taken over as it
-    /// is: it opens there as little, and whoever tries is told so.
+    /// Copies a secret to another slot. A secret that cannot be opened is copied as it is: it cannot be opened there
+    /// either, and a later read reports that.
     pub(crate) async fn copy_secret(&self, tx: &mut Tx, from: &SecretSlot, to: &SecretSlot) -> Result<()> {
         let Some(held) = tx.one(FIND, &from.params(), sealed).await? else { return Ok(()) };
         let resealed = match self.open_secret(from, &held) {
@@ -291,12 +279,12 @@ async fn store_sealed(tx: &mut Tx, slot: &SecretSlot, sealed: &[u8]) -> Result<(
     tx.run(UPSERT, params![user, purpose, subject, sealed]).await.map(|_| ())
 }
 
-/// Forgets a secret, in the transaction that deletes what it belongs to. One that is not there is no error.
+/// Deletes a secret, in the transaction that deletes its subject. Idempotent.
 pub(crate) async fn delete_secret(tx: &mut Tx, slot: &SecretSlot) -> Result<()> {
     tx.run(DELETE, &slot.params()).await.map(|_| ())
 }
 
-/// What [`LIST`] needs: before the first place there is only the empty text.
+/// The parameters of [`LIST`]. The empty text sorts before the first key.
 fn page(after: Option<&SecretCursor>, rows: i64) -> [Param<'_>; 4] {
     let [user, purpose, subject] = after.map_or(["".into(); 3], |SecretCursor(slot)| slot.params());
     [user, purpose, subject, rows.into()]

@@ -1,7 +1,6 @@
-//! API keys: known by the SHA-256 of their text.
+//! Stores API keys by the SHA-256 of their text, and finds the caller of a request.
 //!
-//! A key has 190 random bits, so a plain hash is enough: there is nothing to guess, and a request must not wait for a
-//! slow one.
+//! A key has 190 random bits, so guessing is hopeless and a fast hash is enough. A slow one would delay each request.
 
 use bellbird_domain::{ApiKey, Caller, KeyId, UserId};
 use jiff::Timestamp;
@@ -13,7 +12,7 @@ use crate::users::user::parse_timezone;
 use crate::{Storage, StorageError};
 
 statements! {
-    /// Inserts nothing when there is no such user.
+    /// Inserts nothing if the user does not exist.
     INSERT = "INSERT INTO api_keys (user_id, id, key_hash, name, prefix, created_at, expires_at)
         SELECT id, $2, $3, $4, $5, $6, $7 FROM users WHERE id = $1";
 
@@ -37,41 +36,36 @@ statements! {
         RETURNING id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at";
 }
 
-/// What is known of a key; the key itself is not.
+/// What is known about a key. The key itself is not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRecord {
-    /// Ours.
     pub id: KeyId,
-    /// Whose it is.
     pub user_id: UserId,
-    /// Given by its owner.
+    /// The user's name for the key.
     pub name: String,
-    /// First characters of the key.
+    /// The first characters of the key, to recognise it in a list.
     pub prefix: String,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// When it was last used, as far as [`Storage::touch_key`] was told.
+    /// The last use that [`Storage::touch_key`] recorded.
     pub last_used_at: Option<Timestamp>,
-    /// It is valid before this instant.
+    /// The key works before this time.
     pub expires_at: Option<Timestamp>,
-    /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
 }
 
-/// The owner of a valid key.
+/// The user of a valid key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundCaller {
-    /// Who is calling.
     pub caller: Caller,
-    /// The key's last use as stored, by which the caller decides whether [`Storage::touch_key`] is worth a write.
+    /// The recorded last use. It lets the caller decide whether to call [`Storage::touch_key`].
     pub last_used_at: Option<Timestamp>,
 }
 
 impl Storage {
-    /// Stores a key: its hash, its first characters, its name.
+    /// Stores the key's hash, prefix and name.
     ///
     /// # Errors
-    /// [`StorageError::NotFound`] without such a user, [`StorageError::Conflict`] when the key is there already.
+    /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the key does.
     pub async fn insert_key(
         &self,
         user: UserId,
@@ -98,41 +92,32 @@ impl Storage {
         })
     }
 
-    /// Who is calling, if the key is known, not revoked and not expired. One indexed read, for every request: what it
-    /// says is as fresh as the database.
+    /// Finds the user of a key that is neither revoked nor expired. It runs for each request as one indexed read, so a
+    /// revoked key stops working at once.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`] when the owner's plan or timezone is none that this program knows; those of the
-    /// database.
+    /// [`StorageError::Corrupt`] if this program does not know the user's plan or timezone.
     pub async fn find_caller(&self, key: &ApiKey, now: Timestamp) -> Result<Option<FoundCaller>> {
         self.db.one(FIND_CALLER, params![hash(key.expose()).as_ref(), now], found_caller).await
     }
 
-    /// Notes a key's last use, unless a later one is noted. Not a change that a revision tells of.
-    ///
-    /// # Errors
-    /// Those of the database. A key that is gone is none.
+    /// Records the last use of a key, unless a later one is recorded. Does nothing if the key is gone. The revision
+    /// stays the same.
     pub async fn touch_key(&self, user: UserId, key: KeyId, now: Timestamp) -> Result<()> {
         self.db.run(TOUCH, params![user, key, now]).await.map(|_| ())
     }
 
-    /// All keys of a user, oldest first, those that no longer work included.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// All keys of a user, oldest first, including revoked and expired ones.
     pub async fn list_keys(&self, user: UserId) -> Result<Vec<KeyRecord>> {
         self.db.all(LIST, params![user], record).await
     }
 
-    /// A key of whatever user, for the command line.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Finds a key of any user, for the command line.
     pub async fn find_key(&self, id: KeyId) -> Result<Option<KeyRecord>> {
         self.db.one(FIND, params![id], record).await
     }
 
-    /// Revokes a key. Doing so again changes nothing: the first instant stays.
+    /// Revokes a key. Revoking it again keeps the first time.
     ///
     /// # Errors
     /// [`StorageError::NotFound`].
@@ -143,7 +128,7 @@ impl Storage {
         Ok(key)
     }
 
-    /// Lets a key live until `at`, or until its own expiry where that is earlier.
+    /// Makes a key expire at `at`, or at its own expiry if that is earlier.
     ///
     /// # Errors
     /// [`StorageError::NotFound`].

@@ -1,4 +1,4 @@
-//! The users of this installation.
+//! Stores the users of this installation: e-mail address, plan, timezone and revision.
 
 use bellbird_domain::user::{DEFAULT_TIMEZONE, find_timezone};
 use bellbird_domain::{Plan, User, UserId};
@@ -38,23 +38,20 @@ const STILL_CONNECTED: &str = "the user still has connections: remove them first
 const STILL_REGISTERED: &str = "the user is still registered at a provider: have the registration deleted there first, \
                           which forgets it here too";
 
-/// A user to add.
 #[derive(Debug, Clone, Copy)]
 pub struct NewUser<'a> {
-    /// Kept as written; unique without regard to case.
+    /// Kept as written, and unique without regard to case.
     pub email: &'a str,
-    /// What they may call.
     pub plan: Plan,
-    /// IANA name. The caller has checked it with `find_timezone`.
+    /// IANA name, already checked with `find_timezone`.
     pub timezone: Option<&'a str>,
 }
 
-/// What to change of a user; none means that it stays.
+/// The fields to change. None keeps the stored value.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UserChange<'a> {
-    /// The new plan.
     pub plan: Option<Plan>,
-    /// The new timezone, checked by the caller; `Some(None)` takes it away.
+    /// Already checked with `find_timezone`. `Some(None)` clears it.
     pub timezone: Option<Option<&'a str>>,
 }
 
@@ -62,7 +59,7 @@ impl Storage {
     /// Adds a user.
     ///
     /// # Errors
-    /// [`StorageError::Conflict`] when somebody has the address, in whatever case.
+    /// [`StorageError::Conflict`] if the e-mail address is in use, in any case.
     pub async fn insert_user(&self, user: &NewUser<'_>, now: Timestamp) -> Result<User> {
         let id = UserId::new();
         let folded = fold(user.email);
@@ -77,41 +74,27 @@ impl Storage {
         })
     }
 
-    /// The user with this id.
-    ///
-    /// # Errors
-    /// Those of the database.
     pub async fn find_user(&self, id: UserId) -> Result<Option<User>> {
         self.db.one(FIND, params![id], user).await
     }
 
-    /// The zone in which the user's days are days; none without the user.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// The timezone in which the user's days begin and end. None if the user does not exist.
     pub async fn find_zone(&self, id: UserId) -> Result<Option<TimeZone>> {
         let user = self.find_user(id).await?;
         user.map(|user| parse_timezone(user.timezone.as_deref())).transpose()
     }
 
-    /// The user with this address, compared without case.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Finds the user with this e-mail address, without regard to case.
     pub async fn find_user_by_email(&self, email: &str) -> Result<Option<User>> {
         self.db.one(FIND_BY_EMAIL, params![fold(email).as_str()], user).await
     }
 
-    /// All users, by address.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// All users, by e-mail address.
     pub async fn list_users(&self) -> Result<Vec<User>> {
         self.db.all(LIST, params![], user).await
     }
 
-    /// Changes a user's plan, timezone or both, and gives the user as it is then. The revision grows when something
-    /// really changed.
+    /// Changes a user's plan, timezone or both, and returns the result. The revision grows only if a value changes.
     ///
     /// # Errors
     /// [`StorageError::NotFound`].
@@ -133,13 +116,12 @@ impl Storage {
         Ok(after)
     }
 
-    /// Removes a user, their keys, their endpoints with all that was to be told there, and the links and link sessions
-    /// made for them.
+    /// Deletes a user with their keys, links, link sessions, endpoints and webhook events.
     ///
     /// # Errors
-    /// [`StorageError::Conflict`] while the user has connections, those being deleted included: each of them holds a
-    /// consent to withdraw first; and while the user is registered at a provider by us, which has to be undone there.
-    /// [`StorageError::NotFound`].
+    /// [`StorageError::Conflict`] while the user has connections, including those being deleted: their consents must be
+    /// withdrawn first. The same while the user is registered at a provider, because that registration must be deleted
+    /// there. [`StorageError::NotFound`] if the user does not exist.
     pub async fn delete_user(&self, id: UserId) -> Result<()> {
         let mut tx = self.db.begin().await?;
         lock_user(&mut tx, id).await?;
@@ -160,7 +142,7 @@ impl Storage {
     }
 }
 
-/// The form in which addresses are compared. Made here, because the databases do not agree on lower case.
+/// The form in which e-mail addresses are compared. The databases disagree on lower case, so Rust computes it.
 fn fold(email: &str) -> String {
     email.to_lowercase()
 }
@@ -175,8 +157,7 @@ fn user(row: &Row<'_>) -> Result<User> {
     })
 }
 
-/// The zone of this name, or that of whoever has set none. A name that is not one is corrupt: a day must not be
-/// shifted.
+/// Returns the user's timezone, or the default one. An unknown name is corrupt data: a fallback would shift days.
 pub(crate) fn parse_timezone(name: Option<&str>) -> Result<TimeZone> {
     find_timezone(name.unwrap_or(DEFAULT_TIMEZONE)).map_err(|_| StorageError::Corrupt("a timezone"))
 }

@@ -1,5 +1,8 @@
-//! Deliveries: one event to one endpoint, as due work. Whoever serves an endpoint holds a lease on it and has a fencing
-//! number, as with looks, so that one copy of the service at a time sends to it.
+//! Claims endpoints with due deliveries, and records the outcome of each attempt. A delivery is one webhook event for
+//! one endpoint.
+//!
+//! The holder of a claim has a lease and a fence, as in `connections/removals.rs`, so that only one instance at a time
+//! sends to an endpoint.
 
 use bellbird_domain::{ApiVersion, EndpointId, EventId, SyncRunId, UserId};
 use jiff::Timestamp;
@@ -11,7 +14,7 @@ use crate::error::Result;
 use crate::webhooks::endpoints::give_up;
 use crate::webhooks::webhook_events::{WebhookEvent, webhook_event, webhook_event_columns};
 
-/// Endpoints that somebody may serve and that something is due for.
+/// Enabled endpoints without a lease that have a due delivery.
 macro_rules! due {
     ($health:literal) => {
         concat!(
@@ -25,7 +28,7 @@ macro_rules! due {
     };
 }
 
-/// The claim of what is due, as in `removals.rs`.
+/// As in `connections/removals.rs`.
 macro_rules! claim_due {
     ($health:literal, $lock:literal) => {
         concat!(
@@ -41,7 +44,7 @@ macro_rules! claim_due {
     };
 }
 
-/// The row of a claim that still holds.
+/// The row of a claim whose lease is not lost.
 macro_rules! claimed_row {
     () => {
         " WHERE user_id = $1 AND id = $2 AND fence = $3 AND lease_until IS NOT NULL"
@@ -49,7 +52,7 @@ macro_rules! claimed_row {
 }
 
 statements! {
-    /// Asked before [`CLAIM_HEALTHY`], which takes SQLite's one writer.
+    /// Runs before [`CLAIM_HEALTHY`], which takes SQLite's one writer.
     IS_HEALTHY_DUE = concat!("SELECT e.id ", due!("IS NULL"), " LIMIT 1");
 
     CLAIM_HEALTHY = claim_due!("IS NULL", ""), on_postgres = claim_due!("IS NULL", " FOR UPDATE SKIP LOCKED");
@@ -68,7 +71,7 @@ statements! {
         ORDER BY d.next_attempt_at, d.created_at, d.chunk, d.event_id LIMIT $5"
     );
 
-    /// `$4`: when it took an event; else `$5`: since when it fails, unless that is known.
+    /// `$4` is the last success. Without one, `$5` is the first failure, which is stored unless an earlier one is.
     UPDATE_HEALTH = concat!(
         "UPDATE webhook_endpoints SET delivered_at = COALESCE($4, delivered_at),
             failing_since = CASE WHEN CAST($4 AS BIGINT) IS NULL THEN COALESCE(failing_since, $5) END",
@@ -83,7 +86,7 @@ statements! {
             (user_id, endpoint_id, id, event_id, attempt, attempted_at, duration_ms, status, error)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
-    /// The lowest chunk of a run that has not ended, if it waits. Found by its id: otherwise SQLite would rather walk
+    /// Releases the lowest open chunk of a run, if it waits. Finds it by its id, because SQLite would otherwise walk
     /// all deliveries of the endpoint.
     RELEASE_NEXT = "UPDATE webhook_deliveries SET state = 'pending', next_attempt_at = $4
         WHERE user_id = $1 AND endpoint_id = $2 AND state = 'waiting'
@@ -99,18 +102,15 @@ statements! {
     RELEASE = concat!("UPDATE webhook_endpoints SET lease_until = NULL", claimed_row!());
 }
 
-/// The right to serve one endpoint, until the lease ends or somebody else claims it after that.
+/// The right to send to one endpoint, until the lease ends and another task claims it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimedEndpoint {
-    /// Whose it is.
     pub user_id: UserId,
-    /// Which.
     pub endpoint_id: EndpointId,
-    /// Its address.
     pub url: String,
-    /// The form of its events.
+    /// The format of its events.
     pub api_version: ApiVersion,
-    /// Since when it has done nothing but fail.
+    /// The first failure since the last success.
     pub failing_since: Option<Timestamp>,
     fence: i64,
 }
@@ -118,58 +118,48 @@ pub struct ClaimedEndpoint {
 /// A delivery whose next attempt is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueDelivery {
-    /// What is to be told.
     pub event: WebhookEvent,
-    /// Attempts that failed so far, or since somebody asked for it again.
+    /// Failures so far, or since the last redelivery request.
     pub attempts: u32,
-    /// Whether none was ever made.
+    /// Whether no attempt was ever made.
     pub is_first: bool,
 }
 
-/// What an attempt came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptOutcome {
-    /// The endpoint has taken it.
+    /// The endpoint accepted the event.
     Delivered,
-    /// It is tried again then.
+    /// The next attempt is due then.
     Retry(Timestamp),
-    /// It is given up.
+    /// No attempt is left.
     Failed,
 }
 
-/// An attempt that was made.
+/// A finished attempt to deliver an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FinishedAttempt {
-    /// Of which event.
     pub event_id: EventId,
-    /// The run of the event.
     pub sync_run_id: SyncRunId,
-    /// Its place in there.
+    /// From 1 to `total_chunks`.
     pub chunk: u32,
-    /// How many there are.
     pub total_chunks: u32,
-    /// Its number, from 1.
+    /// From 1.
     pub attempt: u32,
-    /// When it began.
+    /// The start of the attempt.
     pub at: Timestamp,
-    /// How long it took.
     pub duration_ms: u32,
-    /// What the endpoint answered.
+    /// HTTP status. None: no answer.
     pub status: Option<u16>,
-    /// What went wrong, in short words.
+    /// A few words, never the provider's or the endpoint's text.
     pub error: Option<&'static str>,
-    /// Whether it went wrong at the endpoint, and not before.
+    /// Whether the endpoint failed. False if the attempt failed before it was sent.
     pub endpoint_at_fault: bool,
-    /// What follows.
     pub outcome: AttemptOutcome,
 }
 
 impl Storage {
-    /// Claims a few of the endpoints that something is due for and that nobody serves, those first that were served
-    /// longest ago: of those that have done nothing but fail lately, or of the others.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Claims up to `limit` endpoints with due deliveries and no lease, the longest unserved first. `failing` selects
+    /// those that only failed lately, or the others: a slow failing endpoint then does not delay healthy ones.
     pub async fn claim_due_endpoints(
         &self,
         now: Timestamp,
@@ -182,11 +172,8 @@ impl Storage {
         self.db.claim_due(statements, now, lease_until, limit, claimed).await
     }
 
-    /// What is due for a claimed endpoint, the longest due first, then as the events came to be. None when somebody
-    /// else has overtaken the claim, or the endpoint was disabled since.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Lists due deliveries of a claimed endpoint, the longest due first, then in the order of their events. Empty if
+    /// the lease was lost or the endpoint is disabled.
     pub async fn list_due_deliveries(
         &self,
         claim: &ClaimedEndpoint,
@@ -197,12 +184,9 @@ impl Storage {
         self.db.all(LIST_DUE, values, due_delivery).await
     }
 
-    /// Writes down what attempts came to, in one transaction, and lets the next chunk of a run be due when the one
-    /// before it has ended. An event that is gone, or is no longer to be delivered, is passed over. False, and nothing
-    /// is changed, when somebody else has overtaken the claim, or the endpoint was disabled since.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Records attempts in one transaction. When a chunk has ended, the next chunk of its run becomes due. Skips events
+    /// that were deleted or are no longer pending. Returns false, and changes nothing, if the lease was lost or the
+    /// endpoint is disabled.
     pub async fn finish_attempts(
         &self,
         claim: &ClaimedEndpoint,
@@ -225,10 +209,7 @@ impl Storage {
         Ok(true)
     }
 
-    /// As [`Storage::disable_endpoint`], by whoever serves the endpoint. False as with [`Self::finish_attempts`].
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// As [`Storage::disable_endpoint`], for the holder of a claim. Returns false as [`Self::finish_attempts`] does.
     pub async fn disable_claimed_endpoint(
         &self,
         claim: &ClaimedEndpoint,
@@ -246,17 +227,14 @@ impl Storage {
         Ok(true)
     }
 
-    /// Gives the claim back. False as with [`Self::finish_attempts`].
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Releases the claim. Returns false as [`Self::finish_attempts`] does.
     pub async fn release_endpoint(&self, claim: &ClaimedEndpoint) -> Result<bool> {
         let values = params![claim.user_id, claim.endpoint_id, claim.fence];
         Ok(self.db.run(RELEASE, values).await? > 0)
     }
 }
 
-/// Writes down one attempt. The endpoint's row is locked.
+/// Records one attempt. The caller holds the lock on the endpoint's row.
 async fn finish(
     tx: &mut Tx,
     (user, endpoint): (UserId, EndpointId),
@@ -299,7 +277,7 @@ async fn finish(
     Ok(())
 }
 
-/// An attempt to remember.
+/// An attempt to store.
 pub(crate) struct Attempt<'a> {
     pub(crate) event: EventId,
     pub(crate) number: u32,
@@ -309,7 +287,7 @@ pub(crate) struct Attempt<'a> {
     pub(crate) error: Option<&'a str>,
 }
 
-/// Remembers an attempt. The endpoint's row is locked, and the delivery is there.
+/// Stores an attempt of an existing delivery. The caller holds the lock on the endpoint's row.
 pub(crate) async fn insert_attempt(
     tx: &mut Tx,
     (user, endpoint): (UserId, EndpointId),

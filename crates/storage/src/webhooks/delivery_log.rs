@@ -1,4 +1,5 @@
-//! What became of deliveries, for the user and for the person who hosts. No body is in there, neither way.
+//! Lists deliveries and attempts for the user, and counts them for the operator. Neither request nor response bodies
+//! are stored.
 
 use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
@@ -9,7 +10,7 @@ use crate::db::{Row, params, statements};
 use crate::error::Result;
 
 statements! {
-    /// Ids of events are in the order of time. `CROSS JOIN` keeps SQLite walking the deliveries in that order.
+    /// Event ids increase with time. `CROSS JOIN` makes SQLite walk the deliveries in that order.
     LIST = "SELECT e.id, e.event_type, e.sync_run_id, e.chunk, e.total_chunks, e.new_count, e.updated_count,
             e.created_at, d.state, d.attempts, d.next_attempt_at, d.last_attempt_at, d.last_status, d.last_error,
             d.last_duration_ms, d.ended_at
@@ -18,7 +19,7 @@ statements! {
             AND e.user_id = d.user_id AND e.id = d.event_id
         ORDER BY d.event_id DESC LIMIT $4";
 
-    /// Sorted by us: asked to sort, SQLite would rather walk all attempts of the endpoint.
+    /// Sorted in Rust: with ORDER BY, SQLite would walk all attempts of the endpoint.
     LIST_ATTEMPTS = "SELECT id, attempt, attempted_at, duration_ms, status, error FROM webhook_attempts
         WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3";
 
@@ -31,80 +32,67 @@ statements! {
         FROM webhook_endpoints";
 }
 
-/// How the delivery of an event to an endpoint stands.
+/// The state of one webhook event's delivery to one endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryRecord {
-    /// Of which event.
     pub event_id: EventId,
-    /// What it tells.
     pub event_type: EventType,
-    /// The sync that it came of.
     pub sync_run_id: SyncRunId,
-    /// Its place in there, from 1.
+    /// From 1 to `total_chunks`.
     pub chunk: u32,
-    /// How many events that sync came to.
     pub total_chunks: u32,
-    /// How many of its rows were new.
+    /// New rows in the event.
     pub new_count: u32,
-    /// How many had changed.
+    /// Changed rows in the event.
     pub updated_count: u32,
-    /// When the event came to be.
+    /// When the event was created.
     pub created_at: Timestamp,
-    /// How it stands.
     pub state: DeliveryState,
-    /// Attempts so far, counted anew when it is asked for again.
+    /// Starts again from 0 with a redelivery.
     pub attempts: u32,
-    /// When the next one is due.
     pub next_attempt_at: Option<Timestamp>,
-    /// When the last one began.
+    /// The start of the last attempt.
     pub last_attempt_at: Option<Timestamp>,
-    /// What the endpoint answered to it.
+    /// HTTP status of the last attempt. None: no answer.
     pub last_status: Option<u16>,
-    /// What went wrong with it, in short words.
     pub last_error: Option<String>,
-    /// How long it took.
     pub last_duration_ms: Option<u32>,
-    /// When it was delivered or given up.
+    /// When it was delivered, or given up.
     pub ended_at: Option<Timestamp>,
 }
 
-/// What became of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptRecord {
-    /// Its number, from 1.
+    /// From 1.
     pub attempt: u32,
-    /// When it began.
+    /// The start of the attempt.
     pub at: Timestamp,
-    /// How long it took.
     pub duration_ms: u32,
-    /// What the endpoint answered.
+    /// HTTP status. None: no answer.
     pub status: Option<u16>,
-    /// What went wrong, in short words.
+    /// A few words.
     pub error: Option<String>,
 }
 
-/// How all deliveries stand.
+/// Counts of all users' deliveries and endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeliveryOverview {
-    /// An attempt is due.
+    /// Deliveries whose next attempt is due.
     pub due: u64,
-    /// An attempt is due, now or later.
+    /// Deliveries with a next attempt, due or later.
     pub pending: u64,
-    /// They wait for the chunk before them.
+    /// Deliveries that wait for the chunk before them.
     pub waiting: u64,
-    /// Since when the one is due that has been for longest.
+    /// When the longest due attempt became due.
     pub oldest_due: Option<Timestamp>,
-    /// Endpoints that are disabled.
+    /// Disabled endpoints.
     pub disabled: u64,
-    /// Endpoints that are not, and have done nothing but fail lately.
+    /// Enabled endpoints whose last attempts failed.
     pub failing: u64,
 }
 
 impl Storage {
-    /// The deliveries to the user's endpoint, those of the newest events first; of one state, or of all.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Lists deliveries to the user's endpoint, newest event first, in one state or in all.
     pub async fn list_deliveries(
         &self,
         user: UserId,
@@ -116,10 +104,7 @@ impl Storage {
         self.db.all(LIST, values, delivery).await
     }
 
-    /// What became of each attempt to deliver an event to the user's endpoint, oldest first.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Lists the attempts to deliver an event to the user's endpoint, oldest first.
     pub async fn list_attempts(
         &self,
         user: UserId,
@@ -131,10 +116,6 @@ impl Storage {
         Ok(attempts.into_iter().map(|(_, attempt)| attempt).collect())
     }
 
-    /// How the deliveries of all users stand.
-    ///
-    /// # Errors
-    /// Those of the database.
     pub async fn delivery_overview(&self, now: Timestamp) -> Result<DeliveryOverview> {
         let counted = self.db.one(COUNT, params![now], overview).await?.unwrap_or_default();
         let endpoints = |row: &Row<'_>| Ok((row.number(0, "a count")?, row.number(1, "a count")?));
@@ -164,7 +145,7 @@ fn delivery(row: &Row<'_>) -> Result<DeliveryRecord> {
     })
 }
 
-/// An attempt, after its id.
+/// Reads the attempt and its id.
 fn attempt(row: &Row<'_>) -> Result<(Uuid, AttemptRecord)> {
     let record = AttemptRecord {
         attempt: row.attempts(1)?,

@@ -1,7 +1,8 @@
-//! Endpoints: where a user wants to be told what is new. What messages are signed with is sealed in `secrets`.
+//! Stores webhook endpoints: the URLs to which users want webhook events sent. Signing secrets are sealed in the table
+//! `secrets`.
 //!
-//! Whoever changes deliveries takes the endpoint's row first, and whoever changes those of several endpoints the user's
-//! row before that: one order, no deadlock.
+//! A transaction that changes deliveries first locks the endpoint's row. One that changes deliveries of several
+//! endpoints locks the user's row before that. The same order everywhere prevents deadlocks.
 
 use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, UserId};
 use jiff::Timestamp;
@@ -13,7 +14,7 @@ use crate::locks::{lock_user, lock_user_if_exists};
 use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::{Storage, StorageError};
 
-/// The columns of every read of endpoints, in the order that [`endpoint`] expects.
+/// The columns that [`endpoint`] expects, in its order.
 macro_rules! select_endpoints {
     ($rest:literal) => {
         concat!(
@@ -25,7 +26,7 @@ macro_rules! select_endpoints {
     };
 }
 
-/// The word for a delivery that was never tried, or is no longer.
+/// The last error of a delivery that ended because its endpoint is disabled.
 macro_rules! endpoint_disabled {
     () => {
         "'endpoint disabled'"
@@ -45,7 +46,7 @@ statements! {
 
     FIND_ANY = select_endpoints!("WHERE id = $1");
 
-    /// Changes nothing, but whoever comes second waits, on both databases.
+    /// Changes nothing, but makes a second transaction wait, on both databases.
     LOCK_ALL = "UPDATE webhook_endpoints SET fence = fence WHERE user_id = $1 RETURNING event_types";
 
     DELETE_OLD_SECRETS = "DELETE FROM secrets WHERE purpose = 'old_webhook'
@@ -59,7 +60,7 @@ statements! {
     ENABLE = "UPDATE webhook_endpoints SET status = 'enabled', failing_since = NULL, disabled_reason = NULL
         WHERE user_id = $1 AND id = $2";
 
-    /// Whoever serves it is overtaken.
+    /// Raising the fence makes the claim holder lose its lease.
     DISABLE = "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = $3, lease_until = NULL,
             fence = fence + 1
         WHERE user_id = $1 AND id = $2";
@@ -77,59 +78,51 @@ statements! {
     DELETE_EVENTS_OF_USER = "DELETE FROM webhook_events WHERE user_id = $1";
 }
 
-/// Where a user wants to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Whose it is.
     pub user_id: UserId,
-    /// Its id.
     pub id: EndpointId,
-    /// Its address.
     pub url: String,
-    /// What it asks for.
+    /// The event types that it subscribes to.
     pub event_types: Vec<EventType>,
-    /// The form of its events.
+    /// The format of its events.
     pub api_version: ApiVersion,
-    /// Whether it is sent to.
     pub status: EndpointStatus,
-    /// Why it is not, in a short word.
+    /// A few words. None: enabled.
     pub disabled_reason: Option<String>,
-    /// Since when it has done nothing but fail.
+    /// The first failure since the last success.
     pub failing_since: Option<Timestamp>,
-    /// When it last took an event.
+    /// The last success.
     pub delivered_at: Option<Timestamp>,
-    /// When it was added.
     pub created_at: Timestamp,
 }
 
 /// An endpoint to add.
 #[derive(Debug, Clone, Copy)]
 pub struct NewEndpoint<'a> {
-    /// Whose it will be.
     pub user_id: UserId,
-    /// Its address, which the caller has checked.
+    /// Already checked by the caller.
     pub url: &'a str,
-    /// What it asks for.
+    /// The event types to subscribe to.
     pub event_types: &'a [EventType],
-    /// What its messages are signed with; sealed before it is stored.
+    /// Signs messages. It is sealed before it is stored.
     pub secret: &'a SecretString,
 }
 
-/// What an endpoint's messages are signed with. `Debug` shows no secret.
+/// The secrets that sign an endpoint's messages. `Debug` shows none.
 #[derive(Debug, Clone)]
 pub struct EndpointSecrets {
-    /// The secret.
     pub current: SecretString,
-    /// The one before, while both are in use.
+    /// The previous secret, until it expires.
     pub old: Option<SecretString>,
 }
 
 impl Storage {
-    /// Adds an endpoint, enabled, with the events' form of today.
+    /// Adds an enabled endpoint with the current API version.
     ///
     /// # Errors
-    /// [`StorageError::Conflict`] when the user has `max` endpoints already, [`StorageError::NotFound`] without such a
-    /// user.
+    /// [`StorageError::Conflict`] if the user has `max` endpoints, [`StorageError::NotFound`] if the user does not
+    /// exist.
     pub async fn insert_endpoint(&self, new: &NewEndpoint<'_>, max: u32, now: Timestamp) -> Result<Endpoint> {
         let (user, id) = (new.user_id, EndpointId::new());
         let mut tx = self.db.begin().await?;
@@ -160,35 +153,23 @@ impl Storage {
         })
     }
 
-    /// The user's endpoints, as they were added.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// The user's endpoints, oldest first.
     pub async fn list_endpoints(&self, user: UserId) -> Result<Vec<Endpoint>> {
         self.db.all(LIST, params![user], endpoint).await
     }
 
-    /// Every user's endpoints, as they were added. For the command line.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// All users' endpoints, oldest first. For the command line.
     pub async fn list_all_endpoints(&self) -> Result<Vec<Endpoint>> {
         self.db.all(LIST_ALL, params![], endpoint).await
     }
 
-    /// An endpoint of whatever user. For the command line.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Finds an endpoint of any user. For the command line.
     pub async fn find_endpoint_any(&self, id: EndpointId) -> Result<Option<Endpoint>> {
         self.db.one(FIND_ANY, params![id], endpoint).await
     }
 
-    /// Gives an endpoint a new secret; the one that it has is used beside it until then. One that does not open is of
-    /// no more use. False when there is no such endpoint of the user.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Replaces an endpoint's secret. The old one also signs until `old_until`, but is dropped at once if it cannot be
+    /// opened. Returns false if the user has no such endpoint.
     pub async fn rotate_endpoint_secret(
         &self,
         user: UserId,
@@ -219,10 +200,10 @@ impl Storage {
         Ok(true)
     }
 
-    /// What messages to the user's endpoint are signed with; none when there is no such endpoint.
+    /// The secrets of the user's endpoint. None if there is no such endpoint.
     ///
     /// # Errors
-    /// [`StorageError::Sealed`] when a secret does not open.
+    /// [`StorageError::Sealed`] if a secret cannot be opened.
     pub async fn endpoint_secrets(
         &self,
         user: UserId,
@@ -239,20 +220,14 @@ impl Storage {
         Ok(Some(EndpointSecrets { current, old }))
     }
 
-    /// Lets an endpoint be sent to again, as if it had never failed. What was given up stays so. False when there is no
-    /// such endpoint of the user.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Enables an endpoint and clears its failures. Deliveries that were given up stay so. Returns false if the user
+    /// has no such endpoint.
     pub async fn enable_endpoint(&self, user: UserId, id: EndpointId) -> Result<bool> {
         Ok(self.db.run(ENABLE, params![user, id]).await? > 0)
     }
 
-    /// Lets an endpoint no longer be sent to, for a reason in a short word, and gives up what was to be delivered.
-    /// Gives how many deliveries that is; none when there is no such endpoint of the user.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Disables an endpoint and gives up its open deliveries. `reason` is a few words. Returns the number of those
+    /// deliveries, or None if the user has no such endpoint.
     pub async fn disable_endpoint(
         &self,
         user: UserId,
@@ -270,19 +245,12 @@ impl Storage {
         Ok(Some(given_up))
     }
 
-    /// Forgets former secrets that sign no more.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Deletes previous secrets that have expired.
     pub async fn delete_old_secrets(&self, now: Timestamp) -> Result<u64> {
         self.db.run(DELETE_OLD_SECRETS, params![now]).await
     }
 
-    /// Forgets an endpoint, its secrets, and all that was or is to be delivered to it. False when there is no such
-    /// endpoint of the user.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Deletes an endpoint with its secrets and deliveries. Returns false if the user has no such endpoint.
     pub async fn delete_endpoint(&self, user: UserId, id: EndpointId) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? || tx.run(DELETE, params![user, id]).await? == 0 {
@@ -295,29 +263,32 @@ impl Storage {
     }
 }
 
-/// Takes the rows of all endpoints of a user, so that nobody is at their deliveries. The user's row is locked.
+/// Locks all endpoints of a user, so that no other task changes their deliveries. The caller holds the lock on the
+/// user's row.
 pub(crate) async fn lock_endpoints(tx: &mut Tx, user: UserId) -> Result<()> {
     tx.all(LOCK_ALL, params![user], |_| Ok(())).await.map(|_| ())
 }
 
-/// As [`lock_endpoints`], and tells what each of them asks for.
+/// As [`lock_endpoints`]. Returns the event types of each endpoint.
 pub(crate) async fn lock_subscribers(tx: &mut Tx, user: UserId) -> Result<Vec<Vec<EventType>>> {
     tx.all(LOCK_ALL, params![user], |row| event_types(row, 0)).await
 }
 
-/// Gives up what was to be delivered to an endpoint, and gives how many deliveries that is. Its row is locked.
+/// Gives up the open deliveries of an endpoint, and returns their number. The caller holds the lock on the endpoint's
+/// row.
 pub(crate) async fn give_up(tx: &mut Tx, user: UserId, id: EndpointId, now: Timestamp) -> Result<u64> {
     tx.run(GIVE_UP, params![user, id, now]).await
 }
 
-/// Forgets a user's endpoints and all that was told there, but not yet their secrets. The user's row is locked.
+/// Deletes a user's endpoints, deliveries and webhook events, but not their secrets. The caller holds the lock on the
+/// user's row.
 pub(crate) async fn delete_endpoints(tx: &mut Tx, user: UserId) -> Result<Vec<EndpointId>> {
     let deleted = tx.all(DELETE_OF_USER, params![user], |row| row.id(0)).await?;
     tx.run(DELETE_EVENTS_OF_USER, params![user]).await?;
     Ok(deleted)
 }
 
-/// Forgets the secrets of endpoints, in the order in which they are sealed anew, so that neither waits for the other.
+/// Deletes the secrets of endpoints in the order of key rotation, so that the two cannot deadlock.
 pub(crate) async fn delete_secrets(tx: &mut Tx, user: UserId, mut endpoints: Vec<EndpointId>) -> Result<()> {
     endpoints.sort_unstable();
     for slot in [SecretSlot::old_webhook, SecretSlot::webhook] {

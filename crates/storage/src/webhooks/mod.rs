@@ -1,4 +1,4 @@
-//! Webhook endpoints, webhook events and deliveries.
+//! Webhook endpoints, webhook events and their deliveries.
 
 pub(crate) mod deliveries;
 pub(crate) mod delivery_log;

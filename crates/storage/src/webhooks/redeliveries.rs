@@ -1,4 +1,5 @@
-//! Deliveries by command: a ping, one event once more, and all that failed since some time.
+//! Changes deliveries on request: stores the result of a ping, redelivers one event, or recovers all that failed since
+//! a time.
 
 use bellbird_domain::{EndpointId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
@@ -20,7 +21,7 @@ macro_rules! earlier_chunk {
 }
 
 statements! {
-    /// Changes nothing, but whoever comes second waits, on both databases.
+    /// Changes nothing, but makes a second transaction wait, on both databases.
     LOCK = "UPDATE webhook_endpoints SET fence = fence WHERE user_id = $1 AND id = $2";
 
     LOCK_ENABLED = "UPDATE webhook_endpoints SET fence = fence WHERE user_id = $1 AND id = $2 AND status = 'enabled'";
@@ -39,14 +40,14 @@ statements! {
             AND EXISTS (SELECT e.id FROM webhook_events e
                 WHERE e.user_id = $1 AND e.id = webhook_deliveries.event_id AND e.event_type <> 'endpoint.ping')";
 
-    /// What was due after a chunk that had failed, which is tried again now. Should it be on its way, it is sent twice.
+    /// Holds a chunk back while a recovered earlier one is open. If it is being sent at this moment, it is sent twice.
     HOLD_BACK = concat!(
         "UPDATE webhook_deliveries SET state = 'waiting', next_attempt_at = NULL
         WHERE user_id = $1 AND endpoint_id = $2 AND state = 'pending' AND ended_at IS NULL AND EXISTS ",
         earlier_chunk!()
     );
 
-    /// The lowest chunk of each run that has not ended, if it waits.
+    /// Releases the lowest open chunk of each run, if it waits.
     RELEASE_FIRST = concat!(
         "UPDATE webhook_deliveries SET state = 'pending', next_attempt_at = $3
         WHERE user_id = $1 AND endpoint_id = $2 AND state = 'waiting' AND ended_at IS NULL AND NOT EXISTS ",
@@ -54,27 +55,22 @@ statements! {
     );
 }
 
-/// What a ping came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PingResult<'a> {
-    /// When it was sent.
+    /// When the ping was sent.
     pub at: Timestamp,
-    /// How long it took.
     pub duration_ms: u32,
-    /// What the endpoint answered.
+    /// HTTP status. None: no answer.
     pub status: Option<u16>,
-    /// What went wrong, in short words.
+    /// A few words.
     pub error: Option<&'a str>,
-    /// Whether the endpoint has taken it.
+    /// Whether the endpoint accepted the ping.
     pub delivered: bool,
 }
 
 impl Storage {
-    /// Writes a ping down that was sent: its event, its delivery and its one attempt. False when there is no such
-    /// endpoint of the user.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Stores the result of a ping: its event, delivery and only attempt. Returns false if the user has no such
+    /// endpoint.
     pub async fn insert_ping(
         &self,
         user: UserId,
@@ -109,12 +105,8 @@ impl Storage {
         Ok(true)
     }
 
-    /// Makes the delivery of one event due now, whatever became of it before, with all of its attempts. False when
-    /// there is no such delivery, when it waits for the chunk before it, when the event is a ping, and when the
-    /// endpoint is disabled.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Makes the delivery of one event due now, whatever its state, with all attempts again. Returns false if there is
+    /// no such delivery, it waits for an earlier chunk, the event is a ping, or the endpoint is disabled.
     pub async fn redeliver(&self, user: UserId, endpoint: EndpointId, event: EventId, now: Timestamp) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         if !lock_enabled(&mut tx, user, endpoint).await?
@@ -127,12 +119,9 @@ impl Storage {
         Ok(true)
     }
 
-    /// Makes all deliveries due again that failed and whose events came to be at that time or later, with all of their
-    /// attempts: of each run the lowest chunk now, the others after it. Gives how many; 0 when the endpoint is
-    /// disabled. Pings stay as they are.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Makes all failed deliveries of events created at `since` or later pending again, with all attempts. The lowest
+    /// chunk of each run is due now, and the others wait for it. Pings are skipped. Returns their number, which is 0 if
+    /// the endpoint is disabled.
     pub async fn recover(&self, user: UserId, endpoint: EndpointId, since: Timestamp, now: Timestamp) -> Result<u64> {
         let mut tx = self.db.begin().await?;
         if !lock_enabled(&mut tx, user, endpoint).await? {
@@ -147,7 +136,7 @@ impl Storage {
     }
 }
 
-/// Takes the rows of a user and of their endpoint; false when there is none, or it is disabled.
+/// Locks the rows of a user and of their endpoint. Returns false if there is no such endpoint, or it is disabled.
 async fn lock_enabled(tx: &mut Tx, user: UserId, endpoint: EndpointId) -> Result<bool> {
     Ok(lock_user_if_exists(tx, user).await? && tx.run(LOCK_ENABLED, params![user, endpoint]).await? > 0)
 }

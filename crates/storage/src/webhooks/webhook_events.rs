@@ -1,4 +1,5 @@
-//! What is told to endpoints: an event's envelope and the digests of its rows. The rows themselves are the provider's.
+//! Stores webhook events: an envelope and the digests of its rows. The rows themselves stay at the provider, where a
+//! redelivery reads them again.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::locks::lock_user_if_exists;
 use crate::webhooks::endpoints::{self, endpoint_disabled};
 use crate::{Storage, StorageError};
 
-/// The columns of every read of events, in the order that [`webhook_event`] expects.
+/// The columns that [`webhook_event`] expects, in its order.
 macro_rules! webhook_event_columns {
     ($table:literal) => {
         concat!(
@@ -51,7 +52,8 @@ statements! {
             date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
 
-    /// To each endpoint that asks for the type; what a disabled one missed can be recovered.
+    /// Creates a delivery for each endpoint that subscribes to the event type. For a disabled endpoint it has failed
+    /// already, so that it can be recovered later.
     INSERT_DELIVERIES = concat!(
         "INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at, state,
             next_attempt_at, ended_at, last_error)
@@ -80,67 +82,55 @@ statements! {
     DELETE_OF_CONNECTION = "DELETE FROM webhook_events WHERE connection_id = $2 AND user_id = $1";
 }
 
-/// An event to tell.
+/// An event to store.
 #[derive(Debug, Clone, Copy)]
 pub struct NewWebhookEvent<'a> {
-    /// Its id, for ever.
+    /// Never changes.
     pub id: EventId,
-    /// What it tells.
     pub event_type: EventType,
-    /// What was read: from, to.
+    /// The dates that the sync read: from, to.
     pub date_range: (Timestamp, Timestamp),
-    /// Its rows, new ones first.
+    /// Row digests, new rows first.
     pub rows: &'a [Digest],
-    /// How many of them are new.
+    /// New rows in this event.
     pub new_count: u32,
-    /// How many have changed.
+    /// Changed rows in this event.
     pub updated_count: u32,
-    /// Its place among the events of the run, from 1.
+    /// From 1 to `total_chunks`.
     pub chunk: u32,
-    /// How many those are.
+    /// The number of events of the run.
     pub total_chunks: u32,
 }
 
 /// An event as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookEvent {
-    /// Its id.
     pub id: EventId,
-    /// What it tells.
     pub event_type: EventType,
-    /// Whose rows; none: it has no rows.
+    /// None: a ping, which has no rows.
     pub connection_id: Option<ConnectionId>,
-    /// The sync that it came of.
     pub sync_run_id: SyncRunId,
-    /// When it came to be.
     pub created_at: Timestamp,
-    /// What was read: from, to.
+    /// The dates that the sync read: from, to.
     pub date_range: (Timestamp, Timestamp),
-    /// Its rows, new ones first.
+    /// Row digests, new rows first.
     pub rows: Vec<Digest>,
-    /// How many of them were new.
+    /// New rows in this event.
     pub new_count: u32,
-    /// How many had changed.
+    /// Changed rows in this event.
     pub updated_count: u32,
-    /// Its place among the events of the run, from 1.
+    /// From 1 to `total_chunks`.
     pub chunk: u32,
-    /// How many those are.
+    /// The number of events of the run.
     pub total_chunks: u32,
 }
 
 impl Storage {
-    /// The user's event with this id.
-    ///
-    /// # Errors
-    /// Those of the database.
     pub async fn find_webhook_event(&self, user: UserId, id: EventId) -> Result<Option<WebhookEvent>> {
         self.db.one(FIND, params![user, id], webhook_event).await
     }
 
-    /// The next few events of a run, in their order.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Lists the next events of a run after a chunk, in their order.
     pub async fn list_later_chunks(
         &self,
         user: UserId,
@@ -151,11 +141,8 @@ impl Storage {
         self.db.all(LIST_LATER, params![user, run, i64::from(chunk), i64::from(limit)], webhook_event).await
     }
 
-    /// Forgets some of the events that came to be before then, the oldest first, with their deliveries and what became
-    /// of those. Gives how many; fewer than `limit` when no more are left.
-    ///
-    /// # Errors
-    /// Those of the database.
+    /// Deletes up to `limit` of the oldest events created before `before`, with their deliveries and attempts. Returns
+    /// the number of deleted events, which is less than `limit` at the end.
     pub async fn delete_outdated_webhook_events(&self, before: Timestamp, limit: u32) -> Result<u64> {
         let found = self.db.all(LIST_OUTDATED, params![before, i64::from(limit)], ids).await?;
         let mut of_users: BTreeMap<UserId, Vec<EventId>> = BTreeMap::new();
@@ -177,12 +164,12 @@ impl Storage {
     }
 }
 
-/// Forgets all events of a connection, with their deliveries. The rows of the user's endpoints are locked.
+/// Deletes all events of a connection, with their deliveries. The caller holds the locks on the user's endpoints.
 pub(crate) async fn delete_webhook_events_of(tx: &mut Tx, user: UserId, connection: ConnectionId) -> Result<()> {
     tx.run(DELETE_OF_CONNECTION, params![user, connection]).await.map(|_| ())
 }
 
-/// Where the events of a sync come from.
+/// The sync that events come from.
 pub(crate) struct SyncedEvents {
     pub(crate) user: UserId,
     pub(crate) connection: ConnectionId,
@@ -191,8 +178,8 @@ pub(crate) struct SyncedEvents {
     pub(crate) first_attempt_at: Timestamp,
 }
 
-/// Writes the events that somebody asks for, with their deliveries: the first chunk is due, later ones wait. Gives how
-/// many events were written. The rows of the user and of the connection are locked.
+/// Stores the events that an endpoint subscribes to, with their deliveries. The first chunk is due, later ones wait.
+/// Returns the number of stored events. The caller holds the locks on the user and the connection.
 pub(crate) async fn insert_events(tx: &mut Tx, of: &SyncedEvents, events: &[NewWebhookEvent<'_>]) -> Result<u64> {
     let Some(first) = events.iter().map(|event| event.chunk).min() else { return Ok(0) };
     let subscribers = endpoints::lock_subscribers(tx, of.user).await?;
@@ -211,7 +198,7 @@ pub(crate) async fn insert_events(tx: &mut Tx, of: &SyncedEvents, events: &[NewW
     Ok(written)
 }
 
-/// Writes an event. The user's row is locked.
+/// Stores an event. The caller holds the lock on the user's row.
 pub(crate) async fn insert(
     tx: &mut Tx,
     (user, connection): (UserId, Option<ConnectionId>),
@@ -242,7 +229,7 @@ fn ids(row: &Row<'_>) -> Result<(UserId, EventId)> {
     Ok((row.id(0)?, row.id(1)?))
 }
 
-/// An event of the columns that every read of events begins with.
+/// Reads an event from the first columns of a row.
 pub(crate) fn webhook_event(row: &Row<'_>) -> Result<WebhookEvent> {
     let digests = row.blob(7)?;
     if !digests.len().is_multiple_of(DIGEST_BYTES) {

@@ -23,9 +23,9 @@ const CONCURRENCY_MAX: usize = 4;
 /// keyed hashes of these rows to recognise new and changed ones later. A running service delivers the events to the
 /// user's webhook endpoints.
 ///
-/// The command waits until the syncs are finished. If the service is already syncing a connection, the command waits for
-/// that sync first. It exits with status 1 if a sync fails or if the connection ID is not active. With --all, inactive
-/// connections are only reported.
+/// The command waits until the syncs are finished. If the service is already syncing a connection, the command waits
+/// for that sync first. It exits with status 1 if a sync fails or if the connection ID is not active. With --all,
+/// inactive connections are only reported.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird connection sync 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f
@@ -89,7 +89,7 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Syn
                 if report.status != ConnectionStatus::Active {
                     failed |= args.id.is_some();
                     output::note(&format!(
-                        "{name} ({}) is {} and was not synced. Repair it with `bellbird connection link --reconnect {}`",
+                        "{name} ({}) is {} and was not synced: run `bellbird connection link --reconnect {}`",
                         connection.id, report.status, connection.id
                     ));
                 }

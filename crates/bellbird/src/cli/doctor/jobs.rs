@@ -32,7 +32,11 @@ async fn check_removals(checks: &mut Checks, storage: &Storage) {
     }
     let verdict = |removal: &PendingRemoval| verdict_for(removal.attempts);
     for removal in removals.iter().take(SHOWN_MAX) {
-        checks.add(NAME, verdict(removal), format!("connection {}: {}", removal.connection.id, removal_status(removal)));
+        checks.add(
+            NAME,
+            verdict(removal),
+            format!("connection {}: {}", removal.connection.id, removal_status(removal)),
+        );
     }
     if let Some(more) = removals.get(SHOWN_MAX..).filter(|more| !more.is_empty()) {
         let verdict =
@@ -81,7 +85,7 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
     };
     if overview.disabled > 0 {
         let detail = format!(
-            "disabled endpoints: {}. `bellbird webhook list` shows the reason, `bellbird webhook enable ID` enables one",
+            "disabled endpoints: {}. See `bellbird webhook list`, and enable one with `bellbird webhook enable ID`",
             overview.disabled
         );
         checks.add(NAME, Verdict::Note, detail);

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::super::output::{self, JsonFlag};
-use super::{find, event_not_found};
+use super::{event_not_found, find};
 
 const HEAD: [&str; 10] =
     ["created", "type", "chunk", "new", "updated", "state", "attempts", "answer", "next attempt", "event id"];

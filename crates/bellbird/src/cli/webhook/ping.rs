@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::super::output::{self, JsonFlag};
-use super::{find, endpoint_gone};
+use super::{endpoint_gone, find};
 use crate::config::Settings;
 use crate::wiring;
 

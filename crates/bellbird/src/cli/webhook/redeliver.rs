@@ -69,10 +69,9 @@ impl Since {
 
 fn since(text: &str) -> Result<Since, String> {
     let ago = || arguments::duration(text).map(Since::Ago);
-    text.parse()
-        .map(Since::At)
-        .or_else(|_| ago())
-        .map_err(|_| "must be an instant such as 2026-11-20T09:30:00Z, or an age such as 30s, 15m, 24h or 7d".to_owned())
+    text.parse().map(Since::At).or_else(|_| ago()).map_err(|_| {
+        "must be an instant such as 2026-11-20T09:30:00Z, or an age such as 30s, 15m, 24h or 7d".to_owned()
+    })
 }
 
 /// What `redeliver --json` prints.
@@ -95,7 +94,9 @@ struct RecoveryView {
 pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.id).await?;
     let (user, event) = (endpoint.user_id, args.event);
-    let Some(found) = storage.find_webhook_event(user, event).await? else { bail!(event_not_found(endpoint.id, event)) };
+    let Some(found) = storage.find_webhook_event(user, event).await? else {
+        bail!(event_not_found(endpoint.id, event))
+    };
     if found.event_type == EventType::Ping {
         bail!("a ping cannot be redelivered: send another with `bellbird webhook ping {}`", endpoint.id);
     }

@@ -9,7 +9,7 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
 use super::super::output::{self, JsonFlag};
-use super::{find, endpoint_gone};
+use super::{endpoint_gone, find};
 
 /// How long events are also signed with the old secret: docs/contract.md#webhook-signatures.
 const OLD_SECRET_LIFE: SignedDuration = SignedDuration::from_hours(24);

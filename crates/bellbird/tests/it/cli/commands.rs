@@ -101,7 +101,7 @@ fn user_lifecycle() {
     assert_eq!((&changed["plan"], &changed["timezone"]), (&json!("saver"), &Value::Null));
     assert_eq!(
         workdir.error("user add --email ME@example.com", 1),
-        "error: there is a user ME@example.com already: change it with `bellbird user set ME@example.com`"
+        "error: the user ME@example.com already exists: change it with `bellbird user set ME@example.com`"
     );
     assert_eq!(workdir.json("user remove me@example.com"), changed);
     assert_eq!(workdir.json("user list"), json!([]));
@@ -135,7 +135,7 @@ fn key_lifecycle() {
     workdir.json(&format!("key rotate {id} --grace 0s"));
     assert_eq!(workdir.json("key list")[0]["status"], "expired");
     let error = workdir.error(&format!("key rotate {id}"), 1);
-    assert_eq!(error, format!("error: the key {id} is expired: make a new one with `bellbird key create`"));
+    assert_eq!(error, format!("error: the key {id} is expired: create a new one with `bellbird key create`"));
 
     let revoked = workdir.json(&format!("key revoke {}", rotated["id"].as_str().unwrap()));
     assert_eq!((&revoked["status"], &revoked["user"]), (&json!("revoked"), &json!("me@example.com")));
@@ -206,8 +206,8 @@ fn failures_exit_with_1_and_explain() {
     );
     assert_eq!(
         workdir.error("serve", 1),
-        "error: secrets.key is not set, and the tokens of providers are stored only under it: make one with \
-         `head -c 32 /dev/urandom | base64`, set it as BELLBIRD_SECRETS__KEY=main:THE_OUTPUT, and keep it"
+        "error: secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
+         `head -c 32 /dev/urandom | base64`, set BELLBIRD_SECRETS__KEY=main:THE_OUTPUT, and keep a copy"
     );
     assert!(
         workdir
@@ -222,8 +222,8 @@ fn failures_exit_with_1_and_explain() {
     workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", "s3cret");
     assert_eq!(
         workdir.error("serve", 1),
-        "error: fiskil.client_id is not set, though other credentials of fiskil are: set BELLBIRD_FISKIL__CLIENT_ID, \
-         or take those away"
+        "error: fiskil.client_id is not set, but other credentials of fiskil are: set BELLBIRD_FISKIL__CLIENT_ID, \
+         or remove the others"
     );
     workdir.set("BELLBIRD_API__LISTNE", "127.0.0.1:1");
     assert!(workdir.error("serve", 1).starts_with("error: unknown setting `api.listne` in the environment variable"));
@@ -237,8 +237,8 @@ fn occupied_port_error_names_its_setting() {
     assert_eq!(
         Workdir::new().error(&line, 1),
         format!(
-            "error: ops cannot listen on {address} (as the flag --ops-listen says): something else listens there \
-             already, perhaps another Bellbird"
+            "error: ops cannot listen on {address} (set by the flag --ops-listen): another process uses this \
+             port, perhaps another Bellbird"
         )
     );
 }
@@ -249,17 +249,9 @@ fn credentials_are_checked_before_any_call() {
     workdir.set("BELLBIRD_SECRETS__KEY", "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
     workdir.json("user add --email me@example.com");
     for (input, options, says) in [
-        (
-            "nonsense with s3cret",
-            "--provider fiskil",
-            "the credentials are not a JSON object: `bellbird connection import --help` shows",
-        ),
-        (
-            "[\"s3cret\"]",
-            "--provider fiskil",
-            "the credentials are not a JSON object: `bellbird connection import --help` shows",
-        ),
-        ("{\"endUserId\": \"s3cret\"}", "", "the credentials do not name their provider: say it with --provider"),
+        ("nonsense with s3cret", "--provider fiskil", "the credentials are not a JSON object: see the example in"),
+        ("[\"s3cret\"]", "--provider fiskil", "the credentials are not a JSON object: see the example in"),
+        ("{\"endUserId\": \"s3cret\"}", "", "the credentials do not name their provider: pass it with --provider"),
         (
             "{\"provider\": \"akahu\"}",
             "--provider fiskil",

@@ -146,7 +146,7 @@ fn invalid_provider_setting_hides_secrets() {
         let name = format!("{}.{}", provider.name, setting.name);
         let error = error_of(&from_file(&format!("[{}]\n{} = 98765\n", provider.name, setting.name)));
         let says = match setting.form {
-            Form::Url(_) => " is `98765` in FILE, line 2: it must be an address such as https://example.com, ",
+            Form::Url(_) => " is `98765` in FILE, line 2: it must be a URL such as https://example.com, ",
             Form::Text => " is `98765` in FILE, line 2: it must be text, in quotes",
             Form::Secret => " in FILE, line 2: it must be text, in quotes",
         };
@@ -215,7 +215,7 @@ fn error_names_setting_value_expectation_and_source() {
         ("[log]\nformat = \"xml\"", "log.format is `xml` in FILE, line 2: it must be auto, text or json"),
         (
             "[api]\npublic_url = \"example.com\"",
-            "api.public_url is `example.com` in FILE, line 2: it must be an address such as https://example.com, \
+            "api.public_url is `example.com` in FILE, line 2: it must be a URL such as https://example.com, \
              without user name, query or fragment",
         ),
         (
@@ -231,14 +231,14 @@ fn error_names_setting_value_expectation_and_source() {
         ("[fiskil]\nclient_id = 12", "fiskil.client_id is `12` in FILE, line 2: it must be text, in quotes"),
         (
             "[akahu]\nbase_url = \"akahu\"",
-            "akahu.base_url is `akahu` in FILE, line 2: it must be an address such as https://example.com, without \
+            "akahu.base_url is `akahu` in FILE, line 2: it must be a URL such as https://example.com, without \
              user name, query or fragment",
         ),
         (
             "[cache]\nholdings_seconds = 86401",
             "cache.holdings_seconds is `86401` in FILE, line 2: it must be a whole number from 0 to 86400",
         ),
-        ("[api", "FILE, line 1: this is not TOML: unclosed table, expected `]`"),
+        ("[api", "FILE, line 1: invalid TOML: unclosed table, expected `]`"),
     ];
     for (file, message) in cases {
         assert_eq!(error_of(&from_file(file)), message, "{file}");

@@ -83,12 +83,12 @@ async fn demo_output_can_be_run() {
     // The real providers' settings are left aside, whole or not.
     workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "of another service");
     let mut running = RunningCommand::start(&workdir, &format!("demo --rows 50 {ANY_PORTS}"));
-    assert!(running.ready_line.starts_with("Bellbird runs at http://127.0.0.1:"));
+    assert!(running.ready_line.starts_with("Bellbird is running at http://127.0.0.1:"));
     let (mut key, mut urls) = (String::new(), Vec::new());
     loop {
         let mut line = String::new();
         assert!(running.out.read_line(&mut line).unwrap() > 0);
-        if line.starts_with("The reference is at") {
+        if line.starts_with("The API reference is at") {
             break;
         }
         if let Some(found) = line.trim().strip_prefix("export BELLBIRD_KEY=") {
@@ -164,7 +164,7 @@ fn sandbox_output_can_be_pasted() {
     workdir.json("user add --email me@example.com");
     let mut sandbox = RunningCommand::start(&workdir, &format!("sandbox --rows 50 {ANY_SANDBOX_PORTS}"));
     let (mut all_credentials, mut line) = (Vec::new(), String::new());
-    while !line.starts_with("Stop it") {
+    while !line.starts_with("Press Ctrl-C") {
         line.clear();
         assert!(sandbox.out.read_line(&mut line).unwrap() > 0);
         if let Some((name, value)) = line.trim().strip_prefix("export ").and_then(|rest| rest.split_once('=')) {

@@ -85,7 +85,7 @@ async fn single_instance_rotates_its_key() {
     let first = deployment.import(0);
     let service = deployment.serve(OLD);
     assert_eq!(service.reads(&first).await, 200);
-    assert_eq!(deployment.doctor(), [("ok".to_owned(), "1 with the key `2026`; all open".to_owned())]);
+    assert_eq!(deployment.doctor(), [("ok".to_owned(), "1 with key `2026`; all can be opened".to_owned())]);
     service.stop();
 
     let both = format!("{NEW},{OLD}");
@@ -96,7 +96,8 @@ async fn single_instance_rotates_its_key() {
         deployment.doctor(),
         [(
             "note".to_owned(),
-            "1 with the key `2026`, 1 with the key `2027`; all open. `bellbird secrets rotate` seals them with `2027`"
+            "1 with key `2026`, 1 with key `2027`; all can be opened. Run `bellbird secrets rotate` to reseal them \
+             with `2027`"
                 .to_owned()
         )]
     );
@@ -111,10 +112,10 @@ async fn single_instance_rotates_its_key() {
     for connection in [&first, &second] {
         assert_eq!(service.reads(connection).await, 200, "the old key is not needed any more");
     }
-    assert_eq!(deployment.doctor(), [("ok".to_owned(), "2 with the key `2027`; all open".to_owned())]);
+    assert_eq!(deployment.doctor(), [("ok".to_owned(), "2 with key `2027`; all can be opened".to_owned())]);
     assert_eq!(
         deployment.workdir.text("secrets rotate"),
-        "Sealed anew with the key `2027`: 0. Sealed with it before: 2. Not opened: 0.\n"
+        "Resealed with key `2027`: 0. Already sealed with it: 2. Not opened: 0.\n"
     );
     service.stop();
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
@@ -169,14 +170,14 @@ fn unopenable_secrets_are_reported_and_kept() {
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(printed, json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 1}));
     let missing = format!(
-        "1 cannot be opened: sealed with the key `1999`, which is not in secrets.key: add it behind the first one, or \
-         remove and link again (credentials {lost})"
+        "1 secret cannot be opened: sealed with key `1999`, which is not in secrets.key. Add that key after the first \
+         one, or remove the connection and link it again (credentials {lost})"
     );
     assert_eq!(errors(&output), format!("error: {missing}\n"));
     assert_eq!(
         deployment.doctor(),
         [
-            ("wrong".to_owned(), "1 with the key `1999`, 1 with the key `2027`; not all open".to_owned()),
+            ("wrong".to_owned(), "1 with key `1999`, 1 with key `2027`; some cannot be opened".to_owned()),
             ("wrong".to_owned(), missing)
         ]
     );
@@ -185,13 +186,13 @@ fn unopenable_secrets_are_reported_and_kept() {
     let output = deployment.workdir.run("secrets rotate");
     assert_eq!(output.status.code(), Some(1));
     let error = errors(&output);
-    assert!(error.contains("1 cannot be opened: not opened by the key of their id"), "{error}");
+    assert!(error.contains("1 secret cannot be opened: not opened by the key with their id"), "{error}");
     for key in [OLD, NEW, LOST] {
         assert!(!error.contains(&key[5..]), "{error}");
     }
     let service = deployment.serve(NEW);
     let (code, _, log) = service.running.stop("-TERM");
-    assert!(code == Some(0) && log.contains("1 cannot be opened: sealed with the key `1999`"), "{log}");
+    assert!(code == Some(0) && log.contains("1 secret cannot be opened: sealed with key `1999`"), "{log}");
     // With the key everything is well.
     assert_eq!(
         deployment.rotate(&format!("{NEW},{LOST}")),

@@ -148,8 +148,8 @@ async fn a_user_has_twenty_endpoints_at_most() {
     }
     assert_eq!(
         workdir.error("webhook add --user me@example.com --url http://127.0.0.1:8099/20", 1),
-        "error: me@example.com has 20 endpoints, and can have no more: `bellbird webhook list --user me@example.com` \
-         shows them, and `bellbird webhook remove ID` removes one"
+        "error: me@example.com already has 20 endpoints, which is the limit: `bellbird webhook list --user \
+         me@example.com` shows them, and `bellbird webhook remove ID` removes one"
     );
     workdir.json(&format!("webhook remove {}", text(&first, "id")));
     add(&workdir, "http://127.0.0.1:8099/20");
@@ -328,16 +328,16 @@ async fn endpoints_are_disabled_and_enabled() {
     assert_eq!((&disabled["status"], &disabled["disabledReason"]), (&json!("disabled"), &json!("by command")));
     assert_eq!(workdir.json(&format!("webhook disable {id}")), disabled);
     let shown = workdir.text(&format!("webhook disable {id}"));
-    assert_eq!(shown, "It was disabled already: http://127.0.0.1:8099/.\n");
+    assert_eq!(shown, "Already disabled: http://127.0.0.1:8099/.\n");
     assert!(workdir.text("webhook list").contains("disabled (by command)"));
 
     assert_eq!(
         workdir.error(&format!("webhook recover {id} --since 7d"), 1),
-        format!("error: the endpoint is disabled: enable it first, with `bellbird webhook enable {id}`")
+        format!("error: the endpoint is disabled: enable it first with `bellbird webhook enable {id}`")
     );
     let enabled = workdir.json(&format!("webhook enable {id}"));
     assert_eq!((&enabled["status"], &enabled["disabledReason"]), (&json!("enabled"), &Value::Null));
-    assert_eq!(workdir.text(&format!("webhook enable {id}")), "It was enabled already: http://127.0.0.1:8099/.\n");
+    assert_eq!(workdir.text(&format!("webhook enable {id}")), "Already enabled: http://127.0.0.1:8099/.\n");
     let nothing = json!({"endpointId": id, "recovered": 0});
     assert_eq!(workdir.json(&format!("webhook recover {id} --since 7d")), nothing);
     let text = workdir.text(&format!("webhook recover {id} --since 2026-11-01T00:00:00Z"));
@@ -364,7 +364,7 @@ async fn missed_deliveries_are_recovered() {
         assert!(missed.len() > 1 && missed.iter().all(|one| one["state"] == "failed"), "{missed:?}");
         assert!(missed.iter().all(|one| one["lastError"] == "endpoint disabled" && one["attempts"] == 0));
         let event = text(&missed[0], "eventId");
-        let disabled = format!("error: the endpoint is disabled: enable it first, with `bellbird webhook enable {id}`");
+        let disabled = format!("error: the endpoint is disabled: enable it first with `bellbird webhook enable {id}`");
         assert_eq!(workdir.error(&format!("webhook redeliver {id} {event}"), 1), disabled);
         assert_eq!(workdir.json(&format!("webhook deliveries {id} --event {event}")), json!([]));
 
@@ -383,11 +383,11 @@ async fn missed_deliveries_are_recovered() {
         let report = workdir.json(&format!("doctor {ANY_PORTS}"));
         let checks = report["checks"].as_array().unwrap();
         let mut webhooks = checks.iter().filter(|check| check["name"] == "webhooks");
-        assert!(webhooks.any(|check| text(check, "detail").contains("later")), "{report}");
+        assert!(webhooks.any(|check| text(check, "detail").contains("scheduled")), "{report}");
 
         // Given up once more; a user goes with all of it.
         let output = workdir.run(&format!("webhook disable {id}"));
-        assert!(errors(&output).starts_with(&format!("{} deliveries given up", missed.len())), "{}", errors(&output));
+        assert!(errors(&output).starts_with(&format!("{} deliveries cancelled", missed.len())), "{}", errors(&output));
         workdir.json(&format!("webhook remove {id}"));
         assert_eq!(workdir.json("webhook list"), json!([]));
     }
@@ -408,8 +408,8 @@ async fn doctor_reports_due_and_failing_work() {
         let checks = checked(workdir, name);
         assert!(checks.iter().any(|(one, other)| one == verdict && other.contains(detail)), "{name}: {checks:?}");
     };
-    found(&workdir, "syncs", "ok", "0 due, 0 under way");
-    found(&workdir, "webhooks", "ok", "0 due, 0 later");
+    found(&workdir, "syncs", "ok", "0 due, 0 running");
+    found(&workdir, "webhooks", "ok", "0 due, 0 scheduled");
     workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
     workdir.set("BELLBIRD_SYNC__ENABLED", "false");
     found(&workdir, "syncs", "note", "sync.enabled is false");
@@ -420,16 +420,16 @@ async fn doctor_reports_due_and_failing_work() {
     let credentials = sandbox.json()["credentials"][0].to_string();
     workdir.run_with_input("connection import --user me@example.com --credentials - --json", &credentials);
     workdir.json("connection sync --all");
-    found(&workdir, "webhooks", "ok", "1 due, 0 later");
+    found(&workdir, "webhooks", "ok", "1 due, 0 scheduled");
     let database = rusqlite::Connection::open(database.trim_start_matches("sqlite:")).unwrap();
     database.execute("UPDATE webhook_deliveries SET next_attempt_at = next_attempt_at - 660000000", []).unwrap();
     found(&workdir, "webhooks", "wrong", "is the service running?");
     database.execute("UPDATE webhook_endpoints SET failing_since = created_at", []).unwrap();
-    found(&workdir, "webhooks", "note", "endpoints that only fail: 1");
+    found(&workdir, "webhooks", "note", "failing endpoints: 1");
     assert!(workdir.text("webhook list").contains("enabled (failing since "));
     workdir.run(&format!("webhook disable {id}"));
     found(&workdir, "webhooks", "note", "`bellbird webhook enable ID`");
-    found(&workdir, "webhooks", "ok", "0 due, 0 later");
+    found(&workdir, "webhooks", "ok", "0 due, 0 scheduled");
 
     sandbox.stop("-TERM");
     for (verdict, tried) in [("note", "Tried once"), ("note", "Tried 2 times"), ("wrong", "Tried 3 times")] {
@@ -470,7 +470,7 @@ async fn unknown_id_error_names_the_list_command() {
     let ping = text(&deliveries[0], "eventId");
     assert_eq!(
         workdir.error(&format!("webhook redeliver {id} {ping}"), 1),
-        format!("error: a ping is not sent again: `bellbird webhook ping {id}` sends another")
+        format!("error: a ping cannot be redelivered: send another with `bellbird webhook ping {id}`")
     );
     assert_eq!(workdir.json(&format!("webhook recover {id} --since 1h"))["recovered"], 0, "pings stay as they are");
 }
@@ -492,7 +492,7 @@ fn wrong_usage_explains_what_is_accepted() {
         ),
         ("webhook ping first", "not a hyphenated UUID"),
         ("webhook recover ID", "--since <WHEN>"),
-        ("webhook recover ID --since yesterday", "must be an instant such as 2026-11-20T09:30:00Z, or how long ago"),
+        ("webhook recover ID --since yesterday", "must be an instant such as 2026-11-20T09:30:00Z, or an age such as"),
         ("webhook deliveries ID --limit 0", "0 is not in 1..=1000"),
         ("webhook deliveries ID --limit 1001", "1001 is not in 1..=1000"),
         ("webhook deliveries ID --state lost", "[possible values: pending, waiting, delivered, failed]"),
@@ -515,6 +515,6 @@ fn secrets_need_a_master_key_and_nothing_else_does() {
     }
     assert_eq!(
         workdir.text("webhook list"),
-        "There are no endpoints yet: add one with `bellbird webhook add --user USER --url URL`.\n"
+        "No endpoints yet. Add one with `bellbird webhook add --user USER --url URL`.\n"
     );
 }

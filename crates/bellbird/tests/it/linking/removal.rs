@@ -162,7 +162,7 @@ on_both_databases! {
         app.connections.run_due_removals().await.unwrap();
         assert_gone(&app, id).await;
         assert!(
-            matches!(app.connections.remove(id).await, Err(error) if error.to_string().contains("no such connection"))
+            matches!(app.connections.remove(id).await, Err(error) if error.to_string().contains("connection not found"))
         );
     }
 }
@@ -230,7 +230,7 @@ on_both_databases! {
         one.unwrap();
         two.unwrap();
         // Gone before it was looked for, or just then.
-        assert!(three.map_or_else(|error| error.to_string().contains("no such"), |removal| removal == Removal::Done));
+        assert!(three.map_or_else(|error| error.to_string().contains("not found"), |removal| removal == Removal::Done));
         assert_eq!(app.connections.count_pending_removals().await.unwrap(), 0);
         let mut withdrawn = 0;
         for provider in simulated_providers() {
@@ -379,12 +379,13 @@ async fn the_service_is_killed(database: Database) {
     assert_eq!(printed["removal"]["attempts"], 1);
     let error = errors(&output);
     assert!(
-        error
-            .contains("is hidden, but its consent is not withdrawn yet: the provider refuses the request (status 400)"),
+        error.contains(
+            "is hidden, but its consent is not withdrawn yet: the provider rejected the request (status 400)"
+        ),
         "{error}"
     );
     let listed = deployment.list();
-    assert_eq!(listed[0]["removal"]["lastError"], "the provider refuses the request (status 400)");
+    assert_eq!(listed[0]["removal"]["lastError"], "the provider rejected the request (status 400)");
     let shown = deployment.workdir.text("connection list --user me@example.com");
     assert!(shown.contains(&format!("{} is being removed: the provider refuses", deployment.connection)), "{shown}");
     let doctor = || {

@@ -140,7 +140,7 @@ async fn assert_erased(app: &App, connection: &Connection, mut names: Vec<String
     let audit = BTreeSet::from([("connection_audit".to_owned(), id.clone())]);
     assert_eq!(tables_containing(database, &names).await, audit, "{}", connection.provider);
     let columns = tables(database).await.into_iter().find(|(table, _)| table == "connection_audit").unwrap().1;
-    assert_eq!(columns, ["at", "cause", "connection_id", "from_status", "id", "to_status", "user_id"]);
+    assert_eq!(columns, ["cause", "changed_at", "connection_id", "from_status", "id", "to_status", "user_id"]);
     let Some(path) = database.strip_prefix("sqlite:") else { return };
     // The whole log goes into the file as soon as nobody reads.
     eventually(async || query(database, "PRAGMA wal_checkpoint(TRUNCATE)").await == [["0", "0", "0"]]).await;

@@ -9,6 +9,8 @@ use super::{assert_none, files, read, root, texts};
 const CODE_COLUMNS_MAX: usize = 120;
 const MARKDOWN_COLUMNS_MAX: usize = 100;
 const SENTENCE_WORDS_MAX: usize = 35;
+/// Its examples lead nowhere.
+const THIS_FILE: &str = "crates/bellbird/tests/it/repository/documents.rs";
 /// Generated, or not ours to wrap.
 const NOT_WRAPPED: [&str; 4] = ["docs/openapi.json", "LICENSE", ".snap", "/fixtures/"];
 
@@ -39,7 +41,7 @@ fn paths_in_documents_exist() {
 fn citations_lead_somewhere() {
     let root = root();
     let mut wrong = Vec::new();
-    for path in texts() {
+    for path in texts().into_iter().filter(|path| path != THIS_FILE) {
         let folder = Path::new(&path).parent().unwrap_or(Path::new(""));
         for (at, line) in read(&root.join(&path)).lines().enumerate() {
             for (page, anchor) in cited_pages(line) {

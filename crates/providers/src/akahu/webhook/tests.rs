@@ -74,7 +74,8 @@ impl KeyServer {
 }
 
 fn is_rate_limited(outcome: Result<(), Rejection>) -> bool {
-    matches!(outcome, Err(Rejection::Unchecked(Error::RateLimited { retry_after: Some(wait) })) if wait <= FETCH_INTERVAL)
+    let Err(Rejection::Unchecked(Error::RateLimited { retry_after: Some(wait) })) = outcome else { return false };
+    wait <= FETCH_INTERVAL
 }
 
 const EXPIRED: &str = r#"{"success": false, "message": "This key has expired"}"#;
