@@ -1,6 +1,7 @@
-//! The work on one page of 1,000 Fiskil transactions, in this process, without any network: `docs/benchmarks.md`.
+//! Measures the work on one page of 1,000 Fiskil transactions, in process and without a network: `docs/benchmarks.md`.
 //!
-//! Own timing rather than a framework: what counts are ratios, and for those the candidates must take turns.
+//! The timing is our own, because the figures are ratios: the candidates have to alternate, and frameworks run one
+//! after the other.
 
 #![allow(clippy::float_arithmetic, reason = "figures are ratios; no amount of money comes near them")]
 
@@ -22,19 +23,19 @@ use serde_json::{Value, json};
 
 const ROWS: u32 = 1_000;
 const ROUNDS: usize = 15;
-/// Pages that each candidate works on in a round.
+/// Pages per candidate and round.
 const PAGES: u32 = 40;
 
-/// One way to work on the page.
+/// One way to process the page.
 struct Candidate<'a> {
     name: &'static str,
     work: Box<dyn Fn() + 'a>,
-    /// Microseconds a page, one value a round.
+    /// Microseconds per page, one value per round.
     took: Vec<f64>,
 }
 
 fn main() -> anyhow::Result<()> {
-    // Also built, and perhaps started, as a test: then there is nothing to do.
+    // `cargo test` also builds and runs this program, without `--bench`.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
@@ -56,7 +57,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The first one is what the others are compared with.
+/// The first candidate is the baseline of the others.
 fn candidates<'a>(page: &'a [u8], account: &'a Account) -> [Candidate<'a>; 6] {
     let candidate = |name, work: Box<dyn Fn() + 'a>| Candidate { name, work, took: Vec::new() };
     [
@@ -81,16 +82,16 @@ fn candidates<'a>(page: &'a [u8], account: &'a Account) -> [Candidate<'a>; 6] {
     ]
 }
 
-/// What the service does with a page: `depth` 0 parses and maps, 1 counts too, 2 renders the first 200 rows too.
+/// Processes a page as the service does. `depth` 0 parses and maps, 1 also counts, 2 also renders the first 200 rows.
 fn read(page: &[u8], account: &Account, depth: u8) -> Option<Vec<u8>> {
     let zone = jiff::tz::TimeZone::get("Australia/Sydney").ok()?;
     let bound = |text| Bound::parse(text).ok();
     let interval = Interval { from: bound("2000-01-01")?, to: bound("2100-01-01")? };
     let accounts = std::slice::from_ref(account);
     let query = TransactionQuery { accounts, one_account: true, interval: &interval, zone: &zone };
-    let asked = Page { limit: 200, offset: if depth == 2 { 0 } else { u64::from(ROWS) } };
-    let mut window = Window::new(asked, 5_000);
-    let mut body = TransactionsBody::new(asked);
+    let page_request = Page { limit: 200, offset: if depth == 2 { 0 } else { u64::from(ROWS) } };
+    let mut window = Window::new(page_request, 5_000);
+    let mut body = TransactionsBody::new(page_request);
     let mut rows = |row: Transaction<'_>| {
         if depth > 0 && interval.contains(row.instant, || row.local_day(&zone)) && window.take() {
             body.push(&TransactionView::new(&row, &zone));
@@ -98,7 +99,7 @@ fn read(page: &[u8], account: &Account, depth: u8) -> Option<Vec<u8>> {
     };
     read_transactions_page(black_box(page), "arrangement", &query, &mut rows).ok()?;
     let extent = window.extent(window.row(), None);
-    body.finish(&Pagination::of(asked, extent)).ok()
+    body.finish(&Pagination::of(page_request, extent)).ok()
 }
 
 #[allow(clippy::print_stdout, reason = "the result of the program")]
@@ -122,7 +123,7 @@ fn summary(values: &[f64]) -> [f64; 3] {
     [at(sorted.len() / 2), at(0), at(sorted.len().saturating_sub(1))]
 }
 
-/// A page of the sandbox's busiest account, and that account.
+/// Records a page of the sandbox's busiest account. Also returns that account.
 async fn record() -> anyhow::Result<(Vec<u8>, Account)> {
     let sandbox = bellbird_sandbox::start(Options { rows: ROWS, ..Options::default() }).await?;
     let fiskil = &sandbox.description().fiskil;
@@ -133,16 +134,16 @@ async fn record() -> anyhow::Result<(Vec<u8>, Account)> {
     let credentials = json!({ "client_id": fiskil.client_id, "client_secret": fiskil.client_secret });
     let token = http.post(format!("{}/v1/token", fiskil.base_url)).json(&credentials).send().await?;
     let token: Value = token.error_for_status()?.json().await?;
-    let token = token["token"].as_str().context("no token")?;
+    let token = token["token"].as_str().context("the token answer has no token")?;
     let ask = async |path: &str, more: &[(&str, &str)]| {
         let request = http.get(format!("{}{path}", fiskil.base_url)).bearer_auth(token);
         let request = request.header("X-Fiskil-Version", "v3").query(&[("end_user_id", end_user_id)]).query(more);
         anyhow::Ok(request.send().await?.error_for_status()?.bytes().await?)
     };
     let accounts: Value = serde_json::from_slice(&ask("/v1/banking/accounts", &[]).await?)?;
-    let accounts = accounts["accounts"].as_array().context("no accounts")?.iter();
+    let accounts = accounts["accounts"].as_array().context("the answer has no accounts")?.iter();
     for account in accounts.filter(|account| account["arrangement_id"] == arrangement_id.as_str()) {
-        let id = account["account_id"].as_str().context("an account without an id")?;
+        let id = account["account_id"].as_str().context("an account has no id")?;
         let size = ROWS.to_string();
         let filter =
             [("account_id", id), ("status", "POSTED"), ("from", "2000-01-01T00:00:00Z"), ("page[size]", &size)];
@@ -150,14 +151,14 @@ async fn record() -> anyhow::Result<(Vec<u8>, Account)> {
         let parsed: Value = serde_json::from_slice(&page)?;
         if parsed["transactions"].as_array().map_or(0, Vec::len) == ROWS as usize {
             let page = String::from_utf8(page.to_vec())?.replace(arrangement_id, "arrangement");
-            ensure!(page.contains("\"arrangement\""), "rows without their consent");
-            return Ok((page.into_bytes(), as_stored(id)));
+            ensure!(page.contains("\"arrangement\""), "the rows do not name their consent");
+            return Ok((page.into_bytes(), stored_account(id)));
         }
     }
     anyhow::bail!("no account has {ROWS} rows")
 }
 
-fn as_stored(provider_account_id: &str) -> Account {
+fn stored_account(provider_account_id: &str) -> Account {
     Account {
         id: AccountId::new(),
         user_id: UserId::new(),

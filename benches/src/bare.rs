@@ -1,5 +1,5 @@
-//! The bare handler: the service's own accept loop and HTTP library, answering each path with bytes that are there
-//! already. No log, no metrics, no database, no authentication.
+//! The bare handler: the service's own accept loop and HTTP library, which answer each path with prepared bytes.
+//! It has no log, metrics, database or authentication.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::provider::print_address_until_stdin_closes;
 
 const LIST: &str = "bare.json";
 
-/// What to answer on a path.
+/// The fixed answer of a path.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Fixed {
     pub(crate) path: String,
@@ -27,15 +27,15 @@ pub(crate) struct Fixed {
     pub(crate) body: String,
 }
 
-/// Starts the server, in a process of its own.
+/// Starts the server as a separate process.
 pub(crate) fn start(folder: &Path, answers: &[Fixed]) -> anyhow::Result<Server> {
     fs::write(folder.join(LIST), serde_json::to_vec(answers)?)?;
     Server::start_subcommand("bare", Some(folder))
 }
 
-/// The server.
 pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
-    let answers: Vec<Fixed> = serde_json::from_slice(&fs::read(folder.join(LIST)).context("nothing to answer")?)?;
+    let answers: Vec<Fixed> =
+        serde_json::from_slice(&fs::read(folder.join(LIST)).context("could not read the fixed answers")?)?;
     let mut router = Router::new();
     for Fixed { path, content_type, body } in answers {
         let (content_type, body) = (HeaderValue::from_str(&content_type)?, Bytes::from(body));

@@ -1,4 +1,5 @@
-//! The service beside something else: a round of one, a round of the other, and again.
+//! Compares the service with the bare handler and with nginx. Rounds of the two sides alternate, so that what disturbs
+//! one disturbs the other.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::HttpArgs;
 use crate::bare::{self, Fixed};
-use crate::client::{self, Connection, ClientPool};
+use crate::client::{self, ClientPool, Connection};
 use crate::figures::{Figure, Report, percentile};
 use crate::nginx;
 use crate::process::{Clock, Server};
@@ -22,23 +23,23 @@ const P50: &str = "p50, µs";
 const P99: &str = "p99, µs";
 const BARE: &str = "bare handler";
 const NGINX: &str = "nginx";
-/// After a round: lines of log gather this long before they are written, and that belongs to the round.
+/// Wait after a round: the service buffers log lines this long, and writing them belongs to the round.
 const LOG_FLUSH_WAIT: Duration = Duration::from_millis(30);
-/// How far away the distant provider is.
+/// Delay of the distant provider.
 const DISTANCE: Duration = Duration::from_millis(20);
-/// Balances of so many accounts.
+/// Accounts of a request for balances.
 const BALANCES: usize = 20;
 
-/// An endpoint to compare with the bare handler.
+/// An API endpoint to compare with the bare handler.
 pub(crate) struct Endpoint {
     pub(crate) name: &'static str,
     pub(crate) path: String,
-    /// Must be in the head of the service's answers.
+    /// A header that the service's answers must have.
     pub(crate) header: Option<&'static str>,
     target: Option<f64>,
 }
 
-/// The service, with a user, keys, a provider of fixed bytes, and an account with one page of rows.
+/// A running service with a user, keys, a provider of fixed bytes, and an account with one page of rows.
 pub(crate) struct Setup {
     pub(crate) folder: TempDir,
     pub(crate) service: Server,
@@ -48,7 +49,6 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Sets everything up.
     pub(crate) async fn create(binary: &Path, keys: usize) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?;
         let (answers, access) = recording::record(binary).await?;
@@ -57,7 +57,7 @@ impl Setup {
         let (workdir, connection_id) = Workdir::with_user(binary, folder.path().to_owned(), access)?;
         let keys = workdir.keys(keys)?;
         let (service, _) = workdir.serve().await?;
-        let first_key = keys.first().context("at least one key")?;
+        let first_key = keys.first().context("at least one key is needed")?;
         let accounts = service::account_ids(service.address, first_key).await?;
         ensure!(accounts.len() >= recording::ACCOUNTS, "only {} accounts", accounts.len());
         let rows = service::path_to_rows(service.address, first_key, &connection_id, PAGE_ROWS.into()).await?;
@@ -68,11 +68,11 @@ impl Setup {
     pub(crate) fn endpoint(&self, name: &str) -> anyhow::Result<&Endpoint> {
         let known = || self.endpoints.iter().map(|endpoint| endpoint.name).collect::<Vec<_>>().join(", ");
         let found = self.endpoints.iter().find(|endpoint| endpoint.name == name);
-        found.with_context(|| format!("the endpoints are {}", known()))
+        found.with_context(|| format!("unknown endpoint {name}: choose one of {}", known()))
     }
 
-    /// Clients that ask the service for `endpoint`, each with a key of its own: equal questions of one key at the same
-    /// time would be answered together.
+    /// Clients that request `endpoint` from the service. Each has its own key, because equal requests of one key at the
+    /// same time share one flight.
     pub(crate) async fn client_pool(&self, endpoint: &Endpoint, clients: usize) -> anyhow::Result<ClientPool> {
         ensure!(clients <= self.keys.len(), "more clients than keys");
         let requests = self.keys.iter().take(clients).map(|key| client::get(&endpoint.path, Some(key))).collect();
@@ -81,7 +81,7 @@ impl Setup {
         Ok(client_pool)
     }
 
-    /// What the service answers, for the bare handler to answer too.
+    /// The service's answers, which the bare handler repeats.
     async fn fixed(&self) -> anyhow::Result<Vec<Fixed>> {
         let mut fixed = Vec::new();
         for endpoint in &self.endpoints {
@@ -107,7 +107,7 @@ fn endpoints(accounts: &[String], rows: String) -> Vec<Endpoint> {
     ]
 }
 
-/// All comparisons that are wanted.
+/// Runs the selected comparisons.
 pub(crate) async fn run(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
     let names = ["health", "connections", "categories", "balances", "accounts", "transactions", "distant provider"];
     if !names.iter().any(|name| args.is_selected(name)) {
@@ -132,7 +132,7 @@ async fn with_bare(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let mut subject = Side::new(&setup.service, setup.client_pool(endpoint, args.connections as usize).await?);
-    let mut baseline = Side::new(bare, same(bare.address, &endpoint.path, args.connections, setup).await?);
+    let mut baseline = Side::new(bare, clients_of(bare.address, &endpoint.path, args.connections, setup).await?);
     let heavy = endpoint.name == "transactions";
     let requests = if heavy { args.requests.div_ceil(10) } else { args.requests };
     run_alternating(args.rounds, requests, &mut subject, &mut baseline).await?;
@@ -145,8 +145,8 @@ async fn with_bare(
     Ok(())
 }
 
-/// As many clients elsewhere, with the same requests.
-async fn same(address: SocketAddr, path: &str, clients: u32, setup: &Setup) -> anyhow::Result<ClientPool> {
+/// Clients of another server, with the same keys as those of the service.
+async fn clients_of(address: SocketAddr, path: &str, clients: u32, setup: &Setup) -> anyhow::Result<ClientPool> {
     let requests = setup.keys.iter().take(clients as usize).map(|key| client::get(path, Some(key))).collect();
     let mut client_pool = ClientPool::open(address, requests).await?;
     client_pool.warm_up(None).await?;
@@ -162,12 +162,12 @@ async fn with_nginx(args: &HttpArgs, setup: &Setup, report: &mut Report) -> anyh
         return Ok(());
     };
     let nginx = nginx::start(&program, setup.folder.path(), setup.provider.address).await?;
-    let path = format!("{}?end_user_id=someone&page%5Bsize%5D={PAGE_ROWS}", provider::TRANSACTIONS);
+    let path = format!("{}?end_user_id=user&page%5Bsize%5D={PAGE_ROWS}", provider::TRANSACTIONS);
     let (page, direct) = (body(nginx.address, &path).await?, body(setup.provider.address, &path).await?);
-    ensure!(page == direct, "nginx does not hand on the provider's page");
+    ensure!(page == direct, "nginx changed the provider's page");
     let mut subject =
         Side::new(&setup.service, setup.client_pool(setup.endpoint("transactions")?, args.connections as usize).await?);
-    let mut baseline = Side::new(&nginx, same(nginx.address, &path, args.connections, setup).await?);
+    let mut baseline = Side::new(&nginx, clients_of(nginx.address, &path, args.connections, setup).await?);
     if args.is_selected("transactions") {
         run_alternating(args.rounds, args.requests.div_ceil(10), &mut subject, &mut baseline).await?;
         for (measure, subject, baseline, target) in measures(&subject, &baseline, [Some(7.0), None, None]) {
@@ -189,7 +189,11 @@ type Measure<'a> = (&'static str, &'a [f64], &'a [f64], Option<f64>);
 
 fn measures<'a>(subject: &'a Side, baseline: &'a Side, targets: [Option<f64>; 3]) -> [Measure<'a>; 3] {
     let [cpu, p50, p99] = targets;
-    [(CPU, &subject.cpu, &baseline.cpu, cpu), (P50, &subject.p50, &baseline.p50, p50), (P99, &subject.p99, &baseline.p99, p99)]
+    [
+        (CPU, &subject.cpu, &baseline.cpu, cpu),
+        (P50, &subject.p50, &baseline.p50, p50),
+        (P99, &subject.p99, &baseline.p99, p99),
+    ]
 }
 
 async fn body(address: SocketAddr, path: &str) -> anyhow::Result<Vec<u8>> {
@@ -197,11 +201,11 @@ async fn body(address: SocketAddr, path: &str) -> anyhow::Result<Vec<u8>> {
     Ok(connection.ask(&client::get(path, None)).await?.body.to_vec())
 }
 
-/// One of the two.
+/// One side of a comparison.
 struct Side {
     processes: Vec<u32>,
     client_pool: ClientPool,
-    /// One value a round, in microseconds, of these three.
+    /// These three hold one value per round, in microseconds.
     cpu: Vec<f64>,
     p50: Vec<f64>,
     p99: Vec<f64>,
@@ -212,7 +216,7 @@ impl Side {
         Self { processes: server.ids(), client_pool, cpu: Vec::new(), p50: Vec::new(), p99: Vec::new() }
     }
 
-    /// Without the rounds so far.
+    /// The same side without its rounds so far.
     fn without_rounds(self) -> Self {
         Self { cpu: Vec::new(), p50: Vec::new(), p99: Vec::new(), ..self }
     }
@@ -229,7 +233,7 @@ impl Side {
     }
 }
 
-/// A round that does not count, then the rounds.
+/// Runs a quarter of a round as warm-up on each side, then the alternating rounds.
 async fn run_alternating(rounds: u32, requests: u32, subject: &mut Side, baseline: &mut Side) -> anyhow::Result<()> {
     for side in [&mut *subject, &mut *baseline] {
         side.client_pool.run(requests.div_ceil(4)).await?;

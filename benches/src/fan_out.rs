@@ -1,4 +1,4 @@
-//! Balances of 100 accounts at three providers, beside one call to the slowest of them.
+//! Compares live balances of 100 accounts at three providers with one call to the slowest provider.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,49 +15,56 @@ use crate::process::Server;
 use crate::recording::{self, Access};
 use crate::service::{self, Workdir};
 
-/// The providers, and of how many accounts at each balances are asked for: a hundred in all.
+/// The providers, each with the number of its accounts in the request: 100 in total.
 const SHARES: [(&str, usize); 3] = [("fiskil", 33), ("akahu", 33), ("snaptrade", 34)];
-/// One request may ask for no more.
+/// The most that one request may list.
 const ACCOUNTS: usize = 100;
-/// How long every call to the slowest provider takes, and to the others.
+/// Delay of every call to the slowest provider, and of every call to the others.
 const SLOW_MS: u64 = 200;
 const QUICK_MS: u64 = 50;
-/// What Bellbird may take beyond one call.
+/// Target: the time of a request beyond that of one call.
 const BEYOND_MS: f64 = 20.0;
-/// Of the busiest account: rows are not asked for.
+/// Rows of the sandbox's busiest account. This figure reads none, so the number does not matter.
 const ROWS: u32 = 200;
 
-/// A provider of the sandbox.
+/// One provider of the sandbox.
 struct Site {
     name: &'static str,
     address: SocketAddr,
     credentials: Value,
-    /// A call that stands for any: the provider's own list of balances, where that needs no signature.
+    /// The call for comparison: the provider's own list of balances, or an open path where lists need a signature.
     call: Vec<u8>,
 }
 
-/// The service, with a user who has accounts at all three.
+/// A running service with a user who has accounts at all three providers.
 struct Setup {
     _folder: TempDir,
     _sandbox: Server,
     service: Server,
     sites: Vec<Site>,
-    /// Asks for a hundred balances.
+    /// The request for 100 balances.
     request: Vec<u8>,
 }
 
-/// Each provider is the slowest once.
+/// Measures three times, with each provider once the slowest.
 pub(crate) async fn run(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
     let name = |slowest: &str| format!("balances of {ACCOUNTS} accounts, {slowest} slowest");
-    let wanted: Vec<&str> =
+    let selected: Vec<&str> =
         SHARES.iter().map(|(slowest, _)| *slowest).filter(|slowest| args.is_selected(&name(slowest))).collect();
-    if wanted.is_empty() {
+    if selected.is_empty() {
         return Ok(());
     }
     let setup = Setup::create(&service::binary(&args.program)?).await?;
-    for slowest in setup.sites.iter().filter(|site| wanted.contains(&site.name)) {
+    for slowest in setup.sites.iter().filter(|site| selected.contains(&site.name)) {
         let (subject, baseline) = setup.run_alternating(slowest, args.rounds).await?;
-        report.add(Figure::difference(&name(slowest.name), "one request, ms", "one call", &subject, &baseline, Some(BEYOND_MS)));
+        report.add(Figure::difference(
+            &name(slowest.name),
+            "one request, ms",
+            "one call",
+            &subject,
+            &baseline,
+            Some(BEYOND_MS),
+        ));
     }
     Ok(())
 }
@@ -77,19 +84,19 @@ impl Setup {
         }
         let key = workdir.keys(1)?.remove(0);
         let (service, _) = workdir.serve().await?;
-        let ids = share_out(service.address, &key, &connections).await?.join(",");
+        let ids = account_ids_of(service.address, &key, &connections).await?.join(",");
         let request = client::get(&format!("/v1/balances?accountIds={ids}"), Some(&key));
         Ok(Self { _folder: folder, _sandbox: sandbox, service, sites, request })
     }
 
-    /// Milliseconds of the service's requests and of calls to the slowest provider, one of each a round.
+    /// Milliseconds of requests to the service and of calls to the slowest provider, one of each per round.
     async fn run_alternating(&self, slowest: &Site, rounds: u32) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
         for site in &self.sites {
             site.delay(if site.name == slowest.name { SLOW_MS } else { QUICK_MS }).await?;
         }
         let mut service = Connection::open(self.service.address).await?;
         let mut direct = Connection::open(slowest.address).await?;
-        // The connections of all calls, and Fiskil's token.
+        // Not counted: these open all connections and fetch Fiskil's token.
         self.check(&mut service).await?;
         timed(&mut direct, &slowest.call).await?;
         let (mut subject, mut baseline) = (Vec::new(), Vec::new());
@@ -101,20 +108,20 @@ impl Setup {
         Ok((subject, baseline))
     }
 
-    /// A whole answer, asked of the providers.
+    /// Checks that an answer is uncached and has all 100 balances.
     async fn check(&self, service: &mut Connection) -> anyhow::Result<()> {
         let answer = service.ask(&self.request).await?;
         let head = answer.head.to_ascii_lowercase();
-        ensure!(answer.status == 200 && head.contains("x-cache: bypass"), "the answer to balances is {head}");
+        ensure!(answer.status == 200 && head.contains("x-cache: bypass"), "balances were answered with {head}");
         let body: Value = serde_json::from_slice(answer.body)?;
-        let balances = body["data"].as_array().context("no balances")?;
+        let balances = body["data"].as_array().context("the answer has no balances")?;
         let known = balances.iter().filter(|balance| !balance["currentBalance"].is_null()).count();
-        ensure!(known == ACCOUNTS, "{known} of {ACCOUNTS} balances are known");
+        ensure!(known == ACCOUNTS, "only {known} of {ACCOUNTS} balances have an amount");
         Ok(())
     }
 }
 
-/// One request, in milliseconds.
+/// Time of one request, in milliseconds.
 async fn timed(connection: &mut Connection, request: &[u8]) -> anyhow::Result<f64> {
     let started = Instant::now();
     let answer = connection.ask(request).await?;
@@ -123,7 +130,7 @@ async fn timed(connection: &mut Connection, request: &[u8]) -> anyhow::Result<f6
     Ok(took)
 }
 
-/// What the service is told beside Fiskil; nothing is kept, so that every request is a live one.
+/// Settings for the other two providers. The cache is off, so that every request is live.
 fn settings(description: &Value) -> anyhow::Result<Vec<(&'static str, String)>> {
     let (akahu, snaptrade) = (&description["akahu"], &description["snaptrade"]);
     Ok(vec![
@@ -137,12 +144,15 @@ fn settings(description: &Value) -> anyhow::Result<Vec<(&'static str, String)>> 
     ])
 }
 
-/// The three, each with its first credentials.
+/// The three providers, each with its first credentials.
 async fn sites(description: &Value, fiskil: &Access) -> anyhow::Result<Vec<Site>> {
     let mut sites = Vec::new();
     for (name, _) in SHARES {
         let credentials = description["credentials"].as_array().context("no credentials")?;
-        let credentials = credentials.iter().find(|credentials| credentials["provider"] == name).context("a provider without credentials")?;
+        let credentials = credentials
+            .iter()
+            .find(|credentials| credentials["provider"] == name)
+            .context("a provider has no credentials")?;
         let base_url = recording::text(&description[name]["baseUrl"])?;
         let origin = base_url.trim_start_matches("http://").split('/').next().unwrap_or_default();
         let call = match name {
@@ -151,7 +161,7 @@ async fn sites(description: &Value, fiskil: &Access) -> anyhow::Result<Vec<Site>
                 let get = client::get("/v1/accounts", credentials["userToken"].as_str());
                 client::with_header(get, &format!("x-akahu-id: {}", recording::text(&description[name]["appToken"])?))
             }
-            // Its lists are for signed requests; this one is open.
+            // SnapTrade's lists need a signed request; its status is open.
             _ => client::get("/", None),
         };
         sites.push(Site { name, address: origin.parse()?, credentials: credentials.clone(), call });
@@ -170,14 +180,14 @@ impl Site {
                     "userToken": self.credentials["userToken"], "authorisation": self.credentials["authorisation"],
                 }),
                 "snaptrade" => json!({ "authorizationId": self.credentials["authorizationId"] }),
-                other => bail!("how accounts are added at {other} is not known"),
+                other => bail!("accounts cannot be added at {other}"),
             };
             client::text(self.address, &client::post("/__control/accounts", &account)).await?;
         }
         Ok(())
     }
 
-    /// From now on, how long the provider waits before each answer.
+    /// Makes the provider wait before each answer from now on.
     async fn delay(&self, ms: u64) -> anyhow::Result<()> {
         client::text(self.address, &client::delete("/__control/faults")).await?;
         let fault = json!({ "match": "", "kind": "delay", "delayMs": ms });
@@ -186,8 +196,12 @@ impl Site {
     }
 }
 
-/// So many ids of accounts of each connection.
-async fn share_out(address: SocketAddr, key: &str, connections: &[(String, usize)]) -> anyhow::Result<Vec<String>> {
+/// The requested number of account ids of each connection.
+async fn account_ids_of(
+    address: SocketAddr,
+    key: &str,
+    connections: &[(String, usize)],
+) -> anyhow::Result<Vec<String>> {
     let mut accounts = Vec::new();
     loop {
         let path = format!("/v1/accounts?limit=100&offset={}", accounts.len());
@@ -199,9 +213,9 @@ async fn share_out(address: SocketAddr, key: &str, connections: &[(String, usize
     }
     let mut ids = Vec::new();
     for (connection_id, share) in connections {
-        let its = accounts.iter().filter(|account| account["connectionId"] == connection_id.as_str());
-        let its = its.filter_map(|account| account["id"].as_str().map(str::to_owned));
-        ids.extend(its.take(*share));
+        let matching = accounts.iter().filter(|account| account["connectionId"] == connection_id.as_str());
+        let matching = matching.filter_map(|account| account["id"].as_str().map(str::to_owned));
+        ids.extend(matching.take(*share));
     }
     ensure!(ids.len() == ACCOUNTS, "only {} accounts", ids.len());
     Ok(ids)

@@ -1,8 +1,8 @@
-//! What was measured, and how it is told.
+//! Summarises measurements as figures, compares them with targets, and prints the report.
 
 use serde::Serialize;
 
-/// Median, least and most of some measurements.
+/// Median, minimum and maximum of some measurements.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Summary {
     pub(crate) median: f64,
@@ -11,7 +11,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Of at least one value.
+    /// Expects at least one value; without one, all three are NaN.
     pub(crate) fn of(values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -23,41 +23,37 @@ impl Summary {
     }
 }
 
-/// The value that `share` (0.5, 0.99) of the sorted values do not exceed.
+/// The value that a `share` (such as 0.99) of the sorted values do not exceed.
 pub(crate) fn percentile(sorted: &[f64], share: f64) -> f64 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index, cut to the last")]
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1).min(sorted.len().wrapping_sub(1))).copied().unwrap_or(f64::NAN)
 }
 
-/// One figure.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Figure {
-    /// What of the service.
     pub(crate) name: String,
-    /// What was measured, with its unit.
+    /// The measured quantity with its unit.
     pub(crate) measure: &'static str,
-    /// The service's.
+    /// Values of the service.
     pub(crate) subject: Summary,
-    /// What it is compared with.
     pub(crate) baseline_name: Option<&'static str>,
-    /// The same measure of that.
     pub(crate) baseline: Option<Summary>,
-    /// Ours by baseline, round by round.
+    /// Subject divided by baseline, round by round.
     pub(crate) ratio: Option<Summary>,
-    /// Ours less baseline, round by round, where that is what counts.
+    /// Subject minus baseline, round by round. A figure has either this or a ratio.
     pub(crate) difference: Option<Summary>,
-    /// At most; of the median ratio or difference, or of our own median where nothing is compared.
+    /// Upper bound of the median ratio or difference, or of the subject's median in a figure without a baseline.
     pub(crate) target: Option<f64>,
-    /// At least; of our own median, or of the median ratio.
+    /// Lower bound of the subject's median or of the median ratio.
     pub(crate) least: Option<f64>,
-    /// Whether it is kept.
+    /// Whether the figure meets its bound; `None` without a bound.
     pub(crate) met: Option<bool>,
 }
 
 impl Figure {
-    /// A figure that stands alone.
+    /// A figure without a baseline.
     pub(crate) fn single(name: &str, measure: &'static str, values: &[f64], target: Option<f64>) -> Self {
         let subject = Summary::of(values);
         let met = target.map(|target| subject.median <= target);
@@ -75,7 +71,7 @@ impl Figure {
         }
     }
 
-    /// Ours by baseline; both have one value a round.
+    /// The ratio of subject to baseline; both have one value per round.
     pub(crate) fn compared(
         name: &str,
         measure: &'static str,
@@ -101,7 +97,7 @@ impl Figure {
         }
     }
 
-    /// How much more ours is than baseline; both have one value a round.
+    /// The difference of subject and baseline; both have one value per round.
     pub(crate) fn difference(
         name: &str,
         measure: &'static str,
@@ -110,7 +106,8 @@ impl Figure {
         baseline: &[f64],
         target: Option<f64>,
     ) -> Self {
-        let differences: Vec<f64> = subject.iter().zip(baseline).map(|(subject, baseline)| subject - baseline).collect();
+        let differences: Vec<f64> =
+            subject.iter().zip(baseline).map(|(subject, baseline)| subject - baseline).collect();
         let difference = Summary::of(&differences);
         let met = target.map(|target| difference.median <= target);
         let ratio = None;
@@ -122,7 +119,7 @@ impl Figure {
         }
     }
 
-    /// A rate of ours beside another; both have one value a round. Ours is to be at least `least`.
+    /// Like [`Self::compared`], with `least` as the lower bound of the subject.
     pub(crate) fn rate(
         name: &str,
         measure: &'static str,
@@ -135,7 +132,7 @@ impl Figure {
         Self { least, met, ..Self::compared(name, measure, baseline_name, subject, baseline, None) }
     }
 
-    /// As [`Self::rate`], where the ratio is to be at least `least`.
+    /// Like [`Self::compared`], with `least` as the lower bound of the ratio.
     pub(crate) fn ratio_at_least(
         name: &str,
         measure: &'static str,
@@ -149,19 +146,17 @@ impl Figure {
         Self { least: Some(least), met, ..figure }
     }
 
-    /// The target in words.
     fn target_text(&self) -> Option<String> {
         self.target.map(number).or_else(|| self.least.map(|least| format!("at least {}", number(least))))
     }
 
-    /// What the comparison came to.
     fn outcome(&self) -> Option<String> {
         let ratio = self.ratio.as_ref().map(with_range);
         ratio.or_else(|| self.difference.as_ref().map(|more| format!("{} more", with_range(more))))
     }
 }
 
-/// Everything of one run.
+/// The figures of one run.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Report {
@@ -169,7 +164,7 @@ pub(crate) struct Report {
     connections: u32,
     cores: usize,
     figures: Vec<Figure>,
-    /// What was left out, and why.
+    /// Comparisons that could not run, each with the reason.
     left_out: Vec<String>,
 }
 
@@ -196,7 +191,7 @@ impl Report {
     }
 
     #[allow(clippy::print_stdout, reason = "the result of the program")]
-    #[allow(clippy::unnecessary_wraps, reason = "as its sister")]
+    #[allow(clippy::unnecessary_wraps, reason = "same signature as print_json")]
     pub(crate) fn print_table(&self) -> anyhow::Result<()> {
         println!(
             "{} cores, {} connections, {} rounds; median (least..most)\n",
@@ -219,7 +214,8 @@ fn line(figure: &Figure) -> String {
         (Some(baseline_name), Some(baseline)) => format!("{} ({baseline_name})", number(baseline.median)),
         _ => String::new(),
     };
-    let subject = if figure.baseline_name.is_some() { number(figure.subject.median) } else { with_range(&figure.subject) };
+    let subject =
+        if figure.baseline_name.is_some() { number(figure.subject.median) } else { with_range(&figure.subject) };
     format!(
         "| {} | {} | {subject} | {baseline} | {} | {} | {} |",
         figure.name,
@@ -250,7 +246,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// What goes on, for whoever waits.
+/// Prints progress to standard error.
 #[allow(clippy::print_stderr, reason = "progress of a program that runs for minutes")]
 pub(crate) fn progress(text: &str) {
     eprintln!("{text}");
@@ -261,17 +257,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences() {
+    fn differences_are_taken_round_by_round() {
         let figure = Figure::difference("x", "ms", "y", &[205.0, 211.0, 203.0], &[200.0, 201.0, 202.0], Some(5.0));
         assert_eq!(figure.outcome().unwrap(), "5.00 (1.00..10.0) more");
-        assert_eq!((figure.met, figure.ratio.is_none()), (Some(true), true));
+        assert_eq!(figure.met, Some(true));
+        assert!(figure.ratio.is_none());
     }
 
     #[test]
-    fn rates() {
+    fn rates_and_ratios_have_lower_bounds() {
         let (fast, slow) = ([1_200.0, 1_100.0, 900.0], [2_000.0, 2_000.0, 2_000.0]);
         let figure = Figure::rate("x", "a second", "y", &fast, &slow, Some(1_000.0));
-        assert_eq!((figure.met, figure.target_text().unwrap().as_str()), (Some(true), "at least 1000"));
+        assert_eq!(figure.met, Some(true));
+        assert_eq!(figure.target_text().unwrap(), "at least 1000");
         assert_eq!(Figure::rate("x", "a second", "y", &slow, &fast, Some(2_001.0)).met, Some(false));
         assert_eq!(Figure::ratio_at_least("x", "a second", "y", &fast, &slow, 0.9).met, Some(false));
         assert_eq!(Figure::ratio_at_least("x", "a second", "y", &slow, &fast, 0.9).met, Some(true));
@@ -283,9 +281,8 @@ mod tests {
         assert_eq!((summary.median, summary.min, summary.max), (2.0, 1.0, 3.0));
         assert_eq!(Summary::of(&[1.0, 2.0]).median, 1.5);
         let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
-        assert_eq!(
-            (percentile(&hundred, 0.5), percentile(&hundred, 0.99), percentile(&hundred, 1.0)),
-            (50.0, 99.0, 100.0)
-        );
+        assert_eq!(percentile(&hundred, 0.5), 50.0);
+        assert_eq!(percentile(&hundred, 0.99), 99.0);
+        assert_eq!(percentile(&hundred, 1.0), 100.0);
     }
 }

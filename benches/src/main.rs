@@ -1,5 +1,5 @@
-//! Measures the program `bellbird` from outside, always beside something else in the same run: `docs/benchmarks.md`
-//! says what and why.
+//! Measures the `bellbird` program from outside, always beside something else in the same run.
+//! `docs/benchmarks.md` explains what is measured and why.
 
 #![allow(clippy::float_arithmetic, reason = "figures are ratios; no amount of money comes near them")]
 
@@ -23,11 +23,11 @@ use clap::{Args, Parser, Subcommand};
 
 use figures::Report;
 
-/// The same allocator as the service's, so that the bare handler is no slower than it has to be.
+/// The service's allocator, so that the bare handler gets the same memory performance.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Measure the service.
+/// Measure the service
 #[derive(Parser)]
 #[command(about, disable_help_subcommand = true)]
 struct Cli {
@@ -37,55 +37,54 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Compare the service with a bare handler, nginx and a provider call; start, memory, provider calls
+    /// Compare the service with a bare handler, nginx and a provider call; measure start, memory and provider calls
     Http(HttpArgs),
-    /// Run one endpoint under `perf record` and print where the time went
+    /// Run one endpoint under `perf record` and print where the time goes
     Profile(ProfileArgs),
-    /// Compare the rate of signed events with that of sending them alone; bad receivers beside good ones
+    /// Compare webhook delivery with sending alone; measure good receivers beside bad ones
     Webhooks(WebhooksArgs),
-    /// A receiver of events (started by `webhooks`)
+    /// Receive webhook events (started by `webhooks`)
     #[command(hide = true)]
     Receiver,
-    /// A server of fixed bytes on the service's HTTP library (started by `http`)
+    /// Serve fixed bytes with the service's HTTP library (started by `http`)
     #[command(hide = true)]
     Bare {
-        /// Where the bytes are
+        /// Folder of the recorded answers
         folder: PathBuf,
     },
-    /// A provider of fixed bytes (started by `http`)
+    /// Serve fixed bytes as a provider (started by `http`)
     #[command(hide = true)]
     Provider {
-        /// Where the bytes are
+        /// Folder of the recorded answers
         folder: PathBuf,
     },
 }
 
-/// What is measured.
 #[derive(Args)]
 pub(crate) struct HttpArgs {
     #[command(flatten)]
     program: ProgramArgs,
 
-    /// Only what has this text in its name, such as health, accounts, transactions, start, memory
+    /// Measure only names that contain this text, such as health, accounts, transactions, start, memory
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
-    /// Rounds of each comparison, the two sides in turn
+    /// Rounds of each comparison; the two sides alternate
     #[arg(long, value_name = "N", default_value_t = 9)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
 
-    /// Keep-alive connections
+    /// Number of keep-alive connections
     #[arg(long, value_name = "N", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=256))]
     connections: u32,
 
-    /// Keep-alive connections of the memory figure
+    /// Number of keep-alive connections for the memory figure
     #[arg(long, value_name = "N", default_value_t = 256)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
     clients: u32,
 
-    /// Requests of each side in a round: the whole number for small answers, a tenth of it for transactions
+    /// Requests of each side in a round; transactions use a tenth of it
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(100..))]
     requests: u32,
@@ -96,25 +95,23 @@ pub(crate) struct HttpArgs {
 }
 
 impl HttpArgs {
-    /// Whether `name` is to be measured.
     pub(crate) fn is_selected(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 }
 
-/// What is measured of events.
 #[derive(Args)]
 pub(crate) struct WebhooksArgs {
-    /// Only what has this text in its name, such as postgres, sqlite, one row, 500 rows, bad receivers
+    /// Measure only names that contain this text, such as postgres, sqlite, one row, 500 rows, bad receivers
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
-    /// Rounds of each comparison, the two sides in turn
+    /// Rounds of each comparison; the two sides alternate
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
 
-    /// Per cent of the events and seconds of a whole round
+    /// Percentage of the events and seconds of a full round
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
     size: u32,
@@ -125,48 +122,45 @@ pub(crate) struct WebhooksArgs {
 }
 
 impl WebhooksArgs {
-    /// Whether `name` is to be measured.
     pub(crate) fn is_selected(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 }
 
-/// What is profiled.
 #[derive(Args)]
 pub(crate) struct ProfileArgs {
     #[command(flatten)]
     program: ProgramArgs,
 
-    /// health, connections, categories, balances, accounts or transactions
+    /// Endpoint: health, connections, categories, balances, accounts or transactions
     endpoint: String,
 
-    /// How long
+    /// Duration in seconds
     #[arg(long, value_name = "N", default_value_t = 10)]
     seconds: u64,
 
-    /// Keep-alive connections
+    /// Number of keep-alive connections
     #[arg(long, value_name = "N", default_value_t = 8)]
     connections: u32,
 
-    /// Where perf's recording goes
+    /// File for the recording
     #[arg(long, value_name = "FILE", default_value = "target/perf.data")]
     output: PathBuf,
 
-    /// Record the callers of each sample too (slower)
+    /// Record the call stack of each sample (slower)
     #[arg(long)]
     callers: bool,
 }
 
-/// Which program is measured.
 #[derive(Args)]
 pub(crate) struct ProgramArgs {
-    /// The program `bellbird`; without it, `target/release/bellbird`
+    /// Path of the `bellbird` program [default: target/release/bellbird]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
 }
 
 fn main() -> anyhow::Result<()> {
-    // One thread for every role: a load generator that takes both cores would starve what it measures.
+    // The load generator uses one thread: on both cores it would starve the service that it measures.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match Cli::parse().command {
         Command::Http(args) => {
@@ -174,7 +168,7 @@ fn main() -> anyhow::Result<()> {
             if args.json { report.print_json() } else { report.print_table() }
         }
         Command::Profile(args) => runtime.block_on(perf::run(&args)),
-        // As many threads as the service has.
+        // This process delivers as the service does, so it has as many threads.
         Command::Webhooks(args) => {
             let report = tokio::runtime::Runtime::new()?.block_on(webhooks::run(&args))?;
             if args.json { report.print_json() } else { report.print_table() }

@@ -1,4 +1,4 @@
-//! What stands alone: the first answer, memory, provider calls.
+//! Figures without a baseline: time to the first answer, memory, and provider calls.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
 use crate::HttpArgs;
-use crate::client::{self, Connection, ClientPool};
+use crate::client::{self, ClientPool, Connection};
 use crate::compare::Setup;
 use crate::figures::{Figure, Report, progress};
 use crate::process::resident_mb;
@@ -17,26 +17,26 @@ use crate::service::{self, Workdir};
 
 const START: &str = "first answer after start, ms";
 const MEMORY: &str = "memory, MB";
-/// At rest.
+/// Wait before memory at rest is read.
 const IDLE_TIME: Duration = Duration::from_secs(2);
 const STARTS: usize = 11;
-/// Of the long walk.
+/// Rows of the walk whose memory is measured.
 const MANY_ROWS: u32 = 100_000;
-/// From here on, memory must stay where it is.
+/// From this row on, memory must stay flat.
 const WARM_ROWS: u32 = 10_000;
-/// What "stays" allows for: the allocator does not give every page back at once.
+/// Growth that still counts as flat, because the allocator does not return every page at once.
 const FLAT_MB: f64 = 3.0;
-/// Of the walk whose provider calls are counted.
+/// Rows of the walk whose provider calls are counted.
 const FEW_ROWS: u32 = 5_000;
 
-/// From the start of the process to its first answer; memory at rest.
+/// Measures the time from process start to the first answer, and memory at rest.
 pub(crate) async fn start(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
     let names = ["start, new database", "start", "memory at rest"];
     if !names.iter().any(|name| args.is_selected(name)) {
         return Ok(());
     }
     let binary = service::binary(&args.program)?;
-    // Never called: the service makes no provider call on its own.
+    // Nothing listens on this port: without requests the service makes no provider call.
     let no_provider = Access {
         address: ([127, 0, 0, 1], 9).into(),
         client_id: "id".to_owned(),
@@ -61,44 +61,46 @@ pub(crate) async fn start(args: &HttpArgs, report: &mut Report) -> anyhow::Resul
     Ok(())
 }
 
-/// Walks over accounts of the real sandbox: provider calls of a short one, memory of a long one.
+/// Reads an account of the real sandbox window by window: counts provider calls in a short walk, memory in a long one.
 pub(crate) async fn walk(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
     if args.is_selected("provider calls") {
-        let walked = Walked::over(args, FEW_ROWS).await?;
-        report.add(Figure::single("provider calls, 5,000 rows in windows of 200", "calls", &[walked.calls], Some(40.0)));
+        let walk = Walk::run(args, FEW_ROWS).await?;
+        report.add(Figure::single("provider calls, 5,000 rows in windows of 200", "calls", &[walk.calls], Some(40.0)));
     }
     if args.is_selected("memory walking") {
-        let walked = Walked::over(args, MANY_ROWS).await?;
-        let growth = walked.later_mb - walked.warm_mb;
-        let most = walked.later_mb.max(walked.warm_mb);
+        let walk = Walk::run(args, MANY_ROWS).await?;
+        let growth = walk.later_mb - walk.warm_mb;
+        let most = walk.later_mb.max(walk.warm_mb);
         report.add(Figure::single("memory walking 100,000 rows, most", MEMORY, &[most], None));
         report.add(Figure::single("memory walking, growth behind row 10,000", MEMORY, &[growth], Some(FLAT_MB)));
     }
     Ok(())
 }
 
-struct Walked {
+struct Walk {
+    /// Provider calls for transactions.
     calls: f64,
-    /// The most up to [`WARM_ROWS`].
+    /// Most memory up to [`WARM_ROWS`].
     warm_mb: f64,
-    /// The most from there on.
+    /// Most memory from there on.
     later_mb: f64,
 }
 
-impl Walked {
-    async fn over(args: &HttpArgs, rows: u32) -> anyhow::Result<Self> {
+impl Walk {
+    async fn run(args: &HttpArgs, rows: u32) -> anyhow::Result<Self> {
         let binary = service::binary(&args.program)?;
         progress(&format!("walking {rows} rows of the sandbox"));
         let (sandbox, access) = recording::start_sandbox(&binary, rows)?;
         let folder = tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?;
         let (workdir, connection_id) = Workdir::with_user(&binary, folder.path().to_owned(), access)?;
         let keys = workdir.keys(2)?;
-        let [finder, walker] = &keys[..] else { anyhow::bail!("two keys") };
+        // The search for the path has its own key, so the walk starts with an empty page map.
+        let [finder, walker] = &keys[..] else { anyhow::bail!("two keys are needed") };
         let (server, _) = workdir.serve().await?;
         let least = u64::from(rows.min(FEW_ROWS));
         let path = service::path_to_rows(server.address, finder, &connection_id, least).await?;
         let before = transaction_calls(sandbox.address).await?;
-        let mut walked = Self { calls: 0.0, warm_mb: 0.0, later_mb: 0.0 };
+        let mut walk = Self { calls: 0.0, warm_mb: 0.0, later_mb: 0.0 };
         let mut connection = Connection::open(server.address).await?;
         let mut offset = 0;
         loop {
@@ -108,7 +110,7 @@ impl Walked {
             let page: Value = serde_json::from_slice(answer.body)?;
             let given = page["data"].as_array().map_or(0, Vec::len);
             offset += u32::try_from(given)?;
-            let most = if offset <= WARM_ROWS { &mut walked.warm_mb } else { &mut walked.later_mb };
+            let most = if offset <= WARM_ROWS { &mut walk.warm_mb } else { &mut walk.later_mb };
             *most = most.max(resident_mb(server.id())?);
             if page["pagination"]["hasMore"] != Value::Bool(true) {
                 break;
@@ -116,19 +118,19 @@ impl Walked {
             ensure!(given == 200, "a window of {given} rows");
         }
         ensure!(offset == rows, "{offset} rows of {rows} were seen");
-        walked.calls = transaction_calls(sandbox.address).await? - before;
-        Ok(walked)
+        walk.calls = transaction_calls(sandbox.address).await? - before;
+        Ok(walk)
     }
 }
 
 async fn transaction_calls(sandbox: SocketAddr) -> anyhow::Result<f64> {
-    let counted = client::json(sandbox, &client::get("/__control/calls", None)).await?;
-    let calls = counted["calls"].as_array().context("no calls")?;
+    let counts = client::json(sandbox, &client::get("/__control/calls", None)).await?;
+    let calls = counts["calls"].as_array().context("the sandbox reported no calls")?;
     let of_transactions = calls.iter().find(|call| call["path"] == provider::TRANSACTIONS);
     Ok(of_transactions.and_then(|call| call["count"].as_f64()).unwrap_or(0.0))
 }
 
-/// Memory while many keep-alive clients ask for transactions, of a near and of a distant provider.
+/// Measures memory while many keep-alive clients read transactions, with the provider near and 20 ms away.
 pub(crate) async fn many_clients(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
     let clients = args.clients as usize;
     let near = format!("memory, {clients} clients");
@@ -146,15 +148,15 @@ pub(crate) async fn many_clients(args: &HttpArgs, report: &mut Report) -> anyhow
     Ok(())
 }
 
-/// The most memory that the service has while the client_pool asks, looked at every 5 ms.
+/// The most memory of the service while the clients send requests, read every 5 ms.
 async fn most_memory(setup: &Setup, client_pool: &mut ClientPool, requests: u32) -> anyhow::Result<f64> {
     let service = setup.service.id();
     let mut most = resident_mb(service)?;
-    let asking = client_pool.run(requests);
-    tokio::pin!(asking);
+    let load = client_pool.run(requests);
+    tokio::pin!(load);
     loop {
         tokio::select! {
-            done = &mut asking => return done.map(|_| most),
+            done = &mut load => return done.map(|_| most),
             () = tokio::time::sleep(Duration::from_millis(5)) => most = most.max(resident_mb(service)?),
         }
     }

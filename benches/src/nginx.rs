@@ -1,4 +1,4 @@
-//! nginx, which merely hands a provider's page on.
+//! Runs nginx as a reverse proxy in front of the provider, as the baseline for transactions.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,36 +10,36 @@ use anyhow::ensure;
 
 use crate::process::{Server, unused_address};
 
-/// What to do when there is none.
-pub(crate) const MISSING: &str = "the comparison with nginx: there is no nginx here; on Debian: \
+pub(crate) const MISSING: &str = "the comparison with nginx: nginx is not installed; on Debian: \
     apt-get install -y --no-install-recommends nginx-light";
 
-/// Where the program is.
 pub(crate) fn program() -> Option<PathBuf> {
     let places = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx", "/usr/bin/nginx"];
     places.into_iter().map(PathBuf::from).find(|place| place.is_file())
 }
 
-/// Starts nginx in front of the provider.
 pub(crate) async fn start(program: &Path, folder: &Path, provider: SocketAddr) -> anyhow::Result<Server> {
     let address = unused_address()?;
     let settings = folder.join("nginx.conf");
-    fs::write(&settings, text(folder, address, provider))?;
+    fs::write(&settings, configuration(folder, address, provider))?;
     let log = folder.join("nginx.log");
     let mut command = Command::new(program);
     command.arg("-c").arg(&settings).arg("-e").arg(&log).stdin(Stdio::null()).stdout(Stdio::null());
     let server = Server::start(command.stderr(Stdio::null()), address)?;
     let until = Instant::now() + Duration::from_secs(5);
     while tokio::net::TcpStream::connect(address).await.is_err() {
-        ensure!(Instant::now() < until, "nginx does not listen: {}", fs::read_to_string(&log).unwrap_or_default());
+        ensure!(
+            Instant::now() < until,
+            "nginx did not start listening: {}",
+            fs::read_to_string(&log).unwrap_or_default()
+        );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(server)
 }
 
-/// A worker a core, connections kept on both sides, no access log, and buffers that hold the whole page, so that it
-/// never touches the disk.
-fn text(folder: &Path, address: SocketAddr, provider: SocketAddr) -> String {
+/// Two workers, keep-alive on both sides, no access log. The buffers hold a whole page, so nginx never writes to disk.
+fn configuration(folder: &Path, address: SocketAddr, provider: SocketAddr) -> String {
     let folder = folder.display();
     format!(
         "daemon off;

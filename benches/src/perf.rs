@@ -1,4 +1,4 @@
-//! Where the time goes: one endpoint under load, and `perf record` on the service.
+//! Profiles the service: puts load on one endpoint, runs `perf record`, and prints the report.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,7 +10,6 @@ use crate::compare::Setup;
 use crate::figures::progress;
 use crate::service;
 
-/// Records and reports.
 pub(crate) async fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let clients = args.connections as usize;
     let setup = Setup::create(&service::binary(&args.program)?, clients).await?;
@@ -24,7 +23,8 @@ pub(crate) async fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         record.args(["--freq", "4999"]);
     }
     record.args(["--pid", &setup.service.id().to_string(), "--", "sleep", &args.seconds.to_string()]);
-    let mut recording = record.stdin(Stdio::null()).spawn().context("perf is not here: apt-get install linux-perf")?;
+    let mut recording =
+        record.stdin(Stdio::null()).spawn().context("perf is not installed; on Debian: apt-get install linux-perf")?;
     let until = Instant::now() + Duration::from_secs(args.seconds);
     let mut requests = 0;
     while Instant::now() < until {

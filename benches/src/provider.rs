@@ -1,5 +1,5 @@
-//! A provider as fast as can be: it knows a handful of paths and answers each with bytes that the sandbox once gave.
-//! One thread, no HTTP library.
+//! A provider that costs as little processor time as possible. It answers a few paths with bytes recorded from the
+//! sandbox, on one thread and without an HTTP library.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,35 +19,35 @@ use crate::client;
 use crate::process::Server;
 
 const LIST: &str = "provider.json";
-/// The path that can be made slow.
+/// The only path that `GET /__delay/<ms>` slows down.
 pub(crate) const TRANSACTIONS: &str = "/v1/banking/transactions";
-/// `GET /__delay/20` makes it 20 ms slow.
+/// `GET /__delay/20` delays [`TRANSACTIONS`] by 20 ms.
 const DELAY: &str = "/__delay/";
 
-/// What each path answers.
+/// The body of each path.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Answers(pub(crate) HashMap<String, String>);
 
-/// Starts the provider, in a process of its own.
+/// Starts the provider as a separate process.
 pub(crate) fn start(folder: &Path, answers: &Answers) -> anyhow::Result<Server> {
     fs::write(folder.join(LIST), serde_json::to_vec(answers)?)?;
     Server::start_subcommand("provider", Some(folder))
 }
 
-/// Makes the provider take so long for transactions from now on.
+/// Delays the answers to [`TRANSACTIONS`] from now on.
 pub(crate) async fn set_delay(address: SocketAddr, delay: Duration) -> anyhow::Result<()> {
     client::json(address, &client::get(&format!("{DELAY}{}", delay.as_millis()), None)).await.map(drop)
 }
 
 struct State {
-    /// Whole answers, heads included.
+    /// Complete HTTP responses by path.
     answers: HashMap<String, Vec<u8>>,
     delay_ms: AtomicU64,
 }
 
-/// The provider.
 pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
-    let answers: Answers = serde_json::from_slice(&fs::read(folder.join(LIST)).context("nothing to answer")?)?;
+    let answers: Answers =
+        serde_json::from_slice(&fs::read(folder.join(LIST)).context("could not read the recorded answers")?)?;
     let answers = answers.0.into_iter().map(|(path, body)| (path, answer("200 OK", &body))).collect();
     let state = Arc::new(State { answers, delay_ms: AtomicU64::new(0) });
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -56,7 +56,7 @@ pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
         let (stream, _) = listener.accept().await?;
         let state = Arc::clone(&state);
         tokio::spawn(async move {
-            // A client that leaves is no error.
+            // A client may disconnect at any time.
             let _ = converse(&state, stream).await;
         });
     }
@@ -79,7 +79,7 @@ async fn converse(state: &State, mut stream: TcpStream) -> anyhow::Result<()> {
                 break end;
             }
             let count = stream.read(&mut buffer[filled..]).await?;
-            anyhow::ensure!(count > 0, "gone");
+            anyhow::ensure!(count > 0, "the client disconnected");
             filled += count;
         };
         let path = path_of(&buffer[..request_end]);
@@ -98,21 +98,21 @@ async fn converse(state: &State, mut stream: TcpStream) -> anyhow::Result<()> {
     }
 }
 
-/// Where the first request ends, body included, if it is all there.
+/// The end of the first request with its body; `None` while it is incomplete.
 fn request_end(bytes: &[u8]) -> Option<usize> {
     let head_end = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let length = if bytes.starts_with(b"POST") { client::content_length(&bytes[..head_end]).unwrap_or(0) } else { 0 };
     (bytes.len() >= head_end + length).then_some(head_end + length)
 }
 
-/// The path of a request, without its query.
+/// The path without its query.
 fn path_of(request: &[u8]) -> &str {
     let target = request.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
     std::str::from_utf8(path).unwrap_or_default()
 }
 
-/// Says where a hidden command listens, and ends it when whoever started it has ended.
+/// Prints the address of a hidden command. When the parent process ends, standard input closes and this process exits.
 #[allow(clippy::print_stdout, reason = "read by the process that started this one")]
 pub(crate) fn print_address_until_stdin_closes(address: SocketAddr) {
     println!("{address}");
@@ -128,9 +128,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests() {
+    fn requests_are_split_at_their_end() {
         let get = b"GET /a?b=c HTTP/1.1\r\n\r\n";
-        assert_eq!((request_end(get), path_of(get)), (Some(get.len()), "/a"));
+        assert_eq!(request_end(get), Some(get.len()));
+        assert_eq!(path_of(get), "/a");
         let post = b"POST /t HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}";
         assert_eq!(request_end(post), Some(post.len()));
         assert_eq!(request_end(&post[..post.len() - 1]), None);

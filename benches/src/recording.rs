@@ -1,4 +1,4 @@
-//! The real sandbox, and what it says, recorded for the provider of fixed bytes.
+//! Runs the real sandbox, and records its answers for the provider of fixed bytes (`provider.rs`).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,23 +12,23 @@ use crate::client;
 use crate::process::Server;
 use crate::provider::{Answers, TRANSACTIONS};
 
-/// Rows of the recorded page.
+/// Rows of the recorded page of transactions.
 pub(crate) const PAGE_ROWS: u32 = 200;
 /// Accounts of the recorded connection.
 pub(crate) const ACCOUNTS: usize = 60;
 
-/// How the service gets at a provider.
+/// Address and credentials with which the service calls Fiskil.
 #[derive(Clone)]
 pub(crate) struct Access {
     pub(crate) address: SocketAddr,
     pub(crate) client_id: String,
     pub(crate) client_secret: String,
-    /// What `connection import` reads.
+    /// The JSON that `bellbird connection import` reads.
     pub(crate) credentials: Value,
 }
 
 impl Access {
-    /// Fiskil's, with the first credentials.
+    /// Reads Fiskil's access and the first credentials from the sandbox's description.
     pub(crate) fn read(description: &Value) -> anyhow::Result<Self> {
         let fiskil = &description["fiskil"];
         Ok(Self {
@@ -40,12 +40,12 @@ impl Access {
     }
 
     pub(crate) async fn token(&self) -> anyhow::Result<String> {
-        let asked = json!({ "client_id": self.client_id, "client_secret": self.client_secret });
-        let token = client::json(self.address, &client::post("/v1/token", &asked)).await?;
-        token["token"].as_str().map(str::to_owned).context("no token")
+        let body = json!({ "client_id": self.client_id, "client_secret": self.client_secret });
+        let token = client::json(self.address, &client::post("/v1/token", &body)).await?;
+        token["token"].as_str().map(str::to_owned).context("the token answer has no token")
     }
 
-    /// Asks for a page of what the user of the credentials has, in the version that the adapter asks for.
+    /// The request for a page of the user's data, with the API version that the adapter sends.
     pub(crate) fn page(&self, token: &str, path: &str, more: &str) -> anyhow::Result<Vec<u8>> {
         let end_user_id = text(&self.credentials["endUserId"])?;
         let path = format!("{path}?end_user_id={end_user_id}&page%5Bsize%5D=1000{more}");
@@ -53,18 +53,18 @@ impl Access {
     }
 }
 
-/// A text of the sandbox's description.
+/// A string of the sandbox's description.
 pub(crate) fn text(value: &Value) -> anyhow::Result<String> {
-    value.as_str().map(str::to_owned).context("the sandbox's description lacks something")
+    value.as_str().map(str::to_owned).context("the sandbox's description lacks a value")
 }
 
-/// `bellbird sandbox`, whose busiest account has so many rows.
+/// Starts `bellbird sandbox`. Its busiest account has `rows` transactions.
 pub(crate) fn start_sandbox(binary: &Path, rows: u32) -> anyhow::Result<(Server, Access)> {
     let (server, description) = start_with_description(binary, rows)?;
     Ok((server, Access::read(&description)?))
 }
 
-/// The same, with all that it says of itself.
+/// As [`start_sandbox`], and returns the whole description that the sandbox prints.
 pub(crate) fn start_with_description(binary: &Path, rows: u32) -> anyhow::Result<(Server, Value)> {
     let mut command = Command::new(binary);
     command.args(["sandbox", "--json", "--rows", &rows.to_string()]);
@@ -72,15 +72,15 @@ pub(crate) fn start_with_description(binary: &Path, rows: u32) -> anyhow::Result
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut server = Server::start(&mut command, ([127, 0, 0, 1], 0).into())?;
     let description: Value =
-        serde_json::from_str(&server.first_line()?).context("the sandbox did not describe itself")?;
+        serde_json::from_str(&server.first_line()?).context("the sandbox printed no description")?;
     server.address = Access::read(&description)?.address;
     Ok((server, description))
 }
 
-/// Asks the sandbox everything that the service will ask, and keeps the bytes.
+/// Sends the sandbox every request that the service will send, and keeps the answers.
 pub(crate) async fn record(binary: &Path) -> anyhow::Result<(Answers, Access)> {
     let (_sandbox, access) = start_sandbox(binary, PAGE_ROWS)?;
-    let id = |name: &str| access.credentials[name].as_str().context("credentials without ids");
+    let id = |name: &str| access.credentials[name].as_str().context("the credentials lack an id");
     let (end_user_id, arrangement_id) = (id("endUserId")?, id("arrangementId")?);
     let token = access.token().await?;
     let ask = async |path: &str, more: &str| client::text(access.address, &access.page(&token, path, more)?).await;
@@ -95,7 +95,7 @@ pub(crate) async fn record(binary: &Path) -> anyhow::Result<(Answers, Access)> {
         let filter = format!("&status=POSTED&from=2000-01-01T00:00:00Z&account_id={account_id}");
         let page = ask(TRANSACTIONS, &filter).await?;
         if page.matches("\"posting_date_time\"").count() >= PAGE_ROWS as usize {
-            ensure!(!page.contains("\"next\":\""), "the page is not the last one");
+            ensure!(!page.contains("\"next\":\""), "the recorded page has a next page");
             answers.insert(TRANSACTIONS.to_owned(), page);
         }
     }
@@ -103,10 +103,10 @@ pub(crate) async fn record(binary: &Path) -> anyhow::Result<(Answers, Access)> {
     Ok((Answers(answers), access))
 }
 
-/// The accounts of one consent.
+/// The account ids of one consent.
 fn account_ids(page: &str, arrangement_id: &str) -> anyhow::Result<Vec<String>> {
     let page: Value = serde_json::from_str(page)?;
-    let accounts = page["accounts"].as_array().context("no accounts")?.iter();
+    let accounts = page["accounts"].as_array().context("the answer has no accounts")?.iter();
     let matching = accounts.filter(|account| account["arrangement_id"] == arrangement_id);
     Ok(matching.filter_map(|account| account["account_id"].as_str().map(str::to_owned)).collect())
 }

@@ -1,4 +1,4 @@
-//! The program `bellbird` as somebody hosts it: set up through its own command line, run as a process of its own.
+//! Sets up and runs `bellbird` as an operator does: through its command line, in a separate process.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -17,7 +17,7 @@ use crate::recording::Access;
 
 const EMAIL: &str = "bench@example.com";
 const MASTER_KEY: &str = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
-/// No limits; balances stay cached for the whole run; a line of log for each request, as in production.
+/// No rate limits, balances cached for the whole run, and one log line per request as in production.
 const SETTINGS: [(&str, &str); 8] = [
     ("BELLBIRD_SECRETS__KEY", MASTER_KEY),
     ("BELLBIRD_LIMITS__METADATA_PER_MINUTE", "0"),
@@ -29,35 +29,33 @@ const SETTINGS: [(&str, &str); 8] = [
     ("BELLBIRD_LOG__LEVEL", "info"),
 ];
 
-/// Where the program is.
 pub(crate) fn binary(args: &ProgramArgs) -> anyhow::Result<PathBuf> {
     let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/bellbird");
     let binary = args.binary.clone().unwrap_or(default);
     let found = binary.canonicalize();
-    found.with_context(|| format!("no {}: cargo build --release -p bellbird", binary.display()))
+    found.with_context(|| format!("{} does not exist: run cargo build --release -p bellbird", binary.display()))
 }
 
-/// A folder with a database, and the settings to use it with.
+/// A folder with a database, and the settings of the programs that use it.
 pub(crate) struct Workdir {
     binary: PathBuf,
     folder: PathBuf,
     access: Access,
-    /// Beside [`SETTINGS`], and instead of them.
+    /// Added to [`SETTINGS`]; the same name overrides.
     more: Vec<(&'static str, String)>,
 }
 
 impl Workdir {
-    /// An empty workdir; `folder` is there and empty.
+    /// Expects that `folder` exists and is empty.
     pub(crate) fn new(binary: &Path, folder: PathBuf, access: Access) -> Self {
         Self { binary: binary.to_owned(), folder, access, more: Vec::new() }
     }
 
-    /// The same with more settings.
     pub(crate) fn with_settings(self, more: Vec<(&'static str, String)>) -> Self {
         Self { more, ..self }
     }
 
-    /// A place with a user and one connection.
+    /// A workdir with a user and one imported connection; returns the connection's id.
     pub(crate) fn with_user(binary: &Path, folder: PathBuf, access: Access) -> anyhow::Result<(Self, String)> {
         let workdir = Self::new(binary, folder, access);
         workdir.add_user()?;
@@ -65,34 +63,34 @@ impl Workdir {
         Ok((workdir, id))
     }
 
-    /// Makes the database and the user.
+    /// Creates the database and the user.
     pub(crate) fn add_user(&self) -> anyhow::Result<()> {
         self.command_line(&["migrate"], "")?;
         self.command_line(&["user", "add", "--email", EMAIL, "--plan", "professional", "--json"], "")?;
         Ok(())
     }
 
-    /// Adopts credentials that name its provider, and gives the connection's id.
+    /// Imports credentials, and returns the connection's id.
     pub(crate) fn import(&self, credentials: &Value) -> anyhow::Result<String> {
         let import = ["connection", "import", "--user", EMAIL, "--credentials", "-", "--json"];
         let imported: Value = serde_json::from_str(&self.command_line(&import, &credentials.to_string())?)?;
         imported[0]["id"].as_str().map(str::to_owned).context("no connection was imported")
     }
 
-    /// Makes keys.
+    /// Creates API keys.
     pub(crate) fn keys(&self, count: usize) -> anyhow::Result<Vec<String>> {
-        let make = |_| {
+        let create = |_| {
             let text = self.command_line(&["key", "create", "--user", EMAIL, "--name", "bench", "--json"], "")?;
-            let made: Value = serde_json::from_str(&text)?;
-            made["key"].as_str().map(str::to_owned).context("no key was made")
+            let created: Value = serde_json::from_str(&text)?;
+            created["key"].as_str().map(str::to_owned).context("no key was printed")
         };
-        (0..count).map(make).collect()
+        (0..count).map(create).collect()
     }
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.binary);
         command.current_dir(&self.folder).env_clear().envs(SETTINGS);
-        // Settings of the allocator and of the runtime's threads may be tried out.
+        // Settings of the allocator and of the runtime's threads can be tried from outside.
         let is_inherited = |name: &str| name.starts_with("MIMALLOC_") || name == "TOKIO_WORKER_THREADS";
         command.envs(std::env::vars().filter(|(name, _)| is_inherited(name)));
         command.env("BELLBIRD_DATABASE__URL", format!("sqlite:{}", self.folder.join("bellbird.db").display()));
@@ -119,7 +117,7 @@ impl Workdir {
         Ok(OpenOptions::new().create(true).append(true).open(self.folder.join("log"))?)
     }
 
-    /// Starts the service, and waits for its first answer. Also says how long that took, in milliseconds.
+    /// Starts the service and waits for its first answer. Also returns that time in milliseconds.
     pub(crate) async fn serve(&self) -> anyhow::Result<(Server, f64)> {
         let address = unused_address()?;
         let mut command = self.command();
@@ -135,7 +133,11 @@ impl Workdir {
                 ensure!(status == 200, "/health was answered {status}");
                 return Ok((server, started.elapsed().as_secs_f64() * 1e3));
             }
-            ensure!(started.elapsed() < Duration::from_secs(20), "bellbird does not listen: {}", self.log_text());
+            ensure!(
+                started.elapsed() < Duration::from_secs(20),
+                "bellbird did not start listening: {}",
+                self.log_text()
+            );
             std::thread::sleep(Duration::from_micros(200));
         }
     }
@@ -145,14 +147,14 @@ impl Workdir {
     }
 }
 
-/// The ids of the user's accounts, up to a hundred.
+/// Ids of the user's accounts, at most 100.
 pub(crate) async fn account_ids(address: SocketAddr, key: &str) -> anyhow::Result<Vec<String>> {
     let page = client::json(address, &client::get("/v1/accounts?limit=100", Some(key))).await?;
-    let ids = page["data"].as_array().context("no accounts")?.iter();
+    let ids = page["data"].as_array().context("the answer has no accounts")?.iter();
     Ok(ids.filter_map(|account| account["id"].as_str().map(str::to_owned)).collect())
 }
 
-/// The account that has `rows` rows, and the path that asks for a window of 200 of them.
+/// The path of a window of 200 rows, for the first account with at least `rows` rows.
 pub(crate) async fn path_to_rows(
     address: SocketAddr,
     key: &str,

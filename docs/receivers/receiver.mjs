@@ -1,4 +1,4 @@
-// Receives Bellbird's webhooks: verifies each, skips what came before, prints a line of JSON for each event.
+// Receives Bellbird's webhooks: verifies each event, skips repeated ones, and prints one line of JSON for each.
 //
 //   npm install standardwebhooks
 //   BELLBIRD_WEBHOOK_SECRET=whsec_... node receiver.mjs 9000
@@ -10,13 +10,13 @@ const BODY_BYTES_MAX = 4 * 1024 * 1024;
 const IDS_MAX = 10_000;
 
 const webhook = new Webhook(process.env.BELLBIRD_WEBHOOK_SECRET);
-// Ids of events that were taken, the oldest first. In a real receiver: a table, so that a restart does not lose them.
-const taken = new Set();
+// Ids of handled events, the oldest first. In production use a database table, so that a restart keeps them.
+const handled = new Set();
 
-// What you do with an event. If it takes long, put the event into a queue of your own here, and work later.
-// Of two events that tell of one row, keep what the one with the later `created` says; where that is
-// equal, the one with the later `webhook-timestamp`.
-function take({ id, type, metadata }) {
+// Your own handling. If it takes long, put the event into your own queue here and process it later.
+// If two events contain the same row, keep the row of the event with the later `created`; if those are
+// equal, the later `webhook-timestamp` wins.
+function handle({ id, type, metadata }) {
   const { new_count, updated_count, chunk, total_chunks } = metadata;
   console.log(JSON.stringify({ id, type, new_count, updated_count, chunk, total_chunks }));
 }
@@ -28,17 +28,17 @@ async function receive(request) {
   if (Number(length) > BODY_BYTES_MAX) return 413;
   const parts = [];
   for await (const part of request) parts.push(part);
-  const body = Buffer.concat(parts); // as it came: what is signed are the bytes
+  const body = Buffer.concat(parts); // keep the raw body: the signature covers its exact bytes
   let event;
   try {
     event = webhook.verify(body, request.headers);
   } catch {
     return 400;
   }
-  if (!taken.has(event.id)) {
-    take(event);
-    taken.add(event.id);
-    if (taken.size > IDS_MAX) taken.delete(taken.values().next().value);
+  if (!handled.has(event.id)) {
+    handle(event);
+    handled.add(event.id);
+    if (handled.size > IDS_MAX) handled.delete(handled.values().next().value);
   }
   return 204;
 }
@@ -46,7 +46,7 @@ async function receive(request) {
 const port = Number(process.argv[2] ?? process.env.PORT ?? 9000);
 const server = createServer((request, response) => {
   receive(request)
-    .catch(() => 400) // the sender went away
+    .catch(() => 400) // the sender disconnected
     .then((status) => response.writeHead(status, { connection: "close" }).end());
 });
 server.requestTimeout = 15_000;

@@ -1,4 +1,4 @@
-# Receives Bellbird's webhooks: verifies each, skips what came before, prints a line of JSON for each event.
+# Receives Bellbird's webhooks: verifies each event, skips repeated ones, and prints one line of JSON for each.
 #
 #   pip install standardwebhooks
 #   BELLBIRD_WEBHOOK_SECRET=whsec_... python3 receiver.py 9000
@@ -15,16 +15,16 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 IDS_MAX = 10_000
 
 webhook = Webhook(os.environ["BELLBIRD_WEBHOOK_SECRET"])
-taking = Lock()
-# Ids of events that were taken, the oldest first. In a real receiver: a table, so that a restart does not lose them.
-taken = {}
+lock = Lock()
+# Ids of handled events, the oldest first. In production use a database table, so that a restart keeps them.
+handled = {}
 
 
-def take(event):
-    """What you do with an event. If it takes long, put the event into a queue of your own here, and work later.
+def handle(event):
+    """Your own handling. If it takes long, put the event into your own queue here and process it later.
 
-    Of two events that tell of one row, keep what the one with the later `created` says; where that is
-    equal, the one with the later `webhook-timestamp`.
+    If two events contain the same row, keep the row of the event with the later `created`; if those are
+    equal, the later `webhook-timestamp` wins.
     """
     counts = ("new_count", "updated_count", "chunk", "total_chunks")
     line = {"id": event["id"], "type": event["type"]} | {name: event["metadata"][name] for name in counts}
@@ -44,17 +44,17 @@ class Receiver(BaseHTTPRequestHandler):
             return 411
         if len(length) > 7 or int(length) > BODY_BYTES_MAX:
             return 413
-        body = self.rfile.read(int(length))  # as it came: what is signed are the bytes
+        body = self.rfile.read(int(length))  # keep the raw body: the signature covers its exact bytes
         try:
             event = webhook.verify(body, dict(self.headers))
-        except (WebhookVerificationError, ValueError):  # ValueError: a header or a body that cannot be read
+        except (WebhookVerificationError, ValueError):  # ValueError: header or body is not readable
             return 400
-        with taking:
-            if event["id"] not in taken:
-                take(event)
-                taken[event["id"]] = True
-                if len(taken) > IDS_MAX:
-                    del taken[next(iter(taken))]
+        with lock:
+            if event["id"] not in handled:
+                handle(event)
+                handled[event["id"]] = True
+                if len(handled) > IDS_MAX:
+                    del handled[next(iter(handled))]
         return 204
 
 

@@ -1,4 +1,4 @@
-//! Any bytes as an event of a provider, as if its signature had been good: refused, or ids to look at.
+//! Parses any bytes as a provider event whose signature is valid. The body is rejected, or names affected resources.
 
 #![no_main]
 

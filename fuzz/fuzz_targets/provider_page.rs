@@ -1,4 +1,4 @@
-//! Any bytes as a provider's answer full of rows: refused, or rows of which every promise holds.
+//! Parses any bytes as a provider's page of rows. The page is rejected, or every row keeps the adapter's promises.
 
 #![no_main]
 
@@ -23,7 +23,7 @@ fn account(provider_account_id: &str) -> Account {
     }
 }
 
-/// The account of the seeds, in its provider's words.
+/// The account of each provider's seeds, with the id that the provider uses.
 static FISKIL: LazyLock<Account> = LazyLock::new(|| account("123456789"));
 static AKAHU: LazyLock<Account> = LazyLock::new(|| account("acc_c00000000000000000000a001"));
 static SNAPTRADE: LazyLock<Account> = LazyLock::new(|| account("917c8734-8470-4a3e-a18f-57c3f2ee6631"));

@@ -1,4 +1,4 @@
-//! The query strings of `/v1/transactions` and `/v1/balances`, read as their handlers do.
+//! Parses query strings of `/v1/transactions` and `/v1/balances` as the handlers do. It checks bounds and error details.
 
 #![no_main]
 
@@ -6,7 +6,7 @@
 #[path = "../../crates/api/src/params.rs"]
 mod params;
 
-/// What `params.rs` needs of its crate.
+/// Replaces the module that `params.rs` uses from its own crate.
 mod problem {
     pub enum Problem {
         BadRequest { message: &'static str, details: Vec<String> },
@@ -21,11 +21,11 @@ use problem::Problem;
 const PARAMETER_NAMES: &[&str] = &["connectionId", "accountId", "from", "to", "limit", "offset"];
 
 fuzz_target!(|query: &str| {
-    read_transactions(query);
-    read_balances(query);
+    parse_transactions(query);
+    parse_balances(query);
 });
 
-fn read_transactions(query: &str) {
+fn parse_transactions(query: &str) {
     let mut params = Params::read(Some(query), PARAMETER_NAMES);
     let connection_id = params.required("connectionId", "connectionId is required");
     let account_id = params.take("accountId");
@@ -52,13 +52,13 @@ fn read_transactions(query: &str) {
     }
 }
 
-/// The place in the table of the parameter that a detail is about.
+/// The index in [`PARAMETER_NAMES`] of the parameter that a detail names.
 fn position(detail: &str) -> usize {
     let name = detail.split_once(": ").map(|(name, _)| name);
     PARAMETER_NAMES.iter().position(|known| Some(*known) == name).expect("a detail names its parameter")
 }
 
-fn read_balances(query: &str) {
+fn parse_balances(query: &str) {
     let mut params = Params::read(Some(query), &["accountIds"]);
     let list = params.required("accountIds", "accountIds is required");
     if params.finish().is_ok() {

@@ -1,4 +1,4 @@
-//! Good receivers alone, and the same beside one that never answers and two that drip bytes for ever.
+//! Measures delivery to good receivers, alone and beside three bad ones: one never answers, two drip bytes forever.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,43 +22,48 @@ const GOOD: usize = 8;
 const CONNECTIONS: usize = 5;
 const PATHS: [&str; GOOD + 3] =
     [QUICK, QUICK, QUICK, QUICK, QUICK, QUICK, QUICK, QUICK, SILENT, DRIPPING_HEAD, DRIPPING_BODY];
-/// Events that each of the bad ones is to get in a round: more than it can.
+/// Events queued per bad receiver and round: more than it can take in that time.
 const EVENTS_PER_BAD_RECEIVER: usize = 300;
-/// What is measured of a round: longer than one exchange with a bad one takes.
+/// Measured time of a round: longer than one exchange with a bad receiver.
 const ROUND: Duration = Duration::from_secs(20);
-/// Before that, so that all is under way.
+/// Not measured: syncs and deliveries get going.
 const WARM_UP: Duration = Duration::from_secs(2);
 const UNSENT_MAX: usize = 1_000;
-/// The good ones keep so much of their rate.
-const LEAST: f64 = 0.9;
-/// What "flat" allows for: the allocator does not give every page back at once.
+/// Target: the share of their rate that the good receivers keep.
+const RATIO_MIN: f64 = 0.9;
+/// Growth that still counts as flat, because the allocator does not return every page at once.
 const FLAT_MB: f64 = 10.0;
 
-/// What a round came to.
 struct Round {
-    /// Of the good ones, a second.
+    /// Events per second to the good receivers.
     rate: f64,
-    /// The most memory.
+    /// Most memory during the round.
     memory_mb: f64,
 }
 
-/// On PostgreSQL, and on SQLite.
 pub(super) async fn run(args: &WebhooksArgs, report: &mut Report) -> anyhow::Result<()> {
     for kind in [Kind::Postgres, Kind::Sqlite] {
         let name = format!("{GOOD} good receivers beside 3 bad receivers, {}", kind.name());
         if !args.is_selected(&name) {
             continue;
         }
-        if !kind.is_here() {
+        if !kind.is_available() {
             report.leave_out(format!("{name}: BELLBIRD_TEST_POSTGRES_URL is not set"));
             continue;
         }
-        let database = Database::make(kind).await?;
+        let database = Database::create(kind).await?;
         let outcome = run_alternating(args, &database).await;
         database.remove().await?;
         let (alone, beside) = outcome?;
         let rates = |rounds: &[Round]| rounds.iter().map(|round| round.rate).collect::<Vec<_>>();
-        report.add(Figure::ratio_at_least(&name, "events a second", "alone", &rates(&beside), &rates(&alone), LEAST));
+        report.add(Figure::ratio_at_least(
+            &name,
+            "events a second",
+            "alone",
+            &rates(&beside),
+            &rates(&alone),
+            RATIO_MIN,
+        ));
         let memory = |rounds: &[Round]| rounds.iter().map(|round| round.memory_mb).collect::<Vec<_>>();
         let growth = Some(FLAT_MB);
         report.add(Figure::difference(&name, "memory, MB", "alone", &memory(&beside), &memory(&alone), growth));
@@ -69,7 +74,7 @@ pub(super) async fn run(args: &WebhooksArgs, report: &mut Report) -> anyhow::Res
     Ok(())
 }
 
-/// Rounds of the good ones alone, and of all.
+/// Returns the rounds with good receivers alone, and those with all receivers.
 async fn run_alternating(args: &WebhooksArgs, database: &Database) -> anyhow::Result<(Vec<Round>, Vec<Round>)> {
     let mut receiver = Receiver::start().await?;
     let setup = Setup::create(database, receiver.address(), &PATHS, CONNECTIONS).await?;
@@ -79,10 +84,10 @@ async fn run_alternating(args: &WebhooksArgs, database: &Database) -> anyhow::Re
     let feed = Arc::new(Feed::new(setup.storage.clone(), event_buffer, rows, UNSENT_MAX));
     let round = ROUND * args.size / 100;
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
-    // The first one fills the memory that is kept for bodies, and does not count.
+    // Not counted: the first round fills the memory that holds bodies.
     run_round(&webhooks, &feed, good, &mut receiver, round).await?;
     for number in 1..=args.rounds {
-        // In turn, as tables grow from round to round.
+        // The order alternates, because tables grow from round to round.
         let beside_first = number % 2 == 0;
         if !beside_first {
             alone.push(run_round(&webhooks, &feed, good, &mut receiver, round).await?);
@@ -93,7 +98,7 @@ async fn run_alternating(args: &WebhooksArgs, database: &Database) -> anyhow::Re
         queue_for_bad_receivers(&feed, bad).await?;
         beside.push(run_round(&webhooks, &feed, good, &mut receiver, round).await?);
         let unanswered = receiver.counts().await?.unanswered;
-        ensure!(unanswered > 0, "the bad receivers got nothing");
+        ensure!(unanswered > 0, "the bad receivers got no request");
         for subscriber in bad {
             let (user, endpoint) = (subscriber.user, subscriber.endpoint);
             setup.storage.disable_endpoint(user, endpoint, "by command", Timestamp::now()).await?;
@@ -103,7 +108,8 @@ async fn run_alternating(args: &WebhooksArgs, database: &Database) -> anyhow::Re
         }
         let Some((alone, beside)) = alone.last().zip(beside.last()) else { continue };
         progress(&format!(
-            "round {number}: alone {:.0} a second, {:.0} MB; beside bad ones, which got {unanswered}: {:.0} a second, {:.0} MB",
+            "round {number}: alone {:.0} per second, {:.0} MB; beside bad receivers ({unanswered} requests): \
+             {:.0} per second, {:.0} MB",
             alone.rate, alone.memory_mb, beside.rate, beside.memory_mb
         ));
     }
@@ -111,7 +117,7 @@ async fn run_alternating(args: &WebhooksArgs, database: &Database) -> anyhow::Re
     Ok((alone, beside))
 }
 
-/// Events that are sent again without asking a provider.
+/// Queues events that need no provider to be sent again.
 async fn queue_for_bad_receivers(feed: &Feed, bad: &[Subscriber]) -> anyhow::Result<()> {
     for number in 0..EVENTS_PER_BAD_RECEIVER {
         for subscriber in bad {
@@ -123,7 +129,7 @@ async fn queue_for_bad_receivers(feed: &Feed, bad: &[Subscriber]) -> anyhow::Res
     Ok(())
 }
 
-/// The rate of the good ones while syncs go on, and the most memory of this process.
+/// Measures the rate of the good receivers while syncs run, and the most memory of this process.
 async fn run_round(
     webhooks: &Webhooks,
     feed: &Arc<Feed>,
@@ -144,7 +150,7 @@ async fn run_round(
         round
     };
     let round = tokio::try_join!(feed.run(good, usize::MAX), watching).map(|((), round)| round);
-    // What is under way to the bad ones ends with its deadline; the next round begins behind it.
+    // Requests to the bad receivers end at their deadline. The next round starts after that.
     stop.cancel();
     delivering.await?;
     round
@@ -154,19 +160,25 @@ async fn watch(feed: &Feed, receiver: &mut Receiver, time: Duration) -> anyhow::
     let warm = poll(feed, receiver, WARM_UP).await?;
     let started = Instant::now();
     let done = poll(feed, receiver, time).await?;
-    let came = done.0.saturating_sub(warm.0);
-    Ok(Round { rate: came as f64 / started.elapsed().as_secs_f64(), memory_mb: done.1 })
+    let received = done.received.saturating_sub(warm.received);
+    Ok(Round { rate: received as f64 / started.elapsed().as_secs_f64(), memory_mb: done.memory_mb })
 }
 
-/// For a while: what has arrived in the end, and the most memory meanwhile.
-async fn poll(feed: &Feed, receiver: &mut Receiver, time: Duration) -> anyhow::Result<(usize, f64)> {
-    let (until, mut most) = (Instant::now() + time, 0.0_f64);
+struct Polled {
+    /// Events received when the polling ended.
+    received: usize,
+    /// Most memory while polling.
+    memory_mb: f64,
+}
+
+async fn poll(feed: &Feed, receiver: &mut Receiver, time: Duration) -> anyhow::Result<Polled> {
+    let (until, mut memory_mb) = (Instant::now() + time, 0.0_f64);
     loop {
         let received = receiver.counts().await?.answered;
         feed.received.store(received, Ordering::Relaxed);
-        most = most.max(resident_mb(std::process::id())?);
+        memory_mb = memory_mb.max(resident_mb(std::process::id())?);
         if Instant::now() >= until {
-            return Ok((received, most));
+            return Ok(Polled { received, memory_mb });
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }

@@ -1,4 +1,4 @@
-//! Events of one row and of 500, from the claim of the first sync to the last delivery, storing included.
+//! Measures webhook events of 1 and of 500 rows, from the claim of the first sync to the last stored delivery result.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,35 +11,34 @@ use tokio_util::sync::CancellationToken;
 
 use super::feed::Feed;
 use super::setup::{Database, Kind, Setup};
-use super::{POLL_INTERVAL, Receiver, receiver, send_only, rows, webhooks};
+use super::{POLL_INTERVAL, Receiver, receiver, rows, send_only, webhooks};
 use crate::WebhooksArgs;
 use crate::figures::{Figure, Report, progress};
 
 const SUBSCRIBERS: usize = 20;
-/// Of each user: what is remembered of one connection's rows does not grow beyond what real ones have.
+/// Connections per user: enough that the fingerprints of one stay as few as those of a real connection.
 const CONNECTIONS: usize = 5;
-/// Without a delivery, a round is given up after this.
+/// A round without a delivery for this long fails.
 const STALL_TIMEOUT: Duration = Duration::from_secs(20);
 const MEASURE: &str = "events a second";
 const ALONE: &str = "sent alone";
 
-/// Events of one size.
+/// A series of events with the same number of rows.
 struct Size {
     name: &'static str,
     rows: usize,
     events: usize,
-    /// Events that may wait: bodies of about 30 MB at most.
+    /// Events that may wait at once. It bounds the waiting bodies to about 30 MB.
     unsent_max: usize,
-    /// A second, on PostgreSQL.
-    least: f64,
+    /// Target on PostgreSQL, in events per second.
+    rate_min: f64,
 }
 
 const SIZES: [Size; 2] = [
-    Size { name: "events of one row", rows: 1, events: 10_000, unsent_max: 2_000, least: 1_000.0 },
-    Size { name: "events of 500 rows", rows: 500, events: 1_200, unsent_max: 100, least: 120.0 },
+    Size { name: "events of one row", rows: 1, events: 10_000, unsent_max: 2_000, rate_min: 1_000.0 },
+    Size { name: "events of 500 rows", rows: 500, events: 1_200, unsent_max: 100, rate_min: 120.0 },
 ];
 
-/// Each size on each database.
 pub(super) async fn run(args: &WebhooksArgs, report: &mut Report) -> anyhow::Result<()> {
     for kind in [Kind::Postgres, Kind::Sqlite] {
         for size in &SIZES {
@@ -47,28 +46,32 @@ pub(super) async fn run(args: &WebhooksArgs, report: &mut Report) -> anyhow::Res
             if !args.is_selected(&name) {
                 continue;
             }
-            if !kind.is_here() {
+            if !kind.is_available() {
                 report.leave_out(format!("{name}: BELLBIRD_TEST_POSTGRES_URL is not set"));
                 continue;
             }
             let (subject, baseline) = run_alternating(args, kind, size).await?;
-            let least = (kind == Kind::Postgres).then_some(size.least);
+            let least = (kind == Kind::Postgres).then_some(size.rate_min);
             report.add(Figure::rate(&name, MEASURE, ALONE, &subject, &baseline, least));
         }
     }
     Ok(())
 }
 
-/// Events a second, and messages a second of the client alone.
+/// Returns events per second of the service, and messages per second of the client alone.
 async fn run_alternating(args: &WebhooksArgs, kind: Kind, size: &Size) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     let (mut subject, mut baseline) = (Vec::new(), Vec::new());
     let (rows, events) = (rows::rows(size.rows)?, size.events * args.size as usize / 100);
     for round in 1..=args.rounds {
-        let database = Database::make(kind).await?;
+        let database = Database::create(kind).await?;
         let outcome = run_round(&database, &rows, events, size.unsent_max).await;
         database.remove().await?;
         let (subject_rate, baseline_rate) = outcome?;
-        progress(&format!("{}, {}, round {round}: {subject_rate:.0} a second, alone {baseline_rate:.0}", size.name, kind.name()));
+        progress(&format!(
+            "{}, {}, round {round}: {subject_rate:.0} per second, sent alone {baseline_rate:.0}",
+            size.name,
+            kind.name()
+        ));
         subject.push(subject_rate);
         baseline.push(baseline_rate);
     }
@@ -109,16 +112,16 @@ async fn subject(
     let started = Instant::now();
     let (feeding, waiting) = (feed.run(&setup.subscribers, events), wait_for_deliveries(receiver, &feed, events));
     tokio::try_join!(feeding, waiting)?;
-    // What has arrived is not delivered before that is written down.
+    // A received event counts as delivered once its result is stored.
     stop.cancel();
     delivering.await?;
     let took = started.elapsed().as_secs_f64();
     let left = setup.storage.delivery_overview(Timestamp::now()).await?;
-    ensure!(left.pending + left.waiting == 0, "not all is delivered: {left:?}");
+    ensure!(left.pending + left.waiting == 0, "some deliveries are left: {left:?}");
     Ok(events as f64 / took)
 }
 
-/// Tells the feed what has received, until all has.
+/// Reports the number of received events to the feed, until all are received.
 async fn wait_for_deliveries(receiver: &mut Receiver, feed: &Feed, events: usize) -> anyhow::Result<()> {
     let (mut before, mut since) = (0, Instant::now());
     loop {
@@ -130,7 +133,7 @@ async fn wait_for_deliveries(receiver: &mut Receiver, feed: &Feed, events: usize
         if received > before {
             (before, since) = (received, Instant::now());
         }
-        ensure!(since.elapsed() < STALL_TIMEOUT, "only {received} of {events} events arrived");
+        ensure!(since.elapsed() < STALL_TIMEOUT, "only {received} of {events} events were received");
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -1,5 +1,5 @@
-//! A receiver of events as fast as can be: it reads a request, counts its id, and answers. One thread, no HTTP library, and
-//! nothing is verified. It also has paths for receivers that nobody wants.
+//! A webhook receiver that costs as little processor time as possible. It counts ids and answers at once, on one
+//! thread, without an HTTP library and without verification. Other paths behave badly on purpose.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,42 +15,42 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::client::content_length;
 use crate::provider::print_address_until_stdin_closes;
 
-/// Addresses of this machine that it listens on, with one port: each is a host of its own for whoever sends.
+/// Loopback addresses with a shared port. To a sender each is a different host.
 pub(super) const LOOPBACK_ADDRESSES: u8 = 24;
-/// Answers at once.
+/// Path that answers at once.
 pub(super) const QUICK: &str = "/quick";
-/// Never answers.
+/// Path that never answers.
 pub(super) const SILENT: &str = "/silent";
-/// Sends a byte of a header again and again.
+/// Path that sends a header one byte at a time, forever.
 pub(super) const DRIPPING_HEAD: &str = "/dripping-head";
-/// Sends a byte of a body again and again.
+/// Path that sends a body one byte at a time, forever.
 pub(super) const DRIPPING_BODY: &str = "/dripping-body";
-/// Tells the [`Counts`].
+/// Path that returns the [`Counts`].
 pub(super) const COUNTS: &str = "/counts";
-/// Counts from 0 again.
+/// Path that resets the [`Counts`].
 pub(super) const RESET: &str = "/reset";
 
 const DRIP: Duration = Duration::from_millis(100);
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const HEAD_OF_DRIPS: &[u8] = b"HTTP/1.1 200 OK\r\nx-drip: ";
 const BODY_OF_DRIPS: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n";
-/// Holds a head, and a good part of a body.
+/// Room for a head and much of a body.
 const BUFFER_BYTES: usize = 128 * 1024;
 
-/// What came in since the last reset.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+/// Requests since the last reset.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Counts {
-    /// Requests that were answered at once.
+    /// Requests to [`QUICK`].
     pub(super) answered: usize,
-    /// Ids among them.
+    /// Different webhook ids among them.
     pub(super) distinct: usize,
     /// Bytes of their bodies.
     pub(super) bytes: usize,
-    /// Requests that nobody answers as they should be.
+    /// Requests to the paths that behave badly.
     pub(super) unanswered: usize,
 }
 
-/// The host of that number, from 0.
+/// The address with this number, from 0.
 pub(super) fn loopback_address(number: usize) -> IpAddr {
     let number = u8::try_from(number % usize::from(LOOPBACK_ADDRESSES)).unwrap_or(0);
     IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1 + number))
@@ -62,9 +62,8 @@ struct State {
     counts: Counts,
 }
 
-/// The receiver.
 pub(crate) async fn run() -> anyhow::Result<()> {
-    let listeners = listen().await.context("no port is free on all addresses")?;
+    let listeners = listen().await.context("could not find a port that is free on all loopback addresses")?;
     let state = Arc::new(Mutex::new(State::default()));
     let address = listeners.first().context("no listener")?.local_addr()?;
     print_address_until_stdin_closes(address);
@@ -100,7 +99,7 @@ async fn accept(listener: TcpListener, state: Arc<Mutex<State>>) -> io::Result<(
         let (stream, _) = listener.accept().await?;
         let state = Arc::clone(&state);
         tokio::spawn(async move {
-            // Whoever sends may leave at any time.
+            // A sender may disconnect at any time.
             let _ = converse(stream, &state).await;
         });
     }
@@ -118,7 +117,7 @@ async fn converse(mut stream: TcpStream, state: &Mutex<State>) -> anyhow::Result
         while filled < head_end + length {
             let room = buffer.len().min(head_end + length - filled);
             let count = stream.read(&mut buffer[..room]).await?;
-            anyhow::ensure!(count > 0, "gone");
+            anyhow::ensure!(count > 0, "the sender disconnected");
             filled += count;
         }
         let answer = answer(&path, id, length, state)?;
@@ -131,7 +130,7 @@ async fn converse(mut stream: TcpStream, state: &Mutex<State>) -> anyhow::Result
     }
 }
 
-/// The end of the next head, and how far the buffer is filled; none when nobody sends any more.
+/// The end of the next head, and the number of bytes in the buffer. `None` after the sender has disconnected.
 async fn read_head(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Option<(usize, usize)>> {
     let mut filled = 0;
     loop {
@@ -146,7 +145,7 @@ async fn read_head(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Opti
     }
 }
 
-/// Counts a request, and gives what is answered at once.
+/// Counts a request, and returns the bytes to send at once.
 fn answer(path: &str, id: Vec<u8>, length: usize, state: &Mutex<State>) -> anyhow::Result<Vec<u8>> {
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     match path {
@@ -176,7 +175,7 @@ fn json(counts: &Counts) -> anyhow::Result<Vec<u8>> {
     Ok(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes())
 }
 
-/// Until the other side leaves.
+/// Keeps the connection open until the sender disconnects.
 async fn hold(stream: &mut TcpStream) -> anyhow::Result<()> {
     while stream.read(&mut [0; 64]).await? > 0 {}
     Ok(())
@@ -205,15 +204,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests() {
+    fn requests_are_counted_by_id() {
         let head = b"POST /quick HTTP/1.1\r\nWebhook-Id: evt_1\r\ncontent-length: 2\r\n\r\n";
-        assert_eq!((path_of(head), header(head, b"webhook-id:")), (QUICK, Some(b"evt_1".as_slice())));
+        assert_eq!(path_of(head), QUICK);
+        assert_eq!(header(head, b"webhook-id:"), Some(b"evt_1".as_slice()));
         let state = Mutex::default();
         for id in [b"a", b"b", b"a"] {
             assert_eq!(answer(QUICK, id.to_vec(), 5, &state).unwrap(), ANSWER);
         }
         answer(SILENT, Vec::new(), 5, &state).unwrap();
         let counts = state.lock().unwrap().counts;
-        assert_eq!((counts.answered, counts.distinct, counts.bytes, counts.unanswered), (3, 2, 15, 1));
+        let expected = Counts { answered: 3, distinct: 2, bytes: 15, unanswered: 1 };
+        assert_eq!(counts, expected);
     }
 }

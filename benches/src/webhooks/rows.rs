@@ -1,21 +1,20 @@
-//! Rows as syncs find them, and the syncs that tell of them: stored as the service does.
+//! Makes rows as syncs find them, and stores finished syncs with their webhook events as the service does.
 
 use bellbird_domain::{
-    Account, AccountId, AccountType, Category, ConnectionId, Currency, Decimal, Digest, EventType, Fingerprint, SyncRunId,
-    Transaction, UserId,
+    Account, AccountId, AccountType, Category, ConnectionId, Currency, Decimal, Digest, EventType, Fingerprint,
+    SyncRunId, Transaction, UserId,
 };
 use bellbird_storage::{FinishedSync, NewWebhookEvent, Storage};
-use bellbird_webhooks::webhook_events::{ChangedRow, WebhookEventBuffer, PreparedWebhookEvent};
 use bellbird_webhooks::payload;
+use bellbird_webhooks::webhook_events::{ChangedRow, PreparedWebhookEvent, WebhookEventBuffer};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use anyhow::{Context as _, ensure};
 
-/// As long as the service's.
+/// The service's lease of a sync.
 const LEASE: SignedDuration = SignedDuration::from_secs(60);
-/// What a sync reads again, in days.
 const DATE_RANGE_DAYS: i64 = 14;
 const DESCRIPTIONS: [&str; 5] = [
     "VISA PURCHASE EXAMPLE SUPERMARKET 4410 SYDNEY AU 18NOV CARD 1234",
@@ -25,7 +24,7 @@ const DESCRIPTIONS: [&str; 5] = [
     "EFTPOS EXAMPLE CAFE CENTRAL STATION SYDNEY NSW",
 ];
 
-/// The JSON of rows with all that most banks tell of one.
+/// The JSON of rows with the members that most banks send.
 pub(super) fn rows(count: usize) -> anyhow::Result<Vec<Vec<u8>>> {
     let account = account(AccountId::new());
     (0..count).map(|number| row(number, &account)).collect()
@@ -41,7 +40,7 @@ fn row(number: usize, account: &Account) -> anyhow::Result<Vec<u8>> {
         seen_at: None,
         datetime: "2026-11-18T03:12:45.000Z".into(),
         description: DESCRIPTIONS[number % DESCRIPTIONS.len()].into(),
-        amount: Decimal::parse(&amount).context("an amount")?,
+        amount: Decimal::parse(&amount).context("the amount is not a decimal")?,
         category: Some(Category::FoodAndDrink),
         merchant_name: Some("Example Supermarket".into()),
         merchant_category_code: Some("5411".into()),
@@ -73,17 +72,20 @@ fn digest() -> Digest {
     Digest(*Uuid::new_v4().as_bytes())
 }
 
-/// A sync that found `rows`, all of them new: its claim, its fingerprints, its events and their deliveries, and the bodies. Of a
-/// `rebuildable` event no digests are stored, so that later attempts need no provider.
+/// Stores a sync whose `rows` are all new: claim, fingerprints, webhook event, deliveries and bodies. An event
+/// `without_digests` stores no row digests, so later attempts need no provider.
 pub(super) async fn sync(
     storage: &Storage,
     event_buffer: &WebhookEventBuffer,
     (user, connection): (UserId, ConnectionId),
     rows: &[Vec<u8>],
-    rebuildable: bool,
+    without_digests: bool,
 ) -> anyhow::Result<()> {
     let started_at = Timestamp::now();
-    let claim = storage.claim_sync(user, connection, started_at, started_at + LEASE).await?.context("lease is taken")?;
+    let claim = storage
+        .claim_sync(user, connection, started_at, started_at + LEASE)
+        .await?
+        .context("another sync holds the lease")?;
     let mut changed: Vec<ChangedRow> =
         rows.iter().map(|json| ChangedRow { row: digest(), json: Some(json.clone()) }).collect();
     let fingerprints: Vec<Fingerprint> =
@@ -92,16 +94,16 @@ pub(super) async fn sync(
     let covered_from = started_at - SignedDuration::from_hours(24 * DATE_RANGE_DAYS);
     let prepared = event_buffer.prepare(EventType::TransactionsSynced, run, started_at, &mut changed, &mut []);
     let events: Vec<NewWebhookEvent<'_>> =
-        prepared.iter().map(|event| new_event(event, (covered_from, started_at), rebuildable)).collect();
+        prepared.iter().map(|event| new_event(event, (covered_from, started_at), without_digests)).collect();
     let finished = FinishedSync {
         run,
-        started_at: started_at,
+        started_at,
         covered_from,
         next_sync_at: started_at + SignedDuration::from_hours(6),
         fingerprints: &fingerprints,
         seen_at: started_at,
         first_attempt_at: event_buffer.first_attempt_at(started_at),
-        // As a sync that has just seen that all fingerprints are young.
+        // Like a sync that has no old fingerprints to delete.
         prune_before: None,
         events: &events,
     };
@@ -112,12 +114,16 @@ pub(super) async fn sync(
     Ok(())
 }
 
-fn new_event(event: &PreparedWebhookEvent, date_range: (Timestamp, Timestamp), rebuildable: bool) -> NewWebhookEvent<'_> {
+fn new_event(
+    event: &PreparedWebhookEvent,
+    date_range: (Timestamp, Timestamp),
+    without_digests: bool,
+) -> NewWebhookEvent<'_> {
     NewWebhookEvent {
         id: event.id,
         event_type: EventType::TransactionsSynced,
         date_range,
-        rows: if rebuildable { &[] } else { &event.rows },
+        rows: if without_digests { &[] } else { &event.rows },
         new_count: event.new_count,
         updated_count: event.updated_count,
         chunk: event.chunk,

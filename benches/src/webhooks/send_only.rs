@@ -1,4 +1,4 @@
-//! The same signed bodies through the same client, with no database.
+//! The baseline of delivery: sends the same signed bodies with the same client, without a database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,17 +18,16 @@ use url::Url;
 use super::setup::Subscriber;
 use super::{RULES, TIMEOUT};
 
-/// Messages under way to one endpoint at the same time: as the deliveries have it.
+/// Concurrent messages per endpoint, as in the service.
 const CONCURRENT_SENDS: usize = 16;
 
-/// Somebody to send to.
 struct Destination {
     url: Url,
     signer: Signer,
     endpoint: EndpointId,
 }
 
-/// Messages a second: `events` in all, each with an id and a signature of its own.
+/// Sends `events` messages, each with its own id and signature. Returns messages per second.
 pub(super) async fn run(subscribers: &[Subscriber], rows: &[Vec<u8>], events: usize) -> anyhow::Result<f64> {
     let resolver = Resolver::from_system(RULES).map_err(anyhow::Error::msg)?;
     let client = Arc::new(Client::new(resolver, RULES, TIMEOUT).map_err(anyhow::Error::msg)?);
@@ -41,7 +40,7 @@ pub(super) async fn run(subscribers: &[Subscriber], rows: &[Vec<u8>], events: us
         chunk: 1,
         total_chunks: 1,
     };
-    let (body, started_count) = (body(&envelope, rows, &[]), Arc::new(AtomicUsize::new(0)));
+    let (body, sent) = (body(&envelope, rows, &[]), Arc::new(AtomicUsize::new(0)));
     let started = Instant::now();
     let mut sending = JoinSet::new();
     for subscriber in subscribers {
@@ -49,9 +48,9 @@ pub(super) async fn run(subscribers: &[Subscriber], rows: &[Vec<u8>], events: us
         let destination = Arc::new(Destination { url: subscriber.url.parse()?, signer, endpoint: subscriber.endpoint });
         for _ in 0..CONCURRENT_SENDS {
             let (client, destination) = (Arc::clone(&client), Arc::clone(&destination));
-            let (body, started_count) = (body.clone(), Arc::clone(&started_count));
+            let (body, sent) = (body.clone(), Arc::clone(&sent));
             sending.spawn(async move {
-                while started_count.fetch_add(1, Ordering::Relaxed) < events {
+                while sent.fetch_add(1, Ordering::Relaxed) < events {
                     send(&client, &destination, body.clone()).await?;
                 }
                 anyhow::Ok(())
@@ -69,6 +68,6 @@ async fn send(client: &Client, destination: &Destination, body: Bytes) -> anyhow
     let signature = destination.signer.signature(id, timestamp, &body);
     let message = Message { id, timestamp, signature: &signature, endpoint: destination.endpoint, body };
     let exchange = client.post(&destination.url, message).await;
-    ensure!(exchange.is_success(), "not taken: {:?}", exchange.error);
+    ensure!(exchange.is_success(), "the receiver did not accept a message: {:?}", exchange.error);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Users with endpoints and connections in a database of their own.
+//! Creates a temporary database with users, endpoints and connections.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,6 @@ use super::receiver;
 const SERVER: &str = "BELLBIRD_TEST_POSTGRES_URL";
 const MASTER_KEY: &str = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
-/// Which database is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Sqlite,
@@ -32,20 +31,19 @@ impl Kind {
         }
     }
 
-    /// Whether there is one.
-    pub(super) fn is_here(self) -> bool {
+    /// SQLite always is; PostgreSQL needs the URL of a server in the environment.
+    pub(super) fn is_available(self) -> bool {
         self == Self::Sqlite || std::env::var_os(SERVER).is_some()
     }
 }
 
-/// An empty database.
 pub(super) enum Database {
     Sqlite(TempDir),
     Postgres { server: String, name: String },
 }
 
 impl Database {
-    pub(super) async fn make(kind: Kind) -> anyhow::Result<Self> {
+    pub(super) async fn create(kind: Kind) -> anyhow::Result<Self> {
         if kind == Kind::Sqlite {
             return Ok(Self::Sqlite(tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?));
         }
@@ -60,7 +58,7 @@ impl Database {
             Self::Sqlite(folder) => Ok(format!("sqlite:{}", folder.path().join("bellbird.db").display())),
             Self::Postgres { server, name } => {
                 let (before, parameters) = server.split_once('?').unwrap_or((server, ""));
-                let (before, _) = before.rsplit_once('/').context("a URL without a database")?;
+                let (before, _) = before.rsplit_once('/').context("the URL names no database")?;
                 Ok(format!("{before}/{name}?{parameters}"))
             }
         }
@@ -76,14 +74,14 @@ impl Database {
 
 async fn execute(url: &str, sql: &str) -> anyhow::Result<()> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-    let talking = tokio::spawn(connection);
+    let driver = tokio::spawn(connection);
     let outcome = client.batch_execute(sql).await;
     drop(client);
-    talking.await??;
+    driver.await??;
     Ok(outcome?)
 }
 
-/// A user who has one endpoint.
+/// A user with one endpoint.
 pub(super) struct Subscriber {
     pub(super) user: UserId,
     pub(super) endpoint: EndpointId,
@@ -92,14 +90,13 @@ pub(super) struct Subscriber {
     pub(super) secret: SecretString,
 }
 
-/// A database with users.
 pub(super) struct Setup {
     pub(super) storage: Storage,
     pub(super) subscribers: Vec<Subscriber>,
 }
 
 impl Setup {
-    /// One user with `connections` for each path; each has another host of the receiver.
+    /// Creates one user per path, each with its own loopback address of the receiver.
     pub(super) async fn create(
         database: &Database,
         receiver_address: SocketAddr,
@@ -123,7 +120,8 @@ impl Setup {
         let new = NewUser { email: &email, plan: Plan::Professional, timezone: None };
         let user = self.storage.insert_user(&new, now).await?.id;
         let secret = new_secret()?;
-        let new = NewEndpoint { user_id: user, url: &url, event_types: &[EventType::TransactionsSynced], secret: &secret };
+        let new =
+            NewEndpoint { user_id: user, url: &url, event_types: &[EventType::TransactionsSynced], secret: &secret };
         let endpoint = self.storage.insert_endpoint(&new, 8, now).await?.id;
         let mut ids = Vec::new();
         for consent in 0..connections {
@@ -134,7 +132,7 @@ impl Setup {
     }
 }
 
-/// Synced by nobody but us.
+/// Its next sync is a day away, so only the benchmark syncs it.
 fn new_connection<'a>(user_id: UserId, consent: &'a str) -> NewConnection<'a> {
     static CREDENTIALS: std::sync::LazyLock<SecretString> = std::sync::LazyLock::new(|| SecretString::from("{}"));
     NewConnection {

@@ -70,9 +70,9 @@ pub enum SealError {
     #[error("sealed with the key {0:?}, which is not configured")]
     UnknownKeyId(String),
     /// The value is damaged, belongs to another row, or was sealed with a different key of the same id.
-    #[error("a sealed value does not open: it is damaged, or its key is another one of the same id")]
+    #[error("a sealed value cannot be opened: it is damaged, or was sealed with another key of the same id")]
     DoesNotOpen,
     /// The library fails only if the operating system has no random numbers.
-    #[error("a value could not be sealed")]
+    #[error("could not seal a value: the operating system has no random numbers")]
     DoesNotSeal,
 }

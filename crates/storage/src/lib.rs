@@ -102,7 +102,7 @@ impl Storage {
         match &self.db {
             Db::Sqlite(db) => {
                 if let Err(error) = db.close().await {
-                    tracing::warn!(error = %Chain(&error), "the database was not tidied up when it was closed");
+                    tracing::warn!(error = %Chain(&error), "could not optimize the database on close");
                 }
             }
             Db::Postgres(db) => db.close(),

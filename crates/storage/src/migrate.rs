@@ -62,15 +62,15 @@ impl Storage {
         let mut tx = self.db.begin_migration().await?;
         tx.script(script(&self.db, CREATE_TABLE)).await?;
         let applied = tx.all(LIST_APPLIED, params![], applied).await?;
-        let missing = missing(migrations, &applied)?;
-        for migration in &missing {
+        let pending = pending(migrations, &applied)?;
+        for migration in &pending {
             tx.script(script(&self.db, migration.text)).await?;
             let sha256 = sha256(migration.text);
             let values = params![migration.version, migration.name, sha256.as_str(), Timestamp::now()];
             tx.run(INSERT_APPLIED, values).await?;
         }
         tx.commit().await?;
-        Ok(names(&missing))
+        Ok(names(&pending))
     }
 
     /// The names of the migrations that [`Self::migrate`] would apply.
@@ -80,7 +80,7 @@ impl Storage {
             Err(StorageError::Schema(_)) => Vec::new(),
             other => other?,
         };
-        Ok(names(&missing(MIGRATIONS, &applied)?))
+        Ok(names(&pending(MIGRATIONS, &applied)?))
     }
 }
 
@@ -106,30 +106,30 @@ fn applied(row: &Row<'_>) -> Result<Applied> {
 }
 
 /// Checks the applied migrations, then returns the pending ones.
-fn missing<'m>(migrations: &'m [Migration], applied: &[Applied]) -> Result<Vec<&'m Migration>> {
-    for done in applied {
-        let Some(migration) = migrations.iter().find(|migration| migration.version == done.version) else {
+fn pending<'m>(migrations: &'m [Migration], applied: &[Applied]) -> Result<Vec<&'m Migration>> {
+    for entry in applied {
+        let Some(migration) = migrations.iter().find(|migration| migration.version == entry.version) else {
             return Err(StorageError::Schema(format!(
-                "the database was migrated by a newer version of this program: it has {}, which is unknown here",
-                done.name
+                "the database was migrated by a newer version: it has {}, which this version does not know",
+                entry.name
             )));
         };
-        if migration.name != done.name || sha256(migration.text) != done.sha256 {
+        if migration.name != entry.name || sha256(migration.text) != entry.sha256 {
             return Err(StorageError::Schema(format!(
-                "the migration {} was applied from another text than this program's {}: restore the released files",
-                done.name, migration.name
+                "the migration {} was applied with another text than this version's {}: restore the released files",
+                entry.name, migration.name
             )));
         }
     }
-    let newest = applied.iter().map(|done| done.version).max().unwrap_or(0);
-    let missing: Vec<_> =
-        migrations.iter().filter(|migration| applied.iter().all(|done| done.version != migration.version)).collect();
-    match missing.first() {
+    let newest = applied.iter().map(|entry| entry.version).max().unwrap_or(0);
+    let pending: Vec<_> =
+        migrations.iter().filter(|migration| applied.iter().all(|entry| entry.version != migration.version)).collect();
+    match pending.first() {
         Some(gap) if gap.version < newest => Err(StorageError::Schema(format!(
-            "the migration {} is missing in the database, although later ones were applied",
+            "the migration {} is missing in the database, although later ones were applied: restore a backup",
             gap.name
         ))),
-        _ => Ok(missing),
+        _ => Ok(pending),
     }
 }
 

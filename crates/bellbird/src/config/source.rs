@@ -22,7 +22,7 @@ pub struct Flag {
     pub value: String,
 }
 
-/// Inputs of [`Settings::load`](super::Settings::load). Collected once, so that loading reads no other process state.
+/// Inputs of [`Settings::load`](super::Settings::load). Collected once, so that loading does not read the environment.
 #[derive(Clone, Default)]
 pub struct Sources {
     /// The file of `--config`, which must exist. `None` reads `bellbird.toml` in the working directory if it exists.

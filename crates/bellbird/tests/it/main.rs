@@ -1,5 +1,5 @@
-//! Everything about the program as a whole, in one test binary.
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is the answer")]
+//! Tests of the whole program, in one test binary.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod api;
 mod cli;

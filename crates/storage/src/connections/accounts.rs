@@ -61,7 +61,8 @@ impl Storage {
     /// Returns a page of the user's accounts by name (code points), then id, and the total count. Skips accounts of
     /// connections that are being deleted.
     ///
-    /// One indexed statement reads the page. A second one counts, but only if the page does not show where the list ends.
+    /// One indexed statement reads the page. A second one counts, but only if the page does not show where the list
+    /// ends.
     pub async fn list_accounts(&self, user: UserId, limit: u32, offset: u64) -> Result<(Vec<Account>, u64)> {
         let skipped = i64::try_from(offset).unwrap_or(i64::MAX);
         let page = self.db.all(LIST, params![user, i64::from(limit), skipped], account).await?;

@@ -116,11 +116,11 @@ pub(crate) async fn upsert(
     let mut sorted: Vec<&Fingerprint> = fingerprints.iter().collect();
     sorted.sort_unstable_by_key(|fingerprint| (fingerprint.row, fingerprint.occurrence));
     sorted.dedup_by_key(|fingerprint| (fingerprint.row, fingerprint.occurrence));
-    for some in sorted.chunks(FINGERPRINTS_PER_STATEMENT) {
+    for batch in sorted.chunks(FINGERPRINTS_PER_STATEMENT) {
         let digests: Vec<u8> =
-            some.iter().flat_map(|fingerprint| fingerprint.row.0.into_iter().chain(fingerprint.content.0)).collect();
-        let occurrences: String = some.iter().map(|fingerprint| format!("{:010}", fingerprint.occurrence)).collect();
-        let count = i64::try_from(some.len()).unwrap_or(0);
+            batch.iter().flat_map(|fingerprint| fingerprint.row.0.into_iter().chain(fingerprint.content.0)).collect();
+        let occurrences: String = batch.iter().map(|fingerprint| format!("{:010}", fingerprint.occurrence)).collect();
+        let count = i64::try_from(batch.len()).unwrap_or(0);
         let values = params![user, connection, digests.as_slice(), occurrences.as_bytes(), count, seen_at];
         tx.run(UPSERT, values).await?;
     }

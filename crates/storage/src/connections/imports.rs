@@ -1,5 +1,5 @@
-//! Stores a connection with its credentials and accounts: a new one, one with renewed credentials, or one repaired with
-//! another consent.
+//! Imports connections: stores what linking obtained from a provider. A connection is new, gets renewed credentials, or
+//! is repaired with another consent.
 
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
@@ -79,9 +79,9 @@ impl Storage {
     /// credentials, institution and accounts, sets the status to `active`, and keeps all ids. One transaction; no
     /// account is deleted. If `accounts` is not empty, `last_refreshed_at` becomes `now`.
     ///
-    /// With `repairs`, that connection is renewed with this consent. If its former consent is a different one, that
-    /// must be withdrawn. So it becomes a connection of its own with the status `deleting`, whose removal is due at
-    /// once. A connection to repair that is gone or being deleted is ignored.
+    /// With `repairs`, that connection is renewed with this consent. If its former consent differs, that one must be
+    /// withdrawn: it becomes a connection of its own with the status `deleting`, whose removal is due at once. A
+    /// connection to repair that is gone or being deleted is ignored.
     ///
     /// # Errors
     /// [`StorageError::Conflict`] if the consent belongs to another user or connection, if its connection is being
@@ -133,15 +133,15 @@ impl Storage {
         now: Timestamp,
     ) -> Result<ConnectionId> {
         if broken.provider != new.provider {
-            return Err(StorageError::Conflict("the connection to repair is another provider's"));
+            return Err(StorageError::Conflict("the connection to repair belongs to another provider"));
         }
-        let (user, left) = (broken.user_id, ConnectionId::new());
+        let (user, former_id) = (broken.user_id, ConnectionId::new());
         let former = tx.one(FIND_CONSENT, params![user, broken.id], former_consent).await?;
         let Former { consent: former, provider_user_digest } = former.ok_or(StorageError::NotFound("connection"))?;
         renew(tx, broken, consent, new, now).await?;
         let values = params![
             user,
-            left,
+            former_id,
             broken.provider.as_str(),
             broken.category.as_str(),
             former.as_str(),
@@ -152,9 +152,10 @@ impl Storage {
             provider_user_digest.as_deref()
         ];
         tx.run(INSERT_REPLACED, values).await?;
-        self.copy_secret(tx, &SecretSlot::credentials(user, broken.id), &SecretSlot::credentials(user, left)).await?;
+        self.copy_secret(tx, &SecretSlot::credentials(user, broken.id), &SecretSlot::credentials(user, former_id))
+            .await?;
         let (from, to) = (Some(broken.status), Some(ConnectionStatus::Deleting));
-        audit::record(tx, &Step { user, connection: left, from, to, cause: "replaced" }, now).await?;
+        audit::record(tx, &Step { user, connection: former_id, from, to, cause: "replaced" }, now).await?;
         Ok(broken.id)
     }
 }

@@ -23,7 +23,7 @@ macro_rules! is_due {
     };
 }
 
-/// As in `removals.rs`.
+/// Claims up to `$3` due rows until `$2`, as in `connections/removals.rs`.
 macro_rules! claim_due {
     ($lock:literal) => {
         concat!(

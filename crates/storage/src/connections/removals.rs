@@ -1,8 +1,9 @@
 //! Claims and finishes removals: jobs that hide a connection, withdraw its consent at the provider, and then delete its
 //! rows. The job is stored in columns of the connection's row.
 //!
-//! The program may be killed between the steps, and several instances may run. So the holder of a claim has a lease and
-//! a fence. Each claim raises the fence, and a write with an older one changes nothing.
+//! The program may be killed between the steps, and several instances may run. So a claim has a lease, after which
+//! another task may claim the job, and a fence, which each claim raises. A write with an older fence changes nothing:
+//! its lease was lost.
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
@@ -176,8 +177,8 @@ impl Storage {
         link_sessions::clear_connection(&mut tx, user, id).await?;
         let step = Step { user, connection: id, from: Some(ConnectionStatus::Deleting), to: None, cause };
         audit::record(&mut tx, &step, now).await?;
-        // Last: key rotation locks secrets of several users, so nothing may wait on a transaction that waits for
-        // secrets.
+        // Secrets come last, and in the order of key rotation, which locks secrets of several users. Otherwise the two
+        // could deadlock.
         delete_secret(&mut tx, &SecretSlot::credentials(user, id)).await?;
         delete_secret(&mut tx, &SecretSlot::fingerprint_key(user, id)).await?;
         tx.commit().await?;

@@ -70,23 +70,23 @@ impl Postgres {
 
     async fn client(&self) -> Result<Object> {
         self.pool.get().await.map_err(|error| match error {
-            deadpool_postgres::PoolError::Backend(error) => failed(error),
+            deadpool_postgres::PoolError::Backend(error) => to_storage_error(error),
             other => StorageError::unavailable(other.to_string()),
         })
     }
 
     pub(crate) async fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Vec<T>> {
-        let mut client = Leased::new(self.client().await?);
+        let mut client = PooledClient::new(self.client().await?);
         let rows = client.query(sql, params).await?;
         rows.iter().map(|row| map(&Row::Postgres(row))).collect()
     }
 
     pub(crate) async fn run(&self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
-        Leased::new(self.client().await?).execute(sql, params).await
+        PooledClient::new(self.client().await?).execute(sql, params).await
     }
 
     pub(crate) async fn begin(&self) -> Result<Box<PostgresTx>> {
-        let client = Leased::new(self.client().await?);
+        let client = PooledClient::new(self.client().await?);
         // From here on, dropping `tx` closes the connection, which rolls back.
         let mut tx = Box::new(PostgresTx { client, ended: false });
         tx.client.simple("BEGIN").await?;
@@ -108,20 +108,20 @@ impl Postgres {
     #[cfg(test)]
     pub(crate) async fn check(&self, sql: Sql) -> Result<usize> {
         let client = self.client().await?;
-        client.prepare(sql.postgres).await.map(|statement| statement.params().len()).map_err(failed)
+        client.prepare(sql.postgres).await.map(|statement| statement.params().len()).map_err(to_storage_error)
     }
 }
 
 /// A pooled connection. It returns to the pool unless it was discarded.
-struct Leased(Option<Object>);
+struct PooledClient(Option<Object>);
 
-impl Leased {
+impl PooledClient {
     fn new(client: Object) -> Self {
         Self(Some(client))
     }
 
     fn client(&self) -> Result<&Object> {
-        self.0.as_ref().ok_or_else(|| StorageError::unavailable("the connection was given up"))
+        self.0.as_ref().ok_or_else(|| StorageError::unavailable("the connection was closed after a timeout"))
     }
 
     async fn query(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<Vec<tokio_postgres::Row>> {
@@ -142,16 +142,16 @@ impl Leased {
     /// Closes a connection that timed out, because its next user would have to wait for the running statement.
     fn check_timeout<T>(&mut self, outcome: std::result::Result<PgResult<T>, Elapsed>) -> Result<T> {
         outcome.map_or_else(
-            |late| {
-                self.give_up();
-                Err(StorageError::unavailable(late))
+            |elapsed| {
+                self.discard();
+                Err(StorageError::unavailable(elapsed))
             },
-            |done| done.map_err(failed),
+            |done| done.map_err(to_storage_error),
         )
     }
 
     /// Closes the connection and removes it from the pool.
-    fn give_up(&mut self) {
+    fn discard(&mut self) {
         drop(self.0.take().map(Object::take));
     }
 }
@@ -168,7 +168,7 @@ async fn execute(client: &Object, sql: Sql, params: &[Param<'_>]) -> PgResult<u6
 
 /// A transaction on one connection.
 pub(crate) struct PostgresTx {
-    client: Leased,
+    client: PooledClient,
     ended: bool,
 }
 
@@ -184,7 +184,7 @@ impl PostgresTx {
 
     /// Has no time limit: a migration may take long.
     pub(crate) async fn script(&mut self, text: &str) -> Result<()> {
-        self.client.client()?.batch_execute(text).await.map_err(failed)
+        self.client.client()?.batch_execute(text).await.map_err(to_storage_error)
     }
 
     pub(crate) async fn commit(mut self) -> Result<()> {
@@ -202,7 +202,7 @@ impl Drop for PostgresTx {
     /// `drop` cannot await a ROLLBACK, so closing the connection ends an open transaction.
     fn drop(&mut self) {
         if !self.ended {
-            self.client.give_up();
+            self.client.discard();
         }
     }
 }
@@ -263,13 +263,15 @@ fn configure(url: &str) -> Result<Config> {
     // The parser's message may repeat parts of the URL, for example of a password that contains `?`.
     let mut config: Config = url.parse().map_err(|_| {
         StorageError::BadUrl(
-            "the PostgreSQL URL cannot be read: expected postgres://user:password@host:port/database?sslmode=require, \
+            "could not parse the PostgreSQL URL: expected postgres://user:password@host:port/database?sslmode=require, \
              with special characters of user and password percent-encoded"
                 .to_owned(),
         )
     })?;
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-        return Err(StorageError::BadUrl("the PostgreSQL URL names no host".to_owned()));
+        return Err(StorageError::BadUrl(
+            "the PostgreSQL URL has no host: expected postgres://user:password@host:port/database".to_owned(),
+        ));
     }
     if !has_sslmode && config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(is_local) {
         config.ssl_mode(SslMode::Disable);
@@ -308,7 +310,7 @@ struct ServerError {
 }
 
 /// Maps an error to the reaction that it needs.
-fn failed(error: tokio_postgres::Error) -> StorageError {
+fn to_storage_error(error: tokio_postgres::Error) -> StorageError {
     let Some(db_error) = error.as_db_error() else { return StorageError::unavailable(error) };
     let code = db_error.code();
     if *code == SqlState::UNIQUE_VIOLATION {

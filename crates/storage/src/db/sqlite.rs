@@ -61,7 +61,7 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file. A missing one is created with access for its owner only.
+    /// Opens the file. A missing file is created with mode 0600.
     pub(crate) async fn open(path: PathBuf) -> Result<Self> {
         blocking(move || {
             create_private(&path)?;
@@ -69,7 +69,7 @@ impl Sqlite {
             let count = std::thread::available_parallelism().map_or(READERS_MIN, usize::from);
             let readers = (0..count.clamp(READERS_MIN, READERS_MAX)).map(|_| {
                 let reader = connect(&path)?;
-                reader.execute_batch("PRAGMA query_only = ON;").map_err(failed)?;
+                reader.execute_batch("PRAGMA query_only = ON;").map_err(to_storage_error)?;
                 Ok(Mutex::new(reader))
             });
             let readers = readers.collect::<Result<_>>()?;
@@ -82,12 +82,12 @@ impl Sqlite {
     /// takes any free reader. If all are busy, it waits for the preferred one, because reads are short.
     fn reader(&self) -> MutexGuard<'_, Connection> {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
-        std::thread_local!(static FAVOURITE: usize = THREADS.fetch_add(1, Ordering::Relaxed));
+        std::thread_local!(static PREFERRED: usize = THREADS.fetch_add(1, Ordering::Relaxed));
         let count = self.readers.len();
-        let favourite = FAVOURITE.with(|number| number % count);
+        let preferred = PREFERRED.with(|number| number % count);
         (0..count)
-            .find_map(|step| self.readers[(favourite + step) % count].try_lock())
-            .unwrap_or_else(|| self.readers[favourite].lock())
+            .find_map(|step| self.readers[(preferred + step) % count].try_lock())
+            .unwrap_or_else(|| self.readers[preferred].lock())
     }
 
     pub(crate) fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Vec<T>> {
@@ -96,20 +96,20 @@ impl Sqlite {
 
     pub(crate) fn one<T>(&self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Option<T>> {
         let reader = self.reader();
-        let mut statement = bound(&reader, sql, params)?;
+        let mut statement = prepare_and_bind(&reader, sql, params)?;
         let mut rows = statement.raw_query();
-        rows.next().map_err(failed)?.map(|row| map(&Row::Sqlite(row))).transpose()
+        rows.next().map_err(to_storage_error)?.map(|row| map(&Row::Sqlite(row))).transpose()
     }
 
     /// Waits for the writer, then for other processes, and begins. `begin_statement` takes the write lock at once. A
     /// transaction that reads first and writes later would fail without waiting for `busy_timeout`.
-    pub(crate) async fn begin(&self, how: &'static str) -> Result<SqliteTx> {
+    pub(crate) async fn begin(&self, begin_statement: &'static str) -> Result<SqliteTx> {
         let writer = Arc::clone(&self.writer).lock_owned().await;
         blocking(move || {
             if !writer.is_autocommit() {
-                writer.execute_batch("ROLLBACK").map_err(failed)?;
+                writer.execute_batch("ROLLBACK").map_err(to_storage_error)?;
             }
-            writer.execute_batch(how).map_err(failed)?;
+            writer.execute_batch(begin_statement).map_err(to_storage_error)?;
             // Created on this thread: if the caller is cancelled meanwhile, dropping the result rolls back.
             Ok(SqliteTx { writer: Some(writer) })
         })
@@ -121,9 +121,9 @@ impl Sqlite {
         let optimize = async {
             let writer = Arc::clone(&self.writer).lock_owned().await;
             blocking(move || {
-                writer.execute_batch("PRAGMA optimize;").map_err(failed)?;
+                writer.execute_batch("PRAGMA optimize;").map_err(to_storage_error)?;
                 // Returns a row that says "busy" if a reader is in the way. The next open then does the checkpoint.
-                writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(failed)
+                writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(to_storage_error)
             })
             .await
         };
@@ -139,12 +139,12 @@ impl Sqlite {
         let writer = Arc::clone(&self.writer).lock_owned().await;
         blocking(move || {
             if !writer.is_autocommit() {
-                writer.execute_batch("ROLLBACK").map_err(failed)?;
+                writer.execute_batch("ROLLBACK").map_err(to_storage_error)?;
             }
-            writer.execute_batch("VACUUM").map_err(failed)?;
+            writer.execute_batch("VACUUM").map_err(to_storage_error)?;
             // Waits for readers up to `busy_timeout`.
             let busy: i64 =
-                writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(failed)?;
+                writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(to_storage_error)?;
             Ok(busy == 0)
         })
         .await
@@ -165,7 +165,7 @@ impl Sqlite {
     #[cfg(test)]
     pub(crate) fn check(&self, sql: Sql) -> Result<usize> {
         let reader = self.reader();
-        let statement = reader.prepare(sql.text).map_err(failed)?;
+        let statement = reader.prepare(sql.text).map_err(to_storage_error)?;
         Ok(statement.parameter_count())
     }
 }
@@ -178,7 +178,7 @@ pub(crate) struct SqliteTx {
 
 impl SqliteTx {
     fn writer(&self) -> Result<&Connection> {
-        self.writer.as_deref().ok_or_else(|| StorageError::unavailable("the transaction was given up"))
+        self.writer.as_deref().ok_or_else(|| StorageError::unavailable("the transaction has ended"))
     }
 
     pub(crate) fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Vec<T>> {
@@ -186,7 +186,7 @@ impl SqliteTx {
     }
 
     pub(crate) fn run(&self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
-        let touched = bound(self.writer()?, sql, params)?.raw_execute().map_err(failed)?;
+        let touched = prepare_and_bind(self.writer()?, sql, params)?.raw_execute().map_err(to_storage_error)?;
         Ok(touched as u64)
     }
 
@@ -194,7 +194,7 @@ impl SqliteTx {
         let Some(writer) = self.writer.take() else { return self.writer().map(|_| ()) };
         let mut moved = Self { writer: Some(writer) };
         *self = blocking(move || {
-            moved.writer()?.execute_batch(&text).map_err(failed)?;
+            moved.writer()?.execute_batch(&text).map_err(to_storage_error)?;
             Ok(Self { writer: moved.writer.take() })
         })
         .await?;
@@ -205,7 +205,7 @@ impl SqliteTx {
     pub(crate) async fn commit(self) -> Result<()> {
         blocking(move || {
             let mut tx = self;
-            tx.writer()?.execute_batch("COMMIT").map_err(failed)?;
+            tx.writer()?.execute_batch("COMMIT").map_err(to_storage_error)?;
             tx.writer = None;
             Ok(())
         })
@@ -219,16 +219,16 @@ impl Drop for SqliteTx {
             && let Err(error) = writer.execute_batch("ROLLBACK")
         {
             // The next transaction rolls back again before it begins.
-            tracing::warn!(%error, "a transaction could not be rolled back");
+            tracing::warn!(%error, "could not roll back transaction");
         }
     }
 }
 
 fn all<T>(connection: &Connection, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Vec<T>> {
-    let mut statement = bound(connection, sql, params)?;
+    let mut statement = prepare_and_bind(connection, sql, params)?;
     let mut rows = statement.raw_query();
     let mut values = Vec::new();
-    while let Some(row) = rows.next().map_err(failed)? {
+    while let Some(row) = rows.next().map_err(to_storage_error)? {
         values.push(map(&Row::Sqlite(row))?);
     }
     Ok(values)
@@ -238,15 +238,15 @@ fn all<T>(connection: &Connection, sql: Sql, params: &[Param<'_>], map: Map<T>) 
 ///
 /// SQLite treats `$1` as a name and numbers names by first appearance. Binding by position would swap the values of
 /// `SELECT $2, $1`. Names in a statement are distinct, so equal counts mean that every placeholder has a value.
-fn bound<'c>(connection: &'c Connection, sql: Sql, params: &[Param<'_>]) -> Result<CachedStatement<'c>> {
-    let mut statement = connection.prepare_cached(sql.text).map_err(failed)?;
+fn prepare_and_bind<'c>(connection: &'c Connection, sql: Sql, params: &[Param<'_>]) -> Result<CachedStatement<'c>> {
+    let mut statement = connection.prepare_cached(sql.text).map_err(to_storage_error)?;
     let count = statement.parameter_count();
     assert_eq!(count, params.len(), "placeholders and parameters of {}", sql.text);
     for index in 1..=count {
         let number = statement.parameter_name(index).and_then(|name| name.get(1..)?.parse::<usize>().ok());
         let param = number.and_then(|number| params.get(number.checked_sub(1)?));
         let Some(param) = param else { unreachable!("placeholders of {} are not $1 to ${count}", sql.text) };
-        bind(&mut statement, index, *param).map_err(failed)?;
+        bind(&mut statement, index, *param).map_err(to_storage_error)?;
     }
     Ok(statement)
 }
@@ -264,7 +264,7 @@ fn bind(statement: &mut CachedStatement<'_>, index: usize, param: Param<'_>) -> 
 }
 
 /// Maps an error to the reaction that it needs.
-fn failed(error: rusqlite::Error) -> StorageError {
+fn to_storage_error(error: rusqlite::Error) -> StorageError {
     let (code, extended, message) = match &error {
         rusqlite::Error::SqliteFailure(error, message) => (error.code, error.extended_code, message.as_deref()),
         rusqlite::Error::SqlInputError { error, msg, .. } => (error.code, error.extended_code, Some(msg.as_str())),
@@ -280,7 +280,7 @@ fn failed(error: rusqlite::Error) -> StorageError {
     }
 }
 
-/// Creates the file with access for its owner only: secrets are sealed, but names and times are readable.
+/// Creates the file with mode 0600, because names and times in it are not sealed.
 fn create_private(path: &Path) -> Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -295,12 +295,12 @@ fn create_private(path: &Path) -> Result<()> {
 fn connect(path: &Path) -> Result<Connection> {
     // Without the URI flag, so that a path may contain any character.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
+    let connection = Connection::open_with_flags(path, flags).map_err(to_storage_error)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(to_storage_error)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(to_storage_error)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
     use_wal(&connection)?;
-    connection.execute_batch(PRAGMAS).map_err(failed)?;
+    connection.execute_batch(PRAGMAS).map_err(to_storage_error)?;
     Ok(connection)
 }
 
@@ -313,12 +313,16 @@ fn use_wal(connection: &Connection) -> Result<()> {
         let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
         match mode {
             Ok(mode) if mode == "wal" => return Ok(()),
-            Ok(_) => return Err(StorageError::unavailable("the file system of the database has no write-ahead log")),
+            Ok(_) => {
+                return Err(StorageError::unavailable(
+                    "the file system does not support SQLite's write-ahead log: move the database",
+                ));
+            }
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && !left.is_zero() => {
                 left = left.saturating_sub(pause);
                 std::thread::sleep(pause);
             }
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(to_storage_error(error)),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! connection.
 //!
 //! Each result is sealed and stored before the next step, so a killed program continues where it stopped. The holder of
-//! a claim has a lease and a fence, as in `removals.rs`. Postponing or ending a session releases its lease.
+//! a claim has a lease and a fence, as in `connections/removals.rs`. Postponing or ending a session releases its lease.
 
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -15,7 +15,7 @@ use crate::locks::lock_user_if_exists;
 use crate::secrets::store::delete_secret;
 use crate::{Storage, StorageError};
 
-/// As in `removals.rs`.
+/// Claims up to `$3` due rows until `$2`, as in `connections/removals.rs`.
 macro_rules! claim_due {
     ($lock:literal) => {
         concat!(
@@ -45,7 +45,6 @@ statements! {
         columns!(""),
         ", attempts, next_attempt_at, fence, state_hash, known_consents"
     );
-
 
     /// Runs before [`CLAIM_DUE`], which takes SQLite's one writer.
     IS_DUE = "SELECT id FROM link_sessions
@@ -130,7 +129,7 @@ impl Storage {
             match self.find_secret(&claim.session.secret_slot()).await {
                 Ok(secret) => claim.secret = secret,
                 Err(StorageError::Sealed(error)) => {
-                    tracing::warn!(%error, "the secret of a link session does not open");
+                    tracing::warn!(%error, "could not open link session secret");
                 }
                 Err(error) => return Err(error),
             }

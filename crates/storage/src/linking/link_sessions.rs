@@ -132,7 +132,7 @@ impl Storage {
         since: Timestamp,
     ) -> Result<Vec<OtherLinkSession>> {
         let values = params![session.user_id, session.provider.as_str(), Param::Id(session.id), since];
-        self.db.all(LIST_OTHERS, values, other).await
+        self.db.all(LIST_OTHERS, values, other_session).await
     }
 
     /// Stores a session in the phase [`LinkPhase::Started`].
@@ -196,7 +196,7 @@ pub(crate) async fn delete_secrets(tx: &mut Tx, mut sessions: Vec<(UserId, Uuid)
     Ok(())
 }
 
-fn other(row: &Row<'_>) -> Result<OtherLinkSession> {
+fn other_session(row: &Row<'_>) -> Result<OtherLinkSession> {
     Ok(OtherLinkSession { connection_id: row.opt_id(0)?, phase: row.word(1, "the phase of a link session")? })
 }
 

@@ -91,8 +91,8 @@ impl Storage {
 /// stays until the commit, and a later removal finds the new row.
 pub(crate) async fn require_connection(tx: &mut Tx, user: UserId, connection: Option<ConnectionId>) -> Result<()> {
     let Some(connection) = connection else { return Ok(()) };
-    let there = tx.one(CONNECTION_EXISTS, params![user, connection], |_| Ok(())).await?;
-    there.ok_or(StorageError::NotFound("connection"))
+    let found = tx.one(CONNECTION_EXISTS, params![user, connection], |_| Ok(())).await?;
+    found.ok_or(StorageError::NotFound("connection"))
 }
 
 /// The caller holds the lock on the user's row.

@@ -76,8 +76,8 @@ impl Storage {
         Ok(found.into_iter().collect())
     }
 
-    /// Makes the affected users' open link sessions at a provider due now. Affected are users with an affected
-    /// connection, users registered under an affected provider id, and users named directly.
+    /// Makes open link sessions at a provider due now. It wakes the sessions of users with an affected connection, of
+    /// users registered under an affected provider id, and of users named directly.
     pub async fn wake_link_sessions(&self, provider: &str, affected: &[AffectedRef<'_>], now: Timestamp) -> Result<()> {
         for user in self.find_affected_users(provider, affected).await? {
             // A read first: open sessions are rare, and the write takes SQLite's one writer.

@@ -1,8 +1,8 @@
 //! Registers our users at providers that require it before linking, and keeps their credentials there.
 //!
-//! Deleting the row here does not undo a registration at the provider, so it must happen only once. It is claimed with a
-//! lease and a fence, as in `removals.rs`. Its reference is stored before the attempt, so that an interrupted one can be
-//! found and undone at the provider.
+//! Deleting the row here does not undo a registration at the provider, so it must happen only once. It is claimed with
+//! a lease and a fence, as in `connections/removals.rs`. Its reference is stored before the attempt, so that an
+//! interrupted one can be found and undone at the provider.
 
 use bellbird_domain::UserId;
 use jiff::Timestamp;

@@ -1,4 +1,4 @@
-//! Several handles, as several processes have them, and several tasks at once.
+//! Concurrent tasks on several handles, as several processes have them.
 
 use bellbird_domain::{ApiKey, ConnectionStatus, Plan, UserId};
 use secrecy::SecretString;
@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use crate::tests::support::{at, both, credentials, new_account, new_connection};
 use crate::{NewConnection, Sealer, Storage, StorageError, UserChange};
 
-/// So many writes by each of the tasks.
+/// Writes by each task.
 const ROUNDS: u8 = 12;
 const TASKS: u8 = 6;
 
@@ -22,7 +22,7 @@ both! {
                 for round in 0..ROUNDS {
                     let key = key_of(task, round);
                     storage.insert_key(user, &key, "k", None, at(0)).await.unwrap();
-                    assert!(storage.find_caller(&key, at(1)).await.unwrap().is_some(), "one reads what one wrote");
+                    assert!(storage.find_caller(&key, at(1)).await.unwrap().is_some(), "its own write is visible");
                     let consent = format!("{task}-{round}");
                     let new = new_connection_of(user, &consent);
                     storage.import_connection(&new.as_new(), &[new_account("a", "A")], at(2)).await.unwrap();
@@ -85,9 +85,9 @@ both! {
     }
 }
 
-/// A file that several processes open and migrate in the very first moment of its life.
+/// Several processes open and migrate a new file at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn several_processes_may_create_the_file() {
+async fn several_processes_can_create_the_file() {
     for _ in 0..5 {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("new.db").display());
@@ -116,7 +116,7 @@ fn key_of(task: u8, round: u8) -> ApiKey {
     ApiKey::from_random(numbers)
 }
 
-/// A connection's parts, kept for a task.
+/// The parts of a connection, owned by a task.
 struct OwnedConnection {
     user: UserId,
     consent: String,

@@ -60,7 +60,7 @@ pub(crate) async fn register_provider_user(db: &Storage, user: UserId, provider_
     assert!(db.finish_provider_user(&claim, Some(provider_user_id), &secret(credentials)).await.unwrap());
 }
 
-pub(crate) const SECRET: &str = "whsec_that_nobody_may_read";
+pub(crate) const SECRET: &str = "whsec_that_must_not_leak";
 
 /// An endpoint that subscribes to these events.
 pub(crate) async fn endpoint(db: &Storage, user: UserId, events: &[EventType]) -> EndpointId {
@@ -159,7 +159,7 @@ pub(crate) fn finished_attempt(
         at: at(now),
         duration_ms: 12,
         status: Some(if delivered { 204 } else { 500 }),
-        error: if delivered { None } else { Some("refused") },
+        error: if delivered { None } else { Some("unexpected status") },
         endpoint_at_fault: !delivered,
         outcome,
     }

@@ -2,7 +2,7 @@ use crate::migrate::{MIGRATIONS, Migration};
 use crate::tests::support::{both, connect, on_empty_postgres, on_postgres, on_sqlite};
 use crate::{Sealer, Storage, StorageError};
 
-/// Table, column, kind, whether it may be null, place in the primary key (0: none).
+/// Table, column, type, whether it is nullable, and its position in the primary key (0: not part of it).
 type Column = (String, String, String, bool, i64);
 
 async fn migrates_empty_database(storage: &Storage) {
@@ -36,7 +36,7 @@ fn concurrent_postgres_migrations_apply_once() {
     });
 }
 
-/// A made-up migration of a later version of the program.
+/// A migration of a later version.
 const fn later(version: i64, name: &'static str) -> Migration {
     Migration { version, name, text: "CREATE TABLE IF NOT EXISTS later (id TEXT NOT NULL, number INTEGER) STRICT;" }
 }

@@ -1,4 +1,4 @@
-//! What a thief of the SQLite files gets.
+//! Stolen SQLite files contain no plain secrets and no deleted data.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::tests::fixtures::{
 use crate::tests::support::{CREDENTIALS, at, credentials, key, new_account, new_connection, on_sqlite};
 use crate::{FinishedSync, Leftovers, NewLinkSession, NewWebhookEvent, SealError, Storage, StorageError};
 
-/// All bytes of the database, of its log and of the index of the log.
+/// All bytes of the database, its WAL and the index of the WAL.
 fn bytes(folder: &Path) -> Vec<u8> {
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     files.flat_map(|file| std::fs::read(file).unwrap()).collect()
@@ -32,40 +32,32 @@ fn file_holds_no_plain_secrets() {
         db.insert_key(user.id, &key, "laptop", None, at(0)).await.unwrap();
         assert!(db.find_caller(&key, at(1)).await.unwrap().is_some());
         let connection = db.connection(user.id, "consent", &[new_account("acc", "Everyday")]).await.id;
-        // Renewed a few times, so that older pages are in the log too.
+        // Renewed a few times, so that the WAL also has older pages.
         for second in 0..5 {
             db.import_connection(&new_connection(user.id, "consent", &credentials()), &[], at(second)).await.unwrap();
         }
         assert!(db.find_credentials(user.id, connection).await.unwrap().is_some());
-        // A link that was given out, one trip that begins, one before its answer is used, one with its credentials, and
-        // a registered user.
-        db.insert_link(&new_link(user.id, "token_that_nobody_may_read", at(60)), at(0)).await.unwrap();
-        let known_consents = ["consent_that_nobody_may_read"];
+        // A link, a link session in each phase before its end, and a registered user.
+        db.insert_link(&new_link(user.id, "token_that_must_not_leak", at(60)), at(0)).await.unwrap();
+        let known_consents = ["consent_that_must_not_leak"];
         let new = NewLinkSession {
             known_consents: &known_consents,
-            ..new_session(user.id, "started_state_that_nobody_may_read")
+            ..new_session(user.id, "started_state_that_must_not_leak")
         };
         db.insert_link_session(&new, at(0)).await.unwrap();
-        session_with_callback(db, user.id, "state_that_nobody_may_read").await;
+        session_with_callback(db, user.id, "state_that_must_not_leak").await;
         let claim = session_with_callback(db, user.id, "another_state").await;
         assert!(
-            db.store_link_credentials(&claim, &secret("link_credentials_that_nobody_may_read"), at(40)).await.unwrap()
+            db.store_link_credentials(&claim, &secret("link_credentials_that_must_not_leak"), at(40)).await.unwrap()
         );
-        register_provider_user(
-            db,
-            user.id,
-            "provider_user_id_that_nobody_may_read",
-            "credentials_that_nobody_may_read",
-        )
-        .await;
-        db.insert_provider_event("akahu", "event_that_nobody_may_read", at(0)).await.unwrap();
-        // A sync that remembers a row and tells of it, to an endpoint with two secrets.
+        register_provider_user(db, user.id, "provider_user_id_that_must_not_leak", "credentials_that_must_not_leak")
+            .await;
+        db.insert_provider_event("akahu", "event_that_must_not_leak", at(0)).await.unwrap();
+        // A sync that stores a fingerprint and an event, for an endpoint with two secrets.
         let fingerprint_key = db.fingerprint_key(user.id, connection).await.unwrap().expect("made");
         let endpoint = endpoint(db, user.id, &[EventType::TransactionsSynced]).await;
         assert!(
-            db.rotate_endpoint_secret(user.id, endpoint, &secret("whsec_2_that_nobody_may_read"), at(99))
-                .await
-                .unwrap()
+            db.rotate_endpoint_secret(user.id, endpoint, &secret("whsec_2_that_must_not_leak"), at(99)).await.unwrap()
         );
         let claim = start_sync(db, user.id, connection, 30).await;
         let (fingerprints, rows, events) = ([fingerprint(0x6b, 0, 0x6a)], [digest(0x6b)], [chunk(1, 1)]);
@@ -73,7 +65,7 @@ fn file_holds_no_plain_secrets() {
         let finished = FinishedSync { fingerprints: &fingerprints, events: &events, ..empty_sync(30) };
         assert_eq!(db.finish_sync(&claim, &finished).await.unwrap(), Some(1));
         let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap()).parent().unwrap();
-        let provider_user = provider_user_digest("provider_user_id_that_nobody_may_read");
+        let provider_user = provider_user_digest("provider_user_id_that_must_not_leak");
         let check = |when: &str| {
             let bytes = bytes(folder);
             assert!(
@@ -88,28 +80,28 @@ fn file_holds_no_plain_secrets() {
                 ]
                 .iter()
                 .all(|text| contains(&bytes, text)),
-                "{when}: the search finds what is there"
+                "{when}: the search works"
             );
             assert!(!contains(&bytes, &key.expose()[3..20]), "{when}: the key");
             assert!(!contains(&bytes, &key.expose()[20..]), "{when}: the end of the key");
-            assert!(!contains(&bytes, &fingerprint_key.expose_secret()[..20]), "{when}: the key of the fingerprints");
-            for part in [CREDENTIALS, "userToken", "that_nobody_may_read", "code=answer", "another_state"] {
+            assert!(!contains(&bytes, &fingerprint_key.expose_secret()[..20]), "{when}: the fingerprint key");
+            for part in [CREDENTIALS, "userToken", "that_must_not_leak", "code=answer", "another_state"] {
                 assert!(!contains(&bytes, part), "{when}: {part}");
             }
         };
-        check("while it is open");
+        check("while open");
         Storage::clone(db).close().await;
-        check("after it was closed");
+        check("after closing");
     });
 }
 
-/// Bytes that are long enough not to stand somewhere by chance.
-const STRETCH: usize = 12;
+/// In bytes. Long enough to rule out a match by chance.
+const PART_BYTES: usize = 12;
 
-/// How many of the sealed values have a part in the bytes.
-fn parts_of(sealed: &[Vec<u8>], bytes: &[u8]) -> usize {
-    let there: HashSet<&[u8]> = bytes.windows(STRETCH).collect();
-    sealed.iter().filter(|sealed| sealed.windows(STRETCH).any(|part| there.contains(part))).count()
+/// Counts the sealed values of which a part occurs in the bytes.
+fn count_present(sealed: &[Vec<u8>], bytes: &[u8]) -> usize {
+    let present: HashSet<&[u8]> = bytes.windows(PART_BYTES).collect();
+    sealed.iter().filter(|sealed| sealed.windows(PART_BYTES).any(|part| present.contains(part))).count()
 }
 
 fn all_sealed(file: &rusqlite::Connection) -> Vec<Vec<u8>> {
@@ -118,14 +110,14 @@ fn all_sealed(file: &rusqlite::Connection) -> Vec<Vec<u8>> {
     rows.map(Result::unwrap).collect()
 }
 
-/// Whoever has the old key and the files after a rotation, taken while a service runs, opens nothing.
+/// After a rotation, the old key opens nothing in the files, even while a service uses them.
 #[test]
-fn after_a_rotation_the_old_key_opens_nothing() {
+fn old_key_opens_nothing_after_rotation() {
     on_sqlite(async |db| {
         let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap()).parent().unwrap();
         let user = db.user("a@x").await.id;
         let old = with_keys(db, &[1]).await;
-        // As an older version left it: what is deleted stays in pages that nobody uses.
+        // As an older version wrote the file: deleted bytes stay in free pages.
         let file = rusqlite::Connection::open(folder.join("test.db")).unwrap();
         file.execute_batch("PRAGMA secure_delete = OFF").unwrap();
         let consents: Vec<String> = (0..60).map(|number| format!("c{number}")).collect();
@@ -153,18 +145,18 @@ fn after_a_rotation_the_old_key_opens_nothing() {
         sealed.extend(all_sealed(&file).into_iter().filter(|value| !sealed.contains(value)).collect::<Vec<_>>());
         drop(file);
         assert_eq!(sealed.len(), 123);
-        assert_eq!(parts_of(&sealed, &bytes(folder)), 123, "the search finds what is there, and what was there");
+        assert_eq!(count_present(&sealed, &bytes(folder)), 123, "the search finds current and old values");
 
-        // A service that has both keys runs on, beside the command.
+        // A service with both keys keeps running beside the command.
         let (service, command) = (with_keys(db, &[2, 1]).await, with_keys(db, &[2, 1]).await);
         assert!(service.find_credentials(user, ids[0]).await.unwrap().is_some());
         assert_eq!(rotate(&command).await.resealed, 62);
         assert_eq!(command.erase_leftovers().await.unwrap(), Leftovers::None);
-        assert_eq!(parts_of(&sealed, &bytes(folder)), 0, "what the old key opens");
-        // It writes on, and its connections end.
+        assert_eq!(count_present(&sealed, &bytes(folder)), 0, "no value of the old key is left");
+        // The service writes again and closes.
         service.import_connection(&new_connection(user, "c0", &credentials()), &[], at(3)).await.unwrap();
         service.close().await;
-        assert_eq!(parts_of(&sealed, &bytes(folder)), 0);
+        assert_eq!(count_present(&sealed, &bytes(folder)), 0);
         let error = old.find_provider_user_credentials(user, "fiskil").await.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::UnknownKeyId(key)) if key == "k2"));
         for id in ids {
@@ -174,9 +166,9 @@ fn after_a_rotation_the_old_key_opens_nothing() {
     });
 }
 
-/// What was deleted is nowhere in the files, once the log was moved into them.
+/// After a checkpoint, deleted data is nowhere in the files.
 #[test]
-fn a_removed_connection_leaves_no_bytes() {
+fn removed_connection_leaves_no_bytes() {
     on_sqlite(async |db| {
         let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap()).parent().unwrap();
         let user = db.user("a@x").await.id;
@@ -194,7 +186,7 @@ fn a_removed_connection_leaves_no_bytes() {
 }
 
 #[test]
-fn a_file_without_tables_says_what_to_do() {
+fn missing_table_error_names_the_remedy() {
     on_sqlite(async |db| {
         db.raw("DROP TABLE api_keys").await;
         let error = db.find_caller(&key(1), at(0)).await.unwrap_err();

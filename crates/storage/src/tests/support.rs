@@ -1,4 +1,4 @@
-//! Databases for tests. Each test of storage runs twice: on a fresh SQLite file and on a fresh PostgreSQL database.
+//! Databases for tests. Each test runs twice: on a new SQLite file and on a new PostgreSQL database.
 
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -20,7 +20,7 @@ use crate::{NewAccount, NewConnection, NewUser, Sealer, Storage};
 macro_rules! both {
     ($(async fn $name:ident($db:ident) $body:block)*) => {$(
         mod $name {
-            #[allow(unused_imports, reason = "not every test needs something of its module")]
+            #[allow(unused_imports, reason = "not every test uses its module")]
             use super::*;
 
             async fn body($db: &$crate::tests::support::TestDb) $body
@@ -41,7 +41,7 @@ pub(crate) use both;
 
 const SERVER: &str = "BELLBIRD_TEST_POSTGRES_URL";
 
-/// A migrated database of its own.
+/// A migrated database for one test.
 pub(crate) struct TestDb {
     storage: Storage,
     pub(crate) url: String,
@@ -57,7 +57,7 @@ impl Deref for TestDb {
 }
 
 impl TestDb {
-    /// On a database that is there and empty.
+    /// Opens an existing, empty database.
     async fn open(url: String) -> Self {
         let sealer = Sealer::random();
         let storage = Storage::open(&url, sealer.clone()).await.expect("opens");
@@ -69,7 +69,7 @@ impl TestDb {
         Storage::open(&self.url, self.sealer.clone()).await.expect("opens again")
     }
 
-    /// Runs any statement behind the back of the crate.
+    /// Runs a statement on a connection of its own.
     pub(crate) async fn raw(&self, sql: &str) {
         if let Some(path) = self.url.strip_prefix("sqlite:") {
             rusqlite::Connection::open(path).expect("opens").execute_batch(sql).expect(sql);
@@ -78,7 +78,7 @@ impl TestDb {
         }
     }
 
-    /// The words of a query's only column, whatever its type, as text.
+    /// The only column of a query, which must be text.
     pub(crate) async fn texts(&self, sql: &str) -> Vec<String> {
         if let Some(path) = self.url.strip_prefix("sqlite:") {
             let connection = rusqlite::Connection::open(path).expect("opens");
@@ -90,7 +90,7 @@ impl TestDb {
         client.query(sql, &[]).await.expect(sql).iter().map(|row| row.get(0)).collect()
     }
 
-    /// Bytes as the database writes them in a statement.
+    /// A literal for bytes in the dialect of the database.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> String {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         if self.kind() == "sqlite" { format!("x'{hex}'") } else { format!("'\\x{hex}'") }
@@ -112,7 +112,7 @@ impl TestDb {
         self.list_accounts(user, 1000, 0).await.expect("accounts").0
     }
 
-    /// Moves a status as a look does; false also where nobody may look.
+    /// Changes a status as a refresh does. Returns false also if the refresh cannot be claimed.
     pub(crate) async fn set_status(
         &self,
         (user, connection): (UserId, ConnectionId),
@@ -120,14 +120,14 @@ impl TestDb {
         to: ConnectionStatus,
         now: Timestamp,
     ) -> bool {
-        let claim = self.claim_refresh(user, connection, now, now).await.expect("asked");
+        let claim = self.claim_refresh(user, connection, now, now).await.expect("claims");
         let Some(claim) = claim else { return false };
-        let moved = self.set_refreshed_status(&claim, from, to, "refreshed", now).await.expect("set");
+        let changed = self.set_refreshed_status(&claim, from, to, "refreshed", now).await.expect("set");
         assert!(self.finish_refresh(&claim, None, 0, false).await.expect("finished"));
-        moved
+        changed
     }
 
-    /// Brings the accounts up to date as a look does; false where nobody may look.
+    /// Merges accounts as a refresh does. Returns false if the refresh cannot be claimed.
     pub(crate) async fn refresh(
         &self,
         (user, connection): (UserId, ConnectionId),
@@ -135,30 +135,29 @@ impl TestDb {
         remove_missing: bool,
         now: Timestamp,
     ) -> bool {
-        let claim = self.claim_refresh(user, connection, now, now).await.expect("asked");
+        let claim = self.claim_refresh(user, connection, now, now).await.expect("claims");
         let Some(claim) = claim else { return false };
         assert!(self.apply_refresh(&claim, accounts, remove_missing, now).await.expect("refreshed"));
         self.finish_refresh(&claim, None, 0, false).await.expect("finished")
     }
 
-    /// Hides a connection and forgets it.
+    /// Hides and deletes a connection.
     pub(crate) async fn remove(&self, user: UserId, connection: ConnectionId, now: Timestamp) -> bool {
         let Some(claim) = self.begin_removal(user, connection, now, now).await.expect("hidden") else { return false };
         self.finish_removal(&claim, "deleted", now).await.expect("gone")
     }
 
-    /// One column of a connection's row, as text; empty for none.
+    /// One column of a connection's row, as text. Empty for NULL.
     pub(crate) async fn column(&self, connection: ConnectionId, column: &str) -> String {
         let sql = format!("SELECT COALESCE(CAST({column} AS TEXT), '') FROM connections WHERE id = '{connection}'");
         self.texts(&sql).await.remove(0)
     }
 
-    /// How many secrets there are for a purpose.
+    /// Counts the secrets of a purpose.
     pub(crate) async fn secrets_for(&self, purpose: &str) -> usize {
         self.texts(&format!("SELECT subject FROM secrets WHERE purpose = '{purpose}'")).await.len()
     }
 
-    /// A user's revision, as a caller learns it.
     pub(crate) async fn revision(&self, user: UserId) -> i64 {
         let sql = format!("SELECT CAST(revision AS TEXT) FROM users WHERE id = '{user}'");
         self.texts(&sql).await[0].parse().expect("a number")
@@ -182,12 +181,12 @@ pub(crate) fn on_postgres(body: impl AsyncFnOnce(&TestDb)) {
     });
 }
 
-/// On a new database, which is dropped in the end, whatever happens. Its own collation is not the one of bytes, so
-/// that columns which forgot to say theirs are found out.
+/// Runs on a new database, and drops it even after a panic. Its default collation does not sort by bytes, so that a
+/// column without an explicit collation fails a test.
 pub(crate) fn on_empty_postgres(body: impl AsyncFnOnce(&TestDb)) {
     let Ok(server) = std::env::var(SERVER) else {
         panic!(
-            "{SERVER} is not set, and no test is skipped in silence. Run the tests as README.md says: \
+            "{SERVER} is not set, and these tests are never skipped. Start a test server: \
              export {SERVER}=\"$(scripts/test-postgres start)\""
         );
     };
@@ -222,7 +221,7 @@ async fn execute(url: &str, sql: &str) {
     connect(url).await.batch_execute(sql).await.expect(sql);
 }
 
-/// An instant: so many seconds after some beginning.
+/// A time, in seconds after a fixed start.
 pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).expect("in range")
 }
@@ -231,13 +230,13 @@ pub(crate) fn key(number: u8) -> ApiKey {
     ApiKey::from_random([number; 32])
 }
 
-pub(crate) const CREDENTIALS: &str = r#"{"userToken":"user_token_that_nobody_may_read"}"#;
+pub(crate) const CREDENTIALS: &str = r#"{"userToken":"user_token_that_must_not_leak"}"#;
 
 pub(crate) fn credentials() -> SecretString {
     SecretString::from(CREDENTIALS)
 }
 
-/// When connections of tests are synced first: long after all else.
+/// The first sync of test connections: later than everything else.
 pub(crate) const FIRST_SYNC: i64 = 1_000_000;
 
 pub(crate) fn new_connection<'a>(
@@ -282,8 +281,8 @@ pub(crate) fn masked(number: &str) -> MaskedNumber {
     MaskedNumber::mask(number).expect("four digits")
 }
 
-/// Polls a future so many times, then drops it: a caller who gives up in the middle.
-pub(crate) async fn give_up_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+/// Polls a future up to `polls` times, then drops it, as a cancelled caller does.
+pub(crate) async fn cancel_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
     std::future::poll_fn(|context| match future.as_mut().poll(context) {

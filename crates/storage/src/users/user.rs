@@ -35,8 +35,7 @@ statements! {
 
 const STILL_CONNECTED: &str = "the user still has connections: remove them first";
 
-const STILL_REGISTERED: &str = "the user is still registered at a provider: have the registration deleted there first, \
-                          which forgets it here too";
+const STILL_REGISTERED: &str = "the user is still registered at a provider: unregister the user there first";
 
 #[derive(Debug, Clone, Copy)]
 pub struct NewUser<'a> {
@@ -137,7 +136,7 @@ impl Storage {
         link_sessions::delete_sessions(&mut tx, id).await?;
         endpoints::delete_secrets(&mut tx, id, endpoints).await?;
         let deleted = tx.run(DELETE, params![id]).await;
-        deleted.map_err(|error| error.or_conflict("something was made for the user just now: try again"))?;
+        deleted.map_err(|error| error.or_conflict("the user's data changed meanwhile: try again"))?;
         tx.commit().await
     }
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::Storage;
 use crate::db::{Param, Row, Sql, Tx, params, statements};
 use crate::error::Result;
-use crate::webhooks::endpoints::give_up;
+use crate::webhooks::endpoints::fail_open_deliveries;
 use crate::webhooks::webhook_events::{WebhookEvent, webhook_event, webhook_event_columns};
 
 /// Enabled endpoints without a lease that have a due delivery.
@@ -28,7 +28,7 @@ macro_rules! due {
     };
 }
 
-/// As in `connections/removals.rs`.
+/// Claims up to `$3` due rows until `$2`, as in `connections/removals.rs`.
 macro_rules! claim_due {
     ($health:literal, $lock:literal) => {
         concat!(
@@ -131,7 +131,7 @@ pub enum AttemptOutcome {
     Delivered,
     /// The next attempt is due then.
     Retry(Timestamp),
-    /// No attempt is left.
+    /// The delivery has failed and is not retried.
     Failed,
 }
 
@@ -194,16 +194,19 @@ impl Storage {
         now: Timestamp,
     ) -> Result<bool> {
         let (user, endpoint) = (claim.user_id, claim.endpoint_id);
-        let delivered =
-            attempts.iter().filter(|made| made.outcome == AttemptOutcome::Delivered).map(|made| made.at).max();
-        let failed = attempts.iter().filter(|made| made.endpoint_at_fault).map(|made| made.at).min();
+        let delivered = attempts
+            .iter()
+            .filter(|finished| finished.outcome == AttemptOutcome::Delivered)
+            .map(|finished| finished.at)
+            .max();
+        let failed = attempts.iter().filter(|finished| finished.endpoint_at_fault).map(|finished| finished.at).min();
         let mut tx = self.db.begin().await?;
         if tx.run(UPDATE_HEALTH, params![user, endpoint, claim.fence, delivered, failed]).await? == 0 {
             tx.rollback().await;
             return Ok(false);
         }
-        for made in attempts {
-            finish(&mut tx, (user, endpoint), made, now).await?;
+        for finished in attempts {
+            finish(&mut tx, (user, endpoint), finished, now).await?;
         }
         tx.commit().await?;
         Ok(true)
@@ -222,7 +225,7 @@ impl Storage {
             tx.rollback().await;
             return Ok(false);
         }
-        give_up(&mut tx, user, endpoint, now).await?;
+        fail_open_deliveries(&mut tx, user, endpoint, now).await?;
         tx.commit().await?;
         Ok(true)
     }
@@ -238,10 +241,10 @@ impl Storage {
 async fn finish(
     tx: &mut Tx,
     (user, endpoint): (UserId, EndpointId),
-    made: &FinishedAttempt,
+    finished: &FinishedAttempt,
     now: Timestamp,
 ) -> Result<()> {
-    let (state, next, ended) = match made.outcome {
+    let (state, next, ended) = match finished.outcome {
         AttemptOutcome::Delivered => ("delivered", None, Some(now)),
         AttemptOutcome::Retry(next) => ("pending", Some(next), None),
         AttemptOutcome::Failed => ("failed", None, Some(now)),
@@ -249,30 +252,30 @@ async fn finish(
     let values = params![
         user,
         endpoint,
-        made.event_id,
+        finished.event_id,
         state,
-        i64::from(made.attempt),
+        i64::from(finished.attempt),
         next,
         ended,
-        made.status.map(i64::from),
-        made.error,
-        i64::from(made.duration_ms),
-        made.at
+        finished.status.map(i64::from),
+        finished.error,
+        i64::from(finished.duration_ms),
+        finished.at
     ];
     if tx.run(FINISH, values).await? == 0 {
         return Ok(());
     }
     let attempt = Attempt {
-        event: made.event_id,
-        number: made.attempt,
-        at: made.at,
-        duration_ms: made.duration_ms,
-        status: made.status,
-        error: made.error,
+        event: finished.event_id,
+        number: finished.attempt,
+        at: finished.at,
+        duration_ms: finished.duration_ms,
+        status: finished.status,
+        error: finished.error,
     };
     insert_attempt(tx, (user, endpoint), &attempt).await?;
-    if ended.is_some() && made.total_chunks > 1 {
-        tx.run(RELEASE_NEXT, params![user, endpoint, made.sync_run_id, now]).await?;
+    if ended.is_some() && finished.total_chunks > 1 {
+        tx.run(RELEASE_NEXT, params![user, endpoint, finished.sync_run_id, now]).await?;
     }
     Ok(())
 }

@@ -65,7 +65,7 @@ statements! {
             fence = fence + 1
         WHERE user_id = $1 AND id = $2";
 
-    GIVE_UP = concat!(
+    FAIL_OPEN_DELIVERIES = concat!(
         "UPDATE webhook_deliveries SET state = 'failed', next_attempt_at = NULL, ended_at = $3, last_error = ",
         endpoint_disabled!(),
         " WHERE user_id = $1 AND endpoint_id = $2 AND ended_at IS NULL"
@@ -240,9 +240,9 @@ impl Storage {
             tx.rollback().await;
             return Ok(None);
         }
-        let given_up = give_up(&mut tx, user, id, now).await?;
+        let failed_count = fail_open_deliveries(&mut tx, user, id, now).await?;
         tx.commit().await?;
-        Ok(Some(given_up))
+        Ok(Some(failed_count))
     }
 
     /// Deletes previous secrets that have expired.
@@ -276,8 +276,8 @@ pub(crate) async fn lock_subscribers(tx: &mut Tx, user: UserId) -> Result<Vec<Ve
 
 /// Gives up the open deliveries of an endpoint, and returns their number. The caller holds the lock on the endpoint's
 /// row.
-pub(crate) async fn give_up(tx: &mut Tx, user: UserId, id: EndpointId, now: Timestamp) -> Result<u64> {
-    tx.run(GIVE_UP, params![user, id, now]).await
+pub(crate) async fn fail_open_deliveries(tx: &mut Tx, user: UserId, id: EndpointId, now: Timestamp) -> Result<u64> {
+    tx.run(FAIL_OPEN_DELIVERIES, params![user, id, now]).await
 }
 
 /// Deletes a user's endpoints, deliveries and webhook events, but not their secrets. The caller holds the lock on the

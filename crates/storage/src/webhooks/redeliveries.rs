@@ -77,9 +77,9 @@ impl Storage {
         endpoint: EndpointId,
         event: EventId,
         run: SyncRunId,
-        finished: &PingResult<'_>,
+        result: &PingResult<'_>,
     ) -> Result<bool> {
-        let PingResult { at, duration_ms, status, error, delivered } = *finished;
+        let PingResult { at, duration_ms, status, error, delivered } = *result;
         let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? || tx.run(LOCK, params![user, endpoint]).await? == 0 {
             tx.rollback().await;
@@ -97,8 +97,9 @@ impl Storage {
         };
         webhook_events::insert(&mut tx, (user, None), run, &ping, at).await?;
         let state = if delivered { "delivered" } else { "failed" };
-        let (answered, took) = (status.map(i64::from), i64::from(duration_ms));
-        tx.run(INSERT_PING, params![user, endpoint, event, run, at, state, answered, error, took]).await?;
+        let (status_column, duration_column) = (status.map(i64::from), i64::from(duration_ms));
+        tx.run(INSERT_PING, params![user, endpoint, event, run, at, state, status_column, error, duration_column])
+            .await?;
         let attempt = Attempt { event, number: 1, at, duration_ms, status, error };
         insert_attempt(&mut tx, (user, endpoint), &attempt).await?;
         tx.commit().await?;
@@ -120,8 +121,8 @@ impl Storage {
     }
 
     /// Makes all failed deliveries of events created at `since` or later pending again, with all attempts. The lowest
-    /// chunk of each run is due now, and the others wait for it. Pings are skipped. Returns their number, which is 0 if
-    /// the endpoint is disabled.
+    /// chunk of each run is due now, and the others wait for it. Pings are skipped. Returns the number of
+    /// recovered deliveries, which is 0 if the endpoint is disabled.
     pub async fn recover(&self, user: UserId, endpoint: EndpointId, since: Timestamp, now: Timestamp) -> Result<u64> {
         let mut tx = self.db.begin().await?;
         if !lock_enabled(&mut tx, user, endpoint).await? {

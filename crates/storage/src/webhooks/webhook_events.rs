@@ -145,12 +145,12 @@ impl Storage {
     /// the number of deleted events, which is less than `limit` at the end.
     pub async fn delete_outdated_webhook_events(&self, before: Timestamp, limit: u32) -> Result<u64> {
         let found = self.db.all(LIST_OUTDATED, params![before, i64::from(limit)], ids).await?;
-        let mut of_users: BTreeMap<UserId, Vec<EventId>> = BTreeMap::new();
+        let mut events_by_user: BTreeMap<UserId, Vec<EventId>> = BTreeMap::new();
         for (user, event) in found {
-            of_users.entry(user).or_default().push(event);
+            events_by_user.entry(user).or_default().push(event);
         }
         let mut deleted = 0;
-        for (user, events) in of_users {
+        for (user, events) in events_by_user {
             let mut tx = self.db.begin().await?;
             if lock_user_if_exists(&mut tx, user).await? {
                 endpoints::lock_endpoints(&mut tx, user).await?;
@@ -180,18 +180,26 @@ pub(crate) struct SyncedEvents {
 
 /// Stores the events that an endpoint subscribes to, with their deliveries. The first chunk is due, later ones wait.
 /// Returns the number of stored events. The caller holds the locks on the user and the connection.
-pub(crate) async fn insert_events(tx: &mut Tx, of: &SyncedEvents, events: &[NewWebhookEvent<'_>]) -> Result<u64> {
+pub(crate) async fn insert_events(tx: &mut Tx, sync: &SyncedEvents, events: &[NewWebhookEvent<'_>]) -> Result<u64> {
     let Some(first) = events.iter().map(|event| event.chunk).min() else { return Ok(0) };
-    let subscribers = endpoints::lock_subscribers(tx, of.user).await?;
+    let subscribers = endpoints::lock_subscribers(tx, sync.user).await?;
     let mut written = 0;
     for new in events {
         if !subscribers.iter().any(|events| events.contains(&new.event_type)) {
             continue;
         }
-        insert(tx, (of.user, Some(of.connection)), of.run, new, of.now).await?;
+        insert(tx, (sync.user, Some(sync.connection)), sync.run, new, sync.now).await?;
         let (event_type, state) = (new.event_type.as_str(), if new.chunk == first { "pending" } else { "waiting" });
-        let values =
-            params![of.user, new.id, of.run, i64::from(new.chunk), of.now, state, event_type, of.first_attempt_at];
+        let values = params![
+            sync.user,
+            new.id,
+            sync.run,
+            i64::from(new.chunk),
+            sync.now,
+            state,
+            event_type,
+            sync.first_attempt_at
+        ];
         tx.run(INSERT_DELIVERIES, values).await?;
         written += 1;
     }

@@ -1,4 +1,4 @@
-//! Health, connections, accounts, categories.
+//! `/health`, `/v1/connections`, `/v1/accounts` and `/v1/categories`.
 
 use serde_json::json;
 
@@ -90,7 +90,7 @@ async fn accounts_are_paged() {
 }
 
 #[tokio::test]
-async fn categories_are_the_sixteen() {
+async fn all_sixteen_categories_are_listed() {
     let app = App::start(Setup::default()).await;
     let answer = app.get("/v1/categories").await;
     let categories = answer.json()["categories"].as_array().unwrap().clone();
@@ -99,7 +99,7 @@ async fn categories_are_the_sixteen() {
 }
 
 #[tokio::test]
-async fn reading_metadata_asks_no_provider() {
+async fn metadata_reads_make_no_provider_call() {
     let app = App::start(Setup::default()).await;
     for path in ["/v1/connections", "/v1/accounts", "/v1/categories", "/health"] {
         app.get(path).await;

@@ -1,4 +1,4 @@
-//! New Zealand banking: days that are days, categories, one token for several logins, pages of a hundred.
+//! The REST API over Akahu: New Zealand days, categories, one token for several logins, and pages of 100 rows.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::support::harness::{App, Person, Setup, eventually};
 
 const PROVIDER: &str = "akahu";
 
-/// Somebody with both of the first person's logins, which share one token.
+/// A user with both logins of the sandbox's first person, which share one token.
 async fn saver(app: &App) -> Person {
     let all_credentials = app.credentials_of(PROVIDER);
     let person =
@@ -20,7 +20,7 @@ async fn saver(app: &App) -> Person {
     person
 }
 
-/// An account of the person's of this type, with the provider's id of it.
+/// An account of this type, as the API shows it, and its id at the provider.
 async fn account_of(app: &App, person: &Person, kind: &str) -> (Value, String) {
     let shown = app.get_as(&person.key, "/v1/accounts?limit=200").await.data();
     let account = shown.into_iter().find(|account| account["type"] == kind).expect(kind);
@@ -34,7 +34,8 @@ async fn account_of(app: &App, person: &Person, kind: &str) -> (Value, String) {
     panic!("unknown account");
 }
 
-fn of(account: &Value, rest: &str) -> String {
+/// The path for one account.
+fn path_of(account: &Value, rest: &str) -> String {
     let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
     format!("/v1/transactions?connectionId={connection}&accountId={id}{rest}")
 }
@@ -48,11 +49,11 @@ async fn page_calls(app: &App) -> u64 {
         .sum()
 }
 
-/// All rows of an account, read in windows.
+/// All rows of an account, read page by page.
 async fn walk(app: &App, person: &Person, account: &Value, from: &str, limit: usize) -> Vec<Value> {
     let mut rows: Vec<Value> = Vec::new();
     loop {
-        let path = of(account, &format!("&from={from}&limit={limit}&offset={}", rows.len()));
+        let path = path_of(account, &format!("&from={from}&limit={limit}&offset={}", rows.len()));
         let answer = app.get_as(&person.key, &path).await;
         rows.extend(answer.data());
         let page = &answer.json()["pagination"];
@@ -60,7 +61,7 @@ async fn walk(app: &App, person: &Person, account: &Value, from: &str, limit: us
             assert_eq!(page["total"], rows.len());
             return rows;
         }
-        assert_eq!(answer.data().len(), limit, "a short window while there is more");
+        assert_eq!(answer.data().len(), limit, "a short page, though more follow");
     }
 }
 
@@ -71,7 +72,7 @@ async fn one_token_is_several_connections() {
     let kiri = app
         .add_person("kiri@example.com", Plan::Professional, &[&json!({"provider": PROVIDER, "userToken": token})])
         .await;
-    assert_eq!(kiri.connections.len(), 2, "everything that the token covers");
+    assert_eq!(kiri.connections.len(), 2, "every login that the token covers");
     let institutions: BTreeSet<&str> = kiri.connections.iter().map(|known| known.institution_id.as_str()).collect();
     assert_eq!(institutions.len(), 2);
     let accounts = app.get_as(&kiri.key, "/v1/accounts?limit=200").await.data();
@@ -82,7 +83,7 @@ async fn one_token_is_several_connections() {
         let number = account["accountNumber"].as_str();
         assert!(number.is_none_or(|number| number.len() == 8 && number.starts_with("xxxx")), "{number:?}");
     }
-    // Their balances are one call.
+    // One call reads all their balances.
     app.reset_calls().await;
     let ids: Vec<&str> = accounts.iter().map(|account| account["id"].as_str().unwrap()).collect();
     let balances = app.get_as(&kiri.key, &format!("/v1/balances?accountIds={}", ids.join(","))).await.data();
@@ -99,10 +100,11 @@ async fn five_thousand_rows_cost_few_extra_calls() {
     app.reset_calls().await;
     let rows = walk(&app, &kiri, &account, "2020-01-01", 200).await;
     let ids: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
-    assert_eq!((rows.len(), ids.len()), (5_000, 5_000));
+    assert_eq!(rows.len(), 5_000);
+    assert_eq!(ids.len(), 5_000, "each row once");
     let calls = page_calls(&app).await;
     assert!((50..=125).contains(&calls), "{calls}");
-    assert_eq!(app.calls_of(PROVIDER).await.values().sum::<u64>(), calls, "no call but pages");
+    assert_eq!(app.calls_of(PROVIDER).await.values().sum::<u64>(), calls, "every call reads a page");
 }
 
 #[tokio::test]
@@ -115,7 +117,7 @@ async fn an_empty_page_is_not_the_end() {
     assert_eq!(walk(&app, &kiri, &account, "2000-01-01", 150).await, rows);
 }
 
-/// Most banks date a new row with a day that began hours ago: it stands among rows that were shown already.
+/// Most banks date a new row with a day that began hours ago, so it sorts among rows that the client has read already.
 #[tokio::test]
 async fn paging_is_consistent_while_rows_arrive() {
     let app = App::start(Setup::default()).await;
@@ -126,7 +128,7 @@ async fn paging_is_consistent_while_rows_arrive() {
     for limit in [10, 30, 70, 200] {
         let mut rows: Vec<Value> = Vec::new();
         loop {
-            let path = of(&account, &format!("&from=2020-01-01&limit={limit}&offset={}", rows.len()));
+            let path = path_of(&account, &format!("&from=2020-01-01&limit={limit}&offset={}", rows.len()));
             let answer = app.get_as(&kiri.key, &path).await;
             rows.extend(answer.data());
             if answer.json()["pagination"]["hasMore"] == false {
@@ -142,16 +144,16 @@ async fn paging_is_consistent_while_rows_arrive() {
         let old: Vec<&Value> = rows.iter().filter(|row| row["description"] != "arrived").collect();
         assert_eq!(old, before.iter().collect::<Vec<_>>(), "{limit}");
     }
-    let fresh = app.get_as(&kiri.key, &of(&account, "&from=2020-01-01&limit=500")).await.data();
-    assert!(fresh.len() > before.len(), "from the start everything is seen");
+    let fresh = app.get_as(&kiri.key, &path_of(&account, "&from=2020-01-01&limit=500")).await.data();
+    assert!(fresh.len() > before.len(), "a new reading includes the new rows");
 }
 
 #[tokio::test]
-async fn a_day_is_never_shifted() {
+async fn timezone_never_shifts_a_day() {
     let app = App::start(Setup::default()).await;
     let kiri = saver(&app).await;
     let (account, at_provider) = account_of(&app, &kiri, "savings").await;
-    // New Zealand midnight of the day on both sides of both changes of the clock, and a card issuer's 00:00 UTC.
+    // Midnight in New Zealand, on both sides of both changes of the clock; and 00:00 UTC, as a card issuer sends it.
     let days = [
         ("2025-09-27T12:00:00.000Z", "2025-09-28"),
         ("2025-09-28T11:00:00.000Z", "2025-09-29"),
@@ -159,7 +161,7 @@ async fn a_day_is_never_shifted() {
         ("2026-04-05T12:00:00.000Z", "2026-04-06"),
         ("2026-05-10T00:00:00.000Z", "2026-05-10"),
     ];
-    let template = app.get_as(&kiri.key, &of(&account, "&from=2000-01-01&limit=1")).await;
+    let template = app.get_as(&kiri.key, &path_of(&account, "&from=2000-01-01&limit=1")).await;
     assert_eq!(template.status, 200);
     for (date, _) in days {
         let row = json!({"_account": at_provider, "date": date, "description": format!("day {date}"), "amount": -1});
@@ -169,7 +171,7 @@ async fn a_day_is_never_shifted() {
         let change = UserChange { timezone: Some(Some(zone)), ..UserChange::default() };
         app.storage.update_user(kiri.user.id, &change).await.unwrap();
         for (date, day) in days {
-            let rows = app.get_as(&kiri.key, &of(&account, &format!("&from={day}&to={day}"))).await.data();
+            let rows = app.get_as(&kiri.key, &path_of(&account, &format!("&from={day}&to={day}"))).await.data();
             let row = rows.iter().find(|row| row["description"] == format!("day {date}"));
             let row = row.unwrap_or_else(|| panic!("{day} is missing in {zone}"));
             assert_eq!((&row["date"], &row["datetime"]), (&json!(day), &json!(date)), "{zone}");
@@ -214,22 +216,23 @@ async fn inactive_login_is_served_revoked_token_is_503() {
     let authorisation = all_credentials[0]["authorisation"].as_str().unwrap();
     app.control_of(PROVIDER, Method::POST, &format!("/consents/{authorisation}"), json!({"state": "expired"})).await;
     let (account, _) = account_of(&app, &kiri, "transaction").await;
-    assert_eq!(app.get_as(&kiri.key, &of(&account, "")).await.status, 200, "its provider still answers");
-    // Importing it now is refused, and says why.
+    assert_eq!(app.get_as(&kiri.key, &path_of(&account, "")).await.status, 200, "a read succeeds while the provider answers");
+    // An import of it fails and says why.
     let other = app.add_person("other@example.com", Plan::Developer, &[]).await;
     let credentials = secrecy::SecretString::from(all_credentials[0].to_string());
-    let rejected = app.connections.import(other.user.id, PROVIDER, &credentials).await.expect_err("it does not work");
+    let rejected = app.connections.import(other.user.id, PROVIDER, &credentials).await.expect_err("the login is inactive");
     assert!(rejected.to_string().contains("invalidated"), "{rejected}");
 
-    // The whole token: what works is imported, and what does not is named.
+    // An import of the whole token imports the working login and names the other.
     let whole = json!({"userToken": all_credentials[0]["userToken"]}).to_string();
     let renewed = app.connections.import(kiri.user.id, PROVIDER, &secrecy::SecretString::from(whole)).await.unwrap();
-    assert_eq!((renewed.connections.len(), renewed.skipped.len()), (1, 1));
+    assert_eq!(renewed.connections.len(), 1);
+    assert_eq!(renewed.skipped.len(), 1);
     assert!(renewed.skipped[0].reason.to_string().contains("invalidated"));
 
     let token = all_credentials[0]["userToken"].as_str().unwrap();
     app.control_of(PROVIDER, Method::POST, &format!("/tokens/{token}"), json!({"state": "revoked"})).await;
-    let answer = app.get_as(&kiri.key, &of(&account, "&limit=3")).await;
+    let answer = app.get_as(&kiri.key, &path_of(&account, "&limit=3")).await;
     assert!(answer.error(503).contains("invalidated"));
     assert!(answer.header("retry-after").is_none());
     eventually(async || {

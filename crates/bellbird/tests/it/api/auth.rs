@@ -1,4 +1,4 @@
-//! Keys, plans, limits, and the order of refusals.
+//! Keys, plans, rate limits, and the order of these checks.
 
 use std::collections::BTreeSet;
 
@@ -87,7 +87,7 @@ on_both_databases! {
 }
 
 #[tokio::test]
-async fn unknown_paths_and_methods() {
+async fn unknown_path_is_404_and_method_is_405() {
     let app = App::start(Setup::default()).await;
     for path in
         ["/", "/nothing", "/v2/accounts", "/health/", "/v1", "/v1/", "/v1/accounts/", "/v1/Accounts", "/v1/holding"]
@@ -130,7 +130,7 @@ async fn rate_limit_bucket_empties_and_refills() {
     app.clock.set(app.clock.now() + SignedDuration::from_millis(11_999));
     app.get("/v1/categories").await.error(429);
     app.clock.set(app.clock.now() + SignedDuration::from_millis(1));
-    assert_eq!(app.get("/v1/categories").await.status, 200, "a refused call took nothing");
+    assert_eq!(app.get("/v1/categories").await.status, 200, "a rejected call costs nothing");
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn concurrent_live_requests_are_bounded() {
     let app = App::start(setup).await;
     let connection = app.olivia.connections[0].id;
     app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 700})).await;
-    // Different windows: equal requests would be one.
+    // Different pages: equal requests would share one call.
     let paths: Vec<String> =
         (1..=6).map(|limit| format!("/v1/transactions?connectionId={connection}&limit={limit}")).collect();
     let mut answers = Vec::new();
@@ -179,8 +179,8 @@ async fn concurrent_live_requests_are_bounded() {
     assert_eq!(answers[4..], [(429, Some("1".to_owned())), (429, Some("1".to_owned()))]);
     app.clear_faults().await;
     let after = app.get(&paths[0]).await;
-    assert_eq!(after.status, 200, "places are given back");
-    assert_eq!(after.header("x-ratelimit-remaining"), Some("25"), "the refused two took nothing");
+    assert_eq!(after.status, 200, "permits are released");
+    assert_eq!(after.header("x-ratelimit-remaining"), Some("25"), "the two rejected calls cost nothing");
 }
 
 #[tokio::test]
@@ -221,7 +221,7 @@ async fn oversized_heads_get_the_error_object() {
 
 #[tokio::test]
 async fn cors_is_off_unless_configured() {
-    let ask = |app: &App| {
+    let request = |app: &App| {
         app.http
             .get(format!("{}/v1/accounts", app.url))
             .bearer_auth(&app.olivia.key)
@@ -235,13 +235,13 @@ async fn cors_is_off_unless_configured() {
             .header("access-control-request-headers", "authorization")
     };
     let app = App::start(Setup::default()).await;
-    assert!(app.send(ask(&app)).await.header("access-control-allow-origin").is_none());
+    assert!(app.send(request(&app)).await.header("access-control-allow-origin").is_none());
     app.send(preflight(&app)).await.error(401);
 
     let mut setup = Setup::default();
     setup.api.cors_origins = vec!["https://app.example".to_owned()];
     let app = App::start(setup).await;
-    assert_eq!(app.send(ask(&app)).await.header("access-control-allow-origin"), Some("https://app.example"));
+    assert_eq!(app.send(request(&app)).await.header("access-control-allow-origin"), Some("https://app.example"));
     let allowed = app.send(preflight(&app)).await;
     assert_eq!(allowed.status, 200);
     assert!(allowed.header("x-request-id").is_some());
@@ -251,6 +251,6 @@ async fn cors_is_off_unless_configured() {
     assert_eq!(
         rejected.header("access-control-allow-origin"),
         Some("https://app.example"),
-        "a page can read the refusal"
+        "a page can read the error"
     );
 }

@@ -1,4 +1,4 @@
-//! Balances: sets, caching, coalescing, failures.
+//! `/v1/balances`: sets of accounts, the cache, shared calls and failures.
 
 use jiff::SignedDuration;
 use reqwest::Method;
@@ -29,12 +29,12 @@ on_both_databases! {
             assert!(current.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'));
         }
         assert!(balances.iter().any(|balance| balance["currentBalance"].as_str().unwrap().starts_with('-')));
-        assert_eq!(app.calls().await["/v1/banking/balances"], 1, "both connections are one end user's");
+        assert_eq!(app.calls().await["/v1/banking/balances"], 1, "one call covers both connections of an end user");
     }
 }
 
 #[tokio::test]
-async fn odd_digits_survive() {
+async fn unusual_digits_are_kept() {
     let app = App::start(Setup::default()).await;
     let id = &ids(&app).await[0];
     let account = app.storage.find_accounts(app.olivia.user.id, &[id.parse().unwrap()]).await.unwrap().remove(0);
@@ -50,7 +50,7 @@ async fn odd_digits_survive() {
         let answer = app.get(&path(std::slice::from_ref(id))).await;
         assert_eq!(answer.data()[0]["currentBalance"], shown);
         assert_eq!(answer.data()[0]["availableBalance"], Value::Null);
-        assert_eq!(answer.header("x-cache"), Some("MISS"), "a value that is never sent is no failure");
+        assert_eq!(answer.header("x-cache"), Some("MISS"), "an absent value is not a failure");
     }
 }
 
@@ -61,16 +61,16 @@ async fn cache_key_ignores_account_order() {
     let first = app.get(&path(&ids[..3])).await;
     assert_eq!((first.header("x-cache"), first.header("age")), (Some("MISS"), None));
     app.clock.set(app.clock.now() + SignedDuration::from_millis(41_900));
-    let mut turned = ids[..3].to_vec();
-    turned.reverse();
-    turned[0] = turned[0].to_uppercase();
-    turned.push(format!(" {} ", ids[0]));
-    let second = app.get(&path(&turned).replace(' ', "%20")).await;
+    let mut reordered = ids[..3].to_vec();
+    reordered.reverse();
+    reordered[0] = reordered[0].to_uppercase();
+    reordered.push(format!(" {} ", ids[0]));
+    let second = app.get(&path(&reordered).replace(' ', "%20")).await;
     assert_eq!((second.header("x-cache"), second.header("age")), (Some("HIT"), Some("41")));
     assert_eq!(second.text, first.text);
     assert_eq!(app.get(&path(&ids[..2])).await.header("x-cache"), Some("MISS"));
     app.clock.set(app.clock.now() + SignedDuration::from_millis(258_100));
-    assert_eq!(app.get(&path(&ids[..3])).await.header("x-cache"), Some("MISS"), "five minutes are over");
+    assert_eq!(app.get(&path(&ids[..3])).await.header("x-cache"), Some("MISS"), "the cache time of five minutes has passed");
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn a_failing_connection_is_confined_to_its_accounts() {
     let fine: Vec<String> = of(second).await.unwrap().iter().map(|account| account.id.to_string()).collect();
     let consent = app.credentials(0)["arrangementId"].as_str().unwrap().to_owned();
     app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "revoked"})).await;
-    // Which of the two connections the first credentials are, is not promised.
+    // The order of connections does not say which of them these credentials belong to.
     let all = [broken.clone(), fine.clone()].concat();
     let answer = app.get(&path(&all)).await;
     assert_eq!(answer.header("x-cache"), Some("BYPASS"));
@@ -131,7 +131,7 @@ async fn a_failing_connection_is_confined_to_its_accounts() {
         assert_eq!((&balance["currentBalance"], &balance["availableBalance"]), (&Value::Null, &Value::Null));
     }
     let again = app.get(&path(&all)).await;
-    assert_eq!(again.header("x-cache"), Some("BYPASS"), "a partial answer is not kept");
+    assert_eq!(again.header("x-cache"), Some("BYPASS"), "a partial answer is not cached");
 }
 
 #[tokio::test]

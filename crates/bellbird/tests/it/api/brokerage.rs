@@ -1,4 +1,4 @@
-//! Holdings and trades: plans, categories, values, windows, caches.
+//! `/v1/holdings` and `/v1/trades`: plans, categories, values, pages and caches.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::support::harness::{Answer, App, Database, Person, Setup, eventually, 
 
 const PROVIDER: &str = "snaptrade";
 
-/// Somebody with both of the first person's connections.
+/// A user with both connections of the sandbox's first person.
 async fn investor(app: &App) -> Person {
     let all_credentials = app.credentials_of(PROVIDER);
     let person =
@@ -20,7 +20,7 @@ async fn investor(app: &App) -> Person {
     person
 }
 
-/// The accounts of a person, as the API shows them, with the provider's ids.
+/// The accounts of a user, as the API shows them, each with its id at the provider.
 async fn accounts(app: &App, person: &Person) -> Vec<(Value, String)> {
     let shown = app.get_as(&person.key, "/v1/accounts?limit=200").await.data();
     let mut known = Vec::new();
@@ -34,25 +34,25 @@ async fn accounts(app: &App, person: &Person) -> Vec<(Value, String)> {
     shown.into_iter().map(|account| (account.clone(), id_at_provider(&account))).collect()
 }
 
-/// A path for one account.
-fn of(what: &str, account: &Value, rest: &str) -> String {
+/// The path for one account.
+fn path_of(resource: &str, account: &Value, rest: &str) -> String {
     let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
-    format!("/v1/{what}?connectionId={connection}&accountId={id}{rest}")
+    format!("/v1/{resource}?connectionId={connection}&accountId={id}{rest}")
 }
 
-/// Lets time pass, for the provider too: it takes no signature of another time.
+/// Advances the clocks of the service and the provider, which rejects signatures of another time.
 async fn advance_clock(app: &App, seconds: i64) {
     app.clock.set(app.clock.now() + jiff::SignedDuration::from_secs(seconds));
     app.control_of(PROVIDER, Method::POST, "/clock", json!({"advanceSeconds": seconds})).await;
 }
 
-/// Calls of one route, whose ids are left out of the count.
+/// Calls to every path that contains `part`.
 async fn calls(app: &App, part: &str) -> u64 {
     app.calls_of(PROVIDER).await.iter().filter(|(path, _)| path.contains(part)).map(|(_, count)| count).sum()
 }
 
-/// The account with the most trades, after giving it `rows` of them.
-async fn filled(app: &App, person: &Person, rows: u64) -> Value {
+/// The first account, after adding `rows` trades to it.
+async fn account_with_trades(app: &App, person: &Person, rows: u64) -> Value {
     let (account, at_provider) = accounts(app, person).await.swap_remove(0);
     app.control_of(PROVIDER, Method::POST, "/fill", json!({"accountId": at_provider, "rows": rows})).await;
     app.reset_calls().await;
@@ -63,11 +63,11 @@ on_both_databases! {
     async fn access_depends_on_plan_and_user(app: App) {
         let mia = investor(&app).await;
         let connection = mia.connections[0].id;
-        for what in ["holdings", "trades"] {
-            let path = format!("/v1/{what}?connectionId={connection}");
+        for resource in ["holdings", "trades"] {
+            let path = format!("/v1/{resource}?connectionId={connection}");
             assert_eq!(app.get_as(&mia.key, &path).await.status, 200);
-            // A lower plan comes before parameters, and before the cache.
-            let answer = app.get_as(&app.ben.key, &format!("/v1/{what}")).await;
+            // The plan is checked before the parameters and the cache.
+            let answer = app.get_as(&app.ben.key, &format!("/v1/{resource}")).await;
             answer.error(403);
             assert_eq!(answer.json()["error"]["code"], "professional_required");
             for (plan, code) in [(Plan::Developer, json!("professional_required")), (Plan::Saver, Value::Null)] {
@@ -79,29 +79,29 @@ on_both_databases! {
             }
             let change = UserChange { plan: Some(Plan::Professional), ..UserChange::default() };
             app.storage.update_user(mia.user.id, &change).await.unwrap();
-            // Another user's connection does not exist.
+            // Another user's connection is unknown.
             app.get(&path).await.error(404);
         }
     }
 }
 
 #[tokio::test]
-async fn parameters_and_categories() {
+async fn parameters_and_category_are_checked() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
     let get = async |path: String| app.get_as(&mia.key, &path).await;
     let (bank, broker) = (app.olivia.connections[0].id, mia.connections[0].id);
-    for what in ["holdings", "trades"] {
-        assert_eq!(get(format!("/v1/{what}")).await.error(400), "connectionId is required");
-        assert_eq!(get(format!("/v1/{what}?connectionId=")).await.error(400), "connectionId is required");
-        get(format!("/v1/{what}?connectionId=1")).await.error(404);
-        get(format!("/v1/{what}?connectionId={bank}")).await.error(404);
-        get(format!("/v1/{what}?connectionId={broker}&accountId={broker}")).await.error(404);
-        get(format!("/v1/{what}?connectionId={broker}&accountId=")).await.error(404);
-        let answer = app.get(&format!("/v1/{what}?connectionId={bank}")).await;
+    for resource in ["holdings", "trades"] {
+        assert_eq!(get(format!("/v1/{resource}")).await.error(400), "connectionId is required");
+        assert_eq!(get(format!("/v1/{resource}?connectionId=")).await.error(400), "connectionId is required");
+        get(format!("/v1/{resource}?connectionId=1")).await.error(404);
+        get(format!("/v1/{resource}?connectionId={bank}")).await.error(404);
+        get(format!("/v1/{resource}?connectionId={broker}&accountId={broker}")).await.error(404);
+        get(format!("/v1/{resource}?connectionId={broker}&accountId=")).await.error(404);
+        let answer = app.get(&format!("/v1/{resource}?connectionId={bank}")).await;
         assert!(answer.error(400).contains("must be a brokerage connection"));
         let other =
-            get(format!("/v1/{what}?connectionId={broker}&accountId={}", app.account("Bills").await["id"])).await;
+            get(format!("/v1/{resource}?connectionId={broker}&accountId={}", app.account("Bills").await["id"])).await;
         other.error(404);
     }
     assert!(
@@ -125,30 +125,30 @@ fn decimal(value: &Value) -> bigdecimal::BigDecimal {
 async fn holdings_have_documented_shape_and_exact_values() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
-    let (mut seen, mut ids, mut kinds) = (0, BTreeSet::new(), BTreeSet::new());
+    let (mut count, mut ids, mut multipliers) = (0, BTreeSet::new(), BTreeSet::new());
     for connection in &mia.connections {
         let answer = app.get_as(&mia.key, &format!("/v1/holdings?connectionId={}", connection.id)).await;
         assert!(answer.json().as_object().unwrap().len() == 1, "no pagination");
         for holding in answer.data() {
             assert_eq!(holding.as_object().unwrap().len(), 12);
-            assert!(ids.insert(holding["id"].as_str().unwrap().to_owned()), "an id twice");
-            for sure in ["symbol", "currency", "quantity", "accountName"] {
-                assert!(holding[sure].as_str().is_some_and(|text| !text.is_empty()), "{sure}");
+            assert!(ids.insert(holding["id"].as_str().unwrap().to_owned()), "a repeated id");
+            for required in ["symbol", "currency", "quantity", "accountName"] {
+                assert!(holding[required].as_str().is_some_and(|text| !text.is_empty()), "{required}");
             }
             if !holding["marketValue"].is_null() {
-                // A whole multiplier, mostly one.
+                // The value is quantity times price, times a whole multiplier, which is mostly 1.
                 let product = decimal(&holding["quantity"]) * decimal(&holding["currentPrice"]);
                 let value = decimal(&holding["marketValue"]);
                 assert!(!holding["marketValue"].as_str().unwrap().ends_with(".0"));
                 let multiplier = [1, 10, 50, 100, 1_000].into_iter().find(|times| product.clone() * *times == value);
-                kinds.insert(multiplier.unwrap_or_else(|| panic!("not a product: {}", holding["symbol"])));
+                multipliers.insert(multiplier.unwrap_or_else(|| panic!("not a product: {}", holding["symbol"])));
             }
-            seen += 1;
+            count += 1;
         }
         let again = app.get_as(&mia.key, &format!("/v1/holdings?connectionId={}", connection.id)).await;
         assert_eq!(again.text, answer.text, "ids are stable");
     }
-    assert!(seen > 10 && kinds.contains(&1) && kinds.contains(&100), "{seen} {kinds:?}");
+    assert!(count > 10 && multipliers.contains(&1) && multipliers.contains(&100), "{count} {multipliers:?}");
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn holdings_are_cached_per_connection() {
     let own_accounts: Vec<&(Value, String)> =
         accounts.iter().filter(|(account, _)| account["connectionId"] == *connection).collect();
     let whole = format!("/v1/holdings?connectionId={connection}");
-    let first = app.get_as(&mia.key, &of("holdings", &own_accounts[0].0, "")).await;
+    let first = app.get_as(&mia.key, &path_of("holdings", &own_accounts[0].0, "")).await;
     assert_eq!(first.header("x-cache"), Some("MISS"));
     assert_eq!(calls(&app, "/positions/all").await, own_accounts.len() as u64, "each account once");
     advance_clock(&app, 75).await;
@@ -168,7 +168,7 @@ async fn holdings_are_cached_per_connection() {
     assert_eq!((all.header("x-cache"), all.header("age")), (Some("HIT"), Some("75")));
     let mut parts = Vec::new();
     for (account, _) in &own_accounts {
-        let part = app.get_as(&mia.key, &of("holdings", account, "")).await;
+        let part = app.get_as(&mia.key, &path_of("holdings", account, "")).await;
         assert_eq!(part.header("x-cache"), Some("HIT"));
         assert!(part.data().iter().all(|holding| holding["accountId"] == account["id"]));
         parts.extend(part.data());
@@ -179,15 +179,15 @@ async fn holdings_are_cached_per_connection() {
     advance_clock(&app, 526).await;
     assert_eq!(app.get_as(&mia.key, &whole).await.header("x-cache"), Some("MISS"), "after ten minutes");
 
-    // One account that fails is not an answer about the others.
+    // When one account fails, the whole connection fails, but the other accounts do not.
     advance_clock(&app, 601).await;
     let fault = json!({"match": format!("/accounts/{}/positions", own_accounts[1].1), "kind": "status", "status": 500});
     app.fault_at(PROVIDER, fault).await;
     let answer = app.get_as(&mia.key, &whole).await;
     answer.error(503);
     assert!(answer.header("retry-after").is_some());
-    assert_eq!(app.get_as(&mia.key, &of("holdings", &own_accounts[0].0, "")).await.header("x-cache"), Some("BYPASS"));
-    app.get_as(&mia.key, &of("holdings", &own_accounts[1].0, "")).await.error(503);
+    assert_eq!(app.get_as(&mia.key, &path_of("holdings", &own_accounts[0].0, "")).await.header("x-cache"), Some("BYPASS"));
+    app.get_as(&mia.key, &path_of("holdings", &own_accounts[1].0, "")).await.error(503);
     app.clear_faults().await;
     assert_eq!(app.get_as(&mia.key, &whole).await.header("x-cache"), Some("MISS"));
 }
@@ -198,13 +198,13 @@ async fn concurrent_equal_reads_share_one_call() {
     let mia = investor(&app).await;
     let accounts = accounts(&app, &mia).await;
     let account = &accounts[0].0;
-    let of_connection = accounts.iter().filter(|(other, _)| other["connectionId"] == account["connectionId"]).count();
+    let account_count = accounts.iter().filter(|(other, _)| other["connectionId"] == account["connectionId"]).count();
     app.fault_at(PROVIDER, json!({"match": "/accounts/", "kind": "delay", "delayMs": 300})).await;
-    for (what, part, expected) in [("holdings", "/positions/all", of_connection), ("trades", "/activities", 1)] {
-        let path = of(what, account, "");
+    for (resource, part, expected) in [("holdings", "/positions/all", account_count), ("trades", "/activities", 1)] {
+        let path = path_of(resource, account, "");
         let answers = futures_util::future::join_all((0..8).map(|_| app.get_as(&mia.key, &path))).await;
         assert!(answers.iter().all(|answer| answer.status == 200 && answer.text == answers[0].text));
-        assert_eq!(calls(&app, part).await, expected as u64, "{what}");
+        assert_eq!(calls(&app, part).await, expected as u64, "{resource}");
     }
 }
 
@@ -216,7 +216,7 @@ async fn trades_have_the_documented_shape() {
     for (account, _) in accounts(&app, &mia).await {
         let mut offset = 0;
         loop {
-            let answer = app.get_as(&mia.key, &of("trades", &account, &format!("&limit=500&offset={offset}"))).await;
+            let answer = app.get_as(&mia.key, &path_of("trades", &account, &format!("&limit=500&offset={offset}"))).await;
             for trade in answer.data() {
                 assert_eq!(trade.as_object().unwrap().len(), 14);
                 types.insert(trade["type"].as_str().unwrap().to_owned());
@@ -243,14 +243,14 @@ async fn trades_have_the_documented_shape() {
 }
 
 #[tokio::test]
-async fn a_window_of_a_large_account_is_one_call() {
+async fn page_of_a_large_account_is_one_call() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
-    let account = filled(&app, &mia, 20_000).await;
+    let account = account_with_trades(&app, &mia, 20_000).await;
     let mut seen = BTreeSet::new();
     for (offset, truncated) in [(0, true), (200, true), (14_800, true), (15_000, false), (19_800, false)] {
         app.reset_calls().await;
-        let answer = app.get_as(&mia.key, &of("trades", &account, &format!("&limit=200&offset={offset}"))).await;
+        let answer = app.get_as(&mia.key, &path_of("trades", &account, &format!("&limit=200&offset={offset}"))).await;
         assert_eq!(answer.data().len(), 200);
         assert_eq!(app.calls_of(PROVIDER).await.values().sum::<u64>(), 1, "{offset}");
         assert_eq!(answer.header("x-service-truncated").is_some(), truncated, "{offset}");
@@ -260,13 +260,14 @@ async fn a_window_of_a_large_account_is_one_call() {
         seen.extend(answer.data().iter().map(|trade| trade["tradeDate"].as_str().unwrap().to_owned()));
     }
     assert!(seen.len() > 100);
-    // The same windows again cost nothing.
+    // The same page is served from the cache.
     app.reset_calls().await;
-    let again = app.get_as(&mia.key, &of("trades", &account, "&offset=200")).await;
+    let again = app.get_as(&mia.key, &path_of("trades", &account, "&offset=200")).await;
     assert_eq!((again.header("x-cache"), again.header("x-service-truncated")), (Some("HIT"), Some("true")));
     assert!(app.calls_of(PROVIDER).await.is_empty());
-    let behind = app.get_as(&mia.key, &of("trades", &account, "&offset=90000000")).await;
-    assert_eq!((behind.data().len(), &behind.json()["pagination"]["total"]), (0, &json!(20_000)));
+    let past_end = app.get_as(&mia.key, &path_of("trades", &account, "&offset=90000000")).await;
+    assert_eq!(past_end.data().len(), 0);
+    assert_eq!(past_end.json()["pagination"]["total"], 20_000);
 }
 
 #[tokio::test]
@@ -291,7 +292,7 @@ async fn several_accounts_are_merged_newest_first() {
                 let mut offset = 0;
                 loop {
                     let answer =
-                        app.get_as(&mia.key, &of("trades", &account, &format!("&limit=500&offset={offset}"))).await;
+                        app.get_as(&mia.key, &path_of("trades", &account, &format!("&limit=500&offset={offset}"))).await;
                     single.extend(answer.data());
                     offset += 500;
                     if answer.json()["pagination"]["hasMore"] == false {
@@ -328,18 +329,18 @@ async fn bounds_are_user_days_or_instants() {
         app.control_of(PROVIDER, Method::POST, "/trades", row).await;
     }
     let found = async |bounds: &str| -> Vec<String> {
-        let answer: Answer = app.get_as(&mia.key, &of("trades", &account, bounds)).await;
+        let answer: Answer = app.get_as(&mia.key, &path_of("trades", &account, bounds)).await;
         answer.data().iter().map(|trade| trade["description"].as_str().unwrap().to_owned()).collect()
     };
     let of_the_day = ["last second in Sydney", "day", "first minutes in Sydney"];
     assert_eq!(found("&from=2026-10-31&to=2026-10-31").await, of_the_day);
-    // The two instants are on either side of midnight in Sydney; a row with a day only belongs to its whole day.
+    // The two instants are on either side of midnight in Sydney. A row with a day but no time belongs to its whole day.
     let around_midnight = ["day after", "next day in Sydney", "last second in Sydney", "day"];
     assert_eq!(found("&from=2026-10-31T12:59:59Z&to=2026-10-31T13:00:00Z").await, around_midnight);
     assert_eq!(found("&from=2026-11-01&to=2026-10-31").await, Vec::<String>::new());
-    let whole = app.get_as(&mia.key, &of("trades", &account, "&from=2026-10-31&to=2026-10-31")).await;
+    let whole = app.get_as(&mia.key, &path_of("trades", &account, "&from=2026-10-31&to=2026-10-31")).await;
     assert_eq!(whole.json()["pagination"], json!({"total": 3, "limit": 200, "offset": 0, "hasMore": false}));
-    let first = app.get_as(&mia.key, &of("trades", &account, "&from=2026-10-31&to=2026-10-31&limit=2")).await;
+    let first = app.get_as(&mia.key, &path_of("trades", &account, "&from=2026-10-31&to=2026-10-31&limit=2")).await;
     assert_eq!(first.json()["pagination"], json!({"total": -1, "limit": 2, "offset": 0, "hasMore": true}));
 }
 
@@ -351,8 +352,8 @@ async fn cache_is_per_timezone_and_key() {
     let row =
         json!({"account": at_provider, "trade_date": "2026-11-16T23:59:59Z", "description": "late", "type": "BUY"});
     app.control_of(PROVIDER, Method::POST, "/trades", row).await;
-    // 17 November in Sydney, 16 in Los Angeles.
-    let path = of("trades", &account, "&from=2026-11-17&to=2026-11-17");
+    // 17 November in Sydney, 16 November in Los Angeles.
+    let path = path_of("trades", &account, "&from=2026-11-17&to=2026-11-17");
     let has_row = |answer: &Answer| answer.data().iter().any(|trade| trade["description"] == "late");
     let first = app.get_as(&mia.key, &path).await;
     assert!(has_row(&first));
@@ -361,8 +362,8 @@ async fn cache_is_per_timezone_and_key() {
     app.storage.update_user(mia.user.id, &change).await.unwrap();
     let elsewhere = app.get_as(&mia.key, &path).await;
     assert_eq!((elsewhere.header("x-cache"), has_row(&elsewhere)), (Some("MISS"), false));
-    // A warm cache says nothing to others, and a removed connection is gone from it.
-    let holdings = of("holdings", &account, "");
+    // A warm cache serves no other user and no removed connection.
+    let holdings = path_of("holdings", &account, "");
     assert_eq!(app.get_as(&mia.key, &holdings).await.status, 200);
     for path in [&path, &holdings] {
         app.get(path).await.error(404);
@@ -379,14 +380,14 @@ async fn category_error_precedes_account_error() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
     let (bank, broker) = (app.olivia.connections[0].id, mia.connections[0].id);
-    for what in ["holdings", "trades"] {
-        let answer = app.get(&format!("/v1/{what}?connectionId={bank}&accountId=zz")).await;
+    for resource in ["holdings", "trades"] {
+        let answer = app.get(&format!("/v1/{resource}?connectionId={bank}&accountId=zz")).await;
         assert!(answer.error(400).contains("must be a brokerage connection"));
-        app.get_as(&mia.key, &format!("/v1/{what}?connectionId={broker}&accountId=zz")).await.error(404);
-        let answer = app.send(app.http.post(format!("{}/v1/{what}", app.url))).await;
+        app.get_as(&mia.key, &format!("/v1/{resource}?connectionId={broker}&accountId=zz")).await.error(404);
+        let answer = app.send(app.http.post(format!("{}/v1/{resource}", app.url))).await;
         answer.error(401);
-        assert_eq!(answer.header("allow"), None, "without a key nothing says what there is");
-        let answer = app.method_as(Method::POST, &mia.key, &format!("/v1/{what}")).await;
+        assert_eq!(answer.header("allow"), None, "an answer without a key does not show which methods exist");
+        let answer = app.method_as(Method::POST, &mia.key, &format!("/v1/{resource}")).await;
         answer.error(405);
         assert_eq!(answer.header("allow"), Some("GET, HEAD"));
     }
@@ -403,11 +404,11 @@ async fn disabled_connection_is_served_lost_one_is_503() {
     let authorization = all_credentials[0]["authorizationId"].as_str().unwrap();
     app.control_of(PROVIDER, Method::POST, &format!("/consents/{authorization}"), json!({"state": "expired"})).await;
     let path = format!("/v1/trades?connectionId={connection}");
-    assert_eq!(app.get_as(&mia.key, &path).await.status, 200, "its provider still answers");
+    assert_eq!(app.get_as(&mia.key, &path).await.status, 200, "a read succeeds while the provider answers");
     assert_eq!(
         app.calls_of(PROVIDER).await.keys().filter(|path| path.starts_with("/authorizations/{")).count(),
         1,
-        "only importing looked"
+        "only the import checked the consent"
     );
 
     let user = all_credentials[0]["userId"].as_str().unwrap();
@@ -425,7 +426,7 @@ async fn retired_provider_endpoint_is_called_once() {
     let mia = investor(&app).await;
     let account = accounts(&app, &mia).await.swap_remove(0).0;
     app.fault_at(PROVIDER, json!({"match": "/accounts/", "kind": "status", "status": 410})).await;
-    let answer = app.get_as(&mia.key, &of("trades", &account, "")).await;
+    let answer = app.get_as(&mia.key, &path_of("trades", &account, "")).await;
     answer.error(503);
     assert_eq!(calls(&app, "/activities").await, 1);
 }

@@ -1,4 +1,4 @@
-//! Every curl in README and docs works as it stands.
+//! Every `curl` example in the README and in `docs/` works as it is printed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// README and everything in docs, by path.
+/// The README and all documents in `docs/`, with their paths.
 fn documents() -> Vec<(String, String)> {
     let mut paths = vec![root().join("README.md")];
     let mut folders = vec![root().join("docs")];
@@ -34,11 +34,11 @@ fn curl_blocks(document: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut rest = document;
     while let Some((_, after)) = rest.split_once("```sh\n") {
-        let (block, behind) = after.split_once("```").expect("a block ends");
+        let (block, remaining) = after.split_once("```").expect("a block ends");
         if block.contains("curl ") {
             blocks.push(block.to_owned());
         }
-        rest = behind;
+        rest = remaining;
     }
     blocks
 }
@@ -66,7 +66,7 @@ async fn every_documented_curl_works() {
                 .env("ACCOUNT", text(account, "id"))
                 .env("BROKERAGE", text(brokerage, "id"))
                 .output()
-                .expect("bash and curl are there");
+                .expect("bash and curl are installed");
             let answer = String::from_utf8(output.stdout).unwrap();
             assert!(output.status.success(), "{path}\n{block}\n{}", String::from_utf8_lossy(&output.stderr));
             check(&path, &block, &answer);
@@ -76,7 +76,7 @@ async fn every_documented_curl_works() {
     assert!(run >= 11, "only {run} examples were found");
 }
 
-/// An answer of one of the documented forms: JSON, JSON behind its head, or the lines of a walk.
+/// Asserts one of three forms: JSON, JSON after the response head, or the rows that a loop with `jq` prints.
 fn check(path: &str, block: &str, answer: &str) {
     if block.contains("jq") {
         assert!(answer.lines().count() > 500, "{path}\n{block}\n{answer}");
@@ -94,7 +94,6 @@ fn check(path: &str, block: &str, answer: &str) {
     );
 }
 
-/// The JSON blocks of the documents are real forms: they parse.
 #[test]
 fn every_json_example_parses() {
     let mut parsed = 0;

@@ -1,5 +1,5 @@
-//! Every decimal that a provider sends is shown with the same value, and digits that need no change with the same
-//! digits: through the whole program, for values that no binary float can hold.
+//! Decimals pass through the whole program exactly. Each keeps its value, even if no binary float can hold it, and its
+//! digits wherever the documented form allows them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 
 use crate::support::harness::{App, Person, Setup};
 
-/// How many random values a read carries, beside the extreme ones.
+/// How many random values a test sends in addition to the extreme ones.
 const RANDOM: usize = 300;
-/// Accounts whose balances are read; each has two.
+/// Accounts whose balances are read. Each has two balances.
 const ACCOUNTS: usize = 60;
 
-/// A decimal on its way to us. A failing test shows it whole, so that it can be put among the extreme ones.
+/// A decimal that a provider sends. A failing test prints it whole, so that it can be added to the extreme values.
 #[derive(Clone)]
 struct Sent {
     name: String,
@@ -43,14 +43,14 @@ fn zeros(count: usize) -> String {
     "0".repeat(count)
 }
 
-/// What has ever gone wrong somewhere with decimals.
+/// Decimals that are known to cause errors.
 fn extremes(form: Form) -> Vec<(&'static str, String)> {
     let both = [
         ("zero", "0".to_owned()),
         ("zero with places", "0.000".to_owned()),
         ("negative zero", "-0".to_owned()),
         ("negative zero with places", "-0.00".to_owned()),
-        ("zeros behind", "84.30".to_owned()),
+        ("zeros at the end", "84.30".to_owned()),
         ("no binary float", "0.1".to_owned()),
         ("a float rounds it up", "2.675".to_owned()),
         ("more digits than a float has", "12345678901234567.89".to_owned()),
@@ -65,9 +65,9 @@ fn extremes(form: Form) -> Vec<(&'static str, String)> {
     ];
     let texts = [
         ("a plus", "+15.20"),
-        ("a plus before zero", "+0.00"),
-        ("zeros before", "000123.4500"),
-        ("a minus and zeros before", "-007"),
+        ("a plus and zero", "+0.00"),
+        ("leading zeros", "000123.4500"),
+        ("a minus and leading zeros", "-007"),
         ("many zeros", "0000.0000"),
     ];
     let numbers = [
@@ -107,7 +107,7 @@ fn decimals(form: Form) -> BoxedStrategy<String> {
     }
 }
 
-/// So many random values, others in every run, and in front of them the extreme ones.
+/// The extreme values, followed by `count` random values, which differ in every run.
 fn values(form: Form, count: usize) -> Vec<Sent> {
     let mut runner = TestRunner::default();
     let strategy = decimals(form);
@@ -120,7 +120,7 @@ fn values(form: Form, count: usize) -> Vec<Sent> {
     values
 }
 
-/// The oracle's reading.
+/// The value by `bigdecimal`, with which all results are compared.
 fn number(text: &str) -> BigDecimal {
     text.parse().unwrap_or_else(|error| panic!("{error}: {text}"))
 }
@@ -130,7 +130,7 @@ fn is_zero(text: &str) -> bool {
     !digits.bytes().any(|byte| (b'1'..=b'9').contains(&byte))
 }
 
-/// `-?[0-9]+(\.[0-9]+)?`, and no negative zero.
+/// Asserts the form `-?[0-9]+(\.[0-9]+)?`, without a negative zero.
 fn assert_plain(shown: &str) {
     let unsigned = shown.strip_prefix('-').unwrap_or(shown);
     let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
@@ -150,7 +150,7 @@ fn assert_exact(sent: &Sent, shown: &Value) {
     }
 }
 
-/// What was computed has the value that the oracle computes, and no more digits than it takes.
+/// Asserts that a computed value is the expected one, and has no zeros at the end of its fraction.
 fn assert_computed(what: &str, expected: &BigDecimal, shown: &Value) {
     let shown = shown.as_str().unwrap_or_else(|| panic!("{what} is shown as {shown}"));
     assert_plain(shown);
@@ -158,13 +158,13 @@ fn assert_computed(what: &str, expected: &BigDecimal, shown: &Value) {
     assert!(!shown.contains('.') || !shown.ends_with('0'), "zeros at the end of {shown}");
 }
 
-/// Method, path and body of a call of the control interface.
+/// Method, path and body of a call to the control interface.
 type Control = (Method, String, String);
 
-/// A provider's words for what is done here. Bodies are text, as decimals must arrive as they are written.
-struct Words {
+/// How to set values at a provider. Bodies are text, so that decimals reach it digit by digit.
+struct ValueSpec {
     provider: &'static str,
-    /// Which of its ready-made credentials is not imported.
+    /// Which of its ready-made credentials to use: ones that no user has imported yet.
     credentials_index: usize,
     form: Form,
     add_account: fn(credentials: &Value) -> Value,
@@ -173,7 +173,7 @@ struct Words {
     balance: fn(account: &str, current: &str, available: &str) -> Vec<Control>,
 }
 
-const FISKIL: Words = Words {
+const FISKIL: ValueSpec = ValueSpec {
     provider: "fiskil",
     credentials_index: 4,
     form: Form::Text,
@@ -188,7 +188,7 @@ const FISKIL: Words = Words {
     },
 };
 
-const AKAHU: Words = Words {
+const AKAHU: ValueSpec = ValueSpec {
     provider: "akahu",
     credentials_index: 0,
     form: Form::Number,
@@ -203,7 +203,7 @@ const AKAHU: Words = Words {
     },
 };
 
-const SNAPTRADE: Words = Words {
+const SNAPTRADE: ValueSpec = ValueSpec {
     provider: "snaptrade",
     credentials_index: 0,
     form: Form::Number,
@@ -219,21 +219,21 @@ const SNAPTRADE: Words = Words {
     },
 };
 
-/// An application, and a provider whose accounts hold what is to be shown.
+/// An application, and a provider whose accounts hold the values.
 struct Fixture {
     app: App,
-    words: Words,
+    value_spec: ValueSpec,
     credentials: Value,
     control: reqwest::Url,
 }
 
 impl Fixture {
-    async fn start(words: Words) -> Self {
+    async fn start(value_spec: ValueSpec) -> Self {
         let app = App::start(Setup { rows: 20, ..Setup::default() }).await;
-        let credentials = app.credentials_of(words.provider).swap_remove(words.credentials_index);
+        let credentials = app.credentials_of(value_spec.provider).swap_remove(value_spec.credentials_index);
         let description = serde_json::to_value(app.sandbox.description()).unwrap();
-        let base: reqwest::Url = description[words.provider]["baseUrl"].as_str().unwrap().parse().unwrap();
-        Self { control: base.join("/__control/").unwrap(), app, words, credentials }
+        let base: reqwest::Url = description[value_spec.provider]["baseUrl"].as_str().unwrap().parse().unwrap();
+        Self { control: base.join("/__control/").unwrap(), app, value_spec, credentials }
     }
 
     async fn control(&self, method: Method, path: &str, body: String) -> Value {
@@ -244,38 +244,38 @@ impl Fixture {
     }
 
     async fn add_account(&self) -> String {
-        let body = (self.words.add_account)(&self.credentials).to_string();
+        let body = (self.value_spec.add_account)(&self.credentials).to_string();
         let added = self.control(Method::POST, "/accounts", body).await;
-        added[self.words.account_id].as_str().expect("an id").to_owned()
+        added[self.value_spec.account_id].as_str().expect("an id").to_owned()
     }
 
-    /// Somebody with the connection; accounts must be there by now.
+    /// A user with the connection. Accounts must be added before.
     async fn person(&self) -> Person {
         self.app.add_person("mia@example.com", Plan::Professional, &[&self.credentials]).await
     }
 
-    /// The person's accounts: our id by the provider's.
+    /// The user's accounts: our id by the provider's id.
     async fn accounts(&self, person: &Person) -> BTreeMap<String, String> {
         let (user, connection) = (person.user.id, person.connections[0].id);
         let accounts = self.app.storage.list_connection_accounts(user, connection).await.unwrap();
         accounts.into_iter().map(|account| (account.provider_account_id, account.id.to_string())).collect()
     }
 
-    /// Everything of one account, read at once.
-    async fn read(&self, what: &str, person: &Person, account: &str) -> Vec<Value> {
+    /// All rows of one account, read at once.
+    async fn read(&self, resource: &str, person: &Person, account: &str) -> Vec<Value> {
         let (connection, account) = (person.connections[0].id, &self.accounts(person).await[account]);
         let query = format!("connectionId={connection}&accountId={account}&from=2026-01-01&limit=500");
-        self.app.get_as(&person.key, &format!("/v1/{what}?{query}")).await.data()
+        self.app.get_as(&person.key, &format!("/v1/{resource}?{query}")).await.data()
     }
 }
 
-async fn balances_are_exact(words: Words) {
-    let fixture = Fixture::start(words).await;
-    let sent = values(fixture.words.form, 2 * ACCOUNTS);
+async fn balances_are_exact(value_spec: ValueSpec) {
+    let fixture = Fixture::start(value_spec).await;
+    let sent = values(fixture.value_spec.form, 2 * ACCOUNTS);
     let mut expected = BTreeMap::new();
     for pair in sent.chunks_exact(2) {
         let account = fixture.add_account().await;
-        for (method, path, body) in (fixture.words.balance)(&account, &pair[0].text, &pair[1].text) {
+        for (method, path, body) in (fixture.value_spec.balance)(&account, &pair[0].text, &pair[1].text) {
             fixture.control(method, &path, body).await;
         }
         expected.insert(account, pair);
@@ -288,7 +288,7 @@ async fn balances_are_exact(words: Words) {
         let answer = fixture.app.get_as(&person.key, &format!("/v1/balances?accountIds={}", chunk.join(","))).await;
         for balance in answer.data() {
             let account =
-                account_ids.iter().find(|(_, id)| balance["accountId"] == **id).expect("one of account_ids").0;
+                account_ids.iter().find(|(_, id)| balance["accountId"] == **id).expect("a known account").0;
             assert_exact(&expected[account][0], &balance["currentBalance"]);
             assert_exact(&expected[account][1], &balance["availableBalance"]);
             seen += 1;
@@ -308,15 +308,15 @@ async fn balances_sent_as_numbers() {
 }
 
 #[tokio::test]
-async fn balances_of_brokers() {
+async fn balances_sent_by_brokers() {
     balances_are_exact(SNAPTRADE).await;
 }
 
-/// `row` makes the control interface's row of an account, a number and an amount.
-async fn amounts_are_exact(words: Words, row: impl Fn(&str, usize, &str) -> String) {
-    let fixture = Fixture::start(words).await;
+/// `row` makes the control interface's row from an account, a number and an amount.
+async fn amounts_are_exact(value_spec: ValueSpec, row: impl Fn(&str, usize, &str) -> String) {
+    let fixture = Fixture::start(value_spec).await;
     let account = fixture.add_account().await;
-    let sent = values(fixture.words.form, RANDOM);
+    let sent = values(fixture.value_spec.form, RANDOM);
     for (number, value) in sent.iter().enumerate() {
         fixture.control(Method::POST, "/transactions", row(&account, number, &value.text)).await;
     }
@@ -357,10 +357,10 @@ async fn trade_values_are_exact() {
     let fixture = Fixture::start(SNAPTRADE).await;
     let account = fixture.add_account().await;
     let sent = values(Form::Number, RANDOM);
-    // A row carries four values, and every value stands once in each place.
-    let of = |number: usize, place: usize| &sent[(number + place * 7) % sent.len()];
+    // A row has four values, and every value appears once in each of the four members.
+    let value_at = |number: usize, member: usize| &sent[(number + member * 7) % sent.len()];
     for number in 0..sent.len() {
-        let [price, units, amount, fee] = [0, 1, 2, 3].map(|place| &of(number, place).text);
+        let [price, units, amount, fee] = [0, 1, 2, 3].map(|member| &value_at(number, member).text);
         let body = format!(
             r#"{{"account": "{account}", "description": "{number}", "price": {price}, "units": {units},
                 "amount": {amount}, "fee": {fee}}}"#
@@ -372,10 +372,10 @@ async fn trade_values_are_exact() {
     assert_eq!(rows.len(), sent.len());
     for row in rows {
         let number = row["description"].as_str().unwrap().parse::<usize>().unwrap();
-        for (place, member) in ["price", "quantity", "totalAmount", "fees"].into_iter().enumerate() {
-            assert_exact(of(number, place), &row[member]);
+        for (index, member) in ["price", "quantity", "totalAmount", "fees"].into_iter().enumerate() {
+            assert_exact(value_at(number, index), &row[member]);
         }
-        // The id carries the digits that the row shows.
+        // The id contains the digits that the row shows.
         for member in ["quantity", "totalAmount", "fees"] {
             assert!(row["id"].as_str().unwrap().contains(row[member].as_str().unwrap()), "{member} in {row}");
         }
@@ -389,11 +389,11 @@ async fn holdings_and_computed_values_are_exact() {
     let (sent, mut multipliers) = (values(Form::Text, RANDOM), values(Form::Number, RANDOM));
     // Factors of more than 512 digits are not multiplied: docs/using.md.
     multipliers.retain(|multiplier| number(&multiplier.text).to_plain_string().len() <= 500);
-    let of = |number: usize, place: usize| &sent[(number + place * 7) % sent.len()];
-    // Every other position is one of contracts.
+    let value_at = |number: usize, member: usize| &sent[(number + member * 7) % sent.len()];
+    // Every other position is an option, which has a multiplier.
     let multiplier = |number: usize| (number % 2 == 1).then(|| &multipliers[number % multipliers.len()]);
     for number in 0..sent.len() {
-        let [units, price, cost] = [0, 1, 2].map(|place| &of(number, place).text);
+        let [units, price, cost] = [0, 1, 2].map(|member| &value_at(number, member).text);
         let kind = match multiplier(number) {
             Some(multiplier) => format!(r#""kind": "option", "multiplier": {}"#, multiplier.text),
             None => r#""kind": "stock""#.to_owned(),
@@ -409,12 +409,12 @@ async fn holdings_and_computed_values_are_exact() {
     assert_eq!(rows.len(), sent.len());
     for row in rows {
         let at = row["symbol"].as_str().unwrap().parse::<usize>().unwrap();
-        for (place, member) in ["quantity", "currentPrice", "averagePrice"].into_iter().enumerate() {
-            assert_exact(of(at, place), &row[member]);
+        for (index, member) in ["quantity", "currentPrice", "averagePrice"].into_iter().enumerate() {
+            assert_exact(value_at(at, index), &row[member]);
         }
-        let [units, price, cost] = [0, 1, 2].map(|place| number(&of(at, place).text));
+        let [units, price, cost] = [0, 1, 2].map(|member| number(&value_at(at, member).text));
         let units = multiplier(at).map_or(units.clone(), |multiplier| units * number(&multiplier.text));
-        let [shown_units, shown_price, shown_cost] = [0, 1, 2].map(|place| of(at, place));
+        let [shown_units, shown_price, shown_cost] = [0, 1, 2].map(|member| value_at(at, member));
         let times = multiplier(at).map_or("1", |multiplier| &multiplier.text);
         let what = format!("{times} times {shown_units} at {shown_price} for {shown_cost}");
         let worth = &units * price;

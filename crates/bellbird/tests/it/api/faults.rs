@@ -1,4 +1,4 @@
-//! A provider that is slow, broken, gone or hostile.
+//! The API when a provider is slow, broken, unreachable or hostile.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::support::harness::{App, Setup};
 
-/// Short times, so that a provider that never answers is soon given up.
-fn impatient() -> Setup {
+/// Short timeouts for providers that never answer.
+fn short_timeouts() -> Setup {
     Setup {
         limits: Limits { deadline: Duration::from_secs(3), row_cap: 5_000 },
         call_timeout: Duration::from_millis(700),
@@ -18,7 +18,7 @@ fn impatient() -> Setup {
     }
 }
 
-/// Every way to break an answer, and whether it takes all attempts or all the time.
+/// Every way in which the sandbox can break an answer.
 fn faults() -> Vec<Value> {
     vec![
         json!({"kind": "delay", "delayMs": 60_000}),
@@ -39,7 +39,7 @@ fn faults() -> Vec<Value> {
 
 #[tokio::test]
 async fn every_fault_is_a_bounded_503_then_recovers() {
-    let app = App::start(impatient()).await;
+    let app = App::start(short_timeouts()).await;
     let (account, _) = app.busiest().await;
     let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
     let paths = [
@@ -66,8 +66,8 @@ async fn every_fault_is_a_bounded_503_then_recovers() {
             app.clear_faults().await;
             let next = app.get(path).await;
             assert_eq!(next.status, 200, "after {fault}: {}", next.text);
-            assert_ne!(next.header("x-cache"), Some("HIT"), "nothing broken was kept");
-            // Past the cache, for the next fault.
+            assert_ne!(next.header("x-cache"), Some("HIT"), "no broken answer was cached");
+            // The cached answer expires before the next fault.
             app.clock.set(app.clock.now() + jiff::SignedDuration::from_secs(301));
         }
     }
@@ -75,7 +75,7 @@ async fn every_fault_is_a_bounded_503_then_recovers() {
 
 #[tokio::test]
 async fn single_broken_answer_is_retried() {
-    let app = App::start(impatient()).await;
+    let app = App::start(short_timeouts()).await;
     let (account, _) = app.busiest().await;
     let path = format!(
         "/v1/transactions?connectionId={}&accountId={}",
@@ -94,14 +94,14 @@ async fn single_broken_answer_is_retried() {
 
 #[tokio::test]
 async fn token_failure_is_503_and_dead_token_is_renewed() {
-    let app = App::start(impatient()).await;
+    let app = App::start(short_timeouts()).await;
     let (account, _) = app.busiest().await;
     let path = format!(
         "/v1/transactions?connectionId={}&accountId={}",
         account["connectionId"].as_str().unwrap(),
         account["id"].as_str().unwrap()
     );
-    // The sandbox's clock runs ahead: our token is dead there, and we learn it by a 401.
+    // The sandbox's clock is ahead: the token has expired there, which the service learns from a 401.
     app.control(Method::POST, "/clock", json!({"advanceSeconds": 1_000})).await;
     app.reset_calls().await;
     assert_eq!(app.get(&path).await.status, 200);
@@ -109,7 +109,7 @@ async fn token_failure_is_503_and_dead_token_is_renewed() {
     assert_eq!((calls["/v1/token"], calls["/v1/banking/transactions"]), (1, 2));
     app.reset_calls().await;
     assert_eq!(app.get(&path).await.status, 200);
-    assert!(!app.calls().await.contains_key("/v1/token"), "a token is used until it ends");
+    assert!(!app.calls().await.contains_key("/v1/token"), "a token is used until it expires");
 
     app.control(Method::POST, "/clock", json!({"advanceSeconds": 1_000})).await;
     app.fault(json!({"match": "/v1/token", "kind": "status", "status": 500})).await;
@@ -121,13 +121,13 @@ async fn token_failure_is_503_and_dead_token_is_renewed() {
     app.reset_calls().await;
     app.get(&path).await.error(503);
     let calls = app.calls().await;
-    assert_eq!((calls["/v1/token"], calls["/v1/banking/transactions"]), (1, 2), "one new token, one more try");
+    assert_eq!((calls["/v1/token"], calls["/v1/banking/transactions"]), (1, 2), "one new token, one more attempt");
 }
 
 #[tokio::test]
 async fn lost_consent_is_503_and_triggers_a_refresh() {
     for (state, expected) in [("revoked", ConnectionStatus::Revoked), ("expired", ConnectionStatus::Invalidated)] {
-        let app = App::start(impatient()).await;
+        let app = App::start(short_timeouts()).await;
         let consent = app.credentials(2)["arrangementId"].as_str().unwrap().to_owned();
         let connection = app.ben.connections[0].id;
         let path = format!("/v1/transactions?connectionId={connection}");
@@ -150,11 +150,11 @@ async fn lost_consent_is_503_and_triggers_a_refresh() {
         assert_eq!(audit.last().map(|row| row.to), Some(Some(expected)));
 
         app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "active"})).await;
-        assert_eq!(app.get_as(&app.ben.key, &path).await.status, 200, "while the provider answers, it is served");
+        assert_eq!(app.get_as(&app.ben.key, &path).await.status, 200, "a read succeeds while the provider answers");
     }
 }
 
-/// Waits, without a clock, until the background check has made its transition.
+/// Waits until the refresh in the background has changed the status. The clock stands still.
 async fn wait_for_status(app: &App, expected: ConnectionStatus) -> ConnectionStatus {
     let mut status = ConnectionStatus::Active;
     for _ in 0..5_000 {
@@ -170,13 +170,13 @@ async fn wait_for_status(app: &App, expected: ConnectionStatus) -> ConnectionSta
 
 #[tokio::test]
 async fn empty_account_is_not_lost_consent() {
-    let app = App::start(impatient()).await;
+    let app = App::start(short_timeouts()).await;
     let connection = app.ben.connections[0].id;
     let path = format!("/v1/transactions?connectionId={connection}&from=1990-01-01&to=1990-12-31");
     for _ in 0..3 {
         assert!(app.get_as(&app.ben.key, &path).await.data().is_empty());
     }
-    assert_eq!(app.calls().await["/v1/consent"], 1, "looked up once, and believed for a minute");
+    assert_eq!(app.calls().await["/v1/consent"], 1, "checked once, and cached for a minute");
 }
 
 #[tokio::test]
@@ -200,10 +200,10 @@ async fn slow_provider_is_cut_off_at_the_deadline() {
     let started = Instant::now();
     let first = app.get(&path(0)).await;
     assert_eq!(first.data().len(), 200);
-    assert_eq!(first.header("x-service-truncated"), Some("true"), "counting stopped when time ran short");
+    assert_eq!(first.header("x-service-truncated"), Some("true"), "counting stopped at the deadline");
     assert!(started.elapsed() < Duration::from_secs(3));
 
-    // Far down the list: too far for one request, but each goes on where the last one stopped.
+    // Too far down the list for one request, but each continues where the previous one stopped.
     let mut attempts = 0;
     let answer = loop {
         let answer = app.get(&path(11_000)).await;
@@ -212,7 +212,7 @@ async fn slow_provider_is_cut_off_at_the_deadline() {
             break answer;
         }
         answer.error(503);
-        assert!(attempts < 10, "the page map does not get anywhere");
+        assert!(attempts < 10, "the page map makes no progress");
     };
     assert_eq!(answer.data().len(), 200);
     assert!(attempts > 1, "the deadline was never reached");

@@ -1,4 +1,4 @@
-//! Another user's things cannot be told from things that do not exist.
+//! For a client, connections and accounts of other users are the same as unknown ones.
 
 use bellbird_domain::Plan;
 use reqwest::Method;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::harness::{Answer, App, Database, Setup, on_both_databases};
 
-/// Everything that a client can see of an answer, but its request id and its date.
+/// All that a client sees of an answer, except its request id, its date and the state of the rate limit.
 fn visible(answer: &Answer) -> (u16, String, Vec<(String, String)>) {
     let headers = answer
         .headers
@@ -20,16 +20,16 @@ fn visible(answer: &Answer) -> (u16, String, Vec<(String, String)>) {
 }
 
 on_both_databases! {
-    async fn ids_of_other_users_look_unknown(app: App) {
+    async fn ids_of_other_users_are_unknown(app: App) {
         let foreign_connection = app.ben.connections[0].id.to_string();
         let foreign_account =
             app.storage.list_connection_accounts(app.ben.user.id, app.ben.connections[0].id).await.unwrap()[0]
                 .id
                 .to_string();
-        let nobodys = "0191e7a0-7c3b-7def-8000-00aabbccddee";
+        let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
         let own_connection = app.olivia.connections[0].id;
         let own_account = app.storage.list_connection_accounts(app.olivia.user.id, own_connection).await.unwrap()[0].id;
-        // Ben has read his own, so that caches are warm.
+        // Ben reads his own first, so that the caches are warm.
         assert_eq!(app.get_as(&app.ben.key, &format!("/v1/balances?accountIds={foreign_account}")).await.status, 200);
         assert_eq!(
             app.get_as(&app.ben.key, &format!("/v1/transactions?connectionId={foreign_connection}")).await.status,
@@ -46,11 +46,11 @@ on_both_databases! {
             (format!("/v1/transactions?connectionId={own_connection}&accountId=ID"), &foreign_account),
         ] {
             let foreign = app.get(&path.replace("ID", foreign)).await;
-            let nobodys = app.get(&path.replace("ID", nobodys)).await;
+            let unknown = app.get(&path.replace("ID", unknown)).await;
             foreign.error(404);
-            assert_eq!(visible(&foreign), visible(&nobodys), "{path}");
+            assert_eq!(visible(&foreign), visible(&unknown), "{path}");
         }
-        assert!(app.calls().await.is_empty(), "no provider is asked about what is not the caller's");
+        assert!(app.calls().await.is_empty(), "no provider is called for another user's ids");
         let text = app.get("/v1/connections").await.text + &app.get("/v1/accounts?limit=200").await.text;
         assert!(!text.contains(&foreign_connection) && !text.contains(&foreign_account));
     }
@@ -89,7 +89,7 @@ async fn import_rejects_other_users_and_keeps_own_ids() {
         .await
         .unwrap()
         .connections;
-    assert_eq!(both.len(), 2, "credentials without an arrangement cover all of the end user's");
+    assert_eq!(both.len(), 2, "credentials without an arrangement cover all connections of the end user");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The REST API, read over the real listener.
+//! Tests of the REST API over the real listener.
 
 mod accounts;
 mod akahu;

@@ -15,7 +15,7 @@ fn document_matches_the_snapshot() {
     let same = String::from_utf8_lossy(&kept).trim_end() == String::from_utf8_lossy(document).trim_end();
     assert!(
         same,
-        "docs/openapi.json is not what the code says: run `cargo run -- openapi > docs/openapi.json` and read the \
+        "docs/openapi.json differs from the code: run `cargo run -- openapi > docs/openapi.json` and read the \
          difference"
     );
 }
@@ -32,7 +32,7 @@ async fn document_is_served_as_json_and_yaml() {
     assert_eq!(&read, bellbird_api::openapi::document());
 }
 
-/// Every object schema below a value, with where it is.
+/// Collects every object below a value, with its path.
 fn walk<'a>(at: String, value: &'a Value, found: &mut Vec<(String, &'a Value)>) {
     match value {
         Value::Object(members) => {
@@ -95,14 +95,14 @@ fn document_is_complete() {
     for (at, object) in objects {
         if let Some(target) = object.get("$ref").and_then(Value::as_str) {
             let pointer = target.strip_prefix('#').unwrap();
-            assert!(document.pointer(pointer).is_some(), "{at} refers to {target}, which is not there");
+            assert!(document.pointer(pointer).is_some(), "{at} refers to {target}, which does not exist");
         }
     }
 }
 
 /// Real answers have exactly the documented members.
 #[tokio::test]
-async fn answers_are_as_described() {
+async fn answers_match_the_document() {
     let app = App::start(Setup::default()).await;
     let account = app.account("").await;
     let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
@@ -170,7 +170,7 @@ async fn reference_page_is_self_contained() {
             if link == "data:," {
                 continue;
             }
-            assert!(!link.contains("//"), "{link} leads elsewhere");
+            assert!(!link.contains("//"), "{link} is on another host");
             assert_eq!(app.get_without_key(&format!("/{link}")).await.status, 200, "{link}");
         }
     }

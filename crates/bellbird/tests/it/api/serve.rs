@@ -1,4 +1,4 @@
-//! The accept loop, over raw TCP: what is not HTTP, what is too large, what is too slow, and stopping.
+//! The listener over raw TCP: input that is not HTTP, too large or too slow, and shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,20 +15,19 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// A server of its own for one test.
 struct Server {
     address: SocketAddr,
     stop: CancellationToken,
     ended: JoinHandle<()>,
-    /// A request to `/slow` has arrived.
-    arrived: Arc<Notify>,
-    /// Lets it go on.
+    /// Notified when a request reaches `/slow`.
+    slow_reached: Arc<Notify>,
+    /// Lets that request continue.
     release: Arc<Notify>,
 }
 
 async fn start(options: ServeOptions) -> Server {
-    let (arrived, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (on_arrival, on_release) = (Arc::clone(&arrived), Arc::clone(&release));
+    let (slow_reached, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (reached, released) = (Arc::clone(&slow_reached), Arc::clone(&release));
     let router = Router::new()
         .route("/", get(async || "hello"))
         .route("/peer", get(async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string()))
@@ -37,8 +36,8 @@ async fn start(options: ServeOptions) -> Server {
         .route(
             "/slow",
             get(async move || {
-                on_arrival.notify_one();
-                on_release.notified().await;
+                reached.notify_one();
+                released.notified().await;
                 "done"
             }),
         )
@@ -47,7 +46,7 @@ async fn start(options: ServeOptions) -> Server {
     let address = listener.address();
     let stop = CancellationToken::new();
     let ended = tokio::spawn(serve(listener, router, options, stop.clone()));
-    Server { address, stop, ended, arrived, release }
+    Server { address, stop, ended, slow_reached, release }
 }
 
 async fn connect(server: &Server) -> TcpStream {
@@ -59,13 +58,13 @@ async fn exchange(server: &Server, bytes: &[u8]) -> String {
     let mut stream = connect(server).await;
     let (mut reader, mut writer) = stream.split();
     let mut answer = Vec::new();
-    // The server may stop reading before all is sent: that must not keep the answer from us.
+    // The server may stop reading before everything is sent. The answer is read all the same.
     let (_, read) = tokio::join!(writer.write_all(bytes), reader.read_to_end(&mut answer));
     read.unwrap();
     String::from_utf8(answer).unwrap()
 }
 
-/// Reads exactly one answer with a short body from a connection that stays open.
+/// Reads one answer from a connection that stays open, until `end`.
 async fn read_answer(stream: &mut TcpStream, end: &str) -> String {
     let mut answer = Vec::new();
     let mut chunk = [0; 1024];
@@ -77,7 +76,7 @@ async fn read_answer(stream: &mut TcpStream, end: &str) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-/// Status, content type, a request id that is a UUID, and our error object.
+/// Asserts the status, the content type, a request id that is a UUID, and the error object.
 fn assert_error(answer: &str, status: &str, message: &str) {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer in {answer:?}"));
     assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
@@ -88,13 +87,13 @@ fn assert_error(answer: &str, status: &str, message: &str) {
 }
 
 #[tokio::test]
-async fn the_router_answers_and_knows_the_peer() {
+async fn router_answers_and_receives_the_peer() {
     let server = start(ServeOptions::default()).await;
     let mut stream = connect(&server).await;
     let own = stream.local_addr().unwrap().to_string();
     stream.write_all(b"GET /peer HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     assert!(read_answer(&mut stream, &own).await.starts_with("HTTP/1.1 200 OK"));
-    // The same connection again.
+    // A second request on the same connection.
     stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     assert!(read_answer(&mut stream, "hello").await.starts_with("HTTP/1.1 200 OK"));
 }
@@ -150,7 +149,7 @@ async fn oversized_headers_get_the_error_object() {
     let message = "The headers are too large.";
     assert_error(&exchange(&server, request(1, 300 * 1024).as_bytes()).await, "431", message);
     assert_error(&exchange(&server, request(2_000, 10).as_bytes()).await, "431", message);
-    // Far more than is read: the answer still arrives.
+    // Far more than the server reads: the client still gets the answer.
     assert_error(&exchange(&server, request(1, 3 * 1024 * 1024).as_bytes()).await, "431", message);
 }
 
@@ -168,7 +167,7 @@ async fn silent_client_is_disconnected() {
     for beginning in [&b""[..], b"PRI * HT", b"GET / HTTP/1.1\r\nhost: x\r\nx-slow: "] {
         assert_eq!(exchange(&server, beginning).await, "", "{}", String::from_utf8_lossy(beginning));
     }
-    // Also when it is the second request of a connection.
+    // The same for the second request of a connection.
     let mut stream = connect(&server).await;
     stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     read_answer(&mut stream, "hello").await;
@@ -183,13 +182,13 @@ async fn slow_handler_outlives_the_head_timeout() {
     let server = start(options).await;
     let mut stream = connect(&server).await;
     stream.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    server.arrived.notified().await;
-    // Another connection that opened later has run into the limit: so would this one have.
+    server.slow_reached.notified().await;
+    // Two later connections have run into the limit. By now this one would have, too.
     assert_eq!(exchange(&server, b"").await, "");
     assert_eq!(exchange(&server, b"").await, "");
     server.release.notify_one();
     assert!(read_answer(&mut stream, "done").await.starts_with("HTTP/1.1 200 OK"));
-    // Idle from here on: closed.
+    // From here on the connection is idle, and is closed.
     assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0);
 }
 
@@ -200,7 +199,7 @@ async fn client_that_does_not_read_is_disconnected() {
     let server = start(options).await;
     let mut greedy = connect(&server).await;
     greedy.write_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    // There is one place only: this answer comes when the other connection has lost it.
+    // Only one connection is allowed: this one is answered after the other is closed.
     let request = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     assert!(exchange(&server, request).await.ends_with("hello"));
 }
@@ -210,12 +209,12 @@ async fn connections_above_the_limit_wait() {
     let server = start(ServeOptions { connections_max: 1, ..ServeOptions::default() }).await;
     let mut first = connect(&server).await;
     first.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    server.arrived.notified().await;
+    server.slow_reached.notified().await;
     let mut second = connect(&server).await;
     second.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     server.release.notify_one();
     read_answer(&mut first, "done").await;
-    assert!(second.try_read(&mut [0; 16]).is_err(), "answered although there was no place");
+    assert!(second.try_read(&mut [0; 16]).is_err(), "answered although the limit was reached");
     drop(first);
     read_answer(&mut second, "hello").await;
 }
@@ -228,7 +227,7 @@ async fn shutdown_drains_requests_and_stops_accepting() {
     read_answer(&mut idle, "hello").await;
     let mut busy = connect(&server).await;
     busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    server.arrived.notified().await;
+    server.slow_reached.notified().await;
     server.stop.cancel();
     assert_eq!(idle.read(&mut [0; 16]).await.unwrap(), 0, "an idle connection closes at once");
     assert!(TcpStream::connect(server.address).await.is_err() || !server.ended.is_finished());
@@ -245,7 +244,7 @@ async fn shutdown_has_a_deadline() {
     let server = start(ServeOptions { stop_timeout: Duration::from_millis(50), ..ServeOptions::default() }).await;
     let mut busy = connect(&server).await;
     busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    server.arrived.notified().await;
+    server.slow_reached.notified().await;
     server.stop.cancel();
     server.ended.await.unwrap();
     assert_eq!(busy.read(&mut [0; 16]).await.unwrap_or(0), 0);

@@ -1,4 +1,4 @@
-//! Transactions: rows, days, windows, the page map, the cap.
+//! `/v1/transactions`: rows, days, pages, the page map and the row cap.
 
 use std::collections::BTreeSet;
 
@@ -10,24 +10,24 @@ use serde_json::{Value, json};
 
 use crate::support::harness::{Answer, App, Database, Setup, on_both_databases};
 
-/// A path for one account.
-fn of(account: &Value, rest: &str) -> String {
+/// The path for one account.
+fn path_of(account: &Value, rest: &str) -> String {
     let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
     format!("/v1/transactions?connectionId={connection}&accountId={id}{rest}")
 }
 
-/// Walks an account from its beginning in windows; every window, with the provider calls it took.
+/// Reads an account page by page, from the newest row. Returns its rows, and the provider calls of each page.
 async fn walk(app: &App, account: &Value, limit: usize) -> (Vec<Value>, Vec<u64>) {
     let (mut seen, mut calls, mut before) = (Vec::new(), Vec::new(), app.transaction_calls().await);
     loop {
-        let answer = app.get(&of(account, &format!("&from=2000-01-01&limit={limit}&offset={}", seen.len()))).await;
+        let answer = app.get(&path_of(account, &format!("&from=2000-01-01&limit={limit}&offset={}", seen.len()))).await;
         let rows = answer.data();
         let after = app.transaction_calls().await;
         calls.push(after - before);
         before = after;
         let page = &answer.json()["pagination"];
         let more = page["hasMore"].as_bool().unwrap();
-        assert!(!more || rows.len() == limit, "a short window while there is more");
+        assert!(!more || rows.len() == limit, "a short page, though more follow");
         assert_eq!(
             answer.header("x-service-truncated").is_some(),
             more && page["total"].as_u64().unwrap() < u64::MAX && answer.header("x-service-truncated").is_some()
@@ -43,7 +43,7 @@ async fn walk(app: &App, account: &Value, limit: usize) -> (Vec<Value>, Vec<u64>
 on_both_databases! {
     async fn rows_have_the_documented_shape(app: App) {
         let (account, _) = app.busiest().await;
-        let answer = app.get(&of(&account, "&from=2000-01-01&limit=500")).await;
+        let answer = app.get(&path_of(&account, "&from=2000-01-01&limit=500")).await;
         assert_eq!(answer.header("x-cache"), Some("BYPASS"));
         assert!(answer.header("deprecation").is_none());
         let rows = answer.data();
@@ -66,17 +66,17 @@ on_both_databases! {
 }
 
 #[tokio::test]
-async fn the_default_window_is_thirty_days_up_to_now() {
+async fn default_date_range_is_the_last_thirty_days() {
     let app = App::start(Setup::default()).await;
     let (account, _) = app.busiest().await;
-    let rows = app.get(&of(&account, "")).await.data();
+    let rows = app.get(&path_of(&account, "")).await.data();
     assert!(!rows.is_empty());
     let now = app.clock.now();
     for row in &rows {
         let instant: jiff::Timestamp = row["datetime"].as_str().unwrap().parse().unwrap();
         assert!(instant <= now && instant >= now - SignedDuration::from_hours(720));
     }
-    let all = app.get(&of(&account, "&from=2026-10-21T09:30:00Z")).await.data();
+    let all = app.get(&path_of(&account, "&from=2026-10-21T09:30:00Z")).await.data();
     assert_eq!(all, rows, "720 hours ago, to the second");
 }
 
@@ -85,15 +85,16 @@ async fn add(app: &App, provider_account_id: &str, row: Value) -> String {
     let mut row = row;
     row["account_id"] = json!(provider_account_id);
     if row.get("posting_date_time").is_none() && row["status"] != "PENDING" {
-        // The sandbox's clock runs on from the test's moment; its own "now" would lie ahead of ours.
+        // The sandbox's clock runs on, while that of the test stands still: its "now" would be in our future.
         row["posting_date_time"] = json!("2026-11-20T09:00:00Z");
     }
     let added = app.control(Method::POST, "/transactions", row).await;
     added["fiskil_id"].as_str().expect("an id").to_owned()
 }
 
+/// The row with this id, if the API returns it.
 async fn shown(app: &App, account: &Value, rest: &str, id: &str) -> Option<Value> {
-    let rows = app.get(&of(account, &format!("&limit=500{rest}"))).await.data();
+    let rows = app.get(&path_of(account, &format!("&limit=500{rest}"))).await.data();
     rows.into_iter().find(|row| row["id"] == id)
 }
 
@@ -123,7 +124,7 @@ async fn amounts_keep_the_providers_digits() {
 async fn days_use_the_users_timezone() {
     let app = App::start(Setup::default()).await;
     let (account, provider_id) = app.busiest().await;
-    // Half past midnight in Sydney on the day that daylight saving began, and an offset of its own.
+    // Half past midnight in Sydney, on the day on which daylight saving began; and a row with an offset.
     let sydney = add(
         &app,
         &provider_id,
@@ -141,11 +142,11 @@ async fn days_use_the_users_timezone() {
     let row = shown(&app, &account, from, &offset).await.unwrap();
     assert_eq!((&row["date"], &row["datetime"]), (&json!("2026-10-05"), &json!("2026-10-05T00:10:00+11:00")));
 
-    // Day bounds are the user's days, both included.
+    // Bounds that are days are the user's days, and inclusive.
     assert!(shown(&app, &account, "&from=2026-10-04&to=2026-10-04", &sydney).await.is_some());
     assert!(shown(&app, &account, "&from=2026-10-03&to=2026-10-03", &sydney).await.is_none());
     assert!(shown(&app, &account, "&from=2026-10-04&to=2026-10-04", &offset).await.is_none());
-    // Timestamp bounds are instants, both included.
+    // Bounds that are timestamps are instants, and inclusive.
     assert!(shown(&app, &account, "&from=2026-10-03T14:30:00Z&to=2026-10-03T14:30:00Z", &sydney).await.is_some());
     assert!(shown(&app, &account, "&from=2026-10-03T14:30:01Z", &sydney).await.is_none());
     assert!(shown(&app, &account, "&from=2026-10-01&to=2026-10-03T14:29:59Z", &sydney).await.is_none());
@@ -187,12 +188,12 @@ async fn pending_and_untimed_rows_are_dropped() {
     assert!(shown(&app, &account, "", &pending).await.is_none());
     assert_eq!(shown(&app, &account, "", &executed).await.unwrap()["datetime"], "2026-11-19T01:00:00Z");
     assert!(shown(&app, &account, "", &future).await.is_none());
-    assert!(shown(&app, &account, "&to=2026-11-21", &future).await.is_some(), "`to` reaches ahead when it is asked to");
+    assert!(shown(&app, &account, "&to=2026-11-21", &future).await.is_some(), "`to` may be in the future");
     assert_eq!(shown(&app, &account, "", &unknown).await.unwrap()["category"], Value::Null);
 }
 
 #[tokio::test]
-async fn all_accounts_of_a_connection_and_the_deprecation() {
+async fn reading_all_accounts_at_once_is_deprecated() {
     let app = App::start(Setup::default()).await;
     let connection = app.olivia.connections[0].id;
     let answer = app.get(&format!("/v1/transactions?connectionId={connection}&from=2026-01-01&limit=500")).await;
@@ -209,7 +210,7 @@ async fn all_accounts_of_a_connection_and_the_deprecation() {
         .collect();
     let seen: BTreeSet<String> =
         answer.data().iter().map(|row| row["accountId"].as_str().unwrap().to_owned()).collect();
-    assert!(seen.len() > 1 && seen.is_subset(&own), "only this connection's accounts, though the end user has another");
+    assert!(seen.len() > 1 && seen.is_subset(&own), "only accounts of this connection, though its end user has another one");
     let rejected = app.get(&format!("/v1/transactions?connectionId={connection}&limit=0")).await;
     rejected.error(400);
     assert!(rejected.header("deprecation").is_none());
@@ -227,7 +228,7 @@ async fn twelve_thousand_rows_are_paged_cheaply() {
         assert_eq!(ids.len(), 12_000, "every row once");
         assert!(calls[1..].iter().all(|calls| *calls <= 2), "{calls:?}");
         let all: u64 = calls.iter().sum();
-        assert!(all <= (12_000 / limit + 12) as u64, "{all} calls for windows of {limit}");
+        assert!(all <= (12_000 / limit + 12) as u64, "{all} calls for pages of {limit}");
     }
 }
 
@@ -236,7 +237,8 @@ async fn paging_5000_rows_by_200_costs_at_most_40_calls() {
     let app = App::start(Setup { rows: 5_000, ..Setup::default() }).await;
     let (account, _) = app.busiest().await;
     let (rows, calls) = walk(&app, &account, 200).await;
-    assert_eq!((rows.len(), calls.len()), (5_000, 25));
+    assert_eq!(rows.len(), 5_000);
+    assert_eq!(calls.len(), 25, "pages");
     assert!(calls.iter().sum::<u64>() <= 40, "{calls:?}");
 }
 
@@ -244,13 +246,13 @@ async fn paging_5000_rows_by_200_costs_at_most_40_calls() {
 async fn rows_past_the_cap_stay_reachable() {
     let app = App::start(Setup { rows: 5_001, ..Setup::default() }).await;
     let (account, _) = app.busiest().await;
-    let first = app.get(&of(&account, "&from=2000-01-01")).await;
+    let first = app.get(&path_of(&account, "&from=2000-01-01")).await;
     assert_eq!(first.header("x-service-truncated"), Some("true"));
     assert_eq!(first.json()["pagination"], json!({"total": 5_000, "limit": 200, "offset": 0, "hasMore": true}));
-    let second = app.get(&of(&account, "&from=2000-01-01&offset=200")).await;
+    let second = app.get(&path_of(&account, "&from=2000-01-01&offset=200")).await;
     assert_eq!(second.header("x-service-truncated"), None);
     assert_eq!(second.json()["pagination"], json!({"total": 5_001, "limit": 200, "offset": 200, "hasMore": true}));
-    let beyond = app.get(&of(&account, "&from=2000-01-01&offset=6000")).await;
+    let beyond = app.get(&path_of(&account, "&from=2000-01-01&offset=6000")).await;
     assert_eq!(
         beyond.json(),
         json!({"data": [], "pagination": {"total": 5_001, "limit": 200, "offset": 6_000, "hasMore": false}})
@@ -261,8 +263,8 @@ async fn rows_past_the_cap_stay_reachable() {
 async fn paging_is_stable_and_a_poll_sees_new_rows() {
     let app = App::start(Setup::default()).await;
     let (account, provider_id) = app.busiest().await;
-    let window = |offset: usize| of(&account, &format!("&from=2026-01-01&limit=10&offset={offset}"));
-    let first = app.get(&window(0)).await.data();
+    let page = |offset: usize| path_of(&account, &format!("&from=2026-01-01&limit=10&offset={offset}"));
+    let first = app.get(&page(0)).await.data();
     app.clock.set(app.clock.now() + SignedDuration::from_secs(60));
     let new = add(
         &app,
@@ -270,9 +272,9 @@ async fn paging_is_stable_and_a_poll_sees_new_rows() {
         json!({"amount": "-3.00", "description": "new", "posting_date_time": "2026-11-20T09:30:30Z"}),
     )
     .await;
-    let second = app.get(&window(10)).await.data();
+    let second = app.get(&page(10)).await.data();
     assert!(first.iter().all(|row| !second.contains(row)), "no row twice");
-    let polled = app.get(&window(0)).await.data();
+    let polled = app.get(&page(0)).await.data();
     assert_eq!(polled[0]["id"], new);
     assert_eq!(polled[1..], first[..9]);
 }
@@ -290,14 +292,14 @@ async fn empty_pages_are_not_the_end() {
 async fn rejected_cursor_restarts_paging() {
     let app = App::start(Setup { rows: 1_500, ..Setup::default() }).await;
     let (account, _) = app.busiest().await;
-    let window = |offset: usize| of(&account, &format!("&from=2000-01-01&limit=100&offset={offset}"));
-    app.get(&window(0)).await;
-    let undisturbed = app.get(&window(300)).await;
-    // All three attempts with the remembered cursor fail; the walk from the start does not.
+    let page = |offset: usize| path_of(&account, &format!("&from=2000-01-01&limit=100&offset={offset}"));
+    app.get(&page(0)).await;
+    let undisturbed = app.get(&page(300)).await;
+    // All three attempts with the stored cursor fail. Reading from the start succeeds.
     app.fault(json!({"match": "/v1/banking/transactions", "kind": "status", "status": 503, "times": 3})).await;
-    let again = app.get(&window(300)).await;
-    assert_eq!(again.data(), undisturbed.data());
-    assert_eq!(again.json()["pagination"]["total"], 1_500);
+    let restarted = app.get(&page(300)).await;
+    assert_eq!(restarted.data(), undisturbed.data());
+    assert_eq!(restarted.json()["pagination"]["total"], 1_500);
 }
 
 #[tokio::test]
@@ -307,7 +309,7 @@ async fn empty_interval_makes_no_provider_call() {
     for rest in
         ["&from=2026-05-02&to=2026-05-01", "&from=2027-01-01", "&from=2026-05-01T00:00:01Z&to=2026-05-01T00:00:00Z"]
     {
-        let answer = app.get(&of(&account, rest)).await;
+        let answer = app.get(&path_of(&account, rest)).await;
         assert_eq!(
             answer.json(),
             json!({"data": [], "pagination": {"total": 0, "limit": 200, "offset": 0, "hasMore": false}}),
@@ -322,7 +324,7 @@ async fn concurrent_equal_requests_share_one_call() {
     let app = App::start(Setup::default()).await;
     let (account, _) = app.busiest().await;
     app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 300})).await;
-    let path = of(&account, "&limit=20&from=2026-11-01");
+    let path = path_of(&account, "&limit=20&from=2026-11-01");
     let answers: Vec<Answer> = futures_util::future::join_all((0..10).map(|_| app.get(&path))).await;
     assert!(answers.iter().all(|answer| answer.status == 200 && answer.text == answers[0].text));
     let ids: BTreeSet<&str> = answers.iter().map(|answer| answer.header("x-request-id").unwrap()).collect();

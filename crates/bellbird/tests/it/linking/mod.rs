@@ -1,4 +1,4 @@
-//! Connections are linked, reconnected and removed.
+//! Tests of linking, reconnecting and removing connections.
 
 mod chromium;
 mod provider_events;

@@ -1,5 +1,5 @@
-//! Events from providers: checked, taken once, and never more than a hint to look. The simulated providers sign
-//! and send them themselves.
+//! Provider events: each is verified, accepted once, and only requests a refresh. The simulated providers sign and send
+//! them.
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{Connection, ConnectionStatus};
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use crate::support::harness::{App, Database, Person, Setup, eventually, on_both_databases, simulated_providers};
 
 impl App {
-    /// A new person who has linked something at a provider, whose events arrive from now on.
+    /// A new user with a linked connection. From now on the provider sends events to the service.
     async fn subscribed(&self, provider: &str) -> (Person, Connection) {
         let email = format!("{provider}@example.com");
         let person = self.add_person(&email, bellbird_domain::Plan::Professional, &[]).await;
         let (mut linked, _) = self.link_in_browser(person.user.id, LinkTarget::Provider(provider)).await;
-        // The first look after a link subscribes, where that is needed; after the last one nothing is due.
+        // The first refresh after a link subscribes to events, if the provider needs that. After the last one no job is due.
         for minutes in [1, 1, 3, 11] {
             self.advance_clock(SignedDuration::from_mins(minutes)).await;
             self.run_due_jobs().await;
@@ -33,17 +33,17 @@ impl App {
         seen["deliveries"].as_array().unwrap().clone()
     }
 
-    /// Waits until everything that is to be delivered has been answered; gives the last answers.
+    /// Waits until the service has answered every delivery. Returns the last status of each.
     async fn delivered(&self, provider: &str) -> Vec<Value> {
         eventually(async || {
             let deliveries = self.deliveries(provider).await;
-            !deliveries.is_empty() && deliveries.iter().all(|one| one["state"] != "waiting")
+            !deliveries.is_empty() && deliveries.iter().all(|delivery| delivery["state"] != "waiting")
         })
         .await;
         self.deliveries(provider)
             .await
             .iter()
-            .map(|one| one["statuses"].as_array().unwrap().last().unwrap().clone())
+            .map(|delivery| delivery["statuses"].as_array().unwrap().last().unwrap().clone())
             .collect()
     }
 
@@ -52,7 +52,7 @@ impl App {
         found.map(|connection| connection.status)
     }
 
-    /// Waits for a status, while time goes on: nobody looks twice within ten seconds, however many events come.
+    /// Waits for a status while the clock advances, because events cause at most one refresh in ten seconds.
     async fn wait_for_status(&self, connection: &Connection, status: ConnectionStatus) {
         eventually(async || {
             self.advance_clock(SignedDuration::from_secs(1)).await;
@@ -90,11 +90,11 @@ on_both_databases! {
             app.control_of(provider, Method::POST, "/webhooks", json!({"sign": "wrong"})).await;
             app.set_consent(&connection, "expired").await;
             let statuses = app.delivered(provider).await;
-            // Beyond the first, it is not asked for keys again and again.
+            // Akahu's keys are read once. Until they may be read again, its later events get 503.
             let rejected = |status: &Value| *status == 401 || (provider == "akahu" && *status == 503);
             assert!(statuses.iter().all(rejected) && statuses[0] == 401, "{provider}: {statuses:?}");
             app.run_due_jobs().await;
-            assert_eq!(app.status_of(&connection).await, Some(ConnectionStatus::Active), "{provider}: nobody looked");
+            assert_eq!(app.status_of(&connection).await, Some(ConnectionStatus::Active), "{provider}: no refresh");
         }
     }
 }
@@ -111,7 +111,7 @@ on_both_databases! {
             let audit = app.storage.list_audit(connection.id).await.unwrap();
             assert_eq!(audit.len(), 2, "{provider}: {audit:?}");
 
-            // The same bytes, much later.
+            // The same bytes, one hour later.
             app.advance_clock(SignedDuration::from_hours(1)).await;
             app.run_due_jobs().await;
             app.reset_calls().await;
@@ -120,8 +120,8 @@ on_both_databases! {
             let status = app.delivered(provider).await.pop().unwrap();
             match provider {
                 "snaptrade" => assert_eq!((status, app.total_calls(provider).await), (json!(401), 0), "too old"),
-                "fiskil" => assert_eq!((status, app.total_calls(provider).await), (json!(200), 0), "taken before"),
-                // Nothing in such an event tells it from another one: it makes us look once more.
+                "fiskil" => assert_eq!((status, app.total_calls(provider).await), (json!(200), 0), "accepted before"),
+                // Akahu's events have no id, so a repeated one causes one more refresh.
                 _ => assert_eq!(status, 200),
             }
         }
@@ -143,13 +143,13 @@ on_both_databases! {
     async fn refresh_requested_by_event_is_retried(app: App) {
         for provider in simulated_providers() {
             let (_, connection) = app.subscribed(provider).await;
-            // The provider tells us, and cannot be asked.
-            let asked = match provider {
+            // The provider sends an event, but its API fails.
+            let failing_path = match provider {
                 "fiskil" => "/v1/consent",
                 "akahu" => "/v1/accounts",
                 _ => "/authorizations",
             };
-            app.fault_at(provider, json!({"match": asked, "kind": "status", "status": 503})).await;
+            app.fault_at(provider, json!({"match": failing_path, "kind": "status", "status": 503})).await;
             app.set_consent(&connection, "expired").await;
             app.delivered(provider).await;
             app.run_due_jobs().await;
@@ -171,13 +171,14 @@ async fn malformed_events_are_rejected() {
         assert!(status == 200 || body["error"]["message"].is_string(), "{body}");
         status
     };
-    assert_eq!(post("/webhooks/nobody", b"{}".to_vec()).await, 404);
+    assert_eq!(post("/webhooks/unknown", b"{}".to_vec()).await, 404);
     for provider in simulated_providers() {
         let path = format!("/webhooks/{provider}");
         assert_eq!(post(&path, b"{}".to_vec()).await, 401);
         assert_eq!(post(&path, Vec::new()).await, 401);
         assert_eq!(post(&path, vec![b' '; 256 * 1024 + 1]).await, 413);
         let answer = app.http.get(format!("{}{path}", app.console_url)).send().await.unwrap();
-        assert_eq!((answer.status().as_u16(), &answer.headers()["allow"]), (405, &"POST".parse().unwrap()));
+        assert_eq!(answer.status().as_u16(), 405);
+        assert_eq!(answer.headers()["allow"], "POST");
     }
 }

@@ -1,4 +1,5 @@
-//! Removing a connection: hidden at once, withdrawn until it is, gone in the end, whatever happens on the way.
+//! Removing a connection: it is hidden at once, its consent is withdrawn with retries, and then it is deleted. Crashes
+//! and failures do not change that.
 
 use std::pin::pin;
 use std::process::Command;
@@ -21,13 +22,13 @@ use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, get, n
 const PAST_LEASE: SignedDuration = SignedDuration::from_mins(3);
 const DELETE_CONSENT: &str = "/v1/consent/{arrangement_id}";
 
-/// Time passes, here and at the provider that compares times with ours.
+/// Advances the clocks of the service and of SnapTrade, which rejects signatures of another time.
 async fn advance_clock(app: &App, time: SignedDuration) {
     app.clock.set(app.clock.now().saturating_add(time).unwrap());
     app.control_of("snaptrade", Method::POST, "/clock", json!({"advanceSeconds": time.as_secs()})).await;
 }
 
-/// Polls a future so many times, then drops it: a program that is killed in the middle.
+/// Polls a future `polls` times, then drops it, as if the process had been killed.
 async fn killed_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -42,7 +43,7 @@ async fn killed_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     .await
 }
 
-/// The consent is given at the provider, whatever it was before, and imported.
+/// Sets the consent to active at the provider and imports it.
 async fn import_again(app: &App) -> Connection {
     let credentials = app.credentials(0);
     let consent = credentials["arrangementId"].as_str().unwrap();
@@ -53,7 +54,7 @@ async fn import_again(app: &App) -> Connection {
     imported.remove(0)
 }
 
-/// The steps of its life, without those before it was hidden.
+/// The steps of the audit, from the moment at which the connection was hidden.
 async fn removal_steps(app: &App, id: ConnectionId) -> Vec<String> {
     let steps = app.storage.list_audit(id).await.unwrap().into_iter().map(|step| step.cause);
     steps.skip_while(|cause| cause != "removed").collect()
@@ -62,7 +63,7 @@ async fn removal_steps(app: &App, id: ConnectionId) -> Vec<String> {
 async fn assert_gone(app: &App, id: ConnectionId) {
     assert_eq!(app.storage.find_connection_any(id).await.unwrap(), None);
     assert!(app.storage.find_credentials(app.olivia.user.id, id).await.unwrap().is_none());
-    assert_eq!(removal_steps(app, id).await, ["removed", "deleted"], "each step was written down once");
+    assert_eq!(removal_steps(app, id).await, ["removed", "deleted"], "each step is recorded once");
     assert_eq!(app.connections.count_pending_removals().await.unwrap(), 0);
 }
 
@@ -70,23 +71,23 @@ async fn withdrawals(app: &App) -> u64 {
     app.calls().await.get(DELETE_CONSENT).copied().unwrap_or(0)
 }
 
-/// How often a test that kills walks through all steps: some steps are short, and missed now and then.
-const WALKS_MAX: u32 = 50;
+/// How often a test may go through all steps. Some steps are short, so a pass can miss them.
+const PASSES_MAX: u32 = 50;
 
 on_both_databases! {
     async fn removal_survives_any_crash(app: App) {
         let (mut polls, mut hidden_only, mut withdrawn_only) = (0, 0, 0);
-        let mut walks = 0;
+        let mut passes = 0;
         while hidden_only == 0 || withdrawn_only == 0 {
             let id = import_again(&app).await.id;
             let done = killed_after(polls, app.connections.remove(id)).await.is_some();
-            // A commit that was sent is carried out, perhaps only just now: behind it, one looks.
+            // A commit that was sent may still be running. This write waits for it, so that the reads below see it.
             app.storage.update_user(app.olivia.user.id, &UserChange::default()).await.unwrap();
             let withdrawn = withdrawals(&app).await;
             match app.storage.find_connection_any(id).await.unwrap() {
-                // What was not begun is begun by whoever asks again.
+                // The removal had not begun: a second request begins it.
                 Some(found) if found.status.as_str() == "active" => {
-                    assert_eq!(withdrawn, 0, "the provider is told of what is hidden only");
+                    assert_eq!(withdrawn, 0, "the consent is withdrawn only after the connection is hidden");
                     assert_eq!(app.connections.remove(id).await.unwrap(), Removal::Done);
                 }
                 Some(_) if withdrawn == 0 => hidden_only += 1,
@@ -94,15 +95,15 @@ on_both_databases! {
                 None => {}
             }
             assert!(app.storage.find_connection(app.olivia.user.id, id).await.unwrap().is_none(), "it is hidden");
-            // As the service does, started again: at first the dead one has its lease yet.
+            // The service starts again. At first the crashed instance still holds its lease.
             app.connections.run_due_removals().await.unwrap();
             advance_clock(&app, PAST_LEASE).await;
             app.connections.run_due_removals().await.unwrap();
             assert_gone(&app, id).await;
-            assert!(withdrawals(&app).await > 0, "consent was withdrawn");
+            assert!(withdrawals(&app).await > 0, "the consent was withdrawn");
             polls = if done { 0 } else { polls + 1 };
-            walks += u32::from(done);
-            assert!(walks < WALKS_MAX, "{hidden_only} {withdrawn_only}: a step was never met");
+            passes += u32::from(done);
+            assert!(passes < PASSES_MAX, "{hidden_only} {withdrawn_only}: no crash hit one of the steps");
         }
     }
 }
@@ -115,11 +116,11 @@ on_both_databases! {
             let id = import_again(&app).await.id;
             unconfigured.remove(id).await.unwrap();
             advance_clock(&app, SignedDuration::from_hours(2)).await;
-            let round = tokio::spawn({
+            let crashed_run = tokio::spawn({
                 let connections = app.connections.clone();
                 async move { killed_after(polls, connections.run_due_removals()).await.is_some() }
             });
-            done = round.await.unwrap();
+            done = crashed_run.await.unwrap();
             polls += 1;
             advance_clock(&app, PAST_LEASE).await;
             app.connections.run_due_removals().await.unwrap();
@@ -137,14 +138,17 @@ on_both_databases! {
         app.reset_calls().await;
         app.fault(json!({"match": "/v1/consent/", "kind": "status", "status": 503})).await;
         let Removal::Waiting { reason, next_attempt_at } = app.connections.remove(id).await.unwrap() else {
-            panic!("it cannot be done")
+            panic!("removed although the provider fails")
         };
         assert!(reason.contains("the provider is unavailable"), "{reason}");
         app.get(&transactions).await.error(404);
         assert_eq!(app.get("/v1/connections").await.data().len(), 1);
         let pending = app.storage.list_removals().await.unwrap();
-        assert_eq!((pending.len(), pending[0].connection.id, pending[0].attempts), (1, id, 1));
-        assert_eq!((&pending[0].last_error, pending[0].next_attempt_at), (&Some(reason), next_attempt_at));
+        assert_eq!(pending.len(), 1);
+        assert_eq!(pending[0].connection.id, id);
+        assert_eq!(pending[0].attempts, 1);
+        assert_eq!(pending[0].last_error, Some(reason));
+        assert_eq!(pending[0].next_attempt_at, next_attempt_at);
         assert_eq!(app.connections.count_pending_removals().await.unwrap(), 1);
 
         app.reset_calls().await;
@@ -154,7 +158,7 @@ on_both_databases! {
         app.connections.run_due_removals().await.unwrap();
         assert!(withdrawals(&app).await > 0);
         assert_eq!(app.storage.list_removals().await.unwrap()[0].attempts, 2);
-        // Whoever asks again does not wait for the schedule.
+        // A second request does not wait for the schedule.
         assert!(matches!(app.connections.remove(id).await.unwrap(), Removal::Waiting { .. }));
         assert_eq!(app.storage.list_removals().await.unwrap()[0].attempts, 3);
         app.clear_faults().await;
@@ -179,7 +183,7 @@ async fn already_ended_consent_counts_as_withdrawn() {
         let path = format!("/consents/{}", consent.unwrap());
         app.control_of(name, Method::POST, &path, json!({"state": "revoked"})).await;
         assert_eq!(app.connections.remove(person.connections[0].id).await.unwrap(), Removal::Done, "{name}");
-        app.storage.delete_user(person.user.id).await.expect("nothing is left of it");
+        app.storage.delete_user(person.user.id).await.expect("no connection is left");
     }
 }
 
@@ -189,7 +193,7 @@ on_both_databases! {
         let unconfigured = Connections::new(app.storage.clone(), Registry::default(), app.clock.clone());
         for id in [retried, deleted_locally] {
             let Removal::Waiting { reason, next_attempt_at } = unconfigured.remove(id).await.unwrap() else {
-                panic!("done")
+                panic!("removed without credentials")
             };
             assert!(reason.starts_with("the provider fiskil is not configured here"), "{reason}");
             let wait = next_attempt_at.unwrap().duration_since(app.clock.now());
@@ -198,8 +202,8 @@ on_both_databases! {
         assert_eq!(app.get("/v1/connections").await.data().len(), 0);
         assert_eq!(unconfigured.remove_locally(deleted_locally).await.unwrap(), Removal::Done);
         assert_eq!(removal_steps(&app, deleted_locally).await, ["removed", "removed_locally"]);
-        assert_eq!(withdrawals(&app).await, 0, "nobody was told");
-        // The credentials are back.
+        assert_eq!(withdrawals(&app).await, 0, "the provider was not called");
+        // The provider is configured again.
         advance_clock(&app, SignedDuration::from_mins(73)).await;
         app.connections.run_due_removals().await.unwrap();
         assert_gone(&app, retried).await;
@@ -213,7 +217,7 @@ on_both_databases! {
         for provider in simulated_providers() {
             all_credentials.extend(app.credentials_of(provider));
         }
-        // Olivia and Ben have the first three.
+        // Olivia and Ben use the first three.
         let spare: Vec<&Value> = all_credentials.iter().skip(3).collect();
         let person = app.add_person("many@example.com", Plan::Professional, &spare).await;
         app.reset_calls().await;
@@ -225,12 +229,12 @@ on_both_databases! {
         }
         advance_clock(&app, SignedDuration::from_hours(2)).await;
         let other = app.connections.clone();
-        let (one, two, three) =
+        let (first, second, third) =
             tokio::join!(app.connections.run_due_removals(), other.run_due_removals(), other.remove(all[0].id));
-        one.unwrap();
-        two.unwrap();
-        // Gone before it was looked for, or just then.
-        assert!(three.map_or_else(|error| error.to_string().contains("not found"), |removal| removal == Removal::Done));
+        first.unwrap();
+        second.unwrap();
+        // The connection was deleted either before the request found it or while it waited.
+        assert!(third.map_or_else(|error| error.to_string().contains("not found"), |removal| removal == Removal::Done));
         assert_eq!(app.connections.count_pending_removals().await.unwrap(), 0);
         let mut withdrawn = 0;
         for provider in simulated_providers() {
@@ -252,12 +256,13 @@ on_both_databases! {
             app.connections.remove(id).await
         };
         let (first, second) = tokio::join!(first, second);
-        assert_eq!((first.unwrap(), second.unwrap()), (Removal::Done, Removal::Done));
+        assert_eq!(first.unwrap(), Removal::Done);
+        assert_eq!(second.unwrap(), Removal::Done);
         assert_eq!(withdrawals(&app).await, 1);
     }
 }
 
-/// A deployment: the simulated providers, a database, a user with one connection.
+/// A deployment with a user who has one connection.
 struct Deployment {
     workdir: Workdir,
     sandbox: RunningCommand,
@@ -288,7 +293,7 @@ impl Deployment {
         serde_json::from_str(&answer.text().await.unwrap()).unwrap_or(Value::Null)
     }
 
-    /// Waits until the provider was asked to withdraw a consent.
+    /// Waits until the provider has received a call that withdraws a consent.
     async fn wait_for_withdrawal(&self) {
         loop {
             let calls = self.control(Method::GET, "calls", json!({})).await;
@@ -298,7 +303,7 @@ impl Deployment {
         }
     }
 
-    /// The time of every lease passes, which is minutes.
+    /// Ends every lease, which would take minutes, and makes every removal due.
     async fn expire_leases(&self) {
         let sql = "UPDATE connections SET removal_lease_until = 0, next_removal_at = 0";
         execute(&self.database, sql, "").await;
@@ -308,14 +313,14 @@ impl Deployment {
         self.workdir.json("connection list")
     }
 
-    async fn service(&self) -> (RunningCommand, String, String) {
+    async fn serve(&self) -> (RunningCommand, String, String) {
         let running = RunningCommand::start(&self.workdir, &format!("serve --json {ANY_PORTS}"));
         let urls = running.json();
         let (api, ops) = (text(&urls, "apiUrl").to_owned(), text(&urls, "opsUrl").to_owned());
         (running, api, ops)
     }
 
-    /// Waits until a running service has removed it.
+    /// Waits until the service has removed the connection, and removes the user.
     fn wait_until_removed(&self) {
         while self.list() != json!([]) {}
         self.workdir.json("user remove me@example.com");
@@ -328,9 +333,9 @@ async fn pending_removals(ops: &str) -> String {
     line.map_or_else(|| "none".to_owned(), |line| line.rsplit(' ').next().unwrap().to_owned())
 }
 
-async fn the_command_is_killed(database: Database) {
+async fn kill_the_command(database: Database) {
     let deployment = Deployment::start(database).await;
-    let (service, api, ops) = deployment.service().await;
+    let (service, api, ops) = deployment.serve().await;
     let accounts = format!("{api}/v1/accounts");
     assert!(!get(&accounts, Some(&deployment.key)).await.1["data"].as_array().unwrap().is_empty());
     deployment
@@ -344,7 +349,8 @@ async fn the_command_is_killed(database: Database) {
     command.wait().unwrap();
     assert_eq!(get(&accounts, Some(&deployment.key)).await.1["data"], json!([]), "hidden at once");
     let listed = deployment.list();
-    assert_eq!((&listed[0]["id"], &listed[0]["status"]), (&json!(deployment.connection), &json!("deleting")));
+    assert_eq!(listed[0]["id"], deployment.connection);
+    assert_eq!(listed[0]["status"], "deleting");
     assert_eq!(listed[0]["removal"]["attempts"], 0);
     while pending_removals(&ops).await != "1" {}
     deployment.control(Method::DELETE, "faults", json!({})).await;
@@ -357,25 +363,24 @@ async fn the_command_is_killed(database: Database) {
 
 #[tokio::test]
 async fn service_finishes_killed_remove_command_on_sqlite() {
-    the_command_is_killed(Database::Sqlite).await;
+    kill_the_command(Database::Sqlite).await;
 }
 
 #[tokio::test]
 async fn service_finishes_killed_remove_command_on_postgres() {
-    the_command_is_killed(Database::Postgres).await;
+    kill_the_command(Database::Postgres).await;
 }
 
-async fn the_service_is_killed(database: Database) {
+async fn kill_the_service(database: Database) {
     let deployment = Deployment::start(database).await;
-    // Told at once, and honestly, that it cannot be done now.
+    // The command reports at once that the consent could not be withdrawn.
     deployment.control(Method::POST, "faults", json!({"match": "/v1/consent/", "kind": "status", "status": 400})).await;
     let output = deployment.workdir.run(&format!("connection remove {} --json", deployment.connection));
     assert_eq!(output.status.code(), Some(1));
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(
-        (&printed["removed"], &printed["consentWithdrawn"], &printed["status"]),
-        (&json!(false), &json!(false), &json!("deleting"))
-    );
+    assert_eq!(printed["removed"], false);
+    assert_eq!(printed["consentWithdrawn"], false);
+    assert_eq!(printed["status"], "deleting");
     assert_eq!(printed["removal"]["attempts"], 1);
     let error = errors(&output);
     assert!(
@@ -387,7 +392,7 @@ async fn the_service_is_killed(database: Database) {
     let listed = deployment.list();
     assert_eq!(listed[0]["removal"]["lastError"], "the provider rejected the request (status 400)");
     let shown = deployment.workdir.text("connection list --user me@example.com");
-    assert!(shown.contains(&format!("{} is being removed: the provider refuses", deployment.connection)), "{shown}");
+    assert!(shown.contains(&format!("{} is being removed: the provider rejected", deployment.connection)), "{shown}");
     let doctor = || {
         let output = deployment.workdir.run(&format!("doctor --json {ANY_PORTS}"));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -408,12 +413,12 @@ async fn the_service_is_killed(database: Database) {
         .await;
     deployment.control(Method::DELETE, "calls", json!({})).await;
     deployment.expire_leases().await;
-    let (service, ..) = deployment.service().await;
+    let (service, ..) = deployment.serve().await;
     deployment.wait_for_withdrawal().await;
     assert_eq!(service.stop("-KILL").0, None);
     deployment.control(Method::DELETE, "faults", json!({})).await;
     deployment.expire_leases().await;
-    let (service, ..) = deployment.service().await;
+    let (service, ..) = deployment.serve().await;
     deployment.wait_until_removed();
     assert_eq!(service.stop("-TERM").0, Some(0));
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
@@ -421,12 +426,12 @@ async fn the_service_is_killed(database: Database) {
 
 #[tokio::test]
 async fn restarted_service_resumes_removal_on_sqlite() {
-    the_service_is_killed(Database::Sqlite).await;
+    kill_the_service(Database::Sqlite).await;
 }
 
 #[tokio::test]
 async fn restarted_service_resumes_removal_on_postgres() {
-    the_service_is_killed(Database::Postgres).await;
+    kill_the_service(Database::Postgres).await;
 }
 
 #[tokio::test]
@@ -440,9 +445,10 @@ async fn unopenable_credentials_delay_the_removal() {
     );
     assert_eq!(deployment.list()[0]["status"], "deleting");
     let deleted_locally = deployment.workdir.json(&format!("connection remove {} --local-only", deployment.connection));
-    assert_eq!((&deleted_locally["removed"], &deleted_locally["consentWithdrawn"]), (&json!(true), &json!(false)));
+    assert_eq!(deleted_locally["removed"], true);
+    assert_eq!(deleted_locally["consentWithdrawn"], false);
     assert_eq!(deployment.list(), json!([]));
-    let gone = deployment.workdir.error(&format!("connection remove {}", deployment.connection), 1);
-    assert!(gone.starts_with("error: there is no connection"), "{gone}");
+    let not_found = deployment.workdir.error(&format!("connection remove {}", deployment.connection), 1);
+    assert!(not_found.starts_with("error: there is no connection"), "{not_found}");
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }

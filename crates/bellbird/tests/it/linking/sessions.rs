@@ -1,5 +1,5 @@
-//! Linking in the browser: from the address that a user opens, over the provider's own page, to the first answer. The
-//! pages themselves are walked in `chromium/`; here the simulated providers answer at once.
+//! Link sessions over HTTP: from the link URL through the callback to the first read. The simulated providers answer the
+//! consent page at once. `chromium/` goes through their pages.
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{ConnectionStatus, Plan};
@@ -8,13 +8,23 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::support::browser::{browse, client, open};
-use crate::support::harness::{App, Database, Setup, eventually, on_both_databases, simulated_providers};
+use crate::support::harness::{
+    AccountLabel, App, Database, Setup, eventually, on_both_databases, simulated_providers,
+};
 
-/// The routes by which a user is registered and removed at a provider.
-fn registration(provider: &str) -> Option<(&'static str, &'static str)> {
+/// The routes that register and delete a provider user.
+struct RegistrationRoutes {
+    register: &'static str,
+    delete: &'static str,
+}
+
+fn registration(provider: &str) -> Option<RegistrationRoutes> {
     match provider {
-        "fiskil" => Some(("/v1/end-users", "/v1/end-users/{id}")),
-        "snaptrade" => Some(("/snapTrade/registerUser", "/snapTrade/deleteUser")),
+        "fiskil" => Some(RegistrationRoutes { register: "/v1/end-users", delete: "/v1/end-users/{id}" }),
+        "snaptrade" => Some(RegistrationRoutes {
+            register: "/snapTrade/registerUser",
+            delete: "/snapTrade/deleteUser",
+        }),
         _ => None,
     }
 }
@@ -27,12 +37,13 @@ on_both_databases! {
             shown.assert_shows(200, "connected");
             assert!(!linked.is_empty(), "{provider}: {}", shown.text);
             for connection in &linked {
-                assert_eq!((connection.provider.as_str(), connection.status), (provider, ConnectionStatus::Active));
+                assert_eq!(connection.provider, provider);
+                assert_eq!(connection.status, ConnectionStatus::Active, "{provider}");
                 shown.assert_shows(200, &connection.institution_name.replace('\'', "&#39;").replace("&#39;", "'"));
                 let accounts = app.accounts_of(connection).await;
                 assert!(!accounts.is_empty(), "{provider}");
                 let path = match connection.category.as_str() {
-                    "banking" => format!("/v1/transactions?connectionId={}&accountId={}", connection.id, accounts[0].0),
+                    "banking" => format!("/v1/transactions?connectionId={}&accountId={}", connection.id, accounts[0].id),
                     _ => format!("/v1/trades?connectionId={}", connection.id),
                 };
                 assert_eq!(app.get(&path).await.status, 200, "{provider}");
@@ -43,10 +54,10 @@ on_both_databases! {
             }
             let (_, again) = app.link_in_browser(app.olivia.user.id, LinkTarget::Provider(provider)).await;
             again.assert_shows(200, "connected");
-            if let Some((register, remove)) = registration(provider) {
+            if let Some(routes) = registration(provider) {
                 let calls = app.calls_of(provider).await;
-                assert_eq!(calls.get(register), Some(&1), "{provider}: registered once");
-                assert_eq!(calls.get(remove), None, "{provider}");
+                assert_eq!(calls.get(routes.register), Some(&1), "{provider}: registered once");
+                assert_eq!(calls.get(routes.delete), None, "{provider}");
             }
         }
     }
@@ -94,14 +105,14 @@ on_both_databases! {
             }
             assert_eq!(app.connections_of(user).await, before);
             let head = browse(client().head(callback_url.as_str())).await;
-            assert_eq!(head.status, 405, "a look at the address is no arrival");
+            assert_eq!(head.status, 405, "HEAD is not a callback");
 
-            let (one, other) = tokio::join!(open(callback_url.as_str()), open(callback_url.as_str()));
-            let mut statuses = [one.status, other.status];
+            let (first, second) = tokio::join!(open(callback_url.as_str()), open(callback_url.as_str()));
+            let mut statuses = [first.status, second.status];
             statuses.sort_unstable();
-            assert!(matches!(statuses, [200, 200 | 409]), "{statuses:?}: {}", one.text);
+            assert!(matches!(statuses, [200, 200 | 409]), "{statuses:?}: {}", first.text);
             let connected = app.connections_of(user).await;
-            assert!(connected.len() > before.len(), "{provider}: {} {}", one.text, other.text);
+            assert!(connected.len() > before.len(), "{provider}: {} {}", first.text, second.text);
             open(callback_url.as_str()).await.assert_shows(409, "used already");
             let audit = app.storage.list_audit(connected[0].id).await.unwrap();
             assert_eq!(audit.len(), 1, "{provider}: connected once");
@@ -197,7 +208,7 @@ on_both_databases! {
 
 on_both_databases! {
     async fn locally_deleted_consent_needs_a_new_link(app: App) {
-        let person = app.add_person("forgetful@example.com", Plan::Professional, &[]).await;
+        let person = app.add_person("deleted.locally@example.com", Plan::Professional, &[]).await;
         let user = person.user.id;
         let (linked, _) = app.link_in_browser(user, LinkTarget::Provider("snaptrade")).await;
         app.connections.remove_locally(linked[0].id).await.unwrap();
@@ -205,7 +216,7 @@ on_both_databases! {
             app.answer_consent_page(&app.link_url(user, LinkTarget::Provider("snaptrade")).await, "abandon").await;
         open(callback_url.as_str()).await.assert_shows(200, "did not give your consent");
         assert_eq!(app.connections_of(user).await, []);
-        // The same login again is the same connection there.
+        // The same login again is the same connection at the provider.
         let (linked, shown) = app.link_in_browser(user, LinkTarget::Provider("snaptrade")).await;
         assert_eq!(linked.len(), 1, "{}", shown.text);
     }
@@ -222,7 +233,8 @@ on_both_databases! {
             app.control(Method::POST, "/relink", json!({ "sameIds": same_ids })).await;
             app.set_consent(connection, "revoked").await;
             app.connections.refresh(user, connection.id).await.unwrap();
-            // A new link is begun and left for a reconnect; the service checks both sessions before the callback.
+            // The user starts a new link, abandons it and reconnects instead. The service polls both sessions before the
+            // callback.
             open(&app.link_url(user, LinkTarget::Provider("fiskil")).await).await.location();
             let callback_url = app
                 .answer_consent_page(&app.link_url(user, LinkTarget::Connection(connection.id)).await, "accept")
@@ -250,7 +262,7 @@ on_both_databases! {
         assert_eq!(new.len(), 1, "{}", shown.text);
         app.advance_clock(SignedDuration::from_mins(40)).await;
         app.run_due_jobs().await;
-        let statuses: Vec<_> = app.connections_of(user).await.iter().map(|one| (one.id, one.status)).collect();
+        let statuses: Vec<_> = app.connections_of(user).await.iter().map(|connection| (connection.id, connection.status)).collect();
         assert!(statuses.contains(&(linked[0].id, ConnectionStatus::Invalidated)), "{statuses:?}");
         assert!(statuses.contains(&(new[0].id, ConnectionStatus::Active)) && statuses.len() == 2, "{statuses:?}");
     }
@@ -270,21 +282,21 @@ on_both_databases! {
 on_both_databases! {
     async fn provider_outage_of_hours_loses_no_consent(app: App) {
         let user = app.ben.user.id;
-        let of = async |provider: &str| {
+        let count_at = async |provider: &str| {
             app.connections_of(user).await.iter().filter(|connection| connection.provider == provider).count()
         };
-        let mut away = Vec::new();
-        for (provider, asked) in
+        let mut sessions = Vec::new();
+        for (provider, failing_path) in
             [("fiskil", "/v1/consent"), ("akahu", "/v1/accounts"), ("snaptrade", "/authorizations")]
         {
-            let before = of(provider).await;
+            let before = count_at(provider).await;
             let callback_url =
                 app.answer_consent_page(&app.link_url(user, LinkTarget::Provider(provider)).await, "accept").await;
-            app.fault_at(provider, json!({"match": asked, "kind": "status", "status": 503})).await;
-            away.push((provider, before, callback_url));
+            app.fault_at(provider, json!({"match": failing_path, "kind": "status", "status": 503})).await;
+            sessions.push((provider, before, callback_url));
         }
         for shown in
-            futures_util::future::join_all(away.iter().map(|(_, _, callback_url)| open(callback_url.as_str()))).await
+            futures_util::future::join_all(sessions.iter().map(|(_, _, callback_url)| open(callback_url.as_str()))).await
         {
             shown.assert_shows(200, "Not confirmed yet");
         }
@@ -293,13 +305,13 @@ on_both_databases! {
             app.run_due_jobs().await;
         }
         app.clear_faults().await;
-        for (provider, before, _) in &away {
-            assert_eq!(of(provider).await, *before, "{provider}");
+        for (provider, before, _) in &sessions {
+            assert_eq!(count_at(provider).await, *before, "{provider}");
         }
         app.advance_clock(SignedDuration::from_mins(10)).await;
         app.run_due_jobs().await;
-        for (provider, before, callback_url) in &away {
-            assert!(of(provider).await > *before, "{provider}");
+        for (provider, before, callback_url) in &sessions {
+            assert!(count_at(provider).await > *before, "{provider}");
             open(callback_url.as_str()).await.assert_shows(409, "used already");
         }
     }
@@ -307,13 +319,13 @@ on_both_databases! {
 
 on_both_databases! {
     async fn different_login_is_a_new_connection(app: App) {
-        // Whoever has that address at the provider, and somebody else.
+        // The sandbox's person with this email address, whose reconnect approves another login.
         let person = app.add_person("priya.sharma@example.com", Plan::Professional, &[]).await;
         let (linked, _) = app.link_in_browser(person.user.id, LinkTarget::Provider("fiskil")).await;
         let connection = &linked[0];
         let accounts = app.accounts_of(connection).await;
         let found = app.storage.list_connection_accounts(person.user.id, connection.id).await.unwrap();
-        // The bank calls all of its accounts something else now, so nothing is certain.
+        // The bank has renamed all its accounts, so no account can be matched by name.
         for account in &found {
             let path = format!("/accounts/{}", account.provider_account_id);
             app.control(
@@ -330,11 +342,11 @@ on_both_databases! {
         shown.assert_shows(200, "connected separately");
         assert_eq!(new.len(), 1, "{}", shown.text);
         assert_eq!(app.accounts_of(connection).await, accounts, "nothing was merged");
-        let ids = |accounts: Vec<(String, String)>| accounts.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+        let ids = |accounts: Vec<AccountLabel>| accounts.into_iter().map(|account| account.id).collect::<Vec<_>>();
         let (old, new_ids) = (ids(accounts), ids(app.accounts_of(&new[0]).await));
         assert!(!new_ids.is_empty() && new_ids.iter().all(|id| !old.contains(id)));
         let now = app.storage.find_connection(person.user.id, connection.id).await.unwrap().unwrap();
-        assert_eq!(now.status, ConnectionStatus::Invalidated, "it still waits to be repaired");
+        assert_eq!(now.status, ConnectionStatus::Invalidated, "the broken connection stays broken");
     }
 }
 
@@ -357,33 +369,33 @@ async fn link_urls_are_scoped_and_expire() {
         let request = client().post(&choice).header("content-type", "application/x-www-form-urlencoded").body(form);
         browse(request)
     };
-    let away = post("provider=akahu").await.location();
-    assert!(away.query_pairs().any(|(name, value)| name == "scope" && value == "ENDURING_CONSENT"), "{away}");
+    let authorize_url = post("provider=akahu").await.location();
+    assert!(authorize_url.query_pairs().any(|(name, value)| name == "scope" && value == "ENDURING_CONSENT"), "{authorize_url}");
     for (form, status) in
-        [("provider=nobody", 400), ("", 400), ("provider=akahu&connection=x", 400), ("connection=x", 400)]
+        [("provider=unknown", 400), ("", 400), ("provider=akahu&connection=x", 400), ("connection=x", 400)]
     {
         assert_eq!(post(form).await.status, status, "{form}");
     }
-    // Another user's connection is as absent as one that never was.
+    // Another user's connection is unknown.
     let other = app.ben.connections[0].id;
     let form = format!("connection={other}");
     let request = client().post(&choice).header("content-type", "application/x-www-form-urlencoded").body(form);
     assert_eq!(browse(request).await.status, 410);
     assert!(app.connections.create_link(user, LinkTarget::Connection(other)).await.is_err());
 
-    // An address for one provider is for no other.
-    let one = app.link_url(user, LinkTarget::Provider("fiskil")).await;
+    // A link URL for one provider does not start a session at another.
+    let fiskil_only = app.link_url(user, LinkTarget::Provider("fiskil")).await;
     let request =
-        client().post(&one).header("content-type", "application/x-www-form-urlencoded").body("provider=akahu");
+        client().post(&fiskil_only).header("content-type", "application/x-www-form-urlencoded").body("provider=akahu");
     assert_eq!(browse(request).await.status, 410);
-    let head = browse(client().head(&one)).await;
-    assert_eq!(head.status, 200, "a look at the address takes nobody away");
+    let head = browse(client().head(&fiskil_only)).await;
+    assert_eq!(head.status, 200, "HEAD starts no session");
     let calls = app.calls_of("fiskil").await;
     assert_eq!(calls.get("/v1/auth/session"), None, "{calls:?}");
 
     app.clock.set(app.clock.now().saturating_add(SignedDuration::from_mins(31)).unwrap());
     open(&choice).await.assert_shows(404, "expired");
-    open(&one).await.assert_shows(404, "expired");
+    open(&fiskil_only).await.assert_shows(404, "expired");
 }
 
 #[tokio::test]
@@ -405,13 +417,13 @@ on_both_databases! {
             let callback_url =
                 app.answer_consent_page(&app.link_url(user, LinkTarget::Provider(provider)).await, "accept").await;
             app.run_due_jobs().await;
-            assert_eq!(app.connections_of(user).await.len(), before, "{provider}: there is time yet");
+            assert_eq!(app.connections_of(user).await.len(), before, "{provider}: the callback is not late yet");
             app.advance_clock(SignedDuration::from_mins(6)).await;
             app.run_due_jobs().await;
             let connected = app.connections_of(user).await;
             assert_eq!(connected.len(), before + 1, "{provider}");
             assert!(!app.accounts_of(&connected[0]).await.is_empty());
-            // Late, the browser is told what has come of it.
+            // A late callback shows the outcome.
             open(callback_url.as_str()).await.assert_shows(200, "connected");
             open(callback_url.as_str()).await.assert_shows(409, "used already");
             assert_eq!(app.connections_of(user).await.len(), before + 1, "{provider}");
@@ -422,20 +434,20 @@ on_both_databases! {
 on_both_databases! {
     async fn lost_registration_answer_leaves_no_orphan(app: App) {
         for provider in ["fiskil", "snaptrade"] {
-            let (register, remove) = registration(provider).unwrap();
+            let RegistrationRoutes { register, delete } = registration(provider).unwrap();
             let user = app.olivia.user.id;
             let link_url = app.link_url(user, LinkTarget::Provider(provider)).await;
             app.fault_at(provider, json!({"match": register, "kind": "cut", "afterBytes": 0, "times": 1})).await;
             app.reset_calls().await;
             let shown = open(&link_url).await;
             assert!((500..600).contains(&shown.status), "{provider}: {} {}", shown.status, shown.text);
-            assert_eq!(app.calls_of(provider).await.get(register), Some(&1), "{provider}: never repeated blindly");
+            assert_eq!(app.calls_of(provider).await.get(register), Some(&1), "{provider}: not repeated at once");
             open(&link_url).await.location();
             let calls = app.calls_of(provider).await;
-            assert_eq!(calls.get(remove), Some(&1), "{provider}: {calls:?}");
+            assert_eq!(calls.get(delete), Some(&1), "{provider}: {calls:?}");
             open(&link_url).await.location();
             let later = app.calls_of(provider).await;
-            assert_eq!(later.get(remove), Some(&1), "{provider}");
+            assert_eq!(later.get(delete), Some(&1), "{provider}");
         }
     }
 }
@@ -444,12 +456,12 @@ on_both_databases! {
 async fn concurrent_starts_register_the_user_once() {
     let app = App::start(Default::default()).await;
     for provider in ["fiskil", "snaptrade"] {
-        let (register, _) = registration(provider).unwrap();
+        let register = registration(provider).unwrap().register;
         app.fault_at(provider, json!({"match": register, "kind": "delay", "delayMs": 300})).await;
         app.reset_calls().await;
         let link_url = app.link_url(app.olivia.user.id, LinkTarget::Provider(provider)).await;
-        let (one, other, third) = tokio::join!(open(&link_url), open(&link_url), open(&link_url));
-        for shown in [one, other, third] {
+        let (first, second, third) = tokio::join!(open(&link_url), open(&link_url), open(&link_url));
+        for shown in [first, second, third] {
             shown.location();
         }
         assert_eq!(app.calls_of(provider).await.get(register), Some(&1), "{provider}");
@@ -509,11 +521,11 @@ on_both_databases! {
                 app.run_due_jobs().await;
                 app.advance_clock(SignedDuration::from_mins(11)).await;
                 app.run_due_jobs().await;
-                assert_eq!(app.accounts_of(connection).await, accounts, "{provider} {state} {setting}: settled");
+                assert_eq!(app.accounts_of(connection).await, accounts, "{provider} {state} {setting}: after the backfill window");
                 assert_eq!(
                     app.connections.count_pending_removals().await.unwrap(),
                     0,
-                    "what was replaced is withdrawn"
+                    "the replaced consent is withdrawn"
                 );
                 app.connections.remove(connection.id).await.unwrap();
             }

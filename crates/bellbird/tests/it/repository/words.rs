@@ -5,12 +5,96 @@ use std::collections::BTreeMap;
 use super::{assert_none, read, root, texts};
 
 /// Words in a sense that the project has given up, each with the field's word. `*` stands for any ending.
-const OLD: [(&str, &str); 0] = [];
+const OLD: [(&str, &str); 73] = [
+    ("trip", "link session"),
+    ("trips", "link session"),
+    ("depart*", "start, authorization request"),
+    ("arrival*", "callback"),
+    ("way back", "callback"),
+    ("come back", "callback, return"),
+    ("comes back", "callback, return"),
+    ("came back", "callback, return"),
+    ("send off", "start"),
+    ("sent off", "start"),
+    ("look", "refresh, poll, check"),
+    ("looks at", "refresh, poll, check"),
+    ("looked at", "refresh, poll, check"),
+    ("looking at", "refresh, poll, check"),
+    ("look* into", "poll, check"),
+    ("look* after", "refresh"),
+    ("adopt*", "import"),
+    ("take* over", "import, apply"),
+    ("taken over", "import, apply"),
+    ("take* in", "import, apply"),
+    ("taken in", "import, apply"),
+    ("grant", "credentials"),
+    ("grants", "credentials"),
+    ("owner", "provider user"),
+    ("owners", "provider user"),
+    ("standing", "consent status"),
+    ("standings", "consent status"),
+    ("concern*", "affected, provider event"),
+    ("notifying", "webhook verifier"),
+    ("outgoing", "webhook event"),
+    ("outbox", "webhook event"),
+    ("a mark", "fingerprint, cursor, logo"),
+    ("the mark", "fingerprint, cursor, logo"),
+    ("row marks", "fingerprints"),
+    ("marks of", "fingerprints of"),
+    ("tell", "deliver, notify, report, log"),
+    ("tells", "reports, says, shows"),
+    ("told", "delivered, notified, reported, logged"),
+    ("due work", "job"),
+    ("what is due", "job"),
+    ("overtake*", "lease lost"),
+    ("spread", "jitter"),
+    ("is passing", "transient"),
+    ("is lasting", "permanent"),
+    ("settles", "backfill window"),
+    ("settling", "backfill window"),
+    ("last words", "shutdown grace period"),
+    ("a turn", "batch, time slice"),
+    ("take* turns", "alternate"),
+    ("live place", "permit"),
+    ("forget*", "delete, evict, purge"),
+    ("forgot*", "delete, evict, purge"),
+    ("tidy", "cleanup"),
+    ("tidied", "cleanup"),
+    ("tidies", "cleanup"),
+    ("refus*", "reject"),
+    ("sync problem", "last error"),
+    ("last problem", "last error"),
+    ("copy of the service", "instance"),
+    ("copies of the service", "instances"),
+    ("other copies", "other instances"),
+    ("another copy", "another instance"),
+    ("each copy", "each instance"),
+    ("every copy", "every instance"),
+    ("several copies", "several instances"),
+    ("sync window", "date range"),
+    ("window of a sync", "date range"),
+    ("pretend*", "simulated, sandbox"),
+    ("who hosts", "operator"),
+    ("whoever", "operator, user, client"),
+    ("somebody", "user, client, caller"),
+    ("nobody", "no user, none"),
+    ("scope", "connection context"),
+];
 
 /// Phrases in which such a word has its usual sense.
-const USUAL: [&str; 0] = [];
+const USUAL: [&str; 9] = [
+    "connection refused",
+    "refused connection",
+    "look up",
+    "looks up",
+    "look like",
+    "standing order",
+    "standing orders",
+    "round trip",
+    "grant type",
+];
 
-/// Where such a word is somebody else's: part of a wire protocol, or the list of what it replaced.
+/// Where such a word belongs to others: a wire protocol, a bank's text, a technique by its usual name.
 const QUOTED: [(&str, &str); 0] = [];
 
 /// Files that speak about words.
@@ -78,7 +162,6 @@ fn names_are_read_as_words() {
     assert_eq!(positions(&words, "it was").count(), 0);
 }
 
-/// No message says something that `docs/glossary.md` has a noun for.
 #[test]
 fn exceptions_are_needed() {
     let mut left: BTreeMap<(&str, &str), usize> = QUOTED.into_iter().map(|exception| (exception, 0)).collect();

@@ -1,4 +1,5 @@
-//! A browser without a screen: it opens link URLs, answers the consent page of a simulated provider, and returns.
+//! A minimal browser over HTTP. It opens link URLs, answers the consent page of a simulated provider and opens the
+//! callback URL.
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{Connection, ConnectionId, UserId};
@@ -8,7 +9,7 @@ use secrecy::ExposeSecret as _;
 
 use crate::support::harness::App;
 
-/// What a browser is shown.
+/// A response, as a browser shows it.
 #[derive(Debug)]
 pub(crate) struct BrowserPage {
     pub(crate) status: u16,
@@ -17,7 +18,7 @@ pub(crate) struct BrowserPage {
 }
 
 impl BrowserPage {
-    /// The address that it is sent on to.
+    /// The target of the redirect.
     #[track_caller]
     pub(crate) fn location(&self) -> Url {
         assert_eq!(self.status, 303, "{}", self.text);
@@ -51,7 +52,7 @@ impl App {
         self.connections.create_link(user, to).await.unwrap().url.expose_secret().to_owned()
     }
 
-    /// To the provider's page, and back with the user's answer: the address of the callback.
+    /// Opens the link URL, answers the provider's consent page and returns the callback URL, which is not opened yet.
     pub(crate) async fn answer_consent_page(&self, link_url: &str, answer: &str) -> Url {
         let page = open(link_url).await;
         let mut page = page.location();
@@ -59,17 +60,18 @@ impl App {
         open(page.as_str()).await.location()
     }
 
+    /// Links in the browser. Returns the new connections and the page at the end.
     pub(crate) async fn link_in_browser(&self, user: UserId, to: LinkTarget<'_>) -> (Vec<Connection>, BrowserPage) {
-        let before: Vec<ConnectionId> = self.connections_of(user).await.iter().map(|one| one.id).collect();
+        let before: Vec<ConnectionId> = self.connections_of(user).await.iter().map(|connection| connection.id).collect();
         let callback_url = self.answer_consent_page(&self.link_url(user, to).await, "accept").await;
         let shown = open(callback_url.as_str()).await;
         let mut now = self.connections_of(user).await;
-        now.retain(|one| !before.contains(&one.id));
+        now.retain(|connection| !before.contains(&connection.id));
         (now, shown)
     }
 }
 
-/// Whoever has this address has one login at the provider.
+/// The email address of a user with exactly one login at the simulated provider.
 pub(crate) fn email_at(provider: &str) -> &'static str {
     if provider == "akahu" { "aroha.williams@example.com" } else { "me@example.com" }
 }

@@ -1,4 +1,4 @@
-//! Instances of the service that crash at a chosen point, in process.
+//! Runs instances of the service in process and crashes them at a chosen point.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,30 +12,33 @@ use crate::support::harness::{App, eventually};
 
 /// Longer than every lease.
 pub(crate) const PAST_EVERY_LEASE: SignedDuration = SignedDuration::from_mins(3);
-/// When the service dies.
+
+/// Where an instance crashes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CrashPoint {
     Never,
-    /// While it waits for the answer to its call after so many. `applied`: the provider has done what was asked.
+    /// While it waits for a response, after `after` calls were answered. With `applied`, the provider has carried out
+    /// the call.
     AtCall {
         after: u64,
         applied: bool,
     },
-    /// After so many rounds of its runtime.
+    /// After so many polls of its runtime.
     AfterPolls(u32),
-    /// When the connection is there, but the trip has not ended.
+    /// When the connection is stored, but the link session has not ended.
     BeforeSessionEnds,
 }
 
-/// What became of a copy of the service.
 pub(crate) struct RunOutcome {
     pub(crate) finished: bool,
-    pub(crate) rounds: u32,
+    /// How often its runtime was polled.
+    pub(crate) polls: u32,
     pub(crate) calls: u64,
 }
 
 impl App {
-    /// Does a piece of work in a copy of the service that is killed: all that it has begun stops where it is.
+    /// Runs `work` on an instance of its own. At the crash point the instance's runtime is dropped, which stops every
+    /// task where it is.
     pub(crate) async fn run_until_crash<F>(
         &self,
         provider: &str,
@@ -48,7 +51,7 @@ impl App {
         self.reset_calls().await;
         let (kill, killed) = oneshot::channel::<()>();
         let limit = match crash_point {
-            CrashPoint::AfterPolls(rounds) => Some(rounds),
+            CrashPoint::AfterPolls(polls) => Some(polls),
             CrashPoint::Never | CrashPoint::BeforeSessionEnds => Some(u32::MAX),
             CrashPoint::AtCall { .. } => None,
         };
@@ -63,16 +66,16 @@ impl App {
             self.block_session_end().await;
         }
         let shared = self.shared.clone();
-        let program = tokio::task::spawn_blocking(move || {
+        let instance = tokio::task::spawn_blocking(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().event_interval(1).enable_all().build().unwrap();
-            let rounds = AtomicU32::new(0);
-            let crash_point = async {
+            let polls = AtomicU32::new(0);
+            let crash = async {
                 match limit {
                     None => killed.await.unwrap_or_default(),
                     Some(limit) => {
-                        while rounds.load(Ordering::Relaxed) < limit {
+                        while polls.load(Ordering::Relaxed) < limit {
                             tokio::task::yield_now().await;
-                            rounds.fetch_add(1, Ordering::Relaxed);
+                            polls.fetch_add(1, Ordering::Relaxed);
                         }
                     }
                 }
@@ -81,26 +84,26 @@ impl App {
                 let connections = shared.new_instance().await;
                 tokio::select! {
                     biased;
-                    () = crash_point => false,
+                    () = crash => false,
                     () = work(connections) => true,
                 }
             });
-            (finished, rounds.load(Ordering::Relaxed))
+            (finished, polls.load(Ordering::Relaxed))
         });
         if let CrashPoint::AtCall { after, .. } = crash_point {
-            eventually(async || program.is_finished() || self.total_calls(provider).await > after).await;
+            eventually(async || instance.is_finished() || self.total_calls(provider).await > after).await;
         }
         let _ = kill.send(());
-        let (finished, rounds) = program.await.unwrap();
+        let (finished, polls) = instance.await.unwrap();
         let calls = self.total_calls(provider).await;
         self.clear_faults().await;
         if matches!(crash_point, CrashPoint::BeforeSessionEnds) {
             execute(&self.shared.database, "DROP TRIGGER session_end_blocked", " ON link_sessions").await;
         }
-        RunOutcome { finished, rounds, calls }
+        RunOutcome { finished, polls, calls }
     }
 
-    /// From now on no trip can end: whoever tries gets no further, as if it were killed there.
+    /// Makes every update that ends a link session fail, as if the instance crashed there.
     async fn block_session_end(&self) {
         let database = &self.shared.database;
         if database.starts_with("sqlite:") {

@@ -1,4 +1,4 @@
-//! The database as whoever has it sees it: whatever the program would make of it.
+//! Reads and changes the database directly, without the service.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ impl App {
     }
 }
 
-/// A statement; `on_postgres` is added there.
+/// Runs a statement. `on_postgres` is appended to it on PostgreSQL.
 pub(crate) async fn execute(database: &str, sql: &str, on_postgres: &str) {
     let Some(path) = database.strip_prefix("sqlite:") else {
         query(database, &format!("{sql}{on_postgres}")).await;
@@ -69,16 +69,16 @@ pub(crate) async fn tables(database: &str) -> Vec<(String, Vec<String>)> {
     tables
 }
 
-/// The tables that hold one of these texts, as text or as bytes, whatever the column.
+/// Every table that contains one of these texts in any column, as text or as bytes, with that text.
 pub(crate) async fn tables_containing(database: &str, needles: &[String]) -> BTreeSet<(String, String)> {
     let mut found = BTreeSet::new();
     for (table, _) in tables(database).await {
         let rows = query(database, &format!("SELECT * FROM {table}")).await;
         for needle in needles {
             let hex: String = needle.bytes().map(|byte| format!("{byte:02x}")).collect();
-            // As ids are written where they are no text.
-            let plain = needle.replace('-', "");
-            let holds = |value: &String| [needle, &hex, &plain].iter().any(|form| value.contains(*form));
+            // An id that is not stored as text has no hyphens.
+            let without_hyphens = needle.replace('-', "");
+            let holds = |value: &String| [needle, &hex, &without_hyphens].iter().any(|form| value.contains(*form));
             if rows.iter().flatten().any(holds) {
                 found.insert((table.clone(), needle.clone()));
             }

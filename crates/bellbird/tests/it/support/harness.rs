@@ -1,4 +1,5 @@
-//! The real router behind the real listener, over a fresh database, against the sandbox, with a clock that tests set.
+//! The application under test: the real router and listener, a fresh database, the sandbox as providers, and a clock
+//! that tests set.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,17 +28,15 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// The moment at which tests happen: the evening of 20 November 2026 in Sydney.
+/// The time at which tests start: the evening of 20 November 2026 in Sydney.
 pub(crate) const NOW: &str = "2026-11-20T09:30:00Z";
 
-/// Which database a test runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Database {
     Sqlite,
     Postgres,
 }
 
-/// How an application under test is set up.
 pub(crate) struct Setup {
     pub(crate) database: Database,
     pub(crate) rows: u32,
@@ -50,7 +49,7 @@ pub(crate) struct Setup {
 }
 
 impl Default for Setup {
-    /// Everything as by default, but no rate limits: those have tests of their own.
+    /// The defaults of the service, but without rate limits, which have tests of their own.
     fn default() -> Self {
         Self {
             database: Database::Sqlite,
@@ -70,7 +69,7 @@ impl Default for Setup {
             },
             limits: Limits { deadline: Duration::from_secs(25), row_cap: 5_000 },
             call_timeout: Duration::from_secs(20),
-            // Who counts provider calls wants to make them.
+            // Off, so that a test makes all the provider calls that it counts.
             syncing: SyncSettings { enabled: false, ..SyncSettings::default() },
             chunk_rows: 500,
             webhooks: WebhookSettings {
@@ -82,14 +81,14 @@ impl Default for Setup {
     }
 }
 
-/// A person with a key and connections.
+/// A user with a key and connections.
 pub(crate) struct Person {
     pub(crate) user: User,
     pub(crate) key: String,
     pub(crate) connections: Vec<Connection>,
 }
 
-/// What every copy of the service has in common: each makes everything else anew when it starts.
+/// What all instances of the service share. Each creates everything else when it starts.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) database: String,
@@ -101,7 +100,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Another copy, as a program that starts has it.
+    /// Another instance, as if the service had just started.
     pub(crate) async fn new_instance(&self) -> Connections {
         let storage = Storage::open(&self.database, self.sealer.clone()).await.expect("the database opens");
         let providers = Registry::new(&self.providers, self.call_timeout).expect("providers");
@@ -109,7 +108,6 @@ impl Shared {
     }
 }
 
-/// An application under test.
 pub(crate) struct App {
     pub(crate) sandbox: Sandbox,
     pub(crate) shared: Shared,
@@ -117,7 +115,7 @@ pub(crate) struct App {
     pub(crate) connections: Connections,
     pub(crate) webhooks: Webhooks,
     pub(crate) clock: Clock,
-    /// Professional plan; two connections under one end user, both at Fiskil.
+    /// Professional plan; two connections at Fiskil, under one end user.
     pub(crate) olivia: Person,
     /// Developer plan; one connection.
     pub(crate) ben: Person,
@@ -128,7 +126,14 @@ pub(crate) struct App {
     _directory: TempDir,
 }
 
-/// An answer, read to its end.
+/// The id and the name of an account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AccountLabel {
+    pub(crate) id: String,
+    pub(crate) name: String,
+}
+
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -223,7 +228,7 @@ impl App {
         )
         .await;
         let ben = person(&storage, &connections, now, "ben@example.com", Plan::Developer, &[&all_credentials[2]]).await;
-        // Importing asked the provider; tests count from here.
+        // Imports called the providers. Tests count calls from here.
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
         let app = Self {
             sandbox,
@@ -244,7 +249,7 @@ impl App {
         app
     }
 
-    /// What a running service does when nobody asks, until the end of the test.
+    /// Runs the background jobs of the service until the end of the test.
     pub(crate) fn start_background_jobs(&self) {
         let (storage, connections) = (self.storage.clone(), self.connections.clone());
         bellbird::background::start(storage, connections, self.webhooks.clone(), |_, _| (), self.stop.clone());
@@ -261,7 +266,7 @@ impl App {
         all_credentials.filter(|credentials| credentials["provider"] == provider).cloned().collect()
     }
 
-    /// Someone with these credentials, of whatever providers.
+    /// A new user with a key and a connection for each of these credentials.
     pub(crate) async fn add_person(&self, email: &str, plan: Plan, all_credentials: &[&Value]) -> Person {
         person(&self.storage, &self.connections, self.clock.now(), email, plan, all_credentials).await
     }
@@ -311,14 +316,14 @@ impl App {
         self.fault_at("fiskil", fault).await;
     }
 
-    /// At every provider.
+    /// Clears the faults of every provider.
     pub(crate) async fn clear_faults(&self) {
         for provider in simulated_providers() {
             self.control_of(provider, Method::DELETE, "/faults", json!({})).await;
         }
     }
 
-    /// Calls of a provider since the last [`App::reset_calls`], by path.
+    /// Calls to a provider since the last [`App::reset_calls`], by path.
     pub(crate) async fn calls_of(&self, provider: &str) -> BTreeMap<String, u64> {
         let calls = self.control_of(provider, Method::GET, "/calls", json!({})).await;
         let calls = calls["calls"].as_array().expect("calls").clone();
@@ -332,7 +337,7 @@ impl App {
         self.calls_of("fiskil").await
     }
 
-    /// Calls of a provider since the last [`App::reset_calls`], of all paths.
+    /// Calls to a provider since the last [`App::reset_calls`], over all paths.
     pub(crate) async fn total_calls(&self, provider: &str) -> u64 {
         self.calls_of(provider).await.values().sum()
     }
@@ -341,14 +346,14 @@ impl App {
         self.calls().await.get("/v1/banking/transactions").copied().unwrap_or(0)
     }
 
-    /// At every provider.
+    /// Resets the call counts of every provider.
     pub(crate) async fn reset_calls(&self) {
         for provider in simulated_providers() {
             self.control_of(provider, Method::DELETE, "/calls", json!({})).await;
         }
     }
 
-    /// The id of Olivia's account with this name.
+    /// Olivia's account whose name contains this text.
     pub(crate) async fn account(&self, name: &str) -> Value {
         let accounts = self.get("/v1/accounts?limit=200").await.data();
         let names: Vec<&str> = accounts.iter().filter_map(|account| account["name"].as_str()).collect();
@@ -379,10 +384,10 @@ impl App {
         (account, provider_account_id)
     }
 
-    /// Somebody with one connection at a provider.
+    /// A new user with one connection at a provider.
     pub(crate) async fn person_at(&self, provider: &str) -> Person {
         let email = format!("{provider}@example.com");
-        // The others of Fiskil are Olivia's and Ben's, or odd.
+        // Fiskil has five ready-made credentials: Olivia and Ben have the first three.
         let at = if provider == "fiskil" { 4 } else { 0 };
         let person = self.add_person(&email, Plan::Professional, &[&self.credentials_of(provider)[at]]).await;
         self.reset_calls().await;
@@ -393,11 +398,12 @@ impl App {
         self.storage.list_connections(user).await.unwrap()
     }
 
-    pub(crate) async fn accounts_of(&self, connection: &Connection) -> Vec<(String, String)> {
+    pub(crate) async fn accounts_of(&self, connection: &Connection) -> Vec<AccountLabel> {
         let accounts = self.storage.list_connection_accounts(connection.user_id, connection.id).await.unwrap();
-        accounts.iter().map(|account| (account.id.to_string(), account.name.clone())).collect()
+        accounts.iter().map(|account| AccountLabel { id: account.id.to_string(), name: account.name.clone() }).collect()
     }
 
+    /// Advances the clocks of the service and of every provider.
     pub(crate) async fn advance_clock(&self, time: SignedDuration) {
         self.clock.set(self.clock.now().saturating_add(time).unwrap());
         for provider in simulated_providers() {
@@ -405,7 +411,7 @@ impl App {
         }
     }
 
-    /// What a running service does, until nothing is due.
+    /// Runs link session, refresh and removal jobs until none is due.
     pub(crate) async fn run_due_jobs(&self) {
         self.connections.run_due_link_sessions().await.unwrap();
         self.connections.run_due_refreshes().await.unwrap();
@@ -439,7 +445,7 @@ async fn person(
     let user =
         storage.insert_user(&NewUser { email, plan, timezone: Some("Australia/Sydney") }, now).await.expect("a user");
     let key = bellbird::wiring::new_key().expect("a key");
-    storage.insert_key(user.id, &key, "test", None, now).await.expect("the key is kept");
+    storage.insert_key(user.id, &key, "test", None, now).await.expect("the key is stored");
     let mut imported = Vec::new();
     for credentials in all_credentials {
         let provider = credentials["provider"].as_str().expect("a provider");
@@ -458,7 +464,7 @@ pub(crate) async fn postgres_database() -> String {
     let (client, connection) =
         tokio_postgres::connect(&server, tokio_postgres::NoTls).await.expect("PostgreSQL answers");
     tokio::spawn(connection);
-    // A process of an earlier run may have had the same number.
+    // A process of an earlier run may have had the same id.
     client.batch_execute(&format!("DROP DATABASE IF EXISTS {name}")).await.expect("no database");
     client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
     let (base, _) = server.rsplit_once('/').expect("a URL with a database");
@@ -487,14 +493,14 @@ macro_rules! on_both_databases {
 }
 pub(crate) use on_both_databases;
 
-/// The providers that the program knows and the sandbox pretends. One that is not simulated is tested without it.
+/// The providers that both the program and the sandbox know. These tests leave out a provider without a simulation.
 pub(crate) fn simulated_providers() -> impl Iterator<Item = &'static str> {
     PROVIDERS.iter().map(|provider| provider.name.as_str()).filter(|name| bellbird_sandbox::PROVIDERS.contains(name))
 }
 
-/// Waits until something that goes on in the background has come about.
+/// Waits until background work has made the condition true.
 pub(crate) async fn eventually(condition: impl AsyncFn() -> bool) {
-    /// In real time, however slow the machine is.
+    /// In real time, and long enough for a slow machine.
     const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
     const POLL_INTERVAL: Duration = Duration::from_millis(2);
     let condition_met = async {
@@ -502,5 +508,5 @@ pub(crate) async fn eventually(condition: impl AsyncFn() -> bool) {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    tokio::time::timeout(WAIT_TIMEOUT, condition_met).await.expect("it never came about");
+    tokio::time::timeout(WAIT_TIMEOUT, condition_met).await.expect("the condition was not met in time");
 }

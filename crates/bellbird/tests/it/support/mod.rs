@@ -1,4 +1,4 @@
-//! What tests of several parts share.
+//! Helpers that several folders of tests share.
 
 pub(crate) mod browser;
 pub(crate) mod crash;

@@ -1,4 +1,4 @@
-//! The built program: its commands, run to their end or until they are told to stop, and deployments made of them.
+//! Runs the built program: commands that end, commands that run until a signal, and deployments of several commands.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -13,7 +13,7 @@ pub(crate) const ANY_SANDBOX_PORTS: &str =
     "--fiskil-listen 127.0.0.1:0 --akahu-listen 127.0.0.1:0 --snaptrade-listen 127.0.0.1:0";
 pub(crate) const MASTER_KEY: &str = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
-/// A folder with nothing in it, in which commands are run with no environment but what a test sets.
+/// A new folder in which commands run. Their environment holds only the variables that a test sets.
 pub(crate) struct Workdir {
     pub(crate) folder: TempDir,
     variables: Vec<(String, String)>,
@@ -24,7 +24,7 @@ impl Workdir {
         Self { folder: tempfile::tempdir().unwrap(), variables: Vec::new() }
     }
 
-    /// With a database that is set up.
+    /// A folder with a migrated database.
     pub(crate) fn migrated() -> Self {
         let workdir = Self::new();
         workdir.json("migrate");
@@ -35,7 +35,7 @@ impl Workdir {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
-    /// A command, its arguments separated by single blanks.
+    /// A command. `line` holds its arguments, separated by spaces.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bellbird"));
         command.args(line.split(' ').filter(|part| !part.is_empty())).current_dir(self.folder.path()).env_clear();
@@ -48,7 +48,7 @@ impl Workdir {
         self.command(line).output().unwrap()
     }
 
-    /// Standard output of a command that succeeds and has nothing else to say.
+    /// Standard output of a command that succeeds without a word on standard error.
     pub(crate) fn text(&self, line: &str) -> String {
         let output = self.run(line);
         assert_eq!(errors(&output), "", "{line}");
@@ -56,14 +56,14 @@ impl Workdir {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What a command prints with `--json`: one line.
+    /// The single line that a command prints with `--json`.
     pub(crate) fn json(&self, line: &str) -> Value {
         let text = self.text(&format!("{line} --json"));
         assert_eq!(text.lines().count(), 1, "{text}");
         serde_json::from_str(&text).unwrap()
     }
 
-    /// The error of a command that fails without printing anything.
+    /// Standard error of a command that fails and writes nothing to standard output.
     pub(crate) fn error(&self, line: &str, code: i32) -> String {
         let output = self.run(line);
         assert_eq!(output.status.code(), Some(code), "{line}: {}", errors(&output));
@@ -83,11 +83,11 @@ pub(crate) fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A running command. Killed when a test fails before it was stopped.
+/// A running command. Dropping it kills the process, so a failed test leaves none behind.
 pub(crate) struct RunningCommand {
     child: Child,
     pub(crate) out: BufReader<ChildStdout>,
-    /// The line that says that it is ready.
+    /// The first line of its output: the command is ready.
     pub(crate) ready_line: String,
 }
 
@@ -106,7 +106,7 @@ impl RunningCommand {
         serde_json::from_str(&self.ready_line).unwrap()
     }
 
-    /// Sends a signal; gives the exit status, the rest of standard output, and the log.
+    /// Sends a signal. Returns the exit status, the rest of standard output, and the log.
     pub(crate) fn stop(mut self, signal: &str) -> (Option<i32>, String, String) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
@@ -124,7 +124,7 @@ impl Drop for RunningCommand {
     }
 }
 
-/// A deployment: a migrated database, the simulated providers, and the settings that lead to both.
+/// A deployment: a migrated database and the sandbox, with settings for both. Also returns the URL of the database.
 pub(crate) async fn new_deployment(database: Database) -> (Workdir, RunningCommand, String) {
     let mut workdir = Workdir::new();
     let database = match database {

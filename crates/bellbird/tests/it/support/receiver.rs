@@ -1,4 +1,4 @@
-//! An endpoint of a user, on this machine: it keeps what it is sent, and answers as it is told to.
+//! A webhook endpoint on this machine. It records every request and answers as a test sets it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -21,16 +21,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::harness::App;
 
-/// How a request is answered.
 #[derive(Clone)]
 pub(crate) enum Reply {
     Status(u16),
-    With(u16, &'static str, String),
-    /// The request is read, and nothing comes back.
+    /// A status and a header.
+    WithHeader(u16, &'static str, String),
+    /// Reads the request and never answers.
     Never,
 }
 
-/// What came in one request.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedEvent {
     pub(crate) id: String,
@@ -46,27 +45,55 @@ impl ReceivedEvent {
         self.body["data"][list].as_array().expect("a list of rows")
     }
 
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.rows("new").len(), self.rows("updated").len())
+    pub(crate) fn counts(&self) -> RowCounts {
+        RowCounts { new: self.rows("new").len(), updated: self.rows("updated").len() }
     }
 
-    /// Its number among how many.
-    pub(crate) fn chunk_position(&self) -> (u64, u64) {
+    pub(crate) fn chunk_position(&self) -> ChunkPosition {
         let number = |name: &str| self.body["metadata"][name].as_u64().expect("a number");
-        (number("chunk"), number("total_chunks"))
+        ChunkPosition { chunk: number("chunk"), total: number("total_chunks") }
     }
 }
 
-struct Answers {
-    usual: Reply,
-    next: VecDeque<Reply>,
+/// How many rows an event announces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RowCounts {
+    pub(crate) new: usize,
+    pub(crate) updated: usize,
+}
+
+/// Which chunk of a sync run an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChunkPosition {
+    /// From 1.
+    pub(crate) chunk: u64,
+    pub(crate) total: u64,
+}
+
+/// The counts of a sync report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SyncCounts {
+    pub(crate) new: usize,
+    pub(crate) updated: usize,
+    pub(crate) events: usize,
+}
+
+impl SyncCounts {
+    pub(crate) fn of(report: &SyncReport) -> Self {
+        Self { new: report.new_count, updated: report.updated_count, events: report.events }
+    }
+}
+
+struct ReceiverState {
+    default_reply: Reply,
+    next_replies: VecDeque<Reply>,
     received: Vec<ReceivedEvent>,
 }
 
 /// Listens until it is dropped.
 pub(crate) struct Receiver {
     pub(crate) url: String,
-    answers: Arc<Mutex<Answers>>,
+    state: Arc<Mutex<ReceiverState>>,
     stop: CancellationToken,
 }
 
@@ -77,40 +104,43 @@ impl Drop for Receiver {
 }
 
 impl Receiver {
-    /// One that takes everything.
+    /// Starts a receiver that accepts every request.
     pub(crate) async fn start() -> Self {
-        let usual = Reply::Status(204);
-        let answers = Arc::new(Mutex::new(Answers { usual, next: VecDeque::new(), received: Vec::new() }));
-        let router = Router::new().fallback(receive).with_state(Arc::clone(&answers));
+        let state = Arc::new(Mutex::new(ReceiverState {
+            default_reply: Reply::Status(204),
+            next_replies: VecDeque::new(),
+            received: Vec::new(),
+        }));
+        let router = Router::new().fallback(receive).with_state(Arc::clone(&state));
         let listener = serve::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let url = format!("http://{}/hook", listener.address());
         let stop = CancellationToken::new();
         tokio::spawn(serve::serve(listener, router, ServeOptions::default(), stop.clone()));
-        Self { url, answers, stop }
+        Self { url, state, stop }
     }
 
-    /// How it answers from now on.
-    pub(crate) fn answers(&self, reply: Reply) {
-        self.answers.lock().unwrap().usual = reply;
+    /// Sets the reply to all later requests.
+    pub(crate) fn reply_with(&self, reply: Reply) {
+        self.state.lock().unwrap().default_reply = reply;
     }
 
-    /// How it answers the next requests; later ones as usual.
-    pub(crate) fn answers_next(&self, replies: impl IntoIterator<Item = Reply>) {
-        self.answers.lock().unwrap().next = replies.into_iter().collect();
+    /// Sets the replies to the next requests. The requests after those get the default reply.
+    pub(crate) fn reply_next_with(&self, replies: impl IntoIterator<Item = Reply>) {
+        self.state.lock().unwrap().next_replies = replies.into_iter().collect();
     }
 
-    /// Whether something came since it was last received.
-    pub(crate) fn has_some(&self) -> bool {
-        !self.answers.lock().unwrap().received.is_empty()
+    /// Whether a request came since the last [`Receiver::drain`].
+    pub(crate) fn has_requests(&self) -> bool {
+        !self.state.lock().unwrap().received.is_empty()
     }
 
-    /// What came since this was last asked, in the order in which it came.
+    /// Takes the recorded requests, in the order in which they came.
     pub(crate) fn drain(&self) -> Vec<ReceivedEvent> {
-        std::mem::take(&mut self.answers.lock().unwrap().received)
+        std::mem::take(&mut self.state.lock().unwrap().received)
     }
 }
 
-async fn receive(State(answers): State<Arc<Mutex<Answers>>>, headers: HeaderMap, raw: Bytes) -> Response {
+async fn receive(State(state): State<Arc<Mutex<ReceiverState>>>, headers: HeaderMap, raw: Bytes) -> Response {
     let header = |name: &str| headers[name].to_str().unwrap().to_owned();
     assert_eq!(header("content-type"), "application/json");
     let received = ReceivedEvent {
@@ -122,19 +152,19 @@ async fn receive(State(answers): State<Arc<Mutex<Answers>>>, headers: HeaderMap,
         raw,
     };
     let reply = {
-        let mut answers = answers.lock().unwrap();
-        answers.received.push(received);
-        answers.next.pop_front().unwrap_or_else(|| answers.usual.clone())
+        let mut state = state.lock().unwrap();
+        state.received.push(received);
+        state.next_replies.pop_front().unwrap_or_else(|| state.default_reply.clone())
     };
     let status = |status| StatusCode::from_u16(status).unwrap();
     match reply {
         Reply::Status(code) => status(code).into_response(),
-        Reply::With(code, name, value) => (status(code), [(name, value)]).into_response(),
+        Reply::WithHeader(code, name, value) => (status(code), [(name, value)]).into_response(),
         Reply::Never => std::future::pending().await,
     }
 }
 
-/// A receiver that is an endpoint.
+/// A receiver that is registered as an endpoint.
 pub(crate) struct Hook {
     pub(crate) receiver: Receiver,
     pub(crate) endpoint: Endpoint,
@@ -142,20 +172,17 @@ pub(crate) struct Hook {
 }
 
 impl Hook {
-    /// What came since this was last asked, each with a signature that the reference implementation makes too.
+    /// Takes the recorded events. Asserts that the reference implementation makes the same signature for each.
     pub(crate) fn drain(&self) -> Vec<ReceivedEvent> {
         let received = self.receiver.drain();
         let reference = Webhook::new(self.secret.expose_secret()).unwrap();
-        for one in &received {
-            assert_eq!(one.endpoint, self.endpoint.id.to_string());
-            assert_eq!(one.body["id"], one.id);
-            assert_eq!(one.signature, reference.sign(&one.id, one.timestamp, &one.raw).unwrap());
-            let metadata = &one.body["metadata"];
-            assert_eq!(
-                (&metadata["new_count"], &metadata["updated_count"]),
-                (&json!(one.counts().0), &json!(one.counts().1)),
-                "counts are those of the lists"
-            );
+        for event in &received {
+            assert_eq!(event.endpoint, self.endpoint.id.to_string());
+            assert_eq!(event.body["id"], event.id);
+            assert_eq!(event.signature, reference.sign(&event.id, event.timestamp, &event.raw).unwrap());
+            let metadata = &event.body["metadata"];
+            assert_eq!(metadata["new_count"], json!(event.counts().new));
+            assert_eq!(metadata["updated_count"], json!(event.counts().updated));
         }
         received
     }
@@ -171,7 +198,7 @@ impl App {
         Hook { receiver, endpoint, secret }
     }
 
-    /// An endpoint of the user, for everything.
+    /// An endpoint of the user, for all events.
     pub(crate) async fn hook(&self, user: &User) -> Hook {
         self.hook_for(user, EventType::SUBSCRIBABLE).await
     }
@@ -180,7 +207,7 @@ impl App {
         self.connections.sync(connection.user_id, connection.id).await.unwrap()
     }
 
-    /// The first sync, and what it tells is out of the way.
+    /// Runs the first sync of the connection and takes its events from the endpoint.
     pub(crate) async fn complete_initial_sync(&self, connection: &Connection, hook: &Hook) -> SyncReport {
         let report = self.sync(connection).await;
         self.webhooks.run_due_deliveries().await;
@@ -189,13 +216,13 @@ impl App {
         report
     }
 
-    /// What the endpoint was sent by now.
+    /// Runs due deliveries and takes what the endpoint received.
     pub(crate) async fn delivered_to(&self, hook: &Hook) -> Vec<ReceivedEvent> {
         self.webhooks.run_due_deliveries().await;
         hook.drain()
     }
 
-    /// All deliveries to the endpoint, as the events came to be.
+    /// All deliveries to the endpoint, oldest first.
     pub(crate) async fn deliveries_to(&self, hook: &Hook) -> Vec<DeliveryRecord> {
         let (user, id) = (hook.endpoint.user_id, hook.endpoint.id);
         let mut all = self.storage.list_deliveries(user, id, None, 10_000).await.unwrap();
@@ -212,7 +239,7 @@ impl App {
         self.storage.list_attempts(user, id, delivery.event_id).await.unwrap()
     }
 
-    /// The endpoint as it stands.
+    /// The endpoint as it is stored now.
     pub(crate) async fn endpoint_of(&self, hook: &Hook) -> Endpoint {
         self.storage.find_endpoint_any(hook.endpoint.id).await.unwrap().unwrap()
     }
@@ -221,7 +248,7 @@ impl App {
         assert_eq!(self.endpoint_of(hook).await.status, EndpointStatus::Enabled);
     }
 
-    /// Time passes until the next attempt for the endpoint is due; false when there is none.
+    /// Advances the clock until the next attempt for the endpoint is due. Returns false when there is none.
     pub(crate) async fn advance_to_next_attempt(&self, hook: &Hook) -> bool {
         let next = self.deliveries_to(hook).await.iter().filter_map(|delivery| delivery.next_attempt_at).min();
         let Some(next) = next else { return false };

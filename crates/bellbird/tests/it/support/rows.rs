@@ -1,4 +1,4 @@
-//! Rows of the simulated providers: added, changed and removed there, and read from events.
+//! Adds, changes and removes rows at the simulated providers.
 
 use bellbird_domain::Connection;
 use jiff::Timestamp;
@@ -12,12 +12,12 @@ impl App {
     /// The provider's id of an account of the connection that has rows.
     pub(crate) async fn account_at(&self, connection: &Connection) -> String {
         let accounts = self.storage.list_connection_accounts(connection.user_id, connection.id).await.unwrap();
-        let usual =
+        let found =
             accounts.iter().find(|account| matches!(account.account_type.as_str(), "transaction" | "investment"));
-        usual.expect("an account").provider_account_id.clone()
+        found.expect("an account").provider_account_id.clone()
     }
 
-    /// Adds a row to an account of the connection, at the provider and at that time; gives its id there.
+    /// Adds a row with that time to an account of the connection, at the provider. Returns the provider's id of it.
     pub(crate) async fn add_row(&self, connection: &Connection, text: &str, at: Timestamp) -> String {
         let account = self.account_at(connection).await;
         let at = at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string();
@@ -31,7 +31,7 @@ impl App {
         self.put_row(connection, row).await
     }
 
-    /// Adds a row in the provider's own form; gives its id there.
+    /// Adds a row in the provider's own form. Returns the provider's id of it.
     pub(crate) async fn put_row(&self, connection: &Connection, row: Value) -> String {
         let provider = connection.provider.as_str();
         let row = self.control_of(provider, Method::POST, rows_at(provider), row).await;
@@ -54,6 +54,7 @@ fn rows_at(provider: &str) -> &'static str {
     if provider == "snaptrade" { "/trades" } else { "/transactions" }
 }
 
+/// The rows of a list, over all events.
 pub(crate) fn all_rows<'t>(received: &'t [ReceivedEvent], list: &str) -> Vec<&'t Value> {
-    received.iter().flat_map(|one| one.rows(list)).collect()
+    received.iter().flat_map(|event| event.rows(list)).collect()
 }

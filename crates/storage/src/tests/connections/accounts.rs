@@ -76,11 +76,11 @@ both! {
             requested.reverse();
             requested.extend([strangers, AccountId::new()]);
             requested.extend(requested.clone());
-            assert_eq!(db.find_accounts(user.id, &requested).await.unwrap(), all[..count], "{count} and strangers");
+            assert_eq!(db.find_accounts(user.id, &requested).await.unwrap(), all[..count], "{count} and unknown ids");
         }
     }
 
-    async fn a_refresh_writes_what_differs(db) {
+    async fn refresh_writes_only_differences(db) {
         let user = db.user("a@x").await;
         let new = [new_account("acc_1", "One"), new_account("acc_2", "Two"), new_account("acc_3", "Three")];
         let connection = db.connection(user.id, "c", &new).await.id;
@@ -95,14 +95,14 @@ both! {
         let changed = NewAccount { name: "Deux", number: Some(&number), ..new[1] };
         assert!(db.refresh((user.id, connection), &[changed], false, at(30)).await);
         let after = db.accounts(user.id).await;
-        assert_eq!(names(&after), ["Deux", "One", "Three"], "none went");
+        assert_eq!(names(&after), ["Deux", "One", "Three"], "no account was deleted");
         assert_eq!(Some(after[0].id), before.iter().find(|account| account.name == "Two").map(|account| account.id));
         assert_eq!((after[0].number.as_ref(), db.revision(user.id).await), (Some(&number), 2));
 
         let fourth = new_account("acc_4", "Four");
         assert!(db.refresh((user.id, connection), &[fourth, changed, fourth], true, at(40)).await);
         assert_eq!(names(&db.accounts(user.id).await), ["Deux", "Four"]);
-        assert_eq!(db.revision(user.id).await, 3, "one for all of it");
+        assert_eq!(db.revision(user.id).await, 3, "one increment for all changes");
         assert!(db.refresh((user.id, connection), &[], true, at(50)).await);
         assert_eq!(db.list_accounts(user.id, 10, 0).await.unwrap(), (vec![], 0));
         assert_eq!(db.revision(user.id).await, 4);
@@ -120,14 +120,14 @@ both! {
         db.set_account_currency(user.id, id, currency("AUD")).await.unwrap();
         assert_eq!((now().await, db.revision(user.id).await), (currency("AUD"), 2));
         db.set_account_currency(user.id, id, currency("USD")).await.unwrap();
-        assert_eq!((now().await, db.revision(user.id).await), (currency("AUD"), 2), "it was known");
+        assert_eq!((now().await, db.revision(user.id).await), (currency("AUD"), 2), "the currency was known");
         assert!(db.refresh((user.id, connection), &[new], true, at(20)).await);
         let unknown = NewAccount { currency: Some(Currency::UNKNOWN), ..new };
         assert!(db.refresh((user.id, connection), &[unknown], true, at(20)).await);
-        assert_eq!((now().await, db.revision(user.id).await), (currency("AUD"), 2), "none keeps a known one");
+        assert_eq!((now().await, db.revision(user.id).await), (currency("AUD"), 2), "unknown keeps a known one");
         let listed = NewAccount { currency: Some(currency("NZD")), ..new };
         assert!(db.refresh((user.id, connection), &[listed], true, at(20)).await);
-        assert_eq!((now().await, db.revision(user.id).await), (currency("NZD"), 3), "the provider knows better");
+        assert_eq!((now().await, db.revision(user.id).await), (currency("NZD"), 3), "the listed one replaces it");
     }
 
     async fn nul_characters_are_stripped(db) {

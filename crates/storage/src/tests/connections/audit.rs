@@ -8,7 +8,7 @@ both! {
         let id = db.connection(user.id, "consent", &[]).await.id;
         let (active, invalidated, deleting) =
             (ConnectionStatus::Active, ConnectionStatus::Invalidated, ConnectionStatus::Deleting);
-        // All at one instant: the order is that of the steps.
+        // All at the same time: the rows keep the order of the changes.
         assert!(db.set_status((user.id, id), active, invalidated, at(20)).await);
         db.import_connection(&new_connection(user.id, "consent", &credentials()), &[], at(20)).await.unwrap();
         assert!(db.remove(user.id, id, at(20)).await);

@@ -1,7 +1,7 @@
 use bellbird_domain::{ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::tests::support::{CREDENTIALS, at, both, credentials, currency, give_up_after, new_account, new_connection};
+use crate::tests::support::{CREDENTIALS, at, both, cancel_after, credentials, currency, new_account, new_connection};
 use crate::{NewConnection, StorageError};
 
 both! {
@@ -73,11 +73,11 @@ both! {
         assert_eq!(db.find_credentials(user.id, made.id).await.unwrap().unwrap().expose_secret(), "{\"renewed\":true}");
         assert_eq!(db.revision(user.id).await, 3);
         db.import_connection(&new, &[], at(40)).await.unwrap();
-        assert_eq!(db.accounts(user.id).await.len(), 2, "adopting removes no account");
-        assert_eq!(db.list_audit(made.id).await.unwrap().len(), 3, "no row where the status stayed");
+        assert_eq!(db.accounts(user.id).await.len(), 2, "an import deletes no account");
+        assert_eq!(db.list_audit(made.id).await.unwrap().len(), 3, "an unchanged status adds no row");
     }
 
-    async fn a_consent_has_one_connection(db) {
+    async fn consent_has_one_connection(db) {
         let (user, other) = (db.user("a@x").await, db.user("b@x").await);
         let made = db.connection(user.id, "consent", &[]).await;
         let credentials = credentials();
@@ -86,7 +86,7 @@ both! {
         assert!(matches!(error, StorageError::Conflict(_)), "{error:?}");
         assert_eq!(db.revision(other.id).await, 0);
         let elsewhere = NewConnection { provider: "fiskil", ..new_connection(other.id, "consent", &credentials) };
-        db.import_connection(&elsewhere, &[], at(20)).await.expect("another provider's ids are other ids");
+        db.import_connection(&elsewhere, &[], at(20)).await.expect("another provider may use the same id");
         db.begin_removal(user.id, made.id, at(30), at(40)).await.unwrap().expect("hidden");
         let error =
             db.import_connection(&new_connection(user.id, "consent", &credentials), &[], at(40)).await.unwrap_err();
@@ -163,12 +163,12 @@ both! {
         assert_eq!(db.revision(user.id).await, 1, "nothing changed");
         assert!(set(active, mfa).await);
         assert!(!set(active, mfa).await);
-        assert!(set(mfa, mfa).await, "it is what it shall be");
+        assert!(set(mfa, mfa).await, "an unchanged status succeeds");
         assert_eq!(db.find_connection(user.id, id).await.unwrap().unwrap().status, mfa);
         assert_eq!((db.revision(user.id).await, db.list_audit(id).await.unwrap().len()), (2, 2));
     }
 
-    async fn a_refresh_time_is_a_new_revision(db) {
+    async fn refresh_time_raises_the_revision(db) {
         let user = db.user("a@x").await;
         let id = db.connection(user.id, "consent", &[]).await.id;
         db.set_last_refreshed_at(user.id, id, at(50)).await.unwrap();
@@ -194,13 +194,13 @@ both! {
             let consent = format!("c{polls}");
             let accounts = [new_account("acc_1", "One"), new_account("acc_2", "Two")];
             let new = new_connection(user.id, &consent, &credentials);
-            let imported = give_up_after(polls, db.import_connection(&new, &accounts, at(10))).await;
-            let there = db.reopen().await.list_connections(user.id).await.unwrap().len();
-            // A commit is carried out even when nobody waits for it, perhaps only just now.
-            assert!(there == made || there == made + 1, "{made} {there}");
-            assert!(imported.is_none() || there == made + 1);
-            let next_user = db.user(&format!("settled{polls}@x")).await;
-            assert_ne!(next_user.id, user.id, "writing goes on");
+            let imported = cancel_after(polls, db.import_connection(&new, &accounts, at(10))).await;
+            let stored = db.reopen().await.list_connections(user.id).await.unwrap().len();
+            // A commit completes even if its caller was cancelled, perhaps only just now.
+            assert!(stored == made || stored == made + 1, "{made} {stored}");
+            assert!(imported.is_none() || stored == made + 1);
+            let next_user = db.user(&format!("next{polls}@x")).await;
+            assert_ne!(next_user.id, user.id, "later writes work");
             made = db.list_connections(user.id).await.unwrap().len();
             assert_eq!(db.accounts(user.id).await.len(), made * 2);
             assert_eq!(db.revision(user.id).await, i64::try_from(made).unwrap());

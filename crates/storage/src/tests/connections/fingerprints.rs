@@ -1,4 +1,4 @@
-//! What is remembered of rows.
+//! Fingerprints and their keys.
 
 use bellbird_domain::{ConnectionId, Digest, EventType, Fingerprint, UserId};
 use secrecy::ExposeSecret as _;
@@ -9,7 +9,7 @@ use crate::tests::fixtures::{
 use crate::tests::support::{TestDb, at, both};
 use crate::{FinishedSync, SealError, Sealer, Storage, StorageError};
 
-/// A sync that sees these.
+/// Runs a sync that stores these fingerprints.
 async fn store_fingerprints(
     db: &Storage,
     (user, id): (UserId, ConnectionId),
@@ -69,9 +69,9 @@ both! {
             fingerprints(db, user, id).await,
             [(fingerprint(1, 1, 7), 100), (fingerprint(2, 0, 3), 100), (fingerprint(4, u32::MAX, 255), 200)]
         );
-        assert_eq!(fingerprints(db, user, other).await, [(fingerprint(1, 0, 9), 10)], "another connection's");
+        assert_eq!(fingerprints(db, user, other).await, [(fingerprint(1, 0, 9), 10)], "another connection");
         assert_eq!(db.list_fingerprints(UserId::new(), id).await.unwrap(), []);
-        // Twice in one go: it is one row all the same.
+        // Duplicates in one sync are stored once.
         store_fingerprints(db, (user, other), 300, &[fingerprint(1, 0, 9), fingerprint(1, 0, 9)], 0).await;
         assert_eq!(fingerprints(db, user, other).await, [(fingerprint(1, 0, 9), 300)]);
     }
@@ -111,7 +111,7 @@ both! {
         let error = stranger.fingerprint_key(user, id).await.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
         db.begin_removal(user, id, at(20), at(90)).await.unwrap().expect("hidden");
-        assert!(db.fingerprint_key(user, id).await.unwrap().is_none(), "it goes");
+        assert!(db.fingerprint_key(user, id).await.unwrap().is_none(), "it is being deleted");
     }
 
     async fn removal_deletes_fingerprints_and_events(db) {
@@ -137,7 +137,7 @@ both! {
         assert!(db.fingerprint_key(user, kept).await.unwrap().is_some());
     }
 
-    async fn odd_bytes_are_corrupt(db) {
+    async fn digest_of_wrong_length_is_corrupt(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
         store_fingerprints(db, (user, id), 20, &[fingerprint(1, 0, 1)], 0).await;

@@ -1,4 +1,4 @@
-//! Repairs: the same connection with another consent, and what becomes of the one that it had.
+//! Repairs: a connection gets another consent, and its former one becomes a removal.
 
 use bellbird_domain::{Account, AccountId, ConnectionId, ConnectionStatus, UserId};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -23,10 +23,10 @@ async fn repair(
     Ok(db.import_connection(&new, accounts, at(50)).await?.id)
 }
 
-/// A connection whose consent the provider calls revoked.
+/// A connection with a revoked consent.
 async fn broken(db: &TestDb, user: UserId, consent: &str, accounts: &[NewAccount<'_>]) -> ConnectionId {
     let credentials = credentials();
-    let new = NewConnection { provider_user_id: Some("owner_1"), ..new_connection(user, consent, &credentials) };
+    let new = NewConnection { provider_user_id: Some("puser_1"), ..new_connection(user, consent, &credentials) };
     let id = db.import_connection(&new, accounts, at(10)).await.unwrap().id;
     assert!(db.set_status((user, id), Active, Revoked, at(20)).await);
     id
@@ -42,7 +42,7 @@ async fn due_removal(db: &TestDb) -> ClaimedRemoval {
     claims.remove(0)
 }
 
-/// Ours and the provider's ids of the user's accounts, by name.
+/// Our ids and the provider's ids of the user's accounts, by name.
 async fn ids(db: &TestDb, user: UserId) -> Vec<(AccountId, String)> {
     let ids = |account: Account| (account.id, account.provider_account_id);
     db.accounts(user).await.into_iter().map(ids).collect()
@@ -61,26 +61,26 @@ both! {
         assert_eq!(db.find_credentials(user, id).await.unwrap().unwrap().expose_secret(), NEW_CREDENTIALS);
         assert_eq!(
             (db.column(id, "provider_connection_id").await, db.column(id, "provider_user_digest").await),
-            ("after".to_owned(), provider_user_digest("owner_1"))
+            ("after".to_owned(), provider_user_digest("puser_1"))
         );
         assert_eq!(steps(db, id).await[2..], [(Some(Revoked), Some(Active), "reconnected".to_owned())]);
 
-        // The former consent is to be withdrawn with the credentials that belongs to it.
+        // The former consent keeps its own credentials for the withdrawal.
         let removal = due_removal(db).await;
-        let left = removal.connection_id;
-        assert_ne!(left, id);
+        let former_id = removal.connection_id;
+        assert_ne!(former_id, id);
         assert_eq!((removal.user_id, removal.provider.as_str()), (user, "akahu"));
-        assert_eq!(db.find_credentials(user, left).await.unwrap().unwrap().expose_secret(), CREDENTIALS);
+        assert_eq!(db.find_credentials(user, former_id).await.unwrap().unwrap().expose_secret(), CREDENTIALS);
         assert_eq!(
-            (db.column(left, "provider_connection_id").await, db.column(left, "provider_user_digest").await),
-            ("before".to_owned(), provider_user_digest("owner_1"))
+            (db.column(former_id, "provider_connection_id").await, db.column(former_id, "provider_user_digest").await),
+            ("before".to_owned(), provider_user_digest("puser_1"))
         );
-        let hidden = db.find_connection_any(left).await.unwrap().unwrap();
+        let hidden = db.find_connection_any(former_id).await.unwrap().unwrap();
         assert_eq!(
             (hidden.status, hidden.created_at, hidden.institution_name.as_str()),
             (Deleting, at(50), "First Bank")
         );
-        assert_eq!(steps(db, left).await, [(Some(Revoked), Some(Deleting), "replaced".to_owned())]);
+        assert_eq!(steps(db, former_id).await, [(Some(Revoked), Some(Deleting), "replaced".to_owned())]);
         assert!(db.sealed_secrets().await.unwrap().unopenable.is_empty());
         assert!(db.finish_removal(&removal, "deleted", at(60)).await.unwrap());
         assert_eq!((db.list_all_connections().await.unwrap().len(), db.secrets_for("credentials").await), (1, 1));
@@ -134,7 +134,7 @@ both! {
         for (number, id) in [ConnectionId::new(), strange, hidden].into_iter().enumerate() {
             made.insert(repair(db, (user, id), &format!("c{number}"), &[]).await.unwrap());
         }
-        assert_eq!(repair(db, (user, hidden), "same", &[]).await.unwrap(), same, "as without it");
+        assert_eq!(repair(db, (user, hidden), "same", &[]).await.unwrap(), same, "as without a repair");
         assert!(made.len() == 3 && [strange, hidden, same].iter().all(|id| !made.contains(id)));
         assert_eq!(db.find_connection(other, strange).await.unwrap().unwrap().status, Active);
     }
@@ -145,8 +145,8 @@ both! {
         let stranger = Storage::open(&db.url, Sealer::random()).await.unwrap();
         assert_eq!(repair(&stranger, (user, id), "after", &[]).await.unwrap(), id);
         assert_eq!(stranger.find_credentials(user, id).await.unwrap().unwrap().expose_secret(), NEW_CREDENTIALS);
-        let left = due_removal(db).await.connection_id;
-        assert!(matches!(stranger.find_credentials(user, left).await, Err(StorageError::Sealed(_))));
+        let former_id = due_removal(db).await.connection_id;
+        assert!(matches!(stranger.find_credentials(user, former_id).await, Err(StorageError::Sealed(_))));
     }
 
     async fn refresh_with_old_credentials_loses_its_lease(db) {
@@ -169,7 +169,7 @@ both! {
             assert!(!db.finish_refresh(refresh, None, 9, true).await.unwrap());
         };
         stale(&refresh).await;
-        let refresh = db.claim_refresh(user, id, at(30), at(999)).await.unwrap().expect("nobody looks");
+        let refresh = db.claim_refresh(user, id, at(30), at(999)).await.unwrap().expect("claimed");
         assert_eq!(refresh.attempts, 0);
         let repaired =
             NewConnection { repairs: Some(id), provider_connection_id: "after", next_refresh_at: Some(at(40)), ..new };
@@ -208,12 +208,12 @@ both! {
         let before = ids(db, user).await;
         let [a, b, c, z] = [0, 1, 2, 3].map(|index: usize| before[index].0);
         let new = [
-            // Listed under its own id below, so this is another one.
+            // `a` is listed under its own id below, so this account is new.
             NewAccount { known_as: Some(a), ..new_account("new_1", "D") },
             NewAccount { known_as: Some(b), number: Some(&number), ..new_account("new_2", "E") },
-            // The second that claims to be it.
+            // The entry before it already continues `b`, so this account is new.
             NewAccount { known_as: Some(b), ..new_account("new_3", "F") },
-            // Stored under its id, whatever it is said to be.
+            // Its provider id matches `a`, so `known_as` is ignored.
             NewAccount { known_as: Some(c), ..new_account("acc_1", "A") },
             NewAccount { known_as: Some(z), ..new_account("new_4", "G") },
             NewAccount { known_as: Some(AccountId::new()), ..new_account("new_5", "H") },
@@ -231,6 +231,6 @@ both! {
         assert_eq!((accounts[2].name.as_str(), accounts[2].number.as_ref()), ("E", Some(&number)));
         let revision = db.revision(user).await;
         assert!(db.refresh((user, id), &new, true, at(30)).await);
-        assert_eq!((ids(db, user).await, db.revision(user).await), (after, revision), "told again, nothing changes");
+        assert_eq!((ids(db, user).await, db.revision(user).await), (after, revision), "a repeat changes nothing");
     }
 }

@@ -1,4 +1,4 @@
-//! Looks as due work: who may look, when, and what is due afterwards.
+//! Refreshes as jobs: claims, leases, due times and results.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
 use crate::{ClaimedRefresh, NewConnection, Storage};
 
-/// A connection that is to be looked at then, and settles at 500.
+/// A connection with this next refresh, whose backfill ends at 500.
 async fn connection_to_refresh(
     db: &TestDb,
     user: UserId,
@@ -28,7 +28,7 @@ async fn due(db: &Storage, now: i64) -> Vec<ClaimedRefresh> {
     db.claim_due_refreshes(at(now), at(now + 30), 8).await.unwrap()
 }
 
-/// Asks for a look, however long ago the last one was.
+/// Requests a refresh without a minimum interval.
 async fn request(db: &Storage, user: UserId, id: ConnectionId, now: i64) -> bool {
     db.request_refresh(user, id, at(now), SignedDuration::ZERO).await.unwrap()
 }
@@ -41,24 +41,24 @@ both! {
     async fn refresh_is_due_at_the_planned_time(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
-        connection_to_refresh(db, user, "asked only", None).await;
+        connection_to_refresh(db, user, "on request only", None).await;
         assert_eq!(due(db, 19).await, []);
         let claim = due(db, 20).await.remove(0);
         assert_eq!(
             (claim.user_id, claim.connection_id, claim.backfill_ends_at, claim.attempts),
             (user, id, Some(at(500)), 0)
         );
-        assert_eq!(due(db, 49).await, [], "somebody looks");
+        assert_eq!(due(db, 49).await, [], "leased");
         assert!(db.finish_refresh(&claim, Some(at(60)), 3, false).await.unwrap());
-        assert!(!db.finish_refresh(&claim, Some(at(1)), 9, true).await.unwrap(), "given back");
+        assert!(!db.finish_refresh(&claim, Some(at(1)), 9, true).await.unwrap(), "released");
         assert_eq!(due(db, 59).await, []);
         let claim = due(db, 60).await.remove(0);
         assert_eq!((claim.attempts, claim.backfill_ends_at), (3, Some(at(500))));
         assert!(db.finish_refresh(&claim, None, 0, true).await.unwrap());
-        assert_eq!(due(db, 9999).await, [], "until somebody asks");
-        let claim = db.claim_refresh(user, id, at(70), at(100)).await.unwrap().expect("whoever asks may");
+        assert_eq!(due(db, 9999).await, [], "only on request");
+        let claim = db.claim_refresh(user, id, at(70), at(100)).await.unwrap().expect("claimed before it is due");
         assert_eq!((claim.attempts, claim.backfill_ends_at), (0, None));
-        assert_eq!(db.revision(user).await, 2, "adopted twice, and nobody sees the looks");
+        assert_eq!(db.revision(user).await, 2, "two imports: refreshes do not change it");
     }
 
     async fn one_instance_refreshes_at_a_time(db) {
@@ -71,7 +71,7 @@ both! {
                 handles[0].claim_refresh(user, id, now, until),
                 handles[1].claim_refresh(user, id, now, until)
             );
-            assert!(one.unwrap().is_some() ^ other.unwrap().is_some(), "and the killed one of before is followed");
+            assert!(one.unwrap().is_some() ^ other.unwrap().is_some(), "after the earlier lease expired");
         }
         assert_eq!(db.claim_refresh(UserId::new(), id, at(999), at(1000)).await.unwrap(), None);
         assert_eq!(db.claim_refresh(user, ConnectionId::new(), at(999), at(1000)).await.unwrap(), None);
@@ -96,10 +96,10 @@ both! {
         let user = db.user("a@x").await.id;
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
         assert!(request(db, user, id, 30).await);
-        assert_eq!(db.column(id, "next_refresh_at").await, at(20).as_microsecond().to_string(), "due since then");
+        assert_eq!(db.column(id, "next_refresh_at").await, at(20).as_microsecond().to_string(), "earlier than 30");
         let claim = due(db, 40).await.remove(0);
         assert!(request(db, user, id, 45).await);
-        assert_eq!(due(db, 50).await, [], "somebody looks");
+        assert_eq!(due(db, 50).await, [], "leased");
         assert!(db.finish_refresh(&claim, Some(at(900)), 0, false).await.unwrap());
         let again = due(db, 50).await.remove(0);
         assert!(db.finish_refresh(&again, Some(at(900)), 0, false).await.unwrap());
@@ -110,29 +110,29 @@ both! {
     async fn frequent_requests_are_throttled(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_refresh(db, user, "c", None).await;
-        let often = async |now| {
+        let request_throttled = async |now| {
             assert!(db.request_refresh(user, id, at(now), SignedDuration::from_secs(100)).await.unwrap());
             db.column(id, "next_refresh_at").await
         };
         let time = |seconds| at(seconds).as_microsecond().to_string();
-        assert_eq!(often(10).await, time(10), "nobody has looked");
-        assert_eq!(often(15).await, time(10), "an earlier time stays");
+        assert_eq!(request_throttled(10).await, time(10), "no refresh yet");
+        assert_eq!(request_throttled(15).await, time(10), "an earlier time stays");
         let claim = due(db, 20).await.remove(0);
-        assert_eq!(often(30).await, time(120), "somebody looks since 20");
+        assert_eq!(request_throttled(30).await, time(120), "one has run since 20");
         assert!(db.finish_refresh(&claim, Some(at(900)), 4, false).await.unwrap());
-        assert_eq!((often(40).await, due(db, 119).await), (time(120), vec![]));
+        assert_eq!((request_throttled(40).await, due(db, 119).await), (time(120), vec![]));
         let claim = due(db, 125).await.remove(0);
         assert!(db.finish_refresh(&claim, Some(at(900)), 4, false).await.unwrap());
-        assert_eq!(often(130).await, time(225), "and not when it was planned for");
+        assert_eq!(request_throttled(130).await, time(225), "not the planned time");
         assert!(request(db, user, id, 131).await);
         assert_eq!(db.column(id, "next_refresh_at").await, time(131));
         let claim = db.claim_refresh(user, id, at(140), at(170)).await.unwrap().expect("claimed");
         assert!(db.finish_refresh(&claim, None, 0, false).await.unwrap());
-        assert_eq!(often(150).await, time(240), "whoever looked");
-        assert_eq!((often(239).await, ids(&due(db, 240).await)), (time(240), vec![id]));
-        assert_eq!(often(340).await, time(340), "long enough ago");
+        assert_eq!(request_throttled(150).await, time(240), "also after a direct claim");
+        assert_eq!((request_throttled(239).await, ids(&due(db, 240).await)), (time(240), vec![id]));
+        assert_eq!(request_throttled(340).await, time(340), "the last one was long ago");
         let always = db.request_refresh(user, id, at(345), SignedDuration::MAX).await;
-        assert!(always.is_err() || always.unwrap(), "however long");
+        assert!(always.is_err() || always.unwrap(), "any interval");
     }
 
     async fn request_resets_attempts(db) {
@@ -145,7 +145,7 @@ both! {
         assert_eq!(claim.attempts, 0);
         assert!(request(db, user, id, 35).await);
         assert!(db.finish_refresh(&claim, Some(at(900)), 4, false).await.unwrap());
-        assert_eq!(due(db, 40).await[0].attempts, 0, "asked for while somebody looked");
+        assert_eq!(due(db, 40).await[0].attempts, 0, "requested during the refresh");
     }
 
     async fn refresh_changes_the_status(db) {
@@ -156,16 +156,16 @@ both! {
         let killed = due(db, 20).await.remove(0);
         let claim = due(db, 50).await.remove(0);
         let set = async |claim, from, to| db.set_refreshed_status(claim, from, to, "refreshed", at(51)).await.unwrap();
-        assert!(!set(&killed, active, mfa).await, "overtaken");
+        assert!(!set(&killed, active, mfa).await, "lease lost");
         assert!(!set(&claim, mfa, revoked).await, "it has another status");
         assert_eq!((db.revision(user).await, db.list_audit(id).await.unwrap().len()), (1, 1));
         assert!(set(&claim, active, mfa).await && set(&claim, mfa, mfa).await);
         assert_eq!((db.revision(user).await, db.list_audit(id).await.unwrap().len()), (2, 2));
         assert!(db.finish_refresh(&claim, None, 0, false).await.unwrap());
-        assert!(!set(&claim, mfa, revoked).await, "given back");
+        assert!(!set(&claim, mfa, revoked).await, "released");
         let claim = db.claim_refresh(user, id, at(60), at(90)).await.unwrap().expect("claimed");
         db.begin_removal(user, id, at(61), at(90)).await.unwrap().expect("hidden");
-        assert!(!set(&claim, mfa, active).await, "it goes");
+        assert!(!set(&claim, mfa, active).await, "it is being deleted");
         assert_eq!(db.find_connection_any(id).await.unwrap().unwrap().status, ConnectionStatus::Deleting);
     }
 
@@ -229,7 +229,7 @@ both! {
         let found = db.find_connection(user, id).await.unwrap().unwrap();
         assert_eq!(found.last_refreshed_at, Some(at(23)));
         assert!(db.finish_refresh(&claim, None, 0, false).await.unwrap());
-        assert!(!db.apply_refresh(&claim, &[], true, at(24)).await.unwrap(), "given back");
+        assert!(!db.apply_refresh(&claim, &[], true, at(24)).await.unwrap(), "released");
     }
 
     async fn later_backfill_end_is_kept(db) {
@@ -243,7 +243,7 @@ both! {
             ..new_connection(user, "c", &credentials)
         };
         db.import_connection(&again, &[], at(22)).await.unwrap();
-        assert!(!db.finish_refresh(&claim, Some(at(900)), 2, true).await.unwrap(), "it looked before that");
+        assert!(!db.finish_refresh(&claim, Some(at(900)), 2, true).await.unwrap(), "it started before the import");
         let claim = due(db, 25).await.remove(0);
         assert_eq!((claim.connection_id, claim.backfill_ends_at), (id, Some(at(700))));
     }

@@ -1,4 +1,4 @@
-//! Removals as due work: who may work on one, when, and what is left in the end.
+//! Removals as jobs: claims, leases, due times and deleted rows.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,17 @@ use crate::{
     ClaimedRemoval, FinishedSync, NewAccount, NewConnection, NewLink, NewLinkSession, NewWebhookEvent, StorageError,
 };
 
-/// So many connections that are being removed and that nobody works on.
+/// Connections that are being removed and have no lease.
 async fn hidden(db: &TestDb, user: UserId, count: usize) -> Vec<ConnectionId> {
     let mut ids = Vec::new();
     for number in 0..count {
         let id = db.connection(user, &format!("c{number}"), &[new_account("acc", "Name")]).await.id;
         let claim = db.begin_removal(user, id, at(0), at(0)).await.unwrap().expect("hidden");
-        assert!(db.postpone_removal(&claim, at(i64::try_from(number).unwrap()), "the provider sleeps").await.unwrap());
+        assert!(
+            db.postpone_removal(&claim, at(i64::try_from(number).unwrap()), "the provider is not available")
+                .await
+                .unwrap()
+        );
         ids.push(id);
     }
     ids
@@ -43,13 +47,13 @@ both! {
         assert_eq!(db.begin_removal(UserId::new(), id, at(20), at(50)).await.unwrap(), None);
         assert_eq!(db.revision(user).await, 2);
         for now in [20, 49] {
-            assert_eq!(db.claim_removal(user, id, at(now), at(90)).await.unwrap(), None, "somebody has it");
+            assert_eq!(db.claim_removal(user, id, at(now), at(90)).await.unwrap(), None, "leased");
             assert_eq!(db.claim_due_removals(at(now), at(90), 8).await.unwrap(), []);
         }
         let other = db.claim_due_removals(at(50), at(90), 8).await.unwrap();
         assert_eq!(ids(&other), BTreeSet::from([id]));
         assert_eq!(db.claim_removal(user, id, at(60), at(90)).await.unwrap(), None);
-        // Whoever was overtaken changes nothing any more.
+        // A claim that lost its lease changes nothing.
         assert!(!db.postpone_removal(&claim, at(99), "late").await.unwrap());
         assert!(!db.finish_removal(&claim, "deleted", at(60)).await.unwrap());
         assert_eq!(db.revision(user).await, 2);
@@ -62,23 +66,23 @@ both! {
         let user = db.user("a@x").await.id;
         let id = db.connection(user, "c", &[]).await.id;
         let claim = db.begin_removal(user, id, at(20), at(50)).await.unwrap().expect("hidden");
-        assert!(db.postpone_removal(&claim, at(30), "the provider sleeps").await.unwrap());
+        assert!(db.postpone_removal(&claim, at(30), "the provider is not available").await.unwrap());
         let waiting = db.list_removals().await.unwrap();
         assert_eq!((waiting[0].connection.id, waiting[0].connection.status), (id, ConnectionStatus::Deleting));
         assert_eq!((waiting[0].attempts, waiting[0].next_attempt_at), (1, Some(at(30))));
-        assert_eq!(waiting[0].last_error.as_deref(), Some("the provider sleeps"));
+        assert_eq!(waiting[0].last_error.as_deref(), Some("the provider is not available"));
         assert_eq!(db.claim_due_removals(at(29), at(90), 8).await.unwrap(), [], "not due");
-        let claim = db.claim_removal(user, id, at(29), at(90)).await.unwrap().expect("whoever asks for it may");
+        let claim = db.claim_removal(user, id, at(29), at(90)).await.unwrap().expect("claimed before it is due");
         assert_eq!(claim.attempts, 1);
         assert!(db.postpone_removal(&claim, at(40), "still").await.unwrap());
         assert_eq!(db.claim_due_removals(at(40), at(90), 8).await.unwrap()[0].attempts, 2);
-        assert_eq!(db.revision(user).await, 2, "nobody sees any of it");
+        assert_eq!(db.revision(user).await, 2, "retries do not change it");
     }
 
     async fn deleting_connection_without_time_is_due(db) {
         let user = db.user("a@x").await.id;
         let id = db.connection(user, "c", &[]).await.id;
-        // As a version without due work hid them.
+        // Without `next_removal_at`.
         db.raw("UPDATE connections SET status = 'deleting'").await;
         assert_eq!(ids(&db.claim_due_removals(at(0), at(9), 8).await.unwrap()), BTreeSet::from([id]));
     }
@@ -135,7 +139,7 @@ both! {
         let account = NewAccount { number: Some(&number), ..new_account("acc_provider_gone", "Rainy Day Gone") };
         let credentials = credentials();
         let new = NewConnection {
-            provider_user_id: Some("owner_gone"),
+            provider_user_id: Some("puser_gone"),
             next_refresh_at: Some(at(5)),
             ..new_connection(user, "consent_before_gone", &credentials)
         };
@@ -170,19 +174,19 @@ both! {
             "Rainy Day Gone".to_owned(),
             "consent_gone".to_owned(),
             "consent_before_gone".to_owned(),
-            provider_user_digest("owner_gone"),
+            provider_user_digest("puser_gone"),
             "9876".to_owned(),
             "k".repeat(16),
             events[0].id.to_string(),
         ];
         for name in &names {
-            assert!(!columns_containing(db, name).await.is_empty(), "{name}: the search finds what is there");
+            assert!(!columns_containing(db, name).await.is_empty(), "{name}: the search works");
         }
         let claim = db.begin_removal(user, made.id, at(20), at(50)).await.unwrap().expect("hidden");
-        assert!(db.postpone_removal(&claim, at(30), "the provider sleeps").await.unwrap());
-        assert_eq!(columns_containing(db, &events[0].id.to_string()).await, [""; 0], "nothing more is told of it");
+        assert!(db.postpone_removal(&claim, at(30), "the provider is not available").await.unwrap());
+        assert_eq!(columns_containing(db, &events[0].id.to_string()).await, [""; 0], "its events are deleted");
         let claim = db.claim_removal(user, made.id, at(30), at(50)).await.unwrap().expect("claimed");
-        let of_it = [
+        let columns_with_its_id = [
             "accounts.connection_id",
             "connection_audit.connection_id",
             "connections.id",
@@ -191,14 +195,14 @@ both! {
             "row_fingerprints.connection_id",
             "secrets.subject",
         ];
-        assert_eq!(columns_containing(db, &names[0]).await, of_it);
+        assert_eq!(columns_containing(db, &names[0]).await, columns_with_its_id);
         assert!(db.finish_removal(&claim, "deleted", at(40)).await.unwrap());
         assert!(db.finish_removal(&replaced, "deleted", at(40)).await.unwrap());
         for name in &names[..2] {
             assert_eq!(
                 columns_containing(db, name).await,
                 ["connection_audit.connection_id"],
-                "ids and times outlive it"
+                "the audit outlives the connection"
             );
         }
         assert_eq!(
@@ -213,12 +217,12 @@ both! {
             WHERE cause NOT IN ('imported', 'replaced', 'removed', 'deleted')";
         assert_eq!(db.texts(audit).await, ["0"]);
         assert!(!columns_containing(db, &kept.id.to_string()).await.is_empty());
-        assert!(matches!(db.delete_user(user).await, Err(StorageError::Conflict(_))), "the other one is there");
+        assert!(matches!(db.delete_user(user).await, Err(StorageError::Conflict(_))), "the other connection exists");
     }
 }
 
-/// Whoever seals anew holds secrets of one user and wants those of another; whoever forgets sessions holds them and
-/// wants a secret; whoever ends a removal wants a session and a secret.
+/// Key rotation holds secrets of one user and wants those of another. Cleanup holds sessions and wants a secret. A
+/// removal wants a session and a secret.
 #[test]
 fn transactions_do_not_deadlock() {
     on_postgres(async |db| {

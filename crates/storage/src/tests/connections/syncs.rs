@@ -1,4 +1,4 @@
-//! Syncs as due work: who may sync, when, what is due afterwards, and what a sync leaves.
+//! Syncs as jobs: claims, leases, due times and results.
 
 use std::collections::BTreeSet;
 
@@ -35,10 +35,10 @@ both! {
         let first = due(db, 20).await.remove(0);
         assert_eq!((first.user_id, first.connection_id, first.attempts), (user, id, 0));
         assert_eq!((first.synced_at, first.covered_from), (None, None));
-        assert_eq!(due(db, 49).await, [], "somebody is at it");
+        assert_eq!(due(db, 49).await, [], "leased");
         assert_eq!(db.claim_sync(user, id, at(49), at(99)).await.unwrap(), None);
         assert_eq!(db.finish_sync(&first, &empty_sync(20)).await.unwrap(), Some(0));
-        assert_eq!(db.finish_sync(&first, &empty_sync(21)).await.unwrap(), None, "given back");
+        assert_eq!(db.finish_sync(&first, &empty_sync(21)).await.unwrap(), None, "released");
         assert!(!db.postpone_sync(&first, at(1), "late").await.unwrap());
         assert!(!db.finish_sync_without_rows(&first, at(1)).await.unwrap());
         assert!(!db.renew_sync(&first, at(1)).await.unwrap());
@@ -50,7 +50,7 @@ both! {
         assert!(db.finish_sync_without_rows(&second, at(1100)).await.unwrap());
         let third = due(db, 1100).await.remove(0);
         assert_eq!((third.synced_at, third.covered_from), (Some(at(20)), Some(at(-480))), "nothing was read");
-        assert_eq!(db.revision(user).await, 1, "nobody sees the syncs");
+        assert_eq!(db.revision(user).await, 1, "syncs do not change it");
         assert_eq!(db.find_sync(UserId::new(), id).await.unwrap(), None);
     }
 
@@ -62,7 +62,7 @@ both! {
             let (now, until) = (at(round * 100), at(round * 100 + 30));
             let (one, other) =
                 tokio::join!(handles[0].claim_sync(user, id, now, until), handles[1].claim_sync(user, id, now, until));
-            assert!(one.unwrap().is_some() ^ other.unwrap().is_some(), "and the killed one of before is followed");
+            assert!(one.unwrap().is_some() ^ other.unwrap().is_some(), "after the earlier lease expired");
         }
         assert_eq!(db.claim_sync(UserId::new(), id, at(999), at(1000)).await.unwrap(), None);
         assert_eq!(db.claim_sync(user, ConnectionId::new(), at(999), at(1000)).await.unwrap(), None);
@@ -71,7 +71,7 @@ both! {
     async fn expired_lease_is_claimed_again(db) {
         let user = db.user("a@x").await.id;
         endpoint(db, user, &[EventType::TransactionsSynced]).await;
-        // By command, long before it would be due.
+        // Claimed long before it is due.
         let id = connection_to_sync(db, user, "c", 5000).await;
         let killed = start_sync(db, user, id, 20).await;
         assert!(db.renew_sync(&killed, at(60)).await.unwrap());
@@ -96,14 +96,14 @@ both! {
         for attempts in 0..2 {
             let claim = due(db, 20 + attempts * 100).await.remove(0);
             assert_eq!(i64::from(claim.attempts), attempts);
-            assert!(db.postpone_sync(&claim, at(120 + attempts * 100), "the provider sleeps").await.unwrap());
+            assert!(db.postpone_sync(&claim, at(120 + attempts * 100), "the provider is not available").await.unwrap());
         }
         let state = db.find_sync(user, id).await.unwrap().unwrap();
         assert_eq!(
             (state.attempts, state.last_error.as_deref(), state.next_at),
-            (2, Some("the provider sleeps"), Some(at(220)))
+            (2, Some("the provider is not available"), Some(at(220)))
         );
-        let failures = vec![(id, 2, "the provider sleeps".to_owned())];
+        let failures = vec![(id, 2, "the provider is not available".to_owned())];
         assert_eq!(db.list_sync_failures().await.unwrap(), failures);
         assert_eq!(
             db.sync_overview(at(200)).await.unwrap(),
@@ -134,30 +134,30 @@ both! {
         assert_ne!(running, killed);
     }
 
-    // Whatever the times: it is asked for after the sync began to read.
+    // Requested after the sync started, whatever the clocks say.
     async fn request_during_sync_is_kept(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
-        for (began, asked, every, then) in [
+        for (started, requested, every, expected) in [
             (20, 25, 0, 25),
             (100, 110, 60, 160),
             (200, 200, 0, 200),
-            // The clock of whoever asks is behind.
+            // The requester's clock is behind.
             (300, 290, 0, 300),
             (400, 390, 60, 460),
-            // The plan is earlier than what was asked for.
+            // The planned time is earlier than the request.
             (500, 510, 5000, 1500),
         ] {
-            let claim = start_sync(db, user, id, began).await;
-            assert!(request(db, user, id, asked, every).await);
-            assert!(request(db, user, id, asked + 5, every.max(20)).await, "later: the earlier time stays");
-            assert_eq!(due(db, began + 20).await, [], "{began}: somebody is at it");
-            db.finish_sync(&claim, &empty_sync(began)).await.unwrap().expect("finished");
-            assert_eq!(next_sync_of(db, user, id).await, at(then), "{began} {asked} {every}");
+            let claim = start_sync(db, user, id, started).await;
+            assert!(request(db, user, id, requested, every).await);
+            assert!(request(db, user, id, requested + 5, every.max(20)).await, "later: the earlier time stays");
+            assert_eq!(due(db, started + 20).await, [], "{started}: leased");
+            db.finish_sync(&claim, &empty_sync(started)).await.unwrap().expect("finished");
+            assert_eq!(next_sync_of(db, user, id).await, at(expected), "{started} {requested} {every}");
         }
         let claim = start_sync(db, user, id, 2000).await;
         db.finish_sync(&claim, &empty_sync(2000)).await.unwrap().expect("finished");
-        assert_eq!(next_sync_of(db, user, id).await, at(3000), "nobody asked");
+        assert_eq!(next_sync_of(db, user, id).await, at(3000), "no request");
     }
 
     async fn request_is_kept_however_the_sync_ends(db) {
@@ -165,13 +165,13 @@ both! {
         let id = connection_to_sync(db, user, "c", 20).await;
         let first = start_sync(db, user, id, 20).await;
         assert!(request(db, user, id, 25, 0).await);
-        assert!(db.postpone_sync(&first, at(500), "the provider sleeps").await.unwrap());
+        assert!(db.postpone_sync(&first, at(500), "the provider is not available").await.unwrap());
         let second = due(db, 25).await.remove(0);
         assert_eq!(second.attempts, 1);
         assert!(request(db, user, id, 30, 0).await);
         assert!(db.finish_sync_without_rows(&second, at(500)).await.unwrap());
         assert_eq!(next_sync_of(db, user, id).await, at(30));
-        // Whoever was killed is followed by one that began after it was asked for.
+        // The sync after a killed one starts after the request, so it fulfils the request.
         start_sync(db, user, id, 40).await;
         assert!(request(db, user, id, 45, 0).await);
         let third = due(db, 70).await.remove(0);
@@ -183,7 +183,7 @@ both! {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 5000).await;
         assert!(request(db, user, id, 10, 100).await);
-        assert_eq!(next_sync_of(db, user, id).await, at(10), "there was none yet");
+        assert_eq!(next_sync_of(db, user, id).await, at(10), "no sync yet");
         assert!(request(db, user, id, 15, 100).await);
         assert_eq!(next_sync_of(db, user, id).await, at(10), "an earlier time stays");
         let claim = due(db, 20).await.remove(0);
@@ -260,12 +260,12 @@ both! {
         assert_eq!(
             db.finish_sync(&running, &empty_sync(60)).await.unwrap(),
             None,
-            "it holds the credentials of before"
+            "it holds the old credentials"
         );
         let state = db.find_sync(user, id).await.unwrap().unwrap();
         assert_eq!((state.attempts, state.last_error, state.synced_at), (0, None, Some(at(20))));
         let again = due(db, 61).await.remove(0);
-        assert_eq!((again.connection_id, again.covered_from), (id, Some(at(-480))), "what was under way is due");
+        assert_eq!((again.connection_id, again.covered_from), (id, Some(at(-480))), "the interrupted sync is due");
         db.finish_sync(&again, &empty_sync(61)).await.unwrap().expect("finished");
         assert_eq!(next_sync_of(db, user, id).await, at(1061));
         connection_to_sync(db, user, "c", 2000).await;
@@ -277,7 +277,7 @@ both! {
         assert_eq!(next_sync_of(db, user, id).await, at(70));
         db.raw("UPDATE connections SET next_sync_at = NULL").await;
         connection_to_sync(db, user, "after", 80).await;
-        assert_eq!(ids(&due(db, 80).await), [id], "and not the one that is left to be withdrawn");
+        assert_eq!(ids(&due(db, 80).await), [id], "not the one being removed");
         assert_eq!(db.list_fingerprints(user, id).await.unwrap().len(), 1);
     }
 
@@ -290,10 +290,10 @@ both! {
             NewWebhookEvent { rows: &digests[..1], ..chunk(2, 2) },
         ];
         let (_, written) = finish_sync_with(db, (user, id), 20, &events).await;
-        assert_eq!((written, db.find_webhook_event(user, events[0].id).await.unwrap()), (0, None), "nobody asks");
+        assert_eq!((written, db.find_webhook_event(user, events[0].id).await.unwrap()), (0, None), "no endpoint");
         let trades = endpoint(db, user, &[EventType::TradesSynced]).await;
         let (_, written) = finish_sync_with(db, (user, id), 60, &events).await;
-        assert_eq!((written, db.find_webhook_event(user, events[0].id).await.unwrap()), (0, None), "for these");
+        assert_eq!((written, db.find_webhook_event(user, events[0].id).await.unwrap()), (0, None), "other type");
         let both = endpoint(db, user, EventType::SUBSCRIBABLE).await;
         let transactions = endpoint(db, user, &[EventType::TransactionsSynced]).await;
         let (run, written) = finish_sync_with(db, (user, id), 100, &events).await;
@@ -314,6 +314,6 @@ both! {
 
 async fn claim_again(db: &TestDb, user: UserId, id: ConnectionId) -> ClaimedSync {
     let first = start_sync(db, user, id, 300).await;
-    assert!(db.postpone_sync(&first, at(400), "the provider sleeps").await.unwrap());
+    assert!(db.postpone_sync(&first, at(400), "the provider is not available").await.unwrap());
     start_sync(db, user, id, 400).await
 }

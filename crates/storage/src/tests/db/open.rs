@@ -1,4 +1,4 @@
-//! Which database URLs are taken, and that none is repeated in an error.
+//! Accepted database URLs, and errors that do not repeat a URL.
 
 use crate::{Sealer, Storage, StorageError};
 
@@ -32,7 +32,7 @@ async fn url_errors_do_not_show_passwords() {
 
 #[tokio::test]
 async fn unreachable_server_is_unavailable() {
-    // Port 1 of this machine: refused at once. With TLS asked for, the connection is refused just the same.
+    // Port 1 of this machine refuses connections at once, with and without TLS.
     for parameters in ["", "?sslmode=disable", "?sslmode=prefer", "?sslmode=require", "?sslmode=verify-full"] {
         let error = open_error(&format!("postgres://me:hunter2@127.0.0.1:1/db{parameters}")).await;
         assert!(matches!(error, StorageError::Unavailable(_)), "{parameters}: {error:?}");
@@ -44,7 +44,7 @@ async fn unreachable_server_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_unavailable() {
+async fn other_file_format_is_unavailable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");
     std::fs::write(&path, "this is no database, and it is long enough to be sure of it".repeat(100)).unwrap();

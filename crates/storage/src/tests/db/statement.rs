@@ -1,4 +1,4 @@
-//! Every statement of the crate is understood by both databases, and alike.
+//! Both databases accept every statement of the crate.
 
 use crate::db::{Db, Sql};
 use crate::tests::support::{at, both, key, new_account, on_sqlite};
@@ -49,7 +49,7 @@ both! {
     }
 }
 
-/// Compiling takes longer than most reads: other values for a cached statement must not cause it.
+/// Compiling takes longer than most reads, so new parameters must not recompile a cached statement.
 #[test]
 fn sqlite_compiles_a_read_once() {
     on_sqlite(async |db| {
@@ -75,7 +75,7 @@ fn statements_use_the_common_dialect() {
         for word in ["::", "?", "ILIKE", "jsonb", "lower(", "now()", "INSERT OR", "FOR UPDATE"] {
             assert!(!sql.text.contains(word), "{} has {word}", sql.name);
         }
-        // The one that takes numbers out of bytes has to say in each database's words how.
+        // Each database has its own way to read numbers from bytes.
         if sql.name == "UPSERT" && sql.text.contains("packed(digests)") {
             continue;
         }
@@ -88,7 +88,7 @@ fn statements_use_the_common_dialect() {
     }
 }
 
-/// The highest number among `$1`, `$2`, ...; none between may be missing.
+/// The number of placeholders `$1`, `$2`, ... Panics if a number is missing.
 fn placeholders(text: &str) -> usize {
     let numbers = text.split('$').skip(1).map(|rest| {
         rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<usize>().expect("a number after $")

@@ -20,13 +20,13 @@ both! {
         assert_eq!(db.secrets_for("link_session").await, 2);
         assert_eq!(db.delete_outdated(at(60 + DAY)).await.unwrap(), 5);
         assert_eq!(db.delete_outdated(at(60 + DAY)).await.unwrap(), 0);
-        assert_eq!(db.secrets_for("link_session").await, 1, "with its secret");
+        assert_eq!(db.secrets_for("link_session").await, 1, "secrets are deleted too");
         for state in ["started", "ended", "callback_received"] {
             assert_eq!(db.find_link_session(state).await.unwrap(), None, "{state}");
         }
         assert!(
             db.find_link_session("credentials_obtained").await.unwrap().is_some(),
-            "nobody else knows of that consent"
+            "only its secret knows the consent"
         );
         assert!(!db.has_provider_event("fiskil", "old").await.unwrap());
         assert!(db.has_provider_event("fiskil", "new").await.unwrap());

@@ -1,4 +1,4 @@
-//! Link sessions as due work: who may work on one, when, and what becomes of its secret.
+//! Link sessions as jobs: claims, leases, due times and secrets.
 
 use std::collections::BTreeSet;
 
@@ -57,14 +57,14 @@ both! {
         assert!(!format!("{claim:?}").contains("answer"));
         assert!(db.store_link_credentials(&claim, &secret("credentials"), at(50)).await.unwrap());
         assert_eq!(phase(db, "state").await, (LinkPhase::CredentialsObtained, None));
-        assert_eq!(due(db, 49).await.len(), 0, "the lease goes on");
-        assert!(!db.store_link_credentials(&claim, &secret("again"), at(99)).await.unwrap(), "granted already");
+        assert_eq!(due(db, 49).await.len(), 0, "the lease was extended");
+        assert!(!db.store_link_credentials(&claim, &secret("again"), at(99)).await.unwrap(), "stored already");
         assert!(db.end_link_session(&claim, "linked").await.unwrap());
         assert_eq!(phase(db, "state").await, (LinkPhase::Ended, Some("linked".to_owned())));
         assert_eq!((db.secrets_for("link_session").await, due(db, 999).await.len()), (0, 0));
         assert!(!db.end_link_session(&claim, "failed").await.unwrap());
         assert!(!db.postpone_link_session(&claim, at(70)).await.unwrap());
-        assert_eq!(db.revision(user).await, 1, "nobody sees any of it");
+        assert_eq!(db.revision(user).await, 1, "link sessions do not change it");
     }
 
     async fn state_belongs_to_one_session(db) {
@@ -89,15 +89,15 @@ both! {
         for round in 0..6 {
             let state = format!("state{round}");
             db.insert_link_session(&new_session(user, &state), at(0)).await.unwrap();
-            let answers = [secret("one"), secret("other")];
+            let callbacks = [secret("one"), secret("other")];
             let (one, other) = tokio::join!(
-                handles[0].receive_link_callback(&state, &answers[0], at(10), at(40)),
-                handles[1].receive_link_callback(&state, &answers[1], at(10), at(40)),
+                handles[0].receive_link_callback(&state, &callbacks[0], at(10), at(40)),
+                handles[1].receive_link_callback(&state, &callbacks[1], at(10), at(40)),
             );
             let claims: Vec<_> = [one.unwrap(), other.unwrap()].into_iter().flatten().collect();
             assert_eq!(claims.len(), 1);
             let stored = due(db, 40).await;
-            assert_eq!((stored.len(), secret_text(&stored[0])), (1, secret_text(&claims[0])), "the answer of the one");
+            assert_eq!((stored.len(), secret_text(&stored[0])), (1, secret_text(&claims[0])), "one callback");
             assert!(db.end_link_session(&stored[0], "done").await.unwrap());
         }
     }
@@ -105,24 +105,24 @@ both! {
     async fn invalid_callbacks_change_nothing(db) {
         let user = db.user("a@x").await.id;
         db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
-        let back =
+        let callback =
             async |state, now| db.receive_link_callback(state, &secret("forged"), at(now), at(99)).await.unwrap();
-        assert!(back("state", 60).await.is_none(), "too late");
-        assert!(back("stale", 10).await.is_none(), "unknown");
+        assert!(callback("state", 60).await.is_none(), "too late");
+        assert!(callback("stale", 10).await.is_none(), "unknown");
         assert_eq!((db.secrets_for("link_session").await, phase(db, "state").await.0), (0, LinkPhase::Started));
-        let claim = back("state", 59).await.expect("in time");
-        assert!(back("state", 59).await.is_none(), "callback_received");
+        let claim = callback("state", 59).await.expect("in time");
+        assert!(callback("state", 59).await.is_none(), "callback_received");
         assert!(db.store_link_credentials(&claim, &secret("credentials"), at(99)).await.unwrap());
-        assert!(back("state", 59).await.is_none(), "credentials_obtained");
+        assert!(callback("state", 59).await.is_none(), "credentials_obtained");
         assert!(db.end_link_session(&claim, "linked").await.unwrap());
-        assert!(back("state", 59).await.is_none(), "ended");
+        assert!(callback("state", 59).await.is_none(), "ended");
         assert_eq!(db.secrets_for("link_session").await, 0);
     }
 
     async fn expired_lease_is_claimed_again(db) {
         let user = db.user("a@x").await.id;
         let killed = session_with_callback(db, user, "state").await;
-        assert_eq!(due(db, 39).await.len(), 0, "somebody has it");
+        assert_eq!(due(db, 39).await.len(), 0, "leased");
         let next = due(db, 40).await.remove(0);
         assert_eq!((next.session.phase, secret_text(&next)), (LinkPhase::CallbackReceived, Some("code=answer")));
         assert!(!db.store_link_credentials(&killed, &secret("late"), at(99)).await.unwrap());
@@ -133,7 +133,7 @@ both! {
         assert_eq!(
             (last.session.phase, secret_text(&last)),
             (LinkPhase::CredentialsObtained, Some("credentials")),
-            "nothing is asked for twice"
+            "the callback is not used twice"
         );
         assert!(!db.end_link_session(&next, "late").await.unwrap());
         assert!(db.end_link_session(&last, "linked").await.unwrap());
@@ -143,12 +143,12 @@ both! {
         let user = db.user("a@x").await.id;
         let claim = session_with_callback(db, user, "state").await;
         assert!(db.postpone_link_session(&claim, at(50)).await.unwrap());
-        assert!(!db.postpone_link_session(&claim, at(20)).await.unwrap(), "given back");
+        assert!(!db.postpone_link_session(&claim, at(20)).await.unwrap(), "released");
         assert_eq!(due(db, 49).await.len(), 0);
         let claim = due(db, 50).await.remove(0);
         assert_eq!((claim.attempts, secret_text(&claim)), (1, Some("code=answer")));
         assert!(db.store_link_credentials(&claim, &secret("credentials"), at(80)).await.unwrap());
-        assert_eq!(due(db, 80).await[0].attempts, 0, "counted anew in the next phase");
+        assert_eq!(due(db, 80).await[0].attempts, 0, "the next phase starts at 0");
     }
 
     async fn session_without_callback_becomes_due(db) {
@@ -157,20 +157,20 @@ both! {
         assert_eq!(due(db, 119).await.len(), 0);
         let claim = due(db, 120).await.remove(0);
         assert_eq!((claim.session.phase, secret_text(&claim)), (LinkPhase::Started, None));
-        assert!(!db.store_link_credentials(&claim, &secret("credentials"), at(200)).await.unwrap(), "it has no answer");
+        assert!(!db.store_link_credentials(&claim, &secret("credentials"), at(200)).await.unwrap(), "no callback");
         assert!(db.end_link_session(&claim, "expired").await.unwrap());
     }
 
-    async fn callback_takes_over_the_lease(db) {
+    async fn callback_ends_an_earlier_lease(db) {
         let user = db.user("a@x").await.id;
         db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
         db.wake_link_sessions("akahu", &[AffectedRef::User(user)], at(5)).await.unwrap();
         let earlier = due(db, 5).await.remove(0);
-        let back =
+        let callback =
             db.receive_link_callback("state", &secret("answer"), at(10), at(40)).await.unwrap().expect("in time");
         assert!(!db.end_link_session(&earlier, "cancelled").await.unwrap());
         assert!(!db.postpone_link_session(&earlier, at(999)).await.unwrap());
-        assert!(db.end_link_session(&back, "linked").await.unwrap());
+        assert!(db.end_link_session(&callback, "linked").await.unwrap());
     }
 
     async fn two_instances_share_due_jobs(db) {
@@ -190,7 +190,7 @@ both! {
             assert!(!claims.is_empty());
             count += claims.len();
             for claim in &claims {
-                assert!(db.end_link_session(claim, "expired").await.unwrap(), "nobody overtook it");
+                assert!(db.end_link_session(claim, "expired").await.unwrap(), "its lease was not lost");
             }
         }
         assert_eq!(count, states.len(), "each is claimed once");
@@ -225,10 +225,10 @@ both! {
             .unwrap();
         }
         db.insert_link_session(&new_session(user, "empty"), at(0)).await.unwrap();
-        let back = async |state| {
+        let callback = async |state| {
             db.receive_link_callback(state, &secret("answer"), at(10), at(40)).await.unwrap().expect("in time")
         };
-        let (one, empty) = (back("one").await, back("empty").await);
+        let (one, empty) = (callback("one").await, callback("empty").await);
         for claim in due(db, 120).await.iter().chain([&one]).filter(|claim| claim.session.id != empty.session.id) {
             assert!(known_consents.iter().all(|consent| claim.had_consent(consent)));
             assert!(["conn_", "conn_1 ", "conn_2", "conn_1 zwei"].iter().all(|consent| !claim.had_consent(consent)));
@@ -238,7 +238,7 @@ both! {
             .texts("SELECT known_consents FROM link_sessions WHERE known_consents <> '' ORDER BY known_consents")
             .await;
         let digests: BTreeSet<&str> = kept.iter().flat_map(|known_consents| known_consents.split(' ')).collect();
-        assert_eq!(digests.len(), 8, "another one in each session");
+        assert_eq!(digests.len(), 8, "digests differ between sessions");
         assert!(digests.iter().all(|digest| digest.len() == 32));
         assert!(!digests.contains(&hex(hash("conn_1").as_ref())[..32]));
     }

@@ -5,7 +5,7 @@ use crate::tests::support::{at, both};
 use crate::{NewLink, StorageError};
 
 both! {
-    async fn a_link_works_until_it_expires(db) {
+    async fn link_works_until_it_expires(db) {
         let user = db.user("a@x").await.id;
         let connection = db.connection(user, "c", &[]).await.id;
         let new =

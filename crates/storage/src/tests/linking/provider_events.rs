@@ -24,7 +24,7 @@ async fn affected_connections(
     db.find_affected_connections(provider, affected).await.unwrap()
 }
 
-/// The states of the sessions that are due.
+/// The number of due sessions.
 async fn due(db: &TestDb, now: i64) -> usize {
     db.claim_due_link_sessions(at(now), at(now), 99).await.unwrap().len()
 }
@@ -32,9 +32,9 @@ async fn due(db: &TestDb, now: i64) -> usize {
 both! {
     async fn finds_affected_connections(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        let first = connection_of_provider_user(db, user, "c\0_1", "owner_1", &[new_account("a\0cc_1", "One")]).await;
-        let second = connection_of_provider_user(db, user, "c_2", "owner_1", &[new_account("acc_2", "Two")]).await;
-        let third = connection_of_provider_user(db, other, "c_3", "owner_3", &[new_account("acc_1", "Joint")]).await;
+        let first = connection_of_provider_user(db, user, "c\0_1", "puser_1", &[new_account("a\0cc_1", "One")]).await;
+        let second = connection_of_provider_user(db, user, "c_2", "puser_1", &[new_account("acc_2", "Two")]).await;
+        let third = connection_of_provider_user(db, other, "c_3", "puser_3", &[new_account("acc_1", "Joint")]).await;
         let sorted = |mut ids: Vec<(UserId, ConnectionId)>| {
             ids.sort();
             ids
@@ -46,13 +46,13 @@ both! {
             sorted(vec![(user, first), (other, third)])
         );
         assert_eq!(
-            affected_connections(db, "akahu", &[AffectedRef::ProviderUser("owner_1")]).await,
+            affected_connections(db, "akahu", &[AffectedRef::ProviderUser("puser_1")]).await,
             sorted(vec![(user, first), (user, second)])
         );
         assert_eq!(affected_connections(db, "akahu", &[AffectedRef::User(other)]).await, [(other, third)]);
         let all = [
             AffectedRef::User(user),
-            AffectedRef::ProviderUser("owner_1"),
+            AffectedRef::ProviderUser("puser_1"),
             AffectedRef::Connection("c_1"),
             AffectedRef::Account("acc_2"),
         ];
@@ -61,7 +61,7 @@ both! {
             sorted(vec![(user, first), (user, second)]),
             "each once"
         );
-        assert_eq!(affected_connections(db, "fiskil", &all).await, [], "another provider's ids are other ids");
+        assert_eq!(affected_connections(db, "fiskil", &all).await, [], "ids belong to one provider");
         assert_eq!(affected_connections(db, "akahu", &[]).await, []);
         for unknown in [
             AffectedRef::Connection("c"),
@@ -78,41 +78,41 @@ both! {
 
     async fn provider_user_is_kept_until_replaced(db) {
         let user = db.user("a@x").await.id;
-        let id = connection_of_provider_user(db, user, "c", "owner_1", &[]).await;
+        let id = connection_of_provider_user(db, user, "c", "puser_1", &[]).await;
         db.connection(user, "c", &[]).await;
-        assert_eq!(affected_connections(db, "akahu", &[AffectedRef::ProviderUser("owner_1")]).await, [(user, id)]);
-        connection_of_provider_user(db, user, "c", "owner_2", &[]).await;
-        assert_eq!(affected_connections(db, "akahu", &[AffectedRef::ProviderUser("owner_1")]).await, []);
-        assert_eq!(affected_connections(db, "akahu", &[AffectedRef::ProviderUser("owner_2")]).await, [(user, id)]);
+        assert_eq!(affected_connections(db, "akahu", &[AffectedRef::ProviderUser("puser_1")]).await, [(user, id)]);
+        connection_of_provider_user(db, user, "c", "puser_2", &[]).await;
+        assert_eq!(affected_connections(db, "akahu", &[AffectedRef::ProviderUser("puser_1")]).await, []);
+        assert_eq!(affected_connections(db, "akahu", &[AffectedRef::ProviderUser("puser_2")]).await, [(user, id)]);
     }
 
     async fn event_wakes_affected_link_sessions(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        connection_of_provider_user(db, user, "c_1", "owner_1", &[new_account("acc_1", "One")]).await;
-        register_provider_user(db, other, "owner_2", "credentials").await;
+        connection_of_provider_user(db, user, "c_1", "puser_1", &[new_account("acc_1", "One")]).await;
+        register_provider_user(db, other, "puser_2", "credentials").await;
         for (user, state, provider) in [(user, "s1", "akahu"), (user, "s2", "fiskil"), (other, "s3", "fiskil")] {
             db.insert_link_session(&NewLinkSession { provider, ..new_session(user, state) }, at(0)).await.unwrap();
         }
         let wake = async |provider, affected| db.wake_link_sessions(provider, &[affected], at(5)).await.unwrap();
         wake("akahu", AffectedRef::User(UserId::new())).await;
         wake("akahu", AffectedRef::User(other)).await;
-        wake("fiskil", AffectedRef::ProviderUser("owner_1")).await;
-        wake("akahu", AffectedRef::ProviderUser("owner_2")).await;
-        assert_eq!(due(db, 5).await, 0, "none of these is about any");
-        wake("fiskil", AffectedRef::ProviderUser("owner_2")).await;
+        wake("fiskil", AffectedRef::ProviderUser("puser_1")).await;
+        wake("akahu", AffectedRef::ProviderUser("puser_2")).await;
+        assert_eq!(due(db, 5).await, 0, "none affects a session");
+        wake("fiskil", AffectedRef::ProviderUser("puser_2")).await;
         assert_eq!(due(db, 5).await, 1);
         wake("fiskil", AffectedRef::User(user)).await;
         assert_eq!(due(db, 5).await, 2);
         for affected in
-            [AffectedRef::Connection("c_1"), AffectedRef::Account("acc_1"), AffectedRef::ProviderUser("owner_1")]
+            [AffectedRef::Connection("c_1"), AffectedRef::Account("acc_1"), AffectedRef::ProviderUser("puser_1")]
         {
             wake("akahu", affected).await;
             let claims = db.claim_due_link_sessions(at(5), at(6), 9).await.unwrap();
-            let ours = claims.iter().find(|claim| claim.session.provider == "akahu").expect("due");
+            let woken = claims.iter().find(|claim| claim.session.provider == "akahu").expect("due");
             for claim in &claims {
                 assert!(db.postpone_link_session(claim, at(120)).await.unwrap());
             }
-            assert_eq!(ours.session.user_id, user, "{affected:?}");
+            assert_eq!(woken.session.user_id, user, "{affected:?}");
         }
     }
 
@@ -121,12 +121,12 @@ both! {
         db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
         let claim = db.claim_due_link_sessions(at(120), at(150), 9).await.unwrap().remove(0);
         db.wake_link_sessions("akahu", &[AffectedRef::User(user)], at(125)).await.unwrap();
-        assert_eq!(due(db, 126).await, 0, "somebody has it");
+        assert_eq!(due(db, 126).await, 0, "leased");
         assert!(db.postpone_link_session(&claim, at(900)).await.unwrap());
         let claim = db.claim_due_link_sessions(at(126), at(150), 9).await.unwrap().remove(0);
         assert!(db.end_link_session(&claim, "linked").await.unwrap());
         db.wake_link_sessions("akahu", &[AffectedRef::User(user)], at(130)).await.unwrap();
-        assert_eq!(due(db, 999).await, 0, "what ended stays so");
+        assert_eq!(due(db, 999).await, 0, "an ended session stays ended");
     }
 
     async fn event_is_recorded_once(db) {

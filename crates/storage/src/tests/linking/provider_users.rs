@@ -10,26 +10,26 @@ async fn claim(db: &Storage, user: UserId, now: i64) -> ProviderUserState {
 }
 
 both! {
-    async fn a_user_is_registered_once(db) {
+    async fn user_is_registered_once(db) {
         let user = db.user("a@x").await.id;
-        let claim_of_it = claimed_registration(db, user, 0).await;
+        let held = claimed_registration(db, user, 0).await;
         assert_eq!(
-            (claim_of_it.user_id, claim_of_it.provider.as_str(), &claim_of_it.abandoned_reference),
+            (held.user_id, held.provider.as_str(), &held.abandoned_reference),
             (user, "fiskil", &None)
         );
         assert!(matches!(claim(db, user, 29).await, ProviderUserState::Busy));
         assert!(db.find_provider_user_credentials(user, "fiskil").await.unwrap().is_none());
-        assert!(db.set_provider_user_reference(&claim_of_it, "ref").await.unwrap());
+        assert!(db.set_provider_user_reference(&held, "ref").await.unwrap());
         assert!(
-            db.finish_provider_user(&claim_of_it, Some("eu_1"), &secret("provider user credentials")).await.unwrap()
+            db.finish_provider_user(&held, Some("eu_1"), &secret("provider user credentials")).await.unwrap()
         );
         let ready = claim(db, user, 1).await;
         assert!(!format!("{ready:?}").contains("provider user credentials"));
         assert!(
             matches!(ready, ProviderUserState::Ready(found) if found.expose_secret() == "provider user credentials")
         );
-        assert!(!db.finish_provider_user(&claim_of_it, None, &secret("again")).await.unwrap());
-        assert!(!db.set_provider_user_reference(&claim_of_it, "again").await.unwrap());
+        assert!(!db.finish_provider_user(&held, None, &secret("again")).await.unwrap());
+        assert!(!db.set_provider_user_reference(&held, "again").await.unwrap());
         assert_eq!(
             db.find_provider_user_credentials(user, "fiskil").await.unwrap().unwrap().expose_secret(),
             "provider user credentials"
@@ -67,11 +67,11 @@ both! {
         assert!(!db.set_provider_user_reference(&killed, "late").await.unwrap());
         assert!(!db.finish_provider_user(&killed, Some("late"), &secret("late")).await.unwrap());
         db.release_provider_user(&killed).await.unwrap();
-        assert!(matches!(claim(db, user, 31).await, ProviderUserState::Busy), "that was not theirs to give back");
+        assert!(matches!(claim(db, user, 31).await, ProviderUserState::Busy), "a lost lease cannot be released");
         let listed = db.list_provider_users(user).await.unwrap();
         assert_eq!((listed[0].reference.as_deref(), listed[0].credentials.is_none()), (Some("ref 1"), true));
         db.release_provider_user(&next).await.unwrap();
-        assert!(!db.finish_provider_user(&next, None, &secret("late")).await.unwrap(), "given back");
+        assert!(!db.finish_provider_user(&next, None, &secret("late")).await.unwrap(), "released");
         let last = claimed_registration(db, user, 32).await;
         assert_eq!(last.abandoned_reference.as_deref(), Some("ref 1"), "the reference stays");
         assert!(db.finish_provider_user(&last, None, &secret("credentials")).await.unwrap());
@@ -116,9 +116,9 @@ both! {
         assert_eq!((db.list_provider_users(user).await.unwrap().len(), db.secrets_for("provider_user").await), (0, 1));
         assert!(db.find_provider_user_credentials(other, "fiskil").await.unwrap().is_some());
         let claim = claimed_registration(db, user, 0).await;
-        assert!(!db.delete_provider_user_of(user, "fiskil", "eu_1").await.unwrap(), "about to be registered anew");
+        assert!(!db.delete_provider_user_of(user, "fiskil", "eu_1").await.unwrap(), "a new registration has begun");
         assert!(db.finish_provider_user(&claim, None, &secret("credentials")).await.unwrap());
-        assert!(!db.delete_provider_user_of(user, "fiskil", "eu_1").await.unwrap(), "nobody knows whose it is");
+        assert!(!db.delete_provider_user_of(user, "fiskil", "eu_1").await.unwrap(), "its provider id is unknown");
         db.raw("DELETE FROM secrets").await;
         assert!(!db.delete_provider_user_of(other, "fiskil", "eu_2").await.unwrap(), "not registered");
     }

@@ -1,4 +1,4 @@
-//! Sealing anew while others write.
+//! Key rotation, also while other tasks write.
 
 use bellbird_domain::{ConnectionId, UserId};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use crate::tests::fixtures::{
     SECRET, endpoint, register_provider_user, rotate, secret, session_with_callback, with_keys,
 };
-use crate::tests::support::{CREDENTIALS, at, both, credentials, give_up_after, new_connection};
+use crate::tests::support::{CREDENTIALS, at, both, cancel_after, credentials, new_connection};
 use crate::{Leftovers, ResealedBatch, SealError, Sealer, Storage, StorageError};
 
 async fn connections(storage: &Storage, user: UserId, count: usize) -> Vec<ConnectionId> {
@@ -47,7 +47,7 @@ both! {
         assert_eq!(
             (unopenable.len(), &unopenable[0].why),
             (1, &SealError::DoesNotOpen),
-            "a credentials moved to another row"
+            "credentials moved to another row"
         );
         assert_eq!(
             (unopenable[0].user_id, unopenable[0].purpose.as_str(), &unopenable[0].subject),
@@ -63,7 +63,7 @@ both! {
         let both = with_keys(db, &[2, 1]).await;
         assert_eq!(both.sealing_key_id(), "k2");
         assert_eq!(counts(&rotate(&both).await), (120, 0, 0));
-        assert_eq!(counts(&rotate(&both).await), (0, 120, 0), "done already");
+        assert_eq!(counts(&rotate(&both).await), (0, 120, 0), "already rotated");
         assert_eq!(both.count_secrets().await.unwrap(), 120);
         let secrets = both.sealed_secrets().await.unwrap();
         assert_eq!(secrets.by_key.into_iter().collect::<Vec<_>>(), [("k2".to_owned(), 120)]);
@@ -74,7 +74,7 @@ both! {
         }
         let error = old.find_credentials(user, ids[0]).await.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::UnknownKeyId(id)) if id == "k2"));
-        assert_eq!(db.revision(user).await, revision, "what is known of the user stays true");
+        assert_eq!(db.revision(user).await, revision, "cached answers stay valid");
         let leftovers = if db.kind() == "sqlite" { Leftovers::None } else { Leftovers::ServerManaged };
         assert_eq!(new.erase_leftovers().await.unwrap(), leftovers);
         assert_eq!(counts(&rotate(&new).await), (0, 120, 0));
@@ -94,7 +94,7 @@ both! {
             let endpoint = endpoint(&old, user, &[]).await;
             assert!(old.rotate_endpoint_secret(user, endpoint, &secret("second"), at(100)).await.unwrap());
             ids.push((id, endpoint));
-            register_provider_user(&old, user, "eu_1", &format!("owner {user}")).await;
+            register_provider_user(&old, user, "eu_1", &format!("provider user {user}")).await;
             for number in 0..30 {
                 session_with_callback(&old, user, &format!("{number} {user}")).await;
             }
@@ -110,7 +110,7 @@ both! {
             assert_eq!(new.find_credentials(user, id).await.unwrap().unwrap().expose_secret(), CREDENTIALS);
             assert_eq!(
                 new.find_provider_user_credentials(user, "fiskil").await.unwrap().unwrap().expose_secret(),
-                format!("owner {user}")
+                format!("provider user {user}")
             );
             assert_eq!(new.fingerprint_key(user, id).await.unwrap().unwrap().expose_secret(), key.expose_secret());
             let secrets = new.endpoint_secrets(user, endpoint, at(99)).await.unwrap().expect("there");
@@ -125,7 +125,7 @@ both! {
         );
     }
 
-    // Purpose, subject and user are all part of what is sealed.
+    // Purpose, subject and user are authenticated with the value.
     async fn a_secret_opens_for_its_purpose_only(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         db.connection(user, "c", &[]).await;
@@ -147,7 +147,7 @@ both! {
         let user = db.user("a@x").await.id;
         connections(&with_keys(db, &[1]).await, user, 3).await;
         let credentials = credentials();
-        let lost = with_keys(db, &[9])
+        let other_key = with_keys(db, &[9])
             .await
             .import_connection(&new_connection(user, "lost", &credentials), &[], at(1))
             .await
@@ -158,12 +158,12 @@ both! {
         let unopenable = both.sealed_secrets().await.unwrap().unopenable;
         assert_eq!(
             (&unopenable[0].subject, &unopenable[0].why),
-            (&lost.to_string(), &SealError::UnknownKeyId("k9".to_owned()))
+            (&other_key.to_string(), &SealError::UnknownKeyId("k9".to_owned()))
         );
-        // With the missing key everything is well again.
+        // With the missing key, the rotation covers it.
         assert_eq!(counts(&rotate(&with_keys(db, &[2, 1, 9]).await).await), (1, 3, 0));
         assert_eq!(
-            with_keys(db, &[2]).await.find_credentials(user, lost).await.unwrap().unwrap().expose_secret(),
+            with_keys(db, &[2]).await.find_credentials(user, other_key).await.unwrap().unwrap().expose_secret(),
             CREDENTIALS
         );
     }
@@ -173,18 +173,18 @@ both! {
         let ids = connections(&with_keys(db, &[1]).await, user, 8).await;
         for polls in 0..30 {
             let both = with_keys(db, &[2, 1]).await;
-            give_up_after(polls, both.reseal_batch(None)).await;
+            cancel_after(polls, both.reseal_batch(None)).await;
             for id in &ids {
                 assert!(both.find_credentials(user, *id).await.unwrap().is_some(), "{polls}");
             }
         }
         let both = with_keys(db, &[2, 1]).await;
-        let walked = rotate(&both).await;
-        assert_eq!((walked.resealed + walked.already_current, walked.unopenable), (8, 0));
+        let total = rotate(&both).await;
+        assert_eq!((total.resealed + total.already_current, total.unopenable), (8, 0));
         assert_eq!(both.sealed_secrets().await.unwrap().opened_by["k2"], 8);
     }
 
-    // A copy of the service renews credentials, with the old key and with the new one, while everything is sealed anew.
+    // Instances renew credentials under the old and the new key while the rotation runs.
     async fn rotation_loses_no_credentials_update(db) {
         let user = db.user("a@x").await.id;
         let old = with_keys(db, &[1, 2]).await;
@@ -223,7 +223,7 @@ both! {
             assert_eq!(
                 credentials.expose_secret(),
                 format!("{{\"number\":{number},\"round\":9}}"),
-                "the last that was stored"
+                "the last update"
             );
         }
     }

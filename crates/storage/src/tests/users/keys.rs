@@ -19,7 +19,7 @@ both! {
         assert_eq!(db.find_key(record.id).await.unwrap(), Some(record));
     }
 
-    async fn a_change_is_seen_at_once(db) {
+    async fn user_change_is_visible_at_once(db) {
         let user = db.user("a@x").await;
         db.insert_key(user.id, &key(1), "k", None, at(0)).await.unwrap();
         let zone = db.find_caller(&key(1), at(1)).await.unwrap().unwrap().caller.timezone;
@@ -29,13 +29,13 @@ both! {
         assert_eq!((caller.plan, caller.revision), (Plan::Saver, 1));
     }
 
-    async fn revoking_is_final_and_keeps_its_first_instant(db) {
+    async fn revoking_again_keeps_the_first_time(db) {
         let user = db.user("a@x").await;
         let record = db.insert_key(user.id, &key(1), "k", None, at(0)).await.unwrap();
         assert_eq!(db.revoke_key(record.id, at(5)).await.unwrap().revoked_at, Some(at(5)));
         assert_eq!(db.find_caller(&key(1), at(4)).await.unwrap(), None);
         assert_eq!(db.revoke_key(record.id, at(9)).await.unwrap().revoked_at, Some(at(5)));
-        assert_eq!(db.revision(user.id).await, 0, "keys are no part of what a revision tells");
+        assert_eq!(db.revision(user.id).await, 0, "a revision does not cover keys");
         assert!(matches!(db.revoke_key(KeyId::new(), at(5)).await, Err(StorageError::NotFound("key"))));
     }
 
@@ -44,11 +44,11 @@ both! {
         let record = db.insert_key(user.id, &key(1), "k", Some(at(100)), at(0)).await.unwrap();
         assert!(db.find_caller(&key(1), at(99)).await.unwrap().is_some());
         assert!(db.find_caller(&key(1), at(100)).await.unwrap().is_none());
-        assert_eq!(db.expire_key(record.id, at(200)).await.unwrap().expires_at, Some(at(100)), "never later");
+        assert_eq!(db.expire_key(record.id, at(200)).await.unwrap().expires_at, Some(at(100)), "the earlier one stays");
         assert_eq!(db.expire_key(record.id, at(50)).await.unwrap().expires_at, Some(at(50)));
         assert!(db.find_caller(&key(1), at(50)).await.unwrap().is_none());
-        let endless = db.insert_key(user.id, &key(2), "k", None, at(0)).await.unwrap();
-        assert_eq!(db.expire_key(endless.id, at(70)).await.unwrap().expires_at, Some(at(70)));
+        let without_expiry = db.insert_key(user.id, &key(2), "k", None, at(0)).await.unwrap();
+        assert_eq!(db.expire_key(without_expiry.id, at(70)).await.unwrap().expires_at, Some(at(70)));
         assert!(matches!(db.expire_key(KeyId::new(), at(5)).await, Err(StorageError::NotFound("key"))));
     }
 
@@ -59,7 +59,7 @@ both! {
         db.touch_key(user.id, record.id, at(10)).await.unwrap();
         assert_eq!(db.find_caller(&key(1), at(30)).await.unwrap().unwrap().last_used_at, Some(at(20)));
         db.touch_key(UserId::new(), record.id, at(30)).await.unwrap();
-        assert_eq!(db.find_key(record.id).await.unwrap().unwrap().last_used_at, Some(at(20)), "another user's");
+        assert_eq!(db.find_key(record.id).await.unwrap().unwrap().last_used_at, Some(at(20)), "wrong user");
         assert_eq!(db.revision(user.id).await, 0);
     }
 

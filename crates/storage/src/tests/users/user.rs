@@ -45,9 +45,9 @@ both! {
         let zone = UserChange { plan: None, timezone: Some(Some("Asia/Tokyo")) };
         let changed = db.update_user(user.id, &zone).await.unwrap();
         assert_eq!((changed.plan, changed.timezone.as_deref()), (Plan::Saver, Some("Asia/Tokyo")));
-        let days_in =
+        let zone_name =
             async || db.find_zone(user.id).await.unwrap().and_then(|zone| zone.iana_name().map(str::to_owned));
-        assert_eq!(days_in().await.as_deref(), Some("Asia/Tokyo"));
+        assert_eq!(zone_name().await.as_deref(), Some("Asia/Tokyo"));
         assert_eq!(db.find_user(user.id).await.unwrap(), Some(changed));
         assert_eq!(db.revision(user.id).await, 2);
         for same in [plan, zone, UserChange::default()] {
@@ -56,14 +56,14 @@ both! {
         assert_eq!(db.revision(user.id).await, 2, "nothing changed");
         let none = UserChange { plan: None, timezone: Some(None) };
         assert_eq!(db.update_user(user.id, &none).await.unwrap().timezone, None);
-        assert_eq!(days_in().await.as_deref(), Some("Australia/Sydney"));
+        assert_eq!(zone_name().await.as_deref(), Some("Australia/Sydney"));
         assert!(db.find_zone(UserId::new()).await.unwrap().is_none());
         assert_eq!((db.revision(user.id).await, db.revision(other.id).await), (3, 0));
         let error = db.update_user(UserId::new(), &plan).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
     }
 
-    async fn a_user_with_connections_stays(db) {
+    async fn user_with_connections_is_not_deleted(db) {
         let user = db.user("a@x").await;
         db.insert_key(user.id, &key(1), "k", None, at(0)).await.unwrap();
         let connection = db.connection(user.id, "c", &[]).await;
@@ -73,10 +73,10 @@ both! {
         let error = db.delete_user(user.id).await.unwrap_err();
         assert!(
             matches!(error, StorageError::Conflict(why) if why.contains("connections")),
-            "they go first: {error:?}"
+            "connections are checked first: {error:?}"
         );
         db.delete_provider_user(user.id, "fiskil").await.unwrap();
-        assert_eq!(db.list_keys(user.id).await.unwrap().len(), 1, "nothing half done");
+        assert_eq!(db.list_keys(user.id).await.unwrap().len(), 1, "nothing was deleted");
         assert!(db.remove(user.id, connection.id, at(1)).await);
         db.delete_user(user.id).await.unwrap();
         assert_eq!(db.find_user(user.id).await.unwrap(), None);
@@ -89,13 +89,13 @@ both! {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         for user in [user, other] {
             db.insert_link(&new_link(user, &user.to_string(), at(60)), at(0)).await.unwrap();
-            session_with_callback(db, user, &format!("returned {user}")).await;
-            db.insert_link_session(&new_session(user, &format!("begun {user}")), at(0)).await.unwrap();
+            session_with_callback(db, user, &format!("callback {user}")).await;
+            db.insert_link_session(&new_session(user, &format!("started {user}")), at(0)).await.unwrap();
         }
         register_provider_user(db, user, "eu_1", "credentials").await;
         let error = db.delete_user(user).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict(why) if why.contains("registered")), "{error:?}");
-        assert_eq!(db.secrets_for("link_session").await, 2, "nothing half done");
+        assert_eq!(db.secrets_for("link_session").await, 2, "nothing was deleted");
         db.delete_provider_user(user, "fiskil").await.unwrap();
         db.delete_user(user).await.unwrap();
         for (table, left) in [("users", 1), ("links", 1), ("link_sessions", 2), ("secrets", 1), ("provider_users", 0)] {
@@ -110,7 +110,7 @@ both! {
         assert!(matches!(db.find_user(user.id).await, Err(StorageError::Corrupt("a plan"))));
     }
 
-    async fn odd_texts_stay_texts(db) {
+    async fn unusual_texts_are_kept(db) {
         for email in ["o'hara@x", "a$1@x", "\"; DROP TABLE users; --", "%_@x", "日本@x", ""] {
             let user = db.user(email).await;
             assert_eq!(db.find_user_by_email(email).await.unwrap(), Some(user), "{email}");

@@ -1,4 +1,4 @@
-//! Deliveries as due work: who serves an endpoint, what is due, and what an attempt leads to.
+//! Deliveries as jobs: claims of endpoints, due deliveries and outcomes of attempts.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ async fn due(db: &Storage, now: i64, failing: bool) -> Vec<ClaimedEndpoint> {
     db.claim_due_endpoints(at(now), at(now + 30), 8, failing).await.unwrap()
 }
 
-/// What is due, by id.
+/// The event ids of the due deliveries.
 async fn due_events(db: &Storage, claim: &ClaimedEndpoint, now: i64) -> Vec<EventId> {
     db.list_due_deliveries(claim, at(now), 99).await.unwrap().into_iter().map(|due| due.event.id).collect()
 }
@@ -41,7 +41,7 @@ both! {
         let claim = due(db, 20, false).await.remove(0);
         assert_eq!((claim.user_id, claim.endpoint_id, claim.failing_since), (user, id, None));
         assert_eq!(claim.url, "https://hooks.example.com/x");
-        assert_eq!(due(db, 49, false).await, [], "somebody serves it");
+        assert_eq!(due(db, 49, false).await, [], "leased");
         let listed = db.list_due_deliveries(&claim, at(20), 9).await.unwrap();
         assert_eq!((listed.len(), listed[0].attempts), (1, 0));
         assert_eq!(Some(listed[0].event.clone()), db.find_webhook_event(user, events[0].id).await.unwrap());
@@ -58,7 +58,7 @@ both! {
         assert!(!db.release_endpoint(&claim).await.unwrap());
         assert_eq!(due_events(db, &next, 60).await, [events[0].id]);
         assert!(db.release_endpoint(&next).await.unwrap());
-        assert!(!db.release_endpoint(&next).await.unwrap(), "given back");
+        assert!(!db.release_endpoint(&next).await.unwrap(), "released");
         assert_eq!(endpoint_ids(&due(db, 61, false).await), [id]);
     }
 
@@ -99,10 +99,10 @@ both! {
             assert!(db.release_endpoint(&claim).await.unwrap());
             order.push(claim.endpoint_id);
         }
-        assert_eq!((&order[..3], &order[3..]), (&ids[..], &ids[..]), "in turns");
+        assert_eq!((&order[..3], &order[3..]), (&ids[..], &ids[..]), "round robin");
     }
 
-    async fn chunks_go_one_after_the_other(db) {
+    async fn chunks_are_delivered_in_order(db) {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
         let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
@@ -112,8 +112,8 @@ both! {
         let (other_run, _) = finish_sync_with(db, (user, connection), 25, &other).await;
         let claim = claimed_endpoint(db, id, 30).await;
         assert_eq!(due_events(db, &claim, 30).await, [events[0].id, other[0].id]);
-        let again = finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(40)));
-        assert!(db.finish_attempts(&claim, &[again], at(31)).await.unwrap());
+        let retry = finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(40)));
+        assert!(db.finish_attempts(&claim, &[retry], at(31)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Pending, Waiting, Waiting, Pending, Waiting]);
         assert_eq!(due_events(db, &claim, 39).await, [other[0].id]);
         let both = [
@@ -122,9 +122,9 @@ both! {
         ];
         assert!(db.finish_attempts(&claim, &both, at(41)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting, Failed, Pending]);
-        assert_eq!(due_events(db, &claim, 40).await, [], "from the end of the one before");
+        assert_eq!(due_events(db, &claim, 40).await, [], "due when the chunk before has ended");
         assert_eq!(due_events(db, &claim, 41).await, [events[1].id, other[1].id]);
-        // Whatever is told of what has ended already changes nothing.
+        // Attempts of ended deliveries change nothing.
         assert!(db.finish_attempts(&claim, &both, at(42)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting, Failed, Pending]);
         assert!(
@@ -159,7 +159,7 @@ both! {
                 .await
                 .unwrap()
         );
-        assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting], "the second has not arrived");
+        assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting], "the second is not delivered");
         assert!(
             db.finish_attempts(&claim, &[finished_attempt(&events[1], run, 33, AttemptOutcome::Delivered)], at(33))
                 .await
@@ -197,8 +197,9 @@ both! {
         );
         assert_eq!(delivery.last_error.as_deref(), Some("no answer in time"));
         assert_eq!(db.list_due_deliveries(&claim, at(40), 9).await.unwrap()[0].attempts, 1);
-        let taken = FinishedAttempt { attempt: 2, ..finished_attempt(&events[0], run, 40, AttemptOutcome::Delivered) };
-        assert!(db.finish_attempts(&claim, &[taken], at(41)).await.unwrap());
+        let success =
+            FinishedAttempt { attempt: 2, ..finished_attempt(&events[0], run, 40, AttemptOutcome::Delivered) };
+        assert!(db.finish_attempts(&claim, &[success], at(41)).await.unwrap());
         let delivery = db.list_deliveries(user, id, None, 9).await.unwrap().remove(0);
         assert_eq!(
             (delivery.state, delivery.attempts, delivery.next_attempt_at, delivery.ended_at),
@@ -229,12 +230,12 @@ both! {
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
         let find = async || db.find_endpoint_any(id).await.unwrap().expect("there");
-        let again = |now: i64, index: usize| finished_attempt(&events[index], run, now, AttemptOutcome::Retry(at(now)));
-        let ours = FinishedAttempt { endpoint_at_fault: false, ..again(30, 0) };
-        assert!(db.finish_attempts(&claim, &[ours], at(31)).await.unwrap());
-        assert_eq!(find().await.failing_since, None, "it was not asked");
-        assert!(db.finish_attempts(&claim, &[again(33, 1), again(32, 0)], at(34)).await.unwrap());
-        assert!(db.finish_attempts(&claim, &[again(35, 0)], at(36)).await.unwrap());
+        let retry = |now: i64, index: usize| finished_attempt(&events[index], run, now, AttemptOutcome::Retry(at(now)));
+        let local_failure = FinishedAttempt { endpoint_at_fault: false, ..retry(30, 0) };
+        assert!(db.finish_attempts(&claim, &[local_failure], at(31)).await.unwrap());
+        assert_eq!(find().await.failing_since, None, "the endpoint was not reached");
+        assert!(db.finish_attempts(&claim, &[retry(33, 1), retry(32, 0)], at(34)).await.unwrap());
+        assert!(db.finish_attempts(&claim, &[retry(35, 0)], at(36)).await.unwrap());
         assert_eq!((find().await.failing_since, find().await.delivered_at), (Some(at(32)), None), "since the first");
         assert!(db.release_endpoint(&claim).await.unwrap());
         assert_eq!(due(db, 40, false).await, []);
@@ -243,15 +244,15 @@ both! {
         assert!(
             db.finish_attempts(
                 &claim,
-                &[finished_attempt(&events[0], run, 41, AttemptOutcome::Delivered), again(42, 1)],
+                &[finished_attempt(&events[0], run, 41, AttemptOutcome::Delivered), retry(42, 1)],
                 at(43)
             )
             .await
             .unwrap()
         );
         assert_eq!((find().await.failing_since, find().await.delivered_at), (None, Some(at(41))));
-        let claim_again = again(50, 1);
-        assert!(db.finish_attempts(&claim, &[claim_again], at(51)).await.unwrap());
+        let failure = retry(50, 1);
+        assert!(db.finish_attempts(&claim, &[failure], at(51)).await.unwrap());
         assert_eq!((find().await.failing_since, find().await.delivered_at), (Some(at(50)), Some(at(41))));
     }
 
@@ -267,7 +268,7 @@ both! {
         assert_eq!(db.find_endpoint_any(id).await.unwrap().unwrap().disabled_reason.as_deref(), Some("gone"));
         assert_eq!((due(db, 99, false).await, due(db, 99, true).await), (vec![], vec![]));
         assert!(db.enable_endpoint(user, id).await.unwrap());
-        assert_eq!(due(db, 99, false).await, [], "given up is given up");
+        assert_eq!(due(db, 99, false).await, [], "failed deliveries stay failed");
     }
 
     async fn longest_due_job_is_claimed_first(db) {

@@ -1,4 +1,4 @@
-//! Endpoints and what their messages are signed with.
+//! Endpoints and their signing secrets.
 
 use bellbird_domain::{ApiVersion, DeliveryState, EndpointId, EndpointStatus, EventType, UserId};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -80,7 +80,7 @@ both! {
             assert!(!db.rotate_endpoint_secret(user, id, &secret("no"), at(200)).await.unwrap());
             assert!(db.endpoint_secrets(user, id, at(0)).await.unwrap().is_none());
         }
-        assert_eq!(db.count_secrets().await.unwrap(), 2, "nothing half done");
+        assert_eq!(db.count_secrets().await.unwrap(), 2, "nothing changed");
         let shown = EndpointSecrets { current: secret("hidden"), old: Some(secret("hidden")) };
         assert!(!format!("{shown:?}").contains("hidden"));
     }
@@ -110,7 +110,7 @@ both! {
         assert_eq!(db.disable_endpoint(user, id, "by command", at(40)).await.unwrap(), Some(2));
         let found = find(db, id).await;
         assert_eq!((found.status, found.disabled_reason.as_deref()), (EndpointStatus::Disabled, Some("by command")));
-        assert!(!db.release_endpoint(&claim).await.unwrap(), "whoever serves it stops");
+        assert!(!db.release_endpoint(&claim).await.unwrap(), "the lease was lost");
         assert!(
             !db.finish_attempts(&claim, &[finished_attempt(&events[1], run, 41, AttemptOutcome::Delivered)], at(42))
                 .await
@@ -126,9 +126,9 @@ both! {
             );
         }
         assert_eq!(db.list_deliveries(user, other, Some(DeliveryState::Failed), 9).await.unwrap(), []);
-        // What comes meanwhile is written down as failed, so that it can be recovered.
+        // New events are stored as failed, so that they can be recovered.
         let later = [chunk(1, 2), chunk(2, 2)];
-        assert_eq!(finish_sync_with(db, (user, connection), 60, &later).await.1, 2, "to the other one");
+        assert_eq!(finish_sync_with(db, (user, connection), 60, &later).await.1, 2, "for the other endpoint");
         assert_eq!(db.list_deliveries(user, id, Some(DeliveryState::Failed), 9).await.unwrap().len(), 4);
         assert_eq!(db.disable_endpoint(user, id, "gone", at(70)).await.unwrap(), Some(0));
         assert_eq!(db.disable_endpoint(UserId::new(), id, "gone", at(70)).await.unwrap(), None);

@@ -1,4 +1,4 @@
-//! Deliveries by command, and how events are deleted.
+//! Pings, redeliveries, recovery, and deletion of old events.
 
 use bellbird_domain::{ConnectionId, DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId};
 
@@ -27,10 +27,10 @@ async fn ping(db: &Storage, user: UserId, endpoint: EndpointId, delivered: bool)
 both! {
     async fn ping_is_recorded(db) {
         let (user, _, id) = user_with_endpoint(db, "a@x").await;
-        let taken = ping(db, user, id, true).await.expect("written");
-        let lost = ping(db, user, id, false).await.expect("written");
+        let delivered = ping(db, user, id, true).await.expect("written");
+        let failed = ping(db, user, id, false).await.expect("written");
         assert_eq!(states(db, user, id).await, [Delivered, Failed]);
-        let event = db.find_webhook_event(user, taken).await.unwrap().expect("there");
+        let event = db.find_webhook_event(user, delivered).await.unwrap().expect("there");
         assert_eq!(
             (event.event_type, event.connection_id, event.rows.len(), event.created_at),
             (EventType::Ping, None, 0, at(50))
@@ -38,16 +38,16 @@ both! {
         let delivery = db.list_deliveries(user, id, None, 1).await.unwrap().remove(0);
         assert_eq!(
             (delivery.event_id, delivery.attempts, delivery.ended_at, delivery.last_duration_ms),
-            (lost, 1, Some(at(50)), Some(7))
+            (failed, 1, Some(at(50)), Some(7))
         );
-        assert_eq!(db.list_attempts(user, id, taken).await.unwrap()[0].status, Some(200));
-        assert_eq!(db.claim_due_endpoints(at(99), at(100), 9, false).await.unwrap(), [], "never again");
-        assert!(!db.redeliver(user, id, lost, at(60)).await.unwrap());
+        assert_eq!(db.list_attempts(user, id, delivered).await.unwrap()[0].status, Some(200));
+        assert_eq!(db.claim_due_endpoints(at(99), at(100), 9, false).await.unwrap(), [], "a ping is not retried");
+        assert!(!db.redeliver(user, id, failed, at(60)).await.unwrap());
         assert_eq!(db.recover(user, id, at(0), at(60)).await.unwrap(), 0);
         assert_eq!(ping(db, UserId::new(), id, true).await, None);
         assert_eq!(ping(db, user, EndpointId::new(), true).await, None);
         db.disable_endpoint(user, id, "by command", at(60)).await.unwrap().expect("there");
-        assert!(ping(db, user, id, true).await.is_some(), "to see whether it is well again");
+        assert!(ping(db, user, id, true).await.is_some(), "a ping tests a disabled endpoint");
     }
 
     async fn event_is_redelivered(db) {
@@ -65,7 +65,7 @@ both! {
             assert_eq!((delivery.attempts, delivery.next_attempt_at, delivery.ended_at), (0, Some(at(40)), None));
         }
         assert_eq!(db.list_due_deliveries(&claim, at(40), 9).await.unwrap().len(), 1);
-        assert_eq!(db.list_attempts(user, id, event).await.unwrap().len(), 3, "what was tried stays written");
+        assert_eq!(db.list_attempts(user, id, event).await.unwrap().len(), 3, "recorded attempts stay");
         for (user, id, event) in
             [(UserId::new(), id, event), (user, EndpointId::new(), event), (user, id, EventId::new())]
         {
@@ -107,7 +107,7 @@ both! {
                 .unwrap()
         );
         assert_eq!(states(db, user, id).await, [Failed, Failed, Delivered, Failed, Pending, Pending, Waiting]);
-        // What was due after the one that failed waits for it again.
+        // Later chunks wait for the recovered one again.
         assert_eq!(db.recover(user, id, at(0), at(310)).await.unwrap(), 3);
         assert_eq!(states(db, user, id).await, [Pending, Waiting, Delivered, Pending, Waiting, Pending, Waiting]);
     }
@@ -165,7 +165,7 @@ both! {
         assert_eq!(states(db, other, theirs).await, [Pending, Delivered]);
     }
 
-    async fn odd_digests_are_corrupt(db) {
+    async fn digests_of_wrong_length_are_corrupt(db) {
         let (user, connection, _) = user_with_endpoint(db, "a@x").await;
         let event = chunk(1, 1);
         finish_sync_with(db, (user, connection), 20, &[event]).await;
@@ -177,8 +177,8 @@ both! {
     }
 }
 
-/// Whoever writes attempts down holds an endpoint and a delivery, and wants another delivery, which whoever forgets
-/// events would hold.
+/// Recording attempts holds an endpoint and a delivery, and wants another delivery, which the deletion of events would
+/// hold.
 #[test]
 fn transactions_do_not_deadlock() {
     on_postgres(async |db| {
@@ -217,7 +217,7 @@ fn transactions_do_not_deadlock() {
 }
 
 both! {
-    // All at once, on two connections, whatever the order: nothing fails.
+    // Concurrent operations on several handles, in whatever order.
     async fn concurrent_operations_do_not_fail(db) {
         let (user, kept, id) = user_with_endpoint(db, "a@x").await;
         let (mut connections, mut events) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! A real Chromium without a window, told what to do over a pipe in its own protocol: open, click, type, look.
+//! A headless Chromium, controlled over a pipe with the DevTools protocol.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// For one step, a slow machine included.
+/// For one step, on a slow machine.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
-/// No Chromium without these in a sandbox without a network: the first for root, the others for quiet.
+/// Chromium needs these as root and without a network: `--no-sandbox` for root, the others to stop background traffic.
 const FLAGS: &str = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
                      --disable-background-networking --disable-component-update --disable-sync \
                      --disable-dev-shm-usage --no-proxy-server \
                      --remote-debugging-pipe";
 
-/// A window with one tab.
+/// A browser with one tab. Dropping it kills the process.
 pub(super) struct Browser {
     child: Child,
     to: ChildStdin,
@@ -29,7 +29,7 @@ pub(super) struct Browser {
 impl Browser {
     pub(super) fn start() -> Self {
         let profile = tempfile::tempdir().unwrap();
-        // It reads commands from its descriptor 3 and answers on 4.
+        // Chromium reads commands from descriptor 3 and answers on descriptor 4.
         let line =
             format!("exec chromium {FLAGS} --user-data-dir={} about:blank 3<&0 4>&1 >&2", profile.path().display());
         let mut child = Command::new("sh")
@@ -38,7 +38,7 @@ impl Browser {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("chromium is installed: scripts/test sees to it");
+            .expect("chromium is installed (scripts/setup installs it)");
         let (to, out) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let (sender, from) = channel();
         std::thread::spawn(move || {
@@ -68,13 +68,13 @@ impl Browser {
         self.last_id
     }
 
-    /// The next message that `is_it`; the others are dropped.
-    fn wait(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+    /// Waits for a message that `matches`, and drops the messages before it.
+    fn wait(&mut self, description: &str, matches: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + WAIT_TIMEOUT;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let message = self.from.recv_timeout(left).unwrap_or_else(|error| panic!("{what}: {error}"));
-            if is_it(&message) {
+            let message = self.from.recv_timeout(left).unwrap_or_else(|error| panic!("{description}: {error}"));
+            if matches(&message) {
                 return message;
             }
         }
@@ -87,13 +87,13 @@ impl Browser {
         answer["result"].take()
     }
 
-    fn loaded(&mut self) {
-        self.wait("a page that has loaded", |message| message["method"] == "Page.loadEventFired");
+    fn wait_until_loaded(&mut self) {
+        self.wait("page load", |message| message["method"] == "Page.loadEventFired");
     }
 
     pub(super) fn open(&mut self, url: &str) {
         self.send("Page.navigate", json!({ "url": url }));
-        self.loaded();
+        self.wait_until_loaded();
     }
 
     pub(super) fn evaluate(&mut self, script: &str) -> Value {
@@ -106,7 +106,7 @@ impl Browser {
         self.evaluate("location.href").as_str().unwrap().to_owned()
     }
 
-    /// What can be read on the page.
+    /// The visible text of the page.
     pub(super) fn text(&mut self) -> String {
         self.evaluate("document.body.innerText").as_str().unwrap().to_owned()
     }
@@ -115,13 +115,13 @@ impl Browser {
         self.evaluate(&format!("document.querySelector({}) !== null", json!(selector))) == true
     }
 
-    /// Presses the left button of the mouse in the middle of an element, and waits for the page that follows.
+    /// Clicks in the middle of an element and waits for the next page.
     pub(super) fn click(&mut self, selector: &str) {
         self.press(selector);
-        self.loaded();
+        self.wait_until_loaded();
     }
 
-    /// As [`Self::click`], on an element that leads nowhere.
+    /// Clicks in the middle of an element without waiting for a page.
     pub(super) fn press(&mut self, selector: &str) {
         let script = format!(
             "(() => {{ const element = document.querySelector({}); element.scrollIntoView({{block: 'center'}}); \
@@ -129,14 +129,14 @@ impl Browser {
              return [box.x + box.width / 2, box.y + box.height / 2]; }})()",
             json!(selector)
         );
-        let place = self.evaluate(&script);
+        let center = self.evaluate(&script);
         for kind in ["mousePressed", "mouseReleased"] {
-            let event = json!({"type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1});
+            let event = json!({"type": kind, "x": center[0], "y": center[1], "button": "left", "clickCount": 1});
             self.send("Input.dispatchMouseEvent", event);
         }
     }
 
-    /// Writes in place of what is there.
+    /// Replaces the text of an input.
     pub(super) fn write(&mut self, selector: &str, text: &str) {
         self.evaluate(&format!("document.querySelector({}).select()", json!(selector)));
         self.call("Input.insertText", json!({ "text": text }));
@@ -150,10 +150,10 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", features);
     }
 
-    /// Keeps a picture, where BELLBIRD_SCREENSHOTS names a folder: to be looked at.
-    pub(super) fn picture(&mut self, name: &str) {
+    /// Saves screenshots to the folder in `BELLBIRD_SCREENSHOTS`, if it is set, for people to see.
+    pub(super) fn screenshot(&mut self, name: &str) {
         use base64::Engine as _;
-        let Some(folder) = option_env_at_run("BELLBIRD_SCREENSHOTS") else { return };
+        let Ok(folder) = std::env::var("BELLBIRD_SCREENSHOTS") else { return };
         for (width, dark) in [(360, false), (1280, false), (1280, true)] {
             self.size(width, 800, dark);
             let shot = self.call("Page.captureScreenshot", json!({"format": "png"}));
@@ -163,10 +163,6 @@ impl Browser {
         }
         self.size(1280, 800, false);
     }
-}
-
-fn option_env_at_run(name: &str) -> Option<String> {
-    std::env::var(name).ok()
 }
 
 impl Drop for Browser {

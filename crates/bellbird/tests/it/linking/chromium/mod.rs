@@ -1,4 +1,4 @@
-//! The whole way in a real browser: from `connection link` over the provider's own pages to the first transactions.
+//! Linking in a real browser: from the link URL through the provider's pages to the first transactions.
 
 mod browser;
 
@@ -10,42 +10,42 @@ use serde_json::json;
 use crate::support::harness::{App, simulated_providers};
 use browser::Browser;
 
-/// What a person does at a provider.
+/// What the user does at the provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Person {
-    Allows,
-    Cancels,
-    /// The institution does not answer.
-    Fails,
+enum UserAction {
+    Approve,
+    Cancel,
+    /// Enters a wrong code.
+    Fail,
 }
 
-/// Waits for what happens in threads of the runtime while this one drives the browser.
+/// Waits for `work`, which runs on other threads of the runtime while this one controls the browser.
 fn block<T>(work: impl Future<Output = T>) -> T {
     tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(work))
 }
 
-/// Walks the provider's pages, as `person` would, to our own page.
-fn walk(browser: &mut Browser, app: &App, provider: &str, person: Person) {
+/// Goes through the provider's pages with one action, until the callback page.
+fn walk(browser: &mut Browser, app: &App, provider: &str, action: UserAction) {
     browser.picture(&format!("{provider}-1-ask"));
     browser.click("button[value=allow]");
-    if person == Person::Cancels {
+    if action == UserAction::Cancel {
         browser.click("button[value=cancel]");
     } else {
         if browser.has("button.place:not([disabled])") {
             browser.picture(&format!("{provider}-2-place"));
             browser.click("button.place:not([disabled])");
         }
-        browser.write("#name", "somebody.new@example.com");
+        browser.write("#name", "someone.new@example.com");
         let code = browser.evaluate("document.querySelector('.code').textContent");
-        browser.write("#code", if person == Person::Fails { "000000" } else { code.as_str().unwrap() });
+        browser.write("#code", if action == UserAction::Fail { "000000" } else { code.as_str().unwrap() });
         browser.picture(&format!("{provider}-3-sign-in"));
         browser.click("button[value=allow]");
     }
-    if person == Person::Allows {
+    if action == UserAction::Approve {
         browser.picture(&format!("{provider}-4-accounts"));
         browser.click("button[value=allow]");
     }
-    // Some show a last page of their own.
+    // Some providers show a last page of their own.
     if browser.has("a.yes") {
         browser.click("a.yes");
     }
@@ -60,35 +60,35 @@ async fn from_link_to_transactions_at_every_provider() {
     for provider in simulated_providers() {
         let user = app.ben.user.id;
         let before = app.storage.list_connections(user).await.unwrap();
-        for (person, words) in [
-            (Person::Cancels, "did not give your consent"),
-            (Person::Fails, "Nothing was connected"),
-            (Person::Allows, "connected"),
+        for (action, words) in [
+            (UserAction::Cancel, "did not give your consent"),
+            (UserAction::Fail, "Nothing was connected"),
+            (UserAction::Approve, "connected"),
         ] {
             let link_url = app.link_url(user, LinkTarget::UserChoice).await;
             browser.open(&link_url);
             browser.picture("link");
             assert!(browser.text().contains("ben@example.com"));
             browser.click(&format!("button[name=provider][value={provider}]"));
-            walk(&mut browser, &app, provider, person);
+            walk(&mut browser, &app, provider, action);
             browser.picture(&format!("{provider}-5-{}", words.replace(' ', "-")));
             assert!(browser.text().contains(words), "{provider}: {}", browser.text());
             let now = app.storage.list_connections(user).await.unwrap();
             assert_eq!(
                 now.len(),
-                before.len() + usize::from(person == Person::Allows),
+                before.len() + usize::from(action == UserAction::Approve),
                 "{provider}: {}",
                 browser.text()
             );
         }
-        // The way back, a second time.
+        // The callback URL works once.
         let used = browser.url();
         browser.open(&used);
         assert!(browser.text().contains("used already"), "{}", browser.text());
         browser.picture("used");
 
         let mut connections = app.storage.list_connections(user).await.unwrap();
-        connections.retain(|one| one.provider == provider && !before.contains(one));
+        connections.retain(|connection| connection.provider == provider && !before.contains(connection));
         let connection = connections.remove(0);
         let accounts = app.get_as(&app.ben.key, "/v1/accounts?limit=100").await.data();
         let accounts: Vec<_> =
@@ -124,7 +124,7 @@ async fn reconnecting_revoked_connection_keeps_ids() {
             block(app.add_person(&format!("{provider}@example.com"), bellbird_domain::Plan::Professional, &[]));
         let user = person.user.id;
         browser.open(&block(app.link_url(user, LinkTarget::Provider(provider))));
-        walk(&mut browser, &app, provider, Person::Allows);
+        walk(&mut browser, &app, provider, UserAction::Approve);
         let connection = app.storage.list_connections(user).await.unwrap().remove(0);
         let accounts = app.storage.list_connection_accounts(user, connection.id).await.unwrap();
         app.set_consent(&connection, "expired").await;
@@ -134,11 +134,13 @@ async fn reconnecting_revoked_connection_keeps_ids() {
         browser.open(&block(app.link_url(user, LinkTarget::UserChoice)));
         browser.picture(&format!("{provider}-6-broken"));
         browser.click(&format!("button[name=connection][value='{}']", connection.id));
-        walk(&mut browser, &app, provider, Person::Allows);
+        walk(&mut browser, &app, provider, UserAction::Approve);
         browser.picture(&format!("{provider}-7-again"));
         assert!(browser.text().contains("again"), "{provider}: {}", browser.text());
         let now = app.storage.list_connections(user).await.unwrap();
-        assert_eq!((now.len(), now[0].id, now[0].status), (1, connection.id, ConnectionStatus::Active), "{provider}");
+        assert_eq!(now.len(), 1, "{provider}");
+        assert_eq!(now[0].id, connection.id, "{provider}");
+        assert_eq!(now[0].status, ConnectionStatus::Active, "{provider}");
         let ids = |accounts: &[bellbird_domain::Account]| accounts.iter().map(|account| account.id).collect::<Vec<_>>();
         let after = app.storage.list_connection_accounts(user, connection.id).await.unwrap();
         assert_eq!(ids(&after), ids(&accounts), "{provider}");
