@@ -1,4 +1,5 @@
-// Receives Bellbird's webhooks: verifies each event, skips repeated ones, and prints one line of JSON for each.
+// Receives Bellbird's webhooks: verifies each event, skips repeated ones, and prints one line of
+// JSON for each.
 //
 //   npm install standardwebhooks
 //   BELLBIRD_WEBHOOK_SECRET=whsec_... node receiver.mjs 9000
@@ -10,12 +11,13 @@ const BODY_BYTES_MAX = 4 * 1024 * 1024;
 const IDS_MAX = 10_000;
 
 const webhook = new Webhook(process.env.BELLBIRD_WEBHOOK_SECRET);
-// Ids of handled events, the oldest first. In production use a database table, so that a restart keeps them.
+// Ids of handled events, the oldest first. In production use a database table, so that a restart
+// keeps them.
 const handled = new Set();
 
 // Your own handling. If it takes long, put the event into your own queue here and process it later.
-// If two events contain the same row, keep the row of the event with the later `created`; if those are
-// equal, the later `webhook-timestamp` wins.
+// If two events contain the same row, keep the row of the event with the later `created`. If those
+// are equal, the later `webhook-timestamp` wins.
 function handle({ id, type, metadata }) {
   const { new_count, updated_count, chunk, total_chunks } = metadata;
   console.log(JSON.stringify({ id, type, new_count, updated_count, chunk, total_chunks }));
@@ -28,7 +30,7 @@ async function receive(request) {
   if (Number(length) > BODY_BYTES_MAX) return 413;
   const parts = [];
   for await (const part of request) parts.push(part);
-  const body = Buffer.concat(parts); // keep the raw body: the signature covers its exact bytes
+  const body = Buffer.concat(parts); // the raw body: the signature covers its exact bytes
   let event;
   try {
     event = webhook.verify(body, request.headers);

@@ -1,4 +1,5 @@
-# Receives Bellbird's webhooks: verifies each event, skips repeated ones, and prints one line of JSON for each.
+# Receives Bellbird's webhooks: verifies each event, skips repeated ones, and prints one line of
+# JSON for each.
 #
 #   pip install standardwebhooks
 #   BELLBIRD_WEBHOOK_SECRET=whsec_... python3 receiver.py 9000
@@ -16,18 +17,21 @@ IDS_MAX = 10_000
 
 webhook = Webhook(os.environ["BELLBIRD_WEBHOOK_SECRET"])
 lock = Lock()
-# Ids of handled events, the oldest first. In production use a database table, so that a restart keeps them.
+# Ids of handled events, the oldest first. In production use a database table, so that a restart
+# keeps them.
 handled = {}
 
 
 def handle(event):
-    """Your own handling. If it takes long, put the event into your own queue here and process it later.
+    """Your own handling. If it takes long, put the event into your own queue here and process it
+    later.
 
-    If two events contain the same row, keep the row of the event with the later `created`; if those are
-    equal, the later `webhook-timestamp` wins.
+    If two events contain the same row, keep the row of the event with the later `created`. If those
+    are equal, the later `webhook-timestamp` wins.
     """
     counts = ("new_count", "updated_count", "chunk", "total_chunks")
-    line = {"id": event["id"], "type": event["type"]} | {name: event["metadata"][name] for name in counts}
+    line = {"id": event["id"], "type": event["type"]}
+    line |= {name: event["metadata"][name] for name in counts}
     print(json.dumps(line), flush=True)
 
 
@@ -44,7 +48,7 @@ class Receiver(BaseHTTPRequestHandler):
             return 411
         if len(length) > 7 or int(length) > BODY_BYTES_MAX:
             return 413
-        body = self.rfile.read(int(length))  # keep the raw body: the signature covers its exact bytes
+        body = self.rfile.read(int(length))  # the raw body: the signature covers its exact bytes
         try:
             event = webhook.verify(body, dict(self.headers))
         except (WebhookVerificationError, ValueError):  # ValueError: header or body is not readable

@@ -1,4 +1,5 @@
-//! Parses query strings of `/v1/transactions` and `/v1/balances` as the handlers do. It checks bounds and error details.
+//! Parses query strings of `/v1/transactions` and `/v1/balances` as the handlers do. It checks bounds and the order of
+//! error details.
 
 #![no_main]
 

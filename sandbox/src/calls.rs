@@ -1,4 +1,4 @@
-//! How many calls of which kind a provider got.
+//! Counts the calls that a simulated provider receives, by method and route, so that tests can assert on them.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,9 @@ use http::Method;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-/// Counts by method and route.
 #[derive(Debug, Default)]
 pub(crate) struct Calls(Mutex<BTreeMap<(String, String), u64>>);
 
-/// One line of the answer.
 #[derive(Debug, Serialize)]
 pub(crate) struct Count {
     method: String,
@@ -23,7 +21,7 @@ impl Calls {
         *self.0.lock().entry((path.to_owned(), method.to_string())).or_default() += 1;
     }
 
-    /// The counts in the order of their paths.
+    /// Sorted by path.
     pub(crate) fn list(&self) -> Vec<Count> {
         let counts = self.0.lock();
         counts

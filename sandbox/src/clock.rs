@@ -1,17 +1,17 @@
-//! The time as a sandbox sees it: the system's, moved by what a test asked for. It always runs on.
+//! The settable clock of a simulated provider. It runs at normal speed with an offset from the system clock, which
+//! tests can change.
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
-/// A clock that can be set.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// How far ahead of the system's clock this one is.
+    /// Offset from the system clock.
     ahead: Mutex<SignedDuration>,
 }
 
 impl Clock {
-    /// Starts at `start`, or with the system's clock.
+    /// Starts at `start`, or at the system time.
     pub(crate) fn new(start: Option<Timestamp>) -> Self {
         let clock = Self { ahead: Mutex::new(SignedDuration::ZERO) };
         if let Some(start) = start {
@@ -24,12 +24,12 @@ impl Clock {
         Timestamp::now().saturating_add(*self.ahead.lock()).expect("a signed duration never overflows when saturating")
     }
 
-    /// From here on it is `to`, and the clock runs on.
+    /// Jumps to `to` and runs on from there.
     pub(crate) fn set(&self, to: Timestamp) {
         *self.ahead.lock() = to.duration_since(Timestamp::now());
     }
 
-    /// Moves by whole seconds, backwards when negative.
+    /// Moves the clock by `seconds`, backwards if negative.
     pub(crate) fn advance(&self, seconds: i64) {
         let mut ahead = self.ahead.lock();
         *ahead = ahead.saturating_add(SignedDuration::from_secs(seconds));

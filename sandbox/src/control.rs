@@ -1,5 +1,5 @@
-//! What every provider's control interface offers: faults, calls, clock. Control calls are neither counted nor
-//! disturbed, and need no token.
+//! The `/__control` routes that every simulated provider has: faults, call counts and the clock. Control calls need no
+//! token. They are not counted, and faults do not apply to them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::faults::Fault;
 use crate::serve::ProviderControls;
 
-/// An error that says what to do: 400.
+/// A 400 whose text says what to send instead.
 #[derive(Debug)]
 pub(crate) struct BadRequest(pub(crate) String);
 
@@ -33,12 +33,12 @@ impl IntoResponse for BadRequest {
     }
 }
 
-/// Reads a body, whatever its content type says.
+/// Parses a body as JSON and ignores its content type.
 pub(crate) fn parse_body<T: DeserializeOwned>(body: &Bytes, expected: &str) -> Result<T, BadRequest> {
     serde_json::from_slice(body).map_err(|error| BadRequest(format!("send {expected} as JSON: {error}")))
 }
 
-/// The routes that know no provider.
+/// The control routes that do not depend on the provider.
 pub(crate) fn routes(controls: Arc<ProviderControls>) -> Router {
     Router::new()
         .route("/__control/faults", get(faults).post(add_fault).delete(clear_faults))

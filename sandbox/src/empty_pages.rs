@@ -1,4 +1,5 @@
-//! Pages without rows that are not the last, on order: a client that takes an empty page for the end loses rows.
+//! Serves empty pages in the middle of a list when a test asks for them. A client that stops at an empty page loses
+//! rows.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -9,13 +10,12 @@ use serde_json::json;
 
 use crate::control::{BadRequest, parse_body};
 
-/// Which pages are empty.
 #[derive(Default)]
 pub(crate) struct EmptyPages(Mutex<EmptyPageRule>);
 
 #[derive(Default)]
 struct EmptyPageRule {
-    /// 0 is never.
+    /// Every how many pages; 0 is never.
     every: u64,
     path_prefix: String,
     page_count: u64,
@@ -30,7 +30,7 @@ struct EmptyPagesRequest {
 }
 
 impl EmptyPages {
-    /// `POST /__control/pages`. Without `match` it is about paths that begin with `default_path`.
+    /// Handles `POST /__control/pages`. Without `match` the rule applies to paths that begin with `default_path`.
     pub(crate) fn set(&self, body: &Bytes, default_path: &str) -> Result<Response, BadRequest> {
         let request: EmptyPagesRequest = parse_body(body, "{\"emptyEvery\": N}, 0 for never")?;
         *self.0.lock() = EmptyPageRule {
@@ -41,7 +41,7 @@ impl EmptyPages {
         Ok(Json(json!({"emptyEvery": request.empty_every})).into_response())
     }
 
-    /// Whether this page of the path is to be empty.
+    /// Counts this page, and says whether to leave its rows out.
     pub(crate) fn next_is_empty(&self, path: &str) -> bool {
         let mut rule = self.0.lock();
         if rule.every == 0 || !path.starts_with(&rule.path_prefix) {

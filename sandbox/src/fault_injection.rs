@@ -1,4 +1,4 @@
-//! Counts calls, and does to them what the faults ask for.
+//! Middleware that counts each call to a provider and applies the faults that a test has set.
 
 use std::convert::Infallible;
 use std::io;
@@ -16,12 +16,12 @@ use http::{HeaderValue, StatusCode, header};
 use crate::faults::{Fault, Kind};
 use crate::serve::{Abort, ConnectionControl, ProviderControls};
 
-/// How long a huge body is, in bytes, beside the real one.
+/// Padding of a `huge` body, in bytes.
 const HUGE_BYTES: usize = 50 * 1024 * 1024;
-/// Sent over and over; the client never sees more than it reads.
+/// One chunk of the padding, sent again and again. The client receives no more than it reads.
 static FILLER: [u8; 64 * 1024] = [b'x'; 64 * 1024];
 
-/// Around every route of a provider, but not around the control interface.
+/// Wraps every route of a provider, but not the control routes.
 pub(crate) async fn inject_faults(
     State(controls): State<Arc<ProviderControls>>,
     request: Request,
@@ -60,7 +60,7 @@ async fn apply_fault(controls: &ProviderControls, fault: &Fault, request: Reques
     }
 }
 
-/// An answer that is never sent: the connection ends in its place.
+/// A response that closes the connection instead of being sent.
 fn abort() -> Response {
     let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
     response.extensions_mut().insert(Abort);
@@ -80,7 +80,7 @@ fn status(controls: &ProviderControls, fault: &Fault, path: &str) -> Response {
     response
 }
 
-/// Head and body of an answer; our own bodies are in memory anyway.
+/// Reads the whole body. The sandbox's own bodies are in memory anyway, so there is no limit.
 async fn collected(response: Response) -> (http::response::Parts, Bytes) {
     let (head, body) = response.into_parts();
     (head, to_bytes(body, usize::MAX).await.unwrap_or_default())
@@ -91,14 +91,14 @@ async fn cut(response: Response, fault: &Fault, connection_control: Arc<Connecti
     if body.is_empty() {
         return abort();
     }
-    // One byte is always missing, or nothing would be cut.
+    // At least one byte is missing, so that the body is always cut.
     let part = body.slice(..fault.after_bytes.unwrap_or(body.len() / 2).min(body.len() - 1));
     head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     let mut part = Some(part).filter(|part| !part.is_empty());
     let pieces = stream::poll_fn(move |context| match part.take() {
         Some(part) => Poll::Ready(Some(Ok(part))),
-        // Only when the bytes are out may the connection break, or they would be lost with it.
-        None => connection_control.poll_flushed(context).map(|()| Some(Err(io::Error::other("cut as asked")))),
+        // Break the connection only after a flush; otherwise the bytes sent so far would be lost with it.
+        None => connection_control.poll_flushed(context).map(|()| Some(Err(io::Error::other("cut by a fault")))),
     });
     Response::from_parts(head, Body::from_stream(pieces))
 }
@@ -129,7 +129,8 @@ async fn drip(response: Response, fault: &Fault) -> Response {
     Response::from_parts(head, Body::from_stream(drops))
 }
 
-/// The real answer with a padding member (or element) in front: still good JSON of the right shape, only far too long.
+/// Puts a padding member (or element) in front of the real answer. The result is valid JSON of the right shape, only
+/// far too long.
 async fn huge(response: Response) -> Response {
     let (mut head, body) = collected(response).await;
     let (open, rest) = match body.split_first() {

@@ -1,4 +1,4 @@
-//! The faults a test has asked for.
+//! The faults that tests set through `/__control/faults`, and how each call takes the one that matches it.
 
 use std::time::Duration;
 
@@ -6,54 +6,52 @@ use http::StatusCode;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
-    /// An error answer with `status`; the call is not made.
+    /// Answers with the error `status`, without making the call.
     Status,
-    /// The real answer, later.
+    /// Answers as usual, after a delay.
     Delay,
-    /// The first `afterBytes` of the real body, then the connection closes, though the length promised more.
+    /// Sends `afterBytes` of the real body and closes the connection, although `Content-Length` announced more.
     Cut,
-    /// 200 with half a JSON text.
+    /// Answers 200 with half a JSON text.
     Malformed,
-    /// 200 with a page of HTML; the call is not made.
+    /// Answers 200 with a page of HTML, without making the call.
     ContentType,
-    /// The real body, one byte every `delayMs`.
+    /// Sends the real body one byte every `delayMs`.
     Drip,
-    /// The real body made 50 MB long.
+    /// Pads the real body to 50 MB.
     Huge,
-    /// The connection is reset instead of an answer; the call is not made.
+    /// Resets the connection, without making the call.
     Reset,
 }
 
-/// One fault, as `POST /__control/faults` takes it.
+/// A fault in the format of `POST /__control/faults`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Fault {
-    /// Start of the path (with the query string behind it); empty for every call.
+    /// Prefix of path and query string; empty matches every call.
     #[serde(rename = "match", default)]
     path_prefix: String,
     pub(crate) kind: Kind,
-    /// With `status`: 100 is no answer, so 200 to 599.
+    /// For `status`: from 200 to 599, because 1xx does not end a request.
     status: Option<u16>,
-    /// With `status`: the header `Retry-After`, seconds or a date.
+    /// For `status`: the `Retry-After` header, in seconds or as a date.
     pub(crate) retry_after: Option<serde_json::Value>,
-    /// Waits before anything else, whatever the kind; between two bytes with `drip`.
+    /// Delays any kind before anything else. For `drip` it is the pause between two bytes.
     delay_ms: Option<u64>,
     pub(crate) after_bytes: Option<usize>,
-    /// How many calls it meets; for ever when absent.
+    /// How many calls the fault applies to; without it, all.
     times: Option<u64>,
 }
 
-/// Before a delayed answer, when nothing is said.
+/// Delay of `delay` without `delayMs`.
 const DELAY_DEFAULT_MS: u64 = 1000;
-/// Between two bytes, when nothing is said.
+/// Pause of `drip` without `delayMs`.
 const DRIP_DEFAULT_MS: u64 = 100;
 
 impl Fault {
-    /// What is wrong with it, in words for the test's author.
     fn validation_error(&self) -> Option<String> {
         if self.kind == Kind::Status && !self.status.is_some_and(|status| (200..=599).contains(&status)) {
             return Some("kind \"status\" needs \"status\", a number from 200 to 599".to_owned());
@@ -73,7 +71,6 @@ impl Fault {
         status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The wait before the answer.
     pub(crate) fn delay(&self) -> Option<Duration> {
         match (self.kind, self.delay_ms) {
             (Kind::Drip, _) => None,
@@ -82,18 +79,17 @@ impl Fault {
         }
     }
 
-    /// The wait between two bytes of a dripping body.
     pub(crate) fn drip(&self) -> Duration {
         Duration::from_millis(self.delay_ms.unwrap_or(DRIP_DEFAULT_MS))
     }
 }
 
-/// The faults in force, oldest first.
+/// Oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Faults(Mutex<Vec<Fault>>);
 
 impl Faults {
-    /// Adds a fault, or says what is wrong with it.
+    /// Adds a fault, or returns what is wrong with it.
     pub(crate) fn add(&self, fault: Fault) -> Result<(), String> {
         if let Some(error) = fault.validation_error() {
             return Err(error);
@@ -110,7 +106,7 @@ impl Faults {
         self.0.lock().clear();
     }
 
-    /// The oldest fault that matches, used up by one.
+    /// Returns the oldest fault that matches, and counts it as used once.
     pub(crate) fn take_match(&self, path_and_query: &str) -> Option<Fault> {
         let mut faults = self.0.lock();
         let index = faults.iter().position(|fault| path_and_query.starts_with(&fault.path_prefix))?;

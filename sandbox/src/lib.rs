@@ -1,8 +1,9 @@
-//! The providers pretended, on their real wire protocols, so that Bellbird can be run and tested without an account
-//! anywhere. Depends on nothing of ours: an adapter must not be able to tell the difference.
+//! Simulates Fiskil, Akahu and SnapTrade on their real wire protocols. With it Bellbird runs and is tested without an
+//! account at any provider. The crate depends on no other crate of the workspace: an adapter must not be able to
+//! distinguish it from the real provider.
 //!
-//! [`start`] opens a listener per provider. Beside the provider's routes each has `/__control`, where a test forces
-//! faults, sets the clock, changes rows and counts calls; the crate's README describes it.
+//! [`start`] opens a listener per provider. Each listener serves the provider's routes and `/__control`. There a test
+//! sets faults and the clock, changes rows and counts calls; the crate's README describes it.
 
 mod akahu;
 mod calls;
@@ -25,23 +26,20 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-/// The providers that are pretended, by the names of their members in [`Description`].
+/// The simulated providers, by the names of their members in [`Description`].
 pub const PROVIDERS: [&str; 3] = ["fiskil", "akahu", "snaptrade"];
 
-/// What to pretend, and where.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The same seed gives the same amounts, texts and ids.
     pub seed: u64,
     /// Posted rows of the busiest account, all in the past.
     pub rows: u32,
-    /// Where Fiskil listens; port 0 takes any free one.
+    /// Port 0 takes any free one, here and below.
     pub fiskil_listen: SocketAddr,
-    /// Where Akahu listens.
     pub akahu_listen: SocketAddr,
-    /// Where SnapTrade listens.
     pub snaptrade_listen: SocketAddr,
-    /// The time at the start; it runs on from there. `None`: the system's clock.
+    /// The start of the clock, which then runs on; `None` is the system time.
     pub now: Option<jiff::Timestamp>,
 }
 
@@ -52,114 +50,91 @@ impl Default for Options {
     }
 }
 
-/// Where the pretended providers are and how to get in: what `bellbird sandbox --json` prints.
+/// Base URLs and credentials of the simulated providers, as `bellbird sandbox --json` prints them.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Description {
-    /// Fiskil's address and credentials.
     pub fiskil: FiskilAccess,
-    /// Akahu's addresses and credentials.
     pub akahu: AkahuAccess,
-    /// SnapTrade's address and credentials.
     pub snaptrade: SnapTradeAccess,
-    /// Ready-made credentials: Fiskil's (two of the first person's, one of the second's, two spare), then Akahu's, then
+    /// Ready-made consents: Fiskil's (two of the first user, one of the second, two spare), then Akahu's, then
     /// SnapTrade's.
     pub credentials: Vec<Credentials>,
 }
 
-/// Address and credentials of the pretended Fiskil.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FiskilAccess {
-    /// The origin, without a path and without a slash at the end.
+    /// The origin, without a path or trailing slash.
     pub base_url: String,
-    /// The team's id.
     pub client_id: String,
-    /// The team's secret.
     pub client_secret: String,
-    /// The key of webhook signatures, base64.
+    /// Signs webhooks; base64.
     pub webhook_secret: String,
 }
 
-/// Addresses and credentials of the pretended Akahu.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AkahuAccess {
-    /// The API, with `/v1` and without a slash at the end.
+    /// The API with `/v1`, without a trailing slash.
     pub base_url: String,
-    /// Where users consent.
+    /// The consent page.
     pub oauth_url: String,
     /// The app's id token.
     pub app_token: String,
-    /// The app's secret.
     pub app_secret: String,
 }
 
-/// Address and credentials of the pretended SnapTrade.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapTradeAccess {
-    /// The origin, without a path and without a slash at the end.
+    /// The origin, without a path or trailing slash.
     pub base_url: String,
-    /// The integration's id.
     pub client_id: String,
-    /// The key of its signatures.
+    /// Signs calls and webhooks.
     pub consumer_key: String,
 }
 
-/// A consent that somebody has given already, in the form that `connection import` reads.
+/// Credentials of an existing consent, in the format that `bellbird connection import` reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "provider", rename_all = "lowercase", rename_all_fields = "camelCase")]
 pub enum Credentials {
-    /// A consent at Fiskil.
     Fiskil {
-        /// The end user who gave it.
+        /// The end user who gave the consent.
         end_user_id: String,
-        /// Which consent.
         arrangement_id: String,
     },
-    /// A login that an Akahu user shares.
+    /// One login that an Akahu user shares.
     Akahu {
-        /// The user's token.
         user_token: String,
-        /// Which login.
         authorisation: String,
     },
-    /// A connection of a SnapTrade user.
     SnapTrade {
-        /// The user.
         user_id: String,
-        /// Their secret.
         user_secret: String,
-        /// Which connection.
         authorization_id: String,
     },
 }
 
-/// Running listeners. They end when this is dropped.
+/// The running listeners. Dropping it stops them.
 pub struct Sandbox {
     description: Description,
     listeners: [serve::Listener; 3],
 }
 
 impl Sandbox {
-    /// Addresses, credentials and credentials.
     #[must_use]
     pub const fn description(&self) -> &Description {
         &self.description
     }
 
-    /// Ends the listeners: running calls get half a second, and it never takes more than one.
+    /// Stops the listeners within a second. Running calls get half a second to finish.
     pub async fn stop(self) {
         futures_util::future::join_all(self.listeners.map(serve::Listener::stop)).await;
     }
 }
 
-/// Binds, spawns the listeners and returns when they listen.
-///
-/// # Errors
-///
-/// When an address cannot be bound.
+/// Binds the listeners, starts them and returns once they accept connections. Fails if an address cannot be bound.
 pub async fn start(options: Options) -> std::io::Result<Sandbox> {
     let (fiskil_socket, address) = serve::bind(options.fiskil_listen).await?;
     let fiskil = Arc::new(fiskil::Fiskil::new(&options, address));

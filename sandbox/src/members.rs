@@ -1,4 +1,5 @@
-//! A JSON object whose members keep their order and their exact text, so that a test can serve odd things.
+//! A JSON object that keeps the order and the exact text of its members. Tests use it to serve unusual numbers and
+//! unknown members.
 
 use std::fmt;
 
@@ -6,17 +7,15 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-/// The members of an object, in the order given.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Members(Vec<(String, Box<RawValue>)>);
 
 impl Members {
-    /// Reads a whole object.
     pub(crate) fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(json)
     }
 
-    /// From a value that is an object; anything else has no members.
+    /// Copies the members of an object; any other value gives none.
     pub(crate) fn from_value(value: &serde_json::Value) -> Self {
         let mut members = Self::default();
         for (name, value) in value.as_object().into_iter().flatten() {
@@ -33,7 +32,7 @@ impl Members {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The member as text, when it is a JSON string.
+    /// The value of a member that is a JSON string.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         serde_json::from_str(self.get(name)?.get()).ok()
     }
@@ -43,14 +42,14 @@ impl Members {
         self.put(name, value);
     }
 
-    /// Sets the member unless there is one already, `null` included.
+    /// Sets the member unless it exists; `null` counts as existing.
     pub(crate) fn set_default(&mut self, name: &str, value: &impl Serialize) {
         if self.get(name).is_none() {
             self.set(name, value);
         }
     }
 
-    /// Takes over every member of `other` as it is; `null` removes.
+    /// Applies every member of `other`; `null` removes a member.
     pub(crate) fn merge(&mut self, other: Self) {
         for (name, value) in other.0 {
             if value.get() == "null" {
@@ -61,14 +60,14 @@ impl Members {
         }
     }
 
-    /// Takes over every member of `other` as it is, `null` too.
+    /// Applies every member of `other`; `null` is stored as it is.
     pub(crate) fn merge_all(&mut self, other: Self) {
         for (name, value) in other.0 {
             self.put(&name, value);
         }
     }
 
-    /// Takes a member out and returns it as text.
+    /// Removes a member and returns its text.
     pub(crate) fn take_text(&mut self, name: &str) -> Option<String> {
         let text = self.text(name);
         self.0.retain(|(known, _)| known != name);

@@ -1,6 +1,5 @@
-//! Query strings: order and repetition kept, `%5B` and `[` the same.
+//! Query strings that keep the order and repetition of parameters. `%5B` and `[` are equal.
 
-/// The decoded parameters of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
@@ -15,22 +14,20 @@ impl Query {
         )
     }
 
-    /// The first value of that name.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Every value of that name.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The names, repeated ones too.
+    /// In order, including repetitions.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The parameters as a query string, without the ones named.
+    /// Writes the parameters as a query string, except those in `names`.
     pub(crate) fn without(&self, names: &[&str]) -> String {
         let mut text = String::new();
         for (name, value) in self.0.iter().filter(|(name, _)| !names.contains(&name.as_str())) {
@@ -43,7 +40,7 @@ impl Query {
     }
 }
 
-/// Pairs as a query string.
+/// Writes pairs as a query string.
 pub(crate) fn write(pairs: &[(&str, &str)]) -> String {
     let mut text = String::new();
     for (name, value) in pairs {
@@ -97,7 +94,7 @@ mod tests {
     use super::Query;
 
     #[test]
-    fn brackets_are_read_in_both_forms() {
+    fn brackets_parse_raw_and_escaped() {
         let query = Query::parse(Some("page%5Bsize%5D=5&page[after]=a%2Bb&x=1+2&x=%zz&flag"));
         assert_eq!(query.get("page[size]"), Some("5"));
         assert_eq!(query.get("page[after]"), Some("a+b"));

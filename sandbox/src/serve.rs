@@ -1,5 +1,5 @@
-//! The listeners. Connections are driven by hand, because a fault may ask for one to break in a way that no response
-//! can express.
+//! HTTP listeners over hyper. The sandbox drives each connection itself, because a fault may break one in ways that no
+//! response can express.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,29 +26,29 @@ use crate::calls::Calls;
 use crate::clock::Clock;
 use crate::faults::Faults;
 
-/// Longest body of a request, in bytes.
+/// Limit for a request body, in bytes.
 pub(crate) const REQUEST_BYTES_MAX: usize = 1024 * 1024;
-/// Connections at once; more wait to be accepted.
+/// Connections at once; others wait to be accepted.
 const CONNECTIONS_MAX: usize = 4096;
-/// How long a connection may take for a head, or stay idle. Longer than clients keep theirs.
+/// Limit for reading a request head, and for an idle connection. Longer than clients keep theirs.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(100);
-/// How long running calls may take to end when the sandbox stops.
+/// How long running calls may take when the sandbox stops.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What each pretended provider has of its own, whatever its protocol.
+/// The controls that every simulated provider has, whatever its protocol.
 pub(crate) struct ProviderControls {
     pub(crate) clock: Clock,
     pub(crate) faults: Faults,
     pub(crate) calls: Calls,
-    /// Content type and body of the provider's error of that status on that path.
+    /// Returns content type and body of the provider's error for a path and status.
     pub(crate) error_body: fn(&str, StatusCode) -> (&'static str, Vec<u8>),
 }
 
-/// Marks a response that must not be sent: the connection ends in its place.
+/// Extension of a response that must not be sent: the connection closes instead.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Abort;
 
-/// What a handler may do to the connection under its call.
+/// Lets a handler control the connection under its call.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionControl {
     reset: AtomicBool,
@@ -64,12 +64,12 @@ enum Flush {
 }
 
 impl ConnectionControl {
-    /// The peer gets a reset instead of an orderly end.
+    /// The client gets a reset instead of an orderly close.
     pub(crate) fn reset_on_close(&self) {
         self.reset.store(true, Ordering::Release);
     }
 
-    /// Ready when everything written before the first poll has been handed to the system.
+    /// Ready once everything written before the first poll has been passed to the system.
     pub(crate) fn poll_flushed(&self, context: &Context<'_>) -> Poll<()> {
         let mut flush = self.flush.lock();
         if matches!(*flush, Flush::Done) {
@@ -88,7 +88,7 @@ impl ConnectionControl {
     }
 }
 
-/// A connection that a [`ConnectionControl`] can reset, and that tells it when it has been flushed.
+/// A connection that [`ConnectionControl`] can reset, and that reports each flush to it.
 struct ControlledStream {
     stream: TcpStream,
     connection_control: Arc<ConnectionControl>,
@@ -97,7 +97,7 @@ struct ControlledStream {
 impl Drop for ControlledStream {
     fn drop(&mut self) {
         if self.connection_control.reset.load(Ordering::Acquire) {
-            // Without lingering, closing sends a reset. Nothing to be done where the system refuses.
+            // Without lingering, closing sends a reset. If the system does not support that, the close stays orderly.
             let _ = self.stream.set_zero_linger();
         }
     }
@@ -133,7 +133,7 @@ impl AsyncWrite for ControlledStream {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let done = Pin::new(&mut self.stream).poll_flush(context);
         if done.is_ready() {
-            // hyper asks for this only when its own buffer is empty.
+            // hyper flushes only when its own buffer is empty.
             self.connection_control.flushed();
         }
         done
@@ -144,20 +144,20 @@ impl AsyncWrite for ControlledStream {
     }
 }
 
-/// A listener at work. It ends when this is dropped.
+/// A running listener. Dropping it stops it.
 pub(crate) struct Listener {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 impl Listener {
-    /// Serves `router` on a socket that listens already.
+    /// Serves `router` on a bound socket.
     pub(crate) fn start(socket: TcpListener, router: Router) -> Self {
         let (stop, stopped) = watch::channel(false);
         Self { stop, task: tokio::spawn(accept(socket, router, stopped)) }
     }
 
-    /// Ends listener and connections, running calls within [`STOP_TIMEOUT`].
+    /// Stops the listener and its connections. Running calls get [`STOP_TIMEOUT`].
     pub(crate) async fn stop(self) {
         self.stop.send_replace(true);
         let Self { task, .. } = self;
@@ -168,7 +168,7 @@ impl Listener {
     }
 }
 
-/// Binds a socket and says where, port 0 resolved.
+/// Binds a socket and returns its address with port 0 resolved.
 pub(crate) async fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let socket = TcpListener::bind(address).await?;
     let address = socket.local_addr()?;
@@ -194,8 +194,8 @@ async fn accept(socket: TcpListener, router: Router, stopped: watch::Receiver<bo
                     });
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "the sandbox could not accept a connection");
-                    // Out of file descriptors, most likely: soon there are some again.
+                    tracing::debug!(%error, "could not accept connection");
+                    // Most likely out of file descriptors; some become free soon.
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             }
@@ -203,11 +203,11 @@ async fn accept(socket: TcpListener, router: Router, stopped: watch::Receiver<bo
     }
     drop(socket);
     let ended = async { while connections.join_next().await.is_some() {} };
-    // What has not ended by then is aborted as the set is dropped.
+    // Dropping the set aborts the connections that are still open.
     let _ = timeout(STOP_TIMEOUT, ended).await;
 }
 
-/// The sender is gone when the sandbox was dropped: that ends it too.
+/// Waits for the stop signal. A dropped sender (the sandbox was dropped) counts as one.
 async fn stop_requested(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stop| *stop).await;
 }
@@ -215,7 +215,7 @@ async fn stop_requested(stopped: &mut watch::Receiver<bool>) {
 async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true);
     let connection_control = Arc::new(ConnectionControl::default());
-    let line = ControlledStream { stream, connection_control: Arc::clone(&connection_control) };
+    let controlled = ControlledStream { stream, connection_control: Arc::clone(&connection_control) };
     let inner = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Arc::clone(&connection_control));
@@ -223,7 +223,7 @@ async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Recei
         async move {
             let Ok(response) = answer.await;
             if response.extensions().get::<Abort>().is_some() {
-                return Err(io::Error::other("ended as asked"));
+                return Err(io::Error::other("aborted by a fault"));
             }
             Ok(response)
         }
@@ -231,10 +231,10 @@ async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Recei
     let serving = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .serve_connection(TokioIo::new(line), service);
+        .serve_connection(TokioIo::new(controlled), service);
     tokio::pin!(serving);
     tokio::select! {
-        // Errors here are broken connections, some of them on purpose.
+        // Errors here are broken connections, some of them broken on purpose.
         _ = serving.as_mut() => return,
         () = stop_requested(&mut stopped) => {}
     }

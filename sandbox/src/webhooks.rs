@@ -1,6 +1,6 @@
-//! Webhooks: one queue a provider, which delivers what has happened to where a test listens. What has happened is
-//! found by looking: after every call, and from time to time for what the clock brings about, the provider's state is
-//! compared with how it was. So no handler needs to know of webhooks. Without a destination there is nothing to do.
+//! Webhook queues, one per provider, that deliver to the URL a test has set. A queue finds events by comparing
+//! snapshots of the provider's state, after every call and at short intervals for what the clock changes. So no handler
+//! needs to know about webhooks. Without a URL the queue records and sends nothing.
 
 mod control;
 mod post;
@@ -26,79 +26,73 @@ use crate::control::BadRequest;
 use crate::members::Members;
 use post::{Destination, SignedRequest, post};
 
-/// Deliveries that are remembered. When all of them are still to be made, another event is dropped.
+/// Deliveries that a queue keeps. When all of them are pending, a new event is dropped.
 const DELIVERIES_MAX: usize = 1000;
-/// How often, in real time, the sandbox's clock is looked at.
+/// How often, in real time, a queue compares state and checks for due deliveries.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// A receiver has at least this much real time, so that a test which moves the clock ends no delivery that is just
-/// being made.
+/// A receiver has at least this much real time. So a test that moves the clock does not time out the delivery in
+/// progress.
 const RECEIVER_REAL_TIME_MIN: Duration = Duration::from_secs(1);
 
-/// What a provider promises of its deliveries.
+/// How a provider times, retries and accepts deliveries.
 pub(crate) struct DeliveryPolicy {
-    /// How long a receiver may take: on the sandbox's clock, and in real time at most.
+    /// Limit for a receiver, both on the sandbox's clock and in real time.
     pub(crate) timeout_seconds: u64,
-    /// How long after each failed attempt the next one is made; after the last there is none.
+    /// Delay after each failed attempt; a failure after the last one is final.
     pub(crate) retry_seconds: &'static [i64],
-    /// Which answers count as received.
+    /// Whether a status counts as received.
     pub(crate) is_received: fn(u16) -> bool,
 }
 
-/// A provider that sends webhooks.
 pub(crate) trait WebhookSource: Send + Sync + Sized + 'static {
-    /// What is compared: as much of the state as events tell of.
+    /// The part of the state from which events follow.
     type Snapshot: Send;
     const DELIVERY_POLICY: DeliveryPolicy;
 
     fn webhook_queue(&self) -> &WebhookQueue<Self::Snapshot>;
     fn clock(&self) -> &Clock;
-    /// The state now.
     fn snapshot(&self, now: Timestamp) -> Self::Snapshot;
-    /// What has happened between two states.
+    /// The events that follow from the differences between two snapshots.
     fn compare(&self, before: &Self::Snapshot, after: &Self::Snapshot, now: Timestamp) -> Vec<WebhookEvent>;
-    /// The event that a test describes, known or not.
+    /// Builds the event that a test describes; its name may be unknown.
     fn build_event(&self, name: &str, members: Members, now: Timestamp) -> Result<WebhookEvent, BadRequest>;
-    /// The body of an attempt; the first is 1.
+    /// The body of attempt number `attempt`, counted from 1.
     fn body(&self, event: &WebhookEvent, attempt: usize) -> Vec<u8>;
-    /// The headers of a body, first the signature in base64. May take a while.
+    /// The headers of a body; the first is the signature in base64. May block while a key is generated.
     fn sign(&self, body: &[u8]) -> Vec<(&'static str, String)>;
 }
 
-/// Something to tell.
 #[derive(Debug, Clone)]
 pub(crate) struct WebhookEvent {
     pub(crate) name: String,
-    /// What it is called in the provider's own lists.
+    /// Its id in the provider's own list of events.
     pub(crate) id: String,
-    /// For whom it is, where users subscribe.
+    /// The subscription it belongs to, at providers where users subscribe.
     pub(crate) subscription: Option<String>,
     pub(crate) body: Members,
 }
 
-/// How a delivery stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum DeliveryState {
     /// Not attempted yet.
     Waiting,
-    /// Attempted in vain, and to be attempted again.
+    /// Failed, with another attempt scheduled.
     Retry,
     Sent,
-    /// Given up.
+    /// Failed after the last attempt.
     Failed,
-    /// Never attempted, as a test has asked.
+    /// Never attempted, because a test asked for the loss.
     Lost,
 }
 
-/// One try to deliver.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attempt {
     pub(crate) at: Timestamp,
-    /// `None` when there was no answer.
+    /// `None` if no response came.
     pub(crate) status: Option<u16>,
 }
 
-/// An event on its way to the destination.
 #[derive(Debug, Clone)]
 pub(crate) struct Delivery {
     id: u64,
@@ -107,15 +101,14 @@ pub(crate) struct Delivery {
     pub(crate) state: DeliveryState,
     pub(crate) attempts: Vec<Attempt>,
     next_attempt_at: Timestamp,
-    /// The bytes of the last attempt.
+    /// The request of the last attempt.
     sent: Option<SignedRequest>,
-    /// Set on duplicates and replays: the delivery that they repeat.
+    /// For duplicates and replays: the delivery that they repeat.
     pub(crate) repeats: Option<u64>,
-    /// A replay sends the very bytes of another delivery, once.
+    /// A replay sends the bytes of another delivery once, without retries.
     is_replay: bool,
 }
 
-/// How deliveries are signed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Sign {
@@ -124,7 +117,6 @@ enum Sign {
     Wrong,
 }
 
-/// What is to be delivered, and how.
 struct QueueState {
     destination: Option<Destination>,
     copies: usize,
@@ -134,10 +126,9 @@ struct QueueState {
     next_id: u64,
 }
 
-/// The webhooks of one provider.
 pub(crate) struct WebhookQueue<S> {
     state: Mutex<QueueState>,
-    /// How the state was at the last look; `None` as long as there is no destination.
+    /// The state at the last comparison; `None` while no URL is set.
     last_snapshot: Mutex<Option<S>>,
     wake: Notify,
     is_running: AtomicBool,
@@ -163,19 +154,19 @@ impl<S> Default for WebhookQueue<S> {
 }
 
 impl<S> WebhookQueue<S> {
-    /// Puts an event in the queue, if anybody listens. The id of its delivery.
+    /// Queues an event if a URL is set, and returns the id of its delivery.
     pub(crate) fn add(&self, event: WebhookEvent, now: Timestamp) -> Option<u64> {
         let id = self.state.lock().add(event, now);
         self.wake.notify_one();
         id
     }
 
-    /// Where webhooks go.
+    /// The URL that webhooks go to.
     pub(crate) fn url(&self) -> Option<String> {
         self.state.lock().destination.as_ref().map(|destination| destination.url.clone())
     }
 
-    /// The deliveries, oldest first.
+    /// Oldest first.
     pub(crate) fn deliveries(&self) -> Vec<Delivery> {
         self.state.lock().deliveries.iter().cloned().collect()
     }
@@ -205,7 +196,7 @@ impl QueueState {
     ) -> Option<u64> {
         if self.deliveries.len() >= DELIVERIES_MAX {
             let Some(oldest) = self.deliveries.iter().position(|known| !known.is_pending()) else {
-                tracing::warn!(event = event.name, "the sandbox dropped a webhook: its queue is full");
+                tracing::warn!(event = event.name, "webhook queue full, event dropped");
                 return None;
             };
             self.deliveries.remove(oldest);
@@ -226,7 +217,7 @@ impl QueueState {
         Some(id)
     }
 
-    /// The delivery to attempt now: what is due first, and of those what came first.
+    /// Returns the delivery to attempt now: the one due first, then the one queued first.
     fn next_due(&self, now: Timestamp) -> Option<(Destination, Delivery, Sign)> {
         let destination = self.destination.clone()?;
         let due = self.deliveries.iter().filter(|known| known.is_pending() && known.next_attempt_at <= now);
@@ -241,7 +232,7 @@ impl QueueState {
         policy: &DeliveryPolicy,
         now: Timestamp,
     ) {
-        // It may have been forgotten in the meantime.
+        // A test may have deleted the delivery meanwhile.
         let Some(delivery) = self.deliveries.iter_mut().find(|known| known.id == id) else { return };
         delivery.sent = Some(sent);
         delivery.attempts.push(attempt);
@@ -259,13 +250,13 @@ impl QueueState {
 }
 
 impl Delivery {
-    /// Whether there is still something to do.
+    /// Whether an attempt is still to come.
     const fn is_pending(&self) -> bool {
         matches!(self.state, DeliveryState::Waiting | DeliveryState::Retry)
     }
 }
 
-/// A provider's routes with its webhooks: the control interface beside them, and a look after every call.
+/// Adds webhooks to a provider's routes: the control routes, and a comparison after every call.
 pub(crate) fn attach<N: WebhookSource>(source: &Arc<N>, routes: Router) -> Router {
     let control = control::routes(Arc::clone(source));
     routes.merge(control).layer(from_fn_with_state(Arc::clone(source), enqueue_changes_after::<N>))
@@ -281,7 +272,7 @@ async fn enqueue_changes_after<N: WebhookSource>(
     response
 }
 
-/// Puts what has happened since the last look into the queue.
+/// Queues the events since the last comparison.
 fn enqueue_changes<N: WebhookSource>(source: &N) {
     let mut last_snapshot = source.webhook_queue().last_snapshot.lock();
     let Some(before) = last_snapshot.as_ref() else { return };
@@ -293,7 +284,7 @@ fn enqueue_changes<N: WebhookSource>(source: &N) {
     *last_snapshot = Some(after);
 }
 
-/// Begins to look, or to look no more.
+/// Sets the URL. Comparing starts with the first URL and stops with `None`.
 fn set_destination<N: WebhookSource>(source: &Arc<N>, destination: Option<Destination>) {
     let queue = source.webhook_queue();
     let mut last_snapshot = queue.last_snapshot.lock();
@@ -309,7 +300,7 @@ fn set_destination<N: WebhookSource>(source: &Arc<N>, destination: Option<Destin
     }
 }
 
-/// Delivers one after the other, in the order in which they are due, until the provider is gone.
+/// Delivers one at a time, in the order in which they are due, until the provider is dropped.
 async fn run_deliveries<N: WebhookSource>(provider: Weak<N>) {
     while let Some(source) = provider.upgrade() {
         enqueue_changes(&*source);
@@ -327,11 +318,11 @@ async fn run_deliveries<N: WebhookSource>(provider: Weak<N>) {
 async fn make_attempt<N: WebhookSource>(source: Arc<N>, destination: Destination, delivery: Delivery, sign: Sign) {
     let (id, at) = (delivery.id, source.clock().now());
     let writer = Arc::clone(&source);
-    // A signature may need a key that has to be made first.
+    // Signing may have to generate a key first.
     let sent = tokio::task::spawn_blocking(move || build_request(&*writer, delivery, sign)).await;
     let Ok(sent) = sent else { return };
     let provider = Arc::downgrade(&source);
-    // A sandbox that stops does not wait for a receiver that hangs.
+    // Drop the reference, so that a sandbox can stop while a receiver hangs.
     drop(source);
     let status = tokio::select! {
         answer = post(&destination, &sent) => answer.ok(),
@@ -342,7 +333,7 @@ async fn make_attempt<N: WebhookSource>(source: Arc<N>, destination: Destination
     source.webhook_queue().state.lock().record_attempt(id, sent, Attempt { at, status }, &N::DELIVERY_POLICY, now);
 }
 
-/// What goes over the wire. A replay is what it was.
+/// Builds the request of an attempt. A replay reuses the stored one.
 fn build_request<N: WebhookSource>(source: &N, delivery: Delivery, sign: Sign) -> SignedRequest {
     if let Some(sent) = delivery.sent.filter(|_| delivery.is_replay) {
         return sent;
@@ -355,7 +346,7 @@ fn build_request<N: WebhookSource>(source: &N, delivery: Delivery, sign: Sign) -
     SignedRequest { headers, body: body.into() }
 }
 
-/// A signature of the right form that is not the right one.
+/// Returns a signature of the right format that does not verify.
 fn corrupted_signature(signature: &str) -> String {
     let mut tag = STANDARD.decode(signature).unwrap_or_default();
     if let Some(first) = tag.first_mut() {
@@ -364,14 +355,14 @@ fn corrupted_signature(signature: &str) -> String {
     STANDARD.encode(tag)
 }
 
-/// Ends when a receiver that got something at `at` has had its time, or when the provider is gone.
+/// Returns when a receiver that got a request at `at` is out of time, or when the provider is dropped.
 async fn receiver_timeout<N: WebhookSource>(provider: &Weak<N>, at: Timestamp) {
     let seconds = N::DELIVERY_POLICY.timeout_seconds;
-    let over = at.saturating_add(Duration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
+    let deadline = at.saturating_add(Duration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
     let started_at = tokio::time::Instant::now();
     while started_at.elapsed() < Duration::from_secs(seconds) {
         let Some(source) = provider.upgrade() else { return };
-        if started_at.elapsed() >= RECEIVER_REAL_TIME_MIN && source.clock().now() >= over {
+        if started_at.elapsed() >= RECEIVER_REAL_TIME_MIN && source.clock().now() >= deadline {
             return;
         }
         drop(source);

@@ -22,7 +22,7 @@ const GOOD: usize = 8;
 const CONNECTIONS: usize = 5;
 const PATHS: [&str; GOOD + 3] =
     [QUICK, QUICK, QUICK, QUICK, QUICK, QUICK, QUICK, QUICK, SILENT, DRIPPING_HEAD, DRIPPING_BODY];
-/// Events queued per bad receiver and round: more than it can take in that time.
+/// Events queued per bad receiver and round: more than it accepts in that time.
 const EVENTS_PER_BAD_RECEIVER: usize = 300;
 /// Measured time of a round: longer than one exchange with a bad receiver.
 const ROUND: Duration = Duration::from_secs(20);

@@ -34,6 +34,7 @@ where
     T: Clone + Send + Sync + 'static,
     F: Future<Output = LiveOutcome<T>> + Send + 'static,
 {
+    // Fails only if the work panicked.
     let Ok(((outcome, calls), is_leader)) = flights.join(flight_key, work).await else {
         return Problem::Internal.into_response();
     };
@@ -106,15 +107,15 @@ impl AppState {
     ) -> Result<Arc<ConnectionContext>, Problem> {
         let problem = |error: ReadError| problem_for_category(&error, "Connection", category);
         let context = self.inner.reads.connection_context(caller, connection_id).await.map_err(problem)?;
-        context.expect(category).map_err(problem)?;
+        context.require_category(category).map_err(problem)?;
         context.accounts_of(account_id).map_err(|error| problem_for_category(&error, "Account", category))?;
         Ok(context)
     }
 
     /// Maps a failed read to an HTTP error.
     ///
-    /// If the provider reports that the consent is gone, the connection may have been removed meanwhile: then it is a
-    /// 404. Otherwise the user must reconnect: it is a 503, and a background refresh updates the status.
+    /// If the provider reports that the consent is gone, the connection may have been removed meanwhile: that is a 404.
+    /// Otherwise the user must reconnect: that is a 503, and a background refresh updates the status.
     pub(crate) async fn problem_for_failed_read(
         &self,
         caller: &Caller,

@@ -25,8 +25,8 @@ pub struct Params<'q> {
 }
 
 impl<'q> Params<'q> {
-    /// Splits a query string. `known` is in the order of the specification's table, which is also the order of the
-    /// error details. Repeating a known parameter is an error.
+    /// Splits a query string. `known` lists the endpoint's parameters in the order in which errors name them. Repeating
+    /// a known parameter is an error.
     #[must_use]
     pub fn read(query: Option<&'q str>, known: &'static [&'static str]) -> Self {
         let mut params = Self { known, values: vec![None; known.len()], message: None, details: Vec::new() };
@@ -63,7 +63,8 @@ impl<'q> Params<'q> {
         })
     }
 
-    /// Parses `from` or `to`. Returns the text beside the parsed value, because list keys contain the text.
+    /// Parses `from` or `to`. Returns the text beside the parsed value, because equal concurrent requests are
+    /// recognised by the text.
     pub fn bound(&mut self, name: &'static str) -> (Option<String>, Option<Bound>) {
         let Some(text) = self.take(name) else {
             if self.is_rejected(name) {
@@ -95,7 +96,7 @@ impl<'q> Params<'q> {
         Page { limit: limit.unwrap_or(limits.default), offset: offset.unwrap_or(0) }
     }
 
-    /// Fails with [`Problem::BadRequest`] if any parameter was invalid: one detail each, in the order of the table.
+    /// Fails with [`Problem::BadRequest`] if any parameter was invalid: one detail each, in the order of `known`.
     pub fn finish(mut self) -> Result<(), Problem> {
         if self.details.is_empty() {
             return Ok(());
@@ -210,7 +211,7 @@ mod tests {
 
     fn rejection(query: &str) -> Option<(&'static str, Vec<String>)> {
         let mut params = Params::read(Some(query), PARAMETER_NAMES);
-        // Deliberately not in the order of the table.
+        // Deliberately not in the order of `PARAMETER_NAMES`.
         params.page(page::TRANSACTIONS);
         params.bound("to");
         params.bound("from");

@@ -20,7 +20,8 @@ const CLEANUP_INTERVAL: Duration = Duration::from_secs(3_600);
 /// How long running jobs may continue after a stop. A job that is cut off is due again once its lease expires; any
 /// instance can then claim it.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
-/// Instances have different clocks. Reading removals this much further back finds rows that a slower clock wrote.
+/// Instances have different clocks. Each read of removals starts this much earlier, to find rows that a slower clock
+/// wrote.
 const CLOCK_SKEW_MAX: SignedDuration = SignedDuration::from_secs(120);
 
 /// How often the queue metrics are updated.
@@ -34,12 +35,12 @@ pub const DELIVERY_STATES: &str = "bellbird_webhook_deliveries";
 pub const DELIVERY_LATENESS: &str = "bellbird_webhook_lateness_seconds";
 /// Gauge: webhook endpoints that fail or are disabled.
 pub const ENDPOINT_STATES: &str = "bellbird_webhook_endpoints";
-/// Gauge: connections that are hidden but not yet removed.
+/// Gauge: connections that are hidden but not yet deleted.
 pub const REMOVALS_PENDING: &str = "bellbird_removals_pending";
 
-/// Runs the background jobs until `stop`.
+/// Starts the background jobs, which run until `stop`.
 ///
-/// `on_removed` is called within seconds for each connection that any process hid or removed, so that callers can drop
+/// `on_removed` is called within seconds for each connection that any process hid or deleted, so that callers can drop
 /// cached data. It may be called more than once for the same connection.
 pub fn start(
     storage: Storage,
@@ -92,7 +93,7 @@ where
 {
     loop {
         if let Err(error) = run().await {
-            tracing::warn!(%error, "could not run due {kind} jobs");
+            tracing::warn!(%error, kind, "could not run due jobs");
         }
         let continues = tokio::select! {
             biased;
@@ -162,7 +163,7 @@ async fn clean_up(connections: &Connections, webhooks: &Webhooks, stop: &Cancell
 }
 
 async fn run_removals_once(connections: &Connections) -> Result<(), ConnectionsError> {
-    // Before and after: a round takes long when a provider does not respond.
+    // Recorded before and after, because a round takes long when a provider does not respond.
     record_pending_removals(connections).await?;
     connections.run_due_removals().await?;
     record_pending_removals(connections).await
@@ -175,13 +176,13 @@ async fn record_pending_removals(connections: &Connections) -> Result<(), Connec
     Ok(())
 }
 
-/// Calls `on_removed` for each connection that was hidden or removed.
+/// Calls `on_removed` for each connection that was hidden or deleted.
 async fn report_removed(
     connections: &Connections,
     on_removed: impl Fn(UserId, ConnectionId),
     stop: &CancellationToken,
 ) {
-    // This process caches nothing about connections that were removed before it started.
+    // This process caches nothing about connections that were hidden before it started.
     let mut since = Timestamp::now();
     let mut reported: HashSet<ConnectionId> = HashSet::new();
     while wait_for_next_round(POLL_INTERVAL, stop).await {

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 
-const NO_SEALING_KEY: &str = "secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
+const NO_MASTER_KEY: &str = "secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
     `head -c 32 /dev/urandom | base64`, set BELLBIRD_SECRETS__KEY=main:THE_OUTPUT, and keep a copy";
 
 /// Opens the database for commands that use no stored secret. They work without a master key.
@@ -32,7 +32,7 @@ pub async fn open_storage(settings: &Settings) -> anyhow::Result<Storage> {
 
 /// Opens the database for commands that read or store secrets. Fails without a master key.
 pub async fn open_sealed_storage(settings: &Settings) -> anyhow::Result<Storage> {
-    let Some(sealer) = sealer(settings)? else { bail!(NO_SEALING_KEY) };
+    let Some(sealer) = sealer(settings)? else { bail!(NO_MASTER_KEY) };
     open(settings, sealer).await
 }
 

@@ -1,17 +1,17 @@
-//! Matches the accounts of a repaired connection, which may have new ids at the provider, with the stored ones. Pure.
+//! Matches the accounts that a provider lists with the stored accounts of a connection. Pure.
 //!
-//! An account keeps its Bellbird id only if the match is certain. In doubt it becomes a new account, because two
-//! accounts merged by mistake could not be separated again.
+//! A repair can give an account a new id at the provider. The account keeps its Bellbird id only if the match is
+//! certain. In doubt it becomes a new account, because two accounts merged by mistake could not be separated again.
 
 use bellbird_domain::{Account, AccountId};
 use bellbird_providers::FoundAccount;
 
-/// Returns the stored account that each found account is, if any. `existing` are the accounts of the repaired
+/// Returns, for each found account, the stored account that it matches, if any. `existing` are the accounts of one
 /// connection, so all belong to one institution.
 ///
-/// The provider's id decides. For a new id, masked number, type and name must all be equal. They must be those of
-/// exactly one found account with a new id, and of exactly one stored account whose id is no longer listed.
-/// An account without a number never matches.
+/// Equal provider ids always match. An account with a new id matches by masked number, type and name. These must belong
+/// to exactly one found account with a new id, and to exactly one stored account that is no longer listed. An account
+/// without a number matches by id only.
 #[must_use]
 pub fn match_accounts(existing: &[Account], found: &[FoundAccount]) -> Vec<Option<AccountId>> {
     let is_listed =

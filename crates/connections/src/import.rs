@@ -1,6 +1,6 @@
-//! Imports connections: credentials that exist already, made outside of Bellbird, become connections with accounts.
+//! Imports consents that were given outside of Bellbird: each becomes a connection with credentials and accounts.
 //!
-//! Linking uses the same functions to store a consent that a user gave in the browser.
+//! Linking uses the same functions to store the consents that users give in the browser.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const ACCOUNTS_WAIT_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct ActiveConsent<'a> {
     pub(crate) consent: &'a FoundConnection,
     pub(crate) accounts: &'a [FoundAccount],
-    /// For each account, the stored account that it is. May be shorter than `accounts`.
+    /// For each account, the stored account that it matches. May be shorter than `accounts`.
     pub(crate) known_as: &'a [Option<AccountId>],
     /// The connection that gets this consent in place of its own.
     pub(crate) replaces: Option<ConnectionId>,
@@ -30,7 +30,7 @@ pub(crate) struct ActiveConsent<'a> {
 #[derive(Debug)]
 pub struct Imported {
     pub connections: Vec<Connection>,
-    /// Further consents of the credentials, which could not be imported.
+    /// Consents of the same credentials that could not be imported.
     pub skipped: Vec<SkippedConsent>,
 }
 
@@ -85,7 +85,7 @@ impl Connections {
         Ok(connection)
     }
 
-    /// Stores a consent that the user gave just now. Its accounts may be late, so refreshes follow for a while.
+    /// Stores a consent that the user gave just now. Its accounts may appear late, so several refreshes follow.
     pub(crate) async fn store_linked(
         &self,
         user_id: UserId,
@@ -128,7 +128,7 @@ impl Connections {
     }
 }
 
-/// Converts an account of the provider; `known_as` is the stored account that it is known to be.
+/// Converts an account of the provider. `known_as` is the stored account that it matches.
 pub(crate) fn new_account(found: &FoundAccount, known_as: Option<AccountId>) -> NewAccount<'_> {
     NewAccount {
         provider_account_id: &found.provider_account_id,

@@ -1,7 +1,7 @@
 //! The life of a connection: linking or import, refreshes, syncs, provider events, repair and removal.
 //!
 //! Refreshes, syncs, removals and link sessions are jobs in the database. Every instance polls for due jobs and claims
-//! them with a lease, so a killed process loses none.
+//! them with a lease, so no job is lost when a process is killed.
 
 pub mod account_matching;
 pub mod error;
@@ -37,7 +37,7 @@ pub use provider_events::{PROVIDER_EVENTS_METRIC, ReceiveError};
 pub use removal::Removal;
 pub use sync::{SYNCS_METRIC, SyncReport, SyncSettings};
 
-/// For the provider calls of one step.
+/// For the provider calls of one step of an import.
 const STEP_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Wakes the job loops of this process before their next poll.

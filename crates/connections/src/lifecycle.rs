@@ -1,4 +1,6 @@
-//! The statuses of a connection and the allowed transitions between them. Pure.
+//! The allowed transitions between the statuses of a connection. Pure.
+//!
+//! [`ConnectionStatus`] says what each status means. `gone` is not a status: the connection has been deleted.
 //!
 //! ```text
 //! (new) -> active

@@ -1,7 +1,7 @@
 //! Receives provider events, the webhooks that providers send.
 //!
-//! An event is only a hint: it requests a refresh and a sync of the connections that it affects. Its content is never
-//! used as data.
+//! An event is only a hint: it requests refreshes and syncs of the affected connections, and polls of open link
+//! sessions. Its content is never used as data.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub enum ReceiveError {
 }
 
 impl Connections {
-    /// Verifies an event, requests refreshes and syncs of the affected connections, and wakes the job loops.
+    /// Verifies an event, requests the jobs that it calls for, and wakes the job loops.
     ///
     /// After `Ok`, no crash can lose the event. An event that was received before is ignored.
     pub async fn receive_provider_event(
@@ -72,7 +72,7 @@ impl Connections {
             count("ignored");
         } else {
             count("accepted");
-            self.request_refreshes(adapter.as_ref(), &affected).await?;
+            self.request_jobs(adapter.as_ref(), &affected).await?;
         }
         // Recorded last: if this process is killed before that, the provider sends the event again.
         if let Some(id) = &event.id {
@@ -81,11 +81,7 @@ impl Connections {
         Ok(())
     }
 
-    async fn request_refreshes(
-        &self,
-        provider: &dyn Provider,
-        affected: &[AffectedRef<'_>],
-    ) -> Result<(), StorageError> {
+    async fn request_jobs(&self, provider: &dyn Provider, affected: &[AffectedRef<'_>]) -> Result<(), StorageError> {
         let (name, now) = (provider.name().as_str(), self.clock.now());
         self.storage.wake_link_sessions(name, affected, now).await?;
         self.job_signals.link_sessions.notify_one();

@@ -1,8 +1,10 @@
 //! Refreshes a connection: reads its status and its accounts from the provider.
 //!
-//! A refresh follows a failed read or a provider event. Several follow linking, because accounts may appear later than
-//! the consent. A refresh is a job on the connection's row, so no request is lost. All instances together run one
-//! refresh of a connection at a time. A request during a refresh runs after it.
+//! Failed reads and provider events request a refresh. Linking schedules several, because accounts may appear later
+//! than the consent; these also subscribe to provider events.
+//!
+//! A refresh is a job on the connection's row, so no request is lost. All instances together run one refresh of a
+//! connection at a time. If another is requested meanwhile, it runs afterwards.
 
 use std::time::Duration;
 
@@ -119,7 +121,7 @@ impl Connections {
             return result;
         }
         let now = self.clock.now();
-        // Accounts with new ids are matched until a refresh after the backfill has succeeded.
+        // Until a refresh after the backfill window succeeds, accounts with new ids are matched with stored ones.
         let is_backfill_done = result.is_ok() && claim.backfill_ends_at.is_some_and(|until| until <= now);
         let failed = result.as_ref().is_err_and(ConnectionsError::is_transient);
         let next = schedule::next_refresh_at(claim.attempts, failed, now, claim.backfill_ends_at);
@@ -143,7 +145,7 @@ impl Connections {
         }
         let Some(next) = lifecycle::next_status(connection.status, consent_status) else { return Ok(()) };
         // False if another process has changed the status since. That change is the newer one.
-        if self.storage.set_refreshed_status(claim, connection.status, next, "refreshed", self.clock.now()).await? {
+        if self.storage.set_status_after_refresh(claim, connection.status, next, "refreshed", self.clock.now()).await? {
             tracing::info!(connection_id = %id, from = %connection.status, to = %next, "connection status changed");
         }
         Ok(())
@@ -151,7 +153,8 @@ impl Connections {
 
     /// Updates the stored accounts to what the provider lists.
     ///
-    /// During the backfill, accounts may still appear: none is deleted, and one with a new id may be a stored account.
+    /// During the backfill window, accounts may still appear. So none is deleted, and accounts with new ids are matched
+    /// with stored ones.
     async fn refresh_accounts(
         &self,
         provider: &dyn Provider,
@@ -193,8 +196,8 @@ impl Connections {
         });
     }
 
-    /// Subscribes to the provider's events for these credentials, if the provider requires that. Best effort: without
-    /// events, reads notice changes.
+    /// Subscribes to the provider's events for these credentials, if the provider requires that. Failures are only
+    /// logged: without events, scheduled syncs and failed reads still notice changes.
     pub(crate) async fn subscribe(&self, provider: &dyn Provider, user: UserId, credentials: &SecretString) {
         let Some(webhook_verifier) = provider.webhook_verifier() else { return };
         // Two concurrent calls could both find no subscription, and create it twice.

@@ -1,8 +1,9 @@
 //! Removes a connection: hides it at once, withdraws its consent at the provider, then deletes its data.
 //!
-//! A hidden connection is a removal job until it is gone. An instance or the command line claims the job with a lease
-//! that outlives one attempt. A process may be killed after any step. So a consent may be withdrawn twice, which every
-//! provider accepts. A connection is never deleted before its consent is withdrawn, unless the operator demands it.
+//! A removal is a job, which an instance or the command line claims with a lease. It is retried until the consent is
+//! withdrawn: only then is the connection deleted, unless the operator removes it locally.
+//!
+//! A process may be killed after any step. So a consent may be withdrawn twice, which every provider accepts.
 
 use std::time::Duration;
 
@@ -82,7 +83,7 @@ impl Connections {
         self.remove_with(id, ConsentAction::Withdraw).await
     }
 
-    /// Deletes a connection without notifying its provider. The consent stays there until the user withdraws it.
+    /// Deletes a connection without a call to its provider. The consent stays there until the user withdraws it.
     ///
     /// For an operator who knows that the provider can never be called again.
     pub async fn remove_locally(&self, id: ConnectionId) -> Result<Removal, ConnectionsError> {

@@ -37,7 +37,7 @@ pub fn backoff(failures: u32, failure: Failure, jitter: u64) -> Duration {
     wait + wait / 5 * part / 1_000
 }
 
-/// For this many seconds after linking, the provider may still add accounts.
+/// Backfill window of accounts: for this long after linking, the provider may still add some.
 pub const BACKFILL_SECONDS: i64 = 600;
 /// Refreshes during that time, in seconds after linking.
 const BACKFILL_REFRESHES: [i64; 4] = [4, 34, 154, BACKFILL_SECONDS];
@@ -45,7 +45,7 @@ const BACKFILL_REFRESHES: [i64; 4] = [4, 34, 154, BACKFILL_SECONDS];
 /// provider event or read requests a refresh.
 const REFRESH_RETRIES_MAX: u32 = 6;
 
-/// Returns the time of the first refresh of a connection linked at `now`, and the end of its account backfill.
+/// Returns the time of the first refresh of a connection linked at `now`, and the end of its backfill window.
 #[must_use]
 pub fn first_refresh_at(now: Timestamp) -> (Timestamp, Timestamp) {
     (later(now, BACKFILL_REFRESHES[0]), later(now, BACKFILL_SECONDS))
@@ -74,7 +74,7 @@ pub fn next_refresh_at(
             let refreshes = BACKFILL_REFRESHES.iter().map(|after| later(until, after - BACKFILL_SECONDS));
             refreshes.into_iter().find(|refresh| now < *refresh)
         }
-        // The backfill ends only with a successful refresh.
+        // The backfill window ends only with a successful refresh.
         Some(_) if failed => Some(later(now, 30 << attempts.min(7))),
         _ if failed && attempts < REFRESH_RETRIES_MAX => Some(later(now, 30 << attempts.min(5))),
         _ => None,

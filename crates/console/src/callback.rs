@@ -35,7 +35,7 @@ pub(crate) async fn handle_callback(
     }
 }
 
-/// Rejects every method but GET. HEAD too, because a request for this page completes a link session.
+/// Rejects every method but GET. It also rejects HEAD, because a request for this page completes a link session.
 pub(crate) async fn method_not_allowed(State(console): State<Console>, headers: HeaderMap) -> Response {
     let mut response = error_page::method_not_allowed(&console, &headers);
     response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));

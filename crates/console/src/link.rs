@@ -29,7 +29,9 @@ pub(crate) async fn open_link(
         Err(error) => error_page::connections_error(&console, &error),
         Ok(None) => error_page::link_not_found(&console),
         Ok(Some(page)) if offers_choice(&page) => choice_page(&console, &page),
+        // HEAD must not start a link session.
         Ok(Some(_)) if method == Method::HEAD => StatusCode::OK.into_response(),
+        // The link itself names the provider or connection, so it needs no target.
         Ok(Some(_)) => start_link_session(&console, token, LinkTarget::UserChoice).await,
     }
 }
@@ -79,8 +81,8 @@ fn parse_choice(form: &[u8], linkable: &[LinkableProvider]) -> Option<LinkTarget
 }
 
 /// Starts a link session and redirects to the provider. The start runs in its own task, so that a disconnect does not
-/// cancel it. When a user presses the button twice, the browser aborts the first request, and a session that is only
-/// half started would block the second.
+/// cancel it: when a user presses the button twice, the browser aborts the first request, and a half-started session
+/// would block the second.
 async fn start_link_session(console: &Console, token: String, target: LinkTarget<'static>) -> Response {
     let connections = console.inner.connections.clone();
     match tokio::spawn(async move { connections.start_link_session(&token, target).await }).await {

@@ -34,7 +34,7 @@ where
     for (index, query) in queries.iter().enumerate() {
         match provider_user_of(query) {
             Ok((provider_user, id)) => {
-                by_user.entry(provider_user).or_default().push(BalanceRequest { id, accounts: query.accounts, index })
+                by_user.entry(provider_user).or_default().push(BalanceRequest { id, accounts: query.accounts, index });
             }
             Err(error) => outcomes[index] = vec![Err(error); query.accounts.len()],
         }

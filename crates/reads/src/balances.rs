@@ -1,4 +1,5 @@
-//! Reads balances of any set of accounts: all connections concurrently. A failure affects only its own accounts.
+//! Reads the balances of any set of accounts, from all their providers concurrently. A failure of one connection does
+//! not affect the others.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
-//! Loads the context of a read: a connection of the caller with its accounts and decrypted credentials. Caches it.
+//! Loads and caches what a read needs: a connection of the caller, with its accounts and decrypted credentials.
+//!
+//! A cached context is valid until anything of its user changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -117,7 +119,7 @@ impl ConnectionContext {
     }
 
     /// Fails with [`ReadError::WrongCategory`] if the connection has another category.
-    pub fn expect(&self, category: ConnectionCategory) -> Result<(), ReadError> {
+    pub fn require_category(&self, category: ConnectionCategory) -> Result<(), ReadError> {
         if self.connection.category == category { Ok(()) } else { Err(ReadError::WrongCategory) }
     }
 }

@@ -1,6 +1,6 @@
 //! Page map: turns the public `offset` of a transaction list into a cursor of the provider.
 //!
-//! It lives between requests for one list. It holds cursors and row counts, never a row. Pure.
+//! It is kept in memory between the requests for one list. It holds cursors and row counts, never a row. Pure.
 
 use bellbird_domain::Interval;
 use bellbird_providers::Cursor;

@@ -1,4 +1,4 @@
-//! Selects one window out of a stream of rows, and decides how many more rows to count. Pure.
+//! Selects one window out of a stream of rows, and decides how many rows behind it to count for `total`. Pure.
 
 use bellbird_domain::Page;
 

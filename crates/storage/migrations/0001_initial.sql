@@ -61,7 +61,7 @@ CREATE TABLE connections (
     -- The refresh job. NULL: none is planned, or one runs.
     next_refresh_at INTEGER,
     -- When the last refresh started, whatever its outcome.
-    refreshed_at INTEGER,
+    refresh_started_at INTEGER,
     refresh_attempts INTEGER NOT NULL DEFAULT 0,
     refresh_lease_until INTEGER,
     refresh_fence INTEGER NOT NULL DEFAULT 0,

@@ -54,15 +54,15 @@ impl StorageError {
 /// Why a list of keys is rejected, or a value cannot be sealed or opened. No message contains key material.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
-    #[error("no sealing key: expected id:base64, for example main:<base64 of 32 random bytes>")]
+    #[error("no master key: expected id:base64, for example main:<base64 of 32 random bytes>")]
     NoKey,
-    #[error("sealing key number {0} has no id: expected id:base64, for example main:<base64 of 32 random bytes>")]
+    #[error("master key number {0} has no id: expected id:base64, for example main:<base64 of 32 random bytes>")]
     NoKeyId(usize),
-    #[error("the id of sealing key number {0} must be 1 to 32 of the characters A-Z a-z 0-9 . _ -")]
+    #[error("the id of master key number {0} must be 1 to 32 of the characters A-Z a-z 0-9 . _ -")]
     BadKeyId(usize),
-    #[error("sealing key number {0} must be base64 of exactly 32 bytes after its id")]
+    #[error("master key number {0} must be base64 of exactly 32 bytes after its id")]
     BadKey(usize),
-    #[error("sealing key number {0} has the id of an earlier one")]
+    #[error("master key number {0} has the id of an earlier one")]
     DuplicateKeyId(usize),
     /// The value is too short or has an unknown version byte, so this program did not seal it.
     #[error("not a sealed value")]

@@ -1,12 +1,12 @@
 //! Stores users, API keys, connections, accounts, webhook events and sealed secrets in SQLite or PostgreSQL. No other
 //! crate contains SQL.
 //!
-//! The database never holds an amount or a transaction. A row that a sync has seen is remembered as two keyed digests.
-//! Provider credentials are sealed (see [`Sealer`]). API keys and link tokens are stored as SHA-256, and account
-//! numbers as their last four digits.
+//! The database never holds an amount or a transaction. A transaction or trade that a sync has seen is remembered as
+//! two keyed digests. Provider credentials are sealed (see [`Sealer`]). API keys and link tokens are stored as SHA-256,
+//! and account numbers as their last four digits.
 //!
-//! Finders take the user first, so another user's row looks like a missing one. The few that search all users say so in
-//! their names, or serve the command line.
+//! Most finders take the user first, so another user's row looks like a missing one. The others look up a secret (an
+//! API key, a link token, an OAuth `state`), or serve background work or the command line.
 //!
 //! # Revisions
 //!
@@ -15,7 +15,8 @@
 //! [`Storage::find_caller`] runs for each request and returns the revision.
 //!
 //! The revision does not cover the last use of a key, link sessions, refresh and sync schedules, and webhook endpoints.
-//! It does cover `last_refreshed_at`, which reads change: callers write it at most once a minute.
+//! It does cover `last_refreshed_at`. Each request that reads from the provider would change it, so callers write it at
+//! most once a minute.
 
 mod connections;
 mod db;

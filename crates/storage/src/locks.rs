@@ -1,5 +1,9 @@
-//! Locks a user's row, so that transactions about one user run one after the other. Each transaction about a user's
-//! data locks that row first. The same lock order everywhere prevents deadlocks.
+//! Locks a user's row, so that transactions about one user run one after the other.
+//!
+//! A transaction that changes several tables of a user locks that row first. The same lock order everywhere prevents
+//! deadlocks. Some writes do without the lock: a claim changes one table, and delivery attempts lock the endpoint's row
+//! (see `webhooks/endpoints.rs`). Cleanup and key rotation serve all users, and lock secrets in the order of their
+//! keys.
 
 use bellbird_domain::UserId;
 

@@ -1,4 +1,5 @@
-//! Receives Bellbird's webhooks: verifies each event, skips repeated ones, and prints one line of JSON for each.
+//! Receives Bellbird's webhooks: verifies each event, skips repeated ones, and prints one line of
+//! JSON for each.
 //!
 //! `BELLBIRD_WEBHOOK_SECRET=whsec_... cargo run -p bellbird-webhooks --example receiver 9000`
 
@@ -18,15 +19,18 @@ use standardwebhooks::Webhook;
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 const IDS_MAX: usize = 10_000;
 
+type SharedReceiver = State<Arc<Receiver>>;
+
 struct Receiver {
     webhook: Webhook,
-    /// Ids of handled events, the oldest first. In production use a database table, so that a restart keeps them.
+    /// Ids of handled events, the oldest first. In production use a database table, so that a
+    /// restart keeps them.
     handled: Mutex<VecDeque<String>>,
 }
 
-/// Your own handling. If it takes long, put the event into your own queue here and process it later.
-/// If two events contain the same row, keep the row of the event with the later `created`; if those are
-/// equal, the later `webhook-timestamp` wins.
+/// Your own handling. If it takes long, put the event into your own queue here and process it
+/// later. If two events contain the same row, keep the row of the event with the later `created`.
+/// If those are equal, the later `webhook-timestamp` wins.
 fn handle(event: &Value) -> std::io::Result<()> {
     let metadata = &event["metadata"];
     let line = json!({
@@ -41,7 +45,7 @@ fn handle(event: &Value) -> std::io::Result<()> {
 }
 
 // `Bytes` keeps the raw body, because the signature covers its exact bytes.
-async fn receive(State(receiver): State<Arc<Receiver>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+async fn receive(State(receiver): SharedReceiver, headers: HeaderMap, body: Bytes) -> StatusCode {
     if receiver.webhook.verify(&body, &headers).is_err() {
         return StatusCode::BAD_REQUEST;
     }

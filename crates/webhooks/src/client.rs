@@ -1,5 +1,5 @@
-//! The HTTP client for endpoints: one deadline for an exchange, vetted addresses only, no redirects, no proxies. It
-//! reads at most 4 KiB of a response body.
+//! The HTTP client for endpoints: one deadline for an exchange, vetted addresses only, no redirects, no proxies, and at
+//! most 4 KiB of a response body.
 //!
 //! An idle connection is kept for 30 seconds and reused. It needs no new vetting, because it still leads to the address
 //! that was vetted when it was opened. No log message and no error contains a URL, a host or a body.
@@ -43,7 +43,7 @@ const HEADERS_MAX: usize = 64;
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// Maximum number of idle connections for one host.
 const IDLE_CONNECTIONS_MAX: usize = 16;
-/// Limit for opening a connection that no exchange waits for any more.
+/// Time limit for opening a connection, even if no exchange waits for it any more.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Sent data must be acknowledged within this time, or the connection is closed.
 const TCP_TIMEOUT: Duration = Duration::from_secs(30);

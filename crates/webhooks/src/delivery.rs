@@ -1,9 +1,11 @@
-//! The delivery loop: claims endpoints with due deliveries, sends events, stores the results in batches.
+//! The delivery loop: claims endpoints with due deliveries, sends webhook events, stores the results in batches.
 //!
-//! An instance claims an endpoint with a lease and serves it alone for a time slice of ten seconds. So a slow or dead
-//! endpoint delays only itself. Failing endpoints have their own permits and cannot take those of healthy ones.
+//! An instance claims an endpoint with a lease and serves it for a time slice of ten seconds. No other instance serves
+//! it meanwhile. Each endpoint has its own time slice, so a slow or dead endpoint delays only itself. The number of
+//! concurrent time slices is limited, for healthy and for failing endpoints separately, so failing ones cannot crowd
+//! out healthy ones.
 //!
-//! A time slice ends long before its lease. So no two instances send the same event, except for attempts that were
+//! A time slice ends long before the lease. So no two instances send the same event, except for attempts that were
 //! running when a process was killed.
 
 use std::sync::Arc;
@@ -27,16 +29,16 @@ use crate::sign::Signer;
 use crate::target::check_url;
 
 /// Maximum number of healthy endpoints that one instance serves concurrently.
-const HEALTHY_AT_ONCE: usize = 32;
-/// The same for endpoints that have only failed recently. These permits come in addition.
-const FAILING_AT_ONCE: usize = 8;
+const HEALTHY_ENDPOINTS_MAX: usize = 32;
+/// The same for endpoints that have only failed recently. They are served in addition to the healthy ones.
+const FAILING_ENDPOINTS_MAX: usize = 8;
 /// Maximum number of concurrent attempts for one endpoint.
-const SENT_AT_ONCE: usize = 16;
+const CONCURRENT_ATTEMPTS_MAX: usize = 16;
 /// Number of deliveries loaded in one query.
 const BATCH_SIZE: u32 = 128;
-/// A time slice starts no new attempt after this.
+/// Length of a time slice. It starts no attempt after that.
 const TIME_SLICE: Duration = Duration::from_secs(10);
-/// A failure disables an endpoint only from this attempt on, which comes at least half an hour after the first.
+/// Only failures from this attempt on can disable an endpoint. It comes at least half an hour after the first attempt.
 const LATE_ATTEMPT: u32 = 5;
 /// Time for running attempts to finish when the service stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
@@ -50,7 +52,7 @@ const CLAIM_DELAY: Duration = Duration::from_millis(100);
 /// Delay before results are stored, so that one write covers several.
 const RESULTS_DELAY: Duration = Duration::from_millis(5);
 
-/// How long an event can be redelivered.
+/// How long events are kept. Until then, they can be redelivered.
 const EVENT_RETENTION: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// Number of events deleted in one transaction.
 const CLEANUP_BATCH: u32 = 500;
@@ -62,18 +64,18 @@ struct TimeSlice {
     claim: ClaimedEndpoint,
     signer: Signer,
     url: Url,
-    /// No request is sent after this, because the lease could expire before the response comes.
+    /// No request is sent after this time, because the lease could expire before the response comes.
     cutoff: Instant,
 }
 
 /// Why a time slice ended early.
 enum ServeError {
-    /// Another instance has claimed the endpoint, or it was disabled or removed.
+    /// Another instance has claimed the endpoint, or the endpoint was disabled or removed meanwhile.
     LeaseLost,
     /// This time slice disabled the endpoint.
     Disabled,
     Storage(StorageError),
-    /// An attempt panicked. The lease is kept until it expires, so that the endpoint is not retried at once.
+    /// An attempt panicked. The lease is kept until it expires, so that the panic does not repeat immediately.
     Panicked(JoinError),
 }
 
@@ -88,8 +90,8 @@ impl Webhooks {
     pub async fn deliver(&self, stop: CancellationToken) {
         let (mut healthy, mut failing) = (JoinSet::new(), JoinSet::new());
         while !stop.is_cancelled() {
-            let is_full = self.start_time_slices(&mut healthy, HEALTHY_AT_ONCE, false, &stop).await;
-            self.start_time_slices(&mut failing, FAILING_AT_ONCE, true, &stop).await;
+            let is_full = self.start_time_slices(&mut healthy, HEALTHY_ENDPOINTS_MAX, false, &stop).await;
+            self.start_time_slices(&mut failing, FAILING_ENDPOINTS_MAX, true, &stop).await;
             tokio::select! {
                 () = stop.cancelled() => {}
                 Some(_) = healthy.join_next() => {}
@@ -97,7 +99,7 @@ impl Webhooks {
                 () = self.inner.event_buffer.new_events.notified() => {}
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
-            // With all permits in use, endpoints may be waiting, so the next free permit is used at once.
+            // If all permits are in use, endpoints may be waiting, so the next free permit is used without delay.
             if !is_full {
                 tokio::select! {
                     () = stop.cancelled() => {}
@@ -114,8 +116,9 @@ impl Webhooks {
         let stop = CancellationToken::new();
         let mut slices = JoinSet::new();
         loop {
-            self.start_time_slices(&mut slices, HEALTHY_AT_ONCE, false, &stop).await;
-            self.start_time_slices(&mut slices, HEALTHY_AT_ONCE + FAILING_AT_ONCE, true, &stop).await;
+            // One set for both kinds: failing endpoints may use all permits that healthy ones leave.
+            self.start_time_slices(&mut slices, HEALTHY_ENDPOINTS_MAX, false, &stop).await;
+            self.start_time_slices(&mut slices, HEALTHY_ENDPOINTS_MAX + FAILING_ENDPOINTS_MAX, true, &stop).await;
             if slices.join_next().await.is_none() {
                 return;
             }
@@ -130,16 +133,16 @@ impl Webhooks {
         Ok(())
     }
 
-    /// Claims an endpoint for each free permit. Returns whether all permits are now in use.
+    /// Claims an endpoint for each free permit, and starts its time slice. Returns whether all permits are in use now.
     async fn start_time_slices(
         &self,
         slices: &mut JoinSet<()>,
-        at_once: usize,
+        permits: usize,
         failing: bool,
         stop: &CancellationToken,
     ) -> bool {
         while slices.try_join_next().is_some() {}
-        let free = u32::try_from(at_once.saturating_sub(slices.len())).unwrap_or(0);
+        let free = u32::try_from(permits.saturating_sub(slices.len())).unwrap_or(0);
         if free == 0 {
             return true;
         }
@@ -156,7 +159,7 @@ impl Webhooks {
             let (webhooks, stop) = (self.clone(), stop.clone());
             slices.spawn(async move { webhooks.run_time_slice(claim, &stop).await });
         }
-        slices.len() >= at_once
+        slices.len() >= permits
     }
 
     /// Covers a time slice, its last rebuild and exchange, and a slow database.
@@ -172,7 +175,7 @@ impl Webhooks {
         };
         let served = tokio::select! {
             served = self.serve(&claim, stop) => served,
-            // Aborts the running attempts. The next instance that claims the endpoint sends those events again.
+            // Aborts the running attempts. Their deliveries stay due, so those events are sent again.
             () = shutdown_grace => Ok(()),
         };
         match served {
@@ -186,7 +189,7 @@ impl Webhooks {
                 tracing::info!(endpoint_id = %id, "endpoint lease lost");
             }
             Err(ServeError::Panicked(error)) => tracing::error!(endpoint_id = %id, %error, "delivery task panicked"),
-            Err(ServeError::Storage(error)) => tracing::warn!(endpoint_id = %id, %error, "deliveries interrupted"),
+            Err(ServeError::Storage(error)) => tracing::warn!(endpoint_id = %id, %error, "could not finish time slice"),
         }
     }
 
@@ -229,7 +232,7 @@ impl Webhooks {
         let mut due = due.into_iter();
         let mut attempts = JoinSet::new();
         loop {
-            while attempts.len() < SENT_AT_ONCE && Instant::now() < slice_ends_at && !stop.is_cancelled() {
+            while attempts.len() < CONCURRENT_ATTEMPTS_MAX && Instant::now() < slice_ends_at && !stop.is_cancelled() {
                 let Some(delivery) = due.next() else { break };
                 let (webhooks, slice) = (self.clone(), Arc::clone(slice));
                 attempts.spawn(async move { webhooks.attempt(&slice, &delivery).await });
@@ -258,7 +261,7 @@ impl Webhooks {
         if !self.inner.storage.finish_attempts(&slice.claim, finished, now).await? {
             return Err(ServeError::LeaseLost);
         }
-        let (mut gone, mut at_fault) = (false, false);
+        let (mut gone, mut has_late_failure) = (false, false);
         for attempt in finished {
             let outcome = match attempt.outcome {
                 AttemptOutcome::Delivered => "delivered",
@@ -267,8 +270,9 @@ impl Webhooks {
             };
             metrics::counter!(ATTEMPTS, "outcome" => outcome).increment(1);
             gone |= attempt.status == Some(410);
-            // A single failure after days without events may be transient, so only a late attempt counts.
-            at_fault |= attempt.endpoint_at_fault
+            // After days without events, `failing_since` is old. A single failure may then be transient, so only a
+            // late attempt counts.
+            has_late_failure |= attempt.endpoint_at_fault
                 && (attempt.attempt >= LATE_ATTEMPT || attempt.outcome == AttemptOutcome::Failed);
             log_attempt(slice, attempt);
             if attempt.outcome == AttemptOutcome::Delivered {
@@ -280,7 +284,7 @@ impl Webhooks {
         if gone {
             return self.disable(&slice.claim, "gone").await.and(Err(ServeError::Disabled));
         }
-        if at_fault && has_failed_too_long(*failing_since, now) {
+        if has_late_failure && has_failed_too_long(*failing_since, now) {
             return self.disable(&slice.claim, "failing").await.and(Err(ServeError::Disabled));
         }
         Ok(())
@@ -293,8 +297,7 @@ impl Webhooks {
         Ok(())
     }
 
-    /// Makes one attempt. A first attempt sends the body from memory if it is still there; otherwise the rows are read
-    /// again.
+    /// Makes one attempt. A first attempt sends the body from memory if it is there. Otherwise the body is rebuilt.
     ///
     /// Returns `None` if no attempt was made: no time was left, the database failed, or the connection was removed.
     async fn attempt(&self, slice: &TimeSlice, delivery: &DueDelivery) -> Option<FinishedAttempt> {
@@ -377,16 +380,19 @@ fn log_attempt(slice: &TimeSlice, attempt: &FinishedAttempt) {
     let endpoint_id = slice.claim.endpoint_id;
     match attempt.outcome {
         AttemptOutcome::Delivered => {
-            tracing::debug!(%endpoint_id, %event_id, number, status, duration_ms, "event delivered");
+            tracing::debug!(%endpoint_id, %event_id, number, status, duration_ms, "webhook event delivered");
         }
         AttemptOutcome::Retry(next) => {
             tracing::debug!(
                 %endpoint_id, %event_id, number, status, error, duration_ms, %next,
-                "event delivery failed, retry scheduled"
+                "could not deliver webhook event, retry scheduled"
             );
         }
         AttemptOutcome::Failed => {
-            tracing::warn!(%endpoint_id, %event_id, number, status, error, "event delivery failed permanently");
+            tracing::warn!(
+                %endpoint_id, %event_id, number, status, error,
+                "could not deliver webhook event, giving up"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Webhook delivery: builds events from changed rows, signs them, checks endpoint URLs, sends and retries.
 //!
-//! No row is stored. The first attempt sends a body from memory. Every later attempt reads the rows from the provider
-//! again.
+//! No row is stored. The first attempt usually sends a body from memory. Every later attempt reads the rows from the
+//! provider again.
 
 pub mod chunk;
 pub mod client;
@@ -28,7 +28,7 @@ pub use delivery::ATTEMPTS;
 pub use ping::{PingError, PingOutcome};
 
 use client::Client;
-use rebuild::REBUILDS_AT_ONCE;
+use rebuild::CONCURRENT_REBUILDS_MAX;
 use resolver::Resolver;
 use schedule::Schedule;
 use target::Rules;
@@ -84,7 +84,7 @@ impl Webhooks {
         resolver: Resolver,
     ) -> Result<Self, String> {
         let client = Client::new(resolver, settings.rules, settings.timeout)?;
-        let rebuilds = Semaphore::new(REBUILDS_AT_ONCE);
+        let rebuilds = Semaphore::new(CONCURRENT_REBUILDS_MAX);
         let inner = Inner { storage, providers, clock, event_buffer, settings, client, rebuilds };
         Ok(Self { inner: Arc::new(inner) })
     }

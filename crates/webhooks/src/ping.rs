@@ -1,4 +1,4 @@
-//! Sends a ping: an event without rows that shows whether an endpoint responds and verifies signatures.
+//! Sends a ping: a signed event without rows, which tests whether an endpoint responds and accepts signed requests.
 
 use bellbird_domain::{ApiVersion, EndpointId, EventId, EventType, SyncRunId, UserId};
 use bellbird_storage::{Endpoint, PingResult, StorageError};

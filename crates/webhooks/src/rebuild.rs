@@ -1,6 +1,6 @@
 //! Rebuilds the body of an event: reads its rows from the provider again and finds them by digest.
 //!
-//! Every attempt but the first needs this, since no row is stored.
+//! No row is stored, so every attempt but the first needs this. A first attempt needs it if its body is not in memory.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -20,7 +20,7 @@ use crate::payload::{self, Envelope};
 /// Maximum time for reading the rows of an event again.
 pub(crate) const REBUILD_DEADLINE: Duration = Duration::from_secs(40);
 /// Maximum number of concurrent rebuilds.
-pub(crate) const REBUILDS_AT_ONCE: usize = 8;
+pub(crate) const CONCURRENT_REBUILDS_MAX: usize = 8;
 
 /// Number of later chunks of the same sync that a first attempt rebuilds together with its own.
 const PREFETCHED_CHUNKS: u32 = 7;
@@ -32,7 +32,7 @@ pub(crate) enum RebuildError {
     Gone,
     /// The consent is gone.
     Reconnect,
-    /// The provider failed, or this installation does not configure it.
+    /// The provider failed, or is not configured here.
     Provider,
     Storage,
     /// Other rebuilds took all the time until the deadline. The provider was not called.
@@ -71,8 +71,9 @@ impl Webhooks {
     /// Builds the body of an event from the provider's current rows. A row that the provider no longer has is missing
     /// from the body and from its counts.
     ///
-    /// A first attempt lands here if another process created the event, or this one has restarted. Then the next chunks
-    /// of the sync need a rebuild too, so one read of the provider serves several chunks.
+    /// The body of a first attempt is not in memory if another process created the event, if this one has restarted, or
+    /// if the body was too large or too old. Then the next chunks of the sync need a rebuild too, so one read of the
+    /// provider serves several chunks.
     pub(crate) async fn rebuild(
         &self,
         user: UserId,
@@ -81,6 +82,7 @@ impl Webhooks {
         is_first: bool,
         deadline: Instant,
     ) -> Result<Bytes, RebuildError> {
+        // A ping has no connection and no rows.
         if event.connection_id.is_none() || event.rows.is_empty() {
             return Ok(payload::body::<Vec<u8>>(&envelope(event, version), &[], &[]));
         }
@@ -136,6 +138,7 @@ impl Webhooks {
                 sweep::transactions(banking, &context, &credentials, &query, &mut take).await?;
             }
             (EventType::TradesSynced, Kind::Brokerage(brokerage)) => {
+                // Without an end, as in the sync: trades may have a future date.
                 let span = Span { from: Some(Bound::Instant(from)), to: None };
                 for account in &accounts {
                     let query = TradeQuery { account, span: &span, zone: &zone };
@@ -189,7 +192,7 @@ impl<'e> RereadRows<'e> {
         Self { events, missing }
     }
 
-    /// Stores a row if one of the events has it. Stops the read after the last missing row.
+    /// Stores a row if one of the events still misses it. Stops the read when no row is missing any more.
     fn take(&mut self, row: Digest, write: impl FnOnce() -> Vec<u8>) -> ControlFlow<()> {
         if let Some(positions) = self.missing.get_mut(&row) {
             if let Some((number, index)) = positions.pop() {

@@ -1,6 +1,6 @@
 //! Endpoint secrets, and signatures over `id.timestamp.body` as Standard Webhooks specifies them.
 //!
-//! The reference crate is not used, because it copies the body and supports only one secret. The tests compare with it.
+//! The crate `standardwebhooks` is only the reference of the tests, because it copies the body and supports one secret.
 
 use aws_lc_rs::hmac::{Context, HMAC_SHA256, Key};
 use base64::Engine;

@@ -1,4 +1,5 @@
-//! Turns the changed rows of a sync into webhook events, and keeps their bodies in memory for the first attempt.
+//! Turns the new and changed rows of a sync into webhook events, and keeps the bodies of these events in memory for the
+//! first attempt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,7 +140,7 @@ impl WebhookEventBuffer {
         }
     }
 
-    /// Returns the body of an event that this process created recently.
+    /// Returns the body of an event if this process built it recently.
     #[must_use]
     pub fn find_body(&self, id: EventId, version: ApiVersion, now: Timestamp) -> Option<Bytes> {
         self.bodies.get(&(id, version), now).map(|(body, _)| body)

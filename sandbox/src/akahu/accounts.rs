@@ -1,11 +1,12 @@
-//! `/me`, `/accounts` and `/authorisations`: who shares what (docs/providers/akahu.md#unlinking, #user, #accounts).
+//! `/me`, `/accounts` and `/authorisations`: the user behind a token and what they share
+//! (docs/providers/akahu.md#unlinking, #user, #accounts).
 
 use axum::extract::Path;
 use axum::response::Response;
 use serde::Serialize;
 
 use super::call::{UserCall, check_id};
-use super::connections::Shown;
+use super::connections::ConnectionView;
 use super::errors::Failure;
 use super::respond::{done, iso, item, items};
 use super::store::State;
@@ -19,7 +20,6 @@ struct Me<'a> {
     preferred_name: &'a str,
 }
 
-/// The user behind the token.
 pub(super) async fn me(call: UserCall) -> Response {
     let store = call.akahu.store.read();
     let user = &store.users[call.user];
@@ -27,7 +27,7 @@ pub(super) async fn me(call: UserCall) -> Response {
     item(Me { _id: &user.id, access_granted_at: iso(user.consented_at), email: &user.email, preferred_name })
 }
 
-/// Every account of every login that the user shares; there are no pages.
+/// Lists every account of every login that the user shares, without pages.
 pub(super) async fn list(call: UserCall) -> Response {
     let mut store = call.akahu.store.write();
     store.apply_due_refreshes(call.now);
@@ -35,7 +35,6 @@ pub(super) async fn list(call: UserCall) -> Response {
     items(accounts.into_iter().map(|account| &account.members).collect::<Vec<&Members>>())
 }
 
-/// One account.
 pub(super) async fn show(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     check_id("acc_", &id)?;
     let mut store = call.akahu.store.write();
@@ -44,8 +43,8 @@ pub(super) async fn show(Path(id): Path<String>, call: UserCall) -> Result<Respo
     Ok(item(&account.members))
 }
 
-/// Shares an account no more; official ones go with their login only (docs/providers/akahu.md#unlinking; the words are
-/// ours).
+/// Stops sharing an account. An official account can only be removed with its login
+/// (docs/providers/akahu.md#unlinking); the error text is invented.
 pub(super) async fn delete(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     check_id("acc_", &id)?;
     let mut store = call.akahu.store.write();
@@ -62,18 +61,18 @@ pub(super) async fn delete(Path(id): Path<String>, call: UserCall) -> Result<Res
 #[derive(Serialize)]
 struct Authorisation<'a> {
     _id: &'a str,
-    connection: Shown,
+    connection: ConnectionView,
 }
 
-/// A login: ours, only its `DELETE` is documented (docs/providers/akahu.md#unlinking).
+/// Shows a login. Only its `DELETE` is documented (docs/providers/akahu.md#unlinking), so this answer is invented.
 pub(super) async fn show_authorisation(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     let login = find_login(&call, &id)?;
     let store = call.akahu.store.read();
     let login = &store.logins[login];
-    Ok(item(Authorisation { _id: &login.id, connection: Shown::inside_an_account(login.institution) }))
+    Ok(item(Authorisation { _id: &login.id, connection: ConnectionView::for_account(login.institution) }))
 }
 
-/// Shares a login no more: its accounts and rows are gone.
+/// Stops sharing a login. Its accounts and rows disappear.
 pub(super) async fn delete_authorisation(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     let login = find_login(&call, &id)?;
     call.akahu.store.write().set_state(login, State::Revoked, call.now);

@@ -1,5 +1,5 @@
-//! The hosted page on which somebody consents (docs/providers/akahu.md#consent-page, #redirects), and a way past it for
-//! those who want no pages.
+//! Starts the hosted consent page at `/authorize` and builds the redirects back to the app
+//! (docs/providers/akahu.md#consent-page, #redirects). `sandbox_auto` skips the pages for tests that do not need them.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::consent_page::{
 use crate::query::{self, Query};
 use crate::world::nz::institutions::{INSTITUTIONS, Institution, find};
 
-/// What may be asked with; `sandbox_auto` is ours.
+/// The known parameters. All but `sandbox_auto` are documented.
 const PARAMETERS: [&str; 9] = [
     "response_type",
     "client_id",
@@ -35,13 +35,13 @@ const PARAMETERS: [&str; 9] = [
 ];
 const MODES: [&str; 3] = ["default", "embedded", "deep_link"];
 
-/// What the app asks for, as far as the way back needs it.
+/// What the redirect back to the app needs.
 pub(crate) struct AuthorizationRequest {
     redirect_uri: String,
     state: Option<String>,
 }
 
-/// Which addresses the app has registered, and the key under which first pages were made.
+/// The app's redirect URIs, and the key that authenticates first pages.
 pub(super) struct AppRegistration {
     registered: RwLock<Vec<String>>,
     key: hmac::Key,
@@ -53,18 +53,18 @@ impl AppRegistration {
         Self { registered: RwLock::default(), key: hmac::Key::new(hmac::HMAC_SHA256, &random) }
     }
 
-    /// Puts these addresses in the place of those registered before.
+    /// Replaces the registered redirect URIs.
     pub(super) fn set_redirect_uris(&self, uris: Vec<String>) {
         *self.registered.write() = uris;
     }
 
-    /// Any address of this machine is registered from the start: ours.
+    /// Every loopback URI is registered (a sandbox choice).
     fn is_registered(&self, uri: &str) -> bool {
         is_loopback(uri) || self.registered.read().iter().any(|known| known == uri)
     }
 
-    /// The hidden field of a first page. Nothing is remembered of it, so it says itself that it was made here, and for
-    /// what.
+    /// The hidden field of a first page. The server stores nothing for a first page, so the token itself proves that
+    /// the sandbox made it for this query.
     fn first_page_token(&self, query: &str) -> String {
         let random = uuid::Uuid::new_v4().simple().to_string();
         format!("{random}{}", self.tag(&random, query))
@@ -87,9 +87,8 @@ fn is_loopback(uri: &str) -> bool {
     web && host.is_some_and(|host| ["localhost", "127.0.0.1", "[::1]"].contains(&host.as_str()))
 }
 
-/// What a first page is for, or the answer to a bad question. Without a known app and address there is nowhere to go
-/// back to, so that is a page; what else is wrong goes back (docs/providers/akahu.md#redirects). Which of the two what
-/// is not known gets, is ours.
+/// The checked parameters of a first page. Without a known app and redirect URI an error becomes a page; other errors
+/// go back to the app (docs/providers/akahu.md#redirects). For undocumented mistakes the sandbox chose one of the two.
 struct AuthorizeParams {
     request: AuthorizationRequest,
     email: String,
@@ -99,9 +98,9 @@ struct AuthorizeParams {
 
 /// Why there is no first page.
 enum Rejection {
-    /// Nowhere to go back to: the words of a page.
+    /// The text of an error page, because there is no safe redirect URI.
     Page(String),
-    /// The address to go back to.
+    /// The redirect with the error.
     Redirect(String),
 }
 
@@ -126,7 +125,7 @@ impl AuthorizeParams {
         }
         let uri = query.get("redirect_uri").unwrap_or_default();
         if !is_redirect_uri(uri) || !akahu.app_registration.is_registered(uri) {
-            return Err(Rejection::Page(format!("The address to go back to (redirect_uri) is not registered: {uri}")));
+            return Err(Rejection::Page(format!("The redirect URI (redirect_uri) is not registered: {uri}")));
         }
         if query.get("redirect_mode").is_some_and(|mode| !MODES.contains(&mode)) {
             return Err(Rejection::Page(format!("redirect_mode must be one of {}.", MODES.join(", "))));
@@ -148,7 +147,7 @@ impl AuthorizeParams {
     }
 
     fn into_session(self) -> ConsentSession<AuthorizationRequest> {
-        // Begun with its first form only, so it cannot be late before.
+        // The session starts with its first form, so it cannot expire before.
         ConsentSession::new(None, self.request, Timestamp::MAX)
             .with_institution(self.connection)
             .with_username(&self.email)
@@ -173,7 +172,7 @@ impl AuthorizationRequest {
     }
 }
 
-/// The first page. Nothing is remembered of it.
+/// Shows the first page. The server stores nothing for it.
 pub(super) async fn show(State(akahu): State<Arc<Akahu>>, request: Request) -> Response {
     let text = request.uri().query().unwrap_or_default();
     let params = match AuthorizeParams::of(&akahu, &Query::parse(Some(text))) {
@@ -191,7 +190,7 @@ pub(super) async fn show(State(akahu): State<Arc<Akahu>>, request: Request) -> R
     }
 }
 
-/// The form of the first page: from here on the visit is remembered.
+/// Accepts the form of the first page. From here on the server stores a session.
 pub(super) async fn begin(State(akahu): State<Arc<Akahu>>, request: Request) -> Response {
     let text = request.uri().query().unwrap_or_default().to_owned();
     let params = match AuthorizeParams::of(&akahu, &Query::parse(Some(&text))) {
@@ -210,7 +209,8 @@ pub(super) async fn begin(State(akahu): State<Arc<Akahu>>, request: Request) -> 
 }
 
 impl Akahu {
-    /// Whoever has the address in `email` consents, else the first person; all their logins are shared and active.
+    /// Consents as the user with the e-mail address in `email`, or else as the first user. All their logins become
+    /// shared and active.
     fn accept(&self, params: &AuthorizeParams) -> String {
         let now = self.controls.clock.now();
         let mut store = self.store.write();
@@ -225,7 +225,8 @@ impl Akahu {
     }
 }
 
-/// The classic twin of an official connection takes nobody new (docs/providers/akahu.md#institutions).
+/// An official connection replaces its classic twin, which accepts no new logins
+/// (docs/providers/akahu.md#institutions).
 fn is_closed_to_new_connections(institution: &Institution) -> bool {
     INSTITUTIONS.iter().any(|other| other.official.as_ref().is_some_and(|it| it.classic == institution.id))
 }
@@ -237,7 +238,7 @@ impl ConsentProvider for Akahu {
         name: "Akahu",
         colour: "#0b6b5d",
         tint: "#f0f8f6",
-        // Never in a frame (docs/providers/akahu.md#consent-page).
+        // Akahu forbids frames (docs/providers/akahu.md#consent-page).
         framed: false,
         institution_word: "bank or provider",
         permissions: &[
@@ -246,7 +247,7 @@ impl ConsentProvider for Akahu {
             "Their transactions",
         ],
         note: "It may do so until you stop it, which you can do at any time.",
-        expired_text: "The request is over, took too long, or was never there. Go back to the app and begin anew.",
+        expired_text: "The request has ended, has expired, or never existed. Go back to the app and start again.",
     };
 
     fn consent_sessions(&self) -> &ConsentSessions<AuthorizationRequest> {
@@ -258,10 +259,10 @@ impl ConsentProvider for Akahu {
     }
 
     fn institutions(&self) -> Vec<InstitutionOption> {
-        let option = |one: &Institution| InstitutionOption {
-            id: one.id.to_owned(),
-            name: one.name.to_owned(),
-            note: is_closed_to_new_connections(one).then_some("Not available for new connections"),
+        let option = |institution: &Institution| InstitutionOption {
+            id: institution.id.to_owned(),
+            name: institution.name.to_owned(),
+            note: is_closed_to_new_connections(institution).then_some("Not available for new connections"),
         };
         INSTITUTIONS.iter().map(option).collect()
     }
@@ -280,8 +281,8 @@ impl ConsentProvider for Akahu {
         Ok((store.display_name(name), store.offers(institution, name)))
     }
 
-    /// `access_denied` is documented for those who decline; that the other ends have these two standard codes of OAuth,
-    /// and all descriptions, are ours.
+    /// `access_denied` is documented for users who decline. The two standard OAuth codes for the other outcomes, and
+    /// all descriptions, are invented.
     fn finish(&self, request: &AuthorizationRequest, outcome: ConsentOutcome) -> ConsentResult {
         let failed = |error, text: &str| request.failed(error, Some(text));
         let location = match outcome {
@@ -297,7 +298,7 @@ impl ConsentProvider for Akahu {
             ConsentOutcome::Cancelled { .. } | ConsentOutcome::Closed => request.failed("access_denied", None),
             ConsentOutcome::WrongCode => failed("access_denied", "The one-time code was wrong too often"),
             ConsentOutcome::LoginRejected | ConsentOutcome::WrongLogin | ConsentOutcome::Deleted => {
-                failed("access_denied", "The institution refused the login")
+                failed("access_denied", "The institution rejected the login")
             }
             ConsentOutcome::TimedOut => failed("access_denied", "The request took too long"),
             ConsentOutcome::Unavailable => failed("temporarily_unavailable", "The institution is not available"),
@@ -306,13 +307,13 @@ impl ConsentProvider for Akahu {
     }
 }
 
-/// Straight back: there is no last page.
+/// Akahu redirects at once, without a last page.
 fn redirect_result(location: String) -> ConsentResult {
     ConsentResult {
         location: Some(location),
         shows_page: false,
         title: "Done".to_owned(),
-        text: "You were sent back.".to_owned(),
+        text: "You were redirected.".to_owned(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What every handler needs to know of a call: who makes it, its parameters and its body
+//! Extractors for Akahu's handlers: they authenticate the caller and read parameters and bodies
 //! (docs/providers/akahu.md#credentials).
 
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::{Akahu, ids};
 use crate::query::Query;
 use crate::serve::REQUEST_BYTES_MAX;
 
-/// A call for a user's data: token and app are good.
+/// A call for a user's data. User token and app id are already checked.
 pub(super) struct UserCall {
     pub(super) akahu: Arc<Akahu>,
-    /// Which user, by place in the store.
+    /// Index into the store's users.
     pub(super) user: usize,
     pub(super) now: Timestamp,
     pub(super) path: String,
@@ -52,18 +52,18 @@ impl FromRequest<Arc<Akahu>> for UserCall {
 }
 
 impl UserCall {
-    /// The body, which must say that it is JSON.
+    /// Returns the body if its content type is JSON.
     pub(super) fn json_body(&self) -> Result<&[u8], Failure> {
         if self.is_json { Ok(&self.body) } else { Err(Failure::invalid("Invalid Content-Type")) }
     }
 
-    /// A parameter that is an instant, in milliseconds.
+    /// Parses a parameter as an instant, in milliseconds.
     pub(super) fn instant(&self, name: &str) -> Result<Option<i64>, Failure> {
         instant(&self.query, name)
     }
 }
 
-/// A call by the app itself. A user's token is refused with 401: ours, live clients saw 401 or 403
+/// A call by the app itself. A user token gets 401, which is a sandbox choice: live clients saw 401 or 403
 /// (docs/providers/akahu.md#sandbox-choices).
 pub(super) struct AppCall {
     pub(super) akahu: Arc<Akahu>,
@@ -83,7 +83,7 @@ impl FromRequest<Arc<Akahu>> for AppCall {
 }
 
 impl AppCall {
-    /// A parameter that is an instant, in milliseconds.
+    /// Parses a parameter as an instant, in milliseconds.
     pub(super) fn instant(&self, name: &str) -> Result<Option<i64>, Failure> {
         instant(&self.query, name)
     }
@@ -94,20 +94,19 @@ fn credentials<'a>(headers: &'a HeaderMap, expected: &str) -> Option<&'a str> {
     scheme.eq_ignore_ascii_case(expected).then_some(value)
 }
 
-/// Whether a body claims to be JSON.
 pub(super) fn has_json_content_type(headers: &HeaderMap) -> bool {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// The body of a request, as long as it is not too long.
+/// Reads a body of at most [`REQUEST_BYTES_MAX`].
 pub(super) async fn body(request: Request) -> Result<Bytes, Failure> {
     let read = to_bytes(request.into_body(), REQUEST_BYTES_MAX).await;
     read.map_err(|_| Failure::of_status(StatusCode::PAYLOAD_TOO_LARGE))
 }
 
-/// A date-time of any offset, or a date alone, which is midnight UTC (docs/providers/akahu.md#transactions; the hour is
-/// ours).
+/// Parses a date-time of any offset, or a date (docs/providers/akahu.md#transactions). A date means midnight UTC, which
+/// is a sandbox choice.
 fn instant(query: &Query, name: &str) -> Result<Option<i64>, Failure> {
     let Some(text) = query.get(name) else { return Ok(None) };
     let at: Option<Timestamp> = match text.as_bytes().get(10) {
@@ -119,8 +118,8 @@ fn instant(query: &Query, name: &str) -> Result<Option<i64>, Failure> {
     Ok(Some(at.as_millisecond()))
 }
 
-/// Refuses an id of the wrong form. Clients look for these words (docs/providers/akahu.md#errors); the rest of the text
-/// is ours.
+/// Rejects a malformed id. Clients search for `pathParams.id` (docs/providers/akahu.md#errors); the rest of the text is
+/// invented.
 pub(super) fn check_id(prefix: &str, id: &str) -> Result<(), Failure> {
     if ids::is_well_formed(prefix, id) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `GET /categories[/{id}]` (docs/providers/akahu.md#category-list).
+//! `GET /categories[/{id}]`: the spending categories of NZFCC (docs/providers/akahu.md#category-list).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -10,7 +10,7 @@ use super::respond::{item, items};
 use crate::world::nz::nzfcc::{CODES, Code};
 
 #[derive(Serialize)]
-struct Shown {
+struct CategoryView {
     _id: &'static str,
     name: &'static str,
     groups: Groups,
@@ -27,19 +27,18 @@ struct Group {
     name: &'static str,
 }
 
-fn shown(code: &Code) -> Shown {
+fn view(code: &Code) -> CategoryView {
     let group = Group { _id: code.group.id, name: code.group.name };
-    Shown { _id: code.id, name: code.name, groups: Groups { personal_finance: group } }
+    CategoryView { _id: code.id, name: code.name, groups: Groups { personal_finance: group } }
 }
 
-/// All spending codes; there are no pages.
+/// Lists all spending codes, without pages.
 pub(super) async fn list(_: AppCall) -> Response {
-    items(CODES.iter().map(shown).collect::<Vec<_>>())
+    items(CODES.iter().map(view).collect::<Vec<_>>())
 }
 
-/// One of them.
 pub(super) async fn show(Path(id): Path<String>, _: AppCall) -> Result<Response, Failure> {
     check_id("nzfcc_", &id)?;
     let code = CODES.iter().find(|code| code.id == id);
-    Ok(item(shown(code.ok_or_else(Failure::not_found)?)))
+    Ok(item(view(code.ok_or_else(Failure::not_found)?)))
 }

@@ -1,4 +1,4 @@
-//! `GET /connections[/{id}]`: which institutions can be linked (docs/providers/akahu.md#institutions).
+//! `GET /connections[/{id}]`: the institutions that users can link (docs/providers/akahu.md#institutions).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -9,9 +9,9 @@ use super::errors::Failure;
 use super::respond::{item, items};
 use crate::world::nz::institutions::{INSTITUTIONS, Institution, find};
 
-/// An institution as Akahu shows it, whole or within an account.
+/// An institution as Akahu shows it, alone or within an account.
 #[derive(Serialize)]
-pub(super) struct Shown {
+pub(super) struct ConnectionView {
     _id: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     _classic: Option<&'static str>,
@@ -26,22 +26,22 @@ pub(super) struct Shown {
     deadline: Option<&'static str>,
 }
 
-impl Shown {
-    fn whole(institution: &Institution) -> Self {
+impl ConnectionView {
+    fn full(institution: &Institution) -> Self {
         let official = institution.official.as_ref();
-        // The classic twin of an official connection takes nobody new.
+        // The classic twin of an official connection accepts no new logins.
         let replaced = |other: &Institution| other.official.as_ref().is_some_and(|it| it.classic == institution.id);
         Self {
             _classic: official.map(|official| official.classic),
             new_connections_enabled: Some(!INSTITUTIONS.iter().any(replaced)),
             mode: official.map(|official| official.mode),
             deadline: official.and_then(|official| official.deadline),
-            ..Self::inside_an_account(institution)
+            ..Self::for_account(institution)
         }
     }
 
-    /// The four members that accounts repeat.
-    pub(super) fn inside_an_account(institution: &Institution) -> Self {
+    /// The four members that an account repeats.
+    pub(super) fn for_account(institution: &Institution) -> Self {
         Self {
             _id: institution.id,
             _classic: None,
@@ -55,13 +55,12 @@ impl Shown {
     }
 }
 
-/// All of them; there are no pages.
+/// Lists all institutions, without pages.
 pub(super) async fn list(_: AppCall) -> Response {
-    items(INSTITUTIONS.iter().map(Shown::whole).collect::<Vec<_>>())
+    items(INSTITUTIONS.iter().map(ConnectionView::full).collect::<Vec<_>>())
 }
 
-/// One of them.
 pub(super) async fn show(Path(id): Path<String>, _: AppCall) -> Result<Response, Failure> {
     check_id("conn_", &id)?;
-    Ok(item(Shown::whole(find(&id).ok_or_else(Failure::not_found)?)))
+    Ok(item(ConnectionView::full(find(&id).ok_or_else(Failure::not_found)?)))
 }

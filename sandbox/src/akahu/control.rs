@@ -1,4 +1,4 @@
-//! The part of the control interface that knows Akahu: logins, tokens, rows, accounts, pages, credentials.
+//! Akahu's own control routes: logins, tokens, rows, accounts, pages, redirect URIs and credentials.
 
 use std::sync::Arc;
 
@@ -23,7 +23,6 @@ use crate::members::Members;
 use crate::world::nz::merchants::SPENDING;
 use crate::world::nz::rows::{Calendars, fill};
 
-/// The routes; beside the provider's own.
 pub(super) fn routes(akahu: Arc<Akahu>) -> Router {
     Router::new()
         .route("/__control/credentials", get(credentials))
@@ -45,7 +44,7 @@ pub(super) fn routes(akahu: Arc<Akahu>) -> Router {
 
 const ACCOUNT: &str = "the account's members in Akahu's own shape";
 const ROW: &str = "the row's members in Akahu's own shape";
-/// Rows that fill an account lie within so many days.
+/// The days over which `fill` distributes its rows.
 const FILL_DAYS: u32 = 300;
 
 fn not_found(what: &str, id: &str, help: &str) -> BadRequest {
@@ -143,8 +142,8 @@ async fn add_account(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Res
     };
     let now = akahu.controls.clock.now();
     let mut store = akahu.store.write();
-    let is_meant = |user: usize| store.users[user].tokens.iter().any(|known| known.text == token);
-    let login = store.logins.iter().position(|login| login.id == authorisation && is_meant(login.user));
+    let has_token = |user: usize| store.users[user].tokens.iter().any(|known| known.text == token);
+    let login = store.logins.iter().position(|login| login.id == authorisation && has_token(login.user));
     let login = login
         .ok_or_else(|| not_found("authorisation of that user", &authorisation, "it must be one of the token's"))?;
     let id = given.text("_id").unwrap_or_else(|| ids::random("acc_"));
@@ -159,7 +158,7 @@ async fn add_account(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Res
     Ok((StatusCode::CREATED, Json(members)).into_response())
 }
 
-/// What an account has that a test did not describe.
+/// Sets the members that a test may leave out.
 fn defaults(account: &mut Account, store: &Store, now: Timestamp) {
     start_members(account, &store.logins[account.login]);
     let at = iso(now);
@@ -178,7 +177,7 @@ async fn change_account(
 ) -> Result<Response, BadRequest> {
     let given: Members = parse_body(&body, ACCOUNT)?;
     let mut store = akahu.store.write();
-    // What is about to happen by itself must not undo the change.
+    // Apply due refreshes first, so that they cannot undo the change later.
     store.apply_due_refreshes(akahu.controls.clock.now());
     let account = store.account_mut(&id)?;
     account.members.merge(given);
@@ -267,7 +266,7 @@ impl Store {
         self.accounts.iter_mut().find(|account| account.id == id).ok_or_else(|| account_not_found(id))
     }
 
-    /// Where a row is: account and place.
+    /// Returns the index of the account and of the row within it.
     fn find_row(&self, id: &str) -> Result<(usize, usize), BadRequest> {
         let mut all = self.accounts.iter().enumerate();
         let found = all.find_map(|(account, held)| {
@@ -276,7 +275,7 @@ impl Store {
         found.ok_or_else(|| not_found("row", id, "use an _id of GET /v1/transactions"))
     }
 
-    /// Adds a row as given; what is not given is filled in.
+    /// Adds a row and fills in the members that the test left out.
     fn add_row(&mut self, given: Members, now: Timestamp) -> Result<Members, BadRequest> {
         let account_id = given.text("_account").ok_or("\"_account\" is needed")?;
         if given.text("_id").is_some_and(|id| self.find_row(&id).is_ok()) {
@@ -298,8 +297,7 @@ impl Store {
         Ok(row)
     }
 
-    /// Merges members into a row and puts it where it then belongs. It counts as changed now, unless `given` says
-    /// something else.
+    /// Merges members into a row and moves it to its new position. `updated_at` becomes now unless `given` sets it.
     fn change_row(&mut self, id: &str, mut given: Members, now: Timestamp) -> Result<Members, BadRequest> {
         let (account, index) = self.find_row(id)?;
         let seed = self.seed;

@@ -1,5 +1,5 @@
-//! The shapes of Akahu's errors (docs/providers/akahu.md#errors). Where sources disagree on words, these are the ones
-//! of its own OpenAPI document; those of 404 and 405 for what is no route are ours.
+//! Akahu's error bodies (docs/providers/akahu.md#errors). Where sources disagree on the texts, these follow Akahu's own
+//! OpenAPI document. The texts of 404 and 405 for unknown routes are invented.
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
@@ -7,7 +7,6 @@ use serde_json::json;
 
 use super::paths;
 
-/// An error answer.
 #[derive(Debug)]
 pub(super) struct Failure {
     status: StatusCode,
@@ -19,7 +18,7 @@ impl Failure {
         Self { status, message: message.to_owned() }
     }
 
-    /// What a status alone says.
+    /// The default text of a status.
     pub(super) fn of_status(status: StatusCode) -> Self {
         let message = match status.as_u16() {
             401 => "Permission Denied",
@@ -30,23 +29,23 @@ impl Failure {
         Self::new(status, message)
     }
 
-    /// 400.
+    /// Answers 400.
     pub(super) fn invalid(message: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// 404: the id has the right form, but nothing of the user's has it.
+    /// Answers 404: the id is well formed, but nothing of the user has it.
     pub(super) fn not_found() -> Self {
         Self::of_status(StatusCode::NOT_FOUND)
     }
 }
 
-/// Content type and body of an error of that status on that path: what a forced fault says.
+/// Returns content type and body of the error that a fault forces on a path.
 pub(super) fn body(path: &str, status: StatusCode) -> (&'static str, Vec<u8>) {
     let body = match (status.as_u16(), path) {
-        // What stands in front of Akahu knows nothing of JSON (docs/providers/akahu.md#errors); the page is ours.
+        // Gateways in front of Akahu do not answer in JSON (docs/providers/akahu.md#errors). The page is invented.
         (502..=504, _) => return ("text/html", format!("<html><h1>{status}</h1></html>").into_bytes()),
-        // Flat, in the way of OAuth (docs/providers/akahu.md#token-exchange).
+        // A flat OAuth error (docs/providers/akahu.md#token-exchange).
         (_, paths::TOKEN) => json!({"success": false, "error": "server_error"}),
         _ => json!({"success": false, "message": Failure::of_status(status).message}),
     };

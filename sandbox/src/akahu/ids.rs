@@ -1,48 +1,46 @@
-//! Ids: a word for what it is, and `c` with 24 characters (docs/providers/akahu.md#ids).
+//! Ids of Akahu: a prefix for the kind of object, then `c` and 24 characters (docs/providers/akahu.md#ids).
 
 use crate::world::rng::{Rng, mix};
 
-/// The characters of an id.
 const BASE36: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-/// Twelve of them hold this many different things.
+/// The number of values that twelve base-36 digits can hold.
 const HALF: u64 = 36_u64.pow(12);
 
-/// An id drawn from `rng`.
+/// Draws an id from `rng`.
 pub(super) fn draw(prefix: &str, rng: &mut Rng) -> String {
     format!("{prefix}c{}", rng.text(BASE36, 24))
 }
 
-/// An id that nobody can guess.
+/// Makes an id that cannot be guessed.
 pub(super) fn random(prefix: &str) -> String {
     let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
     of_words(prefix, [high, low])
 }
 
-/// The same id for the same name, whatever the seed: merchants are the same for everybody.
+/// Derives an id from a name, independent of the seed. So a merchant has the same id in every sandbox.
 pub(super) fn named(prefix: &str, name: &str) -> String {
     let first = name.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
     of_words(prefix, [first, mix(first ^ 1)])
 }
 
-/// The id of a row.
 pub(super) fn of_row(seed: u64, number: u64) -> String {
     of_words("trans_", row_words(seed, number))
 }
 
-/// What is said to identify a row by its contents. Its form is ours.
+/// The `hash` member, which identifies a row by its content. Its format is invented.
 pub(super) fn hash_of_row(seed: u64, number: u64) -> String {
     let [first, second] = row_words(seed, number);
     format!("{second:016x}{first:016x}")
 }
 
-/// Whether a row has that id. Spares a search through many rows the making of every id.
+/// Whether a row has this id. Comparing half of it first avoids building the id of every row in a search.
 pub(super) fn is_of_row(id: &str, seed: u64, number: u64) -> bool {
     let first = id.strip_prefix("trans_c").and_then(|text| text.get(..12));
     first.and_then(|text| u64::from_str_radix(text, 36).ok()) == Some(row_words(seed, number)[0] % HALF)
         && of_row(seed, number) == id
 }
 
-/// Whether an id has the right form.
+/// Whether an id has the documented format.
 pub(super) fn is_well_formed(prefix: &str, id: &str) -> bool {
     let rest = id.strip_prefix(prefix).unwrap_or_default();
     (25..=27).contains(&rest.len()) && rest.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())

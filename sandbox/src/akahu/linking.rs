@@ -1,4 +1,4 @@
-//! What somebody consents to on the hosted page, and what comes of it (docs/providers/akahu.md#consent-page,
+//! What the consent page offers, and what a consent changes in the store (docs/providers/akahu.md#consent-page,
 //! #relinking).
 
 use jiff::Timestamp;
@@ -11,21 +11,21 @@ use super::rows::Entry;
 use super::store::{Login, NUMBERS_PER_ACCOUNT, State, Store, User};
 use crate::consent_page::OfferedAccount;
 use crate::members::Members;
-use crate::world::invented::{about, first_word, full_name, stream};
+use crate::world::invented::{first_word, full_name, stream, vary};
 use crate::world::nz::holding::Holding;
 use crate::world::nz::institutions::Institution;
 use crate::world::nz::invented::HOLDINGS;
 use crate::world::nz::rows::{Calendars, draw};
 use crate::world::rng::{DIGITS, Rng, label};
 
-/// How linking again goes, as the control interface wants it. What the real service does is not known
+/// How linking the same login again behaves. Tests set it because the real behaviour is unknown
 /// (docs/providers/akahu.md#open-questions).
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct LinkingOptions {
-    /// Every consent leads to a new token.
+    /// Every consent returns a new token.
     pub(super) new_token: bool,
-    /// And leaves the ones before it alive.
+    /// A new token leaves the earlier ones valid.
     pub(super) old_token_lives: bool,
     /// A login that is linked again gets a new id. Its accounts keep theirs.
     pub(super) new_authorisation: bool,
@@ -40,17 +40,17 @@ impl Store {
         self.logins.iter().position(|login| login.user == user && login.institution.id == institution.id)
     }
 
-    /// Whoever has that user name.
+    /// The display name of the user with this login name, known or new.
     pub(super) fn display_name(&self, name: &str) -> String {
         self.find_user(name).map_or_else(|| full_name(self.seed, name), |user| self.users[user].name.clone())
     }
 
-    /// Whether that user shares anything.
+    /// Whether that user shares any login.
     pub(super) fn has_shared_logins(&self, name: &str) -> bool {
         self.find_user(name).is_some_and(|user| !self.logins_of(user).is_empty())
     }
 
-    /// The accounts of a login: those that are known, shared or not, else what everybody has.
+    /// The accounts of a login: the stored ones, shared or not. A new login offers the same set for every user name.
     pub(super) fn offers(&self, institution: &Institution, name: &str) -> Vec<OfferedAccount> {
         let login = self.find_user(name).and_then(|user| self.find_login(user, institution));
         let known = self.accounts.iter().filter(|account| Some(account.login) == login);
@@ -60,13 +60,13 @@ impl Store {
         }
         let invented = |(holding, cents): &(Holding, i64)| {
             let members = invented(self.seed, holding, *cents, institution, name).0;
-            // Without an id yet: the name tells them apart.
+            // The account has no id yet, so its name is the key.
             offer(&members.text("name").unwrap_or_default(), &members)
         };
         HOLDINGS.iter().map(invented).collect()
     }
 
-    /// Shares these accounts of a login, and no others of it. Returns the user.
+    /// Shares the chosen accounts of a login and no others. Returns the user's index.
     pub(super) fn share(
         &mut self,
         institution: &'static Institution,
@@ -121,7 +121,7 @@ impl Store {
             let account = self.add_holding(login, holding, &mut rng, None, now);
             account.members.merge_all(members);
             account.running = Some(running);
-            // From their own numbers, so that they are the same whatever else was linked before.
+            // The rows are drawn from numbers of this account alone, so earlier links do not change them.
             let own = label(&[name, institution.id, holding.account]) / NUMBERS_PER_ACCOUNT * NUMBERS_PER_ACCOUNT;
             let rows = draw(&holding.plan, seed, own, &calendars, Some(running));
             let first = account.take_numbers(rows.len() as u64);
@@ -134,7 +134,7 @@ impl Store {
         login
     }
 
-    /// Another id for a login; its accounts say it.
+    /// Gives a login a new id, also in its accounts.
     fn rename_login(&mut self, login: usize) {
         let id = ids::random("authorisation_");
         for account in self.accounts.iter_mut().filter(|account| account.login == login) {
@@ -152,7 +152,7 @@ fn offer(account_key: &str, members: &Members) -> OfferedAccount {
     OfferedAccount { account_key: account_key.to_owned(), name: text("name"), detail }
 }
 
-/// All but the last four digits hidden.
+/// Hides all but the last four digits.
 fn masked(number: &str) -> String {
     let digits = number.chars().filter(char::is_ascii_digit).count();
     let mut seen = 0;
@@ -163,7 +163,7 @@ fn masked(number: &str) -> String {
     number.chars().map(hide).collect()
 }
 
-/// The members that only this account has, and its balance in cents.
+/// Returns the members that differ between users, and the balance in cents.
 fn invented(seed: u64, holding: &Holding, cents: i64, institution: &Institution, name: &str) -> (Members, i64) {
     let mut rng = stream(seed, name, institution.id, holding.account);
     let mut members = Members::parse(holding.account.as_bytes()).unwrap_or_default();
@@ -172,7 +172,7 @@ fn invented(seed: u64, holding: &Holding, cents: i64, institution: &Institution,
         Some("CREDITCARD") => format!("4988-****-****-{}", rng.text(DIGITS, 4)),
         _ => format!("12-{}-{}-00", rng.text(DIGITS, 4), rng.text(DIGITS, 7)),
     };
-    let cents = about(&mut rng, cents);
+    let cents = vary(&mut rng, cents);
     members.set("name", &own);
     members.set("formatted_account", &number);
     let mut balance = Members::default();
@@ -187,7 +187,7 @@ fn invented(seed: u64, holding: &Holding, cents: i64, institution: &Institution,
     (members, cents)
 }
 
-/// As Akahu writes amounts: a number without zeros at the end (docs/providers/akahu.md#amounts).
+/// Akahu writes amounts as numbers without trailing zeros (docs/providers/akahu.md#amounts).
 fn dollars(cents: i64) -> Option<Box<RawValue>> {
     let sign = if cents < 0 { "-" } else { "" };
     let cents = cents.unsigned_abs();

@@ -1,5 +1,5 @@
-//! Akahu, pretended on its real protocol: <https://developers.akahu.nz>. What is ours and not known of the real
-//! service says so where it stands; the crate's README lists it.
+//! Simulates Akahu on its real protocol (<https://developers.akahu.nz>). Comments say where the sandbox chose behaviour
+//! that is not documented, and the crate's README lists those choices.
 
 mod accounts;
 mod authorize;
@@ -39,7 +39,6 @@ use crate::{AkahuAccess, Credentials, Options, fault_injection};
 use errors::Failure;
 use store::Store;
 
-/// The pretended provider.
 pub(crate) struct Akahu {
     controls: Arc<ProviderControls>,
     access: AkahuAccess,
@@ -55,7 +54,7 @@ pub(crate) struct Akahu {
 }
 
 impl Akahu {
-    /// The provider with its world, for a listener at `address`.
+    /// Creates the provider with its data, for a listener at `address`.
     pub(crate) fn new(options: &Options, address: SocketAddr) -> Self {
         let controls = ProviderControls {
             clock: Clock::new(options.now),
@@ -85,12 +84,12 @@ impl Akahu {
         }
     }
 
-    /// How an adapter gets in.
+    /// What an adapter needs to call this provider.
     pub(crate) fn access(&self) -> AkahuAccess {
         self.access.clone()
     }
 
-    /// The logins that are offered, in the order of the people.
+    /// The ready-made logins, in the order of the users.
     pub(crate) fn credentials(&self) -> Vec<Credentials> {
         self.credentials_of(|user| user.is_listed)
     }
@@ -105,12 +104,12 @@ impl Akahu {
         store.logins.iter().filter_map(credentials).collect()
     }
 
-    /// Every route of the port: the provider's, counted and disturbed, and the control interface.
+    /// All routes of the port. Only the provider's own are counted and subject to faults.
     pub(crate) fn router(self: Arc<Self>) -> Router {
         let (controls, source) = (Arc::clone(&self.controls), Arc::clone(&self));
         let control = control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&controls)));
         let provider = consent_page::routes::<Self>()
-            // The official client appends a path of the caller's choice; the documented address has none.
+            // The official client appends a path of the caller's choice; the documented URL has none.
             .route("/", get(authorize::show).post(authorize::begin))
             .route("/authorize", get(authorize::show).post(authorize::begin))
             .route(paths::TOKEN, post(token::exchange).delete(token::revoke))
@@ -134,15 +133,15 @@ impl Akahu {
             .route("/v1/webhooks/{id}", delete(webhooks::unsubscribe))
             .route("/v1/webhook-events", get(webhooks::events))
             .route("/v1/keys/{id}", get(webhooks::key))
-            .method_not_allowed_fallback(|| refuse(StatusCode::METHOD_NOT_ALLOWED))
-            .fallback(|| refuse(StatusCode::NOT_FOUND))
+            .method_not_allowed_fallback(|| reject_route(StatusCode::METHOD_NOT_ALLOWED))
+            .fallback(|| reject_route(StatusCode::NOT_FOUND))
             .with_state(self)
             .layer(from_fn_with_state(controls, fault_injection::inject_faults));
         crate::webhooks::attach(&source, provider.merge(control))
     }
 }
 
-/// What a path or a method that is none gets: ours.
-async fn refuse(status: StatusCode) -> Failure {
+/// The answer to an unknown path or method (a sandbox choice).
+async fn reject_route(status: StatusCode) -> Failure {
     Failure::of_status(status)
 }

@@ -1,5 +1,6 @@
-//! Pages of settled rows (docs/providers/akahu.md#pages). A cursor is the place of a row in the order, so it stays true
-//! while rows come and go; its form is ours, and so is refusing one that is bad, or another query's, with 400.
+//! Pages of settled rows (docs/providers/akahu.md#pages). A cursor holds the position of a row in the order, so it
+//! stays valid while rows are added and removed. Sandbox choices: the format of cursors, and 400 for a cursor that is
+//! invalid or belongs to another query.
 
 use std::io::Write as _;
 
@@ -12,10 +13,10 @@ use super::errors::Failure;
 use super::rows::{Entry, Position};
 use super::store::Account;
 
-/// Rows of a page: fixed (docs/providers/akahu.md#pages).
+/// Rows per page, which is fixed (docs/providers/akahu.md#pages).
 const SIZE: usize = 100;
 
-/// Signs cursors, so that an invented one is seen to be none.
+/// Signs cursors, so that an invented one is rejected.
 pub(super) struct Cursors(hmac::Key);
 
 impl Cursors {
@@ -38,14 +39,14 @@ impl Cursors {
     }
 }
 
-/// Which rows are asked for.
+/// The rows that a call selects.
 pub(super) struct PageRequest {
-    /// Milliseconds; rows of this instant are not included.
+    /// In milliseconds; excludes rows of this instant.
     start: Option<i64>,
-    /// Milliseconds; rows of this instant are included.
+    /// In milliseconds; includes rows of this instant.
     end: Option<i64>,
     after: Option<Position>,
-    /// What a cursor is bound to: user, path and range.
+    /// What a cursor is bound to: user, path and date range.
     query: Vec<u8>,
 }
 
@@ -64,8 +65,8 @@ impl PageRequest {
         Ok(Self { start, end, after, query })
     }
 
-    /// The stretch of an account's rows that is asked for and comes after the cursor.
-    fn stretch<'a>(&self, entries: &'a [Entry]) -> &'a [Entry] {
+    /// The entries of an account that are in range and after the cursor.
+    fn selected<'a>(&self, entries: &'a [Entry]) -> &'a [Entry] {
         let too_new = entries.partition_point(|entry| self.end.is_some_and(|end| entry.position.at() > end));
         let seen = self.after.map_or(0, |after| entries.partition_point(|entry| entry.position <= after));
         let end = entries.partition_point(|entry| self.start.is_none_or(|start| entry.position.at() > start));
@@ -73,19 +74,19 @@ impl PageRequest {
     }
 }
 
-/// A page of the rows of these accounts, newest first.
+/// Writes a page of the rows of `accounts`, newest first.
 pub(super) fn page(call: &UserCall, page_request: &PageRequest, accounts: &[&Account], seed: u64) -> Vec<u8> {
-    let mut rests: Vec<&[Entry]> = accounts.iter().map(|account| page_request.stretch(&account.entries)).collect();
-    let has_rows = rests.iter().any(|rest| !rest.is_empty());
+    let mut remaining: Vec<&[Entry]> = accounts.iter().map(|account| page_request.selected(&account.entries)).collect();
+    let has_rows = remaining.iter().any(|rest| !rest.is_empty());
     let is_empty = has_rows && call.akahu.empty_pages.next_is_empty(&call.path);
     let mut out = Vec::with_capacity(64 + SIZE * 800);
     out.extend_from_slice(b"{\"success\":true,\"items\":[");
     let mut last = page_request.after.unwrap_or(Position::START);
     let size = if is_empty { 0 } else { SIZE };
     for number in 0..size {
-        let Some(list) = newest(&rests) else { break };
-        let Some((entry, rest)) = rests[list].split_first() else { break };
-        rests[list] = rest;
+        let Some(list) = newest(&remaining) else { break };
+        let Some((entry, rest)) = remaining[list].split_first() else { break };
+        remaining[list] = rest;
         if number > 0 {
             out.push(b',');
         }
@@ -96,7 +97,7 @@ pub(super) fn page(call: &UserCall, page_request: &PageRequest, accounts: &[&Acc
         last = last.after_empty_page();
     }
     out.extend_from_slice(b"],\"cursor\":{\"next\":");
-    let _ = match newest(&rests) {
+    let _ = match newest(&remaining) {
         None => write!(out, "null"),
         Some(_) => write!(out, "\"{}\"", call.akahu.cursors.encode(last, &page_request.query)),
     };
@@ -104,8 +105,8 @@ pub(super) fn page(call: &UserCall, page_request: &PageRequest, accounts: &[&Acc
     out
 }
 
-/// Which list begins with the newest row.
-fn newest(rests: &[&[Entry]]) -> Option<usize> {
-    let firsts = rests.iter().enumerate().filter_map(|(list, rest)| Some((rest.first()?.position, list)));
+/// Returns which list starts with the newest row.
+fn newest(remaining: &[&[Entry]]) -> Option<usize> {
+    let firsts = remaining.iter().enumerate().filter_map(|(list, rest)| Some((rest.first()?.position, list)));
     firsts.min().map(|(_, list)| list)
 }

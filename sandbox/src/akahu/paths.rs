@@ -1,4 +1,4 @@
-//! Paths that more than the routes name.
+//! Paths that other modules than the router name.
 
-/// Exchanges and revokes tokens; its errors have a shape of their own.
+/// Exchanges and revokes tokens. Its errors have their own shape.
 pub(super) const TOKEN: &str = "/v1/token";

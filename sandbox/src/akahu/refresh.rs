@@ -1,4 +1,4 @@
-//! `POST /refresh[/{id}]`: reads logins anew, a moment later (docs/providers/akahu.md#refresh).
+//! `POST /refresh[/{id}]`: reads logins again from the bank, with a delay (docs/providers/akahu.md#refresh).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -10,13 +10,13 @@ use super::errors::Failure;
 use super::respond::done;
 use super::store::{State, Store, refresh_completion_time};
 
-/// How soon after a refresh the next is refused: the default of full apps. Refusing, rather than doing nothing, is
-/// what the documented answer says (docs/providers/akahu.md#refresh, #open-questions).
+/// How soon after a refresh the next gets 429: the default of full apps. The documented answer suggests an error rather
+/// than a silent no-op (docs/providers/akahu.md#refresh, #open-questions).
 const REFRESH_INTERVAL_MIN: SignedDuration = SignedDuration::from_mins(15);
-/// What nobody asks for is read once a day.
+/// Akahu refreshes every login once a day on its own.
 const DAY_SECONDS: i64 = 86_400;
 
-/// Refreshes everything.
+/// Refreshes all logins of the user.
 pub(super) async fn all(call: UserCall) -> Result<Response, Failure> {
     let logins = call.akahu.store.read().logins_of(call.user);
     start(&call, &logins)
@@ -38,7 +38,8 @@ pub(super) async fn one(Path(id): Path<String>, call: UserCall) -> Result<Respon
     if logins.is_empty() { Err(Failure::not_found()) } else { start(&call, &logins) }
 }
 
-/// Starts with those logins that do not rest; 429 when all of them do. One that is INACTIVE is asked in vain.
+/// Starts a refresh of the logins outside the rest period, or answers 429 if there are none. For an INACTIVE login it
+/// has no effect.
 fn start(call: &UserCall, logins: &[usize]) -> Result<Response, Failure> {
     let mut store = call.akahu.store.write();
     let mut started = false;
@@ -60,7 +61,7 @@ fn start(call: &UserCall, logins: &[usize]) -> Result<Response, Failure> {
 }
 
 impl Store {
-    /// Lets everything happen that was to happen by now: refreshes asked for, and those of every day.
+    /// Applies the refreshes that are due by `now`, requested and daily ones.
     pub(super) fn apply_due_refreshes(&mut self, now: Timestamp) {
         for index in 0..self.logins.len() {
             let login = &mut self.logins[index];

@@ -1,4 +1,4 @@
-//! Answers: Akahu's envelope, and how it writes instants.
+//! Answers in Akahu's envelope, and its format of instants.
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
@@ -15,32 +15,32 @@ struct Answer<T, U> {
     items: Option<U>,
 }
 
-/// One thing in the envelope.
+/// Wraps one object in the envelope.
 pub(super) fn item(value: impl Serialize) -> Response {
     json(&Answer { success: true, item: Some(value), items: None::<()> })
 }
 
-/// Several things in the envelope, without a cursor.
+/// Wraps a list in the envelope, without a cursor.
 pub(super) fn items(values: impl Serialize) -> Response {
     json(&Answer { success: true, item: None::<()>, items: Some(values) })
 }
 
-/// Done, and nothing to say.
+/// Answers success without content.
 pub(super) fn done() -> Response {
     ready(br#"{"success":true}"#.to_vec())
 }
 
-/// 200 and a value as JSON.
+/// Answers 200 with a value as JSON.
 pub(super) fn json(value: &impl Serialize) -> Response {
     ready(serde_json::to_vec(value).expect("plain values have a JSON text"))
 }
 
-/// 200 and JSON that is written already.
+/// Answers 200 with JSON that is already serialized.
 pub(super) fn ready(body: Vec<u8>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response()
 }
 
-/// As Akahu writes instants: UTC, with milliseconds (docs/providers/akahu.md#times).
+/// Akahu writes instants in UTC with milliseconds (docs/providers/akahu.md#times).
 pub(super) fn iso(at: Timestamp) -> String {
     format!("{at:.3}")
 }

@@ -1,4 +1,4 @@
-//! Rows as Akahu shows them, and where each stands in the order (docs/providers/akahu.md#transactions).
+//! Rows in Akahu's JSON, and the position of each in the order (docs/providers/akahu.md#transactions).
 
 use std::io::Write as _;
 
@@ -11,19 +11,19 @@ use crate::world::nz::merchants::PLACES;
 use crate::world::nz::rows::Row;
 use crate::world::nz::template::{Enriched, Meta, Template};
 
-/// Where a row stands: compared member by member, smaller is newer.
+/// A row's position in the order. It compares member by member, and the smaller position is newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
-    /// The instant, turned over.
+    /// The instant with its bits inverted, so that newer is smaller.
     major: i64,
-    /// Of one instant the row with the larger number comes first: ours (docs/providers/akahu.md#transactions).
+    /// Of rows of one instant the larger number comes first, which is a sandbox choice
+    /// (docs/providers/akahu.md#transactions).
     minor: u64,
-    /// How many empty pages have passed here, so that each has a cursor of its own; 0 for every row.
+    /// Empty pages served at this position, so that each gets its own cursor; 0 for every row.
     empty_pages: u8,
 }
 
 impl Position {
-    /// Before every row.
     pub(super) const START: Self = Self { major: i64::MIN, minor: 0, empty_pages: 0 };
 
     const fn new(at: i64, number: u64) -> Self {
@@ -35,7 +35,7 @@ impl Position {
         !self.major
     }
 
-    /// The same place, one empty page later.
+    /// The same position, one empty page later.
     pub(super) const fn after_empty_page(self) -> Self {
         Self { empty_pages: self.empty_pages.wrapping_add(1), ..self }
     }
@@ -65,13 +65,13 @@ pub(super) struct Entry {
 }
 
 enum Body {
-    /// Made from the world when it is asked for.
+    /// Generated from the world on each read.
     Drawn(Row),
-    /// Kept as a test gave it.
+    /// Stored as a test sent it.
     Given(Members),
 }
 
-/// The account's words in each of its rows.
+/// The ids of an account that each of its rows repeats.
 #[derive(Clone, Copy)]
 pub(super) struct Names<'a> {
     pub(super) account_id: &'a str,
@@ -86,7 +86,7 @@ impl Entry {
         Self { position: Position::new(row.at, row.number), body: Body::Drawn(row) }
     }
 
-    /// A row without a date that can be read stands behind all others.
+    /// A row without a readable date comes after all others.
     pub(super) fn given(members: Members, number: u64) -> Self {
         let at = members.text("date").and_then(|text| text.parse::<Timestamp>().ok());
         let at = at.map_or(i64::MIN, Timestamp::as_millisecond);
@@ -104,7 +104,7 @@ impl Entry {
         }
     }
 
-    /// The row as an object that can be changed.
+    /// Converts the row to an object that can be changed.
     pub(super) fn members(&self, seed: u64, names: Names<'_>) -> Members {
         match &self.body {
             Body::Given(members) => members.clone(),
@@ -124,16 +124,16 @@ impl Entry {
     }
 }
 
-/// Straight to bytes: thousands are read at a time. The texts of the world need no escapes.
+/// Writes the row straight to bytes, because clients read thousands at a time. The texts of the world need no escapes.
 fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, names: Names<'_>) {
     let _ = write!(out, "{{\"_id\":\"{}\"", ids::of_row(seed, row.number));
     text(out, "_account", names.account_id);
     text(out, "_connection", names.connection_id);
     text(out, "_user", names.user_id);
-    time(out, "created_at", row.seen);
-    time(out, "updated_at", row.changed);
+    time(out, "created_at", row.first_seen);
+    time(out, "updated_at", row.last_changed);
     time(out, "date", row.at);
-    // Deprecated, but the official client's types still promise it.
+    // Deprecated, but the official client's types still require it.
     text(out, "hash", &ids::hash_of_row(seed, row.number));
     description(out, row.template, row.place);
     out.extend_from_slice(b",\"amount\":");
@@ -148,7 +148,7 @@ fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, names: Names<'_>) {
     out.push(b'}');
 }
 
-/// A row that has not settled (docs/providers/akahu.md#pending-rows): no id, nothing enriched, its amount as text.
+/// A pending row (docs/providers/akahu.md#pending-rows). It has no id and no enrichment, and its amount is text.
 pub(super) fn pending(template: &Template, place: u8, cents: i64, at: i64, names: Names<'_>) -> Members {
     let mut out = Vec::new();
     let _ = write!(out, "{{\"_account\":\"{}\"", names.account_id);
@@ -174,7 +174,7 @@ fn time(out: &mut Vec<u8>, name: &str, ms: i64) {
     text(out, name, &iso(Timestamp::from_millisecond(ms).unwrap_or_default()));
 }
 
-/// Cents as a JSON number without zeros at its end: `15.9`, `-1000` (docs/providers/akahu.md#amounts).
+/// Writes cents as a JSON number without trailing zeros: `15.9`, `-1000` (docs/providers/akahu.md#amounts).
 fn number(out: &mut Vec<u8>, cents: i64) {
     let sign = if cents < 0 { "-" } else { "" };
     let (whole, rest) = (cents.unsigned_abs() / 100, cents.unsigned_abs() % 100);
@@ -187,7 +187,7 @@ fn number(out: &mut Vec<u8>, cents: i64) {
 
 fn description(out: &mut Vec<u8>, template: &Template, place: u8) {
     let _ = write!(out, ",\"description\":\"{}", template.text);
-    if template.placed {
+    if template.has_place {
         let _ = write!(out, " {}", PLACES[usize::from(place) % PLACES.len()]);
     }
     out.push(b'"');
@@ -212,7 +212,7 @@ fn write_enriched(out: &mut Vec<u8>, enriched: &Enriched) -> String {
     merchant_id
 }
 
-/// `{}` when there is nothing to say, as recorded (docs/providers/akahu.md#transactions).
+/// Writes `meta`, which is `{}` when empty, as in recorded answers (docs/providers/akahu.md#transactions).
 fn write_meta(out: &mut Vec<u8>, template: &Template, cents: i64, card: &str, merchant_id: Option<&str>) {
     out.extend_from_slice(b",\"meta\":{");
     let start = out.len();
@@ -238,7 +238,7 @@ fn write_meta(out: &mut Vec<u8>, template: &Template, cents: i64, card: &str, me
     if let Some(id) = merchant_id {
         text(out, "logo", &format!("https://cdn.akahu.nz/logos/merchants/{id}"));
     }
-    // Each member begins with a comma; the first one needs none.
+    // Each member starts with a comma; remove the first.
     if out.len() > start {
         out.remove(start);
     }

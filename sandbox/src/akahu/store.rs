@@ -1,10 +1,10 @@
-//! Everything the pretended Akahu remembers, and how it is filled from the world.
+//! The state of the simulated Akahu, and how the world's data fills it.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::connections::Shown;
+use super::connections::ConnectionView;
 use super::ids;
 use super::respond::iso;
 use super::rows::{Entry, Names, pending};
@@ -17,51 +17,48 @@ use crate::world::nz::rows::{Calendars, draw};
 use crate::world::nz::template::Template;
 use crate::world::rng::{DIGITS, Rng};
 
-/// Each account has room for this many rows in the numbers of rows.
+/// The range of row numbers that each account reserves.
 pub(super) const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
-/// How long before the start everything was read from the banks.
+/// Age of the last bank refresh at the start.
 const LAST_REFRESH_AGE: SignedDuration = SignedDuration::from_hours(3);
-/// How long before the start a login that is not let in any more was last read.
+/// Age of the last refresh at the start for a login that the bank rejects.
 const EXPIRED_LOGIN_AGE: SignedDuration = SignedDuration::from_hours(11 * 24);
-/// How long a refresh takes: ours.
+/// How long a refresh takes (a sandbox choice).
 const REFRESH_DURATION: SignedDuration = SignedDuration::from_secs(2);
 
-/// When a reading that begins now is done.
+/// When a refresh that starts now finishes.
 pub(super) fn refresh_completion_time(now: Timestamp) -> Timestamp {
     now.saturating_add(REFRESH_DURATION).unwrap_or(now)
 }
 
-/// The memory of the provider.
 pub(super) struct Store {
     pub(super) seed: u64,
-    /// None is ever taken out, so a place stays good.
+    /// Append-only, so an index stays valid.
     pub(super) users: Vec<User>,
-    /// None is ever taken out.
+    /// Append-only.
     pub(super) logins: Vec<Login>,
     pub(super) accounts: Vec<Account>,
     next_order: u64,
 }
 
-/// Somebody who shares logins with the app.
+/// A person who shares logins with the app.
 pub(super) struct User {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) email: String,
     pub(super) consented_at: Timestamp,
-    /// Every token there was; the last is the current one.
+    /// Every token ever issued; the last is the current one.
     pub(super) tokens: Vec<Token>,
-    /// Shown among the ready-made credentials.
+    /// Whether the user's logins are among the ready-made credentials.
     pub(super) is_listed: bool,
     pub(super) subscriptions: Vec<WebhookSubscription>,
 }
 
-/// Lets the app in, while it is alive.
 pub(super) struct Token {
     pub(super) text: String,
     pub(super) alive: bool,
 }
 
-/// A subscription of a user's.
 #[derive(Clone)]
 pub(super) struct WebhookSubscription {
     pub(super) id: String,
@@ -70,28 +67,27 @@ pub(super) struct WebhookSubscription {
     pub(super) created_at: Timestamp,
 }
 
-/// What became of a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
     Active,
-    /// The bank lets nobody in: accounts are INACTIVE, what was read stays.
+    /// The bank rejects the login: accounts are INACTIVE, and data read earlier stay.
     Expired,
-    /// Shared no more: accounts and rows are gone.
+    /// No longer shared: accounts and rows are gone.
     Revoked,
 }
 
-/// An authorisation: a login at an institution.
+/// An authorisation: one login at an institution.
 pub(super) struct Login {
     pub(super) id: String,
     pub(super) user: usize,
     pub(super) institution: &'static Institution,
     pub(super) state: State,
-    /// When it was last read from the bank.
+    /// When the bank was last read.
     pub(super) refreshed_at: Timestamp,
-    /// When somebody last asked for a refresh.
+    /// When a client last requested a refresh.
     pub(super) refresh_requested_at: Option<Timestamp>,
-    /// When what was asked for is done.
+    /// When the running refresh finishes.
     pub(super) refresh_due_at: Option<Timestamp>,
 }
 
@@ -107,7 +103,6 @@ impl Login {
     }
 }
 
-/// An account with its rows.
 pub(super) struct Account {
     pub(super) id: String,
     pub(super) user: usize,
@@ -121,14 +116,14 @@ pub(super) struct Account {
     pub(super) pending: Vec<Members>,
     /// The balance in cents from which the rows' balances count back.
     pub(super) running: Option<i64>,
-    /// Whether its owner shares it with the app.
+    /// Whether the user shares it with the app.
     pub(super) shared: bool,
     order: u64,
     next_row: u64,
 }
 
 impl Account {
-    /// An account without members or rows.
+    /// Creates an account without members or rows.
     pub(super) fn blank(store: &mut Store, login: usize, id: String) -> Self {
         let order = store.take_order();
         let Login { user, institution, .. } = store.logins[login];
@@ -153,7 +148,7 @@ impl Account {
         Names { account_id: &self.id, connection_id: self.connection_id, user_id: &self.user_id, card: &self.card }
     }
 
-    /// The first of so many numbers for rows that are new.
+    /// Reserves `count` row numbers and returns the first.
     pub(super) const fn take_numbers(&mut self, count: u64) -> u64 {
         let number = self.order * NUMBERS_PER_ACCOUNT + self.next_row;
         self.next_row += count;
@@ -165,7 +160,7 @@ impl Account {
         self.entries.insert(index, entry);
     }
 
-    /// Sets those times of the last reading that the account shows.
+    /// Updates the refresh times that the account shows.
     pub(super) fn set_refreshed(&mut self, at: Timestamp) {
         let shown = self.members.get("refreshed").and_then(|raw| Members::parse(raw.get().as_bytes()).ok());
         let Some(mut refreshed) = shown else { return };
@@ -179,9 +174,9 @@ impl Account {
 }
 
 impl Store {
-    /// Everything of the world, with dates counted back from `now`.
+    /// Creates all data of the world, with dates counted back from `now`.
     pub(super) fn new(seed: u64, now: Timestamp) -> Self {
-        // To the second, so that two sandboxes of the same start are the same.
+        // Whole seconds, so that two sandboxes with the same start are equal.
         let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
         let mut store = Self { seed, users: Vec::new(), logins: Vec::new(), accounts: Vec::new(), next_order: 1 };
         let calendars = Calendars::new(now);
@@ -196,38 +191,39 @@ impl Store {
         self.next_order - 1
     }
 
-    /// Whose token it is, as long as it is alive and there is anything left to see.
+    /// The user of a valid token who still shares a login.
     pub(super) fn user_of_token(&self, token: &str) -> Option<usize> {
-        let user = self.users.iter().position(|user| user.tokens.iter().any(|one| one.alive && one.text == token))?;
+        let user =
+            self.users.iter().position(|user| user.tokens.iter().any(|known| known.alive && known.text == token))?;
         let shares = self.logins.iter().any(|login| login.user == user && login.state != State::Revoked);
         shares.then_some(user)
     }
 
-    /// The places of a user's logins that are still shared.
+    /// Indices of the user's logins that are still shared.
     pub(super) fn logins_of(&self, user: usize) -> Vec<usize> {
         let shared = |login: &Login| login.user == user && login.state != State::Revoked;
         (0..self.logins.len()).filter(|&index| shared(&self.logins[index])).collect()
     }
 
-    /// The accounts that a user's token sees.
+    /// The accounts that the user's token can read.
     pub(super) fn accounts_of(&self, user: usize) -> Vec<&Account> {
-        let seen = |account: &&Account| {
+        let is_visible = |account: &&Account| {
             account.user == user && account.shared && self.logins[account.login].state != State::Revoked
         };
-        self.accounts.iter().filter(seen).collect()
+        self.accounts.iter().filter(is_visible).collect()
     }
 
-    /// One of the accounts that a user's token sees.
+    /// One of the accounts that the user's token can read.
     pub(super) fn account_of(&self, user: usize, id: &str) -> Option<&Account> {
         self.accounts_of(user).into_iter().find(|account| account.id == id)
     }
 
-    /// Makes something else of a login, and of its accounts.
+    /// Changes the state of a login and of its accounts.
     pub(super) fn set_state(&mut self, login: usize, state: State, now: Timestamp) {
-        let one = &mut self.logins[login];
-        one.state = state;
-        // A login that is let in again is read at once; one that is not is not read any more.
-        one.refresh_due_at = (state == State::Active).then(|| refresh_completion_time(now));
+        let changed = &mut self.logins[login];
+        changed.state = state;
+        // A login that works again is refreshed at once; a pending refresh of another one is cancelled.
+        changed.refresh_due_at = (state == State::Active).then(|| refresh_completion_time(now));
         let status = if state == State::Active { "ACTIVE" } else { "INACTIVE" };
         for account in self.accounts.iter_mut().filter(|account| account.login == login) {
             account.members.set("status", &status);
@@ -249,21 +245,21 @@ impl Store {
             let institution = find(login.connection).expect("people hold accounts at institutions of the world");
             let state = if login.active { State::Active } else { State::Expired };
             let refreshed_at = now - if login.active { LAST_REFRESH_AGE } else { EXPIRED_LOGIN_AGE };
-            let one = Login::new(
+            let login_entry = Login::new(
                 ids::draw("authorisation_", &mut rng),
                 self.users.len() - 1,
                 institution,
                 state,
                 refreshed_at,
             );
-            self.logins.push(one);
+            self.logins.push(login_entry);
             for holding in login.accounts {
                 self.add_holding(self.logins.len() - 1, holding, &mut rng, Some(calendars), now);
             }
         }
     }
 
-    /// An account of a login, with everything on it; without a calendar, without settled rows.
+    /// Adds an account of a login with all its data. Without a calendar it has no settled rows.
     pub(super) fn add_holding(
         &mut self,
         login: usize,
@@ -283,7 +279,7 @@ impl Store {
     }
 }
 
-/// The members of an account (docs/providers/akahu.md#accounts).
+/// Sets the members of an account (docs/providers/akahu.md#accounts).
 fn describe(account: &mut Account, login: &Login, holding: &Holding) {
     let own = Members::parse(one_line(holding.account).as_bytes()).expect("the world's accounts are JSON objects");
     start_members(account, login);
@@ -298,17 +294,17 @@ fn describe(account: &mut Account, login: &Login, holding: &Holding) {
     account.running = holding.running;
 }
 
-/// The members that say whose account it is.
+/// Sets the members that follow from the login.
 pub(super) fn start_members(account: &mut Account, login: &Login) {
     account.members.set("_id", &account.id);
     account.members.set("_authorisation", &login.id);
-    // Deprecated, but the official client's types still promise it.
+    // Deprecated, but the official client's types still require it.
     account.members.set("_credentials", &ids::named("creds_", &login.id));
-    account.members.set("connection", &Shown::inside_an_account(login.institution));
+    account.members.set("connection", &ConnectionView::for_account(login.institution));
     account.members.set("status", &if login.state == State::Active { "ACTIVE" } else { "INACTIVE" });
 }
 
-/// The world's JSON is broken into lines for those who read it; numbers stay as they are written.
+/// Joins the lines into which the world breaks its JSON. Numbers keep their exact text.
 fn one_line(json: &str) -> String {
     json.lines().map(str::trim_start).collect()
 }
@@ -318,7 +314,7 @@ fn draw_rows(account: &mut Account, seed: u64, holding: &Holding, calendars: &Ca
     let rows = draw(&holding.plan, seed, base, calendars, holding.running);
     account.take_numbers(rows.len() as u64);
     account.entries = rows.into_iter().map(Entry::drawn).collect();
-    // Every third row from the newest takes on an oddity, with its place in the order.
+    // The second of every three rows, from the newest on, gets an odd value and keeps its position.
     for (index, odd) in holding.odd.iter().enumerate() {
         let given = Members::parse(one_line(odd).as_bytes()).expect("the world's rows are JSON objects");
         let entry = &account.entries[index * 3 + 1];
@@ -328,9 +324,9 @@ fn draw_rows(account: &mut Account, seed: u64, holding: &Holding, calendars: &Ca
     }
 }
 
-/// Some purchases of the last hours that have not settled.
+/// Adds purchases of the last hours that have not settled.
 fn draw_pending(account: &mut Account, rng: &mut Rng, holding: &Holding, now: Timestamp) {
-    let shops: Vec<&Template> = SPENDING.iter().filter(|template| template.placed).collect();
+    let shops: Vec<&Template> = SPENDING.iter().filter(|template| template.has_place).collect();
     for index in 0..u64::from(holding.plan.pending) {
         let template = shops[rng.next() as usize % shops.len()];
         let (low, high) = template.cents;

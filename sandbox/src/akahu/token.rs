@@ -1,4 +1,5 @@
-//! `/token`: how the app gets in with what the consent page gave (docs/providers/akahu.md#token-exchange).
+//! `/v1/token`: exchanges the code from the consent page for a user token, and revokes tokens
+//! (docs/providers/akahu.md#token-exchange).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,12 +17,12 @@ use super::store::Token;
 use super::{Akahu, ids};
 use crate::query::Query;
 
-/// How long a code may be exchanged.
+/// How long a code is valid.
 const CODE_LIFE: SignedDuration = SignedDuration::from_secs(60);
-/// What everybody has consented to: all that `ENDURING_CONSENT` stands for here.
+/// The scope of every token: what `ENDURING_CONSENT` stands for in the sandbox.
 const SCOPE: &str = "ENDURING_CONSENT AKAHU ACCOUNTS TRANSACTIONS";
 
-/// Codes that were given out and not exchanged yet.
+/// Codes that were issued and not exchanged yet.
 #[derive(Default)]
 pub(super) struct Codes(Mutex<HashMap<String, Code>>);
 
@@ -32,7 +33,7 @@ struct Code {
 }
 
 impl Codes {
-    /// A code for that user, good for a moment and for that address only.
+    /// Issues a code for a user. It is valid for [`CODE_LIFE`] and for this redirect URI only.
     pub(super) fn issue(&self, user: usize, redirect_uri: &str, now: Timestamp) -> String {
         let code = uuid::Uuid::new_v4().simple().to_string();
         let known = Code { user, redirect_uri: redirect_uri.to_owned(), issued_at: now };
@@ -90,7 +91,7 @@ struct TokenResponse {
     scope: &'static str,
 }
 
-/// A user's token for a code. JSON and form bodies are both good.
+/// Exchanges a code for a user token. Accepts JSON and form bodies.
 pub(super) async fn exchange(State(akahu): State<Arc<Akahu>>, request: Request) -> Result<Response, Response> {
     let is_json = has_json_content_type(request.headers());
     let body = body(request).await.map_err(IntoResponse::into_response)?;
@@ -140,8 +141,8 @@ fn redeem(akahu: &Akahu, request: TokenRequest) -> Result<String, TokenError> {
     Ok(token_of(akahu, user))
 }
 
-/// The same token as long as it is alive, a new one after that, or always when a test wants it so: whether a new
-/// consent gives a new one is not known (docs/providers/akahu.md#token-exchange).
+/// Returns the user's current token if it is valid, else a new one; with `new_token` always a new one. Whether a new
+/// consent gives a new token is unknown (docs/providers/akahu.md#token-exchange).
 fn token_of(akahu: &Akahu, user: usize) -> String {
     let options = *akahu.linking_options.lock();
     let user = &mut akahu.store.write().users[user];

@@ -1,4 +1,4 @@
-//! Settled and pending rows (docs/providers/akahu.md#transactions, #pending-rows).
+//! `/transactions`: settled and pending rows (docs/providers/akahu.md#transactions, #pending-rows).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -11,14 +11,14 @@ use super::respond::{item, items, ready};
 use super::store::{Account, Store};
 use crate::members::Members;
 
-/// The settled rows of all accounts.
+/// Lists the settled rows of all accounts.
 pub(super) async fn list(call: UserCall) -> Result<Response, Failure> {
     let page_request = PageRequest::of(&call)?;
     let store = call.akahu.store.read();
     Ok(ready(page(&call, &page_request, &store.accounts_of(call.user), store.seed)))
 }
 
-/// The settled rows of one account.
+/// Lists the settled rows of one account.
 pub(super) async fn list_of_account(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     check_id("acc_", &id)?;
     let page_request = PageRequest::of(&call)?;
@@ -27,14 +27,14 @@ pub(super) async fn list_of_account(Path(id): Path<String>, call: UserCall) -> R
     Ok(ready(page(&call, &page_request, &[account], store.seed)))
 }
 
-/// One settled row.
+/// Shows one settled row.
 pub(super) async fn show(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     check_id("trans_", &id)?;
     let store = call.akahu.store.read();
     Ok(item(find(&store, call.user, &id).ok_or_else(Failure::not_found)?))
 }
 
-/// The settled rows of these ids, in their order. Leaving out the ones that are not the user's is ours.
+/// Lists the settled rows with these ids, in this order. Ids of other users are left out, which is a sandbox choice.
 pub(super) async fn list_by_ids(call: UserCall) -> Result<Response, Failure> {
     let ids: Vec<String> = serde_json::from_slice(call.json_body()?)
         .map_err(|_| Failure::invalid("payload must be an array of transaction ids"))?;
@@ -52,13 +52,13 @@ fn find(store: &Store, user: usize, id: &str) -> Option<Members> {
     })
 }
 
-/// The pending rows of all accounts; there are no pages.
+/// Lists the pending rows of all accounts, without pages.
 pub(super) async fn list_pending(call: UserCall) -> Response {
     let store = call.akahu.store.read();
     pending(&call, &store.accounts_of(call.user))
 }
 
-/// The pending rows of one account.
+/// Lists the pending rows of one account.
 pub(super) async fn list_pending_of_account(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     check_id("acc_", &id)?;
     let store = call.akahu.store.read();
@@ -66,7 +66,8 @@ pub(super) async fn list_pending_of_account(Path(id): Path<String>, call: UserCa
     Ok(pending(&call, &[account]))
 }
 
-/// Amounts are text, unless asked for as numbers (docs/providers/akahu.md#pending-rows); their digits stay.
+/// Amounts are text unless the call asks for numbers (docs/providers/akahu.md#pending-rows). Their digits stay the
+/// same.
 fn pending(call: &UserCall, accounts: &[&Account]) -> Response {
     let as_number = call.query.get("amount_as_number") == Some("true");
     let mut rows: Vec<Members> = accounts.iter().flat_map(|account| account.pending.iter().cloned()).collect();
@@ -83,7 +84,7 @@ fn pending(call: &UserCall, accounts: &[&Account]) -> Response {
     items(rows)
 }
 
-/// A text that is a JSON number, as it stands.
+/// A text that is a JSON number, digit by digit.
 fn number(text: String) -> Option<Box<RawValue>> {
     let begins = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
     RawValue::from_string(text).ok().filter(|_| begins)

@@ -1,4 +1,5 @@
-//! What Akahu's webhooks tell of (docs/providers/akahu.md#webhooks): each user's subscriptions say of which types.
+//! Akahu's webhook events (docs/providers/akahu.md#webhooks). They follow from two snapshots of the state, for each
+//! subscription of a user. Row changes are recorded directly.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,12 +11,12 @@ use crate::control::BadRequest;
 use crate::members::Members;
 use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookQueue, WebhookSource};
 
-/// The users, as far as events tell of them. None is ever taken out, so a place is a name.
+/// The users, by their index in the store, which never changes.
 pub(crate) type Snapshot = Vec<UserSnapshot>;
 
 #[derive(Default)]
 pub(crate) struct UserSnapshot {
-    /// The tokens that let the app in; more than one only when a test wants it so.
+    /// The user's valid tokens; more than one only if a test asked for it.
     tokens: Vec<String>,
     subscriptions: Vec<WebhookSubscription>,
     accounts: Vec<AccountSnapshot>,
@@ -26,7 +27,7 @@ struct AccountSnapshot {
     members: Members,
 }
 
-/// The members that two states of an account differ in; the times of readings move by themselves and are none.
+/// The names of the members that differ, without `refreshed`: its times change on their own.
 fn differences(before: &Members, after: &Members) -> Vec<String> {
     let text = |members: &Members, name: &str| members.get(name).map(|value| value.get().to_owned());
     let mut names: Vec<&str> = before.names().chain(after.names()).filter(|name| *name != "refreshed").collect();
@@ -40,7 +41,7 @@ impl WebhookSource for Akahu {
     type Snapshot = Snapshot;
     const DELIVERY_POLICY: DeliveryPolicy = DeliveryPolicy {
         timeout_seconds: 5,
-        // That it is retried for about a day was heard of, the schedule is ours.
+        // Retries for about a day are known from hearsay; the schedule is a sandbox choice.
         retry_seconds: &[60, 300, 1800, 7200, 21_600, 57_600],
         is_received: |status| status == 200,
     };
@@ -71,15 +72,15 @@ impl WebhookSource for Akahu {
         let (no_user, mut events) = (UserSnapshot::default(), Vec::new());
         for (user_index, after) in after.iter().enumerate() {
             let before = before.get(user_index).unwrap_or(&no_user);
-            // Subscriptions end with the last token, and are told of that all the same.
-            let is_over = after.tokens.is_empty() && !before.tokens.is_empty();
-            let subscriptions = if is_over { &before.subscriptions } else { &after.subscriptions };
+            // Subscriptions end with the last token, and still get the events of that end.
+            let has_ended = after.tokens.is_empty() && !before.tokens.is_empty();
+            let subscriptions = if has_ended { &before.subscriptions } else { &after.subscriptions };
             let mut recorder = EventRecorder { subscriptions, events: &mut events };
             self.compare_accounts(before, after, &mut recorder);
             for token in before.tokens.iter().filter(|token| !after.tokens.contains(token)) {
                 recorder.record("TOKEN", "DELETE", &json!({"item_id": token}));
             }
-            if is_over {
+            if has_ended {
                 subscriptions
                     .iter()
                     .for_each(|subscription| recorder.record_for(subscription, "WEBHOOK_CANCELLED", &json!({})));
@@ -89,7 +90,7 @@ impl WebhookSource for Akahu {
         events
     }
 
-    /// Named `TYPE:CODE`. It is for the first who subscribes to that type, or for nobody in particular.
+    /// `name` is `TYPE:CODE`. The event belongs to the first subscription of that type, or to none.
     fn build_event(&self, name: &str, members: Members, _: Timestamp) -> Result<WebhookEvent, BadRequest> {
         let (kind, code) = name.split_once(':').ok_or("\"event\" must be as \"TRANSACTION:DEFAULT_UPDATE\"")?;
         let store = self.store.read();
@@ -112,19 +113,19 @@ impl WebhookSource for Akahu {
 
 fn event(kind: &str, code: &str, subscription: Option<&WebhookSubscription>) -> WebhookEvent {
     let mut body = Members::default();
-    // As in the only whole example there is.
+    // As in the only complete example of the documentation.
     body.set("success", &true);
     body.set("webhook_type", &kind);
     body.set("webhook_code", &code);
     if let Some(state) = subscription.and_then(|subscription| subscription.state.as_ref()) {
         body.set("state", state);
     }
-    // The form of an event's id is ours.
+    // The format of an event's id is invented.
     let (name, id) = (format!("{kind}:{code}"), ids::random("event_"));
     WebhookEvent { name, id, subscription: subscription.map(|subscription| subscription.id.clone()), body }
 }
 
-/// What has happened to a user, for those who subscribe to it.
+/// Records the events of a user, one for each matching subscription.
 struct EventRecorder<'a> {
     subscriptions: &'a [WebhookSubscription],
     events: &'a mut Vec<WebhookEvent>,
@@ -181,20 +182,20 @@ impl Akahu {
         rows.flatten().collect()
     }
 
-    /// A settled row was added or changed. That a changed one is told of in the same words is ours: there are none for
-    /// it.
+    /// Records that a settled row was added or changed. The documentation has no code for a change, so the sandbox uses
+    /// the one for an addition.
     pub(super) fn record_row_change(&self, row: &Members) {
         let (Some(account_id), Some(id)) = (row.text("_account"), row.text("_id")) else { return };
         self.record_rows(&account_id, |recorder| recorder.record_transactions("DEFAULT_UPDATE", &account_id, &[id]));
     }
 
-    /// A settled row has vanished.
+    /// Records that a settled row was removed.
     pub(super) fn record_row_removal(&self, account_id: &str, id: &str) {
         let own = json!({"item_id": account_id, "removed_transactions": [id]});
         self.record_rows(account_id, |recorder| recorder.record("TRANSACTION", "DELETE", &own));
     }
 
-    /// Only for an account that is shared: nobody is told of others.
+    /// Only accounts that a user shares have events.
     fn record_rows(&self, account_id: &str, record: impl FnOnce(&mut EventRecorder<'_>)) {
         let mut events = Vec::new();
         {

@@ -1,5 +1,5 @@
-//! Subscriptions, deliveries and keys of webhooks (docs/providers/akahu.md#webhooks, #webhook-keys); what they tell of
-//! is in `notify`.
+//! Webhook subscriptions, the list of deliveries, and the signing keys (docs/providers/akahu.md#webhooks,
+//! #webhook-keys). The events themselves are in `webhook_events.rs`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -25,16 +25,16 @@ use crate::webhooks::{Delivery, DeliveryState};
 
 const TYPES: [&str; 5] = ["TOKEN", "ACCOUNT", "TRANSACTION", "TRANSFER", "PAYMENT"];
 const STATUSES: [&str; 3] = ["SENT", "FAILED", "RETRY"];
-/// Where the app's webhooks go as long as no test says it: agreed with Akahu out of band, so invented here.
+/// The app's webhook URL until a test sets one. Apps agree it with Akahu out of band, so this one is invented.
 const URL: &str = "https://app.example.com/webhooks/akahu";
-/// How far back deliveries are listed unless a start is given.
+/// How many days of deliveries a call without `start` lists.
 const EVENT_DAYS: i64 = 30;
 
 impl WebhookSubscription {
-    fn shown<'a>(&'a self, url: &'a str, deliveries: &[Delivery]) -> Shown<'a> {
+    fn view<'a>(&'a self, url: &'a str, deliveries: &[Delivery]) -> SubscriptionView<'a> {
         let own = deliveries.iter().filter(|delivery| delivery.event.subscription.as_ref() == Some(&self.id));
         let called = own.filter_map(|delivery| delivery.attempts.last()).map(|attempt| attempt.at).max();
-        Shown {
+        SubscriptionView {
             _id: &self.id,
             kind: &self.kind,
             state: self.state.as_deref(),
@@ -47,7 +47,7 @@ impl WebhookSubscription {
 }
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct SubscriptionView<'a> {
     _id: &'a str,
     #[serde(rename = "type")]
     kind: &'a str,
@@ -88,14 +88,14 @@ pub(super) async fn subscribe(call: UserCall) -> Result<Response, Failure> {
     Ok(answer)
 }
 
-/// A user's subscriptions. One that was never called has no `last_called_at`: ours.
+/// Lists a user's subscriptions. `last_called_at` is absent before the first call, which is a sandbox choice.
 pub(super) async fn list(call: UserCall) -> Response {
     let (url, deliveries) = (call.akahu.webhook_queue.url(), call.akahu.webhook_queue.deliveries());
     let store = call.akahu.store.read();
     let shown = store.users[call.user]
         .subscriptions
         .iter()
-        .map(|subscription| subscription.shown(url.as_deref().unwrap_or(URL), &deliveries));
+        .map(|subscription| subscription.view(url.as_deref().unwrap_or(URL), &deliveries));
     items(shown.collect::<Vec<_>>())
 }
 
@@ -110,12 +110,12 @@ pub(super) async fn unsubscribe(Path(id): Path<String>, call: UserCall) -> Resul
 
 /// A delivery as Akahu lists it (docs/providers/akahu.md#webhooks).
 #[derive(Serialize)]
-struct ShownEvent {
+struct DeliveryView {
     _id: String,
-    /// In the API's own document.
+    /// The name in Akahu's OpenAPI document.
     #[serde(skip_serializing_if = "Option::is_none")]
     hook: Option<String>,
-    /// The same in the official client's types.
+    /// The name in the official client's types.
     #[serde(skip_serializing_if = "Option::is_none")]
     _hook: Option<String>,
     status: &'static str,
@@ -126,8 +126,8 @@ struct ShownEvent {
     last_failed_at: Option<String>,
 }
 
-/// What was delivered, or tried to be, oldest first; the order is ours. What waits for its first attempt has no
-/// documented state, so it is not there.
+/// Lists attempted deliveries, oldest first (a sandbox choice). A delivery before its first attempt has no documented
+/// state and is left out.
 pub(super) async fn events(call: AppCall) -> Result<Response, Failure> {
     let status = call.query.get("status");
     if status.is_some_and(|status| !STATUSES.contains(&status)) {
@@ -136,16 +136,16 @@ pub(super) async fn events(call: AppCall) -> Result<Response, Failure> {
     let (start, end) = (call.instant("start")?, call.instant("end")?);
     let now = call.akahu.controls.clock.now();
     let start = start.unwrap_or_else(|| now.as_millisecond().saturating_sub(EVENT_DAYS * 86_400_000));
-    let is_asked = |delivery: &Delivery| {
+    let in_range = |delivery: &Delivery| {
         let at = delivery.created_at.as_millisecond();
-        // Both ends included: ours.
+        // Both ends are included (a sandbox choice).
         delivery.repeats.is_none() && at >= start && end.is_none_or(|end| at <= end)
     };
-    let all = call.akahu.webhook_queue.deliveries().into_iter().filter(is_asked).filter_map(shown_event);
+    let all = call.akahu.webhook_queue.deliveries().into_iter().filter(in_range).filter_map(delivery_view);
     Ok(items(all.filter(|event| status.is_none_or(|status| event.status == status)).collect::<Vec<_>>()))
 }
 
-fn shown_event(delivery: Delivery) -> Option<ShownEvent> {
+fn delivery_view(delivery: Delivery) -> Option<DeliveryView> {
     let status = match delivery.state {
         DeliveryState::Sent => "SENT",
         DeliveryState::Retry => "RETRY",
@@ -154,7 +154,7 @@ fn shown_event(delivery: Delivery) -> Option<ShownEvent> {
     };
     let mut attempts = delivery.attempts.iter().rev();
     let failed = attempts.clone().find(|attempt| attempt.status != Some(200));
-    Some(ShownEvent {
+    Some(DeliveryView {
         _id: delivery.event.id,
         hook: delivery.event.subscription.clone(),
         _hook: delivery.event.subscription,
@@ -166,10 +166,10 @@ fn shown_event(delivery: Delivery) -> Option<ShownEvent> {
     })
 }
 
-/// The key that signs, and its number: an integer, larger ones are newer.
+/// The current signing key. Its id is an integer that grows with each rotation.
 pub(super) struct Keys(Mutex<Arc<Key>>);
 
-/// Made when it is first needed, because that takes a while.
+/// Generated on first use, because RSA keys take a while.
 struct Key {
     id: u64,
     pair: OnceLock<KeyPair>,
@@ -190,7 +190,7 @@ impl Key {
         self.pair.get_or_init(|| KeyPair::generate(KeySize::Rsa2048).expect("a key can be made"))
     }
 
-    /// The public key in PEM (PKCS#1).
+    /// The public key as PKCS#1 PEM.
     fn public(&self) -> String {
         let text = STANDARD.encode(self.pair().public_key());
         let lines: Vec<&str> = text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
@@ -203,7 +203,8 @@ impl Keys {
         Arc::clone(&self.0.lock())
     }
 
-    /// The number of the key and its signature in base64. The first takes a while.
+    /// Signs a body and returns the key's id and the signature in base64. The first call generates the key and takes a
+    /// while.
     pub(super) fn sign(&self, body: &[u8]) -> (u64, String) {
         let key = self.current();
         let pair = key.pair();
@@ -214,7 +215,7 @@ impl Keys {
     }
 }
 
-/// The public key of that number, as long as it is the one that signs.
+/// Shows the public key with this id if it is the current one.
 pub(super) async fn key(Path(id): Path<String>, call: AppCall) -> Result<Response, Failure> {
     let id: u64 = id.parse().map_err(|_| Failure::invalid("pathParams.id must be an integer"))?;
     let key = call.akahu.keys.current();
@@ -228,7 +229,7 @@ pub(super) async fn key(Path(id): Path<String>, call: AppCall) -> Result<Respons
     key.map(item).map_err(|_| Failure::of_status(StatusCode::INTERNAL_SERVER_ERROR))
 }
 
-/// `POST /__control/keys/rotate`: another key signs from now on, and the one before has expired.
+/// `POST /__control/keys/rotate`: a new key signs from now on, and the previous one expires.
 pub(super) async fn rotate(State(akahu): State<Arc<Akahu>>) -> Response {
     let mut key = akahu.keys.0.lock();
     *key = Key::new(key.id + 1);

@@ -1,4 +1,4 @@
-//! The pages as HTML, and the headers that go with them. Whatever comes from outside passes [`escape`].
+//! Renders the consent pages as HTML, with their security headers. All outside text passes through [`escape`].
 
 use std::fmt::Write as _;
 
@@ -11,17 +11,16 @@ use http::{HeaderValue, StatusCode, header};
 use super::session::{ConsentResult, ConsentSession, Step};
 use super::{Brand, ConsentProvider, InstitutionOption};
 
-/// One page: a title, and what stands under it.
 pub(super) struct Page {
     pub(super) status: StatusCode,
     pub(super) title: String,
-    /// HTML in the corner of the head.
+    /// HTML in the corner of the header.
     pub(super) close: String,
     /// HTML.
     pub(super) body: String,
 }
 
-/// Text as it may stand in HTML, in an attribute too.
+/// Escapes text for HTML, including attributes.
 pub(super) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -37,8 +36,8 @@ pub(super) fn escape(text: &str) -> String {
     safe
 }
 
-/// The page as an answer. There is no `form-action` in the policy: browsers apply it to every redirect after a form, so
-/// it would have to name all that an app's own address leads on to.
+/// Renders a page. The policy has no `form-action`: browsers apply it to every redirect after a form, so it would have
+/// to list every URL that an app's redirect URI leads to.
 pub(super) fn render(brand: &Brand, page: &Page) -> Response {
     let css = format!(":root {{ --colour: {}; --tint: {}; }}\n{}", brand.colour, brand.tint, include_str!("page.css"));
     let html = format!(
@@ -67,20 +66,20 @@ pub(super) fn render(brand: &Brand, page: &Page) -> Response {
     response
 }
 
-/// What pages and redirects have in common: nobody keeps them, and no address of theirs is passed on.
+/// Headers of pages and redirects: they are not stored, and their URLs are not sent as referrers.
 pub(super) fn set_security_headers(headers: &mut http::HeaderMap) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
-/// A page without a form, for what is in the way.
+/// A page with a message and no form.
 pub(super) fn message_page(status: StatusCode, title: &str, text: &str) -> Page {
     let body = format!("<h1>{}</h1>\n<p>{}</p>", escape(title), escape(text));
     Page { status, title: title.to_owned(), close: String::new(), body }
 }
 
-/// What a visit shows now. `action` is where its form goes, `None` for the address of the page itself.
+/// Renders the current step of a session. `action` is the form's target; `None` is the URL of the page itself.
 pub(super) fn page<H: ConsentProvider>(
     provider: &H,
     session: &ConsentSession<H::AuthRequest>,
@@ -94,7 +93,7 @@ pub(super) fn page<H: ConsentProvider>(
         Step::Accounts => accounts_step(&institution_name(provider, session), session),
         Step::Done => return final_page(brand, session.result.as_ref()),
     };
-    // Without the list of institutions there is one page less.
+    // A fixed institution saves one step.
     let skipped_steps = u8::from(session.fixed_institution.is_some());
     let number = match session.step {
         Step::Consent => 1,
@@ -134,7 +133,7 @@ fn institution_name<H: ConsentProvider>(provider: &H, session: &ConsentSession<H
     named.map(|institution| institution.name).unwrap_or_default()
 }
 
-/// Two buttons. The first of a form is the one that the return key presses.
+/// Renders two buttons. The Enter key presses the first one of a form.
 fn buttons(yes: &str) -> String {
     format!(
         "<div class=\"buttons\"><button class=\"yes\" name=\"do\" value=\"allow\">{yes}</button>\
@@ -145,8 +144,8 @@ fn buttons(yes: &str) -> String {
 fn consent_step(brand: &Brand) -> (String, String) {
     let permissions: String = brand.permissions.iter().map(|permission| format!("<li>{permission}</li>")).collect();
     let inner = format!(
-        "<p>{} asks through {} for:</p>\n<ul>{permissions}</ul>\n<p>On the next pages you say where your accounts are, \
-         and which of them it may see.</p>\n<p class=\"help\">{}</p>\n{}",
+        "<p>{} asks through {} for:</p>\n<ul>{permissions}</ul>\n<p>On the next pages you choose your institution \
+         and the accounts to share.</p>\n<p class=\"help\">{}</p>\n{}",
         super::APP,
         brand.name,
         brand.note,
@@ -164,7 +163,7 @@ fn institution_step(brand: &Brand, institutions: &[InstitutionOption]) -> (Strin
         };
         let _ = writeln!(
             inner,
-            "<button class=\"place\" name=\"institution\" value=\"{}\"{off}>{}{small}</button>",
+            "<button class=\"institution\" name=\"institution\" value=\"{}\"{off}>{}{small}</button>",
             escape(&institution.id),
             escape(&institution.name)
         );
@@ -179,17 +178,17 @@ fn sign_in_step<S>(institution: &str, session: &ConsentSession<S>) -> (String, S
     let (first, last) = session.code.split_at(3);
     let inner = format!(
         "<label class=\"field\" for=\"name\">User name</label>\n\
-         <p class=\"help\" id=\"name-help\">Any name will do. The e-mail address of somebody whom the sandbox knows, \
-         such as {}, is that person; every other name is a new one.</p>\n\
+         <p class=\"help\" id=\"name-help\">Any name works. The e-mail address of a sandbox user, \
+         such as {}, signs in as that user; any other name creates a new one.</p>\n\
          <input class=\"gap\" type=\"text\" id=\"name\" name=\"name\" value=\"{}\" required maxlength=\"{}\" \
          autocomplete=\"username\" autocapitalize=\"none\" spellcheck=\"false\" aria-describedby=\"name-help\">\n\
          <label class=\"field\" for=\"code\">One-time code</label>\n\
-         <p class=\"help\" id=\"code-help\">A real one would be sent to you. Here it is: <span class=\"code\">{first} \
-         {last}</span></p>\n\
+         <p class=\"help\" id=\"code-help\">A real institution would send you one. Here it is: \
+         <span class=\"code\">{first} {last}</span></p>\n\
          <input type=\"text\" id=\"code\" name=\"code\" required inputmode=\"numeric\" maxlength=\"16\" \
          autocomplete=\"one-time-code\" aria-describedby=\"code-help\">\n\
-         <p class=\"help below\">To try out failures: 000000 is an institution that does not answer, 111111 one that \
-         does not let you in.</p>\n{}",
+         <p class=\"help below\">To test failures: with 000000 the institution is unavailable, with 111111 it \
+         rejects the login.</p>\n{}",
         super::EXAMPLE_USERNAME,
         escape(&session.name),
         super::session::NAME_CHARS_MAX,
@@ -232,9 +231,9 @@ fn final_page(brand: &Brand, result: Option<&ConsentResult>) -> Page {
     Page { status: StatusCode::OK, title: result.title.clone(), close: String::new(), body }
 }
 
-/// For a visit that is over, too late, or never was.
+/// The page for a session that has ended, has expired or never existed.
 pub(super) fn expired_page(brand: &Brand) -> Page {
-    message_page(StatusCode::BAD_REQUEST, "This link is not valid any more", brand.expired_text)
+    message_page(StatusCode::BAD_REQUEST, "This link is no longer valid", brand.expired_text)
 }
 
 #[cfg(test)]

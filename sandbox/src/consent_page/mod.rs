@@ -1,6 +1,5 @@
-//! The hosted pages on which somebody consents: what all providers' have in common. They need no script, and each page
-//! is a form. A form changes something and leads to a page that can be looked at again and again; looking changes
-//! nothing.
+//! The hosted consent pages that all providers share. The pages need no script: each is a form, a form changes the
+//! session, and the redirect after it leads to a page that can be reloaded without effect.
 
 mod html;
 mod session;
@@ -18,30 +17,30 @@ use jiff::Timestamp;
 use crate::query::{self, Query};
 pub(crate) use session::{ConsentOutcome, ConsentResult, ConsentSession, ConsentSessions};
 
-/// Where the forms go, and where the page after each is.
+/// The target of the forms, and the page after each form.
 const PATH: &str = "/consent";
-/// Longest form, in bytes.
+/// Limit for a form, in bytes.
 const FORM_BYTES_MAX: usize = 16 * 1024;
-/// The app that asks, as providers call it elsewhere too.
+/// The app that asks for consent. Other answers of the providers use the same name.
 pub(crate) const APP: &str = "Sandbox App";
-/// Somebody who is there at every provider.
+/// A user that exists at every provider.
 const EXAMPLE_USERNAME: &str = "olivia.nguyen@example.com";
 
-/// How a provider's pages look, and what they say.
+/// A provider's colours and texts on the pages.
 pub(crate) struct Brand {
     pub(crate) name: &'static str,
-    /// Of the head and of buttons: white text is read on it.
+    /// The background of the header and of buttons, with white text on it.
     pub(crate) colour: &'static str,
     pub(crate) tint: &'static str,
-    /// Whether the provider lets apps show the pages in a frame.
+    /// Whether apps may show the pages in a frame.
     pub(crate) framed: bool,
-    /// The word for an institution.
+    /// The page's word for an institution.
     pub(crate) institution_word: &'static str,
-    /// What the app wants to see.
+    /// What the app asks to read.
     pub(crate) permissions: &'static [&'static str],
-    /// What else is said before somebody allows it.
+    /// Text above the first button.
     pub(crate) note: &'static str,
-    /// What is said when a visit is over, too late, or never was.
+    /// Text for a session that has ended, has expired or never existed.
     pub(crate) expired_text: &'static str,
 }
 
@@ -53,40 +52,39 @@ pub(crate) struct InstitutionOption {
     pub(crate) note: Option<&'static str>,
 }
 
-/// An account that can be shared.
+/// An account that the user can share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OfferedAccount {
-    /// What tells it from the login's others: never shown.
+    /// Identifies the account within the login; never shown.
     pub(crate) account_key: String,
     pub(crate) name: String,
-    /// Its number, most of it hidden, and the like.
+    /// The masked number or the kind of account.
     pub(crate) detail: String,
 }
 
-/// A provider that has such pages.
+/// A provider with consent pages.
 pub(crate) trait ConsentProvider: Send + Sync + Sized + 'static {
-    /// What it has to know of a session.
+    /// What the provider stores with a session.
     type AuthRequest: Send + 'static;
     const BRAND: Brand;
 
     fn consent_sessions(&self) -> &ConsentSessions<Self::AuthRequest>;
     fn now(&self) -> Timestamp;
-    /// The institutions in the list.
     fn institutions(&self) -> Vec<InstitutionOption>;
-    /// How a visit ends at once that asks for an institution that cannot be had.
+    /// The outcome of a session for a fixed institution that is unavailable; `None` if it is available.
     fn unavailable_outcome(&self, institution_id: &str) -> Option<ConsentOutcome>;
-    /// Who it is that signs in, and their accounts at that institution.
+    /// Returns the user's display name and their accounts at that institution.
     fn sign_in(
         &self,
         auth_request: &Self::AuthRequest,
         institution_id: &str,
         name: &str,
     ) -> Result<(String, Vec<OfferedAccount>), ConsentOutcome>;
-    /// Does what the end of a visit means, and says where it leads.
+    /// Applies the outcome of a session and returns where it leads.
     fn finish(&self, auth_request: &Self::AuthRequest, outcome: ConsentOutcome) -> ConsentResult;
 }
 
-/// The routes that are the same everywhere.
+/// The routes that are the same for every provider.
 pub(crate) fn routes<H: ConsentProvider>() -> Router<Arc<H>> {
     Router::new().route(PATH, get(show::<H>).post(submit::<H>))
 }
@@ -101,22 +99,22 @@ async fn show<H: ConsentProvider>(State(provider): State<Arc<H>>, request: Reque
     html::render(&H::BRAND, &page.flatten().unwrap_or_else(|| html::expired_page(&H::BRAND)))
 }
 
-/// The page of the visit of that name in the provider's own address.
+/// Shows the session with this id in the provider's own URL.
 pub(crate) fn session_page<H: ConsentProvider>(provider: &H, entry: &str) -> Response {
     let now = provider.now();
     let page = provider.consent_sessions().by_entry(entry, |session| {
-        let over = session.step == session::Step::Done;
-        (session.is_open(now) && !over).then(|| html::page(provider, session, Some(PATH)))
+        let is_done = session.step == session::Step::Done;
+        (session.is_open(now) && !is_done).then(|| html::page(provider, session, Some(PATH)))
     });
     html::render(&H::BRAND, &page.flatten().unwrap_or_else(|| html::expired_page(&H::BRAND)))
 }
 
-/// The first page of a visit that begins with its first form, which goes to the address of the page.
+/// Shows the first page of a session that starts with its first form. The form goes to the URL of the page.
 pub(crate) fn first_page<H: ConsentProvider>(provider: &H, session: &ConsentSession<H::AuthRequest>) -> Response {
     html::render(&H::BRAND, &html::page(provider, session, None))
 }
 
-/// A page for somebody who cannot be sent anywhere.
+/// An error page, for a browser that cannot be redirected.
 pub(crate) fn error_page<H: ConsentProvider>(status: StatusCode, title: &str, text: &str) -> Response {
     html::render(&H::BRAND, &html::message_page(status, title, text))
 }
@@ -128,15 +126,15 @@ async fn submit<H: ConsentProvider>(State(provider): State<Arc<H>>, request: Req
     }
 }
 
-/// Reads a form.
 pub(crate) async fn read_form<H: ConsentProvider>(request: Request) -> Result<Query, Response> {
     let body = to_bytes(request.into_body(), FORM_BYTES_MAX).await;
-    let body =
-        body.map_err(|_| error_page::<H>(StatusCode::PAYLOAD_TOO_LARGE, "Too long", "This form is too long."))?;
+    let body = body.map_err(|_| {
+        error_page::<H>(StatusCode::PAYLOAD_TOO_LARGE, "Form too long", "This form is longer than 16 KiB.")
+    })?;
     Ok(Query::parse(Some(&String::from_utf8_lossy(&body))))
 }
 
-/// Does what a form says, and leads on: to the next page, or back to the app.
+/// Applies a form to its session and redirects to the next page or to the app.
 pub(crate) fn submit_form<H: ConsentProvider>(provider: &H, form: &Query) -> Response {
     let now = provider.now();
     let token = form.get("session").unwrap_or_default();
@@ -150,7 +148,7 @@ pub(crate) fn submit_form<H: ConsentProvider>(provider: &H, form: &Query) -> Res
     next.map_or_else(|| html::render(&H::BRAND, &html::expired_page(&H::BRAND)), |next| see_other(&next))
 }
 
-/// Sends a browser on: with GET, whatever it came with.
+/// Redirects a browser, always with GET.
 pub(crate) fn see_other(location: &str) -> Response {
     let mut response = StatusCode::SEE_OTHER.into_response();
     if let Ok(value) = HeaderValue::from_str(location) {
@@ -160,7 +158,7 @@ pub(crate) fn see_other(location: &str) -> Response {
     response
 }
 
-/// Whether a browser may be sent to `uri`: absolute, and nothing that a browser would run.
+/// Whether `uri` is safe to redirect to: absolute, and not of a scheme that a browser would execute.
 pub(crate) fn is_redirect_uri(uri: &str) -> bool {
     let Some((scheme, rest)) = uri.split_once(':') else { return false };
     let first = scheme.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
@@ -169,8 +167,8 @@ pub(crate) fn is_redirect_uri(uri: &str) -> bool {
     first && named && !runs && !rest.is_empty() && !uri.contains(|bad: char| bad.is_control() || bad == ' ')
 }
 
-/// Appends a result to the query of a URI, before its fragment. `join` separates it from a query that is there already.
-/// What is not ASCII is escaped, as browsers do it.
+/// Appends a result to the query of a URI, before its fragment. `join` separates it from an existing query. Non-ASCII
+/// characters are percent-encoded, as browsers do.
 pub(crate) fn append_query(uri: &str, join: char, result: &str) -> String {
     let (before, fragment) = uri.split_at(uri.find('#').unwrap_or(uri.len()));
     let join = if before.contains('?') { join } else { '?' };

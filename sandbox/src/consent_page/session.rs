@@ -1,4 +1,4 @@
-//! One person's way through the pages: where they are, and what a form makes of that.
+//! A user's session on the consent pages: the current step, and how a form changes it.
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
@@ -7,21 +7,21 @@ use uuid::Uuid;
 use super::{ConsentProvider, OfferedAccount};
 use crate::query::Query;
 
-/// Longest user name.
+/// Limit for a user name.
 pub(super) const NAME_CHARS_MAX: usize = 100;
-/// How often a code may be wrong.
+/// How many wrong codes end a session.
 const CODE_ATTEMPTS_MAX: u8 = 3;
-/// How long somebody may take once they have begun: as long as Fiskil's own kit waits
-/// (docs/providers/fiskil.md#sessions), ours for the others.
+/// Limit from the first form on. Fiskil's own kit waits that long (docs/providers/fiskil.md#sessions); for the other
+/// providers it is a sandbox choice.
 const SESSION_DURATION: SignedDuration = SignedDuration::from_mins(10);
-/// Visits that are remembered; the oldest are forgotten.
+/// Sessions that a provider keeps; a new one evicts the oldest.
 const SESSIONS_MAX: usize = 5_000;
-/// The code of an institution that does not answer.
+/// This code simulates an unavailable institution.
 const UNAVAILABLE_CODE: &str = "000000";
-/// The code of an institution that lets nobody in.
+/// This code simulates a login that the institution rejects.
 const REJECTED_CODE: &str = "111111";
 
-/// Which page is shown.
+/// The page that a session shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Consent,
@@ -31,72 +31,77 @@ pub(super) enum Step {
     Done,
 }
 
-/// How a visit came to its end.
+/// How a session ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ConsentOutcome {
-    /// Yes, to these accounts of this login; the user name in small letters.
-    Allowed { institution_id: String, name: String, chosen: Vec<OfferedAccount> },
-    /// No. Whether the institution's own part had been reached.
-    Cancelled { signing_in: bool },
-    /// The pages were closed.
+    /// The user shared these accounts. `name` is the user name in lower case.
+    Allowed {
+        institution_id: String,
+        name: String,
+        chosen: Vec<OfferedAccount>,
+    },
+    /// The user cancelled; `signing_in` from the institution's own step on.
+    Cancelled {
+        signing_in: bool,
+    },
+    /// The user pressed the close button.
     Closed,
-    /// The code was wrong too often.
     WrongCode,
     /// The institution does not answer.
     Unavailable,
-    /// The institution does not let this user in.
+    /// The institution rejects the login.
     LoginRejected,
-    /// Another login than the one that was to be repaired.
+    /// The user signed in with another login than the one to repair.
     WrongLogin,
-    /// What it was about has been deleted meanwhile.
+    /// What the session was for has been deleted meanwhile.
     Deleted,
-    /// It took too long.
+    /// The session took too long.
     TimedOut,
 }
 
-/// Where a visit leads.
+/// Where a finished session leads.
 #[derive(Debug, Clone)]
 pub(crate) struct ConsentResult {
-    /// The app's own address with the result; `None`: there is nowhere to go.
+    /// The redirect URI with the result; `None` if the app gave no URI.
     pub(crate) location: Option<String>,
-    /// There is a last page, with a link; otherwise the browser is sent on at once.
+    /// Shows a last page with a link instead of redirecting at once.
     pub(crate) shows_page: bool,
-    /// What the last page says.
+    /// The text of the last page.
     pub(crate) title: String,
     pub(crate) text: String,
 }
 
-/// A visit to the pages. `S` is what the provider has to know of it.
+/// A user's session on the pages. `S` is what the provider stores with it.
 pub(crate) struct ConsentSession<S> {
-    /// What the provider calls it in the address; none for what began with a form.
+    /// The session's id in the provider's URL; `None` if it starts with a form.
     entry: Option<String>,
-    /// The hidden field.
+    /// The value of the hidden field.
     pub(super) token: String,
     auth_request: S,
     /// The institution that the app asked for.
     pub(super) fixed_institution: Option<String>,
     pub(super) step: Step,
-    /// Counts what happened, so that a form that is sent twice does nothing the second time.
+    /// Grows with each form, so that a form that is sent twice has no effect the second time.
     pub(super) form_number: u32,
     pub(super) has_close_button: bool,
     pub(super) institution_id: Option<String>,
     pub(super) name: String,
-    /// Who that is.
+    /// The name of the person behind that user name.
     pub(super) display_name: String,
     pub(super) code: String,
     attempts_left: u8,
     pub(super) offers: Vec<OfferedAccount>,
     pub(super) message: Option<String>,
     pub(super) result: Option<ConsentResult>,
-    /// Until when it must have begun, and from then on, be over.
+    /// Until the first form, the time by which the session must start; afterwards, its end.
     expires_at: Timestamp,
 }
 
 impl<S> ConsentSession<S> {
-    /// A visit that must begin before `ends`.
+    /// Creates a session that must start before `expires_at`.
     pub(crate) fn new(entry: Option<String>, auth_request: S, expires_at: Timestamp) -> Self {
         let (high, low) = Uuid::new_v4().as_u64_pair();
-        // Six digits, none of the codes that mean something.
+        // Six digits, none of them a code with a meaning.
         let code = format!("{:06}", 111_112 + (high ^ low) % 888_888);
         Self {
             entry,
@@ -118,48 +123,46 @@ impl<S> ConsentSession<S> {
         }
     }
 
-    /// The institution is given, so nobody is asked for it.
+    /// Fixes the institution, which skips the list.
     pub(crate) fn with_institution(mut self, institution_id: Option<String>) -> Self {
         self.fixed_institution = institution_id;
         self
     }
 
-    /// Somebody's name stands in the field already.
+    /// Prefills the user name.
     pub(crate) fn with_username(mut self, name: &str) -> Self {
         self.name = name.chars().take(NAME_CHARS_MAX).collect();
         self
     }
 
-    /// With a button that closes the pages.
     pub(crate) const fn with_close_button(mut self, has_close_button: bool) -> Self {
         self.has_close_button = has_close_button;
         self
     }
 
-    /// What the provider has to know of it.
     pub(crate) fn into_auth_request(self) -> S {
         self.auth_request
     }
 
-    /// Given by the caller, who has made it.
+    /// Sets the hidden field's value.
     pub(crate) fn with_token(mut self, token: String) -> Self {
         self.token = token;
         self
     }
 
-    /// Can go on, or be looked at.
+    /// Whether the session can go on and be shown.
     pub(super) fn is_open(&self, now: Timestamp) -> bool {
         now < self.expires_at
     }
 
-    /// Goes on by one form.
+    /// Applies a form.
     pub(super) fn advance<H: ConsentProvider<AuthRequest = S>>(&mut self, provider: &H, form: &Query, now: Timestamp) {
         let submitted = form.get("form_number").and_then(|number| number.parse().ok());
         if self.step == Step::Done || submitted != Some(self.form_number) {
             return;
         }
         if !self.is_open(now) {
-            // Nothing has begun: there is no way back, as nothing says who came.
+            // Before the first form the session is not bound to a browser, so there is no redirect.
             if self.step == Step::Consent {
                 self.complete(None);
             } else {
@@ -201,7 +204,7 @@ impl<S> ConsentSession<S> {
         let found = provider.institutions().into_iter().find(|option| option.id == id && option.note.is_none());
         match found {
             Some(option) => (self.step, self.institution_id) = (Step::SignIn, Some(option.id)),
-            None => self.message = Some("Choose one that is available.".to_owned()),
+            None => self.message = Some("Choose an available institution.".to_owned()),
         }
     }
 
@@ -250,7 +253,6 @@ impl<S> ConsentSession<S> {
         self.finish(provider, ConsentOutcome::Allowed { institution_id, name: self.name.to_lowercase(), chosen });
     }
 
-    /// It is over, in this way.
     fn finish<H: ConsentProvider<AuthRequest = S>>(&mut self, provider: &H, outcome: ConsentOutcome) {
         let result = provider.finish(&self.auth_request, outcome);
         self.complete(Some(result));
@@ -261,7 +263,6 @@ impl<S> ConsentSession<S> {
     }
 }
 
-/// The visits of a provider.
 pub(crate) struct ConsentSessions<S>(Mutex<Vec<ConsentSession<S>>>);
 
 impl<S> Default for ConsentSessions<S> {
@@ -271,7 +272,7 @@ impl<S> Default for ConsentSessions<S> {
 }
 
 impl<S> ConsentSessions<S> {
-    /// Remembers a session, the newest last.
+    /// Adds a session and evicts the oldest one beyond the limit.
     pub(crate) fn open(&self, session: ConsentSession<S>) {
         let mut sessions = self.0.lock();
         if sessions.len() >= SESSIONS_MAX {
@@ -280,12 +281,12 @@ impl<S> ConsentSessions<S> {
         sessions.push(session);
     }
 
-    /// Whether there is a visit of that hidden field.
+    /// Whether a session has this hidden-field value.
     pub(crate) fn has(&self, token: &str) -> bool {
         self.by_token(token, |_| ()).is_some()
     }
 
-    /// Takes a visit out that nobody has begun: for those who want no pages.
+    /// Removes and returns a session that has not started, for tests that skip the pages.
     pub(crate) fn redeem(&self, entry: &str, now: Timestamp) -> Option<ConsentSession<S>> {
         let mut sessions = self.0.lock();
         let index = sessions.iter().position(|session| session.entry.as_deref() == Some(entry))?;
@@ -293,15 +294,15 @@ impl<S> ConsentSessions<S> {
         good.then(|| sessions.remove(index))
     }
 
-    /// Does something with the visit of that name in the address.
-    pub(super) fn by_entry<T>(&self, entry: &str, what: impl FnOnce(&ConsentSession<S>) -> T) -> Option<T> {
+    /// Runs `action` on the session with this id in the URL.
+    pub(super) fn by_entry<T>(&self, entry: &str, action: impl FnOnce(&ConsentSession<S>) -> T) -> Option<T> {
         let sessions = self.0.lock();
-        sessions.iter().find(|session| session.entry.as_deref() == Some(entry)).map(what)
+        sessions.iter().find(|session| session.entry.as_deref() == Some(entry)).map(action)
     }
 
-    /// Does something with the visit of that hidden field.
-    pub(super) fn by_token<T>(&self, token: &str, what: impl FnOnce(&mut ConsentSession<S>) -> T) -> Option<T> {
+    /// Runs `action` on the session with this hidden-field value.
+    pub(super) fn by_token<T>(&self, token: &str, action: impl FnOnce(&mut ConsentSession<S>) -> T) -> Option<T> {
         let mut sessions = self.0.lock();
-        sessions.iter_mut().find(|session| session.token == token).map(what)
+        sessions.iter_mut().find(|session| session.token == token).map(action)
     }
 }

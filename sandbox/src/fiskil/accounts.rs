@@ -1,4 +1,4 @@
-//! `GET /v1/banking/accounts` (docs/providers/fiskil.md#accounts).
+//! `GET /v1/banking/accounts`, and the paging that balances share (docs/providers/fiskil.md#accounts).
 
 use axum::response::Response;
 
@@ -8,17 +8,17 @@ use super::paging::{PageRequest, page, write};
 use super::store::Account;
 use crate::members::Members;
 
-/// The end user's accounts, a page at a time. An end user that is not there has none.
+/// Lists the end user's accounts in pages. An unknown end user has none.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     answer(&call, "accounts", None, |account| &account.members)
 }
 
-/// A page of something that every account has one of.
+/// Answers a page of one member set per account.
 pub(super) fn answer(
     call: &Call,
     name: &str,
     account_id: Option<&str>,
-    shown: impl Fn(&Account) -> &Members,
+    part: impl Fn(&Account) -> &Members,
 ) -> Result<Response, Failure> {
     let end_user_id = call.end_user_id()?;
     let page_request = PageRequest::of(call)?;
@@ -28,7 +28,7 @@ pub(super) fn answer(
     let list: Vec<&[Account]> = accounts.into_iter().map(std::slice::from_ref).collect();
     let page = call.fiskil.page(&call.path, page(&list, page_request, |_| true), page_request);
     let body = write(call, name, &page, |out, _, account| {
-        serde_json::to_writer(out, shown(account)).expect("text can be written to memory");
+        serde_json::to_writer(out, part(account)).expect("text can be written to memory");
     });
     Ok(ready(body))
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/banking/balances` (docs/providers/fiskil.md#balances).
+//! `GET /v1/banking/balances`: the balances of an end user's accounts (docs/providers/fiskil.md#balances).
 
 use axum::response::Response;
 
@@ -6,8 +6,9 @@ use super::accounts::answer;
 use super::call::Call;
 use super::errors::Failure;
 
-/// The balances of the end user's accounts, or of one. `fetch=true` changes nothing here: the bank is always near.
-/// That it needs `account_id` follows from the documentation; refusing it otherwise is ours.
+/// Lists the balances of all accounts of the end user, or of one. `fetch=true` has no effect, because the sandbox's
+/// balances are always current. The documentation implies that it needs `account_id`; the 400 without it is a sandbox
+/// choice.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     let account_id = call.query.get("account_id").filter(|id| !id.is_empty());
     if call.flag("fetch")? == Some(true) && account_id.is_none() {

@@ -1,4 +1,4 @@
-//! What every handler needs to know of a call: its version, its token, its parameters and its body.
+//! The extractor for Fiskil's handlers: it checks version and access token, and reads parameters and bodies.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::members::Members;
 use crate::query::Query;
 use crate::serve::REQUEST_BYTES_MAX;
 
-/// The version of the protocol that a caller asks for.
+/// The protocol version that a client asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     V1,
@@ -28,11 +28,11 @@ pub(super) enum Version {
 const VERSION_HEADER: &str = "x-fiskil-version";
 
 impl Version {
-    /// A team's pin decides without the header; that the pin is v2 is ours (docs/providers/fiskil.md#versions,
-    /// #sandbox-choices).
+    /// Without the header the version that the team has pinned applies. That it is v2 is a sandbox choice
+    /// (docs/providers/fiskil.md#versions, #sandbox-choices).
     const PINNED: Self = Self::V2;
 
-    /// `None` for a label that is none.
+    /// Returns `None` for an unknown label.
     fn of(headers: &HeaderMap) -> Option<Self> {
         match headers.get(VERSION_HEADER).map(HeaderValue::as_bytes) {
             None => Some(Self::PINNED),
@@ -52,7 +52,7 @@ impl Version {
     }
 }
 
-/// Every answer says its version, errors too.
+/// Adds the version header to every answer, errors included.
 pub(super) async fn set_version_header(request: Request, next: Next) -> Response {
     let version = Version::of(request.headers()).unwrap_or(Version::PINNED);
     let mut response = next.run(request).await;
@@ -60,7 +60,7 @@ pub(super) async fn set_version_header(request: Request, next: Next) -> Response
     response
 }
 
-/// A call that may be answered: version and token are good.
+/// A call whose version and access token are valid.
 pub(super) struct Call {
     pub(super) fiskil: Arc<Fiskil>,
     pub(super) version: Version,
@@ -88,7 +88,7 @@ impl FromRequest<Arc<Fiskil>> for Call {
         call.version =
             Version::of(request.headers()).ok_or_else(|| call.invalid("X-Fiskil-Version must be one of v1, v2, v3"))?;
         if call.path != paths::TOKEN && !authorized(&call, request.headers()) {
-            // The words are ours (docs/providers/fiskil.md#sandbox-choices).
+            // The text is invented (docs/providers/fiskil.md#sandbox-choices).
             return Err(call.fail(StatusCode::UNAUTHORIZED, "missing, invalid or expired access token"));
         }
         call.body = to_bytes(request.into_body(), REQUEST_BYTES_MAX)
@@ -106,32 +106,31 @@ fn authorized(call: &Call, headers: &HeaderMap) -> bool {
 }
 
 impl Call {
-    /// The error of that status in the shape of this path.
+    /// An error in the shape that this path uses.
     pub(super) fn fail(&self, status: StatusCode, message: &str) -> Failure {
         Failure { message: message.to_owned(), ..Failure::of_status(self.family, status) }
     }
 
-    /// 400.
     pub(super) fn invalid(&self, message: &str) -> Failure {
         self.fail(StatusCode::BAD_REQUEST, message)
     }
 
-    /// 503, in the words seen live (docs/providers/fiskil.md#pages).
+    /// Answers 503 with the text seen live (docs/providers/fiskil.md#pages).
     pub(super) fn unavailable(&self) -> Failure {
         Failure::of_status(self.family, StatusCode::SERVICE_UNAVAILABLE)
     }
 
-    /// 404 for an end user that is not there (docs/providers/fiskil.md#end-users).
+    /// Answers 404 for an unknown end user (docs/providers/fiskil.md#end-users).
     pub(super) fn end_user_not_found(&self) -> Failure {
         Failure { name: "end_user_not_found", ..self.fail(StatusCode::NOT_FOUND, "end user not found") }
     }
 
-    /// The body as an object.
+    /// Parses the body as a JSON object.
     pub(super) fn members(&self) -> Result<Members, Failure> {
         Members::parse(&self.body).map_err(|_| self.invalid("the body must be a JSON object"))
     }
 
-    /// The parameter that the data endpoints need; the message is documented (docs/providers/fiskil.md#errors).
+    /// The parameter that every data endpoint requires. The message is documented (docs/providers/fiskil.md#errors).
     pub(super) fn end_user_id(&self) -> Result<&str, Failure> {
         let value = self.query.get("end_user_id").filter(|value| !value.is_empty());
         value.ok_or_else(|| self.invalid("The end_user_id parameter is required"))
@@ -148,12 +147,12 @@ impl Call {
     }
 }
 
-/// 200 and JSON that is written already.
+/// Answers 200 with JSON that is already serialized.
 pub(super) fn ready(body: Vec<u8>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response()
 }
 
-/// 200 and a value as JSON.
+/// Answers 200 with a value as JSON.
 pub(super) fn json(value: &impl Serialize) -> Response {
     ready(serde_json::to_vec(value).expect("plain values have a JSON text"))
 }

@@ -1,4 +1,4 @@
-//! `/v1/consent` (docs/providers/fiskil.md#consents).
+//! `/v1/consent`: lists and revokes consents (docs/providers/fiskil.md#consents).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -12,7 +12,7 @@ use super::institutions::logo;
 use super::store::{Account, CONSENT_SECONDS, Consent, ConsentStatus, Store};
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ConsentView<'a> {
     arrangement_id: &'a str,
     active: bool,
     end_user_id: &'a str,
@@ -44,18 +44,18 @@ struct Envelope<T> {
 #[derive(Serialize)]
 struct Links {}
 
-/// Documented examples have whole seconds.
+/// Rounds to whole seconds, as in the documented examples.
 fn seconds(at: Timestamp) -> Timestamp {
     at.round(Unit::Second).unwrap_or(at)
 }
 
-fn shown<'a>(store: &'a Store, consent: &'a Consent, now: Timestamp) -> Shown<'a> {
+fn view<'a>(store: &'a Store, consent: &'a Consent, now: Timestamp) -> ConsentView<'a> {
     let active = consent.is_active(now);
-    // Which ones they are is known when they can be seen: ours.
-    let seen = |account: &&Account| account.arrangement_id == consent.arrangement_id && account.visible_at <= now;
-    let accounts = store.accounts.iter().filter(seen);
+    // An account is listed once its data are visible (a sandbox choice).
+    let is_listed = |account: &&Account| account.arrangement_id == consent.arrangement_id && account.visible_at <= now;
+    let accounts = store.accounts.iter().filter(is_listed);
     let user = store.end_users.iter().find(|user| user.id == consent.end_user_id);
-    Shown {
+    ConsentView {
         arrangement_id: &consent.arrangement_id,
         active,
         end_user_id: &consent.end_user_id,
@@ -73,38 +73,37 @@ fn shown<'a>(store: &'a Store, consent: &'a Consent, now: Timestamp) -> Shown<'a
         last_consent: seconds(consent.created_at),
         app_name: "Sandbox App",
         app_logo: "https://logos.example.com/app.svg",
-        // The only words known are those of the documented sample (docs/providers/fiskil.md#consents); that an active
-        // consent has none, and an ended one has these whatever ended it, is ours
-        // (docs/providers/fiskil.md#sandbox-choices).
+        // The only known text is that of the documented sample (docs/providers/fiskil.md#consents). Sandbox choices: an
+        // active consent has none, and every ended one has this text (docs/providers/fiskil.md#sandbox-choices).
         termination_reason: (!active).then_some("Expired or Revoked"),
     }
 }
 
-/// The consents of the team or of one end user: an array, in v3 an envelope.
+/// Lists the consents of the team or of one end user: an array, or in v3 an envelope.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     let end_user_id = call.query.get("end_user_id").filter(|id| !id.is_empty());
     let active = call.flag("active")?;
     let store = call.fiskil.store.read();
     let all = store.consents.iter().filter(|consent| end_user_id.is_none_or(|id| consent.end_user_id == id));
     let kept = all.filter(|consent| active.is_none_or(|active| consent.is_active(call.now) == active));
-    let consents: Vec<_> = kept.map(|consent| shown(&store, consent, call.now)).collect();
+    let consents: Vec<_> = kept.map(|consent| view(&store, consent, call.now)).collect();
     Ok(match call.version {
         Version::V3 => json(&Envelope { consents, links: Links {} }),
         Version::V1 | Version::V2 => json(&consents),
     })
 }
 
-/// Ends a consent: 204, also for one that is not there, as seen live.
+/// Revokes a consent. Answers 204 for an unknown id too, as seen live.
 pub(super) async fn revoke(Path(id): Path<String>, call: Call) -> StatusCode {
     let mut store = call.fiskil.store.write();
-    // An expired consent stays expired: there is nothing left to revoke.
+    // An expired consent stays expired.
     if store.consent(&id).is_some_and(|consent| consent.is_active(call.now)) {
         store.set_consent(&id, State::Revoked, call.now);
     }
     StatusCode::NO_CONTENT
 }
 
-/// What the control interface can make of a consent.
+/// The state that a test sets for a consent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
@@ -114,8 +113,8 @@ pub(super) enum State {
 }
 
 impl Store {
-    /// Expired and revoked differ in `expires_at` only: behind or ahead of now (docs/providers/fiskil.md#consents).
-    /// True when there is such a consent.
+    /// Sets the state of a consent and returns whether it exists. Expired and revoked consents differ only in
+    /// `expires_at`, which is past or future (docs/providers/fiskil.md#consents).
     pub(super) fn set_consent(&mut self, arrangement_id: &str, state: State, now: Timestamp) -> bool {
         let found = self.consents.iter_mut().find(|consent| consent.arrangement_id == arrangement_id);
         let Some(consent) = found else { return false };

@@ -1,4 +1,4 @@
-//! The part of the control interface that knows Fiskil: consents, rows, accounts, balances, pages, credentials.
+//! Fiskil's own control routes: consents, rows, accounts, balances, pages, lag and credentials.
 
 use std::sync::Arc;
 
@@ -20,7 +20,6 @@ use crate::control::{BadRequest, parse_body};
 use crate::members::Members;
 use crate::world::rng::Rng;
 
-/// The routes; beside the provider's own.
 pub(super) fn routes(fiskil: Arc<Fiskil>) -> Router {
     Router::new()
         .route("/__control/credentials", get(credentials))
@@ -120,7 +119,7 @@ async fn add_account(State(fiskil): State<Arc<Fiskil>>, body: Bytes) -> Result<R
     Ok((StatusCode::CREATED, Json(members)).into_response())
 }
 
-/// What an account has that a test did not describe.
+/// Sets the members that a test may leave out.
 fn defaults(account: &mut Account, rng: &mut Rng) {
     set_names(account, rng);
     for (name, value) in [
@@ -193,7 +192,7 @@ async fn remove_row(State(fiskil): State<Arc<Fiskil>>, Path(id): Path<String>) -
 }
 
 impl Store {
-    /// Where a row is: account and place.
+    /// Returns the index of the account and of the row within it.
     fn find_row(&self, fiskil_id: &str) -> Option<(usize, usize)> {
         self.accounts.iter().enumerate().find_map(|(account, held)| {
             let index = held.entries.iter().position(|entry| entry.has_id(fiskil_id, self.seed))?;
@@ -201,7 +200,7 @@ impl Store {
         })
     }
 
-    /// Adds a row as given; what is not given is filled in.
+    /// Adds a row and fills in the members that the test left out.
     fn add_row(&mut self, mut row: Members, now: Timestamp) -> Result<Members, BadRequest> {
         let account_id = row.text("account_id").ok_or("\"account_id\" is needed")?;
         if row.text("fiskil_id").is_some_and(|id| self.find_row(&id).is_some()) {
@@ -224,7 +223,7 @@ impl Store {
         row.set_default("description", &"ADDED ROW");
         row.set_default("reference", &"");
         row.set_default("is_detail_available", &false);
-        // A pending row has no time, and one with an execution time is meant to have that one only.
+        // A pending row has no time. A row with an execution time keeps only that one.
         if row.text("status").as_deref() != Some("PENDING") && row.get("execution_date_time").is_none() {
             row.set_default("posting_date_time", &now);
         }
@@ -232,7 +231,7 @@ impl Store {
         Ok(row)
     }
 
-    /// Merges members into a row and puts it where it then belongs.
+    /// Merges members into a row and moves it to its new position.
     pub(super) fn change_row(&mut self, fiskil_id: &str, given: Members) -> Option<Members> {
         let (account, index) = self.find_row(fiskil_id)?;
         let seed = self.seed;

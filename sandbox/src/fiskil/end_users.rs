@@ -1,4 +1,4 @@
-//! `/v1/end-users` (docs/providers/fiskil.md#end-users).
+//! `/v1/end-users`: creates, lists, changes and deletes end users (docs/providers/fiskil.md#end-users).
 
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
@@ -12,7 +12,7 @@ use super::store::{ConsentStatus, EndUser};
 use crate::members::Members;
 use crate::world::rng::{BASE62, Rng};
 
-/// What an end user may be told to be.
+/// The members that a client can set.
 const MEMBERS: [&str; 4] = ["email", "name", "phone", "abn"];
 
 impl EndUser {
@@ -24,7 +24,7 @@ impl EndUser {
     }
 }
 
-/// The members we know, each of which must be text.
+/// Reads the known members of the body, each of which must be text.
 fn known_members(call: &Call) -> Result<Members, Failure> {
     let given = call.members()?;
     let mut members = Members::default();
@@ -35,7 +35,7 @@ fn known_members(call: &Call) -> Result<Members, Failure> {
     Ok(members)
 }
 
-/// A new end user, also for an email that is there already: nothing is unique. That the status is 201 is ours.
+/// Creates an end user, even if the email exists already: nothing is unique. Status 201 is a sandbox choice.
 pub(super) async fn create(call: Call) -> Result<Response, Failure> {
     let members = known_members(&call)?;
     if members.text("email").is_none_or(|email| email.is_empty()) {
@@ -47,7 +47,7 @@ pub(super) async fn create(call: Call) -> Result<Response, Failure> {
     Ok((StatusCode::CREATED, json_answer(&json!({"end_user_id": id}))).into_response())
 }
 
-/// All end users: an array, in v3 an envelope with pages.
+/// Lists all end users: an array, or in v3 an envelope with pages.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     let email = call.query.get("email").filter(|email| !email.is_empty());
     let keep = |user: &EndUser| {
@@ -69,7 +69,6 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     Ok(ready(out))
 }
 
-/// One end user.
 pub(super) async fn show(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
     let store = call.fiskil.store.read();
     let user = store.end_user(&id).ok_or_else(|| call.end_user_not_found())?;
@@ -78,7 +77,7 @@ pub(super) async fn show(Path(id): Path<String>, call: Call) -> Result<Response,
     Ok(ready(out))
 }
 
-/// Changes the members given. The answer is the end user afterwards: ours.
+/// Changes the given members. The answer is the changed end user, which is a sandbox choice.
 pub(super) async fn update(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
     let members = known_members(&call)?;
     let mut store = call.fiskil.store.write();
@@ -89,7 +88,8 @@ pub(super) async fn update(Path(id): Path<String>, call: Call) -> Result<Respons
     Ok(ready(out))
 }
 
-/// 204, and 404 when repeated. That the consents end with the end user is ours (docs/providers/fiskil.md#end-users).
+/// Answers 204, and 404 when repeated. That the consents end with the end user is a sandbox choice
+/// (docs/providers/fiskil.md#end-users).
 pub(super) async fn delete(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
     let mut store = call.fiskil.store.write();
     store.end_user_mut(&id).ok_or_else(|| call.end_user_not_found())?.deleted = true;

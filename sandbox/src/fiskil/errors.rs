@@ -1,14 +1,14 @@
-//! The two shapes of Fiskil's errors (docs/providers/fiskil.md#errors). Words in messages are ours unless a comment
-//! says otherwise.
+//! The two shapes of Fiskil's errors (docs/providers/fiskil.md#errors). Messages are invented unless a comment cites a
+//! source.
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use serde::Serialize;
 
-/// Which half of Fiskil answers, and in which shape it fails.
+/// The part of Fiskil that answers, which decides the shape of errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
-    /// Token, end users, sessions, consents, institutions.
+    /// Token, end users, sessions, consents and institutions.
     FrontDoor,
     /// Everything under `/v1/banking` and `/v1/common`.
     Data,
@@ -20,12 +20,11 @@ impl Family {
     }
 }
 
-/// An error answer.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) family: Family,
     pub(super) status: StatusCode,
-    /// Stable within a class; the names of 1.11 where one was seen.
+    /// Stable within a class; the documented name where one was seen (docs/providers/fiskil.md#errors).
     pub(super) name: &'static str,
     pub(super) message: String,
 }
@@ -48,7 +47,8 @@ struct DataBody<'a> {
 }
 
 impl Failure {
-    /// What a status alone says: for forced faults and unknown routes. Names not in 1.11 are ours.
+    /// The default error of a status, for forced faults and unknown routes. Undocumented names are invented
+    /// (docs/providers/fiskil.md#errors).
     pub(super) fn of_status(family: Family, status: StatusCode) -> Self {
         let (front, data) = match status.as_u16() {
             400 => ("bad_request", "InvalidRequest"),
@@ -69,7 +69,7 @@ impl Failure {
         Self { family, status, name: if family == Family::Data { data } else { front }, message }
     }
 
-    /// The content type and the body.
+    /// Returns content type and body.
     pub(super) fn body(&self) -> (&'static str, Vec<u8>) {
         let id = uuid::Uuid::new_v4();
         let (content_type, body) = match self.family {

@@ -1,5 +1,5 @@
-//! `/v1/institutions` (docs/providers/fiskil.md#institutions): a bare array in every version; what v3 does is not
-//! known.
+//! `/v1/institutions`, a bare array in every version because the v3 shape is unknown
+//! (docs/providers/fiskil.md#institutions).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -10,7 +10,7 @@ use super::errors::Failure;
 use crate::world::people::{INSTITUTIONS, Institution};
 
 #[derive(Serialize)]
-struct Shown {
+struct InstitutionView {
     id: &'static str,
     name: &'static str,
     icon: String,
@@ -31,13 +31,13 @@ struct Connections {
     status: &'static str,
 }
 
-/// Where a logo would be; `example.com` never answers with one.
+/// The logo URL; `example.com` never serves one.
 pub(super) fn logo(institution: &Institution) -> String {
     format!("https://logos.example.com/au/{}/logo.svg", institution.id)
 }
 
-fn shown(priority: usize, institution: &Institution) -> Shown {
-    Shown {
+fn view(priority: usize, institution: &Institution) -> InstitutionView {
+    InstitutionView {
         id: institution.id,
         name: institution.name,
         icon: format!("https://logos.example.com/au/{}/icon.svg", institution.id),
@@ -49,7 +49,7 @@ fn shown(priority: usize, institution: &Institution) -> Shown {
     }
 }
 
-/// All institutions, or those of one industry. The words of the refusals are ours.
+/// Lists all institutions, or those of one industry. The error texts are invented.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     if call.query.get("client_id") != Some(call.fiskil.client_id.as_str()) {
         return Err(call.invalid("client_id is required and must be your own"));
@@ -62,13 +62,13 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
         return Err(call.invalid("institution_mode must be recommended"));
     }
     let institutions = INSTITUTIONS.iter().enumerate();
-    let kept = institutions.filter(|(_, one)| industry.is_none_or(|industry| one.industry == industry));
-    Ok(json(&kept.map(|(index, one)| shown(index + 1, one)).collect::<Vec<_>>()))
+    let kept = institutions.filter(|(_, institution)| industry.is_none_or(|industry| institution.industry == industry));
+    Ok(json(&kept.map(|(index, institution)| view(index + 1, institution)).collect::<Vec<_>>()))
 }
 
-/// One institution. An unknown id is `bad_request`, as documented.
+/// Shows one institution. An unknown id is `bad_request`, as documented.
 pub(super) async fn show(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
-    let found = INSTITUTIONS.iter().enumerate().find(|(_, one)| one.id == id);
-    let (index, one) = found.ok_or_else(|| call.invalid("no institution has this id"))?;
-    Ok(json(&shown(index + 1, one)))
+    let found = INSTITUTIONS.iter().enumerate().find(|(_, institution)| institution.id == id);
+    let (index, institution) = found.ok_or_else(|| call.invalid("no institution has this id"))?;
+    Ok(json(&view(index + 1, institution)))
 }

@@ -1,5 +1,6 @@
-//! What somebody consents to on the hosted page, and what comes of it (docs/providers/fiskil.md#sessions). A bank's
-//! account is one thing; each consent shows it under ids of its own, unless a test asks for the same ones again.
+//! What the consent page offers, and what a consent changes in the store (docs/providers/fiskil.md#sessions). One bank
+//! account can belong to several consents. Each consent shows it under its own ids, unless a test asks for the same
+//! ones.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -8,39 +9,39 @@ use super::store::{Account, CONSENT_SECONDS, Consent, ConsentStatus, NUMBERS_PER
 use crate::consent_page::OfferedAccount;
 use crate::members::Members;
 use crate::world::calendar::Calendar;
-use crate::world::invented::{AUSTRALIAN, about, first_word, full_name, stream};
+use crate::world::invented::{AUSTRALIAN, first_word, full_name, stream, vary};
 use crate::world::people::{Holding, Institution, PEOPLE, YEARS_DAYS};
 use crate::world::rng::{Rng, label};
 use crate::world::rows::{Row, draw};
 
-/// One consent as it is consent.
+/// The parameters of a new consent.
 pub(super) struct NewConsent<'a> {
     pub(super) end_user_id: &'a str,
     pub(super) institution: &'static Institution,
     /// The user name at the bank.
     pub(super) username: &'a str,
     pub(super) chosen: &'a [OfferedAccount],
-    /// Accounts that the end user has linked before keep their ids.
+    /// Whether accounts that the end user linked before keep their ids.
     pub(super) same_ids: bool,
     pub(super) now: Timestamp,
-    /// When accounts and rows can be seen.
+    /// When accounts and rows become visible.
     pub(super) visible_at: Timestamp,
 }
 
-/// Whoever has that user name.
+/// The display name of the user with this login name, known or new.
 pub(super) fn display_name(seed: u64, username: &str) -> String {
     let known = PEOPLE.iter().find(|person| person.email == username);
     known.map_or_else(|| full_name(seed, username), |person| person.name.to_owned())
 }
 
 impl Store {
-    /// The accounts of a login: those that the bank has shown before, else what everybody has.
+    /// The accounts of a login: the stored ones, or for a new login the same set for every user name.
     pub(super) fn offers(&self, institution: &Institution, username: &str, now: Timestamp) -> Vec<OfferedAccount> {
         let mut offers: Vec<OfferedAccount> = Vec::new();
         for account in self.accounts.iter().filter(|account| account.belongs(username, institution.id)) {
             let offer = offer(account);
             match offers.iter_mut().find(|known| known.account_key == offer.account_key) {
-                // Of several views of one account the last is as good as any.
+                // Several consents may show one account; the last one is taken.
                 Some(known) => *known = offer,
                 None => offers.push(offer),
             }
@@ -53,7 +54,7 @@ impl Store {
         offers
     }
 
-    /// Gives a consent: a new arrangement, and the chosen accounts under it. Returns its id.
+    /// Adds a consent with the chosen accounts, and returns its arrangement id.
     pub(super) fn consent_to(&mut self, consent: &NewConsent<'_>) -> String {
         let arrangement_id = uuid::Uuid::new_v4().to_string();
         let expires_at = consent.now.saturating_add(SignedDuration::from_secs(CONSENT_SECONDS));
@@ -100,7 +101,7 @@ impl Store {
                 let calendar = Calendar::new(consent.now, YEARS_DAYS + 2);
                 let seen = self.invented(holding, consent.institution, consent.username, &calendar);
                 (account.members, account.balance) = (seen.members, seen.balance);
-                // From their own numbers, so that they are the same whatever else was linked before.
+                // The rows are drawn from numbers of this account alone, so earlier links do not change them.
                 let base = label(&[consent.username, consent.institution.id, holding.name]);
                 let base = base / NUMBERS_PER_ACCOUNT * NUMBERS_PER_ACCOUNT;
                 draw(&holding.kind.plan(0), self.seed, base, &calendar).into_iter().map(CopiedRow::Drawn).collect()
@@ -111,11 +112,11 @@ impl Store {
         self.add_account(account).replace(entries, seed);
     }
 
-    /// An account that nobody has linked yet, without rows and ids.
+    /// Creates an account that was never linked, without rows and ids.
     fn invented(&self, holding: &Holding, institution: &Institution, username: &str, calendar: &Calendar) -> Account {
         let mut rng = stream(self.seed, username, institution.id, holding.name);
         let mut account = blank(&mut rng, "", "", institution.id);
-        let cents = about(&mut rng, holding.cents);
+        let cents = vary(&mut rng, holding.cents);
         fill(&mut account, &Holding { cents, nickname: None, ..*holding }, &mut rng, calendar);
         let name = format!("{} {}", first_word(institution.name), holding.name);
         account.members.set("display_name", &name);
@@ -139,16 +140,16 @@ impl Account {
         self.username == username && self.institution_id == institution_id
     }
 
-    /// Under another consent from now on, with all ids.
+    /// Moves the account to another consent. All ids stay.
     fn move_to(&mut self, arrangement_id: &str, visible_at: Timestamp) {
         arrangement_id.clone_into(&mut self.arrangement_id);
         self.visible_at = visible_at;
         self.members.set("arrangement_id", &arrangement_id);
         self.balance.set("arrangement_id", &arrangement_id);
-        self.name_rows();
+        self.set_row_ids();
     }
 
-    /// Puts its own ids in the place of those that its members have from another view.
+    /// Replaces the ids that were copied from another consent's view.
     fn rename(&mut self, rng: &mut Rng) {
         for members in [&mut self.members, &mut self.balance] {
             members.set("fiskil_id", &self.fiskil_id);
@@ -158,18 +159,18 @@ impl Account {
         self.balance.set("fiskil_id", &format!("bank_balance_{}", rng.text(b"0123456789abcdef", 32)));
     }
 
-    /// Rows of another view, as this one's own: with ids of its own.
+    /// Sets rows copied from another consent's view, and gives them new ids.
     fn replace(&mut self, rows: Vec<CopiedRow>, seed: u64) {
         let first = self.first_number();
         self.entries = rows.into_iter().map(|row| row.into_entry(first, seed)).collect();
         self.entries.sort_unstable_by_key(|entry| entry.position);
         let last = self.entries.iter().map(Entry::number).max();
         self.next_row = last.map_or(0, |last| last - first + 1);
-        self.name_rows();
+        self.set_row_ids();
     }
 
-    /// Rows that are kept to the letter say whose they are.
-    fn name_rows(&mut self) {
+    /// Stored rows repeat the ids of their account and arrangement.
+    fn set_row_ids(&mut self) {
         for entry in &mut self.entries {
             if let Body::Given { members, .. } = &mut entry.body {
                 members.set("account_id", &self.account_id);
@@ -179,7 +180,7 @@ impl Account {
     }
 }
 
-/// A row that is to be shown once more.
+/// A row copied for another consent.
 enum CopiedRow {
     Drawn(Row),
     Given(Members, u64),
@@ -195,7 +196,7 @@ impl Entry {
 }
 
 impl CopiedRow {
-    /// With a number, and so an id, among those that begin at `first`.
+    /// Gives the row a number, and so an id, in the range that starts at `first`.
     fn into_entry(self, first: u64, seed: u64) -> Entry {
         match self {
             Self::Drawn(mut row) => {

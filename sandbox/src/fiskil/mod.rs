@@ -1,5 +1,5 @@
-//! Fiskil, pretended on its real protocol: <https://docs.fiskil.com>. What is ours and not known of the real service
-//! says so where it stands; the crate's README lists it.
+//! Simulates Fiskil on its real protocol (<https://docs.fiskil.com>). Comments say where the sandbox chose behaviour
+//! that is not documented, and the crate's README lists those choices.
 
 mod accounts;
 mod balances;
@@ -61,7 +61,6 @@ const PRIMARY_CATEGORIES: [&str; 16] = [
     "TRAVEL",
 ];
 
-/// The pretended provider.
 pub(crate) struct Fiskil {
     controls: Arc<ProviderControls>,
     base_url: String,
@@ -77,7 +76,7 @@ pub(crate) struct Fiskil {
 }
 
 impl Fiskil {
-    /// The provider with its world, for a listener at `address`.
+    /// Creates the provider with its data, for a listener at `address`.
     pub(crate) fn new(options: &Options, address: SocketAddr) -> Self {
         let controls = ProviderControls {
             clock: Clock::new(options.now),
@@ -103,12 +102,12 @@ impl Fiskil {
         }
     }
 
-    /// The page, or an empty one when a test asked for one.
+    /// Returns the page, or an empty one if a test asked for it.
     fn page<'a, T: HasPosition>(&self, path: &str, page: Page<'a, T>, page_request: PageRequest) -> Page<'a, T> {
         if self.empty_pages.next_is_empty(path) { paging::empty_page(page, page_request) } else { page }
     }
 
-    /// How an adapter gets in.
+    /// What an adapter needs to call this provider.
     pub(crate) fn access(&self) -> FiskilAccess {
         FiskilAccess {
             base_url: self.base_url.clone(),
@@ -118,7 +117,7 @@ impl Fiskil {
         }
     }
 
-    /// The consents there are, in the order of the people.
+    /// All consents, in the order of the end users.
     pub(crate) fn credentials(&self) -> Vec<Credentials> {
         let store = self.store.read();
         let credentials = |consent: &store::Consent| Credentials::Fiskil {
@@ -128,7 +127,7 @@ impl Fiskil {
         store.consents.iter().map(credentials).collect()
     }
 
-    /// Every route of the port: the provider's, counted and disturbed, and the control interface.
+    /// All routes of the port. Only the provider's own are counted and subject to faults.
     pub(crate) fn router(self: Arc<Self>) -> Router {
         let (controls, source) = (Arc::clone(&self.controls), Arc::clone(&self));
         let control = control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&controls)));
@@ -146,8 +145,8 @@ impl Fiskil {
             .route("/v1/banking/balances", get(balances::list))
             .route("/v1/banking/transactions", get(transactions::list))
             .route("/v1/banking/transactions/category", post(transactions::correct_category))
-            .method_not_allowed_fallback(|request| refuse(request, StatusCode::METHOD_NOT_ALLOWED))
-            .fallback(|request| refuse(request, StatusCode::NOT_FOUND))
+            .method_not_allowed_fallback(|request| reject_route(request, StatusCode::METHOD_NOT_ALLOWED))
+            .fallback(|request| reject_route(request, StatusCode::NOT_FOUND))
             .with_state(self)
             .layer(from_fn_with_state(controls, fault_injection::inject_faults))
             .layer(from_fn(call::set_version_header));
@@ -155,7 +154,7 @@ impl Fiskil {
     }
 }
 
-/// What a path or a method that is none gets: ours.
-async fn refuse(request: Request, status: StatusCode) -> Failure {
+/// The answer to an unknown path or method (a sandbox choice).
+async fn reject_route(request: Request, status: StatusCode) -> Failure {
     Failure::of_status(Family::of(request.uri().path()), status)
 }

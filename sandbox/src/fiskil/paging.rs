@@ -1,5 +1,6 @@
-//! Cursor paging: a cursor is the place of a row in the order, not a number of rows, so it stays true while rows come
-//! and go. Its form and the default page size are ours (docs/providers/fiskil.md#sandbox-choices).
+//! Cursor paging. A cursor holds the position of a row in the order, not a row count, so it stays valid while rows are
+//! added and removed. The format of cursors and the default page size are sandbox choices
+//! (docs/providers/fiskil.md#sandbox-choices).
 
 use std::cmp::Ordering;
 use std::io::Write as _;
@@ -12,21 +13,21 @@ use super::call::Call;
 use super::errors::Failure;
 use crate::world::rng::mix;
 
-/// Rows of a page when the caller does not say: ours, the real number is not known (docs/providers/fiskil.md#pages).
+/// Default page size, a sandbox choice: the real one is unknown (docs/providers/fiskil.md#pages).
 const SIZE_DEFAULT: usize = 100;
-/// Larger sizes are capped, not refused (docs/providers/fiskil.md#pages).
+/// Larger sizes are capped, not rejected (docs/providers/fiskil.md#pages).
 const SIZE_MAX: usize = 1000;
 
-/// Where an item stands in its list: compared member by member.
+/// An item's position in the order; it compares member by member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Position {
     /// Groups of items: 0 before 1 before 2.
     pub(super) group: u8,
-    /// Within a group, smaller first.
+    /// Within a group, smaller comes first.
     pub(super) major: i64,
-    /// Fixes the order of what is equal otherwise.
+    /// Orders items that are equal otherwise.
     pub(super) minor: u64,
-    /// How many empty pages have passed here, so that each has a cursor of its own; 0 for every item.
+    /// Empty pages served at this position, so that each gets its own cursor; 0 for every item.
     pub(super) empty_pages: u8,
 }
 
@@ -51,19 +52,19 @@ impl Position {
         (position.check().to_be_bytes() == check).then_some(position)
     }
 
-    /// So that an invented cursor is seen to be none.
+    /// A checksum, so that an invented cursor is rejected.
     fn check(self) -> u32 {
         let small = u64::from(self.group) | u64::from(self.empty_pages) << 8;
         (mix(mix(small ^ self.major as u64) ^ self.minor) >> 32) as u32
     }
 }
 
-/// Something with a place in a sorted list.
+/// An item of a sorted list.
 pub(super) trait HasPosition {
     fn position(&self) -> Position;
 }
 
-/// Which page is asked for.
+/// The page that a call asks for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PageRequest {
     size: usize,
@@ -72,15 +73,15 @@ pub(super) struct PageRequest {
 }
 
 impl PageRequest {
-    /// Reads `page[size]`, `page[after]` and `page[before]`. A cursor that is none is 503, as seen live
-    /// (docs/providers/fiskil.md#pages); refusing a bad size and two cursors at once is ours.
+    /// Reads `page[size]`, `page[after]` and `page[before]`. An invalid cursor gets 503, as seen live
+    /// (docs/providers/fiskil.md#pages). The 400 for a bad size, and for two cursors at once, is a sandbox choice.
     pub(super) fn of(call: &Call) -> Result<Self, Failure> {
         let size = match call.query.get("page[size]").filter(|text| !text.is_empty()) {
             None => SIZE_DEFAULT,
             Some(text) if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
                 return Err(call.invalid("page[size] must be a positive integer"));
             }
-            // Too many digits to read are more than the cap.
+            // A number too large to parse exceeds the cap.
             Some(text) => text.parse().unwrap_or(SIZE_MAX).min(SIZE_MAX),
         };
         if size == 0 {
@@ -98,14 +99,14 @@ impl PageRequest {
     }
 }
 
-/// A page of items, each with the number of the list it came from.
+/// A page of items, each with the index of its list.
 pub(super) struct Page<'a, T> {
     pub(super) items: Vec<(usize, &'a T)>,
     next: Option<Position>,
     prev: Option<Position>,
 }
 
-/// Cuts a page out of sorted lists, merged.
+/// Merges sorted lists and cuts a page out of them.
 pub(super) fn page<'a, T: HasPosition>(
     lists: &[&'a [T]],
     page_request: PageRequest,
@@ -131,7 +132,7 @@ pub(super) fn page<'a, T: HasPosition>(
     Page { items, next, prev }
 }
 
-/// A page without items whose next link goes on where this page would have begun.
+/// An empty page whose next link continues where this page would have started.
 pub(super) fn empty_page<'a, T: HasPosition>(page: Page<'a, T>, page_request: PageRequest) -> Page<'a, T> {
     if page.items.is_empty() || page_request.before.is_some() {
         return page;
@@ -150,14 +151,14 @@ fn forward<'a, T: HasPosition>(
     limit: usize,
     keep: &impl Fn(&T) -> bool,
 ) -> Vec<(usize, &'a T)> {
-    let mut rests: Vec<&[T]> = lists
+    let mut remaining: Vec<&[T]> = lists
         .iter()
         .map(|list| {
             let start = after.map_or(0, |after| list.partition_point(|item| item.position() <= after));
             &list[start..]
         })
         .collect();
-    merge(&mut rests, limit, keep, <[T]>::split_first, Ordering::is_lt)
+    merge(&mut remaining, limit, keep, <[T]>::split_first, Ordering::is_lt)
 }
 
 fn backward<'a, T: HasPosition>(
@@ -166,17 +167,17 @@ fn backward<'a, T: HasPosition>(
     limit: usize,
     keep: &impl Fn(&T) -> bool,
 ) -> Vec<(usize, &'a T)> {
-    let mut rests: Vec<&[T]> =
+    let mut remaining: Vec<&[T]> =
         lists.iter().map(|list| &list[..list.partition_point(|item| item.position() < before)]).collect();
-    merge(&mut rests, limit, keep, <[T]>::split_last, Ordering::is_gt)
+    merge(&mut remaining, limit, keep, <[T]>::split_last, Ordering::is_gt)
 }
 
 /// Takes one item off an end of a list.
 type Take<T> = for<'b> fn(&'b [T]) -> Option<(&'b T, &'b [T])>;
 
-/// Takes items off the ends of the lists, always the one that `wins`, until there are `limit` that are kept.
+/// Takes items off the ends of the lists, always the one that `wins`, until `limit` items are kept.
 fn merge<'a, T: HasPosition>(
-    rests: &mut [&'a [T]],
+    remaining: &mut [&'a [T]],
     limit: usize,
     keep: &impl Fn(&T) -> bool,
     take: Take<T>,
@@ -185,7 +186,7 @@ fn merge<'a, T: HasPosition>(
     let mut items = Vec::with_capacity(limit.min(SIZE_MAX + 1));
     while items.len() < limit {
         let mut best: Option<(usize, Position)> = None;
-        for (index, rest) in rests.iter().enumerate() {
+        for (index, rest) in remaining.iter().enumerate() {
             let Some((item, _)) = take(rest) else { continue };
             let position = item.position();
             if best.is_none_or(|(_, known)| wins(position.cmp(&known))) {
@@ -193,8 +194,8 @@ fn merge<'a, T: HasPosition>(
             }
         }
         let Some((index, _)) = best else { break };
-        let Some((item, rest)) = take(rests[index]) else { break };
-        rests[index] = rest;
+        let Some((item, rest)) = take(remaining[index]) else { break };
+        remaining[index] = rest;
         if keep(item) {
             items.push((index, item));
         }
@@ -210,7 +211,7 @@ struct Links {
     prev: Option<String>,
 }
 
-/// Writes `{"<name>":[...],"links":{...}}`. The links are full addresses that keep the filters.
+/// Writes `{"<name>":[...],"links":{...}}`. The links are absolute URLs that keep the filters.
 pub(super) fn write<T>(
     call: &Call,
     name: &str,

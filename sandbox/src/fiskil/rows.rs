@@ -1,4 +1,4 @@
-//! Rows as Fiskil shows them, and where each stands in the order.
+//! Rows in Fiskil's JSON, and the position of each in the order.
 
 use std::io::Write as _;
 
@@ -13,7 +13,6 @@ use crate::world::rng::mix;
 use crate::world::rows::{Amount, Row};
 use crate::world::template::{Category, Extra, Kind};
 
-/// A row of an account.
 pub(super) struct Entry {
     pub(super) position: Position,
     pub(super) status: Status,
@@ -22,20 +21,19 @@ pub(super) struct Entry {
     pub(super) body: Body,
 }
 
-/// The status as the filter sees it.
+/// The status as far as the filter distinguishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     Pending,
     Posted,
-    /// A word that a test put there.
+    /// A value that a test has set.
     Other,
 }
 
-/// What is served.
 pub(super) enum Body {
-    /// Made from the world when it is asked for.
+    /// Generated from the world on each read.
     Drawn(Row),
-    /// Kept as a test gave it.
+    /// Stored as a test sent it.
     Given { members: Members, secondary: Option<String> },
 }
 
@@ -45,7 +43,7 @@ impl HasPosition for Entry {
     }
 }
 
-/// The account's words in each of its rows.
+/// The ids of an account that each of its rows repeats.
 #[derive(Clone, Copy)]
 pub(super) struct Names<'a> {
     pub(super) account_id: &'a str,
@@ -100,7 +98,7 @@ impl Entry {
         }
     }
 
-    /// The row as an object that can be changed.
+    /// Converts the row to an object that can be changed.
     pub(super) fn members(&self, seed: u64, names: Names<'_>) -> Members {
         match &self.body {
             Body::Given { members, .. } => members.clone(),
@@ -122,8 +120,8 @@ impl Entry {
     }
 }
 
-/// Pending first, then newest first, then what has no time at all. Newest first among pending rows, and of rows of
-/// one instant the last added first, are ours (docs/providers/fiskil.md#transactions, #sandbox-choices).
+/// Pending rows come first, then newest first, then rows without any time. Sandbox choices: newest first among pending
+/// rows, and the last added first among rows of one instant (docs/providers/fiskil.md#transactions, #sandbox-choices).
 fn position(status: Status, time: Option<i64>, number: u64) -> Position {
     let group = match (status, time) {
         (Status::Pending, _) => 0,
@@ -133,7 +131,7 @@ fn position(status: Status, time: Option<i64>, number: u64) -> Position {
     Position { group, major: time.map_or(i64::MIN, |time| !time), minor: u64::MAX - number, empty_pages: 0 }
 }
 
-/// An instant as a number; those beyond the years 1677 to 2262 count as the first or last one.
+/// Nanoseconds since the epoch. Instants outside the years 1677 to 2262 are clamped.
 pub(super) fn nanoseconds(at: Timestamp) -> i64 {
     let all = at.as_nanosecond();
     i64::try_from(all).unwrap_or(if all < 0 { i64::MIN } else { i64::MAX })
@@ -151,7 +149,7 @@ pub(super) fn transaction_id(seed: u64, number: u64) -> String {
     String::from_utf8(out).expect("hexadecimal digits are text")
 }
 
-/// Spares a search through many rows the making of every id.
+/// Compares the first part of an id, which avoids building the id of every row in a search.
 fn id_starts(fiskil_id: &str, seed: u64, number: u64) -> bool {
     let first = fiskil_id.strip_prefix("bank_tx_").and_then(|hex| hex.get(..16));
     first.and_then(|hex| u64::from_str_radix(hex, 16).ok()) == Some(words(seed, number)[0])
@@ -166,13 +164,14 @@ fn write_id(out: &mut Vec<u8>, words: [u64; 4]) {
     }
 }
 
-/// Straight to bytes: benchmarks read hundreds of thousands of these. The texts of the world need no escapes.
+/// Writes the row straight to bytes, because benchmarks read hundreds of thousands of them. The texts of the world need
+/// no escapes.
 fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, names: Names<'_>) {
     let words = words(seed, row.number);
     out.extend_from_slice(b"{\"fiskil_id\":\"");
     write_id(out, words);
     out.push(b'"');
-    // The bank's own id may be absent (docs/providers/fiskil.md#rows).
+    // Rows may lack the bank's own id (docs/providers/fiskil.md#rows).
     if !words[1].is_multiple_of(31) {
         let _ = write!(out, ",\"transaction_id\":\"txn-{:010}\"", words[1] % 10_000_000_000);
     }
@@ -207,8 +206,8 @@ const fn kind(kind: Kind) -> &'static str {
         Kind::InterestPaid => "INTEREST_PAID",
         Kind::Other => "OTHER",
         Kind::Payment => "PAYMENT",
-        Kind::TransferIncoming => "TRANSFER_INCOMING",
-        Kind::TransferOutgoing => "TRANSFER_OUTGOING",
+        Kind::TransferReceived => "TRANSFER_INCOMING",
+        Kind::TransferSent => "TRANSFER_OUTGOING",
     }
 }
 
@@ -230,7 +229,7 @@ pub(super) fn decimal(cents: i64) -> String {
 
 fn write_description(out: &mut Vec<u8>, row: &Row) {
     text(out, "description", row.template.text);
-    if row.template.placed {
+    if row.template.has_place {
         out.pop();
         out.push(b' ');
         out.extend_from_slice(PLACES[usize::from(row.place) % PLACES.len()].as_bytes());
@@ -272,7 +271,7 @@ fn write_optional(out: &mut Vec<u8>, row: &Row, draw: u64) {
     if let Some(merchant) = row.template.merchant {
         text(out, "merchant_name", merchant);
     }
-    // Often absent, also where the merchant is known (docs/providers/fiskil.md#rows).
+    // Often absent even if the merchant is known (docs/providers/fiskil.md#rows).
     if let Some(code) = row.template.merchant_code.filter(|_| !draw.is_multiple_of(9)) {
         text(out, "merchant_category_code", code);
     }
@@ -297,7 +296,7 @@ fn write_optional(out: &mut Vec<u8>, row: &Row, draw: u64) {
     }
     let detail = matches!(row.template.extra, Extra::Npp(_));
     let _ = write!(out, ",\"is_detail_available\":{detail}");
-    // Members that nobody announced may come at any time (docs/providers/fiskil.md#versions); these are ours.
+    // Unannounced members may appear at any time (docs/providers/fiskil.md#versions); these two are invented.
     if draw.is_multiple_of(37) {
         out.extend_from_slice(b",\"enrichment_version\":3,\"x_tags\":[\"new\",null]");
     }

@@ -1,4 +1,5 @@
-//! `POST /v1/auth/session`, and the hosted page that its address leads to (docs/providers/fiskil.md#sessions).
+//! `POST /v1/auth/session`, and Fiskil's part of the consent page that its `auth_url` leads to
+//! (docs/providers/fiskil.md#sessions).
 
 use std::sync::Arc;
 
@@ -19,21 +20,21 @@ use crate::query::{self, Query};
 use crate::world::people::{INSTITUTIONS, Institution};
 use crate::world::rng::{BASE62, Rng};
 
-/// Five days.
+/// How long a session waits for its first form: five days.
 const LIFE_SECONDS: i64 = 5 * 86_400;
-/// Where somebody is taken who wants no pages and names no institution: the provider's own test bank.
+/// The institution of `sandbox_auto=accept` if the session names none: the provider's own test bank.
 const TEST_BANK: &str = "88888";
 
-/// How linking goes, as the control interface wants it.
+/// How linking behaves; tests set it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LinkingOptions {
-    /// How long data lag consent.
+    /// How long accounts and rows lag behind a consent.
     pub(super) lag_seconds: u32,
-    /// The same accounts, linked again, have the same ids.
+    /// Whether accounts that are linked again keep their ids.
     pub(super) same_ids: bool,
 }
 
-/// What a session is for.
+/// What an app gave when it created the session.
 pub(crate) struct Session {
     id: String,
     end_user_id: String,
@@ -43,7 +44,7 @@ pub(crate) struct Session {
 }
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct SessionView<'a> {
     id: &'a str,
     session_id: String,
     auth_url: String,
@@ -51,7 +52,7 @@ struct Shown<'a> {
     expires_at: i64,
 }
 
-/// A session for the consent page.
+/// Creates a session for the consent page.
 pub(super) async fn create(call: Call) -> Result<Response, Failure> {
     let members = call.members()?;
     let Some(end_user_id) = members.text("end_user_id").filter(|id| !id.is_empty()) else {
@@ -70,7 +71,8 @@ pub(super) async fn create(call: Call) -> Result<Response, Failure> {
     };
     let redirect_uri_of = |name: &str| match members.get(name).filter(|raw| raw.get() != "null") {
         None => Ok(None),
-        // Any host was accepted (docs/providers/fiskil.md#sessions); that it must be a URL at all is ours.
+        // Fiskil accepts any host (docs/providers/fiskil.md#sessions). That the value must be a URL is a sandbox
+        // choice.
         Some(_) => members.text(name).filter(|uri| is_redirect_uri(uri)).map(Some).ok_or(name.to_owned()),
     };
     let reject = |name: String| call.invalid(&format!("{name} must be a URL"));
@@ -84,7 +86,7 @@ pub(super) async fn create(call: Call) -> Result<Response, Failure> {
     call.fiskil
         .consent_sessions
         .open(ConsentSession::new(Some(id.clone()), session, expires_at).with_institution(fixed_institution));
-    Ok(json(&Shown {
+    Ok(json(&SessionView {
         id: &call.fiskil.client_id,
         auth_url: format!("{}?sess_id={id}", call.fiskil.base_url),
         session_id: id,
@@ -93,10 +95,10 @@ pub(super) async fn create(call: Call) -> Result<Response, Failure> {
 }
 
 fn institution(id: &str) -> Option<&'static Institution> {
-    INSTITUTIONS.iter().find(|one| one.id == id)
+    INSTITUTIONS.iter().find(|institution| institution.id == id)
 }
 
-/// The address that a session's browser goes to. `sandbox_auto` is ours: no pages, the answer at once.
+/// Opens a session in the browser. With `sandbox_auto`, which the sandbox adds, it answers at once without pages.
 pub(super) async fn enter(State(fiskil): State<Arc<Fiskil>>, request: Request) -> Response {
     let query = Query::parse(request.uri().query());
     let id = query.get("sess_id").unwrap_or_default();
@@ -109,7 +111,7 @@ pub(super) async fn enter(State(fiskil): State<Arc<Fiskil>>, request: Request) -
 }
 
 impl Fiskil {
-    /// Says yes to everything that whoever has the end user's e-mail address has at the institution, or no.
+    /// Consents to all accounts of the end user's e-mail address at the institution, or ends the session with an error.
     fn complete_without_pages(&self, id: &str, word: &str) -> Option<Response> {
         let session = self.consent_sessions.redeem(id, self.now())?.into_auth_request();
         let outcome = match word {
@@ -139,7 +141,7 @@ impl ConsentProvider for Fiskil {
         name: "Fiskil",
         colour: "#4a2fbd",
         tint: "#f5f3fc",
-        // The provider's own kit shows the page in a frame (docs/providers/fiskil.md#sessions).
+        // Fiskil's own kit shows the page in a frame (docs/providers/fiskil.md#sessions).
         framed: true,
         institution_word: "bank",
         permissions: &[
@@ -148,8 +150,8 @@ impl ConsentProvider for Fiskil {
             "Transactions of the past and of the coming months",
         ],
         note: "It may do so for 12 months, and you can stop it at any time.",
-        expired_text: "The session is over, too old, or was never there (AUTH_SESSION_INVALID). Go back to the app \
-            and begin anew.",
+        expired_text: "The session has ended, has expired, or never existed (AUTH_SESSION_INVALID). Go back to the app \
+            and start again.",
     };
 
     fn consent_sessions(&self) -> &ConsentSessions<Session> {
@@ -160,22 +162,22 @@ impl ConsentProvider for Fiskil {
         self.controls.clock.now()
     }
 
-    /// The banks: energy companies have nothing that is asked for.
+    /// The banks only: energy companies have no data that the app asks for.
     fn institutions(&self) -> Vec<InstitutionOption> {
-        let banks = INSTITUTIONS.iter().filter(|one| one.industry == "banking");
-        let option = |one: &Institution| InstitutionOption {
-            id: one.id.to_owned(),
-            name: one.name.to_owned(),
-            note: (one.status == "OUTAGE").then_some("Not available at the moment"),
+        let banks = INSTITUTIONS.iter().filter(|institution| institution.industry == "banking");
+        let option = |institution: &Institution| InstitutionOption {
+            id: institution.id.to_owned(),
+            name: institution.name.to_owned(),
+            note: (institution.status == "OUTAGE").then_some("Not available at the moment"),
         };
         banks.map(option).collect()
     }
 
-    /// What an outage leads to is inferred (docs/providers/fiskil.md#consent-errors); what an energy company does, is
-    /// ours.
+    /// The outcome of an outage is inferred (docs/providers/fiskil.md#consent-errors); that of an energy company is a
+    /// sandbox choice.
     fn unavailable_outcome(&self, institution_id: &str) -> Option<ConsentOutcome> {
-        let one = institution(institution_id)?;
-        match (one.status, one.industry) {
+        let institution = institution(institution_id)?;
+        match (institution.status, institution.industry) {
             ("OUTAGE", _) => Some(ConsentOutcome::Unavailable),
             (_, "banking") => None,
             _ => Some(ConsentOutcome::LoginRejected),
@@ -198,7 +200,7 @@ impl ConsentProvider for Fiskil {
             ConsentOutcome::Allowed { institution_id, name, chosen } => {
                 self.complete_consent(session, &institution_id, &name, &chosen)
             }
-            // Which of the two words a cancel gets is ours: the second once the bank's own part has begun.
+            // Sandbox choice: a cancel has the second name once the bank's own step has begun.
             ConsentOutcome::Cancelled { signing_in: false } | ConsentOutcome::Closed => {
                 failed(session, "AUTH_SESSION_CANCELLED", "The user cancelled the session")
             }
@@ -214,13 +216,14 @@ impl ConsentProvider for Fiskil {
             ConsentOutcome::LoginRejected | ConsentOutcome::WrongLogin => {
                 failed(session, "CONSENT_ENDUSER_INELIGIBLE", "The user has nothing to share at this data holder")
             }
-            ConsentOutcome::Deleted => failed(session, "AUTH_SESSION_CANCELLED", "The end user is not there any more"),
+            ConsentOutcome::Deleted => failed(session, "AUTH_SESSION_CANCELLED", "The end user no longer exists"),
             ConsentOutcome::TimedOut => failed(session, "CONSENT_TIMEOUT", "The consent took too long"),
         }
     }
 }
 
-/// Away with an error. The descriptions are ours, the names are not (docs/providers/fiskil.md#consent-errors).
+/// Redirects with an error. The names are documented (docs/providers/fiskil.md#consent-errors), the descriptions
+/// invented.
 fn failed(session: &Session, error_type: &str, description: &str) -> ConsentResult {
     let pairs = [("error", "access_denied"), ("error_type", error_type), ("error_description", description)];
     let location = session.cancel_uri.as_ref().map(|uri| append_query(uri, '&', &query::write(&pairs)));

@@ -1,4 +1,4 @@
-//! Everything the pretended Fiskil remembers, and how it is filled from the world.
+//! The state of the simulated Fiskil, and how the world's data fills it.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -11,12 +11,11 @@ use crate::world::people::{Holding, HoldingKind, INSTITUTIONS, Institution, PEOP
 use crate::world::rng::{BASE62, DIGITS, Rng};
 use crate::world::rows::draw;
 
-/// A year, the longest that the Australian rules allow a consent to last.
+/// A year: the longest consent that the Australian rules allow.
 pub(super) const CONSENT_SECONDS: i64 = 365 * 86_400;
-/// Each account has room for this many rows in the numbers of rows.
+/// The range of row numbers that each account reserves.
 pub(super) const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
 
-/// The memory of the provider.
 pub(super) struct Store {
     pub(super) seed: u64,
     pub(super) end_users: Vec<EndUser>,
@@ -25,7 +24,7 @@ pub(super) struct Store {
     next_order: u64,
 }
 
-/// An end user; gone when `deleted`.
+/// An end user; `deleted` ones no longer exist for the API.
 pub(super) struct EndUser {
     pub(super) id: String,
     pub(super) members: Members,
@@ -33,7 +32,7 @@ pub(super) struct EndUser {
     order: u64,
 }
 
-/// What a consent was set to; it also ends by itself.
+/// The stored status of a consent. An active consent also ends at `expires_at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConsentStatus {
     Active,
@@ -56,7 +55,6 @@ impl Consent {
     }
 }
 
-/// An account with its balance and its rows.
 pub(super) struct Account {
     pub(super) account_id: String,
     pub(super) fiskil_id: String,
@@ -67,13 +65,13 @@ pub(super) struct Account {
     pub(super) balance: Members,
     /// Sorted by position.
     pub(super) entries: Vec<Entry>,
-    /// Grows with every change to the rows.
+    /// Grows with each change to the rows.
     pub(super) row_changes: u64,
-    /// The user name at the bank; empty where a test made the account.
+    /// The user name at the bank; empty if a test added the account.
     pub(super) username: String,
-    /// What tells it from the owner's other accounts at the bank, whatever its ids are.
+    /// Identifies the account among the user's others at the bank, whatever its ids are.
     pub(super) account_key: String,
-    /// Nobody sees it before: data lag consent (docs/providers/fiskil.md#late-data).
+    /// The account is hidden before this time, because data lag behind a consent (docs/providers/fiskil.md#late-data).
     pub(super) visible_at: Timestamp,
     order: u64,
     pub(super) next_row: u64,
@@ -100,18 +98,17 @@ impl Account {
         }
     }
 
-    /// The bank's id is what other clients send; Fiskil's own is taken too, as the documentation leaves it open
-    /// (docs/providers/fiskil.md#transactions).
+    /// Accepts the bank's id, which other clients send, and Fiskil's own, because the documentation allows both
+    /// readings (docs/providers/fiskil.md#transactions).
     pub(super) fn has_id(&self, id: &str) -> bool {
         self.account_id == id || self.fiskil_id == id
     }
 
-    /// The number of the account's first row.
     pub(super) const fn first_number(&self) -> u64 {
         self.order * NUMBERS_PER_ACCOUNT
     }
 
-    /// A number for a row that is new.
+    /// Reserves a row number.
     pub(super) const fn take_number(&mut self) -> u64 {
         let number = self.first_number() + self.next_row;
         self.next_row += 1;
@@ -126,10 +123,10 @@ impl Account {
 }
 
 impl Store {
-    /// Everything of the world, with dates counted back from `now`.
+    /// Creates all data of the world, with dates counted back from `now`.
     pub(super) fn new(seed: u64, busiest_rows: u32, now: Timestamp) -> Self {
         let mut store = Self { seed, end_users: Vec::new(), consents: Vec::new(), accounts: Vec::new(), next_order: 1 };
-        // Two days more than the rows need, so that the oldest row's day is always known.
+        // Two days more than the rows need, so that the calendar always has the oldest row's day.
         let calendar = Calendar::new(now, YEARS_DAYS + 2);
         for person in PEOPLE {
             store.add_person(person, busiest_rows, &calendar, now);
@@ -137,7 +134,7 @@ impl Store {
         store
     }
 
-    /// Where new things stand: behind all others.
+    /// The next place in the order of items, after all others.
     const fn take_order(&mut self) -> u64 {
         self.next_order += 1;
         self.next_order - 1
@@ -160,21 +157,21 @@ impl Store {
         self.consents.iter().find(|consent| consent.arrangement_id == arrangement_id)
     }
 
-    /// The accounts that a data call may see: those of the end user whose consent still holds. A withdrawn consent's
-    /// are simply not there (docs/providers/fiskil.md#end-users).
+    /// The accounts that data calls return: those of the end user with an active consent. Accounts of an ended consent
+    /// are simply absent (docs/providers/fiskil.md#end-users).
     pub(super) fn visible_accounts(&self, end_user_id: &str, now: Timestamp) -> Vec<&Account> {
         if self.end_user(end_user_id).is_none() {
             return Vec::new();
         }
-        let holds = |account: &&Account| {
+        let is_visible = |account: &&Account| {
             account.end_user_id == end_user_id
                 && account.visible_at <= now
                 && self.consent(&account.arrangement_id).is_some_and(|consent| consent.is_active(now))
         };
-        self.accounts.iter().filter(holds).collect()
+        self.accounts.iter().filter(is_visible).collect()
     }
 
-    /// Adds an account behind all others.
+    /// Adds an account after all others.
     pub(super) fn add_account(&mut self, mut account: Account) -> &mut Account {
         account.order = self.take_order();
         self.accounts.push(account);
@@ -210,7 +207,7 @@ impl Store {
         }
     }
 
-    /// Rows for the accounts added last.
+    /// Draws rows for the accounts that were added last.
     fn draw_rows(&mut self, holdings: &[Holding], busiest_rows: u32, calendar: &Calendar) {
         let (seed, first) = (self.seed, self.accounts.len() - holdings.len());
         for (account, holding) in self.accounts[first..].iter_mut().zip(holdings) {
@@ -222,7 +219,7 @@ impl Store {
     }
 }
 
-/// An account without a name, a balance or rows.
+/// Creates an account without names, balance or rows.
 pub(super) fn blank(rng: &mut Rng, end_user_id: &str, arrangement_id: &str, institution_id: &str) -> Account {
     Account {
         account_id: rng.text(DIGITS, 10),
@@ -242,7 +239,7 @@ pub(super) fn blank(rng: &mut Rng, end_user_id: &str, arrangement_id: &str, inst
     }
 }
 
-/// The members that account and balance have in common with every other.
+/// Sets the ids that every account and balance has.
 pub(super) fn set_names(account: &mut Account, rng: &mut Rng) {
     let names = json!({
         "fiskil_id": account.fiskil_id, "account_id": account.account_id,
@@ -253,7 +250,7 @@ pub(super) fn set_names(account: &mut Account, rng: &mut Rng) {
     account.balance.set("fiskil_id", &format!("bank_balance_{}", rng.text(b"0123456789abcdef", 32)));
 }
 
-/// Account and balance in Fiskil's words (docs/providers/fiskil.md#accounts and #balances).
+/// Fills an account and its balance in Fiskil's format (docs/providers/fiskil.md#accounts and #balances).
 pub(super) fn fill(account: &mut Account, holding: &Holding, rng: &mut Rng, calendar: &Calendar) {
     set_names(account, rng);
     let members = &mut account.members;
@@ -265,8 +262,8 @@ pub(super) fn fill(account: &mut Account, holding: &Holding, rng: &mut Rng, cale
     members.set("product_category", &holding.category);
     let number = rng.text(DIGITS, 9);
     let last = &number[5..];
-    // Cards have no account number (docs/providers/fiskil.md#accounts); the forms of masks are the standard's
-    // (#masked-numbers).
+    // Cards have no account number (docs/providers/fiskil.md#accounts). The masks follow the standard
+    // (docs/providers/fiskil.md#masked-numbers).
     if matches!(holding.kind, HoldingKind::Card | HoldingKind::Travel) {
         members.set("masked_number", &format!("xxxx xxxx xxxx {last}"));
     } else {
@@ -285,7 +282,7 @@ pub(super) fn fill(account: &mut Account, holding: &Holding, rng: &mut Rng, cale
 }
 
 fn fill_balance(balance: &mut Members, holding: &Holding) {
-    // What a card may still spend; what an account holds; nothing to draw on a loan.
+    // What a card can still spend, or an account holds; a loan has nothing available.
     let available = holding.limit.map_or(holding.cents, |limit| limit + holding.cents).max(0);
     balance.set("current_balance", &decimal(holding.cents));
     balance.set("available_balance", &decimal(available));

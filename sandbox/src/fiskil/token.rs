@@ -1,5 +1,5 @@
-//! `POST /v1/token` (docs/providers/fiskil.md#tokens): signed tokens that need no memory, so that any number is valid
-//! at once.
+//! `POST /v1/token`: issues and checks access tokens (docs/providers/fiskil.md#tokens). Tokens are signed and not
+//! stored, so any number can be valid at once.
 
 use aws_lc_rs::hmac;
 use axum::response::Response;
@@ -13,10 +13,10 @@ use super::call::{Call, json};
 use super::errors::Failure;
 
 const LIFE_SECONDS: i64 = 900;
-/// The scopes that a live token was seen to carry.
+/// The scopes that a live token carried.
 const SCOPE: &str = "api:banking api:user.read api:user.write";
 
-/// Signs and checks tokens. The real ones are signed otherwise; the key is ours
+/// Signs and checks tokens. The real ones use another signature; this key is the sandbox's own
 /// (docs/providers/fiskil.md#sandbox-choices).
 pub(super) struct Tokens {
     key: hmac::Key,
@@ -35,7 +35,7 @@ struct Claims {
 }
 
 impl Tokens {
-    /// The key is drawn anew, so a token of another sandbox is never good here.
+    /// Draws a random key, so a token of another sandbox is never valid here.
     pub(super) fn new(org_id: &str, key_id: &str) -> Self {
         let secret = [uuid::Uuid::new_v4().into_bytes(), uuid::Uuid::new_v4().into_bytes()].concat();
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, &secret), org_id: org_id.to_owned(), key_id: key_id.to_owned() }
@@ -57,7 +57,7 @@ impl Tokens {
         format!("{signed}.{}", URL_SAFE_NO_PAD.encode(tag))
     }
 
-    /// True for a token of ours that has not run out.
+    /// Whether this sandbox signed the token and it has not expired.
     pub(super) fn accepts(&self, token: &str, now: Timestamp) -> bool {
         let Some((signed, tag)) = token.rsplit_once('.') else { return false };
         let Ok(tag) = URL_SAFE_NO_PAD.decode(tag) else { return false };
@@ -77,7 +77,8 @@ struct TokenResponse {
     expires_in: i64,
 }
 
-/// A token for the team's id and secret. The text for a wrong secret is ours (docs/providers/fiskil.md#tokens).
+/// Issues a token for the team's id and secret. The error text for a wrong secret is invented
+/// (docs/providers/fiskil.md#tokens).
 pub(super) async fn issue(call: Call) -> Result<Response, Failure> {
     let members = call.members()?;
     let (Some(id), Some(secret)) = (members.text("client_id"), members.text("client_secret")) else {

@@ -1,4 +1,4 @@
-//! `GET /v1/banking/transactions` and the correction of a category (docs/providers/fiskil.md#transactions).
+//! `GET /v1/banking/transactions`, and the correction of a category (docs/providers/fiskil.md#transactions).
 
 use axum::response::Response;
 use http::StatusCode;
@@ -12,10 +12,10 @@ use super::rows::{Entry, Status, nanoseconds};
 use super::store::Account;
 use crate::members::Members;
 
-/// Which rows are asked for.
+/// The rows that a call selects.
 struct Filter<'a> {
     status: Option<Status>,
-    /// Nanoseconds, both ends included: which of the ends are is not documented, so this is ours.
+    /// In nanoseconds. Both ends are included, which is a sandbox choice because the documentation does not say.
     from: Option<i64>,
     to: Option<i64>,
     secondary: Vec<&'a str>,
@@ -33,9 +33,9 @@ impl<'a> Filter<'a> {
         Ok(Self { status, from: instant(call, "from")?, to: instant(call, "to")?, secondary })
     }
 
-    /// The stretch of an account's rows that can match: pending ones and posted ones, each sorted. Rows without a
-    /// time are dropped as soon as a time is asked for (docs/providers/fiskil.md#transactions).
-    fn stretches<'b>(&self, entries: &'b [Entry]) -> [&'b [Entry]; 2] {
+    /// The entries of an account that can match: pending and posted ones, each sorted. A date range excludes rows
+    /// without a time (docs/providers/fiskil.md#transactions).
+    fn candidates<'b>(&self, entries: &'b [Entry]) -> [&'b [Entry]; 2] {
         let (pending, rest) = entries.split_at(entries.partition_point(|entry| entry.position.group == 0));
         let rest = if self.from.is_none() && self.to.is_none() {
             rest
@@ -60,7 +60,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// A date-time with an offset, strictly: a bare date is refused in documented words
+/// Parses a date-time with an offset. A bare date is rejected with the documented text
 /// (docs/providers/fiskil.md#transactions).
 fn instant(call: &Call, name: &str) -> Result<Option<i64>, Failure> {
     let Some(text) = call.query.get(name).filter(|text| !text.is_empty()) else { return Ok(None) };
@@ -90,7 +90,7 @@ fn rfc3339(text: &str) -> Option<Timestamp> {
     (fits && seconds_fit && zone_fits).then(|| text.parse().ok()).flatten()
 }
 
-/// A page of rows, pending first, then newest first.
+/// Lists rows in pages: pending first, then newest first.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     let end_user_id = call.end_user_id()?;
     let filter = Filter::of(&call)?;
@@ -99,18 +99,17 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     let store = call.fiskil.store.read();
     let mut accounts = store.visible_accounts(end_user_id, call.now);
     accounts.retain(|account| account_id.is_none_or(|id| account.has_id(id)));
-    let lists: Vec<&[Entry]> = accounts.iter().flat_map(|account| filter.stretches(&account.entries)).collect();
+    let lists: Vec<&[Entry]> = accounts.iter().flat_map(|account| filter.candidates(&account.entries)).collect();
     let page = call.fiskil.page(&call.path, page(&lists, page_request, |entry| filter.keeps(entry)), page_request);
     let body = write(&call, "transactions", &page, |out, list, entry| {
-        // Two lists of each account, in the order of the accounts.
+        // Each account has two lists, in the order of the accounts.
         let account: &Account = accounts[list / 2];
         entry.write(out, store.seed, account.names());
     });
     Ok(ready(body))
 }
 
-/// Corrects the category of a row. What is said when there is no such row, and how sure the provider then is, are
-/// ours.
+/// Corrects the category of a row. Sandbox choices: the error for an unknown row, and the confidence level afterwards.
 pub(super) async fn correct_category(call: Call) -> Result<Response, Failure> {
     let members = call.members()?;
     let (Some(id), Some(secondary)) = (members.text("fiskil_transaction_id"), members.text("secondary_category"))
@@ -118,7 +117,7 @@ pub(super) async fn correct_category(call: Call) -> Result<Response, Failure> {
         return Err(call.invalid("fiskil_transaction_id and secondary_category are required"));
     };
     let primary = super::PRIMARY_CATEGORIES.iter().find(|primary| secondary.starts_with(**primary));
-    let primary = primary.ok_or_else(|| call.invalid("secondary_category is not known"))?;
+    let primary = primary.ok_or_else(|| call.invalid("unknown secondary_category"))?;
     let category = json!({"category": {
         "primary_category": primary, "secondary_category": secondary, "confidence_level": "VERY_HIGH",
     }});

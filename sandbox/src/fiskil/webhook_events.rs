@@ -1,4 +1,4 @@
-//! Fiskil's webhooks (docs/providers/fiskil.md#webhooks).
+//! Fiskil's webhook events, which follow from two snapshots of the consents (docs/providers/fiskil.md#webhooks).
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -14,7 +14,7 @@ use crate::members::Members;
 use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookQueue, WebhookSource};
 use crate::world::rng::{DIGITS, Rng};
 
-/// The consents, as far as events tell of them.
+/// The part of the consents from which events follow.
 pub(crate) type Snapshot = Vec<ConsentSnapshot>;
 
 pub(crate) struct ConsentSnapshot {
@@ -48,9 +48,9 @@ fn account_snapshot(account: &Account) -> AccountSnapshot {
 impl WebhookSource for Fiskil {
     type Snapshot = Snapshot;
     const DELIVERY_POLICY: DeliveryPolicy = DeliveryPolicy {
-        // Not documented: ours.
+        // Undocumented, a sandbox choice.
         timeout_seconds: 10,
-        // Five deliveries, 1 to 10 minutes apart; which of these minutes is ours.
+        // Five deliveries, 1 to 10 minutes apart; the exact minutes are a sandbox choice.
         retry_seconds: &[60, 180, 360, 600],
         is_received: |status| (200..300).contains(&status),
     };
@@ -65,11 +65,11 @@ impl WebhookSource for Fiskil {
 
     fn snapshot(&self, now: Timestamp) -> Snapshot {
         let store = self.store.read();
-        let seen = |consent: &Consent| {
+        let consent_snapshot = |consent: &Consent| {
             let accounts = store
                 .accounts
                 .iter()
-                .filter(|one| one.arrangement_id == consent.arrangement_id && one.visible_at <= now);
+                .filter(|held| held.arrangement_id == consent.arrangement_id && held.visible_at <= now);
             ConsentSnapshot {
                 arrangement_id: consent.arrangement_id.clone(),
                 end_user_id: consent.end_user_id.clone(),
@@ -79,7 +79,7 @@ impl WebhookSource for Fiskil {
                 accounts: accounts.map(account_snapshot).collect(),
             }
         };
-        store.consents.iter().map(seen).collect()
+        store.consents.iter().map(consent_snapshot).collect()
     }
 
     fn compare(&self, before: &Snapshot, after: &Snapshot, now: Timestamp) -> Vec<WebhookEvent> {
@@ -92,9 +92,9 @@ impl WebhookSource for Fiskil {
                     recorder.record(consent, "consent.received", None);
                     recorder.record_syncs(consent, &consent.accounts.iter().collect::<Vec<_>>(), true);
                 }
-                // One event for what has expired and what was revoked.
+                // An expired and a revoked consent have the same event.
                 (_, true, false) => recorder.record(consent, "consent.revoked", None),
-                // That a consent which comes back is an updated one is ours: only a test can do that.
+                // Sandbox choice: a consent that works again is an updated one. Only a test can cause this.
                 (Some(_), false, true) => {
                     recorder.record(consent, "consent.updated", None);
                     recorder.record_syncs(consent, &consent.accounts.iter().collect::<Vec<_>>(), false);
@@ -129,13 +129,13 @@ impl WebhookSource for Fiskil {
     }
 }
 
-/// The Go form of the webhooks guide: the decoded secret is the key, and the signature is base64.
+/// As in the Go sample of the webhooks guide: the decoded secret is the key, and the signature is base64.
 fn signature(secret: &str, body: &[u8]) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, &STANDARD.decode(secret).unwrap_or_default());
     STANDARD.encode(hmac::sign(&key, body))
 }
 
-/// The envelope; an event's name is within its data.
+/// Wraps data in the envelope; the event's name is a member of the data.
 fn event(name: &str, data: &impl Serialize, now: Timestamp) -> WebhookEvent {
     let random = uuid::Uuid::new_v4().as_u64_pair();
     let id = Rng::new(random.0, random.1).text(DIGITS, 16);
@@ -154,12 +154,12 @@ struct Data<'a> {
     client_id: &'a str,
     end_user_id: &'a str,
     institution_id: &'a str,
-    /// With accounts, balances and transactions only.
+    /// Only for events about accounts, balances and transactions.
     #[serde(skip_serializing_if = "Option::is_none")]
     account_ids: Option<Vec<&'a str>>,
 }
 
-/// What has happened.
+/// Collects the events of a comparison.
 struct EventRecorder<'a> {
     client_id: &'a str,
     now: Timestamp,
@@ -186,8 +186,9 @@ impl EventRecorder<'_> {
         }
     }
 
-    /// Accounts, then balances, then rows, of which those of about 90 days are told of separately at first. That
-    /// nothing lies between them is ours; the order is that of docs/providers/fiskil.md#sandbox-choices.
+    /// Records accounts, then balances, then rows. A new consent first reports the rows of about 90 days separately.
+    /// The order follows docs/providers/fiskil.md#sandbox-choices; that the events come without a gap is a sandbox
+    /// choice.
     fn record_syncs(&mut self, consent: &ConsentSnapshot, accounts: &[&AccountSnapshot], is_first: bool) {
         self.record_sync(consent, "accounts", accounts);
         self.record_sync(consent, "balances", accounts);
@@ -199,7 +200,7 @@ impl EventRecorder<'_> {
         self.record_sync(consent, "transactions", &filled);
     }
 
-    /// What a test changed under a consent that holds.
+    /// Records what a test changed under an active consent.
     fn record_changes(&mut self, before: &ConsentSnapshot, after: &ConsentSnapshot) {
         let known = |account: &AccountSnapshot| before.accounts.iter().find(|known| known.id == account.id);
         let new: Vec<_> = after.accounts.iter().filter(|account| known(account).is_none()).collect();

@@ -1,4 +1,4 @@
-//! Accounts in both forms, balances and positions (docs/providers/snaptrade.md#accounts to #positions).
+//! Accounts in SnapTrade's two formats, balances and positions (docs/providers/snaptrade.md#accounts to #positions).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -18,13 +18,13 @@ struct Results<T> {
     results: Vec<T>,
 }
 
-/// All accounts of the user.
+/// Lists all accounts of the user.
 pub(super) async fn list(UserCall { call, user }: UserCall) -> Response {
     let store = call.snaptrade.store.read();
     json(&store.accounts_of(user, None, call.now).map(|account| &account.members).collect::<Vec<_>>())
 }
 
-/// The accounts of a connection.
+/// Lists the accounts of a connection.
 pub(super) async fn list_of_connection(
     Path(id): Path<String>,
     UserCall { call, user }: UserCall,
@@ -34,21 +34,21 @@ pub(super) async fn list_of_connection(
     Ok(json(&store.accounts_of(user, Some(&id), call.now).map(|account| &account.members).collect::<Vec<_>>()))
 }
 
-/// One account.
+/// Shows one account.
 pub(super) async fn show(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
     let account = store.account(user, &id, call.now).ok_or_else(Failure::missing)?;
     Ok(json(&account.members))
 }
 
-/// All accounts of the user in the newer form.
+/// Lists all accounts of the user in the newer format.
 pub(super) async fn list_tagged(UserCall { call, user }: UserCall) -> Response {
     let store = call.snaptrade.store.read();
     let results = store.accounts_of(user, None, call.now).map(|account| tagged(&store, account)).collect();
     json(&Results { results })
 }
 
-/// The accounts of a connection in the newer form.
+/// Lists the accounts of a connection in the newer format.
 pub(super) async fn list_tagged_of_connection(
     Path(id): Path<String>,
     UserCall { call, user }: UserCall,
@@ -59,7 +59,7 @@ pub(super) async fn list_tagged_of_connection(
     Ok(json(&Results { results }))
 }
 
-/// One account in the newer form.
+/// Shows one account in the newer format.
 pub(super) async fn show_tagged(
     Path(id): Path<String>,
     UserCall { call, user }: UserCall,
@@ -69,14 +69,14 @@ pub(super) async fn show_tagged(
     Ok(json(&tagged(&store, account)))
 }
 
-/// The newer form, made from the older one (docs/providers/snaptrade.md#tagged-accounts).
+/// Converts an account to the newer format (docs/providers/snaptrade.md#tagged-accounts).
 fn tagged(store: &Store, account: &Account) -> Members {
     let old = &account.members;
     let kind = match old.text("account_category").as_deref() {
         Some("DEPOSIT") => "deposit",
         Some("LOC") => "line_of_credit",
         Some("ANNUITY") => "annuity",
-        // As without a category (docs/providers/snaptrade.md#accounts).
+        // Also for accounts without a category (docs/providers/snaptrade.md#accounts).
         _ => "investment",
     };
     let mut new = Members::default();
@@ -106,14 +106,14 @@ fn tagged(store: &Store, account: &Account) -> Members {
     new
 }
 
-/// The four last letters of a number, and never more than there are.
+/// Keeps at most the last four characters.
 fn masked(number: &str) -> String {
     let skipped = number.chars().count().saturating_sub(4);
     let last: String = number.chars().skip(skipped).collect();
     if number.starts_with('*') { number.to_owned() } else { format!("****{last}") }
 }
 
-/// A member of an object, to the letter.
+/// A member of an object, with its exact text.
 fn member(object: Option<&RawValue>, name: &str) -> Option<Box<RawValue>> {
     let members = Members::parse(object?.get().as_bytes()).ok()?;
     members.get(name).map(RawValue::to_owned)
@@ -130,7 +130,7 @@ fn sync_status(old: Option<&RawValue>, kind: &str) -> Value {
     new
 }
 
-/// An entry a currency.
+/// Lists the balances, one entry per currency.
 pub(super) async fn balances(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
     let account = store.account(user, &id, call.now).ok_or_else(Failure::missing)?;
@@ -148,7 +148,7 @@ struct Freshness {
     as_of: String,
 }
 
-/// What is held, in one answer.
+/// Lists all positions in one answer.
 pub(super) async fn positions(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
     let account = store.account(user, &id, call.now).ok_or_else(Failure::missing)?;
@@ -157,7 +157,7 @@ pub(super) async fn positions(Path(id): Path<String>, UserCall { call, user }: U
     Ok(json(&Positions { results, data_freshness: Freshness { as_of } }))
 }
 
-/// What new customers of SnapTrade no longer get (docs/providers/snaptrade.md#api-generations), whatever they ask for.
+/// Answers 410: new customers of SnapTrade no longer get these endpoints (docs/providers/snaptrade.md#api-generations).
 pub(super) async fn retired(_: UserCall) -> Failure {
     Failure::of_status(StatusCode::GONE)
 }

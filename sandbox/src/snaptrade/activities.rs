@@ -1,4 +1,5 @@
-//! `GET /accounts/{id}/activities` (docs/providers/snaptrade.md#activities and #pages).
+//! `GET /accounts/{id}/activities`: the rows of an account in pages (docs/providers/snaptrade.md#activities and
+//! #pages).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -9,13 +10,13 @@ use super::call::{ClientCall, UserCall, ready};
 use super::entries::Entry;
 use super::errors::Failure;
 
-/// Default and maximum (docs/providers/snaptrade.md#activities). That more is cut down to it is ours.
+/// Default and maximum (docs/providers/snaptrade.md#activities). Capping larger values is a sandbox choice.
 const LIMIT_MAX: usize = 1000;
 
-/// Which rows are asked for.
+/// The rows that a call selects.
 struct Filter<'a> {
     from: Option<Timestamp>,
-    /// The end of the last day, not included.
+    /// The end of the last day, excluded.
     until: Option<Timestamp>,
     kinds: Vec<&'a str>,
 }
@@ -30,8 +31,8 @@ impl<'a> Filter<'a> {
         Ok(Self { from: start.and_then(midnight), until: end.and_then(midnight), kinds })
     }
 
-    /// The rows between the days. Days are those of UTC, and without a date a row is on no day: ours.
-    fn stretch<'b>(&self, entries: &'b [Entry]) -> &'b [Entry] {
+    /// The entries in the date range. Sandbox choices: days are UTC days, and a range excludes rows without a date.
+    fn in_range<'b>(&self, entries: &'b [Entry]) -> &'b [Entry] {
         if self.from.is_none() && self.until.is_none() {
             return entries;
         }
@@ -46,7 +47,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// A day, or a refusal in our words.
+/// Parses a day; the error text is invented.
 fn day(call: &ClientCall, name: &str) -> Result<Option<civil::Date>, Failure> {
     let Some(text) = call.query.get(name).filter(|text| !text.is_empty()) else { return Ok(None) };
     let shaped = text.len() == 10
@@ -58,14 +59,15 @@ fn day(call: &ClientCall, name: &str) -> Result<Option<civil::Date>, Failure> {
     day.map(Some).ok_or_else(|| Failure::invalid(format!("{name} must be a date in the form YYYY-MM-DD")))
 }
 
-/// A whole number of at least `low`, or a refusal in our words.
+/// Parses an integer of at least `low`; the error text is invented.
 fn number(call: &ClientCall, name: &str, low: usize, default: usize) -> Result<usize, Failure> {
     let Some(text) = call.query.get(name).filter(|text| !text.is_empty()) else { return Ok(default) };
     let number = text.parse().ok().filter(|number| *number >= low);
     number.ok_or_else(|| Failure::invalid(format!("{name} must be an integer of at least {low}")))
 }
 
-/// A page of rows, newest first. Past the end it is empty, and the total counts what the filters leave: ours.
+/// Lists rows in pages, newest first. Sandbox choices: a page past the end is empty, and the total counts filtered
+/// rows.
 pub(super) async fn list(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
     let account = store.account(user, &id, call.now).ok_or_else(Failure::missing)?;
@@ -75,7 +77,7 @@ pub(super) async fn list(Path(id): Path<String>, UserCall { call, user }: UserCa
     let names = store.names(account);
     let mut body = b"{\"data\":[".to_vec();
     let mut total = 0;
-    for entry in filter.stretch(&account.entries).iter().filter(|entry| filter.keeps(entry)) {
+    for entry in filter.in_range(&account.entries).iter().filter(|entry| filter.keeps(entry)) {
         if total >= offset && total - offset < limit {
             if total > offset {
                 body.push(b',');

@@ -1,4 +1,4 @@
-//! Who calls, and with what: a signed call of a key, and one for a user.
+//! Extractors for SnapTrade's handlers: they check a call's signature, timestamp and user.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ use super::{Key, SnapTrade};
 use crate::query::Query;
 use crate::serve::REQUEST_BYTES_MAX;
 
-/// How far a call's time may be from ours, in seconds. What the real service allows is not known
+/// How far a call's timestamp may differ from the sandbox's clock, in seconds. The real tolerance is unknown
 /// (docs/providers/snaptrade.md#request-signatures).
 const TOLERANCE_SECONDS: u64 = 300;
 
-/// A call that a known key has signed.
+/// A call with a valid signature of a known key.
 pub(super) struct ClientCall {
     pub(super) snaptrade: Arc<SnapTrade>,
     pub(super) key: Key,
     pub(super) now: Timestamp,
     pub(super) query: Query,
-    /// The parsed body; `null` when there is none.
+    /// The parsed body; `null` without one.
     pub(super) content: Value,
 }
 
@@ -36,7 +36,7 @@ impl FromRequest<Arc<SnapTrade>> for ClientCall {
     type Rejection = Failure;
 
     async fn from_request(request: Request, snaptrade: &Arc<SnapTrade>) -> Result<Self, Failure> {
-        // The path as it was sent: routers take a prefix away.
+        // The original path, because nested routers strip a prefix.
         let original = request.extensions().get::<OriginalUri>().map(|uri| uri.0.clone());
         let uri = original.unwrap_or_else(|| request.uri().clone());
         let query = Query::parse(uri.query());
@@ -45,7 +45,7 @@ impl FromRequest<Arc<SnapTrade>> for ClientCall {
             .await
             .map_err(|_| Failure::of_status(StatusCode::PAYLOAD_TOO_LARGE))?;
         let (Some(client_id), Some(signature)) = (query.get("clientId"), signature) else {
-            // As seen for clients that send them as headers (docs/providers/snaptrade.md#credentials).
+            // The text that clients with these values in headers saw (docs/providers/snaptrade.md#credentials).
             let detail = "Authentication credentials were not provided.";
             return Err(Failure::new(StatusCode::UNAUTHORIZED, "0000", detail));
         };
@@ -58,14 +58,14 @@ impl FromRequest<Arc<SnapTrade>> for ClientCall {
         let now = snaptrade.controls.clock.now();
         let sent: Option<i64> = query.get("timestamp").and_then(|text| text.parse().ok());
         if sent.is_none_or(|sent| sent.abs_diff(now.as_second()) > TOLERANCE_SECONDS) {
-            // The words were seen, the code was not (docs/providers/snaptrade.md#errors).
+            // The text was seen live, the code was not (docs/providers/snaptrade.md#errors).
             return Err(Failure::new(StatusCode::UNAUTHORIZED, "1076", "Invalid timestamp"));
         }
         Ok(Self { snaptrade: Arc::clone(snaptrade), key, now, query, content })
     }
 }
 
-/// No body and `{}` count as none (docs/providers/snaptrade.md#request-signatures).
+/// An empty body and `{}` are signed as `null` (docs/providers/snaptrade.md#request-signatures).
 fn content(body: &Bytes) -> Result<Value, Failure> {
     if body.is_empty() {
         return Ok(Value::Null);
@@ -76,16 +76,16 @@ fn content(body: &Bytes) -> Result<Value, Failure> {
 }
 
 impl ClientCall {
-    /// A member of the body, when it is text.
+    /// A text member of the body.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.content.get(name)?.as_str()
     }
 }
 
-/// A signed call for a user, whose credentials are good.
+/// A signed call for a user with valid credentials.
 pub(super) struct UserCall {
     pub(super) call: ClientCall,
-    /// Number of the user in the store.
+    /// The user's number in the store.
     pub(super) user: u64,
 }
 
@@ -99,7 +99,8 @@ impl FromRequest<Arc<SnapTrade>> for UserCall {
     }
 }
 
-/// A personal key has one user and needs no credentials (docs/providers/snaptrade.md#keys).
+/// Finds the user of a call. A personal key has one user and needs no user credentials
+/// (docs/providers/snaptrade.md#keys).
 fn user(call: &ClientCall, store: &Store) -> Result<u64, Failure> {
     if call.key == Key::Personal {
         let user = store.users(Key::Personal, call.now).find(|user| !user.revoked);
@@ -107,7 +108,7 @@ fn user(call: &ClientCall, store: &Store) -> Result<u64, Failure> {
     }
     let given = |name| call.query.get(name).filter(|value| !value.is_empty());
     let (Some(id), Some(secret)) = (given("userId"), given("userSecret")) else {
-        // The words were seen, the code was not (docs/providers/snaptrade.md#errors).
+        // The text was seen live, the code was not (docs/providers/snaptrade.md#errors).
         let detail = "Please provide clientId, userId and userSecret in query params";
         return Err(Failure::new(StatusCode::UNAUTHORIZED, "0000", detail));
     };
@@ -115,12 +116,12 @@ fn user(call: &ClientCall, store: &Store) -> Result<u64, Failure> {
     user.map(|user| user.number).ok_or_else(Failure::user)
 }
 
-/// 200 and JSON that is written already.
+/// Answers 200 with JSON that is already serialized.
 pub(super) fn ready(body: impl Into<Body>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
 }
 
-/// 200 and a value as JSON.
+/// Answers 200 with a value as JSON.
 pub(super) fn json(value: &impl Serialize) -> Response {
     ready(serde_json::to_vec(value).expect("plain values have a JSON text"))
 }

@@ -1,4 +1,5 @@
-//! Connections, also called authorizations (docs/providers/snaptrade.md#connections and #disabled-connections).
+//! `/authorizations`: lists, refreshes, disables and deletes connections (docs/providers/snaptrade.md#connections and
+//! #disabled-connections).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -11,10 +12,10 @@ use super::errors::Failure;
 use super::reference::brokerage;
 use super::store::Connection;
 
-/// How long after a refresh another one is too recent, in seconds: ours.
+/// How soon after a refresh another one gets 429, in seconds (a sandbox choice).
 const REFRESH_SECONDS: i64 = 60;
 
-fn shown(seed: u64, connection: &Connection) -> Value {
+fn view(seed: u64, connection: &Connection) -> Value {
     let mode = if connection.broker.real_time { "realtime" } else { "delayed" };
     let created = connection.created_at.to_string();
     json!({
@@ -32,20 +33,20 @@ fn shown(seed: u64, connection: &Connection) -> Value {
     })
 }
 
-/// The user's connections.
+/// Lists the user's connections.
 pub(super) async fn list(UserCall { call, user }: UserCall) -> Response {
     let store = call.snaptrade.store.read();
-    json(&store.connections_of(user, call.now).map(|connection| shown(store.seed, connection)).collect::<Value>())
+    json(&store.connections_of(user, call.now).map(|connection| view(store.seed, connection)).collect::<Value>())
 }
 
-/// One connection.
+/// Shows one connection.
 pub(super) async fn show(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
     let connection = store.connection(user, &id, call.now).ok_or_else(Failure::missing)?;
-    Ok(json(&shown(store.seed, connection)))
+    Ok(json(&view(store.seed, connection)))
 }
 
-/// Deletes a connection, a little later.
+/// Deletes a connection with a delay.
 pub(super) async fn delete(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
     let mut store = call.snaptrade.store.write();
     store.connection_mut(user, &id, call.now).ok_or_else(Failure::missing)?.delete(call.now);
@@ -53,7 +54,7 @@ pub(super) async fn delete(Path(id): Path<String>, UserCall { call, user }: User
     Ok(json(&json!({"detail": detail, "connection_id": id})))
 }
 
-/// The same at once, as the old call does.
+/// Deletes a connection at once, as the older endpoint does.
 pub(super) async fn delete_now(
     Path(id): Path<String>,
     UserCall { call, user }: UserCall,
@@ -63,7 +64,7 @@ pub(super) async fn delete_now(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Asks for positions and balances to be fetched anew. The order of the refusals is ours.
+/// Requests fresh positions and balances. The order of the checks is a sandbox choice.
 pub(super) async fn refresh(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
     let now = call.now;
     let mut store = call.snaptrade.store.write();
@@ -91,7 +92,7 @@ pub(super) async fn refresh(Path(id): Path<String>, UserCall { call, user }: Use
     Ok(json(&json!({"detail": format!("Connection {id} scheduled for refresh")})))
 }
 
-/// Asks for activities to be fetched anew.
+/// Requests fresh activities.
 pub(super) async fn sync(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
     let connection = store.connection(user, &id, call.now).ok_or_else(Failure::missing)?;
@@ -101,7 +102,7 @@ pub(super) async fn sync(Path(id): Path<String>, UserCall { call, user }: UserCa
     Ok(json(&json!({"detail": format!("Connection {id} scheduled for transactions sync")})))
 }
 
-/// Breaks a connection on purpose: test keys only, and ours is one.
+/// Disables a connection for a test. Only test keys can do this, and the sandbox's keys are test keys.
 pub(super) async fn disable(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
     let mut store = call.snaptrade.store.write();
     let connection = store.connection_mut(user, &id, call.now).ok_or_else(Failure::missing)?;

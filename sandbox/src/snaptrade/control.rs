@@ -1,4 +1,4 @@
-//! The part of the control interface that knows SnapTrade.
+//! SnapTrade's own control routes: connections, users, trades, positions, accounts, limits, redirects and credentials.
 
 use std::sync::Arc;
 
@@ -23,7 +23,6 @@ use crate::members::Members;
 use crate::query::Query;
 use crate::world::brokerage::deals::Plan;
 
-/// The routes; beside the provider's own.
 pub(super) fn routes(snaptrade: Arc<SnapTrade>) -> Router {
     Router::new()
         .route("/__control/access", get(access))
@@ -56,10 +55,10 @@ async fn access(State(snaptrade): Provider) -> Response {
         personal["userId"] = user.id.as_str().into();
         personal["authorizationIds"] = json!(connections.collect::<Vec<_>>());
     }
-    let shown = json!({
+    let body = json!({
         "baseUrl": snaptrade.base_url, "commercial": key(&snaptrade.commercial), "personal": personal,
     });
-    Json(shown).into_response()
+    Json(body).into_response()
 }
 
 async fn credentials(State(snaptrade): Provider) -> Response {

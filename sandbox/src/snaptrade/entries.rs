@@ -1,4 +1,4 @@
-//! Activities as they are served, and where each stands in the order (docs/providers/snaptrade.md#activities).
+//! Activities in SnapTrade's JSON, and the position of each in the order (docs/providers/snaptrade.md#activities).
 
 use std::cmp::Reverse;
 use std::io::Write as _;
@@ -13,22 +13,21 @@ use crate::world::brokerage::deals::Flow;
 use crate::world::brokerage::trades::Trade;
 use crate::world::rng::mix;
 
-/// A row of an account.
 pub(super) struct Entry {
-    /// The instant of `trade_date`; `None` where it has none, or none that can be read.
+    /// The instant of `trade_date`; `None` if it is absent or unreadable.
     pub(super) at: Option<Timestamp>,
     number: u64,
     body: Body,
 }
 
 enum Body {
-    /// Made from the world when it is asked for.
+    /// Generated from the world on each read.
     Drawn(Trade),
-    /// Kept as a test gave it.
+    /// Stored as a test sent it.
     Given { members: Members, kind: String },
 }
 
-/// What rows are written with.
+/// What a row needs from outside to be written.
 #[derive(Clone, Copy)]
 pub(super) struct Names<'a> {
     pub(super) seed: u64,
@@ -47,7 +46,7 @@ impl Entry {
         Self { at, number, body: Body::Given { members, kind } }
     }
 
-    /// Newest first, then what has no date at all. That of one instant the last added comes first is ours.
+    /// Newest first, then rows without a date. Of one instant the last added comes first, which is a sandbox choice.
     pub(super) const fn position(&self) -> (Reverse<Option<Timestamp>>, Reverse<u64>) {
         (Reverse(self.at), Reverse(self.number))
     }
@@ -56,7 +55,7 @@ impl Entry {
         self.number
     }
 
-    /// `type`.
+    /// The `type` member.
     pub(super) fn kind(&self) -> &str {
         match &self.body {
             Body::Drawn(trade) => trade.deal.kind,
@@ -71,7 +70,7 @@ impl Entry {
         }
     }
 
-    /// The row as an object that can be changed.
+    /// Converts the row to an object that can be changed.
     pub(super) fn members(&self, names: Names<'_>) -> Members {
         match &self.body {
             Body::Given { members, .. } => members.clone(),
@@ -93,14 +92,13 @@ impl Entry {
     }
 }
 
-/// Any of the shapes that dates have (docs/providers/snaptrade.md#activity-dates and #numbers-and-dates); without a
-/// zone it is UTC.
+/// Parses a date in any of its formats; without a zone it is UTC (docs/providers/snaptrade.md#activity-dates and
+/// #numbers-and-dates).
 fn instant(text: &str) -> Option<Timestamp> {
     let utc = || TimeZone::UTC.to_timestamp(text.parse::<civil::DateTime>().ok()?).ok();
     text.parse().ok().or_else(utc)
 }
 
-/// The id of a row.
 pub(super) fn trade_id(seed: u64, number: u64) -> Uuid {
     let first = mix(mix(seed ^ 0x0074_7261_6465) ^ number);
     let mut bytes = [0; 16];
@@ -109,15 +107,16 @@ pub(super) fn trade_id(seed: u64, number: u64) -> Uuid {
     uuid::Builder::from_random_bytes(bytes).into_uuid()
 }
 
-/// Straight to bytes: tests read tens of thousands of these. The texts of the world need no escapes. An amount has a
-/// fraction always: the official Python models refuse whole numbers where there may be `null`.
+/// Writes the row straight to bytes, because tests read tens of thousands of them. The texts of the world need no
+/// escapes. An amount always has a fraction: the official Python models reject whole numbers for members that may be
+/// `null`.
 fn write_drawn(out: &mut Vec<u8>, trade: &Trade, names: Names<'_>) {
     let Names { seed, instruments, institution } = names;
-    let shown = trade.about.map(|security| instruments.get(security));
-    let symbol = shown.map_or("null", |shown| &shown.symbol);
-    let option = shown.map_or("null", |shown| &shown.option_symbol);
+    let views = trade.security.map(|security| instruments.get(security));
+    let symbol = views.map_or("null", |views| &views.symbol);
+    let option = views.map_or("null", |views| &views.option_symbol);
     let coin = trade.coin.map_or("null", |security| &instruments.get(security).symbol);
-    // What is paid with a coin has no currency (docs/providers/snaptrade.md#activities).
+    // A payment in a coin has no currency (docs/providers/snaptrade.md#activities).
     let currency = if trade.coin.is_some() { "null" } else { instruments.currency(trade.currency) };
     let at = Timestamp::from_second(trade.at).unwrap_or_default();
     let fx_rate = if trade.foreign { "1.3712" } else { "null" };
@@ -134,7 +133,7 @@ fn write_drawn(out: &mut Vec<u8>, trade: &Trade, names: Names<'_>) {
         trade.deal.option_type,
         trade.deal.text,
     );
-    if let Some(security) = trade.about {
+    if let Some(security) = trade.security {
         let _ = write!(out, " {}", security.name);
     }
     let _ = write!(
@@ -143,7 +142,7 @@ fn write_drawn(out: &mut Vec<u8>, trade: &Trade, names: Names<'_>) {
          \"institution\":\"{institution}\",\"external_reference_id\":",
         trade.settled, trade.fee,
     );
-    // What groups rows is not known for money that comes and goes: ours.
+    // Sandbox choice: deposits and withdrawals have no group. The real grouping of money movements is unknown.
     let grouped = !matches!(trade.deal.flow, Flow::MoneyIn | Flow::MoneyOut);
     let _ = match grouped {
         true => write!(out, "\"{}\"}}", trade_id(!seed, trade.group)),
@@ -157,7 +156,7 @@ mod tests {
     use super::instant;
 
     #[test]
-    fn dates_of_every_shape() {
+    fn dates_parse_in_every_format() {
         for text in [
             "2026-08-27T04:00:00Z",
             "2026-08-27T04:00:00.000Z",

@@ -1,18 +1,18 @@
-//! SnapTrade's errors (docs/providers/snaptrade.md#errors). Words and codes are documented there unless a comment says
-//! that they are ours.
+//! SnapTrade's errors (docs/providers/snaptrade.md#errors). Texts and codes are documented there unless a comment says
+//! otherwise.
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use serde::Serialize;
 
-/// An error answer: `{"detail", "status_code", "code"}`.
+/// An error in the shape `{"detail", "status_code", "code"}`.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) status: StatusCode,
-    /// Four digits as text, as a rule.
+    /// Usually four digits as text.
     pub(super) code: &'static str,
     pub(super) detail: String,
-    /// Seconds, with 429.
+    /// In seconds, with 429.
     pub(super) retry_after: Option<i64>,
 }
 
@@ -30,50 +30,51 @@ impl Failure {
         Self { status, code, detail: detail.into(), retry_after: None }
     }
 
-    /// Unknown client, or not signed with its key.
+    /// An unknown client, or a signature of another key.
     pub(super) fn signature() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "1076", "Unable to verify signature sent")
     }
 
-    /// A user that is not there, or another's secret.
+    /// An unknown user, or a wrong secret.
     pub(super) fn user() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "1083", "Invalid userID or userSecret provided")
     }
 
-    /// Not there, or somebody else's.
+    /// An unknown id, or an id of another user.
     pub(super) fn missing() -> Self {
         Self::new(StatusCode::NOT_FOUND, "1011", "The requested resource does not exist.")
     }
 
-    /// A body or a parameter that cannot be used. The words are ours.
+    /// An unusable body or parameter. The texts are invented.
     pub(super) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "1012", detail)
     }
 
-    /// A body that cannot be read.
+    /// An unreadable body.
     pub(super) fn unreadable() -> Self {
         Self::new(StatusCode::BAD_REQUEST, "1076", "Unable to verify data sent")
     }
 
-    /// A call that needs the brokerage.
+    /// A call that needs the brokerage, on a disabled connection.
     pub(super) fn disabled() -> Self {
         let detail = "Unable to sync with brokerage account because the connection is disabled.";
         Self::new(StatusCode::PAYMENT_REQUIRED, "3003", detail)
     }
 
-    /// What the plan does not include.
+    /// A feature that the plan does not include.
     pub(super) fn not_enabled() -> Self {
         let detail = "Feature is not enabled for this customer or this connection";
         Self::new(StatusCode::FORBIDDEN, "1141", detail)
     }
 
-    /// Past a rate limit.
+    /// A call over a rate limit.
     pub(super) fn throttled(seconds: i64) -> Self {
         let detail = format!("Request was throttled. Expected available in {seconds} seconds.");
         Self { retry_after: Some(seconds), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "0000", detail) }
     }
 
-    /// What a status alone says: for forced faults and unknown routes. Which of a status's codes is ours.
+    /// The default error of a status, for forced faults and unknown routes. Where a status has several codes the
+    /// sandbox chose one.
     pub(super) fn of_status(status: StatusCode) -> Self {
         match status.as_u16() {
             400 => Self::unreadable(),
@@ -81,7 +82,7 @@ impl Failure {
             402 => Self::disabled(),
             403 => Self::new(status, "1066", "User does not have permission to access this resource"),
             404 => Self::missing(),
-            // The words are ours; only that it is about requests at the same time is known.
+            // The text is invented; the documentation says only that concurrent requests cause it.
             409 => Self::new(status, "1166", "Another request for this resource is in progress."),
             410 => Self::new(status, "", "This endpoint is no longer available for your account."),
             425 => Self::new(status, "3012", "The resource is currently being populated. Please try again later."),
@@ -95,7 +96,7 @@ impl Failure {
         }
     }
 
-    /// The body. Of 410, nothing but `detail` is known.
+    /// Serializes the body. A 410 has `detail` only, because nothing else about it is known.
     pub(super) fn body(&self) -> Vec<u8> {
         let known = self.status != StatusCode::GONE;
         let status_code = known.then_some(self.status.as_u16());

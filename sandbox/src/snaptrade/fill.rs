@@ -1,4 +1,4 @@
-//! The store, filled from the world.
+//! Fills SnapTrade's store with the data of the world.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan, civil};
@@ -16,7 +16,7 @@ use crate::world::brokerage::trades::draw;
 use crate::world::brokerage::{AccountTemplate, Accounts, Holding, INVESTORS, Investor, MESSY, Role};
 
 impl Store {
-    /// The world as it stands on the day of `now`.
+    /// Creates all data of the world as of the day of `now`.
     pub(super) fn new(seed: u64, now: Timestamp) -> Self {
         let mut store = Self::empty(seed, TimeZone::UTC.to_datetime(now).date());
         for investor in INVESTORS {
@@ -51,7 +51,7 @@ impl Store {
         }
     }
 
-    /// Accounts of a connection, with everything on them.
+    /// Adds the accounts of a connection with all their data.
     pub(super) fn add_template_accounts(
         &mut self,
         connection_id: &str,
@@ -93,7 +93,7 @@ impl Store {
         Members::from_value(&shown)
     }
 
-    /// Accounts that are written down to the letter, but for ids and days.
+    /// Adds accounts whose JSON is fixed except for ids and days.
     pub(super) fn add_messy(&mut self, connection_id: &str, now: Timestamp) {
         #[derive(Deserialize)]
         struct Messy {
@@ -126,31 +126,31 @@ impl Store {
 }
 
 impl Account {
-    /// Rows as planned in the place of all others.
+    /// Replaces all rows with rows drawn from a plan.
     pub(super) fn draw(&mut self, plan: &Plan, currency: &'static str, seed: u64, today: civil::Date) {
         let trades = draw(plan, currency, seed, self.first_number(), today);
         self.replace(trades.into_iter().map(Entry::drawn).collect());
     }
 }
 
-/// JSON as it will be served.
+/// Converts a value to the JSON text that is served.
 pub(super) fn raw(value: &Value) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).expect("plain values have a JSON text")
 }
 
 fn before(now: Timestamp, days: i64) -> Timestamp {
-    // Never on the full second: live times are not.
+    // Never on a full second, because live times are not.
     let back = SignedDuration::from_hours(24 * days) + SignedDuration::from_micros(1_123_935);
     let at = now.saturating_sub(back).unwrap_or(Timestamp::MIN);
     at.round(jiff::Unit::Microsecond).unwrap_or(at)
 }
 
-/// Daily data was fetched some time ago.
+/// When SnapTrade last fetched the daily data.
 fn fetched(now: Timestamp) -> Timestamp {
     now.saturating_sub(SignedDuration::from_mins(47)).unwrap_or(Timestamp::MIN)
 }
 
-/// An account in the form of `GET /accounts` (docs/providers/snaptrade.md#accounts).
+/// The members of an account in the format of `GET /accounts` (docs/providers/snaptrade.md#accounts).
 fn members(account: &Account, template: &AccountTemplate, today: civil::Date, now: Timestamp) -> Members {
     let (amount, currency) = template.total;
     let oldest = today.saturating_sub(i64::from(template.plan.days).days());
@@ -172,7 +172,7 @@ fn members(account: &Account, template: &AccountTemplate, today: civil::Date, no
             },
             "holdings": {
                 "initial_sync_completed": true,
-                // With a blank, as documented (docs/providers/snaptrade.md#accounts).
+                // With a space, as documented (docs/providers/snaptrade.md#accounts).
                 "last_successful_sync": fetched(now).strftime("%Y-%m-%d %H:%M:%S.%6f+00:00").to_string(),
             },
         },
@@ -188,15 +188,15 @@ fn members(account: &Account, template: &AccountTemplate, today: civil::Date, no
     Members::from_value(&shown)
 }
 
-/// Puts days in the place of `<3>` (three days back), and of `<spring>`, `<autumn>` and the days after them: the last
-/// on which New York's clocks changed.
+/// Replaces `<3>` with the day three days back. Replaces `<spring>`, `<autumn>` and the days after them with the last
+/// changes of New York's clocks.
 fn dated(text: &str, today: civil::Date) -> String {
     let mut text = text.to_owned();
     for back in 1..=90_i64 {
         text = text.replace(&format!("<{back}>"), &today.saturating_sub(back.days()).to_string());
     }
     let zone = TimeZone::get("America/New_York").expect("the time zone database is built in");
-    // All of a change and of the day after it lies behind.
+    // The change and the whole day after it are past.
     let start = TimeZone::UTC.to_timestamp(today.saturating_sub(2.days()).at(0, 0, 0, 0)).unwrap_or_default();
     for change in zone.preceding(start).take(2) {
         let day = zone.to_datetime(change.timestamp()).date();

@@ -1,4 +1,4 @@
-//! Securities in SnapTrade's two forms: that of positions (docs/providers/snaptrade.md#positions) and that of
+//! Securities in SnapTrade's two formats: that of positions (docs/providers/snaptrade.md#positions) and that of
 //! activities (#activities).
 
 use std::collections::BTreeMap;
@@ -9,33 +9,32 @@ use serde_json::{Value, json};
 use crate::world::brokerage::securities::{Exchange, SECURITIES, Security, Shape, expiration_code, third_friday};
 use crate::world::rng::{Rng, mix};
 
-/// An identifier that the same seed gives the same thing for ever, whatever is added beside it.
+/// Derives a stable id from the seed and a name, whatever else the world contains.
 pub(super) fn id(seed: u64, thing: &str) -> String {
     let label = thing.bytes().fold(mix(seed), |label, byte| mix(label ^ u64::from(byte)));
     Rng::new(seed, label).uuid()
 }
 
-/// A security as it is served, written already.
-pub(super) struct Shown {
-    /// `instrument` of a position.
+/// The serialized forms of a security.
+pub(super) struct InstrumentViews {
+    /// The `instrument` of a position.
     pub(super) instrument: Value,
-    /// `symbol` of an activity; an option's is that of its share.
+    /// The `symbol` of an activity; for an option, that of its share.
     pub(super) symbol: String,
-    /// `option_symbol` of an activity, `null` for all but options.
+    /// The `option_symbol` of an activity; `null` for all but options.
     pub(super) option_symbol: String,
 }
 
-/// All securities of the world.
 pub(super) struct Instruments {
     seed: u64,
-    shown: BTreeMap<&'static str, Shown>,
+    views: BTreeMap<&'static str, InstrumentViews>,
     currencies: BTreeMap<&'static str, String>,
 }
 
 impl Instruments {
     pub(super) fn new(seed: u64, today: civil::Date) -> Self {
-        let show = |security: &'static Security| {
-            let shown = Shown {
+        let entry = |security: &'static Security| {
+            let views = InstrumentViews {
                 instrument: instrument(seed, today, security),
                 symbol: match &security.shape {
                     Shape::Option(..) => "null".to_owned(),
@@ -43,23 +42,22 @@ impl Instruments {
                 },
                 option_symbol: option_symbol(seed, today, security).to_string(),
             };
-            (security.symbol, shown)
+            (security.symbol, views)
         };
-        let shown = SECURITIES.iter().map(|security| show(security)).collect();
+        let views = SECURITIES.iter().map(|security| entry(security)).collect();
         let currencies = ["USD", "CAD", "AUD"].map(|code| (code, currency(seed, code).to_string()));
-        Self { seed, shown, currencies: BTreeMap::from(currencies) }
+        Self { seed, views, currencies: BTreeMap::from(currencies) }
     }
 
-    pub(super) fn get(&self, security: &Security) -> &Shown {
-        self.shown.get(security.symbol).expect("every security is listed")
+    pub(super) fn get(&self, security: &Security) -> &InstrumentViews {
+        self.views.get(security.symbol).expect("every security is listed")
     }
 
-    /// A currency as activities have it, written already.
+    /// A currency of an activity, serialized.
     pub(super) fn currency(&self, code: &str) -> &str {
         self.currencies.get(code).map_or("null", String::as_str)
     }
 
-    /// A currency of any code.
     pub(super) fn any_currency(&self, code: &str) -> Value {
         currency(self.seed, code)
     }
@@ -79,7 +77,7 @@ fn currency(seed: u64, code: &str) -> Value {
     json!({"id": id(seed, &format!("currency {code}")), "code": code, "name": name})
 }
 
-/// Codes of this form, drawn; contracts, coins and what trades nowhere have none.
+/// Draws FIGI codes. Contracts, coins and unlisted securities have none.
 fn figi(seed: u64, security: &Security) -> Value {
     if security.exchange.is_none() || !matches!(security.shape, Shape::Plain) {
         return Value::Null;
@@ -89,7 +87,7 @@ fn figi(seed: u64, security: &Security) -> Value {
     json!({"figi_code": code(), "figi_share_class": code()})
 }
 
-/// Members by kind: docs/providers/snaptrade.md#positions.
+/// The members of an instrument by kind (docs/providers/snaptrade.md#positions).
 fn instrument(seed: u64, today: civil::Date, security: &Security) -> Value {
     let mut shown = json!({
         "kind": security.kind,
@@ -156,7 +154,7 @@ fn exchange(seed: u64, exchange: &Exchange) -> Value {
     })
 }
 
-/// The two-letter codes but `et` and `cs` are ours.
+/// The codes are invented except `et` and `cs`.
 fn security_type(seed: u64, security: &Security) -> Value {
     let (code, description) = match security.kind {
         "stock" => ("cs", "Common Stock"),
@@ -172,7 +170,7 @@ fn security_type(seed: u64, security: &Security) -> Value {
     json!({"id": id(seed, &format!("type {code}")), "code": code, "description": description, "is_supported": true})
 }
 
-/// The symbol of an activity. Without an exchange there is no member for it: `null` would be against the schema
+/// The symbol of an activity. Without an exchange the member is absent, because `null` would violate the schema
 /// (docs/providers/snaptrade.md#official-clients).
 fn symbol(seed: u64, today: civil::Date, security: &Security) -> Value {
     let (figi, ticker) = (figi(seed, security), security.ticker(today));
@@ -206,7 +204,8 @@ fn option_symbol(seed: u64, today: civil::Date, security: &Security) -> Value {
     })
 }
 
-/// A decimal text as a JSON number. Few digits only: it goes through the library's numbers.
+/// Converts a decimal text to a JSON number. The text must be short, because it passes through the library's number
+/// type.
 pub(super) fn number(text: &str) -> Value {
     serde_json::from_str(text).expect("the world's decimals are JSON numbers")
 }

@@ -1,5 +1,5 @@
-//! Rate limits (docs/providers/snaptrade.md#rate-limits): counted over the last 60 seconds of the sandbox's clock, for
-//! each key, and for each account that a personal key asks for.
+//! Rate limits (docs/providers/snaptrade.md#rate-limits). They count the last 60 seconds on the sandbox's clock, per
+//! key and per account of a personal key.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::query::Query;
 
 const PERIOD_SECONDS: i64 = 60;
 
-/// How many calls a minute, as `POST /__control/limits` takes it.
+/// Calls per minute, in the format of `POST /__control/limits`.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct LimitSettings {
@@ -29,7 +29,7 @@ pub(super) struct LimitSettings {
     per_account_per_minute: u64,
 }
 
-/// The real limits, 250 and 10, would be met by tests that are not about them.
+/// The real limits are 250 and 10. Tests of other things would exceed them.
 const fn unlimited() -> u64 {
     1_000_000
 }
@@ -44,18 +44,18 @@ impl Default for LimitSettings {
 #[derive(Debug, Default)]
 struct RateCounter(VecDeque<(i64, u64)>);
 
-/// What is left of a counter.
+/// What remains of a limit.
 #[derive(Debug, Clone, Copy)]
 struct Quota {
     limit: u64,
     remaining: u64,
-    /// Seconds until calls are free again.
+    /// Seconds until calls are possible again.
     reset: i64,
 }
 
 impl RateCounter {
     fn quota(&mut self, limit: u64, now: i64) -> Quota {
-        // Seconds ahead of now are there when the clock was set back.
+        // Seconds ahead of now exist after the clock was set back.
         self.0.retain(|(second, _)| *second <= now && now - second < PERIOD_SECONDS);
         let used: u64 = self.0.iter().map(|(_, calls)| calls).sum();
         let oldest = self.0.front().map_or(now, |(second, _)| *second);
@@ -77,11 +77,11 @@ pub(super) struct Limits(Mutex<Counts>);
 struct Counts {
     settings: LimitSettings,
     keys: BTreeMap<Key, RateCounter>,
-    /// By account, as a personal key asks for it.
+    /// By account of a personal key.
     accounts: BTreeMap<String, RateCounter>,
 }
 
-/// Whose limits a call meets.
+/// The key and account whose limits apply to a call.
 struct Caller {
     key: Option<Key>,
     account: Option<String>,
@@ -99,12 +99,13 @@ impl Caller {
 }
 
 impl Limits {
-    /// Sets the limits; counting begins anew.
+    /// Sets the limits and resets all counters.
     pub(super) fn set(&self, settings: LimitSettings) {
         *self.0.lock() = Counts { settings, ..Counts::default() };
     }
 
-    /// Counts a call, or says after how many seconds it may be made again. A refused call does not count: ours.
+    /// Counts a call, or returns the seconds until it can be repeated. A throttled call does not count, which is a
+    /// sandbox choice.
     fn take(&self, caller: &Caller, now: Timestamp) -> Result<(), i64> {
         let Some(key) = caller.key else { return Ok(()) };
         let (now, mut counts) = (now.as_second(), self.0.lock());
@@ -122,7 +123,7 @@ impl Limits {
         Ok(())
     }
 
-    /// What the headers say after a call. Calls without a known key are not counted.
+    /// Adds the rate limit headers. Calls without a known key are not counted.
     fn add_headers(&self, caller: &Caller, now: Timestamp, headers: &mut HeaderMap) {
         let (now, mut counts) = (now.as_second(), self.0.lock());
         let Counts { settings, keys, accounts } = &mut *counts;
@@ -145,7 +146,7 @@ fn write(headers: &mut HeaderMap, names: [&'static str; 3], quota: Quota) {
     headers.insert(reset, HeaderValue::from(quota.reset));
 }
 
-/// Refuses calls past the limits.
+/// Rejects calls over the limits.
 pub(super) async fn throttle(State(snaptrade): State<Arc<SnapTrade>>, request: Request, next: Next) -> Response {
     let caller = Caller::of(&request, &snaptrade);
     match snaptrade.limits.take(&caller, snaptrade.controls.clock.now()) {
@@ -154,8 +155,8 @@ pub(super) async fn throttle(State(snaptrade): State<Arc<SnapTrade>>, request: R
     }
 }
 
-/// What every answer carries (docs/providers/snaptrade.md#transport and #rate-limits): an id, what is left of the
-/// limits, and, below the old prefix, that it is old.
+/// Adds the headers of every answer: a request id, the rate limits, and a deprecation below the old prefix
+/// (docs/providers/snaptrade.md#transport and #rate-limits).
 pub(super) async fn add_headers(State(snaptrade): State<Arc<SnapTrade>>, request: Request, next: Next) -> Response {
     let caller = Caller::of(&request, &snaptrade);
     let old = request.uri().path().starts_with(PREFIX);

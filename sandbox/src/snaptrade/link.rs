@@ -1,13 +1,13 @@
-//! A link to the connection portal.
+//! A link to the connection portal, as a login request defines it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::world::brokerage::Broker;
 
-/// Where a link leads.
+/// The path of a link.
 pub(super) const PATH: &str = "/snapTrade/redeemToken";
 
-/// How a result is joined to a redirect that has a query already. Which of the two the real portal does is not known
+/// How a result is joined to a redirect URI that has a query. Tests set it because the real portal's way is unknown
 /// (docs/providers/snaptrade.md#portal-results).
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) enum Join {
@@ -18,14 +18,14 @@ pub(super) enum Join {
     QuestionMark,
 }
 
-/// What a link was made for.
+/// The parameters of a link.
 pub(crate) struct Link {
     pub(super) user: u64,
     pub(super) broker: Option<&'static Broker>,
-    /// The connection to be repaired.
+    /// The connection to repair.
     pub(super) reconnect: Option<String>,
     pub(super) redirect_uri: String,
     pub(super) trading: bool,
-    /// Without a last page.
+    /// Skips the last page.
     pub(super) immediate: bool,
 }

@@ -1,4 +1,4 @@
-//! What somebody consents to in the portal, and what comes of it (docs/providers/snaptrade.md#connection-portal).
+//! What the portal offers, and what a consent changes in the store (docs/providers/snaptrade.md#connection-portal).
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -15,16 +15,16 @@ use crate::world::brokerage::{AccountTemplate, Accounts, Broker, INVESTORS, Inve
 use crate::world::invented::{first_word, full_name, stream};
 use crate::world::rng::{DIGITS, label};
 
-/// What becomes of the connection that a link is to repair.
+/// The relation between a login and the connection that a link repairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repair {
-    /// The link is for none.
+    /// The link repairs no connection.
     None,
-    /// This login's.
+    /// The connection has this login.
     SameLogin,
-    /// Another login's.
+    /// The connection has another login.
     OtherLogin,
-    /// It has been deleted.
+    /// The connection has been deleted.
     Deleted,
 }
 
@@ -32,7 +32,7 @@ fn investor(name: &str) -> Option<&'static Investor> {
     INVESTORS.iter().find(|investor| investor.signs_in_as(name))
 }
 
-/// Whoever has that user name.
+/// The display name of the user with this login name, known or new.
 pub(super) fn display_name(seed: u64, name: &str) -> String {
     let Some(investor) = investor(name) else { return full_name(seed, name) };
     let words = investor.user_id.split('-').map(|word| {
@@ -42,7 +42,7 @@ pub(super) fn display_name(seed: u64, name: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// What the world says that somebody has at a broker.
+/// The accounts that the world defines for a user at a broker.
 fn known_accounts(broker: &Broker, name: &str) -> Option<&'static Accounts> {
     let mut logins = investor(name)?.logins.iter();
     logins.find(|login| login.broker.slug == broker.slug).map(|login| &login.accounts)
@@ -58,16 +58,16 @@ impl Store {
         }
     }
 
-    /// The connection that a login leads to: the one that is to be repaired, or the one it has already.
+    /// The existing connection of a login: the one to repair, or one at the same broker.
     fn linked_connection(&self, link: &Link, broker: &Broker, name: &str, now: Timestamp) -> Option<&Connection> {
         if let Some(id) = &link.reconnect {
             return self.connection(link.user, id, now);
         }
         let mut all = self.connections_of(link.user, now);
-        all.find(|held| held.broker.slug == broker.slug && held.login.as_deref() == Some(name))
+        all.find(|known| known.broker.slug == broker.slug && known.login.as_deref() == Some(name))
     }
 
-    /// The accounts of a login: those that are known, shared or not, else what the world says or everybody has.
+    /// The accounts of a login: the stored ones, else those of the world, else the same set for every user name.
     pub(super) fn offers(
         &self,
         link: &Link,
@@ -79,14 +79,14 @@ impl Store {
             let own = self.accounts.iter().filter(|account| account.connection_id == connection.id);
             return own.map(|account| offer(account.id.clone(), &account.members)).collect();
         }
-        // What they will look like: from a copy that nobody else sees.
+        // Preview the accounts in a temporary store.
         let mut preview = Self::empty(self.seed, self.today);
         preview.add_connection("", broker, name, 0, now);
         let accounts = preview.accounts.iter().enumerate();
         accounts.map(|(index, account)| offer(index.to_string(), &account.members)).collect()
     }
 
-    /// Shares these accounts of a login, and no others of it. Returns the connection.
+    /// Shares the chosen accounts of a login and no others. Returns the connection's id.
     pub(super) fn share(
         &mut self,
         link: &Link,
@@ -114,7 +114,7 @@ impl Store {
         id
     }
 
-    /// What a user gets who asks for no pages: the connection at that broker, working again, or a new one.
+    /// Links for tests that skip the pages: reactivates the user's connection at that broker, or adds a new one.
     pub(super) fn link_without_pages(&mut self, link: &Link, now: Timestamp) -> String {
         let broker = link.broker.unwrap_or(&SANDBOX);
         let matches = |held: &Connection| match &link.reconnect {
@@ -134,7 +134,7 @@ impl Store {
         id
     }
 
-    /// A new connection with all accounts of a login.
+    /// Adds a connection with all accounts of a login.
     fn add_connection(&mut self, id: &str, broker: &'static Broker, name: &str, user: u64, now: Timestamp) {
         let title = format!("Connection-{}", self.connections_of(user, now).count() + 1);
         let mut connection = Connection::new(id.to_owned(), user, broker, title, now);
@@ -151,8 +151,8 @@ impl Store {
         }
     }
 
-    /// Names, numbers, money and rows of somebody whom the world does not know: the same whatever else was linked
-    /// before.
+    /// Gives the accounts of an unknown user name their own names, numbers, money and rows. They depend on seed, broker
+    /// and user name only, not on earlier links.
     fn personalize(&mut self, id: &str, broker: &Broker, name: &str) {
         let (seed, today) = (self.seed, self.today);
         let own = self.accounts.iter_mut().filter(|account| account.connection_id == id);

@@ -1,4 +1,4 @@
-//! `POST /snapTrade/login`: the link to the portal (docs/providers/snaptrade.md#connection-portal).
+//! `POST /snapTrade/login`: creates a link to the portal (docs/providers/snaptrade.md#connection-portal).
 
 use axum::response::Response;
 use jiff::{SignedDuration, Timestamp};
@@ -15,7 +15,6 @@ use crate::world::brokerage::{BROKERS, Broker};
 /// How long a link is valid.
 const LINK_SECONDS: i64 = 300;
 
-/// Makes a link.
 pub(super) async fn login(UserCall { call, user }: UserCall) -> Result<Response, Failure> {
     let body = LoginBody(&call.content);
     let broker = body.text("broker")?.map(broker).transpose()?;
@@ -47,7 +46,7 @@ pub(super) async fn login(UserCall { call, user }: UserCall) -> Result<Response,
             Some(store.connection(user, id, call.now).ok_or_else(Failure::missing)?.broker)
         }
     };
-    // Where a key without a redirect sends its user is not known, nor whether addresses must be registered.
+    // Unknown: where a key without a redirect sends its user, and whether redirect URIs must be registered.
     let redirect_uri = body.text("customRedirect")?.unwrap_or(REDIRECT_URI);
     if !is_redirect_uri(redirect_uri) {
         return Err(Failure::invalid("customRedirect must be a URL"));
@@ -61,7 +60,7 @@ pub(super) async fn login(UserCall { call, user }: UserCall) -> Result<Response,
         call.snaptrade.client_id(call.key),
     );
     let expires_at = call.now.saturating_add(SignedDuration::from_secs(LINK_SECONDS)).unwrap_or(Timestamp::MAX);
-    // A repaired connection stays where it is, whatever else is asked for: ours.
+    // A repaired connection keeps its broker, whatever the request names (a sandbox choice).
     let broker = repaired.or(broker);
     let link = Link {
         user,
@@ -82,7 +81,7 @@ fn broker(slug: &str) -> Result<&'static Broker, Failure> {
     found.ok_or_else(|| Failure::invalid(format!("{slug} is not a brokerage")))
 }
 
-/// The body's members, all optional; those nobody knows do no harm.
+/// The members of the body. All are optional, and unknown ones are ignored.
 struct LoginBody<'a>(&'a Value);
 
 impl<'a> LoginBody<'a> {

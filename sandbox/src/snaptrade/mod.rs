@@ -1,5 +1,5 @@
-//! SnapTrade, pretended on its real protocol: <https://docs.snaptrade.com>. What is ours and not known of the real
-//! service says so where it stands; the crate's README lists it.
+//! Simulates SnapTrade on its real protocol (<https://docs.snaptrade.com>). Comments say where the sandbox chose
+//! behaviour that is not documented, and the crate's README lists those choices.
 
 mod accounts;
 mod activities;
@@ -44,17 +44,15 @@ use store::Store;
 enum Key {
     /// Many users, each with a secret.
     Commercial,
-    /// One user, and no secret.
+    /// One user without a secret.
     Personal,
 }
 
-/// A key's two halves.
 struct KeyPair {
     client_id: String,
     consumer_key: String,
 }
 
-/// The pretended provider.
 pub(crate) struct SnapTrade {
     controls: Arc<ProviderControls>,
     base_url: String,
@@ -68,7 +66,7 @@ pub(crate) struct SnapTrade {
 }
 
 impl SnapTrade {
-    /// The provider with its world, for a listener at `address`.
+    /// Creates the provider with its data, for a listener at `address`.
     pub(crate) fn new(options: &Options, address: SocketAddr) -> Self {
         let controls = ProviderControls {
             clock: Clock::new(options.now),
@@ -77,7 +75,7 @@ impl SnapTrade {
             error_body: |_path, status| ("application/json", Failure::of_status(status).body()),
         };
         let mut rng = Rng::new(options.seed, u64::MAX - 2);
-        // Plain letters: clients differ in how they take others (docs/providers/snaptrade.md#request-signatures).
+        // Letters only: clients encode other characters differently (docs/providers/snaptrade.md#request-signatures).
         let mut key_pair = |name: &str| KeyPair {
             client_id: format!("{name}-{}", rng.text(b"ABCDEFGHJKLMNPQRSTUVWXYZ", 6)),
             consumer_key: rng.text(crate::world::rng::BASE62, 50),
@@ -95,7 +93,7 @@ impl SnapTrade {
         }
     }
 
-    /// How an adapter gets in: with the commercial key.
+    /// What an adapter needs to call this provider, with the commercial key.
     pub(crate) fn access(&self) -> SnapTradeAccess {
         SnapTradeAccess {
             base_url: self.base_url.clone(),
@@ -104,17 +102,17 @@ impl SnapTrade {
         }
     }
 
-    /// The ready-made credentials, in the order of the people.
+    /// The ready-made credentials, in the order of the users.
     pub(crate) fn credentials(&self) -> Vec<Credentials> {
         self.all_credentials(|connection| connection.is_listed)
     }
 
     /// The connections of the commercial key's users.
-    fn all_credentials(&self, wanted: impl Fn(&store::Connection) -> bool) -> Vec<Credentials> {
+    fn all_credentials(&self, is_wanted: impl Fn(&store::Connection) -> bool) -> Vec<Credentials> {
         let (store, now) = (self.store.read(), self.controls.clock.now());
         let mut credentials = Vec::new();
         for user in store.users(Key::Commercial, now) {
-            let connections = store.connections_of(user.number, now).filter(|connection| wanted(connection));
+            let connections = store.connections_of(user.number, now).filter(|connection| is_wanted(connection));
             credentials.extend(connections.map(|connection| Credentials::SnapTrade {
                 user_id: user.id.clone(),
                 user_secret: user.secret.clone(),
@@ -143,8 +141,8 @@ impl SnapTrade {
         }
     }
 
-    /// Every route of the port: the provider's, counted and disturbed, and the control interface. The provider's
-    /// stand below the old prefix too.
+    /// All routes of the port. Only the provider's own are counted and subject to faults. They exist below the old
+    /// prefix too.
     pub(crate) fn router(self: Arc<Self>) -> Router {
         let (controls, source) = (Arc::clone(&self.controls), Arc::clone(&self));
         let control = control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&controls)));

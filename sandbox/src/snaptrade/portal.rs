@@ -1,5 +1,5 @@
-//! The portal that a link leads to (docs/providers/snaptrade.md#connection-portal), and a way past its pages for those
-//! who want none.
+//! SnapTrade's part of the consent page, which a link opens (docs/providers/snaptrade.md#connection-portal).
+//! `sandbox_auto` skips the pages for tests that do not need them.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::consent_page::{
 use crate::query::Query;
 use crate::world::brokerage::{BROKERS, Broker, SANDBOX};
 
-/// The link as a browser follows it. `sandbox_auto` is ours: no pages, the result at once.
+/// Opens a link in the browser. With `sandbox_auto`, which the sandbox adds, it answers at once without pages.
 pub(super) async fn enter(State(snaptrade): State<Arc<SnapTrade>>, request: Request) -> Result<Response, Failure> {
     let query = Query::parse(request.uri().query());
     let token = query.get("token").unwrap_or_default();
     let Some(word) = query.get("sandbox_auto") else { return Ok(consent_page::session_page(&*snaptrade, token)) };
     let now = snaptrade.now();
     let redeemed = snaptrade.consent_sessions.redeem(token, now).map(ConsentSession::into_auth_request);
-    // The code is the portal's for an expired session; JSON is ours.
+    // The portal's code for an expired session. The JSON body is a sandbox choice.
     let link = redeemed.ok_or_else(|| Failure::new(StatusCode::BAD_REQUEST, "1006", "No authorization in progress"))?;
     let result = match word {
         "accept" => success(&snaptrade.store.write().link_without_pages(&link, now)),
@@ -60,14 +60,14 @@ impl SnapTrade {
     fn failed(&self, link: &Link, status: u16, code: &str, text: &str) -> ConsentResult {
         ConsentResult {
             location: Some(self.redirect(link, &error(status, code))),
-            // That the last page is skipped for an error too is ours.
+            // Skipping the last page for an error too is a sandbox choice.
             shows_page: !link.immediate,
             title: "You are not connected".to_owned(),
             text: format!("{text} (error {code})."),
         }
     }
 
-    /// Straight back.
+    /// Redirects at once.
     fn redirect_without_page(&self, link: &Link, result: &str) -> ConsentResult {
         ConsentResult {
             location: Some(self.redirect(link, result)),
@@ -99,7 +99,7 @@ impl ConsentProvider for SnapTrade {
         ],
         note: "It may do so until you stop it, which you can do at any time.",
         expired_text: "No authorization in progress (error 1006). A link is valid for five minutes and can be used \
-            once. Go back to the app and begin anew.",
+            once. Go back to the app and start again.",
     };
 
     fn consent_sessions(&self) -> &ConsentSessions<Link> {
@@ -139,14 +139,14 @@ impl ConsentProvider for SnapTrade {
         }
     }
 
-    /// Codes and statuses are the portal's own (docs/providers/snaptrade.md#portal-results); which end has which is
-    /// ours where it does not say so.
+    /// Codes and statuses are the portal's own (docs/providers/snaptrade.md#portal-results). Where the documentation
+    /// does not assign one to an outcome, the sandbox chose it.
     fn finish(&self, link: &Link, outcome: ConsentOutcome) -> ConsentResult {
         match outcome {
             ConsentOutcome::Allowed { institution_id, name, chosen } => {
                 let (mut store, now) = (self.store.write(), self.now());
                 if !store.has_user(link.user, now) {
-                    return self.failed(link, 401, "0000", "The user is not there any more");
+                    return self.failed(link, 401, "0000", "The user no longer exists");
                 }
                 match store.repair(link, &name, now) {
                     Repair::OtherLogin => self.wrong_login(link),
@@ -163,7 +163,7 @@ impl ConsentProvider for SnapTrade {
                     }
                 }
             }
-            // Seen live: nothing but what was there before.
+            // Seen live: a cancel adds nothing to the redirect URI.
             ConsentOutcome::Cancelled { .. } => self.redirect_without_page(link, ""),
             ConsentOutcome::Closed => self.redirect_without_page(link, ABANDONED),
             ConsentOutcome::WrongCode => self.failed(link, 400, "1086", "The one-time code was wrong too often"),
@@ -171,17 +171,17 @@ impl ConsentProvider for SnapTrade {
             ConsentOutcome::LoginRejected => self.failed(link, 403, "1066", "The broker did not accept the login"),
             ConsentOutcome::WrongLogin => self.wrong_login(link),
             ConsentOutcome::Deleted => self.connection_deleted(link),
-            ConsentOutcome::TimedOut => self.failed(link, 400, "1006", "It took too long"),
+            ConsentOutcome::TimedOut => self.failed(link, 400, "1006", "The session took too long"),
         }
     }
 }
 
 impl SnapTrade {
     fn connection_deleted(&self, link: &Link) -> ConsentResult {
-        self.failed(link, 400, "1012", "The connection is not there any more")
+        self.failed(link, 400, "1012", "The connection no longer exists")
     }
 
     fn wrong_login(&self, link: &Link) -> ConsentResult {
-        self.failed(link, 400, "1023", "This is another login than the one that is to be repaired")
+        self.failed(link, 400, "1023", "This login is not the one of the connection to repair")
     }
 }

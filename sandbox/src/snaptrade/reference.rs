@@ -1,4 +1,4 @@
-//! What is the same for every user: brokerages, institutions, the settings of a key
+//! Data that is the same for every user: brokerages, institutions and the settings of a key
 //! (docs/providers/snaptrade.md#endpoints and #reference-data).
 
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use super::instruments::id;
 use super::{Key, SnapTrade};
 use crate::world::brokerage::{BROKERS, Broker};
 
-/// Where the dashboard of this integration sends users back to.
+/// The redirect URI in this integration's dashboard.
 pub(super) const REDIRECT_URI: &str = "https://client.example.com/linked";
 
-/// `GET /`: is it there? The version is the documented sample.
+/// `GET /`: the health check. The version is the documented sample.
 pub(super) async fn status(State(snaptrade): State<Arc<SnapTrade>>) -> Response {
     let now = snaptrade.controls.clock.now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
     json(&json!({"version": 153, "timestamp": now, "online": true}))
 }
 
-/// Where a logo would be; `example.com` never answers with one.
+/// The logo URL; `example.com` never serves one.
 fn logo(broker: &Broker, square: bool) -> String {
     let square = if square { "-square" } else { "" };
     format!("https://logos.example.com/brokerages/{}-logo{square}.png", broker.slug.to_lowercase())
@@ -35,7 +35,7 @@ pub(super) fn brokerage_id(seed: u64, broker: &Broker) -> String {
     id(seed, &format!("brokerage {}", broker.slug))
 }
 
-/// A brokerage as connections have it (docs/providers/snaptrade.md#reference-data).
+/// A brokerage as connections show it (docs/providers/snaptrade.md#reference-data).
 pub(super) fn brokerage(seed: u64, broker: &Broker) -> Value {
     json!({
         "id": brokerage_id(seed, broker),
@@ -59,9 +59,9 @@ pub(super) async fn brokerages(call: ClientCall) -> Response {
     json(&BROKERS.iter().map(|broker| brokerage(seed, broker)).collect::<Value>())
 }
 
-/// The public catalogue.
+/// Lists the public catalogue.
 pub(super) async fn institutions() -> Response {
-    let shown = |broker: &&Broker| {
+    let view = |broker: &&Broker| {
         let scopes: &[&str] = if broker.trading { &["READ", "TRADE"] } else { &["READ"] };
         json!({
             "slug": broker.slug, "name": broker.name, "display_name": broker.name,
@@ -72,16 +72,16 @@ pub(super) async fn institutions() -> Response {
             "connection": {"methods": ["OAUTH"], "scopes": scopes},
         })
     };
-    json(&BROKERS.iter().map(shown).collect::<Value>())
+    json(&BROKERS.iter().map(view).collect::<Value>())
 }
 
-/// How each brokerage can be connected, or those named.
+/// Lists how each brokerage can be connected, or each of those that the call names.
 pub(super) async fn authorization_types(call: ClientCall) -> Response {
     let seed = call.snaptrade.store.read().seed;
     let named = call.query.get("brokerage").filter(|slugs| !slugs.is_empty());
-    let wanted = |broker: &Broker| named.is_none_or(|slugs| slugs.split(',').any(|slug| slug == broker.slug));
+    let is_wanted = |broker: &Broker| named.is_none_or(|slugs| slugs.split(',').any(|slug| slug == broker.slug));
     let mut types = Vec::new();
-    for broker in BROKERS.iter().filter(|broker| wanted(broker)) {
+    for broker in BROKERS.iter().filter(|broker| is_wanted(broker)) {
         let kinds: &[&str] = if broker.trading { &["read", "trade"] } else { &["read"] };
         types.extend(kinds.iter().map(|kind| {
             let brokerage = json!({"id": brokerage_id(seed, broker), "name": broker.name, "slug": broker.slug});
@@ -92,7 +92,8 @@ pub(super) async fn authorization_types(call: ClientCall) -> Response {
     json(&types)
 }
 
-/// The settings of the key (docs/providers/snaptrade.md#reference-data). A personal one has neither logo nor redirect.
+/// Shows the settings of the key (docs/providers/snaptrade.md#reference-data). A personal key has neither logo nor
+/// redirect URI.
 pub(super) async fn partner(call: ClientCall) -> Response {
     let seed = call.snaptrade.store.read().seed;
     let (slug, name, redirect) = match call.key {

@@ -1,4 +1,4 @@
-//! Trades and positions under the hands of a test.
+//! Lets tests add, change and remove trades and positions.
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
@@ -10,27 +10,27 @@ use super::store::{Account, Store};
 use crate::control::BadRequest;
 use crate::members::Members;
 
-/// An id that is not there.
 pub(super) fn not_found(what: &str, id: &str) -> BadRequest {
     BadRequest(format!("there is no {what} {id:?}"))
 }
 
-/// Takes out which account a row is for. Rows of today do not say it; those of the retired lists have an object.
+/// Removes and returns the account id of a row. Current rows do not name their account; rows of the retired lists have
+/// an object.
 fn take_account(row: &mut Members) -> Result<String, BadRequest> {
     let object = row.get("account").and_then(|value| Members::parse(value.get().as_bytes()).ok());
-    // Takes them all out, whatever they are.
+    // Remove all three names, whatever their values are.
     let named = ["account", "accountId", "account_id"].map(|name| row.take_text(name));
     let id = named.into_iter().flatten().next().or_else(|| object?.text("id"));
     id.ok_or_else(|| "\"account\" is needed: the id of an account".into())
 }
 
 impl Store {
-    /// An account, whoever has it.
+    /// An account of any user.
     pub(super) fn any_account(&mut self, id: &str) -> Result<&mut Account, BadRequest> {
         self.accounts.iter_mut().find(|account| account.id == id).ok_or_else(|| not_found("account", id))
     }
 
-    /// Where a row is: account and place.
+    /// Returns the index of the account and of the row within it.
     fn find_trade(&self, id: &str) -> Result<(usize, usize), BadRequest> {
         let mut accounts = self.accounts.iter().enumerate();
         let found = accounts.find_map(|(account_index, account)| {
@@ -40,7 +40,7 @@ impl Store {
         found.ok_or_else(|| not_found("trade", id))
     }
 
-    /// Adds a row as given; what is not given is filled in.
+    /// Adds a row and fills in the members that the test left out.
     pub(super) fn add_trade(&mut self, mut row: Members, now: Timestamp) -> Result<Members, BadRequest> {
         let account_id = take_account(&mut row)?;
         if row.text("id").is_some_and(|id| self.find_trade(&id).is_ok()) {
@@ -51,7 +51,7 @@ impl Store {
         let (symbol, dollars) = (symbol.unwrap_or_default(), self.instruments.any_currency("USD"));
         let account = self.any_account(&account_id)?;
         let number = account.take_number();
-        // Never intraday (docs/providers/snaptrade.md#activities).
+        // Activities are never intraday (docs/providers/snaptrade.md#activities).
         let yesterday = TimeZone::UTC.to_datetime(now).date().saturating_sub(1.day());
         row.set_default("id", &trade_id(seed, number));
         if row.get("option_symbol").is_none() {
@@ -74,7 +74,7 @@ impl Store {
         Ok(row)
     }
 
-    /// Merges members into a row and puts it where it then belongs.
+    /// Merges members into a row and moves it to its new position.
     pub(super) fn change_trade(&mut self, id: &str, given: Members) -> Result<Members, BadRequest> {
         let (account, index) = self.find_trade(id)?;
         let entry = self.accounts[account].entries.remove(index);
@@ -91,7 +91,7 @@ impl Store {
         Ok(())
     }
 
-    /// Adds a position as given; what is not given is filled in.
+    /// Adds a position and fills in the members that the test left out.
     pub(super) fn add_position(&mut self, mut position: Members) -> Result<Members, BadRequest> {
         let account_id = take_account(&mut position)?;
         let account = self.any_account(&account_id)?;
@@ -110,7 +110,8 @@ impl Store {
         Ok(position)
     }
 
-    /// The account that holds an instrument, and where: the first place when it is there twice.
+    /// Returns the account that holds an instrument and the index there. An instrument that an account holds twice
+    /// gives the first index.
     fn find_position(
         &mut self,
         instrument_id: &str,
@@ -128,7 +129,7 @@ impl Store {
         found.ok_or_else(|| not_found("position of instrument", instrument_id))
     }
 
-    /// Merges members into a position, which stays where it is.
+    /// Merges members into a position, which keeps its index.
     pub(super) fn change_position(
         &mut self,
         instrument_id: &str,

@@ -1,15 +1,16 @@
-//! Signatures (docs/providers/snaptrade.md#request-signatures and #webhooks): HMAC-SHA256 of canonical JSON, base64.
+//! Signatures of calls and webhooks: HMAC-SHA256 of canonical JSON, in base64
+//! (docs/providers/snaptrade.md#request-signatures and #webhooks).
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-/// Calls below this path are taken too, signed with it or without (docs/providers/snaptrade.md#request-signatures and
+/// The old prefix. Calls below it may be signed with or without it (docs/providers/snaptrade.md#request-signatures and
 /// #official-clients).
 pub(super) const PREFIX: &str = "/api/v1";
 
-/// What is signed of a call. Path and query are the bytes of the request line.
+/// The signed parts of a call. Path and query are the bytes of the request line.
 pub(super) struct Signed<'a> {
     /// The parsed body; `null` for none and for `{}`.
     pub(super) content: &'a Value,
@@ -18,8 +19,8 @@ pub(super) struct Signed<'a> {
 }
 
 impl Signed<'_> {
-    /// True when `signature` is that of this call with that key. A body in letters beyond ASCII may be signed in
-    /// either way that the official clients have: which of them the real service takes is not known.
+    /// Whether `signature` is valid for this call and key. Non-ASCII text may be encoded in either way of the official
+    /// clients, because the real service's way is unknown.
     pub(super) fn is_signed_by(&self, consumer_key: &str, signature: &str) -> bool {
         let Ok(tag) = STANDARD.decode(signature) else { return false };
         let key = hmac::Key::new(hmac::HMAC_SHA256, consumer_key.as_bytes());
@@ -43,7 +44,7 @@ impl Signed<'_> {
     }
 }
 
-/// The signature of a webhook: over its whole body, as Python writes it (docs/providers/snaptrade.md#webhooks).
+/// Signs a webhook: the whole body, encoded as Python does (docs/providers/snaptrade.md#webhooks).
 pub(super) fn webhook_signature(consumer_key: &str, body: &Value) -> String {
     let mut message = String::new();
     write(&mut message, body, Letters::Escaped);
@@ -51,20 +52,20 @@ pub(super) fn webhook_signature(consumer_key: &str, body: &Value) -> String {
     STANDARD.encode(hmac::sign(&key, message.as_bytes()))
 }
 
-/// How letters beyond ASCII are written.
+/// How non-ASCII characters are encoded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Letters {
-    /// `\u00e9`, as Python does.
+    /// `\u00e9`, as in Python.
     Escaped,
-    /// As they are, as JavaScript does.
+    /// Unescaped, as in JavaScript.
     Raw,
 }
 
-/// Canonical JSON: members sorted at every level, nothing between them.
+/// Writes canonical JSON: members sorted at every level, no whitespace.
 fn write(out: &mut String, value: &Value, letters: Letters) {
     match value {
         Value::Object(members) => {
-            // Sorted here: whether the library does it depends on its features.
+            // Sort here: whether the library sorts depends on its features.
             let mut members: Vec<_> = members.iter().collect();
             members.sort_unstable_by_key(|(name, _)| *name);
             list(out, ('{', '}'), members, |out, (name, value)| {
@@ -120,7 +121,7 @@ mod tests {
     const NOTHING: &Value = &Value::Null;
 
     #[track_caller]
-    fn good(content: &Value, path: &str, query: &str, signature: &str) {
+    fn assert_signed(content: &Value, path: &str, query: &str, signature: &str) {
         let call = Signed { content, path, query };
         assert!(call.is_signed_by(KEY, signature), "{path}?{query}");
         assert!(!call.is_signed_by("test-consumer-key-2", signature));
@@ -137,7 +138,7 @@ mod tests {
     /// The vectors of docs/providers/snaptrade.md#test-vectors, in its order.
     #[test]
     fn v1_register() {
-        good(
+        assert_signed(
             &json!({"userId": "snaptrade-user-123"}),
             "/snapTrade/registerUser",
             "clientId=TESTCLIENT&timestamp=1715123456",
@@ -148,15 +149,15 @@ mod tests {
     #[test]
     fn v2_v3_python_without_a_body() {
         let query = format!("userId=snaptrade-user-123&{SECRET}&clientId=TESTCLIENT&timestamp=1715123456");
-        good(NOTHING, "/accounts", &query, "zd+TvnzVfAV6htuAqMYWr1Q8QaHXNFDnUXms8bgpFKU=");
-        good(NOTHING, "/snapTrade/login", &query, "P/zG+PgUvMPM7yWywaaYfnkFgMzuuSIRQHJUgNRjGKY=");
+        assert_signed(NOTHING, "/accounts", &query, "zd+TvnzVfAV6htuAqMYWr1Q8QaHXNFDnUXms8bgpFKU=");
+        assert_signed(NOTHING, "/snapTrade/login", &query, "P/zG+PgUvMPM7yWywaaYfnkFgMzuuSIRQHJUgNRjGKY=");
     }
 
     const ACTIVITIES: &str = "/accounts/917c8734-8470-4a3e-a18f-57c3f2ee6631/activities";
 
     #[test]
     fn v4_python_percent_encoding() {
-        good(
+        assert_signed(
             NOTHING,
             ACTIVITIES,
             "startDate=2026-01-01&endDate=2026-01-31&offset=0&limit=100&type=BUY%2CSELL&userId=user%201%2Ba%40b/%C3%A7\
@@ -168,8 +169,8 @@ mod tests {
     #[test]
     fn v5_typescript() {
         let query = format!("clientId=TESTCLIENT&userId=snaptrade-user-123&{SECRET}&timestamp=1715123457");
-        good(NOTHING, "/accounts", &query, "jrMb9GtWUQLFz04kVEVJpr9fXwwO0+KBmXPbih5CJMQ=");
-        good(
+        assert_signed(NOTHING, "/accounts", &query, "jrMb9GtWUQLFz04kVEVJpr9fXwwO0+KBmXPbih5CJMQ=");
+        assert_signed(
             NOTHING,
             ACTIVITIES,
             "clientId=TESTCLIENT&userId=user+1%2Ba%40b%2F%C3%A7&userSecret=s%26e%3Dc&startDate=2026-01-01\
@@ -181,8 +182,8 @@ mod tests {
     #[test]
     fn v6_with_the_old_prefix_and_without() {
         let query = format!("userId=snaptrade-user-123&{SECRET}&clientId=TESTCLIENT&timestamp=1715123456");
-        good(NOTHING, "/api/v1/accounts", &query, "qAHiialBkYWhqMP/84nj+HDDCLWtDcAD4LNSKKAneUw=");
-        good(NOTHING, "/api/v1/accounts", &query, "zd+TvnzVfAV6htuAqMYWr1Q8QaHXNFDnUXms8bgpFKU=");
+        assert_signed(NOTHING, "/api/v1/accounts", &query, "qAHiialBkYWhqMP/84nj+HDDCLWtDcAD4LNSKKAneUw=");
+        assert_signed(NOTHING, "/api/v1/accounts", &query, "zd+TvnzVfAV6htuAqMYWr1Q8QaHXNFDnUXms8bgpFKU=");
         let call = Signed { content: NOTHING, path: "/accounts", query: &query };
         assert!(!call.is_signed_by(KEY, "qAHiialBkYWhqMP/84nj+HDDCLWtDcAD4LNSKKAneUw="));
     }
@@ -194,9 +195,9 @@ mod tests {
             "customRedirect": "https://example.com/cb?x=1&y=é/ü",
         });
         let python = format!("userId=snaptrade-user-123&{SECRET}&clientId=TESTCLIENT&timestamp=1715123456");
-        good(&content, "/snapTrade/login", &python, "HA5AKSAgAl/ClmGMuXfHb6tepFs+CqZYHOx/IREo4OI=");
+        assert_signed(&content, "/snapTrade/login", &python, "HA5AKSAgAl/ClmGMuXfHb6tepFs+CqZYHOx/IREo4OI=");
         let typescript = format!("clientId=TESTCLIENT&userId=snaptrade-user-123&{SECRET}&timestamp=1715123457");
-        good(&content, "/snapTrade/login", &typescript, "LBb55iXFk4c2r3t/PtqklQqqztpR4t5mGcFpnCnhSis=");
+        assert_signed(&content, "/snapTrade/login", &typescript, "LBb55iXFk4c2r3t/PtqklQqqztpR4t5mGcFpnCnhSis=");
     }
 
     #[test]
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn canonical_json() {
+    fn canonical_json_sorts_and_escapes() {
         let value = json!({"b": [1, 2.5, true, null], "a": {"z": "é\u{1f600}\n\u{1f}/<&>", "A": ""}});
         let text = |letters| {
             let mut out = String::new();

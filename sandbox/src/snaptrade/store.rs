@@ -1,4 +1,4 @@
-//! Everything the pretended SnapTrade remembers.
+//! The state of the simulated SnapTrade.
 
 use jiff::{SignedDuration, Timestamp, civil};
 use serde_json::value::RawValue;
@@ -9,13 +9,12 @@ use super::instruments::Instruments;
 use crate::members::Members;
 use crate::world::brokerage::Broker;
 
-/// How long a deletion takes on the sandbox's clock. That it takes a while is known, how long is not
+/// How long a deletion takes on the sandbox's clock. That deletions are delayed is known, the delay is not
 /// (docs/providers/snaptrade.md#sandbox-choices).
 const DELETION: SignedDuration = SignedDuration::from_secs(1);
-/// Each account has room for this many rows in the numbers of rows.
+/// The range of row numbers that each account reserves.
 pub(super) const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
 
-/// The memory of the provider.
 pub(super) struct Store {
     pub(super) seed: u64,
     pub(super) today: civil::Date,
@@ -26,14 +25,13 @@ pub(super) struct Store {
     numbers: u64,
 }
 
-/// A user of a key.
 pub(super) struct User {
-    /// Unlike any other's, also when an id comes back after a deletion.
+    /// Unique, even if a deleted user's id is registered again.
     pub(super) number: u64,
     pub(super) key: Key,
     pub(super) id: String,
     pub(super) secret: String,
-    /// As the control interface wants it: the credentials are refused.
+    /// Set by a test: the user's credentials are rejected.
     pub(super) revoked: bool,
     deleted_at: Option<Timestamp>,
 }
@@ -46,46 +44,44 @@ pub(super) struct Connection {
     pub(super) broker: &'static Broker,
     pub(super) name: String,
     pub(super) trading: bool,
-    /// The user name at the broker; `None` where a test made the connection.
+    /// The user name at the broker; `None` if a test added the connection.
     pub(super) login: Option<String>,
     pub(super) created_at: Timestamp,
     pub(super) disabled_at: Option<Timestamp>,
-    /// How often it was made to work, also when it did.
+    /// How often the connection was reactivated, even if it worked.
     pub(super) reactivations: u64,
-    /// The last time that a refresh was asked for.
+    /// When a client last requested a refresh.
     pub(super) refreshed_at: Option<Timestamp>,
-    /// Whether there is ready-made credentials.
+    /// Whether the connection is among the ready-made credentials.
     pub(super) is_listed: bool,
     deleted_at: Option<Timestamp>,
 }
 
-/// An account with what is on it.
 pub(super) struct Account {
     pub(super) id: String,
     pub(super) connection_id: String,
-    /// In the form of `GET /accounts`.
+    /// In the format of `GET /accounts`.
     pub(super) members: Members,
-    /// An array.
+    /// A JSON array.
     pub(super) balances: Box<RawValue>,
     pub(super) positions: Vec<Position>,
-    /// Sorted by place.
+    /// Sorted by position.
     pub(super) entries: Vec<Entry>,
-    /// Grows with every change to the rows.
+    /// Grows with each change to the rows.
     pub(super) row_changes: u64,
-    /// Grows with every change to positions and balances.
+    /// Grows with each change to positions and balances.
     pub(super) holding_changes: u64,
-    /// When positions were last fetched from the broker.
+    /// When SnapTrade last fetched the positions from the broker.
     pub(super) as_of: Timestamp,
     pub(super) institution: &'static str,
-    /// Whether its owner shares it.
+    /// Whether the user shares it.
     pub(super) shared: bool,
     order: u64,
     next_row: u64,
 }
 
-/// Something held.
 pub(super) struct Position {
-    /// `instrument.id`, empty when it has none.
+    /// `instrument.id`; empty without one.
     pub(super) instrument_id: String,
     pub(super) members: Members,
 }
@@ -101,7 +97,7 @@ impl Store {
         self.numbers
     }
 
-    /// The users of a key that are there.
+    /// The existing users of a key.
     pub(super) fn users(&self, key: Key, now: Timestamp) -> impl Iterator<Item = &User> {
         self.users.iter().filter(move |user| user.key == key && exists_at(user.deleted_at, now))
     }
@@ -110,19 +106,19 @@ impl Store {
         self.users.iter_mut().find(|user| user.key == key && user.id == id && exists_at(user.deleted_at, now))
     }
 
-    /// A new user; returns the number.
+    /// Adds a user and returns the number.
     pub(super) fn add_user(&mut self, key: Key, id: &str, secret: String) -> u64 {
         let number = self.take_number();
         self.users.push(User { number, key, id: id.to_owned(), secret, revoked: false, deleted_at: None });
         number
     }
 
-    /// Whether the user of that number is there.
+    /// Whether the user with this number exists and is not revoked.
     pub(super) fn has_user(&self, number: u64, now: Timestamp) -> bool {
         self.users.iter().any(|user| user.number == number && !user.revoked && exists_at(user.deleted_at, now))
     }
 
-    /// Deletes a user, a little later, with all connections.
+    /// Deletes a user and all connections after the delay.
     pub(super) fn delete_user(&mut self, number: u64, now: Timestamp) {
         let then = now.saturating_add(DELETION).unwrap_or(Timestamp::MAX);
         for user in self.users.iter_mut().filter(|user| user.number == number) {
@@ -133,7 +129,7 @@ impl Store {
         }
     }
 
-    /// The connections of a user, in the order in which they were made.
+    /// The connections of a user, oldest first.
     pub(super) fn connections_of(&self, user: u64, now: Timestamp) -> impl Iterator<Item = &Connection> {
         self.connections.iter().filter(move |connection| connection.user == user && connection.exists(now))
     }
@@ -147,16 +143,16 @@ impl Store {
         all.find(|connection| connection.user == user && connection.id == id && connection.exists(now))
     }
 
-    /// The accounts of a user, or of one connection.
+    /// The shared accounts of a user, or of one connection.
     pub(super) fn accounts_of<'a>(
         &'a self,
         user: u64,
         connection: Option<&'a str>,
         now: Timestamp,
     ) -> impl Iterator<Item = &'a Account> {
-        self.connections_of(user, now)
-            .filter(move |held| connection.is_none_or(|id| held.id == id))
-            .flat_map(|held| self.accounts.iter().filter(|account| account.connection_id == held.id && account.shared))
+        self.connections_of(user, now).filter(move |known| connection.is_none_or(|id| known.id == id)).flat_map(
+            |known| self.accounts.iter().filter(|account| account.connection_id == known.id && account.shared),
+        )
     }
 
     pub(super) fn account(&self, user: u64, id: &str, now: Timestamp) -> Option<&Account> {
@@ -164,12 +160,12 @@ impl Store {
         self.connection(user, &account.connection_id, now).map(|_| account)
     }
 
-    /// What an account's rows are written with.
+    /// The context that the rows of an account need to be written.
     pub(super) const fn names<'a>(&'a self, account: &'a Account) -> Names<'a> {
         Names { seed: self.seed, instruments: &self.instruments, institution: account.institution }
     }
 
-    /// A new account without anything on it, at the end of the lists.
+    /// Adds an empty account at the end of the lists.
     pub(super) fn add_account(
         &mut self,
         connection_id: &str,
@@ -198,7 +194,7 @@ impl Store {
     }
 }
 
-/// True before the end.
+/// Whether an item exists: it was not deleted, or the deletion is still to come.
 fn exists_at(deleted_at: Option<Timestamp>, now: Timestamp) -> bool {
     deleted_at.is_none_or(|at| now < at)
 }
@@ -225,17 +221,17 @@ impl Connection {
         exists_at(self.deleted_at, now)
     }
 
-    /// It and its accounts are gone from now on.
+    /// Deletes the connection and its accounts at once.
     pub(super) const fn delete_now(&mut self, now: Timestamp) {
         self.deleted_at = Some(now);
     }
 
-    /// It is gone a little later.
+    /// Deletes the connection after the delay.
     pub(super) fn delete(&mut self, now: Timestamp) {
         self.deleted_at = Some(now.saturating_add(DELETION).unwrap_or(Timestamp::MAX));
     }
 
-    /// It works, whatever it was before.
+    /// Makes the connection work, even if it was deleted.
     pub(super) const fn reactivate(&mut self) {
         (self.disabled_at, self.deleted_at) = (None, None);
         self.reactivations += 1;
@@ -243,18 +239,17 @@ impl Connection {
 }
 
 impl Account {
-    /// The number of the account's first row.
     pub(super) const fn first_number(&self) -> u64 {
         self.order * NUMBERS_PER_ACCOUNT
     }
 
-    /// A number for a row that is new.
+    /// Reserves a row number.
     pub(super) const fn take_number(&mut self) -> u64 {
         self.next_row += 1;
         self.first_number() + self.next_row - 1
     }
 
-    /// Puts these rows in the place of all others.
+    /// Replaces all rows.
     pub(super) fn replace(&mut self, mut entries: Vec<Entry>) {
         entries.sort_unstable_by_key(Entry::position);
         self.next_row = self.next_row.max(entries.len() as u64);

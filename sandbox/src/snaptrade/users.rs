@@ -1,4 +1,4 @@
-//! Users of a key (docs/providers/snaptrade.md#users).
+//! `/snapTrade`: lists, registers and deletes the users of a key (docs/providers/snaptrade.md#users).
 
 use axum::response::Response;
 use http::StatusCode;
@@ -9,13 +9,13 @@ use super::Key;
 use super::call::{ClientCall, json};
 use super::errors::Failure;
 
-/// The ids of all users.
+/// Lists the ids of all users.
 pub(super) async fn list(call: ClientCall) -> Response {
     let store = call.snaptrade.store.read();
     json(&store.users(call.key, call.now).map(|user| user.id.as_str()).collect::<Vec<_>>())
 }
 
-/// A new user, with the secret that is told only here. How a personal key is refused is ours.
+/// Registers a user. Only this answer contains the secret. The error for a personal key is a sandbox choice.
 pub(super) async fn register(call: ClientCall) -> Result<Response, Failure> {
     if call.key == Key::Personal {
         return Err(Failure::not_enabled());
@@ -31,7 +31,7 @@ pub(super) async fn register(call: ClientCall) -> Result<Response, Failure> {
     Ok(json(&json!({"userId": id, "userSecret": secret})))
 }
 
-/// Deletes a user, a little later.
+/// Deletes a user after a delay.
 pub(super) async fn delete(call: ClientCall) -> Result<Response, Failure> {
     let id = call.query.get("userId").unwrap_or_default();
     let mut store = call.snaptrade.store.write();
@@ -41,7 +41,7 @@ pub(super) async fn delete(call: ClientCall) -> Result<Response, Failure> {
     Ok(json(&json!({"status": "deleted", "detail": detail, "userId": id})))
 }
 
-/// A new secret; the old one is refused at once.
+/// Replaces the secret; the old one is invalid at once.
 pub(super) async fn reset_secret(call: ClientCall) -> Result<Response, Failure> {
     let (Some(id), Some(secret)) = (call.text("userId"), call.text("userSecret")) else {
         return Err(Failure::unreadable());

@@ -1,4 +1,5 @@
-//! SnapTrade's webhooks (docs/providers/snaptrade.md#webhooks): those of the commercial key's users.
+//! SnapTrade's webhook events for the users of the commercial key (docs/providers/snaptrade.md#webhooks). They follow
+//! from two snapshots of the state.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -13,10 +14,10 @@ use crate::members::Members;
 use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookQueue, WebhookSource};
 use crate::world::rng::{BASE62, Rng};
 
-/// Where the deprecated secret is drawn.
+/// The label of the random stream for the deprecated secret.
 const SECRET_STREAM: u64 = u64::MAX - 3;
 
-/// Users and connections, as far as events tell of them.
+/// The part of users and connections from which events follow.
 pub(crate) struct Snapshot {
     users: Vec<UserSnapshot>,
     connections: Vec<ConnectionSnapshot>,
@@ -55,9 +56,9 @@ fn account_snapshot(account: &Account) -> AccountSnapshot {
 impl WebhookSource for SnapTrade {
     type Snapshot = Snapshot;
     const DELIVERY_POLICY: DeliveryPolicy = DeliveryPolicy {
-        // Not documented: ours.
+        // Undocumented, a sandbox choice.
         timeout_seconds: 10,
-        // Three retries, exponentially from 30 minutes; the factor is ours.
+        // Three retries with exponential delay from 30 minutes; the factor is a sandbox choice.
         retry_seconds: &[1800, 3600, 7200],
         is_received: |status| matches!(status, 200 | 201 | 202 | 204),
     };
@@ -72,9 +73,9 @@ impl WebhookSource for SnapTrade {
 
     fn snapshot(&self, now: Timestamp) -> Snapshot {
         let store = self.store.read();
-        let mut seen = Snapshot { users: Vec::new(), connections: Vec::new() };
+        let mut snapshot = Snapshot { users: Vec::new(), connections: Vec::new() };
         for user in store.users(Key::Commercial, now) {
-            seen.users.push(UserSnapshot { number: user.number, id: user.id.clone() });
+            snapshot.users.push(UserSnapshot { number: user.number, id: user.id.clone() });
             let connections =
                 store.connections_of(user.number, now).map(|connection: &Connection| ConnectionSnapshot {
                     id: connection.id.clone(),
@@ -84,9 +85,9 @@ impl WebhookSource for SnapTrade {
                     reactivations: connection.reactivations,
                     accounts: store.accounts_of(user.number, Some(&connection.id), now).map(account_snapshot).collect(),
                 });
-            seen.connections.extend(connections);
+            snapshot.connections.extend(connections);
         }
-        seen
+        snapshot
     }
 
     fn compare(&self, before: &Snapshot, after: &Snapshot, now: Timestamp) -> Vec<WebhookEvent> {
@@ -118,8 +119,8 @@ impl WebhookSource for SnapTrade {
         Ok(self.event(name, members, now))
     }
 
-    /// The same each time. Whether the real service renews the time of the event is not known; that it is the time
-    /// at which the event occurred is what the guide says.
+    /// Every attempt has the same body. The guide defines the timestamp as the time of the event; whether the real
+    /// service renews it for a retry is unknown.
     fn body(&self, event: &WebhookEvent, _attempt: usize) -> Vec<u8> {
         serde_json::to_vec(&event.body).expect("text can be written to memory")
     }
@@ -131,7 +132,7 @@ impl WebhookSource for SnapTrade {
 }
 
 impl SnapTrade {
-    /// The members that every event has, then its own.
+    /// Sets the members that every event has, then the event's own.
     fn event(&self, name: &str, own: Members, now: Timestamp) -> WebhookEvent {
         let id = Uuid::new_v4().to_string();
         let secret = Rng::new(self.store.read().seed, SECRET_STREAM).text(BASE62, 20);
@@ -146,7 +147,7 @@ impl SnapTrade {
     }
 }
 
-/// What has happened.
+/// Collects the events of a comparison.
 struct EventRecorder<'a> {
     snaptrade: &'a SnapTrade,
     now: Timestamp,
@@ -174,7 +175,7 @@ impl EventRecorder<'_> {
         self.record(name, &connection.user_id, own);
     }
 
-    /// Sent whether or not anything has changed, and when a part has failed; here none does.
+    /// The real service sends this even without a change, and when a part failed. Here no part fails.
     fn record_holdings(&mut self, connection: &ConnectionSnapshot, account: &AccountSnapshot) {
         let good = json!({"success": true, "error": null});
         let own = json!({
@@ -185,7 +186,7 @@ impl EventRecorder<'_> {
         self.record("ACCOUNT_HOLDINGS_UPDATED", &connection.user_id, own);
     }
 
-    /// The first reading of an account: holdings right away, transactions after them.
+    /// Records the first sync of an account: holdings, then transactions.
     fn record_sync(&mut self, connection: &ConnectionSnapshot, account: &AccountSnapshot) {
         self.record_holdings(connection, account);
         self.record_account("ACCOUNT_TRANSACTIONS_INITIAL_UPDATE", connection, account);
@@ -195,7 +196,7 @@ impl EventRecorder<'_> {
         match (before.is_disabled, after.is_disabled) {
             (false, true) => self.record_connection("CONNECTION_BROKEN", after, false),
             (true, false) => self.record_connection("CONNECTION_FIXED", after, false),
-            // Linked again though it worked. That this is what an update is, is ours.
+            // Sandbox choice: linking a working connection again is an update.
             (false, false) if before.reactivations != after.reactivations => {
                 self.record_connection("CONNECTION_UPDATED", after, false);
             }

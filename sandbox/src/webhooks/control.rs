@@ -1,4 +1,4 @@
-//! The part of the control interface that is about webhooks: the same for every provider.
+//! The control routes for webhooks, equal for every provider.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{Delivery, DeliveryState, Sign, WebhookSource, set_destination};
 use crate::control::{BadRequest, parse_body};
 use crate::members::Members;
 
-/// More copies of one event than this are a mistake.
+/// Limit for `copies`; more is a mistake.
 const COPIES_MAX: usize = 100;
 
 pub(super) fn routes<N: WebhookSource>(source: Arc<N>) -> Router {
@@ -27,7 +27,7 @@ pub(super) fn routes<N: WebhookSource>(source: Arc<N>) -> Router {
         .with_state(source)
 }
 
-/// What is absent stays as it is.
+/// An absent member keeps its value.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WebhookOptions {
@@ -38,7 +38,7 @@ struct WebhookOptions {
     sign: Option<Sign>,
 }
 
-/// Tells `null` from nothing.
+/// Distinguishes `null` from an absent member.
 fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(value).map(Some)
 }
@@ -87,7 +87,7 @@ fn delivery_json(delivery: &Delivery) -> Value {
     })
 }
 
-/// Numbers go on, so that an id is never another delivery's.
+/// Ids continue, so that an id never names another delivery.
 async fn clear<N: WebhookSource>(State(source): State<Arc<N>>) -> StatusCode {
     source.webhook_queue().state.lock().deliveries.clear();
     StatusCode::NO_CONTENT
@@ -99,7 +99,7 @@ struct ResendRequest {
     id: u64,
 }
 
-/// The last attempt's bytes once more; what was never attempted goes out for the first time.
+/// Sends the bytes of the last attempt again. A delivery without an attempt goes out as new.
 async fn resend<N: WebhookSource>(State(source): State<Arc<N>>, body: Bytes) -> Result<Response, BadRequest> {
     let request: ResendRequest = parse_body(&body, "{\"id\"}, an id of GET /__control/webhooks,")?;
     let now = source.clock().now();

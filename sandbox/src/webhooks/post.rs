@@ -1,4 +1,4 @@
-//! One POST over HTTP/1.1, on a connection of its own.
+//! Sends one POST over HTTP/1.1 on its own connection.
 
 use std::io;
 
@@ -11,7 +11,6 @@ use tokio::task::JoinSet;
 
 use crate::control::BadRequest;
 
-/// Where webhooks go.
 #[derive(Debug, Clone)]
 pub(super) struct Destination {
     pub(super) url: String,
@@ -21,7 +20,7 @@ pub(super) struct Destination {
     path: String,
 }
 
-/// The bytes of an attempt.
+/// The headers and body of an attempt.
 #[derive(Debug, Clone)]
 pub(super) struct SignedRequest {
     pub(super) headers: Vec<(&'static str, String)>,
@@ -29,9 +28,9 @@ pub(super) struct SignedRequest {
 }
 
 impl Destination {
-    /// Plain HTTP only: everything here is on the machine of a test.
+    /// Parses a plain HTTP URL. HTTPS is not needed, because receivers run on the test's machine.
     pub(super) fn parse(url: &str) -> Result<Self, BadRequest> {
-        const EXPECTED: &str = "\"url\" must be an address as http://127.0.0.1:8080/hooks, or null";
+        const EXPECTED: &str = "\"url\" must be a URL such as http://127.0.0.1:8080/hooks, or null";
         let uri: Uri = url.parse().map_err(|_| EXPECTED)?;
         let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http")).ok_or(EXPECTED)?;
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
@@ -45,12 +44,12 @@ impl Destination {
     }
 }
 
-/// The status of the answer. Redirects are not followed.
+/// Posts a request and returns the status of the answer. Redirects are not followed.
 pub(super) async fn post(to: &Destination, sent: &SignedRequest) -> io::Result<u16> {
     let stream = TcpStream::connect((to.host.as_str(), to.port)).await?;
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(io::Error::other)?;
-    // Aborted when this call ends, however it does.
+    // Dropping the set aborts the connection however this call ends.
     let mut driver = JoinSet::new();
     driver.spawn(connection);
     let mut request = Request::post(&to.path)

@@ -1,4 +1,4 @@
-//! People made up for user names that the world does not know. The same seed and user name give the same person.
+//! Invented people for user names that the world does not define. The same seed and user name give the same person.
 
 use super::people::{Holding, HoldingKind};
 use super::rng::{Rng, label};
@@ -27,24 +27,24 @@ static LAST: [&str; 16] = [
     "Brennan",
 ];
 
-/// The name of whoever has that user name.
+/// The full name of the person with this user name.
 pub(crate) fn full_name(seed: u64, user_name: &str) -> String {
     let mut rng = Rng::new(seed, label(&["name", user_name]));
     let [first, last] = [FIRST, LAST].map(|names| names[rng.next() as usize % names.len()]);
     format!("{first} {last}")
 }
 
-/// The stream of whoever has that user name, for one thing of theirs at one institution.
+/// The random stream for one thing of a user at one institution.
 pub(crate) fn stream(seed: u64, user_name: &str, institution: &str, thing: &str) -> Rng {
     Rng::new(seed, label(&[user_name, institution, thing]))
 }
 
-/// How an institution's own things begin: the first word of its name.
+/// The first word of an institution's name, which starts the names of its products.
 pub(crate) fn first_word(name: &str) -> &str {
     name.split(' ').next().unwrap_or_default()
 }
 
-/// What everybody has at an Australian bank. The balances are only the middle of what is drawn.
+/// The accounts of every unknown user name at an Australian bank. Real balances vary around these.
 pub(crate) static AUSTRALIAN: [Holding; 4] = [
     holding(
         "Everyday",
@@ -68,7 +68,7 @@ const fn holding(
     Holding { name, nickname: None, category, kind, cents, limit }
 }
 
-/// Somewhere between half of it and one and a half times it.
-pub(crate) fn about(rng: &mut Rng, cents: i64) -> i64 {
+/// Varies an amount between half and one and a half times its value.
+pub(crate) fn vary(rng: &mut Rng, cents: i64) -> i64 {
     cents / 1000 * rng.between(500, 1500) as i64 + rng.between(0, 99) as i64 * cents.signum()
 }

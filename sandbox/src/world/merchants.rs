@@ -1,8 +1,8 @@
-//! Where a household spends its money. Every shop and agency is invented.
+//! The daily spending of an Australian household. Every shop and agency is invented.
 
 use super::template::{Category, Extra, Kind, Template, known, plain, shop};
 
-/// Where the branches are.
+/// Places of branches.
 pub(crate) const PLACES: &[&str] = &[
     "NEWTOWN NSW",
     "MARRICKVILLE NSW",
@@ -18,8 +18,8 @@ pub(crate) const PLACES: &[&str] = &[
     "SYDNEY",
 ];
 
-/// Daily spending of a household, the common things more than once. All that the sixteen categories know and that
-/// does not come on fixed days is here, and so are rows without, with an empty and with an unknown category.
+/// Templates of daily spending; repeated entries are more likely. They cover everything of the sixteen categories that
+/// does not occur on fixed days. They also cover rows without a category, with `null` and with an unknown one.
 pub(crate) static SPENDING: &[Template] = &[
     shop(
         "BILLYCART GROCER 0412",
@@ -128,7 +128,7 @@ pub(crate) static SPENDING: &[Template] = &[
         reference: "dinner",
         ..plain(
             "OSKO PAYMENT TO SAM RIVERS",
-            Kind::TransferOutgoing,
+            Kind::TransferSent,
             known("TRANSFER_OUT", "TRANSFER_OUT_ACCOUNT_TRANSFER"),
             (1000, 12000),
             false,
@@ -139,7 +139,7 @@ pub(crate) static SPENDING: &[Template] = &[
         reference: "my half of the bill",
         ..plain(
             "OSKO PAYMENT FROM MEI TAN",
-            Kind::TransferIncoming,
+            Kind::TransferReceived,
             known("TRANSFER_IN", "TRANSFER_IN_ACCOUNT_TRANSFER"),
             (800, 9000),
             true,
@@ -147,8 +147,7 @@ pub(crate) static SPENDING: &[Template] = &[
     },
     plain("REFUND BILLYCART GROCER", Kind::Other, Category::Absent, (300, 5000), true),
     plain("VISA PURCHASE 000000 UNKNOWN TERMINAL", Kind::Payment, Category::Null, (100, 4000), false),
-    // An unknown primary: a real provider may add values at any time (docs/providers/fiskil.md#versions). The word is
-    // ours.
+    // An invented primary category: a real provider may add values at any time (docs/providers/fiskil.md#versions).
     shop("PAWS & CLAWS VET", "Paws & Claws", "0742", "PETS", "PETS_VETERINARY", (2500, 32000)),
     Template {
         merchant: None,

@@ -1,5 +1,5 @@
-//! The invented people, their banks and years of rows: what all providers show, without any provider's words for it.
-//! The same seed gives the same world, but for the dates, which are counted back from the day of the start.
+//! The invented people, their institutions and years of rows, independent of any provider's format. The same seed gives
+//! the same world, except for dates, which count back from the day of the start.
 
 pub(crate) mod brokerage;
 pub(crate) mod calendar;

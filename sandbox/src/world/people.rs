@@ -1,9 +1,9 @@
-//! Who is in the world, and which accounts they hold. All names are invented.
+//! The people of Australia, with their banks and accounts. All names are invented.
 
 use super::rows::{Oddity, Plan};
 use super::standing_orders;
 
-/// A bank, or an energy company. Ids are digit strings, as on the wire.
+/// A bank or an energy company. Ids are digit strings, as on the wire.
 pub(crate) struct Institution {
     pub(crate) id: &'static str,
     pub(crate) name: &'static str,
@@ -15,7 +15,7 @@ const fn bank(id: &'static str, name: &'static str, status: &'static str) -> Ins
     Institution { id, name, industry: "banking", status }
 }
 
-/// `88888` is the provider's own test bank (docs/providers/fiskil.md#institutions); the others are ours.
+/// `88888` is the provider's own test bank (docs/providers/fiskil.md#institutions); the others are invented.
 pub(crate) static INSTITUTIONS: &[Institution] = &[
     bank("11", "Ironbark Example Bank", "HEALTHY"),
     bank("22", "Kurrajong Example Mutual", "HEALTHY"),
@@ -26,7 +26,7 @@ pub(crate) static INSTITUTIONS: &[Institution] = &[
     bank("88888", "Banking Sandbox Data Holder", "HEALTHY"),
 ];
 
-/// A person with an email address and consents at banks.
+/// A person with an e-mail address and consents at banks.
 pub(crate) struct Person {
     pub(crate) name: &'static str,
     pub(crate) email: &'static str,
@@ -34,11 +34,10 @@ pub(crate) struct Person {
     pub(crate) consents: &'static [(&'static str, &'static [Holding])],
 }
 
-/// An account somebody holds.
 pub(crate) struct Holding {
     pub(crate) name: &'static str,
     pub(crate) nickname: Option<&'static str>,
-    /// In the words of the Consumer Data Standards.
+    /// A product category of the Consumer Data Standards.
     pub(crate) category: &'static str,
     pub(crate) kind: HoldingKind,
     /// Current balance in cents.
@@ -47,10 +46,10 @@ pub(crate) struct Holding {
     pub(crate) limit: Option<i64>,
 }
 
-/// What happens on an account.
+/// The kind of account, which decides its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HoldingKind {
-    /// The busiest account: exactly the number of rows asked for.
+    /// The busiest account has exactly the number of rows in `Options::rows`.
     Busiest,
     Everyday {
         spending: u32,
@@ -70,7 +69,7 @@ pub(crate) enum HoldingKind {
 pub(crate) const YEARS_DAYS: u32 = 1095;
 
 impl HoldingKind {
-    /// How its rows are drawn.
+    /// How its rows are generated.
     pub(crate) fn plan(self, busiest_rows: u32) -> Plan {
         let quiet = |fixed, nearest| Plan {
             fixed,
@@ -114,7 +113,7 @@ const fn card(name: &'static str, cents: i64, limit: i64) -> Holding {
     Holding { limit: Some(limit), ..holding(name, "CRED_AND_CHRG_CARDS", HoldingKind::Card, cents) }
 }
 
-/// The order is that of the credentials. The third and fourth are spare: nothing but tests uses them.
+/// In the order of the credentials. The third and fourth are spare: only tests use them.
 pub(crate) static PEOPLE: &[Person] = &[
     Person {
         name: "Olivia Nguyen",

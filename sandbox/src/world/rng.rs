@@ -1,8 +1,8 @@
-//! A small repeatable generator: splitmix64. Not for secrets.
+//! A small deterministic random generator: splitmix64. Not for secrets.
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Stirs the bits of one number; equal input gives equal output for ever.
+/// Mixes the bits of a number; equal input always gives equal output.
 pub(crate) const fn mix(value: u64) -> u64 {
     let a = value.wrapping_add(GOLDEN);
     let b = (a ^ (a >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -10,7 +10,7 @@ pub(crate) const fn mix(value: u64) -> u64 {
     c ^ (c >> 31)
 }
 
-/// One number for several texts, in their order.
+/// Hashes several texts, in their order, into one number.
 pub(crate) fn label(texts: &[&str]) -> u64 {
     let letters = texts.iter().flat_map(|text| text.bytes().map(u64::from).chain([256]));
     letters.fold(0, |label, letter| mix(label ^ letter))
@@ -20,7 +20,7 @@ pub(crate) fn label(texts: &[&str]) -> u64 {
 pub(crate) struct Rng(u64);
 
 impl Rng {
-    /// A stream of its own for each label, so that more draws in one place change nothing in another.
+    /// Each label has its own stream, so that more draws in one place change nothing in another.
     pub(crate) const fn new(seed: u64, label: u64) -> Self {
         Self(mix(mix(seed) ^ label.wrapping_mul(GOLDEN)))
     }
@@ -45,7 +45,7 @@ impl Rng {
         (0..length).map(|_| char::from(alphabet[self.next() as usize % alphabet.len()])).collect()
     }
 
-    /// An identifier in the form of a random UUID.
+    /// An id in the format of a random UUID.
     pub(crate) fn uuid(&mut self) -> String {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.next().to_be_bytes());
@@ -56,5 +56,4 @@ impl Rng {
 
 /// The characters of a KSUID.
 pub(crate) const BASE62: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Decimal digits.
 pub(crate) const DIGITS: &[u8] = b"0123456789";

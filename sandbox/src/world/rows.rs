@@ -1,4 +1,4 @@
-//! Years of rows for one account.
+//! Draws years of rows for one account in Australia.
 
 use super::calendar::{Calendar, HOUR, SECOND};
 use super::merchants::{PLACES, SPENDING};
@@ -8,47 +8,47 @@ use super::template::Template;
 /// An amount as the bank writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Amount {
-    /// Whole cents, negative when money went out.
+    /// Whole cents, negative for debits.
     Cents(i64),
-    /// A text of its own, for oddities.
+    /// A fixed text, for odd amounts.
     Text(&'static str),
 }
 
-/// One row of a statement. Instants are milliseconds since 1970.
+/// One row of a statement. Instants are Unix milliseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
-    /// Unlike any other row's in the world, and the same for the same seed.
+    /// Unique in the world, and stable for a seed.
     pub(crate) number: u64,
     pub(crate) template: &'static Template,
     pub(crate) posted: Option<i64>,
     pub(crate) executed: Option<i64>,
     pub(crate) amount: Amount,
-    /// Which offset the bank writes with its times, in minutes; 0 is written `Z`.
+    /// The UTC offset of the bank's times, in minutes; 0 is written `Z`.
     pub(crate) offset_minutes: i16,
-    /// The bank writes milliseconds.
+    /// Whether the bank writes milliseconds.
     pub(crate) millis: bool,
     pub(crate) pending: bool,
     pub(crate) place: u8,
 }
 
-/// What an account's statement is made of.
+/// How the rows of an account are generated.
 pub(crate) struct Plan {
-    /// Things on fixed days.
+    /// Rows on fixed days.
     pub(crate) fixed: &'static [(u32, Template)],
-    /// How many rows of daily spending there are beside them; with `exact`, how many rows there are in all.
+    /// The number of rows of daily spending; with `exact`, the number of all posted rows.
     pub(crate) spending: u32,
     pub(crate) exact: bool,
-    /// From how many to how many days back.
+    /// The nearest and the farthest day, counted back.
     pub(crate) days: (u32, u32),
     pub(crate) pending: u32,
     pub(crate) oddity: Oddity,
 }
 
-/// What is strange about an account's rows.
+/// What is unusual about an account's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Oddity {
     None,
-    /// Some purchases are known by their execution time only.
+    /// Some purchases have an execution time only.
     ExecutionOnly,
     /// Odd decimals, and one posted row without any time.
     Decimals,
@@ -61,7 +61,7 @@ pub(crate) fn draw(plan: &Plan, seed: u64, base: u64, calendar: &Calendar) -> Ve
     let mut drawing = Drawing { rng: Rng::new(seed, base), calendar, base, rows: Vec::new() };
     let (nearest, mut farthest) = plan.days;
     if plan.exact {
-        // Few rows cover few days: a household has about one a day at least.
+        // Few rows cover few days: a household has at least about one row a day.
         farthest = farthest.min(plan.spending.max(nearest));
         drawing.rows.reserve(plan.spending as usize + plan.pending as usize);
     }
@@ -71,7 +71,7 @@ pub(crate) fn draw(plan: &Plan, seed: u64, base: u64, calendar: &Calendar) -> Ve
     }
     let wanted = if plan.exact { plan.spending - drawing.rows.len() as u32 } else { plan.spending };
     drawing.spending(wanted, nearest, farthest);
-    drawing.around_clock_changes();
+    drawing.move_to_clock_changes();
     drawing.oddities(plan.oddity, nearest);
     drawing.pending(plan.pending);
     drawing.rows
@@ -85,12 +85,12 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    /// Newest first over all fixed things, so that cutting off the end keeps the newest.
+    /// Newest first over all templates, so that truncating keeps the newest.
     fn fixed(&mut self, plans: &'static [(u32, Template)], nearest: u32, farthest: u32) {
         for back in nearest..=farthest {
             for (index, (every, template)) in plans.iter().enumerate() {
                 if back % every == (index as u32 * 3 + 2) % every {
-                    // Banks book such things in the small hours.
+                    // Banks book such rows in the small hours.
                     let at = self.calendar.instant(back, self.rng.between(0, 4 * 3600) as i64 * SECOND);
                     self.push(template, at);
                 }
@@ -102,14 +102,14 @@ impl Drawing<'_> {
         let days = u64::from(farthest - nearest + 1);
         for index in 0..wanted {
             let back = nearest + (u64::from(index) * days / u64::from(wanted)) as u32;
-            // Every fifth row takes its turn, so that each kind occurs whatever is drawn.
-            let turn = index as usize / 5 % SPENDING.len();
+            // Every fifth row rotates through the templates, so that each occurs.
+            let rotated = index as usize / 5 % SPENDING.len();
             let drawn = self.rng.next() as usize % SPENDING.len();
-            let template = &SPENDING[if index % 5 == 0 { turn } else { drawn }];
+            let template = &SPENDING[if index % 5 == 0 { rotated } else { drawn }];
             let seconds = match self.rng.between(0, 19) {
-                0 => 86_399,                           // the last second of the day
-                1 => 0,                                // midnight itself
-                _ => self.rng.between(21_600, 79_200), // six in the morning to ten at night
+                0 => 86_399,                           // last second of the day
+                1 => 0,                                // midnight
+                _ => self.rng.between(21_600, 79_200), // 06:00 to 22:00
             };
             let at = self.calendar.instant(back, seconds as i64 * SECOND);
             self.push(template, at);
@@ -122,7 +122,7 @@ impl Drawing<'_> {
         let style = self.rng.between(0, 9);
         let millis = style >= 7;
         let posted = if style == 9 { at - self.rng.between(1, 999) as i64 } else { at };
-        let executed = template.placed && self.rng.chance(40);
+        let executed = template.has_place && self.rng.chance(40);
         let executed = executed.then(|| at - self.rng.between(2, 50) as i64 * HOUR);
         self.rows.push(Row {
             number: self.base + self.rows.len() as u64,
@@ -137,8 +137,9 @@ impl Drawing<'_> {
         });
     }
 
-    /// Moves two rows next to each of the last changes of Sydney's clocks: the last second before, the first after.
-    fn around_clock_changes(&mut self) {
+    /// Moves two rows to each recent clock change in Sydney: to the last second before it and the first second after
+    /// it.
+    fn move_to_clock_changes(&mut self) {
         if self.rows.len() < 200 {
             return;
         }
@@ -146,7 +147,7 @@ impl Drawing<'_> {
             let near = self
                 .rows
                 .iter_mut()
-                .filter(|row| row.template.placed && row.posted.is_some_and(|at| (at - change).abs() <= 48 * HOUR));
+                .filter(|row| row.template.has_place && row.posted.is_some_and(|at| (at - change).abs() <= 48 * HOUR));
             for (row, at) in near.take(2).zip([change - SECOND, change]) {
                 row.posted = Some(at);
                 row.executed = None;
@@ -159,13 +160,13 @@ impl Drawing<'_> {
         match oddity {
             Oddity::None => {}
             Oddity::ExecutionOnly => {
-                for row in self.rows.iter_mut().filter(|row| row.template.placed).skip(3).step_by(40).take(5) {
+                for row in self.rows.iter_mut().filter(|row| row.template.has_place).skip(3).step_by(40).take(5) {
                     row.executed = row.posted.take();
                 }
             }
             Oddity::Decimals => {
-                // Amounts of these forms are ours (docs/providers/fiskil.md#sandbox-choices); the standard asks for two
-                // decimals at least.
+                // Amounts of these formats are a sandbox choice (docs/providers/fiskil.md#sandbox-choices). The
+                // standard requires at least two decimals.
                 for text in ["-12.5", "0.00", "-0.00", "1234567.8900", "+15.20", "-3.141", "-7"] {
                     self.odd(text, nearest + 2);
                 }
@@ -189,7 +190,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// Card purchases that have not settled: no time at all (docs/providers/fiskil.md#rows).
+    /// Adds card purchases that have not settled; they have no time (docs/providers/fiskil.md#rows).
     fn pending(&mut self, count: u32) {
         for index in 0..count as usize {
             self.push(&SPENDING[index * 3 % SPENDING.len()], 0);

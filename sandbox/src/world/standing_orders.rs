@@ -1,9 +1,8 @@
-//! What an account's statement shows on fixed days: pay, rent, interest, repayments. Every payer and payee is
-//! invented.
+//! Rows on fixed days in Australia: pay, rent, interest and repayments. Every payer and payee is invented.
 
 use super::template::{Category, Extra, Kind, Template, known, plain, shop};
 
-/// What comes on fixed days: how often (days), and what.
+/// An everyday account. Each row has its interval in days.
 pub(crate) static HOUSEHOLD: &[(u32, Template)] = &[
     (
         14,
@@ -12,7 +11,7 @@ pub(crate) static HOUSEHOLD: &[(u32, Template)] = &[
             reference: "SALARY",
             ..plain(
                 "PAY/SALARY FROM EUCALYPT DESIGN PTY LTD",
-                Kind::TransferIncoming,
+                Kind::TransferReceived,
                 known("INCOME", "INCOME_SALARY"),
                 (312_450, 312_450),
                 true,
@@ -58,7 +57,7 @@ pub(crate) static HOUSEHOLD: &[(u32, Template)] = &[
         30,
         plain(
             "TRANSFER TO CARD",
-            Kind::TransferOutgoing,
+            Kind::TransferSent,
             known("LOAN_PAYMENTS", "LOAN_PAYMENTS_CREDIT_CARD_PAYMENT"),
             (80_000, 240_000),
             false,
@@ -78,7 +77,7 @@ pub(crate) static HOUSEHOLD: &[(u32, Template)] = &[
         30,
         plain(
             "TRANSFER TO SAVER",
-            Kind::TransferOutgoing,
+            Kind::TransferSent,
             known("TRANSFER_OUT", "TRANSFER_OUT_SAVINGS"),
             (30_000, 50_000),
             false,
@@ -100,7 +99,7 @@ pub(crate) static SAVING: &[(u32, Template)] = &[
         30,
         plain(
             "TRANSFER FROM EVERYDAY",
-            Kind::TransferIncoming,
+            Kind::TransferReceived,
             known("TRANSFER_IN", "TRANSFER_IN_SAVINGS"),
             (30_000, 50_000),
             true,
@@ -112,7 +111,7 @@ pub(crate) static SAVING: &[(u32, Template)] = &[
         121,
         plain(
             "WITHDRAWAL TO EVERYDAY",
-            Kind::TransferOutgoing,
+            Kind::TransferSent,
             known("TRANSFER_OUT", "TRANSFER_OUT_SAVINGS"),
             (50_000, 200_000),
             false,
@@ -120,13 +119,13 @@ pub(crate) static SAVING: &[(u32, Template)] = &[
     ),
 ];
 
-/// What a credit card's bank adds to the purchases.
+/// The rows that a credit card's bank adds to purchases.
 pub(crate) static CARD: &[(u32, Template)] = &[
     (
         30,
         plain(
             "PAYMENT RECEIVED THANK YOU",
-            Kind::TransferIncoming,
+            Kind::TransferReceived,
             known("LOAN_PAYMENTS", "LOAN_PAYMENTS_CREDIT_CARD_PAYMENT"),
             (80_000, 240_000),
             true,
@@ -145,13 +144,12 @@ pub(crate) static CARD: &[(u32, Template)] = &[
     (365, plain("ANNUAL CARD FEE", Kind::Fee, known("BANK_FEES", "BANK_FEES_OTHER"), (9900, 9900), false)),
 ];
 
-/// A home loan.
 pub(crate) static MORTGAGE: &[(u32, Template)] = &[
     (
         30,
         plain(
             "REPAYMENT RECEIVED",
-            Kind::TransferIncoming,
+            Kind::TransferReceived,
             known("LOAN_PAYMENTS", "LOAN_PAYMENTS_MORTGAGE_PAYMENT"),
             (214_500, 214_500),
             true,
@@ -161,7 +159,7 @@ pub(crate) static MORTGAGE: &[(u32, Template)] = &[
     (30, plain("LOAN SERVICE FEE", Kind::Fee, known("BANK_FEES", "BANK_FEES_OTHER"), (800, 800), false)),
 ];
 
-/// A term deposit and a trust account: little happens.
+/// A term deposit, with few rows.
 pub(crate) static DEPOSIT: &[(u32, Template)] = &[(
     91,
     plain(
@@ -173,14 +171,13 @@ pub(crate) static DEPOSIT: &[(u32, Template)] = &[(
     ),
 )];
 
-/// A trust account.
 pub(crate) static TRUST: &[(u32, Template)] = &[
-    (60, plain("DEPOSIT HELD IN TRUST", Kind::TransferIncoming, Category::Null, (100_000, 900_000), true)),
+    (60, plain("DEPOSIT HELD IN TRUST", Kind::TransferReceived, Category::Null, (100_000, 900_000), true)),
     (
         60,
         plain(
             "DISBURSEMENT",
-            Kind::TransferOutgoing,
+            Kind::TransferSent,
             known("TRANSFER_OUT", "TRANSFER_OUT_OTHER_TRANSFER_OUT"),
             (90_000, 800_000),
             false,
@@ -188,13 +185,12 @@ pub(crate) static TRUST: &[(u32, Template)] = &[
     ),
 ];
 
-/// A travel card.
 pub(crate) static TRAVELLING: &[(u32, Template)] = &[
     (
         45,
         plain(
             "LOAD FROM EVERYDAY",
-            Kind::TransferIncoming,
+            Kind::TransferReceived,
             known("TRANSFER_IN", "TRANSFER_IN_ACCOUNT_TRANSFER"),
             (20_000, 150_000),
             true,

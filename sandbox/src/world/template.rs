@@ -1,6 +1,6 @@
-//! The form of a row: what all rows of one kind have in common.
+//! Templates of Australian rows: the text, category and amount range that all rows of one kind share.
 
-/// What moved the money.
+/// How the money moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     DirectDebit,
@@ -9,17 +9,17 @@ pub(crate) enum Kind {
     InterestPaid,
     Other,
     Payment,
-    TransferIncoming,
-    TransferOutgoing,
+    TransferReceived,
+    TransferSent,
 }
 
-/// What the provider's enrichment makes of it: primary and secondary category.
+/// The provider's enrichment: primary and secondary category.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Category {
     Known(&'static str, &'static str),
-    /// The row does not mention a category.
+    /// The row has no `category` member.
     Absent,
-    /// The row says that there is none.
+    /// The row's `category` is `null`.
     Null,
 }
 
@@ -27,12 +27,12 @@ pub(crate) enum Category {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extra {
     Nothing,
-    /// A bill paid by its code.
+    /// A bill paid with a BPAY biller code.
     Bpay {
         code: &'static str,
         name: &'static str,
     },
-    /// A payment between banks at once, with the other side's name.
+    /// An instant payment between banks, with the other party's name.
     Npp(&'static str),
     /// Direct entry, with the sender's number.
     DirectEntry(&'static str),
@@ -42,13 +42,13 @@ pub(crate) enum Extra {
 #[derive(Debug)]
 pub(crate) struct Template {
     pub(crate) text: &'static str,
-    /// Shops have many branches: the text goes on with a place.
-    pub(crate) placed: bool,
+    /// Shops have many branches, so the text ends with a place.
+    pub(crate) has_place: bool,
     pub(crate) merchant: Option<&'static str>,
     pub(crate) merchant_code: Option<&'static str>,
     pub(crate) kind: Kind,
     pub(crate) category: Category,
-    /// Least and most, in cents.
+    /// Minimum and maximum in cents.
     pub(crate) cents: (u32, u32),
     pub(crate) incoming: bool,
     pub(crate) extra: Extra,
@@ -66,7 +66,7 @@ pub(super) const fn shop(
 ) -> Template {
     Template {
         text,
-        placed: true,
+        has_place: true,
         merchant: Some(merchant),
         merchant_code: Some(code),
         kind: Kind::Payment,
@@ -88,7 +88,7 @@ pub(super) const fn plain(
 ) -> Template {
     Template {
         text,
-        placed: false,
+        has_place: false,
         merchant: None,
         merchant_code: None,
         kind,
@@ -100,7 +100,7 @@ pub(super) const fn plain(
     }
 }
 
-/// A category that the provider knows.
+/// A category that the provider assigned.
 pub(super) const fn known(primary: &'static str, secondary: &'static str) -> Category {
     Category::Known(primary, secondary)
 }

@@ -1,4 +1,4 @@
-//! Akahu's front door: who gets in, envelope and errors, linking and unlinking, refreshes, webhooks.
+//! Akahu's API: authentication, errors, consent, tokens, refreshes and webhook subscriptions.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -68,11 +68,11 @@ async fn malformed_and_foreign_ids_are_rejected() {
 #[tokio::test]
 async fn code_is_exchanged_once() {
     let akahu = akahu().await;
-    let back = akahu.consent("").await;
-    let names: Vec<&str> = back.iter().map(|(name, _)| name.as_str()).collect();
+    let callback = akahu.consent("").await;
+    let names: Vec<&str> = callback.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["code", "state", "source", "event"]);
-    assert_eq!((back[1].1.as_str(), back[2].1.as_str(), back[3].1.as_str()), ("s%201", "oauth", "ACCEPT"));
-    let good = akahu.exchange(&back[0].1);
+    assert_eq!((callback[1].1.as_str(), callback[2].1.as_str(), callback[3].1.as_str()), ("s%201", "oauth", "ACCEPT"));
+    let good = akahu.exchange(&callback[0].1);
     let with = |name: &str, value: Value| {
         let mut body = good.clone();
         body[name] = value;
@@ -95,7 +95,7 @@ async fn code_is_exchanged_once() {
     assert_eq!(status, 200);
     assert_eq!((&token["success"], &token["token_type"]), (&json!(true), &json!("bearer")));
     assert!(token["scope"].as_str().unwrap().starts_with("ENDURING_CONSENT "));
-    assert_eq!(token["access_token"], akahu.token, "the first person's, the same as long as it is alive");
+    assert_eq!(token["access_token"], akahu.token, "a user's token stays the same while it is valid");
     assert!(token.get("item").is_none() && token.get("expires_in").is_none());
     assert_eq!(akahu.token(&good).await.1["error"], "invalid_grant", "codes are single use");
 }
@@ -116,7 +116,7 @@ async fn code_expires_and_form_bodies_are_accepted() {
     let request = akahu.http.post(format!("{}/token", akahu.access.base_url)).body(form);
     let form = "application/x-www-form-urlencoded";
     let token = answer(request.header("content-type", form).header("Idempotency-Key", "1")).await;
-    assert_eq!(token["access_token"], akahu.credentials(2).0, "whoever has the address");
+    assert_eq!(token["access_token"], akahu.credentials(2).0, "the user with this e-mail address");
 }
 
 #[tokio::test]
@@ -222,14 +222,14 @@ async fn refresh_completes_later_and_is_rate_limited() {
     }
     assert_eq!(after["party"], before["party"]);
     assert_eq!(refreshed(&second).await, second["refreshed"], "another login");
-    // All of them: one login rests, the other is read.
+    // A refresh of everything skips the login in its rest period and reads the other.
     assert_eq!(refresh("").await.0, 200);
     assert_eq!(refresh("").await.0, 429);
     assert_eq!(refresh(&format!("/{}", second["connection"]["_id"].as_str().unwrap())).await.0, 429);
     akahu.advance(15 * 60).await;
     assert_ne!(refreshed(&second).await, second["refreshed"]);
     assert_eq!(refresh(&of_first).await.0, 200);
-    // Nobody asks, and a day goes by.
+    // Without a request, a day later Akahu has refreshed by itself.
     akahu.advance(3).await;
     let before = refreshed(&first).await;
     akahu.advance(26 * 3600).await;

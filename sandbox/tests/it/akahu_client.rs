@@ -1,4 +1,4 @@
-//! A caller of the pretended Akahu that knows its headers and nothing else.
+//! A test client of the simulated Akahu. It sets the headers and nothing else.
 
 use bellbird_sandbox::{AkahuAccess, Credentials, Sandbox, start};
 use reqwest::{Method, Response};
@@ -10,14 +10,14 @@ pub(crate) struct Akahu {
     pub(crate) sandbox: Sandbox,
     pub(crate) http: reqwest::Client,
     pub(crate) access: AkahuAccess,
-    /// Olivia's, until a test takes somebody else's.
+    /// Olivia's user token, unless a test replaces it.
     pub(crate) token: String,
 }
 
-/// When every sandbox of these tests begins.
+/// The start of the sandbox clock in these tests.
 pub(crate) const NOW: &str = "2026-11-21T01:30:00Z";
 
-/// A sandbox whose clock begins at a fixed time.
+/// Starts a sandbox whose clock begins at [`NOW`].
 pub(crate) async fn akahu() -> Akahu {
     let sandbox = start(options(10)).await.unwrap();
     let access = sandbox.description().akahu.clone();
@@ -28,7 +28,7 @@ pub(crate) async fn akahu() -> Akahu {
 }
 
 impl Akahu {
-    /// Token and login of ready-made credentials: two of Olivia's, one of the spare person's.
+    /// User token and login of the seeded credentials: 0 and 1 are Olivia's, 2 is the spare user's.
     pub(crate) fn credentials(&self, index: usize) -> (String, String) {
         let credentials = self.sandbox.description().credentials.iter();
         let mut matching = credentials.filter_map(|credentials| match credentials {
@@ -38,19 +38,19 @@ impl Akahu {
         matching.nth(index).unwrap()
     }
 
-    /// A sandbox seen by the spare person.
+    /// Acts as the spare user.
     pub(crate) fn into_spare(mut self) -> Self {
         self.token = self.credentials(2).0;
         self
     }
 
-    /// A user's call; the path begins behind `/v1`.
+    /// A call with the user token; `path` follows `/v1`.
     pub(crate) fn call(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         let request = self.http.request(method, format!("{}{path}", self.access.base_url));
         request.bearer_auth(&self.token).header("X-Akahu-Id", &self.access.app_token)
     }
 
-    /// The app's own call.
+    /// A GET with the app's own credentials.
     pub(crate) fn app(&self, path: &str) -> reqwest::RequestBuilder {
         let request = self.http.get(format!("{}{path}", self.access.base_url));
         request.basic_auth(&self.access.app_token, Some(&self.access.app_secret))
@@ -69,17 +69,17 @@ impl Akahu {
         self.json("/accounts").await["items"].as_array().unwrap().clone()
     }
 
-    /// The account of that type, the first of several.
+    /// The first account of a type.
     pub(crate) async fn account(&self, kind: &str) -> Value {
         self.accounts().await.into_iter().find(|account| account["type"] == kind).unwrap()
     }
 
-    /// Path of the settled rows of the account of that type.
+    /// Path of the posted rows of the first account of a type.
     pub(crate) async fn rows_path(&self, kind: &str) -> String {
         format!("/accounts/{}/transactions", self.account(kind).await["_id"].as_str().unwrap())
     }
 
-    /// Follows the cursors to the end: the pages.
+    /// All pages, by following the cursors to the end.
     pub(crate) async fn pages(&self, path: &str) -> Vec<Vec<Value>> {
         let mut pages = Vec::new();
         let separator = if path.contains('?') { '&' } else { '?' };
@@ -116,16 +116,16 @@ impl Akahu {
         self.control(Method::POST, "/clock", json!({"advanceSeconds": seconds})).await;
     }
 
-    /// Consents without pages and returns what comes back.
+    /// Consents without the hosted pages. Returns the callback's parameters in order.
     pub(crate) async fn consent(&self, more: &str) -> Vec<(String, String)> {
         self.consent_as("accept", more).await
     }
 
-    pub(crate) async fn consent_as(&self, word: &str, more: &str) -> Vec<(String, String)> {
+    pub(crate) async fn consent_as(&self, outcome: &str, more: &str) -> Vec<(String, String)> {
         self.control(Method::POST, "/redirects", json!({"uris": ["https://app.example/cb"]})).await;
         let url = format!(
             "{}/authorize?response_type=code&client_id={}&scope=ENDURING_CONSENT&state=s%201\
-             &redirect_uri=https%3A%2F%2Fapp.example%2Fcb&sandbox_auto={word}{more}",
+             &redirect_uri=https%3A%2F%2Fapp.example%2Fcb&sandbox_auto={outcome}{more}",
             self.access.oauth_url, self.access.app_token
         );
         let response = self.http.get(url).send().await.unwrap();
@@ -137,7 +137,7 @@ impl Akahu {
         pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    /// What a good exchange of that code sends.
+    /// The body of a valid token exchange.
     pub(crate) fn exchange(&self, code: &str) -> Value {
         json!({
             "grant_type": "authorization_code", "code": code, "redirect_uri": "https://app.example/cb",
@@ -145,7 +145,7 @@ impl Akahu {
         })
     }
 
-    /// Status and body of an exchange.
+    /// Status and body of the token answer.
     pub(crate) async fn token(&self, body: &Value) -> (u16, Value) {
         let response = self.http.post(format!("{}/token", self.access.base_url)).json(body).send().await.unwrap();
         (response.status().as_u16(), response.json().await.unwrap())

@@ -1,4 +1,4 @@
-//! Logins, tokens, accounts and rows under the hands of a test.
+//! Akahu's control interface: changes to logins, tokens, accounts and rows.
 
 use jiff::Timestamp;
 use reqwest::Method;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::akahu_client::{NOW, akahu, answer, date, error_of, ids};
 
 #[tokio::test]
-async fn an_expired_login_is_inactive_and_frozen() {
+async fn expired_login_is_inactive_and_frozen() {
     let akahu = akahu().await;
     let (_, login) = akahu.credentials(0);
     let before = akahu.accounts().await;
@@ -21,7 +21,7 @@ async fn an_expired_login_is_inactive_and_frozen() {
     for (account, before) in akahu.accounts().await.iter().zip(&before) {
         assert_eq!(account["refreshed"] == before["refreshed"], account["_authorisation"] == login.as_str());
     }
-    // The user comes back: the same ids, and it is read again.
+    // After a new consent the ids are the same, and refreshes work again.
     akahu.consent("").await;
     akahu.advance(3).await;
     let after = akahu.accounts().await;
@@ -58,7 +58,7 @@ async fn revoked_login_removes_its_accounts() {
 }
 
 #[tokio::test]
-async fn a_login_or_an_account_can_be_dropped_by_the_app() {
+async fn app_can_delete_a_login_or_an_account() {
     let akahu = akahu().await;
     let (_, login) = akahu.credentials(1);
     let shown = akahu.json(&format!("/authorisations/{login}")).await;
@@ -110,7 +110,7 @@ async fn added_rows_are_served_as_given() {
     let akahu = akahu().await;
     let account = akahu.account("CHECKING").await["_id"].as_str().unwrap().to_owned();
     let path = format!("/accounts/{account}/transactions");
-    // Written by hand: no library would keep this number as it stands.
+    // Written by hand, because a JSON library would change the notation of the number.
     let odd = format!(
         "{{\"_account\":\"{account}\",\"amount\":1.2300e5,\"category\":null,\"mystery\":[1.10],\
          \"date\":\"2026-11-21T01:00:00.000Z\"}}"
@@ -128,7 +128,7 @@ async fn added_rows_are_served_as_given() {
     let now = akahu.control(Method::POST, "/transactions", json!({"_account": account})).await;
     assert!(now["date"].as_str() >= Some(&NOW[..19]) && now["date"] == now["created_at"]);
     assert_eq!(akahu.json(&path).await["items"][0], now);
-    for bad in [json!({}), json!({"_account": "nobody"}), json!({"_account": account, "_id": id}), json!(3)] {
+    for bad in [json!({}), json!({"_account": "unknown"}), json!({"_account": account, "_id": id}), json!(3)] {
         let response = akahu.control_raw(Method::POST, "/transactions", bad.to_string()).await;
         assert_eq!(response.status(), 400);
         assert!(response.json::<Value>().await.unwrap()["error"].is_string());
@@ -158,7 +158,7 @@ async fn changed_row_is_sorted_again_and_updated_at_moves() {
 }
 
 #[tokio::test]
-async fn accounts_can_be_made_and_changed() {
+async fn accounts_can_be_added_and_changed() {
     let akahu = akahu().await;
     let (token, login) = akahu.credentials(1);
     let ask = json!({"userToken": token, "authorisation": login, "name": "Odd", "type": "NEW_KIND", "balance": null});
@@ -189,7 +189,7 @@ async fn accounts_can_be_made_and_changed() {
 }
 
 #[tokio::test]
-async fn an_account_can_be_filled() {
+async fn account_can_be_filled() {
     let akahu = akahu().await;
     let account = akahu.account("CHECKING").await;
     let path = akahu.rows_path("CHECKING").await;

@@ -1,4 +1,4 @@
-//! What the people's data hold: every type, every oddity, every border.
+//! Akahu's seeded data: every account type, category and date edge, and the odd values of the spare user.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::akahu_client::{NOW, akahu, answer, date};
 
 #[tokio::test]
-async fn the_first_person_has_every_type_of_account() {
+async fn first_user_has_every_type_of_account() {
     let akahu = akahu().await;
     let accounts = akahu.accounts().await;
     let types: BTreeSet<&str> = accounts.iter().map(|account| account["type"].as_str().unwrap()).collect();
@@ -55,7 +55,7 @@ async fn the_first_person_has_every_type_of_account() {
 }
 
 #[tokio::test]
-async fn rows_lie_on_both_sides_of_every_border() {
+async fn rows_surround_midnights_and_clock_changes() {
     let akahu = akahu().await;
     let rows = akahu.rows(&akahu.rows_path("CHECKING").await).await;
     let now: Timestamp = NOW.parse().unwrap();
@@ -73,7 +73,7 @@ async fn rows_lie_on_both_sides_of_every_border() {
     }
     let dates: BTreeSet<Timestamp> = rows.iter().map(date).collect();
     let has = |text: &str| assert!(dates.contains(&text.parse::<Timestamp>().unwrap()), "{text}");
-    // Summer time ended on 5 April 2026 and began on 27 September 2026; midnights on both sides.
+    // Midnights around the end of summer time on 5 April 2026 and its start on 27 September 2026.
     for midnight in ["2026-04-03T11:00:00Z", "2026-04-04T11:00:00Z", "2026-04-05T12:00:00Z"] {
         has(midnight);
     }
@@ -105,7 +105,7 @@ async fn rows_lie_on_both_sides_of_every_border() {
 }
 
 #[tokio::test]
-async fn amounts_are_plain_numbers_and_balances_run() {
+async fn amounts_are_plain_and_balances_add_up() {
     let akahu = akahu().await;
     let path = akahu.rows_path("CHECKING").await;
     let text = akahu.get(&path).await.text().await.unwrap();
@@ -126,7 +126,7 @@ async fn amounts_are_plain_numbers_and_balances_run() {
 }
 
 #[tokio::test]
-async fn every_type_and_every_kind_of_category_occurs() {
+async fn every_type_and_category_key_occurs() {
     let akahu = akahu().await;
     let rows = akahu.rows("/transactions").await;
     let types: BTreeSet<&str> = rows.iter().map(|row| row["type"].as_str().unwrap()).collect();
@@ -159,7 +159,7 @@ async fn every_type_and_every_kind_of_category_occurs() {
             names.insert(category["name"].as_str().unwrap());
         }
     }
-    // One for each key that codes lead to (docs/providers/akahu.md#spending-codes).
+    // One name for each category key that a spending code maps to (docs/providers/akahu.md#spending-codes).
     for name in [
         "Cinemas",
         "Supermarkets and grocery stores",
@@ -177,7 +177,7 @@ async fn every_type_and_every_kind_of_category_occurs() {
         assert!(names.contains(name), "{name}");
     }
     assert!(names.len() >= 40, "{}", names.len());
-    // And those that only a type and a sign lead to (docs/providers/akahu.md#category-rules).
+    // These categories follow from type and sign alone (docs/providers/akahu.md#category-rules).
     for (kind, incoming) in [
         ("FEE", false),
         ("FEE", true),
@@ -206,7 +206,7 @@ async fn every_type_and_every_kind_of_category_occurs() {
 }
 
 #[tokio::test]
-async fn the_spare_person_is_full_of_oddities() {
+async fn spare_accounts_have_odd_values() {
     let akahu = akahu().await.into_spare();
     let accounts = akahu.accounts().await;
     assert!(accounts.iter().all(|account| account["_authorisation"] == akahu.credentials(2).1));

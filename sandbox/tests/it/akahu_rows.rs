@@ -1,4 +1,4 @@
-//! Settled and pending rows: pages, ranges, single rows.
+//! Akahu's posted and pending rows: pages, date ranges and single rows.
 
 use jiff::Timestamp;
 use reqwest::Method;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::akahu_client::{akahu, answer, date, error_of, ids};
 
 #[tokio::test]
-async fn pages_of_a_hundred_newest_first() {
+async fn pages_have_100_rows_newest_first() {
     let akahu = akahu().await;
     let path = akahu.rows_path("CHECKING").await;
     let pages = akahu.pages(&path).await;
@@ -20,18 +20,18 @@ async fn pages_of_a_hundred_newest_first() {
     unique.dedup();
     assert_eq!(unique.len(), rows.len());
     for pair in pages.windows(2).take(pages.len() - 2) {
-        assert_eq!(pair[0].last().unwrap()["date"], pair[1][0]["date"], "an instant lies across the border");
+        assert_eq!(pair[0].last().unwrap()["date"], pair[1][0]["date"], "rows of one instant are on both pages");
     }
     let first = akahu.json(&path).await;
     let cursor = first["cursor"]["next"].as_str().unwrap();
     assert!(cursor.len() >= 100 && cursor.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'));
     assert_eq!(first.as_object().unwrap().len(), 3);
     let again = akahu.json(&format!("{path}?limit=5&unknown=1")).await;
-    assert_eq!(again["items"], first["items"], "there is no limit to set");
+    assert_eq!(again["items"], first["items"], "the limit parameter is ignored");
 }
 
 #[tokio::test]
-async fn a_cursor_is_bound_to_its_query_and_its_user() {
+async fn cursor_is_bound_to_its_query_and_user() {
     let akahu = akahu().await;
     let path = akahu.rows_path("CHECKING").await;
     let cursor = akahu.json(&format!("{path}?start=2025-01-01")).await["cursor"]["next"].as_str().unwrap().to_owned();
@@ -82,8 +82,7 @@ async fn the_start_is_excluded_and_the_end_included() {
         let expected: Vec<&Value> = all.iter().filter(|row| date(row) > bound).collect();
         assert_eq!(akahu.rows(&format!("{path}?start={bound}")).await.iter().collect::<Vec<_>>(), expected);
     }
-    // A whole day of Auckland, as docs/providers/akahu.md#date-ranges describes it, on the day on which summer time
-    // ended.
+    // A whole day in Auckland (docs/providers/akahu.md#date-ranges): the one on which summer time ended.
     let day = akahu.rows(&format!("{path}?start=2026-04-04T10:59:59.999Z&end=2026-04-05T11:59:59.999Z")).await;
     let (from, to): (Timestamp, Timestamp) =
         ("2026-04-04T11:00:00Z".parse().unwrap(), "2026-04-05T12:00:00Z".parse().unwrap());
@@ -103,7 +102,7 @@ async fn the_start_is_excluded_and_the_end_included() {
 }
 
 #[tokio::test]
-async fn list_of_all_accounts_merges_their_rows() {
+async fn list_without_account_merges_all_rows() {
     let akahu = akahu().await;
     let mut expected = Vec::new();
     for account in akahu.accounts().await {
@@ -136,14 +135,14 @@ async fn empty_page_is_not_the_last() {
     let cursor = empty["cursor"]["next"].as_str().unwrap();
     let again = akahu.json(&format!("{path}?cursor={cursor}")).await;
     assert_eq!(again["items"], json!([]));
-    assert_ne!(again["cursor"], empty["cursor"], "an adapter must not take it for a page that names itself");
+    assert_ne!(again["cursor"], empty["cursor"], "an adapter must not mistake it for a page that links to itself");
     akahu.control(Method::POST, "/pages", json!({"emptyEvery": 1, "match": "/v1/transactions"})).await;
     assert_eq!(akahu.json(&format!("{path}?cursor={cursor}")).await["items"].as_array().unwrap()[..], expected[..100]);
     assert_eq!(akahu.json("/transactions").await["items"], json!([]));
 }
 
 #[tokio::test]
-async fn single_rows_and_rows_by_ids() {
+async fn rows_are_found_by_id() {
     let akahu = akahu().await;
     let rows = akahu.json("/transactions").await["items"].as_array().unwrap().clone();
     let one = akahu.json(&format!("/transactions/{}", ids(&rows)[7])).await;

@@ -1,4 +1,4 @@
-//! A browser without a window: it follows links, fills in forms, and stops where a redirect leaves the sandbox.
+//! A minimal browser. It follows links, fills in forms, and stops at a redirect that leaves the sandbox.
 
 use reqwest::header::HeaderMap;
 
@@ -7,7 +7,6 @@ pub(crate) struct Browser {
     base: String,
 }
 
-/// A page on the screen.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) url: String,
@@ -16,11 +15,11 @@ pub(crate) struct Page {
     pub(crate) html: String,
 }
 
-/// What a form leads to.
+/// The answer to a form.
 #[derive(Debug)]
 pub(crate) enum Next {
     Page(Page),
-    /// Away from the sandbox.
+    /// A URL outside the sandbox.
     Redirect(String),
 }
 
@@ -29,7 +28,7 @@ impl Next {
     pub(crate) fn page(self) -> Page {
         match self {
             Self::Page(page) => page,
-            Self::Redirect(location) => panic!("away to {location}"),
+            Self::Redirect(location) => panic!("redirected to {location}"),
         }
     }
 
@@ -43,7 +42,7 @@ impl Next {
 }
 
 impl Page {
-    /// The value of an attribute behind the first place where `before` stands.
+    /// The text after the first occurrence of `before`, up to a quote or `<`.
     pub(crate) fn after(&self, before: &str) -> Option<String> {
         let rest = self.html.split_once(before)?.1;
         Some(rest.split_once(['"', '<'])?.0.to_owned())
@@ -58,19 +57,19 @@ impl Page {
         self.after("<p class=\"wrong\" role=\"alert\">")
     }
 
-    /// The code that the page shows.
+    /// The one-time code that the page shows.
     #[track_caller]
     pub(crate) fn code(&self) -> String {
         self.after("<span class=\"code\">").unwrap()
     }
 
-    /// Names of the accounts to choose from.
+    /// Names of the accounts that the page offers.
     pub(crate) fn accounts(&self) -> Vec<String> {
         let parts = self.html.split("checked><span>").skip(1);
         parts.map(|part| part.split_once('<').unwrap().0.to_owned()).collect()
     }
 
-    /// How many things `accounts` finds, ticked: the fields of a form with all of them.
+    /// The form fields that select all accounts.
     pub(crate) fn all(&self) -> Vec<(&'static str, String)> {
         (0..self.accounts().len()).map(|index| ("account", index.to_string())).collect()
     }
@@ -92,14 +91,14 @@ impl Browser {
         Page { url: url.to_owned(), status, headers, html: response.text().await.unwrap() }
     }
 
-    /// Follows a redirect if that is what the address answers with.
+    /// The target of the redirect that `url` must answer with.
     pub(crate) async fn redirect_location(&self, url: &str) -> String {
         let page = self.open(url).await;
         assert_eq!(page.status, 303, "{}", page.html);
         page.headers["location"].to_str().unwrap().to_owned()
     }
 
-    /// Sends the form of a page with these fields beside the hidden ones.
+    /// Sends the form of a page: these fields and the hidden ones.
     pub(crate) async fn submit<V: AsRef<str>>(&self, page: &Page, fields: &[(&str, V)]) -> Next {
         let action = page.after("<form method=\"post\" action=\"");
         let url = action.map_or_else(|| page.url.clone(), |path| format!("{}{path}", self.base));
@@ -138,12 +137,12 @@ impl Browser {
         self.submit(page, &[("institution", institution)]).await.page()
     }
 
-    /// Signs in with the right code, as the page shows it.
+    /// Signs in with the code that the page shows.
     pub(crate) async fn sign_in(&self, page: &Page, name: &str) -> Next {
         self.submit(page, &[("name", name), ("code", &page.code())]).await
     }
 
-    /// From the first page to the choice of accounts.
+    /// Goes from the first page to the choice of accounts.
     pub(crate) async fn to_accounts(&self, url: &str, institution: Option<&str>, name: &str) -> Page {
         let mut page = self.allow(&self.open(url).await).await.page();
         if let Some(institution) = institution {
@@ -152,14 +151,14 @@ impl Browser {
         self.sign_in(&page, name).await.page()
     }
 
-    /// From the first page to the end, with all accounts.
+    /// Goes from the first page to the end, with all accounts selected.
     pub(crate) async fn walk(&self, url: &str, institution: Option<&str>, name: &str) -> Next {
         let page = self.to_accounts(url, institution, name).await;
         self.submit(&page, &page.all()).await
     }
 }
 
-/// A value of the query of an address.
+/// A query parameter of a URL.
 pub(crate) fn parameter(url: &str, name: &str) -> Option<String> {
     let query = url.split_once('?')?.1;
     query.split('&').find_map(|pair| Some(pair.strip_prefix(name)?.strip_prefix('=')?.to_owned()))

@@ -1,4 +1,4 @@
-//! A caller that knows the token dance and nothing else.
+//! A test client of the simulated Fiskil. It fetches a token and sets the headers, and nothing else.
 
 use bellbird_sandbox::{Credentials, Description, Options, Sandbox, start};
 use reqwest::{Method, Response};
@@ -15,7 +15,7 @@ pub(crate) fn options(rows: u32) -> Options {
     Options { rows, now: Some("2026-11-21T01:30:00Z".parse().unwrap()), ..Options::default() }
 }
 
-/// A sandbox with few rows, whose clock begins at a fixed time.
+/// Starts a sandbox with 300 rows, whose clock begins at a fixed time.
 pub(crate) async fn client() -> Client {
     client_of(options(300)).await
 }
@@ -118,7 +118,7 @@ pub(crate) fn ids(rows: &[Value]) -> Vec<String> {
     rows.iter().map(|row| row["fiskil_id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The instant a row is sorted by.
+/// The instant by which the sandbox sorts a row.
 pub(crate) fn time(row: &Value) -> Option<jiff::Timestamp> {
     let text = row["posting_date_time"].as_str().or(row["execution_date_time"].as_str())?;
     Some(text.parse().unwrap())

@@ -1,4 +1,4 @@
-//! Akahu's hosted page.
+//! Akahu's hosted consent pages.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -10,16 +10,16 @@ const KAURI: &str = "conn_cjgaawozb000001nyd111xixr";
 const TOTARA: &str = "conn_cjgab6fis000001qsytf1semy";
 /// The classic twin of an official connection.
 const OLD_RIMU: &str = "conn_cjgaaqcna000001ldwof8tvj0";
-const BACK: &str = "http://127.0.0.1:9/cb?x=1";
+const REDIRECT_URI: &str = "http://127.0.0.1:9/cb?x=1";
 
-/// The address of the page, with more parameters.
+/// URL of the first page, with more parameters.
 fn url(akahu: &Akahu, more: &str) -> String {
     format!(
         "{}/?response_type=code&client_id={}&scope=ENDURING_CONSENT&state={}&redirect_uri={}{more}",
         akahu.access.oauth_url,
         akahu.access.app_token,
         encode("<s> &\"1"),
-        encode(BACK)
+        encode(REDIRECT_URI)
     )
 }
 
@@ -27,17 +27,17 @@ fn browser(akahu: &Akahu) -> Browser {
     Browser::new(&akahu.access.oauth_url)
 }
 
-/// The token that a redirect leads to, and its event.
+/// Exchanges the code of a callback. Returns the user token and the callback's event.
 async fn exchange(akahu: &Akahu, location: &str) -> (String, String) {
     let code = parameter(location, "code").unwrap_or_else(|| panic!("{location}"));
     let mut body = akahu.exchange(&code);
-    body["redirect_uri"] = json!(BACK);
+    body["redirect_uri"] = json!(REDIRECT_URI);
     let (status, token) = akahu.token(&body).await;
     assert_eq!(status, 200, "{token}");
     (token["access_token"].as_str().unwrap().to_owned(), parameter(location, "event").unwrap())
 }
 
-/// Consents with all accounts and sees with the token from then on.
+/// Consents with all accounts, and uses the new token from then on.
 async fn link(akahu: &mut Akahu, connection: &str, name: &str) -> String {
     let location = browser(akahu).walk(&url(akahu, ""), Some(connection), name).await.redirect_location();
     let (token, event) = exchange(akahu, &location).await;
@@ -62,7 +62,7 @@ async fn new_username_consents_and_gets_accounts() {
     assert_eq!(page.accounts(), ["Kauri Everyday", "Kauri Saver", "Kauri Visa", "Kauri Home Loan"]);
     let location = browser.submit(&page, &[("account", "1"), ("account", "2")]).await.redirect_location();
     let (start, rest) = location.split_once("&code=").unwrap();
-    assert_eq!(start, BACK);
+    assert_eq!(start, REDIRECT_URI);
     let (_, rest) = rest.split_once('&').unwrap();
     assert_eq!(rest, "state=%3Cs%3E%20%26%221&source=oauth&event=ACCEPT");
 
@@ -79,16 +79,16 @@ async fn new_username_consents_and_gets_accounts() {
     let shown: Vec<&Value> = accounts.iter().map(|account| &account["_id"]).collect();
     assert!(rows.iter().all(|row| shown.contains(&&row["_account"])));
     assert_eq!(akahu.json("/transactions/pending").await["items"].as_array().unwrap().len(), 1);
-    // Everything of the account can be read on its own, and what is not shared cannot.
+    // Only shared accounts can be read, each on its own as well.
     assert_eq!(akahu.accounts().await.len(), 2);
     assert!(!akahu.rows(&akahu.rows_path("SAVINGS").await).await.is_empty());
 
-    // The same person at the same institution again, with all accounts: the same ids, and one of more.
+    // The same user consents again, now with all accounts: shared accounts keep their ids.
     assert_eq!(link(&mut akahu, KAURI, "walker@example.com").await, "UPDATE");
     let again = akahu.accounts().await;
     assert_eq!(again.len(), 4);
     assert_eq!((&again[1]["_id"], &again[2]["_id"]), (&accounts[0]["_id"], &accounts[1]["_id"]));
-    // And another institution, under the same token.
+    // Another institution gets the same token.
     let token = akahu.token.clone();
     assert_eq!(link(&mut akahu, TOTARA, "walker@example.com").await, "UPDATE");
     assert_eq!((akahu.token.as_str(), akahu.accounts().await.len()), (token.as_str(), 8));
@@ -99,7 +99,7 @@ async fn same_username_always_gets_the_same_accounts() {
     let shown = async |before: bool| {
         let mut akahu = akahu().await;
         if before {
-            link(&mut akahu, TOTARA, "somebody else").await;
+            link(&mut akahu, TOTARA, "another user").await;
         }
         link(&mut akahu, KAURI, "mia").await;
         let rows = akahu.rows("/transactions").await;
@@ -132,9 +132,9 @@ async fn repaired_login_keeps_its_ids() {
         assert_eq!((&before["_id"], &before["_authorisation"]), (&after["_id"], &after["_authorisation"]));
     }
 
-    // As a test may want it: another token, another authorisation.
-    let ways = json!({"newToken": true, "newAuthorisation": true});
-    akahu.control(Method::POST, "/relink", ways).await;
+    // The control interface can ask for a new token and a new authorisation.
+    let options = json!({"newToken": true, "newAuthorisation": true});
+    akahu.control(Method::POST, "/relink", options).await;
     link(&mut akahu, TOTARA, "tama.brown@example.com").await;
     let new = akahu.token.clone();
     assert_ne!(new, tama);
@@ -142,12 +142,12 @@ async fn repaired_login_keeps_its_ids() {
     assert_eq!(third[0]["_id"], after[0]["_id"]);
     assert_ne!(third[0]["_authorisation"], after[0]["_authorisation"]);
     akahu.token = tama;
-    assert_eq!(error_of(akahu.call(Method::GET, "/accounts")).await.0, 401, "the old token is dead");
+    assert_eq!(error_of(akahu.call(Method::GET, "/accounts")).await.0, 401, "the old token is invalid");
     akahu.control(Method::POST, "/relink", json!({"newToken": true, "oldTokenLives": true})).await;
     link(&mut akahu, TOTARA, "tama.brown@example.com").await;
     assert_ne!(akahu.token, new);
     akahu.token = new;
-    assert_eq!(akahu.accounts().await.len(), 2, "and this one is not");
+    assert_eq!(akahu.accounts().await.len(), 2, "the old token still works");
 }
 
 #[tokio::test]
@@ -158,14 +158,14 @@ async fn unticked_accounts_are_no_longer_shared() {
     let dropped = akahu.account("SAVINGS").await["_id"].as_str().unwrap().to_owned();
     let location = browser(&akahu).submit(&page, &[("account", "0")]).await.redirect_location();
     assert_eq!(exchange(&akahu, &location).await, (akahu.token.clone(), "UPDATE".to_owned()));
-    assert_eq!(akahu.accounts().await.len(), 1 + 5, "one here, and all at the other institution");
+    assert_eq!(akahu.accounts().await.len(), 1 + 5, "one here and all five at the other institution");
     for path in [format!("/accounts/{dropped}"), format!("/accounts/{dropped}/transactions")] {
         assert_eq!(error_of(akahu.call(Method::GET, &path)).await.0, 404, "{path}");
     }
     assert!(akahu.rows("/transactions").await.iter().all(|row| row["_account"] != dropped.as_str()));
     link(&mut akahu, KAURI, "olivia.nguyen@example.com").await;
     assert_eq!(akahu.account("SAVINGS").await["_id"], dropped);
-    // So it is with one that the app has given up.
+    // The same holds for an account that the app has deleted.
     answer(akahu.call(Method::DELETE, &format!("/accounts/{dropped}"))).await;
     assert_eq!(error_of(akahu.call(Method::GET, &format!("/accounts/{dropped}"))).await.0, 404);
     link(&mut akahu, KAURI, "olivia.nguyen@example.com").await;
@@ -176,8 +176,8 @@ async fn unticked_accounts_are_no_longer_shared() {
 async fn every_failure_redirects_with_the_state() {
     let akahu = akahu().await;
     let browser = browser(&akahu);
-    let lands = |location: &str, error: &str| {
-        assert!(location.starts_with(&format!("{BACK}&error={error}&")), "{location}");
+    let assert_redirect = |location: &str, error: &str| {
+        assert!(location.starts_with(&format!("{REDIRECT_URI}&error={error}&")), "{location}");
         assert!(location.ends_with("&state=%3Cs%3E%20%26%221"), "{location}");
     };
     let at_bank = async || {
@@ -185,7 +185,7 @@ async fn every_failure_redirects_with_the_state() {
         browser.allow(&page).await.page()
     };
     let first = browser.open(&url(&akahu, "")).await;
-    let denied = format!("{BACK}&error=access_denied&state=%3Cs%3E%20%26%221");
+    let denied = format!("{REDIRECT_URI}&error=access_denied&state=%3Cs%3E%20%26%221");
     assert_eq!(browser.cancel(&first).await.redirect_location(), denied);
     assert_eq!(browser.cancel(&at_bank().await).await.redirect_location(), denied);
     let page = at_bank().await;
@@ -194,19 +194,19 @@ async fn every_failure_redirects_with_the_state() {
 
     for (code, error) in [("000000", "temporarily_unavailable"), ("111111", "access_denied")] {
         let page = at_bank().await;
-        lands(&browser.submit(&page, &[("name", "x"), ("code", code)]).await.redirect_location(), error);
+        assert_redirect(&browser.submit(&page, &[("name", "x"), ("code", code)]).await.redirect_location(), error);
     }
     let mut page = at_bank().await;
     for _ in 0..2 {
         page = browser.submit(&page, &[("name", "x"), ("code", "1")]).await.page();
         assert!(page.message().is_some());
     }
-    lands(&browser.submit(&page, &[("name", "x"), ("code", "1")]).await.redirect_location(), "access_denied");
+    assert_redirect(&browser.submit(&page, &[("name", "x"), ("code", "1")]).await.redirect_location(), "access_denied");
     let page = browser.open(&url(&akahu, &format!("&connection={OLD_RIMU}"))).await;
-    lands(&browser.allow(&page).await.redirect_location(), "temporarily_unavailable");
+    assert_redirect(&browser.allow(&page).await.redirect_location(), "temporarily_unavailable");
     let page = at_bank().await;
     akahu.advance(601).await;
-    lands(&browser.sign_in(&page, "x").await.redirect_location(), "access_denied");
+    assert_redirect(&browser.sign_in(&page, "x").await.redirect_location(), "access_denied");
 }
 
 #[tokio::test]
@@ -214,7 +214,7 @@ async fn bad_request_shows_a_page_without_redirect() {
     let akahu = akahu().await;
     let browser = browser(&akahu);
     let good = url(&akahu, "");
-    let refused = |page: &Page| {
+    let assert_rejected = |page: &Page| {
         assert_eq!(page.status, 400, "{}", page.html);
         assert!(!page.headers.contains_key("location"));
         assert!(!page.html.contains("<form"), "{}", page.html);
@@ -237,10 +237,10 @@ async fn bad_request_shows_a_page_without_redirect() {
         format!("{good}&sandbox_auto=perhaps"),
     ] {
         let page = browser.open(&bad).await;
-        refused(&page);
+        assert_rejected(&page);
         assert!(!page.html.contains("<script"));
-        // A form sent there does no better.
-        refused(&browser.post(&bad, "session=x&form_number=0&do=allow".to_owned()).await.page());
+        // Neither does a form sent to that URL.
+        assert_rejected(&browser.post(&bad, "session=x&form_number=0&do=allow".to_owned()).await.page());
     }
     akahu.control(Method::POST, "/redirects", json!({"uris": ["https://app.example/cb"]})).await;
     assert_eq!(browser.open(&other("redirect_uri", "https%3A%2F%2Fapp.example%2Fcb")).await.status, 200);
@@ -257,14 +257,14 @@ async fn first_page_is_stateless_and_its_form_is_bound() {
     let page = browser.open(&url(&akahu, "")).await;
     let token = page.after("name=\"session\" value=\"").unwrap();
     let consent = format!("{}/consent?session={token}", akahu.access.oauth_url);
-    assert_eq!(browser.open(&consent).await.status, 400, "nothing is remembered of a page that was looked at");
-    // The token of one page is no good for another, and none can be made up.
+    assert_eq!(browser.open(&consent).await.status, 400, "opening the first page stores nothing");
+    // The form token of one page is rejected by another, and a forged one is rejected.
     let elsewhere = url(&akahu, "&email=x");
     let body = format!("session={token}&form_number=0&do=allow");
     assert_eq!(browser.post(&elsewhere, body).await.page().status, 400);
     let body = format!("session={}&form_number=0&do=allow", "a".repeat(75));
     assert_eq!(browser.post(&url(&akahu, ""), body).await.page().status, 400);
-    // Sent twice it is one visit.
+    // The form sent twice leads to one visit.
     let next = browser.allow(&page).await.page();
     assert_eq!(next.url, browser.allow(&page).await.page().url);
     assert_eq!(browser.open(&next.url).await.heading(), "Choose your bank or provider");

@@ -1,4 +1,4 @@
-//! Fiskil's hosted page, and what all such pages have in common.
+//! Fiskil's hosted consent pages, and the behaviour that all providers' pages share.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,19 @@ use crate::browser::{Browser, parameter};
 use crate::client::{Client, client, ids};
 
 const OLIVIA: &str = "olivia.nguyen@example.com";
-const BACK: &str = "https://app.example/cb?state=s%201";
+const REDIRECT_URI: &str = "https://app.example/cb?state=s%201";
 
-/// A new end user's id.
+/// Creates an end user, and returns its id.
 async fn end_user(client: &Client) -> String {
     let body = json!({"email": "walker@example.com"});
     let answer = client.call(Method::POST, "/v1/end-users").json(&body).send().await.unwrap();
     answer.json::<Value>().await.unwrap()["end_user_id"].as_str().unwrap().to_owned()
 }
 
-/// The address of a new session.
+/// Creates a session, and returns its URL.
 async fn session(client: &Client, user: &str, more: Value) -> String {
-    let mut body = json!({"end_user_id": user, "redirect_uri": BACK, "cancel_uri": "https://app.example/no#top"});
+    let mut body =
+        json!({"end_user_id": user, "redirect_uri": REDIRECT_URI, "cancel_uri": "https://app.example/no#top"});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let answer = client.call(Method::POST, "/v1/auth/session").json(&body).send().await.unwrap();
     assert_eq!(answer.status(), 200);
@@ -69,8 +70,9 @@ async fn new_username_consents_and_gets_accounts() {
         ["Kurrajong Everyday", "Kurrajong Saver", "Kurrajong Low Rate Card", "Kurrajong Home Loan"]
     );
     assert!(accounts(&client, &user).await.is_empty(), "nothing yet");
-    let away = browser.submit(&page, &[("account", "0"), ("account", "2"), ("do", "allow")]).await.redirect_location();
-    assert_eq!(away, format!("{BACK}&session_id={id}"));
+    let location =
+        browser.submit(&page, &[("account", "0"), ("account", "2"), ("do", "allow")]).await.redirect_location();
+    assert_eq!(location, format!("{REDIRECT_URI}&session_id={id}"));
 
     let consents = consents(&client, &user).await;
     assert_eq!(consents.len(), 1);
@@ -84,21 +86,21 @@ async fn new_username_consents_and_gets_accounts() {
     assert_eq!(ids(&rows).into_iter().collect::<BTreeSet<_>>().len(), rows.len());
     let balances = client.json(&format!("/v1/banking/balances?end_user_id={user}")).await;
     assert_eq!(balances["balances"].as_array().unwrap().len(), 2);
-    // The session is used up, and its pages say so.
+    // The session works once.
     let over = browser.open(&url).await;
     assert_eq!(over.status, 400);
     assert!(over.html.contains("AUTH_SESSION_INVALID"));
 }
 
 #[tokio::test]
-async fn the_same_name_is_the_same_person_at_the_bank() {
+async fn same_username_always_gets_the_same_accounts() {
     let shown = async |before: bool| {
         let client = client().await;
         let browser = Browser::new(&client.base);
         if before {
             let other = end_user(&client).await;
             browser
-                .walk(&session(&client, &other, json!({})).await, Some("11"), "somebody else")
+                .walk(&session(&client, &other, json!({})).await, Some("11"), "another user")
                 .await
                 .redirect_location();
         }
@@ -115,7 +117,7 @@ async fn the_same_name_is_the_same_person_at_the_bank() {
 }
 
 #[tokio::test]
-async fn known_person_is_found_by_email() {
+async fn known_user_is_found_by_email() {
     let client = client().await;
     let browser = Browser::new(&client.base);
     let user = end_user(&client).await;
@@ -127,7 +129,7 @@ async fn known_person_is_found_by_email() {
     for name in ["display_name", "masked_number", "product_category"] {
         assert_eq!(texts(&hers, name), texts(&seen, name));
     }
-    // Another recipient sees it under other ids, row for row.
+    // Another end user sees the same accounts and rows under other ids.
     let old: BTreeSet<String> = texts(&hers, "account_id").into_iter().collect();
     assert!(texts(&seen, "account_id").iter().all(|id| !old.contains(id)));
     let path = |user: &str, account: &Value| {
@@ -153,7 +155,7 @@ async fn relinking_gives_new_or_same_ids() {
         accounts.retain(|account| account["arrangement_id"] == arrangement);
         (arrangement, texts(&accounts, "account_id"), texts(&accounts, "masked_number"))
     };
-    // What happened on an account meanwhile is seen in every view of it.
+    // A row that is added to an account shows under every consent.
     let known = client.accounts(0).await[0]["account_id"].clone();
     let added = json!({"account_id": known, "description": "LATELY"});
     let added = client.control(Method::POST, "/transactions", added).await;
@@ -174,7 +176,7 @@ async fn relinking_gives_new_or_same_ids() {
     assert_ne!(first.0, second.0, "a new arrangement");
     assert!(first.1.iter().all(|id| !second.1.contains(id)), "new ids");
     assert_eq!(first.2, second.2, "the same accounts");
-    assert_eq!(accounts(&client, &user).await.len(), 8, "both consents hold");
+    assert_eq!(accounts(&client, &user).await.len(), 8, "both consents are active");
 
     let before = rows(&client, &user).await.len();
     client.control(Method::POST, "/relink", json!({"sameIds": true})).await;
@@ -210,7 +212,7 @@ async fn every_failure_has_its_error_type() {
     let client = client().await;
     let browser = Browser::new(&client.base);
     let user = end_user(&client).await;
-    let lands = |location: &str, error_type: &str| {
+    let assert_redirect = |location: &str, error_type: &str| {
         let (start, rest) = location.split_once('?').unwrap();
         assert_eq!(start, "https://app.example/no");
         assert!(rest.starts_with(&format!("error=access_denied&error_type={error_type}&error_description=")), "{rest}");
@@ -222,24 +224,24 @@ async fn every_failure_has_its_error_type() {
     };
     let bank = json!({"institution_id": "11"});
 
-    // Cancelled on each page.
+    // Cancel on each page.
     let (page, url) = begin(json!({})).await;
-    lands(&browser.cancel(&page).await.redirect_location(), "AUTH_SESSION_CANCELLED");
+    assert_redirect(&browser.cancel(&page).await.redirect_location(), "AUTH_SESSION_CANCELLED");
     assert_eq!(browser.open(&url).await.status, 400, "single use");
     let page = browser.allow(&begin(json!({})).await.0).await.page();
-    lands(&browser.cancel(&page).await.redirect_location(), "AUTH_SESSION_CANCELLED");
+    assert_redirect(&browser.cancel(&page).await.redirect_location(), "AUTH_SESSION_CANCELLED");
     let page = browser.allow(&begin(bank.clone()).await.0).await.page();
-    lands(&browser.cancel(&page).await.redirect_location(), "CONSENT_ENDUSER_DENIED");
+    assert_redirect(&browser.cancel(&page).await.redirect_location(), "CONSENT_ENDUSER_DENIED");
     let page = browser.allow(&begin(bank.clone()).await.0).await.page();
     let page = browser.sign_in(&page, "x").await.page();
-    lands(&browser.cancel(&page).await.redirect_location(), "CONSENT_ENDUSER_DENIED");
+    assert_redirect(&browser.cancel(&page).await.redirect_location(), "CONSENT_ENDUSER_DENIED");
 
-    // Codes.
+    // Special and wrong one-time codes.
     for (code, error_type) in
         [("000000", "CONSENT_UPSTREAM_PROCESSING_ERROR"), ("11 11 11", "CONSENT_ENDUSER_INELIGIBLE")]
     {
         let page = browser.allow(&begin(bank.clone()).await.0).await.page();
-        lands(&browser.submit(&page, &[("name", "x"), ("code", code)]).await.redirect_location(), error_type);
+        assert_redirect(&browser.submit(&page, &[("name", "x"), ("code", code)]).await.redirect_location(), error_type);
     }
     let mut page = browser.allow(&begin(bank.clone()).await.0).await.page();
     for left in ["2 times more", "once more"] {
@@ -247,21 +249,24 @@ async fn every_failure_has_its_error_type() {
         assert_eq!(page.message().unwrap(), format!("That is not the code. You can try {left}."));
         assert!(page.html.contains("value=\"x\""), "the name stays");
     }
-    lands(&browser.submit(&page, &[("name", "x"), ("code", "")]).await.redirect_location(), "CONSENT_OTP_FAILURE");
+    assert_redirect(
+        &browser.submit(&page, &[("name", "x"), ("code", "")]).await.redirect_location(),
+        "CONSENT_OTP_FAILURE",
+    );
 
-    // Institutions that cannot be had.
+    // Institutions that are unavailable.
     let (page, _) = begin(json!({"institution_id": "1"})).await;
-    lands(&browser.allow(&page).await.redirect_location(), "CONSENT_UPSTREAM_PROCESSING_ERROR");
+    assert_redirect(&browser.allow(&page).await.redirect_location(), "CONSENT_UPSTREAM_PROCESSING_ERROR");
     let (page, _) = begin(json!({"institution_id": "140"})).await;
-    lands(&browser.allow(&page).await.redirect_location(), "CONSENT_ENDUSER_INELIGIBLE");
+    assert_redirect(&browser.allow(&page).await.redirect_location(), "CONSENT_ENDUSER_INELIGIBLE");
     let page = browser.allow(&begin(json!({})).await.0).await.page();
     let page = browser.choose(&page, "1").await;
-    assert_eq!(page.message().unwrap(), "Choose one that is available.");
+    assert_eq!(page.message().unwrap(), "Choose an available institution.");
 
-    // Too slow.
+    // After the ten minutes of a visit.
     let page = browser.allow(&begin(bank).await.0).await.page();
     client.control(Method::POST, "/clock", json!({"advanceSeconds": 601})).await;
-    lands(&browser.sign_in(&page, "x").await.redirect_location(), "CONSENT_TIMEOUT");
+    assert_redirect(&browser.sign_in(&page, "x").await.redirect_location(), "CONSENT_TIMEOUT");
     assert!(consents(&client, &user).await.is_empty());
 }
 
@@ -272,7 +277,7 @@ async fn forms_are_checked_and_may_be_sent_twice() {
     let user = end_user(&client).await;
     let first = browser.open(&session(&client, &user, json!({"institution_id": "11"})).await).await;
     let page = browser.allow(&first).await.page();
-    // The first form again: nothing happens.
+    // A form of an earlier page has no effect.
     assert_eq!(browser.cancel(&first).await.page().heading(), page.heading());
     let long = "n".repeat(101);
     for name in ["", "  ", long.as_str(), "a\u{7}b"] {
@@ -290,8 +295,8 @@ async fn forms_are_checked_and_may_be_sent_twice() {
     let next = browser.submit(&page, &[("account", "9"), ("account", "x"), ("do", "allow")]).await.page();
     assert_eq!(next.message().unwrap(), "Choose at least one account.");
     assert_eq!(next.accounts().len(), 4);
-    let away = browser.submit(&next, &next.all()).await.redirect_location();
-    assert_eq!(browser.submit(&next, &next.all()).await.redirect_location(), away, "the same answer");
+    let location = browser.submit(&next, &next.all()).await.redirect_location();
+    assert_eq!(browser.submit(&next, &next.all()).await.redirect_location(), location, "the same answer");
     assert_eq!(consents(&client, &user).await.len(), 1, "and one consent");
 }
 
@@ -316,7 +321,7 @@ async fn untrusted_input_is_escaped() {
         assert_eq!(page.headers[name], value);
     }
     assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
-    // Without an address to go back to there is a last page.
+    // Without a redirect URI the session ends on a last page.
     let page = browser.sign_in(&page, evil).await.page();
     let done = browser.submit(&page, &page.all()).await.page();
     assert_eq!(done.heading(), "Done");
@@ -347,7 +352,7 @@ async fn sessions_end_on_expiry_and_with_their_end_user() {
     let page = browser.open(&old).await;
     client.control(Method::POST, "/clock", json!({"advanceSeconds": 5 * 86_400})).await;
     assert_eq!(browser.open(&old).await.status, 400);
-    assert_eq!(browser.allow(&page).await.page().status, 400, "nobody knows where to go");
+    assert_eq!(browser.allow(&page).await.page().status, 400, "the expired session has no redirect URI");
 
     let mut client = client;
     client.token = client.fresh_token().await;
@@ -355,8 +360,8 @@ async fn sessions_end_on_expiry_and_with_their_end_user() {
     let page = browser.to_accounts(&url, Some("11"), "x").await;
     let gone = client.call(Method::DELETE, &format!("/v1/end-users/{user}")).send().await.unwrap();
     assert_eq!(gone.status(), 204);
-    let away = browser.submit(&page, &page.all()).await.redirect_location();
-    assert_eq!(parameter(&away, "error_type").unwrap(), "AUTH_SESSION_CANCELLED");
+    let location = browser.submit(&page, &page.all()).await.redirect_location();
+    assert_eq!(parameter(&location, "error_type").unwrap(), "AUTH_SESSION_CANCELLED");
 }
 
 #[tokio::test]
@@ -365,13 +370,13 @@ async fn sandbox_auto_completes_a_session() {
     let browser = Browser::new(&client.base);
     let user = end_user(&client).await;
     let url = session(&client, &user, json!({"institution_id": "22"})).await;
-    let away = browser.redirect_location(&format!("{url}&sandbox_auto=accept")).await;
-    assert!(away.starts_with(&format!("{BACK}&session_id=")), "{away}");
+    let location = browser.redirect_location(&format!("{url}&sandbox_auto=accept")).await;
+    assert!(location.starts_with(&format!("{REDIRECT_URI}&session_id=")), "{location}");
     assert_eq!(accounts(&client, &user).await.len(), 4);
     assert_eq!(browser.open(&format!("{url}&sandbox_auto=accept")).await.status, 400, "single use");
     for (word, error_type) in [("deny", "CONSENT_ENDUSER_DENIED"), ("error", "CONSENT_UPSTREAM_PROCESSING_ERROR")] {
         let url = session(&client, &user, json!({})).await;
-        let away = browser.redirect_location(&format!("{url}&sandbox_auto={word}")).await;
-        assert_eq!(parameter(&away, "error_type").unwrap(), error_type);
+        let location = browser.redirect_location(&format!("{url}&sandbox_auto={word}")).await;
+        assert_eq!(parameter(&location, "error_type").unwrap(), error_type);
     }
 }

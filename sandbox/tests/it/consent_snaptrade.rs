@@ -1,31 +1,31 @@
-//! SnapTrade's connection portal.
+//! The pages of SnapTrade's connection portal.
 
 use serde_json::{Value, json};
 
 use crate::browser::{Browser, parameter};
 use crate::snaptrade_client::{Client, client};
 
-const BACK: &str = "http://127.0.0.1:9/cb?state=1";
+const REDIRECT_URI: &str = "http://127.0.0.1:9/cb?state=1";
 const BLUEGUM: &str = "BLUEGUM-EXAMPLE";
 
-/// A client of a new user's.
-async fn newcomer() -> Client {
+/// A client for a newly registered user.
+async fn new_user() -> Client {
     let mut client = client().await;
     let user = client.signed("POST", "/snapTrade/registerUser", json!({"userId": "walker"})).await.ok();
     client.user = format!("userId=walker&userSecret={}&", user["userSecret"].as_str().unwrap());
     client
 }
 
-/// A link; `immediateRedirect` unless something else is said.
+/// Creates a link with `immediateRedirect`. Members of `more` override.
 async fn link(client: &Client, more: Value) -> String {
-    let mut body = json!({"customRedirect": BACK, "immediateRedirect": true});
+    let mut body = json!({"customRedirect": REDIRECT_URI, "immediateRedirect": true});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let answer = client.call("POST", "/snapTrade/login", body).await.ok();
     answer["redirectURI"].as_str().unwrap().to_owned()
 }
 
 fn connection(location: &str) -> String {
-    assert!(location.starts_with(&format!("{BACK}&status=SUCCESS&connection_id=")), "{location}");
+    assert!(location.starts_with(&format!("{REDIRECT_URI}&status=SUCCESS&connection_id=")), "{location}");
     parameter(location, "connection_id").unwrap()
 }
 
@@ -36,7 +36,7 @@ async fn ids(client: &Client, connection: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn new_username_connects_and_gets_accounts() {
-    let client = newcomer().await;
+    let client = new_user().await;
     let browser = Browser::new(&client.base);
     let url = link(&client, json!({"immediateRedirect": false})).await;
     let page = browser.open(&url).await;
@@ -50,9 +50,9 @@ async fn new_username_connects_and_gets_accounts() {
     assert_eq!(last.heading(), "You are connected");
     let href = last.after("<a class=\"yes\" href=\"").unwrap().replace("&amp;", "&");
     let id = connection(&href);
-    assert_eq!(browser.open(&last.url).await.heading(), "You are connected", "it can be looked at again");
+    assert_eq!(browser.open(&last.url).await.heading(), "You are connected", "the last page can be opened again");
     let over = browser.open(&url).await;
-    assert_eq!((over.status, over.html.contains("error 1006")), (400, true), "but the link is used up");
+    assert_eq!((over.status, over.html.contains("error 1006")), (400, true), "the link works once");
 
     let shown = client.ok(&format!("/authorizations/{id}")).await;
     assert_eq!((&shown["brokerage"]["slug"], &shown["disabled"]), (&json!(BLUEGUM), &json!(false)));
@@ -62,7 +62,7 @@ async fn new_username_connects_and_gets_accounts() {
     assert_eq!(client.activities(&accounts[0]).await.len(), 60);
     assert_eq!(client.activities(&accounts[1]).await.len(), 10);
 
-    // The same login again is the same connection; another login is another one.
+    // The same login keeps its connection; another login gets its own.
     assert_eq!(
         connection(&browser.walk(&link(&client, json!({})).await, Some(BLUEGUM), "MIA").await.redirect_location()),
         id
@@ -81,10 +81,10 @@ async fn new_username_connects_and_gets_accounts() {
 #[tokio::test]
 async fn same_username_always_gets_the_same_accounts() {
     let shown = async |before: bool| {
-        let client = newcomer().await;
+        let client = new_user().await;
         let browser = Browser::new(&client.base);
         if before {
-            browser.walk(&link(&client, json!({})).await, Some("SANDBOX"), "somebody else").await.redirect_location();
+            browser.walk(&link(&client, json!({})).await, Some("SANDBOX"), "another user").await.redirect_location();
         }
         let id =
             connection(&browser.walk(&link(&client, json!({})).await, Some(BLUEGUM), "mia").await.redirect_location());
@@ -97,8 +97,8 @@ async fn same_username_always_gets_the_same_accounts() {
 }
 
 #[tokio::test]
-async fn known_person_gets_their_accounts() {
-    // Olivia herself: the connection that there is.
+async fn known_user_gets_their_accounts() {
+    // Olivia's own login gets her existing connection.
     let olivia = client().await;
     let browser = Browser::new(&olivia.base);
     let url = link(&olivia, json!({"broker": BLUEGUM})).await;
@@ -108,7 +108,7 @@ async fn known_person_gets_their_accounts() {
     let before = ids(&olivia, &olivia.connection(0)).await;
     let id = connection(&browser.submit(&page, &page.all()).await.redirect_location());
     assert_eq!((id.clone(), ids(&olivia, &id).await), (olivia.connection(0), before.clone()));
-    // Without an account it is shared no more, until it is ticked again.
+    // An account that is not selected is no longer shared, until it is selected again.
     let page =
         browser.to_accounts(&link(&olivia, json!({"broker": BLUEGUM})).await, None, "olivia.nguyen@example.com").await;
     browser.submit(&page, &[("account", "2")]).await.redirect_location();
@@ -120,8 +120,8 @@ async fn known_person_gets_their_accounts() {
         .redirect_location();
     assert_eq!(ids(&olivia, &id).await, before);
 
-    // Another user with her login, or with that of somebody whose data are a mess: the same accounts, other ids.
-    let client = newcomer().await;
+    // A new user with her login, or with Priya's and its odd data, gets the same accounts under other ids.
+    let client = new_user().await;
     let browser = Browser::new(&client.base);
     let url = link(&client, json!({"broker": "LAKESHORE-EXAMPLE"})).await;
     let id = connection(&browser.walk(&url, None, "olivia.nguyen@example.com").await.redirect_location());
@@ -142,9 +142,9 @@ async fn reconnect_repairs_and_rejects_another_login() {
     let reconnect = json!({"reconnect": broken, "broker": "SANDBOX"});
     let page = browser.open(&link(&client, reconnect.clone()).await).await;
     let page = browser.allow(&page).await.page();
-    assert_eq!(page.heading(), "Sign in to Bluegum Example Invest", "the connection's own broker");
-    let refused = browser.sign_in(&page, "somebody else").await.redirect_location();
-    assert_eq!(refused, format!("{BACK}&status=ERROR&status_code=400&error_code=1023"));
+    assert_eq!(page.heading(), "Sign in to Bluegum Example Invest", "a reconnect keeps the connection's broker");
+    let rejected = browser.sign_in(&page, "another user").await.redirect_location();
+    assert_eq!(rejected, format!("{REDIRECT_URI}&status=ERROR&status_code=400&error_code=1023"));
     assert_eq!(client.ok(&format!("/authorizations/{broken}")).await["disabled"], true);
 
     let url = link(&client, reconnect.clone()).await;
@@ -152,19 +152,19 @@ async fn reconnect_repairs_and_rejects_another_login() {
     assert_eq!(client.ok(&format!("/authorizations/{broken}")).await["disabled"], false);
     assert_eq!(ids(&client, &broken).await, before);
 
-    // Gone while somebody was on the way.
+    // The connection is deleted during the visit.
     let page = browser.to_accounts(&link(&client, reconnect.clone()).await, None, "olivia.nguyen@example.com").await;
     let early = browser.allow(&browser.open(&link(&client, reconnect).await).await).await.page();
     assert_eq!(client.call("DELETE", &format!("/authorizations/{broken}"), Value::Null).await.status, 204);
     let gone = browser.submit(&page, &page.all()).await.redirect_location();
-    assert_eq!(gone, format!("{BACK}&status=ERROR&status_code=400&error_code=1012"));
+    assert_eq!(gone, format!("{REDIRECT_URI}&status=ERROR&status_code=400&error_code=1012"));
     let gone = browser.sign_in(&early, "olivia.nguyen@example.com").await.redirect_location();
     assert_eq!(parameter(&gone, "error_code").unwrap(), "1012");
 }
 
 #[tokio::test]
 async fn every_failure_has_its_code() {
-    let client = newcomer().await;
+    let client = new_user().await;
     let browser = Browser::new(&client.base);
     let at_broker = async |more: Value| {
         let mut body = json!({"broker": BLUEGUM});
@@ -173,15 +173,18 @@ async fn every_failure_has_its_code() {
         browser.allow(&page).await.page()
     };
     let plain = || at_broker(json!({}));
-    let error = |status: u16, code: &str| format!("{BACK}&status=ERROR&status_code={status}&error_code={code}");
+    let error = |status: u16, code: &str| format!("{REDIRECT_URI}&status=ERROR&status_code={status}&error_code={code}");
     let code = |code: &'static str| [("name", "x"), ("code", code)];
 
-    assert_eq!(browser.cancel(&plain().await).await.redirect_location(), BACK, "nothing but what was there");
+    assert_eq!(browser.cancel(&plain().await).await.redirect_location(), REDIRECT_URI, "no result parameters");
     let close = [("do", "close")];
-    assert_eq!(browser.submit(&plain().await, &close).await.redirect_location(), format!("{BACK}&status=ABANDONED"));
+    assert_eq!(
+        browser.submit(&plain().await, &close).await.redirect_location(),
+        format!("{REDIRECT_URI}&status=ABANDONED")
+    );
     let page = at_broker(json!({"showCloseButton": false})).await;
     assert!(!page.html.contains("value=\"close\""));
-    assert!(browser.submit(&page, &close).await.page().message().is_some(), "no such button");
+    assert!(browser.submit(&page, &close).await.page().message().is_some(), "the page has no such button");
     assert_eq!(browser.submit(&plain().await, &code("000000")).await.redirect_location(), error(500, "3000"));
     assert_eq!(browser.submit(&plain().await, &code("111111")).await.redirect_location(), error(403, "1066"));
     let mut page = plain().await;
@@ -189,14 +192,14 @@ async fn every_failure_has_its_code() {
         page = browser.submit(&page, &code("1")).await.page();
     }
     assert_eq!(browser.submit(&page, &code("1")).await.redirect_location(), error(400, "1086"));
-    // With a last page.
+    // Without `immediateRedirect` the visit ends on a last page.
     let page = at_broker(json!({"immediateRedirect": false})).await;
     let last = browser.submit(&page, &code("000000")).await.page();
     assert_eq!(last.heading(), "You are not connected");
     assert_eq!(last.after("<a class=\"yes\" href=\"").unwrap().replace("&amp;", "&"), error(500, "3000"));
     assert!(last.headers["content-security-policy"].to_str().unwrap().ends_with("frame-ancestors *"));
 
-    // A link is good for five minutes, a visit for ten.
+    // A link works for five minutes, a visit for ten.
     let late = link(&client, json!({})).await;
     let page = plain().await;
     client.advance(301).await;
@@ -213,19 +216,19 @@ async fn every_failure_has_its_code() {
 
 #[tokio::test]
 async fn results_are_joined_with_either_separator() {
-    let client = newcomer().await;
+    let client = new_user().await;
     let browser = Browser::new(&client.base);
     client.control("POST", "/redirects", json!({"join": "?"})).await;
-    let away = browser.walk(&link(&client, json!({})).await, Some("SANDBOX"), "x").await.redirect_location();
-    assert!(away.starts_with(&format!("{BACK}?status=SUCCESS&connection_id=")), "{away}");
+    let location = browser.walk(&link(&client, json!({})).await, Some("SANDBOX"), "x").await.redirect_location();
+    assert!(location.starts_with(&format!("{REDIRECT_URI}?status=SUCCESS&connection_id=")), "{location}");
     let bare = link(&client, json!({"customRedirect": "app.example:/done"})).await;
-    let away = browser.walk(&bare, Some("SANDBOX"), "x").await.redirect_location();
-    assert!(away.starts_with("app.example:/done?status=SUCCESS&"), "{away}");
+    let location = browser.walk(&bare, Some("SANDBOX"), "x").await.redirect_location();
+    assert!(location.starts_with("app.example:/done?status=SUCCESS&"), "{location}");
     client.control("POST", "/redirects", json!({"join": "&"})).await;
     let url = link(&client, json!({})).await;
     assert_eq!(
         browser.redirect_location(&format!("{url}&sandbox_auto=abandon")).await,
-        format!("{BACK}&status=ABANDONED")
+        format!("{REDIRECT_URI}&status=ABANDONED")
     );
     assert_eq!(client.control_text("POST", "/redirects", "{\"join\":\"#\"}".to_owned()).await.0, 400);
     let bad = json!({"customRedirect": "javascript:alert(1)"});

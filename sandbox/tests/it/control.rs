@@ -1,4 +1,4 @@
-//! Calls, rows, accounts and balances under the hands of a test.
+//! Fiskil's control interface: call counts, and changes to rows, accounts and balances.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ async fn added_rows_are_served_as_given() {
     let client = client().await;
     let path = client.busiest().await;
     let account = client.accounts(0).await[0]["account_id"].clone();
-    // Written by hand: no library would keep this number as it stands.
+    // Written by hand, because a JSON library would change the notation of the number.
     let odd = format!(
         "{{\"account_id\":{account},\"amount\":1.2300e5,\"category\":null,\"mystery\":[1.10],\
          \"execution_date_time\":\"2026-11-20T00:00:00+11:00\"}}"
@@ -56,7 +56,7 @@ async fn added_rows_are_served_as_given() {
     assert_eq!(client.json(&path).await["transactions"][0], pending);
     for bad in [
         json!({}),
-        json!({"account_id": "nobody"}),
+        json!({"account_id": "unknown"}),
         json!({"account_id": account, "fiskil_id": ahead["fiskil_id"]}),
         json!(3),
     ] {
@@ -87,7 +87,7 @@ async fn changed_row_is_sorted_again() {
 }
 
 #[tokio::test]
-async fn a_pending_row_becomes_a_posted_one() {
+async fn pending_row_can_become_posted() {
     let client = client().await;
     let path = client.busiest().await;
     let id = client.json(&path).await["transactions"][0]["fiskil_id"].as_str().unwrap().to_owned();
@@ -98,7 +98,7 @@ async fn a_pending_row_becomes_a_posted_one() {
 }
 
 #[tokio::test]
-async fn accounts_and_balances_can_be_made_and_changed() {
+async fn accounts_and_balances_can_be_added_and_changed() {
     let client = client().await;
     let (user, arrangement) = client.credentials(3);
     let ask =
@@ -133,7 +133,7 @@ async fn accounts_and_balances_can_be_made_and_changed() {
 }
 
 #[tokio::test]
-async fn a_category_can_be_corrected() {
+async fn category_can_be_changed() {
     let client = client().await;
     let path = client.busiest().await;
     let id = ids(&client.rows(&path).await)[20].clone();

@@ -1,4 +1,4 @@
-//! Versions and the two shapes of errors.
+//! Fiskil's API versions, and the two shapes of its errors.
 
 use reqwest::Method;
 use serde_json::Value;
@@ -61,7 +61,7 @@ async fn bad_parameters_are_rejected() {
 }
 
 #[tokio::test]
-async fn versions() {
+async fn version_header_selects_the_shape() {
     let client = client().await;
     for (version, status, array) in [("v1", 200, true), ("v2", 200, true), ("v3", 200, false), ("2.0.0", 400, false)] {
         let request = client.http.get(format!("{}/v1/consent", client.base)).bearer_auth(&client.token);

@@ -1,4 +1,4 @@
-//! Each kind of fault, as a caller meets it.
+//! Each kind of injected fault, as a client sees it.
 
 use std::time::Instant;
 
@@ -17,8 +17,8 @@ async fn fault(client: &Client, body: Value) {
     client.control(Method::POST, "/faults", body).await;
 }
 
-/// The answer without a fault.
-async fn real(client: &Client) -> String {
+/// The body of an answer without a fault.
+async fn answer_body(client: &Client) -> String {
     client.get(&path(client).await).await.text().await.unwrap()
 }
 
@@ -31,10 +31,10 @@ async fn status_with_and_without_retry_after() {
     assert_eq!((limited.status().as_u16(), limited.headers()["retry-after"].to_str().unwrap()), (429, "7"));
     assert_eq!(limited.headers()["x-fiskil-version"], "v3");
     assert!(limited.json::<Value>().await.unwrap()["id"].as_str().unwrap().starts_with("err_"));
-    assert_eq!(client.get(&path(&client).await).await.status(), 200, "used up");
+    assert_eq!(client.get(&path(&client).await).await.status(), 200, "the fault applied once");
     for _ in 0..3 {
         let down = client.get("/v1/consent").await;
-        assert_eq!(down.status(), 503, "for ever");
+        assert_eq!(down.status(), 503, "without `times` a fault stays");
         assert!(down.headers().get("retry-after").is_none());
         assert_eq!(down.json::<Value>().await.unwrap()["temporary"], true);
     }
@@ -45,21 +45,21 @@ async fn status_with_and_without_retry_after() {
 #[tokio::test]
 async fn delay_postpones_the_real_answer() {
     let client = client().await;
-    let expected = real(&client).await;
+    let expected = answer_body(&client).await;
     fault(&client, json!({"kind": "delay", "delayMs": 60, "times": 1})).await;
     let begin = Instant::now();
-    assert_eq!(real(&client).await, expected);
+    assert_eq!(answer_body(&client).await, expected);
     assert!(begin.elapsed().as_millis() >= 60);
 }
 
 #[tokio::test]
 async fn cut_ends_within_the_body() {
     let client = client().await;
-    let expected = real(&client).await;
-    for (after, arrived) in [(0, 0), (1, 1), (100, 100), (9_999_999, expected.len() - 1)] {
+    let expected = answer_body(&client).await;
+    for (after, received) in [(0, 0), (1, 1), (100, 100), (9_999_999, expected.len() - 1)] {
         fault(&client, json!({"match": ACCOUNTS, "kind": "cut", "afterBytes": after, "times": 1})).await;
         let mut response = client.get(&path(&client).await).await;
-        assert_eq!(response.content_length(), Some(expected.len() as u64), "the length promises all");
+        assert_eq!(response.content_length(), Some(expected.len() as u64), "Content-Length covers the whole body");
         let mut bytes = Vec::new();
         let end = loop {
             match response.chunk().await {
@@ -67,14 +67,14 @@ async fn cut_ends_within_the_body() {
                 other => break other,
             }
         };
-        assert!(end.is_err(), "an orderly end would be no cut");
-        assert_eq!(bytes, expected.as_bytes()[..arrived]);
+        assert!(end.is_err(), "a cut body must not end cleanly");
+        assert_eq!(bytes, expected.as_bytes()[..received]);
     }
-    assert_eq!(real(&client).await, expected);
+    assert_eq!(answer_body(&client).await, expected);
 }
 
 #[tokio::test]
-async fn malformed_is_200_and_no_json() {
+async fn malformed_is_200_with_broken_json() {
     let client = client().await;
     fault(&client, json!({"match": ACCOUNTS, "kind": "malformed"})).await;
     let response = client.get(&path(&client).await).await;
@@ -87,7 +87,7 @@ async fn malformed_is_200_and_no_json() {
 }
 
 #[tokio::test]
-async fn content_type_is_a_page() {
+async fn content_type_answers_html() {
     let client = client().await;
     fault(&client, json!({"match": ACCOUNTS, "kind": "content_type"})).await;
     let response = client.get(&path(&client).await).await;
@@ -96,7 +96,7 @@ async fn content_type_is_a_page() {
 }
 
 #[tokio::test]
-async fn drip_comes_byte_by_byte() {
+async fn drip_sends_byte_by_byte() {
     let client = client().await;
     fault(&client, json!({"match": "/v1/end-users", "kind": "drip", "delayMs": 1})).await;
     let path = format!("/v1/end-users/{}", client.credentials(0).0);
@@ -108,14 +108,14 @@ async fn drip_comes_byte_by_byte() {
         bytes.extend_from_slice(&chunk);
     }
     assert!(chunks > 1);
-    assert!(begin.elapsed().as_millis() as usize >= bytes.len(), "a millisecond each");
+    assert!(begin.elapsed().as_millis() as usize >= bytes.len(), "one millisecond per byte");
     assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap()["name"], "Olivia Nguyen");
 }
 
 #[tokio::test]
 async fn huge_is_valid_json_of_fifty_megabytes() {
     let client = client().await;
-    let expected: Value = serde_json::from_str(&real(&client).await).unwrap();
+    let expected: Value = serde_json::from_str(&answer_body(&client).await).unwrap();
     fault(&client, json!({"match": ACCOUNTS, "kind": "huge", "times": 1})).await;
     let response = client.get(&path(&client).await).await;
     assert_eq!(response.headers()["content-type"], "application/json");
@@ -127,7 +127,7 @@ async fn huge_is_valid_json_of_fifty_megabytes() {
 }
 
 #[tokio::test]
-async fn reset_is_no_answer() {
+async fn reset_breaks_the_connection() {
     let client = client().await;
     fault(&client, json!({"match": ACCOUNTS, "kind": "reset", "times": 1})).await;
     let request = client.call(Method::GET, &path(&client).await);
@@ -144,7 +144,7 @@ async fn reset_is_no_answer() {
 }
 
 #[tokio::test]
-async fn faults_match_by_the_start_of_the_path_and_query() {
+async fn faults_match_a_prefix_of_path_and_query() {
     let client = client().await;
     let path = path(&client).await;
     fault(&client, json!({"match": format!("{path}&page"), "kind": "status", "status": 500})).await;
@@ -176,7 +176,7 @@ async fn stopping_does_not_wait_for_slow_answers() {
     fault(&client, json!({"kind": "delay", "delayMs": 600_000})).await;
     let slow = client.call(Method::GET, &path(&client).await);
     let call = tokio::spawn(slow.send());
-    // Only when the call has come in there is something to wait for.
+    // Wait until the sandbox has received the call.
     loop {
         let calls = client.control(Method::GET, "/calls", Value::Null).await;
         if calls["calls"].as_array().unwrap().iter().any(|call| call["path"] == ACCOUNTS) {
@@ -188,5 +188,5 @@ async fn stopping_does_not_wait_for_slow_answers() {
     client.sandbox.stop().await;
     assert!(begin.elapsed().as_millis() < 1500);
     assert!(call.await.unwrap().is_err());
-    assert!(reqwest::get(base).await.is_err(), "nobody listens");
+    assert!(reqwest::get(base).await.is_err(), "the port is closed");
 }

@@ -1,4 +1,4 @@
-//! The sandbox from outside: everything over real HTTP.
+//! Tests the sandbox from outside, over real HTTP.
 #![allow(clippy::unwrap_used)]
 
 mod akahu;

@@ -1,4 +1,4 @@
-//! Pages, filters and their steadiness.
+//! Fiskil's pages and filters, and their stability while rows change.
 
 use jiff::{SignedDuration, Timestamp};
 use reqwest::Method;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::client::{client, client_of, ids, options, time};
 
 #[tokio::test]
-async fn every_page_size_gives_every_row_once_and_in_order() {
+async fn every_page_size_gives_each_row_once_in_order() {
     let client = client_of(options(120)).await;
     let path = client.busiest().await;
     let all = ids(&client.rows(&path).await);
@@ -23,7 +23,7 @@ async fn every_page_size_gives_every_row_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn page_size_is_capped_not_rejected() {
+async fn large_page_size_is_capped() {
     let client = client_of(options(1200)).await;
     let page = client.json(&format!("{}&page[size]=99999999999999999999999", client.busiest().await)).await;
     assert_eq!(page["transactions"].as_array().unwrap().len(), 1000);
@@ -54,7 +54,7 @@ async fn paging_backwards_reverses_paging_forwards() {
 }
 
 #[tokio::test]
-async fn all_accounts_together_are_sorted_too() {
+async fn rows_of_all_accounts_are_sorted() {
     let client = client().await;
     let path = format!("/v1/banking/transactions?end_user_id={}", client.credentials(0).0);
     let rows = client.rows(&path).await;
@@ -99,7 +99,7 @@ async fn filters_by_account_and_category() {
     };
     let rows = by(account["account_id"].as_str().unwrap()).await;
     assert_eq!(rows, by(account["fiskil_id"].as_str().unwrap()).await, "either id will do");
-    assert!(by("nobody").await.is_empty());
+    assert!(by("unknown").await.is_empty());
     let path = client.busiest().await;
     let wanted = ["INCOME_SALARY", "PETS_VETERINARY"];
     let query = wanted.map(|name| format!("&secondary_category={name}")).concat();
@@ -120,7 +120,7 @@ async fn paging_survives_new_changed_and_removed_rows() {
     let next = first["links"]["next"].as_str().unwrap().strip_prefix(&client.base).unwrap().to_owned();
     let account = &client.accounts(0).await[0]["account_id"];
     let added = client.control(Method::POST, "/transactions", json!({"account_id": account})).await;
-    // The very row that the cursor stands on, and one that is still to come.
+    // Delete the row of the cursor, and one after it.
     client.control(Method::DELETE, &format!("/transactions/{}", before[9]), Value::Null).await;
     client.control(Method::DELETE, &format!("/transactions/{}", before[20]), Value::Null).await;
     client.control(Method::PATCH, &format!("/transactions/{}", before[30]), json!({"description": "X"})).await;
@@ -143,7 +143,7 @@ async fn empty_page_is_not_the_last() {
     let next = first["links"]["next"].as_str().unwrap().strip_prefix(&client.base).unwrap();
     let second = client.json(next).await;
     assert_eq!(second["transactions"], json!([]));
-    // As it goes on, an adapter must not take it for a page that names itself.
+    // An adapter must not mistake it for a page that links to itself.
     assert_ne!(second["links"]["next"], first["links"]["next"]);
     assert!(second["links"]["next"].is_string());
     assert_eq!(ids(&client.walk(&format!("{path}&page[size]=10"), "transactions").await), all);

@@ -1,4 +1,4 @@
-//! Token, end users, sessions, institutions, consents, accounts, balances.
+//! Fiskil's token, end users, sessions, institutions, consents, accounts and balances.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -43,10 +43,10 @@ async fn credentials_are_checked() {
 }
 
 #[tokio::test]
-async fn five_credentials_in_the_order_of_people() {
+async fn fiskils_five_credentials_come_first() {
     let client = client().await;
     let description = serde_json::to_value(client.description()).unwrap();
-    // Behind Fiskil's come the other providers'.
+    // Credentials of the other providers follow Fiskil's.
     let credentials = &description["credentials"].as_array().unwrap()[..5];
     assert_ne!(description["credentials"][5]["provider"], "fiskil");
     assert_eq!(
@@ -97,7 +97,7 @@ async fn end_users_are_created_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_deleted_end_user_has_nothing() {
+async fn deleted_end_user_has_no_data() {
     let client = client().await;
     let (user, _) = client.credentials(2);
     assert!(!client.accounts(2).await.is_empty());
@@ -106,14 +106,14 @@ async fn a_deleted_end_user_has_nothing() {
         let answer = client.json(&format!("/v1/banking/{path}?end_user_id={user}")).await;
         assert_eq!(answer, json!({name: [], "links": {}}));
     }
-    assert_eq!(client.json("/v1/banking/accounts?end_user_id=eu_nobody").await["accounts"], json!([]));
+    assert_eq!(client.json("/v1/banking/accounts?end_user_id=eu_unknown").await["accounts"], json!([]));
 }
 
 #[tokio::test]
 async fn sessions_have_the_documented_shape() {
     let client = client().await;
-    let ask = async |body: Value| client.call(Method::POST, "/v1/auth/session").json(&body).send().await.unwrap();
-    let good = ask(json!({"end_user_id": client.credentials(0).0, "institution_id": "88888"})).await;
+    let create = async |body: Value| client.call(Method::POST, "/v1/auth/session").json(&body).send().await.unwrap();
+    let good = create(json!({"end_user_id": client.credentials(0).0, "institution_id": "88888"})).await;
     assert_eq!(good.status(), 200);
     let session: Value = good.json().await.unwrap();
     let id = session["session_id"].as_str().unwrap();
@@ -122,11 +122,11 @@ async fn sessions_have_the_documented_shape() {
     let five_days = jiff::Timestamp::from_second(session["expires_at"].as_i64().unwrap()).unwrap();
     assert_eq!(five_days.to_string(), "2026-11-26T01:30:00Z");
     for (body, status, name) in [
-        (json!({"end_user_id": "eu_nobody"}), 404, "end_user_not_found"),
+        (json!({"end_user_id": "eu_unknown"}), 404, "end_user_not_found"),
         (json!({"end_user_id": client.credentials(0).0, "institution_id": "7"}), 400, "invalid_institution_id"),
         (json!({}), 400, "bad_request"),
     ] {
-        let bad = ask(body).await;
+        let bad = create(body).await;
         assert_eq!(bad.status(), status);
         assert_eq!(bad.json::<Value>().await.unwrap()["name"], name);
     }
@@ -210,7 +210,7 @@ async fn a_consent_expires_by_itself() {
 }
 
 #[tokio::test]
-async fn accounts_and_balances_go_together() {
+async fn every_account_has_a_balance() {
     let client = client().await;
     let user = client.credentials(0).0;
     let accounts = client.walk(&format!("/v1/banking/accounts?end_user_id={user}&page[size]=2"), "accounts").await;

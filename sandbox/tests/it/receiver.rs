@@ -1,4 +1,4 @@
-//! Somebody who listens for webhooks, and answers as told.
+//! A webhook receiver that records requests and answers with the statuses that a test sets.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,10 +14,9 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Longer than anything here takes.
+/// Longer than any wait of these tests.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What arrived.
 #[derive(Clone)]
 pub(crate) struct ReceivedRequest {
     pub(crate) headers: HeaderMap,
@@ -34,7 +33,7 @@ impl ReceivedRequest {
     }
 }
 
-/// What to answer; 0 is nothing at all.
+/// Statuses of the next answers; 0 never answers.
 type Answers = Arc<Mutex<VecDeque<u16>>>;
 
 pub(crate) struct Receiver {
@@ -65,16 +64,16 @@ impl Receiver {
         Self { url, answers, got }
     }
 
-    /// The next answers; after them all is well.
+    /// Sets the statuses of the next answers. After them the answer is 200.
     pub(crate) fn answer(&self, statuses: &[u16]) {
         self.answers.lock().extend(statuses);
     }
 
-    /// Everything there is when so many have arrived.
+    /// Waits for `count` requests, and returns all that were received.
     pub(crate) async fn wait(&self, count: usize) -> Vec<ReceivedRequest> {
         let mut got = self.got.subscribe();
         let all = timeout(TIMEOUT, got.wait_for(|all| all.len() >= count)).await;
-        let all = all.unwrap_or_else(|_| panic!("only {} of {count} arrived", self.got.borrow().len()));
+        let all = all.unwrap_or_else(|_| panic!("received only {} of {count} requests", self.got.borrow().len()));
         all.unwrap().clone()
     }
 
@@ -82,15 +81,15 @@ impl Receiver {
         self.got.borrow().len()
     }
 
-    /// Forgets what arrived.
+    /// Deletes the recorded requests.
     pub(crate) fn clear(&self) {
         self.got.send_modify(Vec::clear);
     }
 }
 
-/// Asks until something holds of the list of deliveries.
+/// Reads the list of deliveries until `holds` is true of it.
 pub(crate) async fn until(list: impl AsyncFn() -> Value, holds: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-    let asking = async {
+    let polling = async {
         loop {
             let deliveries = list().await["deliveries"].as_array().unwrap().clone();
             if holds(&deliveries) {
@@ -98,10 +97,10 @@ pub(crate) async fn until(list: impl AsyncFn() -> Value, holds: impl Fn(&[Value]
             }
         }
     };
-    timeout(TIMEOUT, asking).await.expect("the deliveries never came to be so")
+    timeout(TIMEOUT, polling).await.expect("the deliveries did not reach the expected state")
 }
 
-/// All of them have come to an end.
+/// Whether there are deliveries and none is waiting or to be retried.
 pub(crate) fn all_done(deliveries: &[Value]) -> bool {
     let is_open = |delivery: &Value| ["waiting", "retry"].contains(&delivery["state"].as_str().unwrap());
     !deliveries.is_empty() && !deliveries.iter().any(is_open)

@@ -1,4 +1,4 @@
-//! SnapTrade: who may call, users, links, connections and limits.
+//! SnapTrade's authentication, users, links, connections and rate limits.
 
 use serde_json::{Value, json};
 
@@ -16,10 +16,10 @@ async fn calls_are_rejected_in_documented_order() {
     assert_eq!(Answer::of(plain("/").await.unwrap()).await.ok()["online"], true);
     assert!(Answer::of(plain("/institutions").await.unwrap()).await.ok().is_array());
 
-    // A bad signature is told before a bad time, a bad time before a bad user, a bad user before a strange account.
+    // Checks happen in this order: signature, timestamp, user, account.
     let now = client.now().await;
     let path = format!("/accounts/{}?{}", uuid::Uuid::nil(), client.user);
-    let stranger = path.replace("olivia-nguyen", "nobody");
+    let stranger = path.replace("olivia-nguyen", "unknown");
     let key = client.consumer_key.clone();
     for (seconds, path, key, expected) in [
         (400, &stranger, "wrong", (401, "1076", "Unable to verify signature sent")),
@@ -46,7 +46,7 @@ async fn calls_are_rejected_in_documented_order() {
 async fn signature_covers_the_sent_bytes() {
     let client = client().await;
     let now = client.now().await;
-    // Any order, any escapes.
+    // The query may have any order and any escapes.
     let (_, secret, _) = &client.credentials()[0];
     let query =
         format!("timestamp={now}&userSecret={secret}&clientId={}&userId=olivia%2Dnguyen&x=a+b%20c", client.client_id);
@@ -55,7 +55,7 @@ async fn signature_covers_the_sent_bytes() {
     assert_eq!(sent.ok().as_array().unwrap().len(), 7);
     let other = client.send("GET", &format!("/accounts?{query}&"), &signature, String::new()).await;
     assert_eq!(other.error().1, "1076");
-    // Below the old prefix, signed with it and without.
+    // Under the old prefix, the path may be signed with or without it.
     for signed in ["/api/v1/accounts", "/accounts"] {
         let signature = client.signature("null", signed, &query);
         let sent = client.send("GET", &format!("/api/v1/accounts?{query}"), &signature, String::new()).await;
@@ -64,7 +64,7 @@ async fn signature_covers_the_sent_bytes() {
     }
     let prefixed = client.signature("null", "/api/v1/accounts", &query);
     assert_eq!(client.send("GET", &format!("/accounts?{query}"), &prefixed, String::new()).await.status, 401);
-    // An empty object is no body; letters beyond ASCII are signed in either way; order in the body is free.
+    // An empty object counts as no body. Letters beyond ASCII may be escaped or not, and members may have any order.
     let login = format!("/snapTrade/login?{query}");
     let empty = client.signature("null", "/snapTrade/login", &query);
     client.send("POST", &login, &empty, "{}".to_owned()).await.ok();
@@ -98,17 +98,17 @@ async fn every_answer_has_request_id_and_quota_headers() {
 }
 
 #[tokio::test]
-async fn limits_are_those_of_the_last_minute() {
+async fn limits_count_the_last_minute() {
     let client = client().await;
     client.control("POST", "/limits", json!({"perMinute": 3})).await;
     for left in ["2", "1", "0"] {
         assert_eq!(client.get("/authorizations").await.header("x-ratelimit-remaining"), left);
     }
-    let refused = client.get("/authorizations").await;
-    assert_eq!(refused.error(), (429, "0000".to_owned()));
-    let seconds: i64 = refused.header("retry-after").parse().unwrap();
-    assert_eq!(refused.json()["detail"], format!("Request was throttled. Expected available in {seconds} seconds."));
-    assert_eq!(refused.header("x-ratelimit-remaining"), "0");
+    let limited = client.get("/authorizations").await;
+    assert_eq!(limited.error(), (429, "0000".to_owned()));
+    let seconds: i64 = limited.header("retry-after").parse().unwrap();
+    assert_eq!(limited.json()["detail"], format!("Request was throttled. Expected available in {seconds} seconds."));
+    assert_eq!(limited.header("x-ratelimit-remaining"), "0");
     client.advance(seconds).await;
     client.ok("/authorizations").await;
 }
@@ -124,12 +124,12 @@ async fn personal() -> Client {
 }
 
 #[tokio::test]
-async fn a_personal_key_has_one_user_and_a_limit_for_each_account() {
+async fn personal_key_has_one_user_and_account_limits() {
     let client = personal().await;
     let accounts = client.accounts().await;
     assert_eq!((accounts.len(), accounts[0]["name"].as_str()), (1, Some("Harrier Individual")));
-    let refused = client.signed("POST", "/snapTrade/registerUser", json!({"userId": "another"})).await;
-    assert_eq!(refused.error(), (403, "1141".to_owned()));
+    let rejected = client.signed("POST", "/snapTrade/registerUser", json!({"userId": "another"})).await;
+    assert_eq!(rejected.error(), (403, "1141".to_owned()));
     assert_eq!(client.ok("/snapTrade/listUsers").await, json!(["zoe-okeefe"]));
     let connection = client.ok("/authorizations").await[0].clone();
     assert_eq!(connection["data_freshness_mode"]["snaptrade"], "realtime");
@@ -142,10 +142,10 @@ async fn a_personal_key_has_one_user_and_a_limit_for_each_account() {
     assert_eq!(first.header("x-ratelimit-account-limit"), "2");
     assert_eq!(first.header("x-ratelimit-account-remaining"), "1");
     client.ok(&format!("/accounts/{id}/details")).await;
-    let refused = client.get(&format!("/accounts/{id}/positions/all")).await;
-    assert_eq!(refused.error(), (429, "0000".to_owned()));
-    assert_eq!(refused.header("x-ratelimit-account-remaining"), "0");
-    assert_eq!(refused.header("x-ratelimit-remaining"), "248");
+    let limited = client.get(&format!("/accounts/{id}/positions/all")).await;
+    assert_eq!(limited.error(), (429, "0000".to_owned()));
+    assert_eq!(limited.header("x-ratelimit-account-remaining"), "0");
+    assert_eq!(limited.header("x-ratelimit-remaining"), "248");
     client.ok("/accounts/all").await;
     client.advance(61).await;
     client.ok(&format!("/accounts/{id}/positions/all")).await;
@@ -156,29 +156,29 @@ async fn users_are_registered_and_deleted() {
     let mut client = client().await;
     let before = client.signed("GET", "/snapTrade/listUsers", Value::Null).await.ok();
     assert_eq!(before, json!(["olivia-nguyen", "priya-sharma", "jack-thompson"]));
-    let body = json!({"userId": "newcomer"});
+    let body = json!({"userId": "new-user"});
     let made = client.signed("POST", "/snapTrade/registerUser", body.clone()).await.ok();
     let twice = client.signed("POST", "/snapTrade/registerUser", body.clone()).await;
     assert_eq!(twice.error(), (400, "1010".to_owned()));
-    assert_eq!(twice.json()["detail"], "User with the following userId already exist: 'newcomer'");
+    assert_eq!(twice.json()["detail"], "User with the following userId already exist: 'new-user'");
     assert_eq!(client.signed("POST", "/snapTrade/registerUser", json!({"x": 1})).await.error().0, 400);
     let secret = made["userSecret"].as_str().unwrap();
     uuid::Uuid::try_parse(secret).unwrap();
-    client.user = format!("userId=newcomer&userSecret={secret}&");
+    client.user = format!("userId=new-user&userSecret={secret}&");
     assert_eq!(client.accounts().await.len(), 0);
 
     let reset = client.signed("POST", "/snapTrade/resetUserSecret", made.clone()).await.ok();
     assert_eq!(client.get("/accounts").await.error(), (401, "1083".to_owned()));
     assert_eq!(client.signed("POST", "/snapTrade/resetUserSecret", made).await.error().1, "1083");
-    client.user = format!("userId=newcomer&userSecret={}&", reset["userSecret"].as_str().unwrap());
+    client.user = format!("userId=new-user&userSecret={}&", reset["userSecret"].as_str().unwrap());
     client.ok("/accounts").await;
 
-    let gone = client.signed("DELETE", "/snapTrade/deleteUser?userId=newcomer", Value::Null).await.ok();
-    assert_eq!((gone["status"].as_str(), gone["userId"].as_str()), (Some("deleted"), Some("newcomer")));
+    let gone = client.signed("DELETE", "/snapTrade/deleteUser?userId=new-user", Value::Null).await.ok();
+    assert_eq!((gone["status"].as_str(), gone["userId"].as_str()), (Some("deleted"), Some("new-user")));
     client.advance(1).await;
     assert_eq!(client.get("/accounts").await.error(), (401, "1083".to_owned()));
     assert_eq!(client.signed("GET", "/snapTrade/listUsers", Value::Null).await.ok(), before);
-    let unknown = client.signed("DELETE", "/snapTrade/deleteUser?userId=newcomer", Value::Null).await;
+    let unknown = client.signed("DELETE", "/snapTrade/deleteUser?userId=new-user", Value::Null).await;
     assert_eq!(unknown.error(), (404, "1011".to_owned()));
     client.signed("POST", "/snapTrade/registerUser", body).await.ok();
 
@@ -201,41 +201,41 @@ async fn links_expire_and_are_single_use() {
         uri
     };
     let follow = async |uri: &str| Answer::of(client.http.get(uri).send().await.unwrap()).await;
-    let lands_as = async |uri: &str, word: &str| {
-        let answer = follow(&format!("{uri}&sandbox_auto={word}")).await;
+    let redirect_with = async |uri: &str, outcome: &str| {
+        let answer = follow(&format!("{uri}&sandbox_auto={outcome}")).await;
         assert_eq!(answer.status, 303);
         answer.header("location").to_owned()
     };
-    let lands = async |uri: &str| lands_as(uri, "accept").await;
+    let accept = async |uri: &str| redirect_with(uri, "accept").await;
     let again = async |uri: &str| follow(&format!("{uri}&sandbox_auto=accept")).await.error();
 
     let back = json!({"customRedirect": "https://example.com/cb?state=1", "broker": "TIDEPOOL-EXAMPLE"});
     let uri = link(back.clone()).await;
     assert!(uri.contains("&broker=TIDEPOOL-EXAMPLE&"), "{uri}");
-    let landed = lands(&uri).await;
-    let id = landed.strip_prefix("https://example.com/cb?state=1&status=SUCCESS&connection_id=").unwrap().to_owned();
+    let location = accept(&uri).await;
+    let id = location.strip_prefix("https://example.com/cb?state=1&status=SUCCESS&connection_id=").unwrap().to_owned();
     assert_eq!(again(&uri).await, (400, "1006".to_owned()));
     assert_eq!(client.ok(&format!("/authorizations/{id}")).await["brokerage"]["slug"], "TIDEPOOL-EXAMPLE");
     assert_eq!(client.ok(&format!("/authorizations/{id}/accounts")).await.as_array().unwrap().len(), 2);
-    // The same login again is the same connection.
-    assert_eq!(lands(&link(back).await).await, landed);
+    // The same login keeps its connection.
+    assert_eq!(accept(&link(back).await).await, location);
 
     for (outcome, end) in
         [("error", "?status=ERROR&status_code=403&error_code=1066"), ("abandon", "?status=ABANDONED"), ("deny", "")]
     {
         let uri = link(json!({"customRedirect": "https://example.com/cb"})).await;
-        let landed = lands_as(&uri, outcome).await;
-        assert_eq!(landed, format!("https://example.com/cb{end}"));
+        let location = redirect_with(&uri, outcome).await;
+        assert_eq!(location, format!("https://example.com/cb{end}"));
     }
     let late = link(Value::Null).await;
     client.advance(300).await;
     assert_eq!(again(&late).await, (400, "1006".to_owned()));
 
-    // Reconnecting makes a broken connection work again, with the ids that it had.
+    // A reconnect repairs a broken connection, which keeps its ids.
     let broken = client.connection(0);
     client.call("POST", &format!("/authorizations/{broken}/disable"), Value::Null).await.ok();
-    let landed = lands(&link(json!({"reconnect": broken})).await).await;
-    assert_eq!(landed, format!("https://client.example.com/linked?status=SUCCESS&connection_id={broken}"));
+    let location = accept(&link(json!({"reconnect": broken})).await).await;
+    assert_eq!(location, format!("https://client.example.com/linked?status=SUCCESS&connection_id={broken}"));
     assert_eq!(client.ok(&format!("/authorizations/{broken}")).await["disabled"], false);
 }
 
@@ -251,7 +251,7 @@ async fn bad_link_requests_are_rejected() {
     }
     for (bad, error) in [
         (json!({"locale": "de"}), (400, "1012")),
-        (json!({"broker": "NOBODY"}), (400, "1012")),
+        (json!({"broker": "UNKNOWN"}), (400, "1012")),
         (json!({"connectionType": "write"}), (400, "1012")),
         (json!({"darkMode": "yes"}), (400, "1012")),
         (json!({"customRedirect": 3}), (400, "1012")),
@@ -271,17 +271,17 @@ async fn connections_are_refreshed_disabled_and_deleted() {
     let client = client().await;
     let (first, second) = (client.connection(0), client.connection(1));
     let post = async |end: &str| client.call("POST", &format!("/authorizations/{first}/{end}"), Value::Null).await;
-    let said = post("refresh").await.ok();
-    assert_eq!(said["detail"], format!("Connection {first} scheduled for refresh"));
+    let answer = post("refresh").await.ok();
+    assert_eq!(answer["detail"], format!("Connection {first} scheduled for refresh"));
     let again = post("refresh").await;
     assert_eq!(again.error(), (429, "throttled".to_owned()));
     assert!((1..=60).contains(&again.header("retry-after").parse().unwrap()));
     client.advance(60).await;
     post("refresh").await.ok();
-    let said = post("transactions/sync").await.ok();
-    assert_eq!(said["detail"], format!("Connection {first} scheduled for transactions sync"));
-    let said = post("disable").await.ok();
-    assert_eq!(said["detail"], format!("Connection {first} has been disabled"));
+    let answer = post("transactions/sync").await.ok();
+    assert_eq!(answer["detail"], format!("Connection {first} scheduled for transactions sync"));
+    let answer = post("disable").await.ok();
+    assert_eq!(answer["detail"], format!("Connection {first} has been disabled"));
     for (end, code) in [("disable", "3011"), ("refresh", "3003"), ("transactions/sync", "3003")] {
         assert_eq!(post(end).await.error(), (402, code.to_owned()), "{end}");
     }
@@ -289,9 +289,9 @@ async fn connections_are_refreshed_disabled_and_deleted() {
     assert!(shown["disabled"] == true && shown["disabled_date"].is_string());
     assert_eq!(client.accounts().await.len(), 7, "the data stays");
 
-    let said = client.call("DELETE", &format!("/connection/{first}"), Value::Null).await.ok();
-    assert_eq!(said["connection_id"], first.as_str());
-    // Back to before the deletion is done, however slow this test is.
+    let answer = client.call("DELETE", &format!("/connection/{first}"), Value::Null).await.ok();
+    assert_eq!(answer["connection_id"], first.as_str());
+    // Deletion takes a second. Turn the clock back, so that a slow test still sees the connection.
     client.advance(-60).await;
     assert_eq!(client.ok("/authorizations").await.as_array().unwrap().len(), 2);
     client.advance(61).await;

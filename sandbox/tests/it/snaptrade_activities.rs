@@ -1,4 +1,4 @@
-//! SnapTrade: the rows of the busiest account, and how they are asked for.
+//! SnapTrade's activities: the rows of the busiest account, filters and pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -102,10 +102,10 @@ async fn fills_repeat_and_days_have_several_rows() {
         let key: String = parts.map(|name| row[name].to_string()).concat() + &row["symbol"]["symbol"].to_string();
         *equal.entry(key).or_default() += 1;
     }
-    assert!(equal.values().any(|count| *count >= 2), "two fills that only the id tells apart");
+    assert!(equal.values().any(|count| *count >= 2), "two fills differ in nothing but the id");
     let same_instant = rows.windows(2).filter(|pair| pair[0]["trade_date"] == pair[1]["trade_date"]);
     assert!(same_instant.count() > 20);
-    // New York's clocks: forward on 8 March 2026 at 07:00 UTC, back on 1 November at 06:00.
+    // Clocks in New York went forward on 8 March 2026 at 07:00 UTC, and back on 1 November at 06:00.
     let dates: BTreeSet<_> = rows.iter().map(|row| row["trade_date"].as_str().unwrap()).collect();
     for date in ["2026-03-08T06:59:59Z", "2026-03-08T07:00:00Z", "2026-11-01T05:59:59Z", "2026-11-01T06:00:00Z"] {
         assert!(dates.contains(date), "{date}");
@@ -119,7 +119,7 @@ async fn fills_repeat_and_days_have_several_rows() {
 }
 
 #[tokio::test]
-async fn coins_are_paid_with_coins() {
+async fn crypto_trades_are_paid_in_crypto() {
     let client = client().await;
     let rows = client.activities(&client.account("Lakeshore Crypto").await).await;
     assert!(rows.iter().all(|row| row["currency"].is_null()));

@@ -1,4 +1,4 @@
-//! A caller that signs as SnapTrade's guide says, with code of its own.
+//! A test client of the simulated SnapTrade. It signs as SnapTrade's guide describes, with its own code.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -15,11 +15,11 @@ pub(crate) struct Client {
     pub(crate) base: String,
     pub(crate) client_id: String,
     pub(crate) consumer_key: String,
-    /// `userId` and `userSecret` as a query, with `&` at the end; empty for a personal key.
+    /// `userId` and `userSecret` as a query that ends with `&`; empty for a personal key.
     pub(crate) user: String,
 }
 
-/// Olivia's client, of a sandbox whose clock begins on 21 November 2026.
+/// A client for Olivia, in a sandbox whose clock begins on 21 November 2026.
 pub(crate) async fn client() -> Client {
     client_of(options(1)).await
 }
@@ -40,7 +40,6 @@ pub(crate) async fn client_of(options: Options) -> Client {
     client
 }
 
-/// What an answer came with.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: reqwest::header::HeaderMap,
@@ -80,7 +79,7 @@ impl Answer {
 }
 
 impl Client {
-    /// The SnapTrade credentials, ready-made.
+    /// The seeded credentials: user id, user secret and authorization id.
     pub(crate) fn credentials(&self) -> Vec<(String, String, String)> {
         let all = self.sandbox.description().credentials.iter();
         all.filter_map(|credentials| match credentials {
@@ -106,14 +105,14 @@ impl Client {
         answer["now"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_second()
     }
 
-    /// The signature of what is sent, over the text of the body's canonical JSON.
+    /// The signature of a request; `content` is the canonical JSON of its body.
     pub(crate) fn signature(&self, content: &str, path: &str, query: &str) -> String {
         let message = format!("{{\"content\":{content},\"path\":\"{path}\",\"query\":\"{query}\"}}");
         let key = hmac::Key::new(hmac::HMAC_SHA256, self.consumer_key.as_bytes());
         STANDARD.encode(hmac::sign(&key, message.as_bytes()))
     }
 
-    /// A signed call without a user; `path` may have a query.
+    /// A signed call without a user. `path` may have a query.
     pub(crate) async fn signed(&self, method: &str, path: &str, body: Value) -> Answer {
         let now = self.now().await;
         self.signed_at(method, path, body, now).await
@@ -123,7 +122,7 @@ impl Client {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let and = if query.is_empty() || query.ends_with('&') { "" } else { "&" };
         let query = format!("{query}{and}clientId={}&timestamp={now}", self.client_id);
-        // This crate's JSON sorts its members and has no blanks: canonical for plain letters.
+        // serde_json sorts members here and writes no blanks, which is canonical JSON for ASCII text.
         let signature = self.signature(&body.to_string(), path, &query);
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.send(method, &format!("{path}?{query}"), &signature, body).await
@@ -171,7 +170,7 @@ impl Client {
         self.ok("/accounts").await.as_array().unwrap().clone()
     }
 
-    /// The id of the account of that name.
+    /// The id of the account with this name.
     pub(crate) async fn account(&self, name: &str) -> String {
         let accounts = self.accounts().await;
         let found = accounts.iter().find(|account| account["name"] == name);

@@ -1,4 +1,4 @@
-//! SnapTrade under the hands of a test.
+//! SnapTrade's control interface: call counts, and changes to consents, accounts, trades and positions.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ async fn trades_are_served_as_given() {
     let client = client().await;
     let account = client.account("Bluegum Individual Margin").await;
     let before = client.activities(&account).await;
-    // Written by hand: no library would keep these numbers as they stand.
+    // Written by hand, because a JSON library would change the notation of the numbers.
     let odd =
         format!("{{\"account\":\"{account}\",\"units\":1.2300e5,\"price\":null,\"mystery\":[1.10],\"type\":\"Odd\"}}");
     let (status, row) = client.control_text("POST", "/trades", odd).await;
@@ -60,7 +60,7 @@ async fn trades_are_served_as_given() {
     assert_eq!(page.json()["data"][0], added, "yesterday evening is newest");
     assert_eq!(page.json()["pagination"]["total"], 1501);
 
-    // A changed row moves to its place; `null` takes a member out.
+    // A changed row is sorted again. `null` removes a member.
     let id = before[700]["id"].as_str().unwrap();
     let patch = json!({"trade_date": "2026-11-20T23:00:00Z", "fx_rate": null, "amount": -5});
     let changed = client.control("PATCH", &format!("/trades/{id}"), patch).await;
@@ -80,7 +80,8 @@ async fn trades_are_served_as_given() {
         let row = client.control("POST", "/trades", also).await;
         assert!(row.get("account").is_none() && row.get("accountId").is_none(), "{row}");
     }
-    for bad in [json!({}), json!({"account": "nobody"}), json!({"account": account, "id": before[0]["id"]}), json!(3)] {
+    for bad in [json!({}), json!({"account": "unknown"}), json!({"account": account, "id": before[0]["id"]}), json!(3)]
+    {
         assert_eq!(client.control_text("POST", "/trades", bad.to_string()).await.0, 400, "{bad}");
     }
 }
@@ -100,7 +101,7 @@ async fn positions_are_served_as_given() {
     assert!(changed["units"] == "2.0" && changed.get("price").is_none());
     assert_eq!(client.positions(&tfsa).await[3], changed);
 
-    // Both accounts hold this fund.
+    // Both accounts hold this fund, so the change must name the account.
     let held = client.positions(&margin).await;
     let fund =
         held.iter().find(|one| one["instrument"]["symbol"] == "EXDV").unwrap()["instrument"]["id"].as_str().unwrap();
@@ -114,7 +115,7 @@ async fn positions_are_served_as_given() {
     client.control("DELETE", &path, Value::Null).await;
     assert_eq!(client.positions(&margin).await.len(), held.len() - 1);
     assert_eq!(client.control_text("DELETE", &path, String::new()).await.0, 400);
-    // An instrument may be there twice.
+    // An account may hold an instrument twice.
     for _ in 0..2 {
         client.control("POST", "/positions", json!({"account": tfsa, "instrument": {"kind": "etf", "id": "t"}})).await;
     }
@@ -165,7 +166,7 @@ async fn accounts_and_balances_are_served_as_given() {
 }
 
 #[tokio::test]
-async fn an_account_can_be_filled() {
+async fn account_can_be_filled() {
     let client = client().await;
     let id = client.account("Bluegum Line of Credit").await;
     client.control("POST", "/fill", json!({"accountId": id, "rows": 20000})).await;

@@ -1,4 +1,4 @@
-//! SnapTrade: what the seeded data holds, in the documented shapes.
+//! SnapTrade's seeded data: connections, accounts, balances and positions in the documented shapes.
 
 use std::collections::BTreeSet;
 
@@ -168,7 +168,7 @@ async fn positions_are_of_every_kind() {
         (of("EXMXX")["cash_equivalent"].as_bool(), of("EXMXX")["instrument"]["exchange"].is_null()),
         (Some(true), true)
     );
-    // Third Fridays, two and four months after November 2026.
+    // Options expire on the third Friday, two and four months after November 2026.
     let call = of("EXRB  270115C00200000");
     assert_eq!((call["units"].as_str(), call["instrument"]["multiplier"].as_str()), (Some("3"), Some("100")));
     assert_eq!(call["instrument"]["expiration_date"], "2027-01-15");
@@ -202,12 +202,12 @@ async fn retired_endpoints_answer_410() {
     }
 }
 
-/// The text without the blanks between its parts.
+/// The JSON text of an answer without blanks between members.
 async fn compact(client: &Client, path: &str) -> String {
     client.get(path).await.text.replace(": ", ":").replace(", ", ",")
 }
 
-async fn messy() -> Client {
+async fn spare_client() -> Client {
     let mut client = client().await;
     client.act_as_user_of(2);
     client
@@ -215,7 +215,7 @@ async fn messy() -> Client {
 
 #[tokio::test]
 async fn spare_accounts_have_odd_values() {
-    let client = messy().await;
+    let client = spare_client().await;
     let accounts = client.accounts().await;
     let (first, wallet, last) = (&accounts[0], &accounts[1], &accounts[2]);
     assert!(first["name"].as_str().unwrap().contains(first["number"].as_str().unwrap()));
@@ -260,7 +260,7 @@ async fn spare_accounts_have_odd_values() {
 
 #[tokio::test]
 async fn spare_activities_have_odd_values() {
-    let client = messy().await;
+    let client = spare_client().await;
     let id = client.accounts().await[0]["id"].as_str().unwrap().to_owned();
     let rows = client.activities(&id).await;
     let dates: Vec<_> = rows.iter().map(|row| row["trade_date"].as_str()).collect();
@@ -273,7 +273,7 @@ async fn spare_activities_have_odd_values() {
             Some("2026-11-16T23:59:59.999999+00:00"),
             Some("2026-11-15T15:00:00Z"),
             Some("2026-11-14T00:00:00+00:00"),
-            // New York's clocks went back on 1 November 2026, and forward on 8 March.
+            // Clocks in New York went back on 1 November 2026, and forward on 8 March.
             Some("2026-11-02T05:00:00Z"),
             Some("2026-11-01T04:00:00Z"),
             Some("2026-03-09T04:00:00Z"),

@@ -1,4 +1,4 @@
-//! Webhooks of Fiskil, and what is the same for every provider: retries, duplicates, losses, replays, bad receivers.
+//! Fiskil's webhooks, and what all providers share: retries, duplicates, losses, replays and bad receivers.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -37,7 +37,7 @@ impl WebhookTest {
         self.client.control(Method::POST, "/webhooks/send", event).await["id"].as_u64().unwrap()
     }
 
-    /// The signature as the guide's Go sample makes it.
+    /// Checks the signature as Fiskil's Go sample does.
     fn is_signed(&self, got: &ReceivedRequest) -> bool {
         let secret = STANDARD.decode(&self.client.description().fiskil.webhook_secret).unwrap();
         let tag = STANDARD.decode(got.header("x-fiskil-signature")).unwrap();
@@ -50,7 +50,7 @@ impl WebhookTest {
         got.iter().map(|got| got.json()["data"]["event"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// A consent through the hosted page, which is asked for no pages.
+    /// Consents through the hosted page, without its forms.
     async fn link(&self) -> String {
         let user = self.client.credentials(0).0;
         let body = json!({
@@ -122,7 +122,7 @@ async fn ended_and_restored_consents_send_events() {
     let events = it.events(7).await;
     assert_eq!((&*events[0], &*events[1], &*events[6]), ("consent.revoked", "consent.updated", "consent.revoked"));
     assert!(events[2..6].iter().all(|name| name.ends_with(".sync.completed")));
-    // The others end by themselves; and a consent that the client revokes is told of as well.
+    // A consent that the client revokes sends an event. The other three expire by themselves.
     it.receiver.clear();
     it.client.call(Method::DELETE, &format!("/v1/consent/{}", it.client.credentials(0).1)).send().await.unwrap();
     assert_eq!(it.events(1).await, ["consent.revoked"]);
@@ -148,7 +148,7 @@ async fn changed_data_sends_events() {
     for got in it.receiver.wait(5).await {
         assert_eq!(got.json()["data"]["account_ids"], json!([account]));
     }
-    // A reader changes nothing.
+    // A read sends no event.
     it.client.accounts(0).await;
     assert_eq!(it.receiver.count(), 5);
 }
@@ -173,7 +173,7 @@ async fn failed_deliveries_are_retried_then_fail() {
     it.advance(86_400).await;
     it.send(json!({"event": "consent.updated"})).await;
     let got = it.receiver.wait(6).await;
-    assert_eq!(got[5].json()["data"]["event"], "consent.updated", "the first is dropped for ever");
+    assert_eq!(got[5].json()["data"]["event"], "consent.updated", "the failed event is not sent again");
     let bodies: Vec<Value> = got[..5].iter().map(ReceivedRequest::json).collect();
     assert!(got.iter().all(|got| it.is_signed(got)));
     assert!(bodies.iter().all(|body| body["message_id"] == bodies[0]["message_id"]));
@@ -189,10 +189,10 @@ async fn hanging_and_missing_receivers_are_retried() {
     it.send(json!({"event": "consent.received"})).await;
     it.send(json!({"event": "consent.updated"})).await;
     it.receiver.wait(1).await;
-    // Ten seconds on the sandbox's clock, and nothing behind it waits longer.
+    // A receiver has ten seconds of the sandbox clock. Then the next delivery is sent.
     it.advance(11).await;
     it.receiver.wait(2).await;
-    it.set(json!({"url": "http://127.0.0.1:1/nobody"})).await;
+    it.set(json!({"url": "http://127.0.0.1:1/closed"})).await;
     it.advance(60).await;
     let twice = it.until(|all| all[0]["attempts"] == 2).await;
     assert_eq!((&twice[0]["statuses"], &twice[0]["state"]), (&json!([null, null]), &json!("retry")));
@@ -204,7 +204,7 @@ async fn hanging_and_missing_receivers_are_retried() {
 }
 
 #[tokio::test]
-async fn duplicate_lost_replayed_and_missigned_deliveries() {
+async fn deliveries_can_be_repeated_lost_or_missigned() {
     let it = webhook_test().await;
     it.set(json!({"copies": 3})).await;
     let first = it.send(json!({"event": "consent.received", "consent_id": "a"})).await;
@@ -224,7 +224,7 @@ async fn duplicate_lost_replayed_and_missigned_deliveries() {
     let states: Vec<&str> = list.iter().map(|one| one["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["sent", "sent", "sent", "lost", "lost", "sent", "sent"]);
     assert_eq!((&list[0]["repeats"], &list[2]["repeats"]), (&Value::Null, &json!(first)));
-    // A replay is the very bytes, with their right signature; what was lost may still be sent.
+    // A replay sends the same bytes with the correct signature. A lost delivery can still be sent.
     it.client.control(Method::POST, "/webhooks/resend", json!({"id": first})).await;
     let replay = it.receiver.wait(6).await.remove(5);
     assert_eq!(

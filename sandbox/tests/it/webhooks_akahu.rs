@@ -1,4 +1,4 @@
-//! Akahu's webhooks: subscriptions, events, keys, retries.
+//! Akahu's webhooks: subscriptions, events, signing keys and retries.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ struct WebhookTest {
     receiver: Receiver,
 }
 
-/// Olivia's events of these types, with her state.
+/// Subscribes Olivia to these types.
 async fn webhook_test(kinds: &[&str]) -> WebhookTest {
     let it = WebhookTest { akahu: akahu().await, receiver: Receiver::start().await };
     it.akahu.control(Method::POST, "/webhooks", json!({"url": it.receiver.url})).await;
@@ -33,7 +33,7 @@ impl WebhookTest {
         made.json::<Value>().await.unwrap()["item_id"].as_str().unwrap().to_owned()
     }
 
-    /// Whether the key of that number, in PKCS#1, has signed these bytes.
+    /// Checks the signature with the key that the request names, in PKCS#1.
     async fn is_signed(&self, got: &ReceivedRequest) -> bool {
         let path = format!("/keys/{}", got.header("x-akahu-signing-key"));
         let answer: Value = self.akahu.app(&path).send().await.unwrap().json().await.unwrap();
@@ -44,7 +44,7 @@ impl WebhookTest {
         key.verify(&got.body, &signature).is_ok()
     }
 
-    /// What arrived, without the members that all have.
+    /// Name and body of each received event, without the members that all events share.
     async fn events(&self, count: usize) -> Vec<(String, Value)> {
         let mut events = Vec::new();
         for got in self.receiver.wait(count).await {
@@ -128,8 +128,8 @@ async fn account_changes_send_events() {
     }
     let filled = rows.values().filter(|count| **count > 0).count();
     assert!(filled > 3);
-    let back = it.events(count + filled).await;
-    for (name, body) in back {
+    let restored = it.events(count + filled).await;
+    for (name, body) in restored {
         let id = body["item_id"].as_str().unwrap();
         if name == "TRANSACTION:INITIAL_UPDATE" {
             assert_eq!(body["new_transactions"], rows[id]);
@@ -152,13 +152,13 @@ async fn account_changes_send_events() {
         event("ACCOUNT:CREATE", json!({"item_id": made["_id"]})),
         event("ACCOUNT:DELETE", json!({"item_id": made["_id"]})),
     ];
-    assert_eq!(it.events(3).await, expected, "that days go by is no event");
+    assert_eq!(it.events(3).await, expected, "the passage of days sends no event");
 }
 
 #[tokio::test]
-async fn the_end_of_a_token_cancels_its_subscriptions() {
+async fn deleted_token_cancels_its_subscriptions() {
     let it = webhook_test(&["TOKEN", "ACCOUNT"]).await;
-    // Another user's is another matter.
+    // Another user's token sends no event here.
     let spare = it.akahu.credentials(2).0;
     it.akahu.control(Method::POST, &format!("/tokens/{spare}"), json!({"state": "revoked"})).await;
     let token = it.akahu.token.clone();
@@ -171,7 +171,7 @@ async fn the_end_of_a_token_cancels_its_subscriptions() {
     assert_eq!(it.events(3).await, expected);
     it.akahu.control(Method::POST, &format!("/tokens/{token}"), json!({"state": "active"})).await;
     assert_eq!(it.akahu.json("/webhooks").await["items"], json!([]));
-    // As it is when a new consent gives another token, which takes the place of the old one.
+    // A new consent that replaces the token sends the same event.
     it.subscribe("TOKEN").await;
     it.receiver.clear();
     it.akahu.control(Method::POST, "/relink", json!({"newToken": true})).await;
@@ -198,7 +198,7 @@ async fn subscriptions_are_per_user_and_type() {
     let account = it.akahu.account("SAVINGS").await["_id"].as_str().unwrap().to_owned();
     it.add_row(&account).await;
     assert_eq!(it.events(3).await[2].1["item_id"], account);
-    // Whatever a test describes, also what nobody knows.
+    // A test can send any event, even of an unknown type.
     for (name, members) in [("ACCOUNT:MIGRATE", json!({"previous_item_id": "a"})), ("WEATHER:RAIN", json!({"mm": 3}))] {
         let mut body = members.clone();
         body["event"] = name.into();
@@ -215,7 +215,7 @@ async fn deliveries_have_a_state_and_are_retried() {
     let it = webhook_test(&["TRANSACTION"]).await;
     let account = it.akahu.account("CHECKING").await["_id"].as_str().unwrap().to_owned();
     assert_eq!(it.log("").await, Vec::<Value>::new());
-    // 204 is not 200.
+    // Akahu accepts 200 only: 204 is a failure.
     it.receiver.answer(&[204, 0]);
     it.add_row(&account).await;
     until(async || it.list().await, |all| all[0]["state"] == "retry").await;
@@ -245,7 +245,7 @@ async fn deliveries_have_a_state_and_are_retried() {
 }
 
 #[tokio::test]
-async fn keys_rotate() {
+async fn signing_keys_rotate() {
     let it = webhook_test(&["TRANSACTION"]).await;
     let account = it.akahu.account("CHECKING").await["_id"].as_str().unwrap().to_owned();
     it.add_row(&account).await;

@@ -1,4 +1,4 @@
-//! SnapTrade's webhooks.
+//! SnapTrade's webhooks: events, signature and retries.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -20,7 +20,8 @@ async fn webhook_test() -> WebhookTest {
 }
 
 impl WebhookTest {
-    /// The signature as the guide's Python makes it; this crate's JSON sorts members, and all letters are plain.
+    /// Checks the signature as SnapTrade's Python sample does. It works for ASCII bodies only, because serde_json
+    /// sorts members but does not escape letters.
     fn is_signed(&self, got: &ReceivedRequest) -> bool {
         let key = hmac::Key::new(hmac::HMAC_SHA256, self.client.consumer_key.as_bytes());
         let tag = STANDARD.decode(got.header("signature")).unwrap();
@@ -49,8 +50,8 @@ async fn user_and_connection_changes_send_events() {
     let made = it.client.signed("POST", "/snapTrade/registerUser", json!({"userId": "new-user"})).await.ok();
     let secret = made["userSecret"].as_str().unwrap();
     it.client.user = format!("userId=new-user&userSecret={secret}&");
-    let asked = json!({"broker": "SANDBOX", "customRedirect": "http://127.0.0.1:1/done"});
-    let link = it.client.call("POST", "/snapTrade/login", asked.clone()).await.ok();
+    let body = json!({"broker": "SANDBOX", "customRedirect": "http://127.0.0.1:1/done"});
+    let link = it.client.call("POST", "/snapTrade/login", body.clone()).await.ok();
     let follow = async |link: &Value| {
         let url = format!("{}&sandbox_auto=accept", link["redirectURI"].as_str().unwrap());
         let answer = it.client.http.get(url).send().await.unwrap();
@@ -82,7 +83,7 @@ async fn user_and_connection_changes_send_events() {
     assert_eq!(bodies[2]["details"]["positions"], json!({"success": true, "error": null}));
     assert!(bodies[0].get("brokerageAuthorizationId").is_none());
     it.receiver.clear();
-    let link = it.client.call("POST", "/snapTrade/login", asked).await.ok();
+    let link = it.client.call("POST", "/snapTrade/login", body).await.ok();
     follow(&link).await;
     it.client.call("POST", &format!("/authorizations/{id}/disable"), Value::Null).await.ok();
     it.consent(&id, "active").await;
@@ -129,14 +130,14 @@ async fn changed_data_sends_events() {
     it.consent(&connection, "expired").await;
     let events = it.events(count + 1).await;
     assert!(events[..count].iter().all(|name| name == "ACCOUNT_HOLDINGS_UPDATED"));
-    assert_eq!(events[count], "CONNECTION_BROKEN", "a sync that finds nothing new is not told of");
+    assert_eq!(events[count], "CONNECTION_BROKEN", "a sync that finds nothing new sends no event");
 }
 
 #[tokio::test]
 async fn failed_deliveries_are_retried_three_times() {
     let it = webhook_test().await;
     it.receiver.answer(&[500, 206, 400, 301]);
-    let event = json!({"event": "WEATHER_CHANGED", "userId": "somebody", "details": {"b": "é", "a": [1, null]}});
+    let event = json!({"event": "WEATHER_CHANGED", "userId": "user-1", "details": {"b": "é", "a": [1, null]}});
     it.client.control("POST", "/webhooks/send", event).await;
     let list = async || it.client.control("GET", "/webhooks", Value::Null).await;
     for (attempt, seconds) in [1800, 3600, 7200].into_iter().enumerate() {
@@ -146,14 +147,14 @@ async fn failed_deliveries_are_retried_three_times() {
     let done = until(list, all_done).await;
     assert_eq!((&done[0]["state"], &done[0]["statuses"]), (&json!("failed"), &json!([500, 206, 400, 301])));
     let got = it.receiver.wait(4).await;
-    assert!(got.iter().all(|one| one.body == got[0].body), "also the time of the event");
+    assert!(got.iter().all(|one| one.body == got[0].body), "a retry keeps the time of the event");
     assert_eq!(got[0].json()["details"], json!({"a": [1, null], "b": "é"}));
-    // A letter beyond ASCII is signed as Python writes it.
+    // A letter beyond ASCII is signed in escaped form, as Python writes it.
     assert!(!it.is_signed(&got[0]));
     let key = hmac::Key::new(hmac::HMAC_SHA256, it.client.consumer_key.as_bytes());
     let escaped = got[0].json().to_string().replace('é', "\\u00e9");
     hmac::verify(&key, escaped.as_bytes(), &STANDARD.decode(got[0].header("signature")).unwrap()).unwrap();
     it.receiver.answer(&[204]);
-    it.client.control("POST", "/webhooks/send", json!({"event": "USER_DELETED", "userId": "somebody"})).await;
+    it.client.control("POST", "/webhooks/send", json!({"event": "USER_DELETED", "userId": "user-1"})).await;
     assert_eq!(until(list, all_done).await[1]["state"], "sent");
 }

@@ -1,4 +1,4 @@
-//! What the seeded data holds.
+//! Fiskil's seeded data: categories, gaps, date edges and odd values.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ const CATEGORIES: [&str; 16] = [
 ];
 
 #[tokio::test]
-async fn the_busiest_account_shows_every_category_and_every_gap() {
+async fn busiest_account_has_every_category_and_gap() {
     let client = client_of(options(2000)).await;
     let rows = client.rows(&format!("{}&status=POSTED", client.busiest().await)).await;
     assert_eq!(rows.len(), 2000);
@@ -62,7 +62,7 @@ async fn rows_surround_midnight_and_clock_changes() {
     let client = client_of(options(2000)).await;
     let rows = client.rows(&client.busiest().await).await;
     let times: BTreeSet<_> = rows.iter().filter_map(time).map(|time| time.to_string()).collect();
-    // Sydney's clocks went forward on 4 October 2026 at 16:00 UTC of the third, back on 5 April at 16:00 of the fourth.
+    // Clocks in Sydney went forward on 3 October 2026 at 16:00 UTC, and back on 4 April at 16:00 UTC.
     for instant in ["2026-10-03T15:59:59Z", "2026-10-03T16:00:00Z", "2026-04-04T15:59:59Z", "2026-04-04T16:00:00Z"] {
         assert!(times.contains(instant), "{instant}");
     }
@@ -128,7 +128,7 @@ async fn the_system_clock_is_the_default() {
     let sandbox = start(Options { rows: 10, ..Options::default() }).await.unwrap();
     let base = &sandbox.description().fiskil.base_url;
     let answer: Value = reqwest::get(format!("{base}/__control/clock")).await.unwrap().json().await.unwrap();
-    let said: jiff::Timestamp = answer["now"].as_str().unwrap().parse().unwrap();
-    assert!(said.duration_since(jiff::Timestamp::now()).abs().as_secs() < 60);
+    let now: jiff::Timestamp = answer["now"].as_str().unwrap().parse().unwrap();
+    assert!(now.duration_since(jiff::Timestamp::now()).abs().as_secs() < 60);
     sandbox.stop().await;
 }

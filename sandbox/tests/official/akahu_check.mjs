@@ -1,5 +1,5 @@
-// Akahu's own client against the sandbox. It validates nothing itself, so what it answers is also written down for the
-// type checker, which compares it with the client's declared types.
+// Runs Akahu's own client against the sandbox. The client validates nothing itself, so each answer is also written as a
+// literal, which the TypeScript compiler compares with the client's declared types.
 
 import { readFileSync } from "node:fs";
 import assert from "node:assert/strict";
@@ -40,7 +40,7 @@ const walk = async (list) => {
   return { rows, pages };
 };
 
-/** A row without what was seen on the wire but is not in the client's types (docs/providers/akahu.md#transactions). */
+/** Removes members that real answers have but the client's types lack (docs/providers/akahu.md#transactions). */
 const typed = (row) => {
   if (row.merchant === undefined) return row;
   const { nzbn, ...merchant } = row.merchant;
@@ -62,18 +62,19 @@ const some = rows.slice(0, 3).map((row) => row._id);
 assert.deepEqual((await akahu.transactions.getMany(userToken, some)).map((row) => row._id).sort(), [...some].sort());
 assert.equal((await akahu.transactions.get(userToken, some[0]))._id, some[0]);
 
-const refused = (status, call) => assert.rejects(call, (error) => error.status === status || error.response?.status === status);
-await refused(401, () => akahu.users.get("user_token_wrong"));
-await refused(404, () => akahu.accounts.get(userToken, `acc_${"c".repeat(25)}`));
+const rejected = (status, call) =>
+  assert.rejects(call, (error) => error.status === status || error.response?.status === status);
+await rejected(401, () => akahu.users.get("user_token_wrong"));
+await rejected(404, () => akahu.accounts.get(userToken, `acc_${"c".repeat(25)}`));
 
-// Subscriptions, a refresh and its rest period.
+// Subscriptions, and a refresh with its rate limit.
 const hook = await akahu.webhooks.subscribe(userToken, { webhook_type: "TRANSACTION", state: "ours" });
 assert.ok((await akahu.webhooks.list(userToken)).some((known) => known._id === hook));
 await akahu.webhooks.unsubscribe(userToken, hook);
 await akahu.accounts.refreshAll(userToken);
-await refused(429, () => akahu.accounts.refreshAll(userToken));
+await rejected(429, () => akahu.accounts.refreshAll(userToken));
 
-// A webhook, whose signature the client checks itself (docs/providers/akahu.md#webhook-keys).
+// A webhook. The client checks its signature (docs/providers/akahu.md#webhook-keys).
 let deliver;
 const delivered = new Promise((resolve) => (deliver = resolve));
 const listener = createServer(async (request, response) => {
@@ -83,43 +84,45 @@ const listener = createServer(async (request, response) => {
   deliver({ headers: request.headers, body: Buffer.concat(parts).toString() });
 });
 await new Promise((resolve) => listener.listen(0, "127.0.0.1", resolve));
-const order = async (path, body) => {
-  const response = await fetch(`${new URL(baseUrl).origin}/__control/${path}`, { method: "POST", body: JSON.stringify(body) });
+const control = async (path, body) => {
+  const url = `${new URL(baseUrl).origin}/__control/${path}`;
+  const response = await fetch(url, { method: "POST", body: JSON.stringify(body) });
   assert.ok(response.ok, `${path}: ${response.status}`);
   return response.json();
 };
-await order("webhooks", { url: `http://127.0.0.1:${listener.address().port}/` });
+await control("webhooks", { url: `http://127.0.0.1:${listener.address().port}/` });
 await akahu.webhooks.subscribe(userToken, { webhook_type: "TRANSACTION", state: "ours" });
-const row = await order("transactions", { _account: accounts[0]._id });
+const row = await control("transactions", { _account: accounts[0]._id });
 const { headers, body } = await delivered;
 listener.close();
 const keyId = Number(headers["x-akahu-signing-key"]);
 const payload = await akahu.webhooks.validateWebhook(keyId, headers["x-akahu-signature"], body);
 assert.deepEqual(payload.new_transaction_ids, [row._id]);
 await assert.rejects(() => akahu.webhooks.validateWebhook(keyId, headers["x-akahu-signature"], `${body} `));
-await order("webhooks", { url: null });
+await control("webhooks", { url: null });
 
-// Consent: the page that a browser would be sent to, its code, and the token's end. Any address of this machine is
-// registered; `sandbox_auto` consents without the page.
+// Consent: the hosted page, the code and its exchange. The sandbox accepts any loopback redirect URI, and
+// `sandbox_auto` consents without the page.
 const redirect_uri = "http://127.0.0.1:9/cb";
 const url = akahu.auth.buildAuthorizationUrl({ ...at, path: "authorize", redirect_uri, state: "s" });
 const page = await fetch(url);
 assert.equal(page.status, 200);
 assert.match(await page.text(), /This is a sandbox/);
 const auto = await fetch(`${url}&sandbox_auto=accept`, { redirect: "manual" });
-const back = new URL(auto.headers.get("location"));
-assert.equal(back.searchParams.get("state"), "s");
-const token = await akahu.auth.exchange(back.searchParams.get("code"), redirect_uri);
+const callback = new URL(auto.headers.get("location"));
+assert.equal(callback.searchParams.get("state"), "s");
+const token = await akahu.auth.exchange(callback.searchParams.get("code"), redirect_uri);
 assert.ok((await akahu.accounts.list(token.access_token)).length > 0);
-await assert.rejects(() => akahu.auth.exchange(back.searchParams.get("code"), redirect_uri), "a code is used once");
+await assert.rejects(() => akahu.auth.exchange(callback.searchParams.get("code"), redirect_uri), "a code is used once");
 
-// Somebody new walks through the pages.
+// A new user goes through the pages.
 let shown = { url, html: await (await fetch(url)).text() };
 const send = async (fields) => {
   const field = (name) => [name, shown.html.match(new RegExp(`name="${name}" value="([^"]*)"`))[1]];
   const action = new URL(shown.html.match(/<form method="post" action="([^"]*)"/)?.[1] ?? shown.url, shown.url);
-  const body = new URLSearchParams([field("session"), field("turn"), ...fields]);
-  const next = new URL((await fetch(action, { method: "POST", body, redirect: "manual" })).headers.get("location"), action);
+  const body = new URLSearchParams([field("session"), field("form_number"), ...fields]);
+  const response = await fetch(action, { method: "POST", body, redirect: "manual" });
+  const next = new URL(response.headers.get("location"), action);
   if (next.host === action.host) shown = { url: next, html: await (await fetch(next)).text() };
   return next;
 };
@@ -132,7 +135,9 @@ types.add("User", await akahu.users.get(fresh));
 const own = await akahu.accounts.list(fresh);
 types.add("Account[]", own);
 assert.deepEqual(own.map((account) => account.type), ["CHECKING", "SAVINGS", "CREDITCARD", "LOAN"]);
-types.add("Transaction[]", (await walk((query) => akahu.transactions.list(fresh, query))).rows.slice(0, 200).map(typed));
+const freshRows = (await walk((query) => akahu.transactions.list(fresh, query))).rows;
+types.add("Transaction[]", freshRows.slice(0, 200).map(typed));
 
 types.check();
-console.log(`Akahu client: ${accounts.length} accounts of ${kinds.size} types, ${sum} transactions in ${pages} pages; types agree`);
+const counted = `${accounts.length} accounts of ${kinds.size} types, ${sum} transactions in ${pages} pages`;
+console.log(`Akahu client: ${counted}; types agree`);

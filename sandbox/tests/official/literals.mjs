@@ -1,4 +1,4 @@
-// Answers, written down as literals of the client's own types and given to the type checker.
+// Writes answers as literals of the client's own types, and runs the TypeScript compiler over them.
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
@@ -10,22 +10,23 @@ export class Literals {
     this.client = client;
   }
 
-  /** An answer that should be of a type the client exports. */
+  /** Adds an answer that should have a type that the client exports. */
   add(type, value) {
-    const name = type.replace("[]", "");
-    this.#lines.push(`{ const value: client.${name}${type.slice(name.length)} = ${JSON.stringify(value, null, 1)}; void value; }`);
+    const json = JSON.stringify(value, null, 1);
+    this.#lines.push(`{ const value: client.${type} = ${json}; void value; }`);
   }
 
-  /** Throws what the type checker says. */
+  /** Throws the compiler's errors, if any. */
   check() {
     const folder = `checked-${this.client}`;
     mkdirSync(folder, { recursive: true });
-    writeFileSync(`${folder}/answers.ts`, `import type * as client from "${this.client}";\n${this.#lines.join("\n")}\n`);
+    const source = `import type * as client from "${this.client}";\n${this.#lines.join("\n")}\n`;
+    writeFileSync(`${folder}/answers.ts`, source);
     const options = ["--noEmit", "--strict", "--skipLibCheck", "--module", "nodenext", "--target", "es2022"];
     try {
       execFileSync("node_modules/.bin/tsc", [...options, `${folder}/answers.ts`], { encoding: "utf8", stdio: "pipe" });
     } catch (error) {
-      throw new Error(`answers that are not of the client's types:\n${error.stdout.slice(0, 4000)}`);
+      throw new Error(`answers differ from the client's types:\n${error.stdout.slice(0, 4000)}`);
     }
     rmSync(folder, { recursive: true });
   }

@@ -1,4 +1,5 @@
-// SnapTrade's own TypeScript client against the sandbox. What it answers is also written down for the type checker.
+// Runs SnapTrade's own TypeScript client against the sandbox. Each answer is also written as a literal, which the
+// TypeScript compiler compares with the client's declared types.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -18,7 +19,7 @@ const types = new Literals("snaptrade-typescript-sdk");
 
 const connections = (await snaptrade.connections.listBrokerageAuthorizations(user)).data;
 assert.ok(connections.some((connection) => connection.id === credentials.authorizationId));
-// An object since the newer Python client, a text in this one's types (docs/providers/snaptrade.md#connections).
+// The newer Python client declares an object here, this client a string (docs/providers/snaptrade.md#connections).
 types.add("BrokerageAuthorization[]", connections.map(({ data_freshness_mode, ...rest }) => rest));
 const all = (await snaptrade.accountInformation.listUserAccounts(user)).data;
 types.add("Account[]", all);
@@ -30,7 +31,7 @@ for (const { id: accountId } of accounts) {
   types.add("Balance[]", (await snaptrade.accountInformation.getUserAccountBalance(named)).data);
   const positions = (await snaptrade.accountInformation.getAllAccountPositions(named)).data;
   assert.ok(positions.results.every((position) => typeof position.units === "string"));
-  // Spaces become + here and %20 in the Python client; both are signed as they are sent.
+  // This client writes a space as +, the Python client as %20. Both sign what they send.
   const page = (
     await snaptrade.accountInformation.getAccountActivities({
       ...named, startDate: "2020-01-01", offset: 0, limit: 200, type: "BUY,SELL,DIVIDEND,ODD TYPE",
@@ -42,13 +43,14 @@ for (const { id: accountId } of accounts) {
 }
 assert.ok(rows > 0);
 
-const refused = (status, call) => assert.rejects(call, (error) => (error.status ?? error.response?.status) === status);
-await refused(401, () => connect("another-key").accountInformation.listUserAccounts(user));
-await refused(404, () =>
+const rejected = (status, call) => assert.rejects(call, (error) => (error.status ?? error.response?.status) === status);
+await rejected(401, () => connect("another-key").accountInformation.listUserAccounts(user));
+await rejected(404, () =>
   snaptrade.accountInformation.getUserAccountBalance({ ...user, accountId: "00000000-0000-4000-8000-000000000000" }),
 );
 // Retired for new customers.
-await refused(410, () => snaptrade.accountInformation.getUserHoldings({ ...user, accountId: accounts[0].id }));
+await rejected(410, () => snaptrade.accountInformation.getUserHoldings({ ...user, accountId: accounts[0].id }));
 
 types.check();
-console.log(`SnapTrade, TypeScript client: ${connections.length} connections, ${all.length} accounts, ${rows} activities; types agree`);
+const counted = `${connections.length} connections, ${all.length} accounts, ${rows} activities`;
+console.log(`SnapTrade, TypeScript client: ${counted}; types agree`);

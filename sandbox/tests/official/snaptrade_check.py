@@ -1,5 +1,8 @@
-"""SnapTrade's own Python client against the sandbox: every call that Bellbird's protocol page names, each answer
-validated by the client's own models. Reads the description that `bellbird sandbox --json` prints from the file named."""
+"""Runs SnapTrade's own Python client against the sandbox.
+
+It makes every call that docs/providers/snaptrade.md names, and the client's own models validate each answer.
+The argument is a file with the output of `bellbird sandbox --json`.
+"""
 
 import http.client
 import json
@@ -23,7 +26,7 @@ validated = 0
 def client(consumer_key=access["consumerKey"]):
     auth = SnapTradeAuth.commercial_api_key(client_id=access["clientId"], consumer_key=consumer_key)
     configuration = Configuration(host=access["baseUrl"], auth=auth)
-    configuration.retries = False  # otherwise it sleeps as long as a 429 says
+    configuration.retries = False  # a retry would sleep for the Retry-After of a 429
     return SnapTrade(configuration, auth=None)
 
 
@@ -35,20 +38,20 @@ def control(method, path, body=None):
 
 
 def valid(model, value):
-    """The client's own model takes the value, or raises."""
+    """Raises if the client's own model rejects the value."""
     global validated
     model.from_openapi_data_oapg(value)
     validated += 1
 
 
-def refused(status, code, call, *arguments, **named):
+def rejected(status, code, call, *arguments, **named):
     try:
         call(*arguments, **named)
     except ApiException as error:
         body = error.body if isinstance(error.body, dict) else json.loads(error.body)
         assert (error.status, body.get("code")) == (status, code), (error.status, body)
         return
-    raise AssertionError(f"not refused: {call}")
+    raise AssertionError(f"not rejected: {call}")
 
 
 def check_user(snaptrade, user, connection_id):
@@ -61,7 +64,7 @@ def check_user(snaptrade, user, connection_id):
 
     accounts = snaptrade.account_information.list_user_accounts(**user).body
     ours = [account for account in accounts if account["brokerage_authorization"] == connection_id]
-    assert ours, "a connection without accounts"
+    assert ours, "the connection has no accounts"
     kinds, types, rows = set(), set(), 0
     for account in ours:
         valid(Account, account)
@@ -94,42 +97,42 @@ def check_user(snaptrade, user, connection_id):
 snaptrade = client()
 kinds, types, rows = set(), set(), 0
 all_credentials = [entry for entry in sandbox["credentials"] if entry["provider"] == "snaptrade"]
-for credentials in all_credentials[:2]:  # the first person's; the others are odd on purpose
+for credentials in all_credentials[:2]:  # the first user's; the others have odd data on purpose
     user = {"user_id": credentials["userId"], "user_secret": credentials["userSecret"]}
     more = check_user(snaptrade, user, credentials["authorizationId"])
     kinds, types, rows = kinds | more[0], types | more[1], rows + more[2]
 assert {"stock", "etf", "option", "crypto", "future"} <= kinds, kinds
 assert {"BUY", "SELL", "DIVIDEND", "SPLIT", "FEE", "INTEREST", "CONTRIBUTION"} <= types, types
 
-# A user's whole life. An id that needs every kind of escaping, in the client's own way.
+# Register, link and delete a user. The id needs every kind of escaping that the client does.
 made = snaptrade.authentication.register_snap_trade_user(user_id="user 1+a@b/ç").body
 own = {"user_id": made["userId"], "user_secret": made["userSecret"]}
-refused(400, "1010", snaptrade.authentication.register_snap_trade_user, user_id=made["userId"])
+rejected(400, "1010", snaptrade.authentication.register_snap_trade_user, user_id=made["userId"])
 assert snaptrade.connections.list_brokerage_authorizations(**own).body == []
 login = snaptrade.authentication.login_snap_trade_user(
     **own, connection_type="read", custom_redirect="https://example.com/cb?x=1&y=é/ü", immediate_redirect=True
 ).body
 assert login["redirectURI"].startswith(access["baseUrl"]) and login["sessionId"]
-# Past the portal's pages; what somebody new gets has the right shape too.
+# `sandbox_auto` skips the portal's pages. The accounts of a new user must have the documented shape too.
 link = urllib.parse.urlsplit(login["redirectURI"])
 portal = http.client.HTTPConnection(link.netloc)
 portal.request("GET", f"{link.path}?{link.query}&sandbox_auto=accept")
-back = urllib.parse.urlsplit(portal.getresponse().getheader("location"))
-result = dict(urllib.parse.parse_qsl(back.query))
+callback = urllib.parse.urlsplit(portal.getresponse().getheader("location"))
+result = dict(urllib.parse.parse_qsl(callback.query))
 assert result["status"] == "SUCCESS" and result["x"] == "1" and result["y"] == "é/ü", result
 assert check_user(snaptrade, own, result["connection_id"])[2] == 70
 assert snaptrade.authentication.login_snap_trade_user(**own).body["sessionId"]
 snaptrade.authentication.delete_snap_trade_user(user_id=made["userId"])
 
-# Refusals.
-refused(401, "1076", client("another-key").account_information.list_user_accounts, **user)
-refused(401, "1083", snaptrade.account_information.list_user_accounts, user_id=user["user_id"], user_secret="wrong")
+# Rejected calls.
+rejected(401, "1076", client("another-key").account_information.list_user_accounts, **user)
+rejected(401, "1083", snaptrade.account_information.list_user_accounts, user_id=user["user_id"], user_secret="wrong")
 missing = "00000000-0000-4000-8000-000000000000"
-refused(404, "1011", snaptrade.account_information.get_user_account_balance, account_id=missing, **user)
+rejected(404, "1011", snaptrade.account_information.get_user_account_balance, account_id=missing, **user)
 control("POST", "/faults", {"match": "/accounts", "kind": "status", "status": 429, "retryAfter": 7, "times": 1})
-refused(429, "0000", snaptrade.account_information.list_user_accounts, **user)
+rejected(429, "0000", snaptrade.account_information.list_user_accounts, **user)
 
-# Asking for fresh data, and the end of a connection.
+# Refresh and delete a connection.
 last = all_credentials[1]["authorizationId"]
 snaptrade.connections.refresh_brokerage_authorization(authorization_id=last, **user)
 snaptrade.connections.delete_connection(connection_id=last, **user)

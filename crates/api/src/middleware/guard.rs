@@ -72,7 +72,8 @@ pub(crate) async fn guard(State(state): State<AppState>, request: Request, next:
 
 type Admitted = Result<Option<Permit<KeyId>>, Problem>;
 
-/// Acquires the concurrency permit before the rate limit, because a rejected request must not consume quota.
+/// Acquires the concurrency permit before it takes from the rate limit, because a request without a permit must not
+/// consume quota.
 fn admit(
     state: &AppState,
     class: Class,
@@ -83,6 +84,7 @@ fn admit(
     let permit = match matches!(class, Class::Live | Class::Brokerage)
         .then(|| state.inner.live_in_flight.try_acquire(caller.key_id))
     {
+        // All permits of this key are in use.
         Some(None) => return (limit.map(|limit| limit.peek(&caller.key_id, now)), Err(Problem::TooManyRequests(1))),
         Some(permit) => permit,
         None => None,

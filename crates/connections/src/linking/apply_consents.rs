@@ -8,21 +8,23 @@ use crate::account_matching::match_accounts;
 use crate::import::ActiveConsent;
 use crate::{Connections, ConnectionsError};
 
-/// After this many polls, a new consent is connected without accounts, which later refreshes add. That is about six
-/// seconds while a browser waits.
+/// After this many polls, a new consent is connected even if it has no accounts yet; later refreshes add them. That is
+/// about six seconds while a browser waits.
 const ACCOUNTS_POLLS: u32 = 6;
-/// After this many polls, a consent that existed before the session, and that the callback names, is connected. That is
-/// about four seconds while a browser waits: time for a withdrawal to take effect at the provider.
+/// After this many polls, an unconnected consent that existed before the session is connected if the callback names it.
+/// That is about four seconds while a browser waits: time for a withdrawal to take effect at the provider.
 const KNOWN_CONSENT_POLLS: u32 = 4;
 
 /// What the polls of one attempt have applied so far.
 #[derive(Default)]
 pub(crate) struct AppliedConsents {
+    /// Created by this attempt.
     pub(crate) linked: Vec<Connection>,
+    /// Repaired by this attempt.
     pub(crate) reconnected: Vec<Connection>,
-    /// Were active before, and got new credentials.
+    /// Active connections that got new credentials.
     pub(crate) renewed: Vec<Connection>,
-    /// Created after the session started, but not by this attempt: by an earlier attempt or a concurrent session.
+    /// Created since the session started, but not by this attempt: by an earlier attempt or a concurrent session.
     pub(crate) linked_earlier: Vec<Connection>,
     /// Whether a consent is connected for another user of this service.
     pub(crate) owned_by_other_user: bool,
@@ -31,7 +33,8 @@ pub(crate) struct AppliedConsents {
 }
 
 impl AppliedConsents {
-    fn is_empty(&self) -> bool {
+    /// Whether this attempt has neither created nor repaired a connection.
+    fn is_unchanged(&self) -> bool {
         self.linked.is_empty() && self.reconnected.is_empty()
     }
 }
@@ -79,7 +82,7 @@ impl Connections {
                 }
             }
         }
-        // The own consent of a connection to repair comes before a new consent that could replace it.
+        // Own consents of connections to repair come first: a new consent cannot replace that of a repaired connection.
         let is_repair_target =
             |existing: &Connection| request.repair_targets.iter().any(|target| target.id == existing.id);
         consents.sort_by_key(|(_, existing)| !existing.as_ref().is_some_and(is_repair_target));
@@ -89,7 +92,7 @@ impl Connections {
             }
         }
         match first_error {
-            Some(error) if error.is_transient() || applied.is_empty() => Err(error),
+            Some(error) if error.is_transient() || applied.is_unchanged() => Err(error),
             _ => Ok(()),
         }
     }
@@ -108,7 +111,7 @@ impl Connections {
         })
     }
 
-    /// Applies one consent, unless it has nothing to do with this session.
+    /// Applies one consent. Ignores it if it has nothing to do with this session.
     async fn apply_consent(
         &self,
         request: &ApplyRequest<'_>,
@@ -119,28 +122,28 @@ impl Connections {
         let ApplyRequest { claim, provider, context, params, polls, .. } = request;
         let user_id = claim.session.user_id;
         let id = consent.provider_connection_id.as_str();
-        let is_pending = |target: &&Connection| !applied.reconnected.iter().any(|repaired| repaired.id == target.id);
-        let repair_targets: Vec<&Connection> = request.repair_targets.iter().filter(is_pending).collect();
+        let is_unrepaired = |target: &&Connection| !applied.reconnected.iter().any(|repaired| repaired.id == target.id);
+        let repair_targets: Vec<&Connection> = request.repair_targets.iter().filter(is_unrepaired).collect();
         let is_repair_target = |id| repair_targets.iter().any(|target| target.id == id);
         let is_in_callback = params.iter().any(|(_, value)| value == id);
         let is_active = |existing: &Connection| existing.status == ConnectionStatus::Active;
-        // Created after this session started: by an earlier attempt of it, or by a concurrent session of the user.
+        // By an earlier attempt of this session, or by a concurrent session of the user.
         let is_created_since_start = |existing: &Connection| {
             !claim.had_consent(id) && existing.created_at >= claim.session.created_at && !is_repair_target(existing.id)
         };
-        // A consent from before this session that is still active is no sign of a repair.
+        // An active connection whose consent existed before this session is not being repaired.
         let is_repair = existing
             .as_ref()
             .is_some_and(|existing| is_repair_target(existing.id) && !(claim.had_consent(id) && is_active(existing)));
         match &existing {
             // Existed before this session and has no connection: removed locally, or about to be withdrawn.
             None if claim.had_consent(id) && !is_in_callback => return Ok(()),
-            // The user gave it again. But a withdrawal may still be in progress, after which it disappears.
+            // The callback names it, so the user gave it again. But a withdrawal in progress may still remove it.
             None if claim.had_consent(id) && *polls < KNOWN_CONSENT_POLLS => {
                 applied.undecided = true;
                 return Ok(());
             }
-            // With a provider user, a new consent does not change the credentials, so there is nothing to renew.
+            // The credentials are those of the provider user. A new consent does not change them, so none are renewed.
             Some(existing) if is_active(existing) && request.registers_users() => {
                 if is_created_since_start(existing) {
                     push_unique(
@@ -180,7 +183,7 @@ impl Connections {
         }
         let active_consent = ActiveConsent { consent, accounts: &accounts, known_as: &known_as, replaces };
         let connection = match self.store_linked(user_id, *provider, &active_consent).await {
-            // Its connection is being removed.
+            // The connection of this consent is being removed.
             Err(ConnectionsError::AlreadyConnected) => return Ok(()),
             stored => stored?,
         };

@@ -1,7 +1,7 @@
-//! Handles callbacks, and polls link sessions until the provider says what the user has consented to.
+//! Handles OAuth callbacks, and polls link sessions until the provider lists the consent of the user.
 //!
-//! A session is a job, so it also finishes without a callback. A process may be killed after any step. Callback
-//! parameters and exchanged credentials are sealed with the session, and another attempt continues from there.
+//! A session is a job, so it also finishes without a callback, and after any crash. Callback parameters and exchanged
+//! credentials are sealed with the session, so the next attempt does not need the browser again.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::apply_consents::{AppliedConsents, ApplyRequest};
 use super::start::{FIRST_POLL_AFTER, LINK_SESSION_TTL};
 use crate::{Connections, ConnectionsError, run_claims, schedule};
 
-/// Covers [`BROWSER_WAIT_MAX`] and one more attempt.
+/// Longer than [`BROWSER_WAIT_MAX`] and [`ATTEMPT_DEADLINE`] together.
 const LEASE: Duration = Duration::from_secs(60);
 /// Lease while a code is exchanged. It is short because the code is valid for a minute
 /// (docs/providers/akahu.md#redirects): after a crash, another instance must still be in time to exchange it.
@@ -35,10 +35,10 @@ const CONCURRENCY_MAX: u32 = 8;
 /// After this many polls without a new consent, the user's approval is treated as a renewal of an existing consent.
 /// That takes about nine seconds, while the browser still waits.
 const UNCHANGED_POLLS: u32 = 9;
-/// The same for a repair, once a consent is known to be renewed: about two seconds.
+/// The same for a repair in which another, active connection got new credentials: about two seconds.
 const RENEWED_POLLS: u32 = 2;
-/// A session whose provider fails is polled for this long after its expiry, because only the session knows of a
-/// possible consent. Less than the day after which sessions are deleted.
+/// How long a session is polled after its expiry while the provider fails: the user may have consented, and only this
+/// session would find that. Less than the day after which sessions are deleted.
 const RETRY_AFTER_EXPIRY_MAX: Duration = Duration::from_secs(20 * 3_600);
 
 /// The outcome of a link session.
@@ -48,7 +48,7 @@ pub enum LinkOutcome {
     Linked,
     /// A connection is active again.
     Reconnected,
-    /// The session was to repair a connection, but the user shared other accounts. They are a new connection.
+    /// The session was to repair a connection, but the user shared other accounts, which became a new connection.
     LinkedOther,
     /// The user consented, but everything was connected already.
     Unchanged,
@@ -93,7 +93,7 @@ pub enum CallbackOutcome {
     Pending,
     Finished {
         outcome: LinkOutcome,
-        /// The connections of this outcome.
+        /// The connections that the session created, repaired or renewed.
         connections: Vec<Connection>,
         /// The accounts of these connections that have appeared so far.
         accounts: Vec<Account>,
@@ -102,8 +102,8 @@ pub enum CallbackOutcome {
     },
 }
 
-/// The result of one poll, or of a run of polls.
-enum Attempt {
+/// How far a session has come after a poll.
+enum Progress {
     Finished {
         outcome: LinkOutcome,
         connections: Vec<Connection>,
@@ -116,7 +116,7 @@ enum Attempt {
     LeaseLost,
 }
 
-impl Attempt {
+impl Progress {
     const PENDING: Self = Self::Pending { failed: false };
 
     fn without_connections(outcome: LinkOutcome, reason: Option<&str>) -> Self {
@@ -124,7 +124,7 @@ impl Attempt {
     }
 }
 
-/// A claimed session with what its polls have learned.
+/// A claimed session with the results of its polls.
 struct SessionRun {
     claim: ClaimedLinkSession,
     params: Vec<(String, String)>,
@@ -148,6 +148,7 @@ impl Connections {
             return Ok(CallbackOutcome::UnknownState);
         };
         let sealed = serde_json::to_string(&params).map_err(|_| ConnectionsError::NotFound)?;
+        // Providers that register users send no code to exchange.
         let exchanges_code = self.linking_for(&session.provider).is_ok_and(|linking| !linking.registers_users());
         let (now, lease) = self.lease(if exchanges_code { EXCHANGE_LEASE } else { LEASE });
         let Some(claim) = self.storage.receive_link_callback(&state, &sealed.into(), now, lease).await? else {
@@ -156,11 +157,11 @@ impl Connections {
                 Some(session) => CallbackOutcome::AlreadyUsed(session.outcome.as_deref().map(LinkOutcome::parse)),
             });
         };
-        let connections = self.clone();
+        let this = self.clone();
         // In a task of its own, which neither a closed browser nor the timeout below cancels.
-        let task = tokio::spawn(async move { connections.run_session(claim, BROWSER_WAIT_MAX).await });
+        let task = tokio::spawn(async move { this.run_session(claim, BROWSER_WAIT_MAX).await });
         match tokio::time::timeout(BROWSER_WAIT_MAX, task).await {
-            Ok(Ok(Ok(Attempt::Finished { outcome, connections, reason }))) => {
+            Ok(Ok(Ok(Progress::Finished { outcome, connections, reason }))) => {
                 let mut accounts = Vec::new();
                 for connection in &connections {
                     accounts.extend(self.storage.list_connection_accounts(connection.user_id, connection.id).await?);
@@ -168,7 +169,9 @@ impl Connections {
                 Ok(CallbackOutcome::Finished { outcome, connections, accounts, reason })
             }
             Ok(Ok(Err(error))) => Err(error),
-            Ok(Ok(Ok(Attempt::Pending { .. } | Attempt::LeaseLost)) | Err(_)) | Err(_) => Ok(CallbackOutcome::Pending),
+            Ok(Ok(Ok(Progress::Pending { .. } | Progress::LeaseLost)) | Err(_)) | Err(_) => {
+                Ok(CallbackOutcome::Pending)
+            }
         }
     }
 
@@ -197,7 +200,7 @@ impl Connections {
     }
 
     /// Polls a session until it has an outcome or `time` has passed, then finishes or postpones it.
-    async fn run_session(&self, claim: ClaimedLinkSession, time: Duration) -> Result<Attempt, ConnectionsError> {
+    async fn run_session(&self, claim: ClaimedLinkSession, time: Duration) -> Result<Progress, ConnectionsError> {
         let until = Instant::now() + time;
         let (params, polls) = (sealed_params(&claim), claim.attempts);
         let mut run = SessionRun {
@@ -209,56 +212,62 @@ impl Connections {
             applied: AppliedConsents::default(),
         };
         loop {
-            let attempt = match self.poll_session(&mut run).await {
+            let progress = match self.poll_session(&mut run).await {
                 // The lease expires, and the job runs again.
                 Err(error @ ConnectionsError::Storage(StorageError::Unavailable(_))) => return Err(error),
-                // In the phase `Started`, a callback may still follow.
+                // In the phase `Started`, the callback may still follow, so no error is final.
                 Err(error) if error.is_transient() || run.claim.session.phase == LinkPhase::Started => {
                     tracing::warn!(provider = run.claim.session.provider, %error, "could not poll link session");
-                    Attempt::Pending { failed: true }
+                    Progress::Pending { failed: true }
                 }
                 Err(error) => {
                     tracing::warn!(provider = run.claim.session.provider, %error, "link session failed");
-                    Attempt::without_connections(LinkOutcome::Failed, Some(error.user_message()))
+                    Progress::without_connections(LinkOutcome::Failed, Some(error.user_message()))
                 }
-                Ok(attempt) => attempt,
+                Ok(progress) => progress,
             };
             run.polls = run.polls.saturating_add(1);
             let (now, session) = (self.clock.now(), &run.claim.session);
-            let failed = matches!(attempt, Attempt::Pending { failed: true });
+            let failed = matches!(progress, Progress::Pending { failed: true });
             let extra_time = if failed { RETRY_AFTER_EXPIRY_MAX } else { Duration::ZERO };
             let ends_at = session.expires_at.saturating_add(extra_time).unwrap_or(session.expires_at);
-            match attempt {
-                Attempt::Pending { .. } if Instant::now() + POLL_INTERVAL < until => {
+            match progress {
+                Progress::Pending { .. } if Instant::now() + POLL_INTERVAL < until => {
                     tokio::time::sleep(POLL_INTERVAL).await;
                 }
-                Attempt::Pending { .. } if now >= ends_at => {
+                Progress::Pending { .. } if now >= ends_at => {
                     return self.finish_session(&run.claim, outcome_at_expiry(&run, failed)).await;
                 }
-                Attempt::Pending { .. } => {
+                Progress::Pending { .. } => {
                     let first_poll_at = session.created_at.saturating_add(FIRST_POLL_AFTER).unwrap_or(now);
                     let next_poll_at = match session.phase {
-                        // Without a callback, a session is polled twice, and after provider events.
+                        // Before its callback, a session is polled at these two times and after provider events,
+                        // unless a poll fails.
                         LinkPhase::Started if !failed && now < first_poll_at => first_poll_at,
                         LinkPhase::Started if !failed => ends_at,
                         _ => schedule::next_session_poll_at(run.claim.attempts, now, ends_at),
                     };
                     self.storage.postpone_link_session(&run.claim, next_poll_at).await?;
-                    return Ok(attempt);
+                    return Ok(progress);
                 }
-                ended => return self.finish_session(&run.claim, ended).await,
+                finished_or_lost => return self.finish_session(&run.claim, finished_or_lost).await,
             }
         }
     }
 
-    async fn finish_session(&self, claim: &ClaimedLinkSession, attempt: Attempt) -> Result<Attempt, ConnectionsError> {
-        let Attempt::Finished { outcome, .. } = &attempt else { return Ok(attempt) };
+    /// Stores the outcome. Without one, returns `progress` unchanged.
+    async fn finish_session(
+        &self,
+        claim: &ClaimedLinkSession,
+        progress: Progress,
+    ) -> Result<Progress, ConnectionsError> {
+        let Progress::Finished { outcome, .. } = &progress else { return Ok(progress) };
         let ended = self.storage.end_link_session(claim, outcome.as_str()).await?;
         tracing::info!(provider = claim.session.provider, outcome = outcome.as_str(), "link session finished");
-        Ok(if ended { attempt } else { Attempt::LeaseLost })
+        Ok(if ended { progress } else { Progress::LeaseLost })
     }
 
-    async fn poll_session(&self, run: &mut SessionRun) -> Result<Attempt, ConnectionsError> {
+    async fn poll_session(&self, run: &mut SessionRun) -> Result<Progress, ConnectionsError> {
         let LinkSession { user_id, provider, connection_id, phase, .. } = run.claim.session.clone();
         let provider = self.provider(&provider)?;
         let linking = self.linking_for(provider.name().as_str())?;
@@ -267,10 +276,10 @@ impl Connections {
         }
         if phase != LinkPhase::CredentialsObtained && !linking.can_finish(&run.params) {
             return Ok(match run.callback_result {
-                _ if phase == LinkPhase::Started => Attempt::PENDING,
-                Err(NoConsent::Declined) => Attempt::without_connections(LinkOutcome::Declined, None),
-                Err(NoConsent::Failed(reason)) => Attempt::without_connections(LinkOutcome::Failed, Some(reason)),
-                Ok(()) => Attempt::without_connections(
+                _ if phase == LinkPhase::Started => Progress::PENDING,
+                Err(NoConsent::Declined) => Progress::without_connections(LinkOutcome::Declined, None),
+                Err(NoConsent::Failed(reason)) => Progress::without_connections(LinkOutcome::Failed, Some(reason)),
+                Ok(()) => Progress::without_connections(
                     LinkOutcome::Failed,
                     Some("The provider returned you without a result."),
                 ),
@@ -281,11 +290,11 @@ impl Connections {
             None => None,
         };
         let Some(credentials) = self.session_credentials(run, linking, repair_target.as_ref()).await? else {
-            return Ok(Attempt::LeaseLost);
+            return Ok(Progress::LeaseLost);
         };
         let context = self.call_context_within(ATTEMPT_DEADLINE);
         let mut found = self.discover(provider.as_ref(), &context, &credentials).await?;
-        // If the provider user behind the connection is gone, the user's present provider user has consented instead.
+        // If the provider user of the connection is gone, the consent was given with the user's present provider user.
         if repair_target.is_some()
             && linking.registers_users()
             && let Some(provider_user) =
@@ -293,11 +302,12 @@ impl Connections {
         {
             found.extend(self.discover(provider.as_ref(), &context, &provider_user).await?);
         }
+        // Sessions created before `since` had expired when this session was created.
         let since = run.claim.session.created_at.saturating_sub(LINK_SESSION_TTL).unwrap_or(Timestamp::MIN);
         let other_sessions = self.storage.list_other_link_sessions(&run.claim.session, since).await?;
         let mut repair_targets: Vec<Connection> = repair_target.into_iter().collect();
-        // An approval in this session counts for this session only. Without one, what is found may belong to another
-        // open session of the user, so its connection to repair counts too.
+        // After an approval in this session, the found consents belong to it. Without one, they may belong to another
+        // open session of the user, so the connection that the other session is to repair counts too.
         let approved = phase != LinkPhase::Started && run.callback_result.is_ok();
         for other in other_sessions.iter().filter(|other| !approved && other.phase != LinkPhase::Ended) {
             let Some(id) = other.connection_id.filter(|id| repair_targets.iter().all(|known| known.id != *id)) else {
@@ -314,7 +324,7 @@ impl Connections {
         Ok(conclude(run, phase))
     }
 
-    /// Lists what the credentials cover: nothing if the provider no longer accepts them.
+    /// Lists the consents that the credentials cover: none if the provider no longer accepts the credentials.
     pub(crate) async fn discover(
         &self,
         provider: &dyn Provider,
@@ -366,28 +376,28 @@ impl Connections {
     }
 }
 
-/// Decides the result of a poll from what has been applied so far.
-fn conclude(run: &mut SessionRun, phase: LinkPhase) -> Attempt {
+/// Decides from the applied consents whether the session has an outcome.
+fn conclude(run: &mut SessionRun, phase: LinkPhase) -> Progress {
     // Before the callback, the user may still consent to more.
     if run.applied.undecided || phase == LinkPhase::Started {
-        return Attempt::PENDING;
+        return Progress::PENDING;
     }
-    if let Some(ended) = outcome_of_applied(run) {
-        return ended;
+    if let Some(finished) = outcome_of_applied(run) {
+        return finished;
     }
     let is_repair = run.claim.session.connection_id.is_some();
     let polls_max = if is_repair && !run.applied.renewed.is_empty() { RENEWED_POLLS } else { UNCHANGED_POLLS };
     match run.callback_result {
-        Err(NoConsent::Declined) => Attempt::without_connections(LinkOutcome::Declined, None),
-        Err(NoConsent::Failed(reason)) => Attempt::without_connections(LinkOutcome::Failed, Some(reason)),
+        Err(NoConsent::Declined) => Progress::without_connections(LinkOutcome::Declined, None),
+        Err(NoConsent::Failed(reason)) => Progress::without_connections(LinkOutcome::Failed, Some(reason)),
         Ok(()) if run.is_only_session && !run.applied.linked_earlier.is_empty() => outcome_without_changes(run),
         Ok(()) if run.polls >= polls_max => outcome_without_changes(run),
-        Ok(()) => Attempt::PENDING,
+        Ok(()) => Progress::PENDING,
     }
 }
 
-/// The outcome if the user approved but this attempt created and repaired no connection.
-fn outcome_without_changes(run: &SessionRun) -> Attempt {
+/// The outcome if the user approved, but this attempt has neither created nor repaired a connection.
+fn outcome_without_changes(run: &SessionRun) -> Progress {
     let AppliedConsents { linked_earlier, renewed, owned_by_other_user, .. } = &run.applied;
     let (outcome, connections) = match run.claim.session.connection_id {
         // Created by an earlier attempt of this session, or by a concurrent session.
@@ -395,11 +405,11 @@ fn outcome_without_changes(run: &SessionRun) -> Attempt {
         _ if *owned_by_other_user => (LinkOutcome::OwnedByOtherUser, Vec::new()),
         _ => (LinkOutcome::Unchanged, renewed.clone()),
     };
-    Attempt::Finished { outcome, connections, reason: None }
+    Progress::Finished { outcome, connections, reason: None }
 }
 
 /// The outcome if connections were created or repaired.
-fn outcome_of_applied(run: &SessionRun) -> Option<Attempt> {
+fn outcome_of_applied(run: &SessionRun) -> Option<Progress> {
     let AppliedConsents { linked, reconnected, .. } = &run.applied;
     let repaired = |id| reconnected.iter().any(|connection| connection.id == id);
     let outcome = match run.claim.session.connection_id {
@@ -410,19 +420,20 @@ fn outcome_of_applied(run: &SessionRun) -> Option<Attempt> {
         _ => LinkOutcome::Linked,
     };
     let connections = linked.iter().chain(reconnected).cloned().collect();
-    Some(Attempt::Finished { outcome, connections, reason: None })
+    Some(Progress::Finished { outcome, connections, reason: None })
 }
 
 /// The outcome of a session that has expired. `failed`: its last poll ended with an error.
-fn outcome_at_expiry(run: &SessionRun, failed: bool) -> Attempt {
+fn outcome_at_expiry(run: &SessionRun, failed: bool) -> Progress {
     let approved = run.claim.session.phase != LinkPhase::Started && run.callback_result.is_ok() && !failed;
     let no_connection = || {
-        if approved { outcome_without_changes(run) } else { Attempt::without_connections(LinkOutcome::Expired, None) }
+        if approved { outcome_without_changes(run) } else { Progress::without_connections(LinkOutcome::Expired, None) }
     };
     outcome_of_applied(run).unwrap_or_else(no_connection)
 }
 
-/// Returns the callback parameters that are sealed with a session. In later phases, its secret is credentials instead.
+/// Returns the callback parameters that are sealed with a session. Empty in other phases: there is no secret before the
+/// callback, and after the exchange it holds credentials.
 fn sealed_params(claim: &ClaimedLinkSession) -> Vec<(String, String)> {
     let sealed = claim.secret.as_ref().filter(|_| claim.session.phase == LinkPhase::CallbackReceived);
     sealed.and_then(|sealed| serde_json::from_str(sealed.expose_secret()).ok()).unwrap_or_default()

@@ -1,4 +1,6 @@
-//! Finds new and changed rows: compares the rows that a sync read with stored fingerprints. Pure.
+//! Finds new and changed rows: compares the rows that a sync read with the stored fingerprints. Pure.
+//!
+//! Rows that have disappeared are not reported.
 
 use std::collections::HashMap;
 
@@ -17,7 +19,7 @@ pub(super) struct RowDigests {
     pub(super) content: Digest,
 }
 
-/// What two rows with the same id are.
+/// What it means that two rows have the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DuplicateIds {
     /// One row that was read twice, because the provider's list moved between pages. The later reading counts.

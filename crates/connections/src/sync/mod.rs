@@ -1,8 +1,9 @@
-//! Syncs a connection: refreshes it, reads the rows of a date range, and writes webhook events for changed rows.
+//! Syncs a connection: refreshes it, reads its rows (transactions or trades) of a date range, and writes webhook events
+//! for the new and changed ones.
 //!
 //! A sync is a job on the connection's row, and all instances together run one sync of a connection at a time.
 //! Fingerprints, events and deliveries of a sync commit in one transaction at its end. So an interrupted sync is simply
-//! repeated, and never reports a row twice or not at all.
+//! repeated: no change is missed, and none is reported twice.
 
 mod changes;
 mod date_range;
@@ -35,15 +36,15 @@ const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(15);
 const CONCURRENCY_MAX: usize = 4;
 /// How often due syncs are claimed without a signal.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Time for a sync to return after its lease is gone, because the sync itself may just have released the lease.
+/// How long a sync may still return its result after its lease is gone.
 const FINISH_GRACE: Duration = Duration::from_secs(2);
 /// Delay before the next sync of a connection that was linked recently and has no rows yet.
 const EMPTY_FIRST_SYNC_RETRY: Duration = Duration::from_secs(600);
-/// Providers may load accounts and rows late. For this long after linking, every sync reads the range of the first one,
-/// and a sync without any row does not count as the first.
+/// Backfill window of rows: for this long after linking, every sync reads the range of the first one, and a sync
+/// without any row does not count as the first. Accounts have a shorter one, [`schedule::BACKFILL_SECONDS`].
 ///
-/// With `announce_first` off, only the first sync reads that range. Another one would report its late rows.
-const BACKFILL_WINDOW: SignedDuration = SignedDuration::from_hours(1);
+/// With `announce_first` off, only the first sync reads that range, because a second one would report its late rows.
+const ROWS_BACKFILL_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 /// How often a caller tries to claim a sync that another process is running.
 const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How long a caller waits for that process: longer than [`SYNC_DEADLINE`].
@@ -66,7 +67,7 @@ pub struct SyncReport {
 }
 
 impl Connections {
-    /// Syncs one connection now. If another process is syncing it, waits for that sync first.
+    /// Syncs one connection now. If another process is syncing it, waits for that sync, then syncs again.
     ///
     /// Fails with [`ConnectionsError::Busy`] if the other process takes too long, or if this one loses its lease. A
     /// failed sync is retried as a job, with a delay that grows with each failure.
@@ -217,11 +218,12 @@ impl Connections {
         }
         let connection = self.storage.find_connection(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let now = self.clock.now();
-        let is_backfilling = now.duration_since(connection.created_at) < BACKFILL_WINDOW;
-        // An early sync must not replace the one at the end of the backfill, when all rows should be there.
-        let backfill_ends_at = schedule::first_sync_at(connection.created_at);
-        let next = if now < backfill_ends_at { backfill_ends_at.min(next) } else { next };
-        let synced_at = claim.synced_at.filter(|_| !(is_backfilling && self.sync_settings.announce_first));
+        let rows_may_be_late = now.duration_since(connection.created_at) < ROWS_BACKFILL_WINDOW;
+        // An earlier sync must not replace the scheduled first one, when all rows should be there.
+        let first_sync_at = schedule::first_sync_at(connection.created_at);
+        let next = if now < first_sync_at { first_sync_at.min(next) } else { next };
+        // `None` makes this sync read the range of the first one.
+        let synced_at = claim.synced_at.filter(|_| !(rows_may_be_late && self.sync_settings.announce_first));
         let from = self.sync_settings.range_start(now, synced_at, claim.covered_from);
         let date_range = (from, now);
         let mut pulled = match self.pull(claim, &connection, date_range).await {
@@ -231,7 +233,7 @@ impl Connections {
             }
             pulled => pulled?,
         };
-        if is_backfilling && pulled.is_empty && claim.synced_at.is_none() {
+        if rows_may_be_late && pulled.is_empty && claim.synced_at.is_none() {
             // Does not count as the first sync, because the rows have not appeared yet.
             let retry_at = now.saturating_add(EMPTY_FIRST_SYNC_RETRY).unwrap_or(next);
             return self.finish_without_rows(claim, retry_at.min(next), report).await;
@@ -319,7 +321,7 @@ fn new_webhook_event(
     }
 }
 
-/// A number that differs from sync to sync: the random bits of the run's id.
+/// Takes the jitter of a sync from the random bits of an id.
 fn jitter(run: SyncRunId) -> u64 {
     run.uuid().as_u128() as u64
 }

@@ -1,4 +1,4 @@
-//! Reads the rows of a sync's date range from the provider, and compares them with the stored fingerprints.
+//! Reads the rows of a sync's date range from the provider, and keeps the JSON of new and changed rows for delivery.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ use super::changes::{Changes, DuplicateIds, RowDigests, detect_changes};
 
 /// Upper bound for the rows of one sync: many times those of the busiest month. More mean that the provider is faulty.
 const ROWS_MAX: usize = 500_000;
-/// Bytes of JSON that are kept of new and changed rows until delivery. Beyond that, delivery reads the rows again.
+/// Maximum bytes of JSON to keep of new and changed rows until delivery. Beyond that, delivery reads the rows again.
 const JSON_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What a sync reads, and how.

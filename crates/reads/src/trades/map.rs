@@ -1,6 +1,6 @@
 //! Trades map: turns the public `offset` of a merged list of trades into an offset for each account.
 //!
-//! It lives between requests for one list. It holds row numbers, never a row. Pure.
+//! It is kept in memory between the requests for one list. It holds row numbers, never a row. Pure.
 
 use bellbird_domain::AccountId;
 use jiff::tz::TimeZone;

@@ -1,4 +1,5 @@
-//! Updates the stored accounts of a connection to match the provider's list.
+//! Updates the stored accounts of a connection to match the provider's list. A refresh may delete accounts that are
+//! missing from the list, an import never does.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};

@@ -1,4 +1,5 @@
-//! Lists and finds accounts: names, types, currencies and masked numbers, without amounts.
+//! Lists and finds accounts: names, types, currencies and masked numbers, without amounts. Also fills in a currency
+//! that was unknown.
 
 use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, MaskedNumber, UserId};
 

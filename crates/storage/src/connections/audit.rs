@@ -47,7 +47,7 @@ impl Storage {
 }
 
 /// A status change to record.
-pub(crate) struct Step<'a> {
+pub(crate) struct StatusChange<'a> {
     pub(crate) user: UserId,
     pub(crate) connection: ConnectionId,
     pub(crate) from: Option<ConnectionStatus>,
@@ -56,11 +56,11 @@ pub(crate) struct Step<'a> {
 }
 
 /// Records a status change, in the transaction that makes it.
-pub(crate) async fn record(tx: &mut Tx, step: &Step<'_>, now: Timestamp) -> Result<()> {
+pub(crate) async fn record(tx: &mut Tx, change: &StatusChange<'_>, now: Timestamp) -> Result<()> {
     // UUIDv7 ids increase, so changes at the same time keep their order.
     let id = Param::Id(Uuid::now_v7());
-    let (from, to) = (step.from.map(ConnectionStatus::as_str), step.to.map(ConnectionStatus::as_str));
-    tx.run(INSERT, params![step.user, id, step.connection, now, from, to, step.cause]).await.map(|_| ())
+    let (from, to) = (change.from.map(ConnectionStatus::as_str), change.to.map(ConnectionStatus::as_str));
+    tx.run(INSERT, params![change.user, id, change.connection, now, from, to, change.cause]).await.map(|_| ())
 }
 
 fn audit_row(row: &Row<'_>) -> Result<AuditRow> {

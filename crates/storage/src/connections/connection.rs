@@ -1,7 +1,9 @@
-//! Lists and finds connections. `imports.rs` creates them, `refreshes.rs` and `removals.rs` change their status.
+//! Lists and finds connections. `imports.rs` creates and renews them, `refreshes.rs` and `removals.rs` change their
+//! status.
 //!
-//! A connection that is being deleted is visible only to its removal, the command line, and
-//! [`Storage::find_credentials`], which the withdrawal of the consent needs.
+//! A connection that is being deleted is hidden from its user. Its removal, the command line and
+//! [`Storage::find_credentials`] still find it. Until it is deleted, its consent cannot be imported and its user cannot
+//! be deleted.
 
 use bellbird_domain::{Connection, ConnectionId, UserId};
 use jiff::Timestamp;

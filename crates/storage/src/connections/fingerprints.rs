@@ -1,4 +1,5 @@
-//! Stores fingerprints of the rows that syncs have seen: digests with a key for each connection, never a row itself.
+//! Stores fingerprints of the transactions and trades ("rows") that syncs have seen, never a row itself. A fingerprint
+//! is two digests, keyed with a secret of the connection, which is sealed in the table `secrets`.
 
 use aws_lc_rs::rand;
 use base64::Engine as _;
@@ -23,8 +24,8 @@ const KEY_BYTES: usize = 32;
 /// digest. `$4` holds ten digits for each: the occurrence. `$4` is bytes, because finding the n-th character of a text
 /// means counting from its start.
 ///
-/// The always empty half of `packed` gives `$3` its type, which PostgreSQL would take for text. `WHERE 1 = 1` keeps
-/// SQLite from reading `ON CONFLICT` as part of a join.
+/// The first half of `packed` selects nothing. It only gives `$3` the type bytes, because PostgreSQL would assume text.
+/// `WHERE 1 = 1` keeps SQLite from reading `ON CONFLICT` as part of a join.
 macro_rules! upsert {
     ($digits:literal) => {
         concat!(
@@ -135,7 +136,7 @@ pub(crate) async fn prune(tx: &mut Tx, (user, connection): (UserId, ConnectionId
 fn fingerprint(row: &Row<'_>) -> Result<(Fingerprint, Timestamp)> {
     let fingerprint = Fingerprint {
         row: parse_digest(row.blob(0)?)?,
-        occurrence: row.number(1, "the number of a row")?,
+        occurrence: row.number(1, "the occurrence of a row")?,
         content: parse_digest(row.blob(2)?)?,
     };
     Ok((fingerprint, row.time(3)?))

@@ -1,5 +1,7 @@
-//! Imports connections: stores what linking obtained from a provider. A connection is new, gets renewed credentials, or
-//! is repaired with another consent.
+//! Imports connections: stores the credentials and accounts that linking obtained, or that the command line was given.
+//!
+//! If no connection has the consent, the import creates one. If one has it, the import renews that connection. If the
+//! user repairs a connection with another consent, the connection keeps its id and gets that consent.
 
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
@@ -7,7 +9,7 @@ use secrecy::SecretString;
 
 use crate::connections::account_merge;
 use crate::connections::accounts::NewAccount;
-use crate::connections::audit::{self, Step};
+use crate::connections::audit::{self, StatusChange};
 use crate::connections::connection::{connection, select_connections, write_last_refreshed_at};
 use crate::db::{Row, Tx, params, statements, strip_nul};
 use crate::digest::provider_user_digest;
@@ -21,7 +23,7 @@ statements! {
 
     FIND_BY_CONSENT = select_connections!("WHERE provider = $1 AND provider_connection_id = $2");
 
-    FIND_CONSENT = "SELECT provider_connection_id, provider_user_digest FROM connections
+    FIND_CONSENT_OF = "SELECT provider_connection_id, provider_user_digest FROM connections
         WHERE user_id = $1 AND id = $2";
 
     INSERT = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
@@ -64,7 +66,7 @@ pub struct NewConnection<'a> {
     pub provider_user_id: Option<&'a str>,
     /// The connection of the same user that this consent repairs. It keeps its id, and this consent replaces its own.
     pub repairs: Option<ConnectionId>,
-    /// None: only on request.
+    /// The next refresh. None: only on request.
     pub next_refresh_at: Option<Timestamp>,
     /// Until then, accounts may still appear, and a refresh deletes none.
     pub backfill_ends_at: Option<Timestamp>,
@@ -79,9 +81,9 @@ impl Storage {
     /// credentials, institution and accounts, sets the status to `active`, and keeps all ids. One transaction; no
     /// account is deleted. If `accounts` is not empty, `last_refreshed_at` becomes `now`.
     ///
-    /// With `repairs`, that connection is renewed with this consent. If its former consent differs, that one must be
-    /// withdrawn: it becomes a connection of its own with the status `deleting`, whose removal is due at once. A
-    /// connection to repair that is gone or being deleted is ignored.
+    /// With `repairs`, that connection is renewed with this consent. If its former consent differs, it must be
+    /// withdrawn: it moves to a new connection with the status `deleting`, whose removal is due at once. If the
+    /// connection to repair is gone or being deleted, `repairs` is ignored.
     ///
     /// # Errors
     /// [`StorageError::Conflict`] if the consent belongs to another user or connection, if its connection is being
@@ -96,7 +98,7 @@ impl Storage {
         let mut tx = self.db.begin().await?;
         bump_revision(&mut tx, new.user_id).await?;
         let user = new.user_id;
-        let id = self.upsert_consent(&mut tx, new, now).await?;
+        let id = self.upsert_connection(&mut tx, new, now).await?;
         self.store_secret(&mut tx, &SecretSlot::credentials(user, id), new.credentials).await?;
         account_merge::merge_accounts(&mut tx, user, id, accounts, false).await?;
         if !accounts.is_empty() {
@@ -107,18 +109,18 @@ impl Storage {
         imported.ok_or(StorageError::NotFound("connection"))
     }
 
-    /// Inserts or updates the row of a consent, without its credentials.
-    async fn upsert_consent(&self, tx: &mut Tx, new: &NewConnection<'_>, now: Timestamp) -> Result<ConnectionId> {
+    /// Inserts or updates the connection's row, without its credentials.
+    async fn upsert_connection(&self, tx: &mut Tx, new: &NewConnection<'_>, now: Timestamp) -> Result<ConnectionId> {
         let consent = strip_nul(new.provider_connection_id);
-        let holder = tx.one(FIND_BY_CONSENT, params![new.provider, &*consent], connection).await?;
+        let existing = tx.one(FIND_BY_CONSENT, params![new.provider, &*consent], connection).await?;
         let broken = match new.repairs {
             Some(id) => tx.one(FIND, params![new.user_id, id], connection).await?,
             None => None,
         };
-        match (holder, broken) {
-            (Some(holder), Some(broken)) if holder.id != broken.id => Err(StorageError::Conflict(CONSENT_TAKEN)),
+        match (existing, broken) {
+            (Some(existing), Some(broken)) if existing.id != broken.id => Err(StorageError::Conflict(CONSENT_TAKEN)),
             (None, Some(broken)) => self.replace(tx, &broken, &consent, new, now).await,
-            (Some(holder), _) => renew(tx, &holder, &consent, new, now).await,
+            (Some(existing), _) => renew(tx, &existing, &consent, new, now).await,
             (None, None) => insert(tx, &consent, new, now).await,
         }
     }
@@ -136,7 +138,7 @@ impl Storage {
             return Err(StorageError::Conflict("the connection to repair belongs to another provider"));
         }
         let (user, former_id) = (broken.user_id, ConnectionId::new());
-        let former = tx.one(FIND_CONSENT, params![user, broken.id], former_consent).await?;
+        let former = tx.one(FIND_CONSENT_OF, params![user, broken.id], former_consent).await?;
         let Former { consent: former, provider_user_digest } = former.ok_or(StorageError::NotFound("connection"))?;
         renew(tx, broken, consent, new, now).await?;
         let values = params![
@@ -155,7 +157,7 @@ impl Storage {
         self.copy_secret(tx, &SecretSlot::credentials(user, broken.id), &SecretSlot::credentials(user, former_id))
             .await?;
         let (from, to) = (Some(broken.status), Some(ConnectionStatus::Deleting));
-        audit::record(tx, &Step { user, connection: former_id, from, to, cause: "replaced" }, now).await?;
+        audit::record(tx, &StatusChange { user, connection: former_id, from, to, cause: "replaced" }, now).await?;
         Ok(broken.id)
     }
 }
@@ -181,8 +183,8 @@ async fn insert(tx: &mut Tx, consent: &str, new: &NewConnection<'_>, now: Timest
     ];
     // Another user may have imported the consent since [`FIND_BY_CONSENT`].
     tx.run(INSERT, values).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
-    let step = Step { user, connection, from: None, to: Some(ConnectionStatus::Active), cause: new.cause };
-    audit::record(tx, &step, now).await?;
+    let change = StatusChange { user, connection, from: None, to: Some(ConnectionStatus::Active), cause: new.cause };
+    audit::record(tx, &change, now).await?;
     Ok(connection)
 }
 
@@ -217,8 +219,9 @@ async fn renew(
     ];
     tx.run(UPDATE, values).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
     if before.status != status {
-        let step = Step { user, connection, from: Some(before.status), to: Some(status), cause: "reconnected" };
-        audit::record(tx, &step, now).await?;
+        let change =
+            StatusChange { user, connection, from: Some(before.status), to: Some(status), cause: "reconnected" };
+        audit::record(tx, &change, now).await?;
     }
     Ok(connection)
 }

@@ -2,14 +2,17 @@
 //! stored in columns of the connection's row.
 //!
 //! The holder of a claim has a lease and a fence, as in `removals.rs`. Claiming clears `next_refresh_at`. A request
-//! during the refresh sets it again, and finishing keeps that request. Scheduling does not change the user's revision.
+//! during the refresh sets it again, and finishing keeps that request.
+//!
+//! `refresh_started_at` is the start of the last refresh. `last_refreshed_at`, which users see, is when the provider last
+//! answered with data.
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::connections::account_merge;
 use crate::connections::accounts::NewAccount;
-use crate::connections::audit::{self, Step};
+use crate::connections::audit::{self, StatusChange};
 use crate::db::{Row, params, statements};
 use crate::error::Result;
 use crate::locks::{bump_revision, lock_user_if_exists};
@@ -33,7 +36,7 @@ macro_rules! claim_due {
             " ORDER BY COALESCE(refresh_lease_until, next_refresh_at) LIMIT $3",
             $lock,
             ")
-            UPDATE connections SET next_refresh_at = NULL, refreshed_at = $1, refresh_lease_until = $2,
+            UPDATE connections SET next_refresh_at = NULL, refresh_started_at = $1, refresh_lease_until = $2,
                 refresh_fence = refresh_fence + 1
             FROM due WHERE connections.user_id = due.user_id AND connections.id = due.id
             RETURNING connections.user_id, connections.id, backfill_ends_at, refresh_attempts, refresh_fence"
@@ -42,26 +45,26 @@ macro_rules! claim_due {
 }
 
 /// The time of a refresh requested at `$3`: at once, unless the last one started after `$4`. Then it starts `$3 - $4`
-/// after the last one.
+/// after the last one started.
 macro_rules! next_allowed {
     () => {
-        "CASE WHEN refreshed_at > $4 THEN refreshed_at - $4 + $3 ELSE $3 END"
+        "CASE WHEN refresh_started_at > $4 THEN refresh_started_at - $4 + $3 ELSE $3 END"
     };
 }
 
 statements! {
-    CLAIM = "UPDATE connections SET next_refresh_at = NULL, refreshed_at = $3, refresh_lease_until = $4,
+    CLAIM = "UPDATE connections SET next_refresh_at = NULL, refresh_started_at = $3, refresh_lease_until = $4,
             refresh_fence = refresh_fence + 1
         WHERE user_id = $1 AND id = $2 AND status <> 'deleting'
             AND (refresh_lease_until IS NULL OR refresh_lease_until <= $3)
         RETURNING user_id, id, backfill_ends_at, refresh_attempts, refresh_fence";
 
-    /// Runs before [`CLAIM_DUE`], which takes SQLite's one writer.
+    /// Runs before [`CLAIM_DUE`], which takes SQLite's one writer even if nothing is due.
     IS_DUE = concat!("SELECT id FROM connections WHERE ", is_due!(), " LIMIT 1");
 
     CLAIM_DUE = claim_due!(""), on_postgres = claim_due!(" FOR UPDATE SKIP LOCKED");
 
-    /// A refresh requested meanwhile stays, without failed attempts.
+    /// A refresh requested meanwhile stays. Its request has reset the attempts.
     FINISH = "UPDATE connections SET next_refresh_at = COALESCE(next_refresh_at, $4),
             refresh_attempts = CASE WHEN next_refresh_at IS NULL THEN $5 ELSE refresh_attempts END,
             refresh_lease_until = NULL, backfill_ends_at = $6
@@ -95,7 +98,7 @@ pub struct ClaimedRefresh {
     pub connection_id: ConnectionId,
     /// Until then, accounts may still appear.
     pub backfill_ends_at: Option<Timestamp>,
-    /// The count that the last refresh passed to [`Storage::finish_refresh`].
+    /// The count that the last refresh passed to [`Storage::finish_refresh`], or 0 after a request.
     pub attempts: u32,
     fence: i64,
 }
@@ -160,7 +163,7 @@ impl Storage {
     ///
     /// Returns false, and changes nothing, if the status is no longer `from`, or the claim is stale as with
     /// [`Self::apply_refresh`].
-    pub async fn set_refreshed_status(
+    pub async fn set_status_after_refresh(
         &self,
         claim: &ClaimedRefresh,
         from: ConnectionStatus,
@@ -183,7 +186,7 @@ impl Storage {
             tx.rollback().await;
             return Ok(true);
         }
-        audit::record(&mut tx, &Step { user, connection, from: Some(from), to: Some(to), cause }, now).await?;
+        audit::record(&mut tx, &StatusChange { user, connection, from: Some(from), to: Some(to), cause }, now).await?;
         tx.commit().await?;
         Ok(true)
     }

@@ -8,7 +8,7 @@
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
 
-use crate::connections::audit::{self, Step};
+use crate::connections::audit::{self, StatusChange};
 use crate::connections::connection::connection;
 use crate::db::{Row, params, statements};
 use crate::error::Result;
@@ -50,7 +50,7 @@ statements! {
             AND (removal_lease_until IS NULL OR removal_lease_until <= $3)
         RETURNING user_id, id, provider, removal_attempts, removal_fence";
 
-    /// Runs before [`CLAIM_DUE`], which takes SQLite's one writer.
+    /// Runs before [`CLAIM_DUE`], which takes SQLite's one writer even if nothing is due.
     IS_DUE = "SELECT id FROM connections
         WHERE status = 'deleting' AND (next_removal_at IS NULL OR next_removal_at <= $1)
             AND (removal_lease_until IS NULL OR removal_lease_until <= $1)
@@ -120,8 +120,8 @@ impl Storage {
         endpoints::lock_endpoints(&mut tx, user).await?;
         let claim = tx.one(HIDE, params![user, id, now, lease_until], claimed).await?;
         webhook_events::delete_webhook_events_of(&mut tx, user, id).await?;
-        let step = Step { user, connection: id, from: Some(from), to: Some(to), cause: "removed" };
-        audit::record(&mut tx, &step, now).await?;
+        let change = StatusChange { user, connection: id, from: Some(from), to: Some(to), cause: "removed" };
+        audit::record(&mut tx, &change, now).await?;
         tx.commit().await?;
         Ok(claim)
     }
@@ -175,8 +175,8 @@ impl Storage {
         }
         links::delete_links_to(&mut tx, user, id).await?;
         link_sessions::clear_connection(&mut tx, user, id).await?;
-        let step = Step { user, connection: id, from: Some(ConnectionStatus::Deleting), to: None, cause };
-        audit::record(&mut tx, &step, now).await?;
+        let change = StatusChange { user, connection: id, from: Some(ConnectionStatus::Deleting), to: None, cause };
+        audit::record(&mut tx, &change, now).await?;
         // Secrets come last, and in the order of key rotation, which locks secrets of several users. Otherwise the two
         // could deadlock.
         delete_secret(&mut tx, &SecretSlot::credentials(user, id)).await?;

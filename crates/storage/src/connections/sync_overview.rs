@@ -35,11 +35,11 @@ statements! {
 pub struct SyncState {
     /// The start of the last successful sync.
     pub synced_at: Option<Timestamp>,
-    /// While a sync runs, this is when it was due, or a later time that was requested meanwhile.
+    /// The next sync. While one runs, this is when that one was due, or a later time that was requested meanwhile.
     pub next_at: Option<Timestamp>,
     /// Failures since the last success.
     pub attempts: u32,
-    /// Why the last failed sync failed.
+    /// Why the last sync failed. None after a success.
     pub last_error: Option<String>,
 }
 

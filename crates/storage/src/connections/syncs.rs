@@ -1,5 +1,5 @@
-//! Schedules and claims syncs: jobs that read the rows of a date range and report new ones. The job is stored in
-//! columns of the connection's row.
+//! Schedules and claims syncs: jobs that read the transactions or trades of a date range, and report new and changed
+//! ones in webhook events. The job is stored in columns of the connection's row.
 //!
 //! The holder of a claim has a lease and a fence, as in `removals.rs`. While a sync runs, `next_sync_at >=
 //! sync_started_at` means that another sync was requested meanwhile. Finishing keeps that request.
@@ -57,7 +57,8 @@ macro_rules! claim_due {
     };
 }
 
-/// The time of a sync requested at `$3`, as in `refreshes.rs`. Never earlier than the start of the last one.
+/// The time of a sync requested at `$3`: at once, unless the last one started after `$4`. Then it starts `$3 - $4`
+/// after the last one started.
 macro_rules! next_allowed {
     () => {
         "CASE WHEN sync_started_at > $4 THEN sync_started_at - $4 + $3 ELSE $3 END"
@@ -88,7 +89,7 @@ statements! {
         RETURNING user_id, id, synced_at, covered_from, sync_attempts, sync_fence"
     );
 
-    /// Runs before [`CLAIM_DUE`], which takes SQLite's one writer.
+    /// Runs before [`CLAIM_DUE`], which takes SQLite's one writer even if nothing is due.
     IS_DUE = concat!("SELECT id FROM connections WHERE ", is_due!(), " LIMIT 1");
 
     CLAIM_DUE = claim_due!(""), on_postgres = claim_due!(" FOR UPDATE SKIP LOCKED");
@@ -154,8 +155,8 @@ pub struct FinishedSync<'a> {
     pub seen_at: Timestamp,
     /// When the first delivery attempts are due.
     pub first_attempt_at: Timestamp,
-    /// Deletes fingerprints last seen before this time. None if the caller knows that there are none, because finding
-    /// them takes longer than the rest of the transaction.
+    /// Deletes fingerprints last seen before this time. The caller passes None if it knows that there are none, because
+    /// the search takes longer than the rest of the transaction.
     pub prune_before: Option<Timestamp>,
     /// In the order of their chunks.
     pub events: &'a [NewWebhookEvent<'a>],
@@ -209,7 +210,7 @@ impl Storage {
         Ok(self.db.run(REQUEST, params![user, id, now, since]).await? > 0)
     }
 
-    /// Releases a failed sync, with the next time and an error for the operator. An earlier time requested meanwhile
+    /// Releases a failed sync, with the next time and an error for the operator. An earlier sync requested meanwhile
     /// has priority. Returns false as [`Self::renew_sync`] does.
     pub async fn postpone_sync(&self, claim: &ClaimedSync, next: Timestamp, last_error: &str) -> Result<bool> {
         let values = params![claim.user_id, claim.connection_id, claim.fence, next, last_error];
@@ -217,7 +218,7 @@ impl Storage {
     }
 
     /// Finishes a successful sync. Fingerprints, webhook events, deliveries and the next time commit in one
-    /// transaction. An earlier time requested meanwhile has priority.
+    /// transaction. An earlier sync requested meanwhile has priority.
     ///
     /// Returns the number of webhook events written, which is 0 if no endpoint subscribes to them. Returns None, and
     /// changes nothing, if the claim is stale as with [`Self::renew_sync`].
@@ -244,8 +245,8 @@ impl Storage {
         Ok(Some(written))
     }
 
-    /// Finishes a sync that read no rows, because the connection does not work. The date range stays open: the next
-    /// sync starts where this one would have. Returns false as [`Self::renew_sync`] does.
+    /// Finishes a sync without a result: the connection is not active, or its first rows have not appeared yet. The
+    /// next sync also reads the dates that this one left out. Returns false as [`Self::renew_sync`] does.
     pub async fn finish_sync_without_rows(&self, claim: &ClaimedSync, next: Timestamp) -> Result<bool> {
         let values = params![claim.user_id, claim.connection_id, claim.fence, next];
         Ok(self.db.run(FINISH_WITHOUT_ROWS, values).await? > 0)

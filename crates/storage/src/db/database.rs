@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::db::postgres::{Postgres, PostgresTx};
-use crate::db::row::Map;
+use crate::db::row::ReadRow;
 use crate::db::sqlite::{Sqlite, SqliteTx};
 use crate::db::statement::{Param, Sql, params};
 use crate::error::Result;
@@ -23,7 +23,7 @@ impl Db {
     ///
     /// On SQLite it runs on the calling thread: it takes microseconds, bounded by the `LIMIT` or by the rows of one
     /// user. The PostgreSQL future is boxed, because it is large and the SQLite path would carry it along.
-    pub(crate) async fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Vec<T>> {
+    pub(crate) async fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
         match self {
             Self::Sqlite(db) => db.all(sql, params, map),
             Self::Postgres(db) => Box::pin(db.all(sql, params, map)).await,
@@ -31,7 +31,7 @@ impl Db {
     }
 
     /// Returns the first row of a read, if any.
-    pub(crate) async fn one<T>(&self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Option<T>> {
+    pub(crate) async fn one<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Option<T>> {
         match self {
             Self::Sqlite(db) => db.one(sql, params, map),
             Self::Postgres(db) => Box::pin(db.all(sql, params, map)).await.map(first),
@@ -62,7 +62,7 @@ impl Db {
         now: Timestamp,
         lease_until: Timestamp,
         limit: u32,
-        map: Map<T>,
+        map: ReadRow<T>,
     ) -> Result<Vec<T>> {
         if self.one(is_due, params![now], |_| Ok(())).await?.is_none() {
             return Ok(Vec::new());
@@ -95,14 +95,14 @@ pub(crate) enum Tx {
 }
 
 impl Tx {
-    pub(crate) async fn all<T>(&mut self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Vec<T>> {
+    pub(crate) async fn all<T>(&mut self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
         match self {
             Self::Sqlite(tx) => tx.all(sql, params, map),
             Self::Postgres(tx) => Box::pin(tx.all(sql, params, map)).await,
         }
     }
 
-    pub(crate) async fn one<T>(&mut self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Option<T>> {
+    pub(crate) async fn one<T>(&mut self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Option<T>> {
         self.all(sql, params, map).await.map(first)
     }
 

@@ -13,5 +13,5 @@ pub(crate) mod sqlite;
 pub(crate) mod statement;
 
 pub(crate) use database::{Db, Tx};
-pub(crate) use row::{Row, stored};
+pub(crate) use row::{Row, as_stored};
 pub(crate) use statement::{Param, Sql, params, statements, strip_nul};

@@ -21,7 +21,7 @@ use tokio_postgres::{Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use uuid::Uuid;
 
-use crate::db::row::{Map, Row};
+use crate::db::row::{ReadRow, Row};
 use crate::db::statement::{Param, Sql};
 use crate::error::{Result, StorageError};
 
@@ -75,7 +75,7 @@ impl Postgres {
         })
     }
 
-    pub(crate) async fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Vec<T>> {
+    pub(crate) async fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
         let mut client = PooledClient::new(self.client().await?);
         let rows = client.query(sql, params).await?;
         rows.iter().map(|row| map(&Row::Postgres(row))).collect()
@@ -173,7 +173,7 @@ pub(crate) struct PostgresTx {
 }
 
 impl PostgresTx {
-    pub(crate) async fn all<T>(&mut self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Vec<T>> {
+    pub(crate) async fn all<T>(&mut self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
         let rows = self.client.query(sql, params).await?;
         rows.iter().map(|row| map(&Row::Postgres(row))).collect()
     }

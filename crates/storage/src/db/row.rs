@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::error::{Result, StorageError};
 
-pub(crate) type Map<T> = fn(&Row<'_>) -> Result<T>;
+pub(crate) type ReadRow<T> = fn(&Row<'_>) -> Result<T>;
 
 /// Columns count from 0.
 pub(crate) enum Row<'a> {
@@ -100,6 +100,6 @@ fn timestamp(microseconds: i64) -> Result<Timestamp> {
 }
 
 /// Rounds a time to whole microseconds, as a later read returns it.
-pub(crate) fn stored(at: Timestamp) -> Timestamp {
+pub(crate) fn as_stored(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }

@@ -33,7 +33,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, ffi};
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
-use crate::db::row::{Map, Row};
+use crate::db::row::{ReadRow, Row};
 use crate::db::statement::{Param, Sql};
 use crate::error::{Result, StorageError};
 
@@ -90,11 +90,11 @@ impl Sqlite {
             .unwrap_or_else(|| self.readers[preferred].lock())
     }
 
-    pub(crate) fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Vec<T>> {
+    pub(crate) fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
         all(&self.reader(), sql, params, map)
     }
 
-    pub(crate) fn one<T>(&self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Option<T>> {
+    pub(crate) fn one<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Option<T>> {
         let reader = self.reader();
         let mut statement = prepare_and_bind(&reader, sql, params)?;
         let mut rows = statement.raw_query();
@@ -181,7 +181,7 @@ impl SqliteTx {
         self.writer.as_deref().ok_or_else(|| StorageError::unavailable("the transaction has ended"))
     }
 
-    pub(crate) fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Vec<T>> {
+    pub(crate) fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
         all(self.writer()?, sql, params, map)
     }
 
@@ -224,7 +224,7 @@ impl Drop for SqliteTx {
     }
 }
 
-fn all<T>(connection: &Connection, sql: Sql, params: &[Param<'_>], map: Map<T>) -> Result<Vec<T>> {
+fn all<T>(connection: &Connection, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
     let mut statement = prepare_and_bind(connection, sql, params)?;
     let mut rows = statement.raw_query();
     let mut values = Vec::new();

@@ -46,7 +46,7 @@ statements! {
         ", attempts, next_attempt_at, fence, state_hash, known_consents"
     );
 
-    /// Runs before [`CLAIM_DUE`], which takes SQLite's one writer.
+    /// Runs before [`CLAIM_DUE`], which takes SQLite's one writer even if nothing is due.
     IS_DUE = "SELECT id FROM link_sessions
         WHERE phase <> 'ended' AND next_attempt_at <= $1 AND (lease_until IS NULL OR lease_until <= $1) LIMIT 1";
 
@@ -58,7 +58,8 @@ statements! {
     END = "UPDATE link_sessions SET phase = 'ended', outcome = $4, lease_until = NULL
         WHERE user_id = $1 AND id = $2 AND phase <> 'ended' AND fence = $3 AND lease_until IS NOT NULL";
 
-    /// If a wake-up has changed `next_attempt_at` since the claim, that time stays.
+    /// If a provider event has changed `next_attempt_at` since the claim (see [`Storage::wake_link_sessions`]), that
+    /// time stays.
     POSTPONE = "UPDATE link_sessions SET attempts = attempts + 1, lease_until = NULL,
             next_attempt_at = CASE WHEN next_attempt_at = $4 THEN $5 ELSE next_attempt_at END
         WHERE user_id = $1 AND id = $2 AND phase <> 'ended' AND fence = $3 AND lease_until IS NOT NULL";
@@ -176,7 +177,9 @@ impl Storage {
         Ok(true)
     }
 
-    /// Releases a session after a failed attempt. It is due again at `until`, or earlier if it was woken meanwhile.
+    /// Releases a session after a failed attempt. It is due again at `until`, or at once if a provider event made it
+    /// due meanwhile.
+    ///
     /// Returns false, and changes nothing, if the lease was lost.
     pub async fn postpone_link_session(&self, claim: &ClaimedLinkSession, until: Timestamp) -> Result<bool> {
         let LinkSession { user_id, id, .. } = claim.session;

@@ -14,7 +14,7 @@ use crate::linking::links::require_connection;
 use crate::locks::lock_user;
 use crate::secrets::store::{SecretSlot, delete_secret};
 
-/// Bytes kept of a digest: enough to tell consents apart.
+/// Bytes kept of a digest: enough to distinguish consents.
 const KNOWN_DIGEST_BYTES: usize = 16;
 
 /// The columns that [`session`] expects, in its order.

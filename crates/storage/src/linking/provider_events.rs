@@ -76,7 +76,7 @@ impl Storage {
         Ok(found.into_iter().collect())
     }
 
-    /// Makes open link sessions at a provider due now. It wakes the sessions of users with an affected connection, of
+    /// Makes link sessions that have not ended at a provider due now: those of users with an affected connection, of
     /// users registered under an affected provider id, and of users named directly.
     pub async fn wake_link_sessions(&self, provider: &str, affected: &[AffectedRef<'_>], now: Timestamp) -> Result<()> {
         for user in self.find_affected_users(provider, affected).await? {

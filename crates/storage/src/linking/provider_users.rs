@@ -1,8 +1,9 @@
-//! Registers our users at providers that require it before linking, and keeps their credentials there.
+//! Stores the registrations of our users at providers that require one before linking, with the credentials that the
+//! provider returned.
 //!
-//! Deleting the row here does not undo a registration at the provider, so it must happen only once. It is claimed with
-//! a lease and a fence, as in `connections/removals.rs`. Its reference is stored before the attempt, so that an
-//! interrupted one can be found and undone at the provider.
+//! Deleting the row here leaves the registration at the provider, so a user must not be registered twice. Registering
+//! is claimed with a lease and a fence, as in `connections/removals.rs`. The reference is stored before the attempt, so
+//! that an interrupted registration can be found and undone at the provider.
 
 use bellbird_domain::UserId;
 use jiff::Timestamp;
@@ -114,7 +115,7 @@ impl Storage {
             }
         };
         tx.commit().await?;
-        claim.map(ProviderUserState::Claimed).ok_or(StorageError::NotFound("user of the provider"))
+        claim.map(ProviderUserState::Claimed).ok_or(StorageError::NotFound("provider user"))
     }
 
     /// Stores the reference before the registration is attempted. Returns false, and changes nothing, if the lease was

@@ -1,4 +1,4 @@
-//! Seals (encrypts) secrets with AES-256-GCM, under keys from the configuration.
+//! Seals (encrypts) secrets with AES-256-GCM, under the master keys of the setting `secrets.key`.
 //!
 //! A sealed value is one version byte, the length of the key's id, the id, a nonce of 12 bytes, the ciphertext and a
 //! tag of 16 bytes. Purpose and row are authenticated with it. So a value that was moved to another row or purpose

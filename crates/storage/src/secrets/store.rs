@@ -1,4 +1,4 @@
-//! Stores sealed secrets in one table, counts them by key, and seals them again when the sealing key changes.
+//! Stores sealed secrets in one table, counts them by key, and seals them again when the master key changes.
 //!
 //! No foreign key points from a secret to its subject. The transaction that deletes a subject also deletes its secret.
 
@@ -78,12 +78,12 @@ impl SecretSlot {
     }
 }
 
-/// Counts of secrets by sealing key.
+/// Counts of secrets by master key.
 #[derive(Debug, Default)]
 pub struct SealedSecrets {
-    /// Secrets by the key id in their header, whether they open or not.
+    /// The number of secrets for each key id in their header, whether they open or not.
     pub by_key: BTreeMap<String, u64>,
-    /// Those that open, by the same key id.
+    /// The number of those that open, for each key id.
     pub opened_by: BTreeMap<String, u64>,
     pub unopenable: Vec<UnopenableSecret>,
 }
@@ -147,7 +147,7 @@ impl Storage {
         let mut found = SealedSecrets::default();
         let mut after = None;
         loop {
-            let secrets = self.db.all(LIST, &page(after.as_ref(), SCAN_BATCH_SIZE), stored).await?;
+            let secrets = self.db.all(LIST, &list_params(after.as_ref(), SCAN_BATCH_SIZE), stored).await?;
             let Some(last) = secrets.last() else { return Ok(found) };
             after = Some(SecretCursor(last.slot.clone()));
             for Stored { slot, sealed } in secrets {
@@ -175,13 +175,13 @@ impl Storage {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// Seals the next few secrets with the first key, in one transaction. Secrets under that key already are skipped,
+    /// Seals the next few secrets with the first key, in one transaction. Secrets already under that key are skipped,
     /// so an interrupted walk can start again. A secret that changes meanwhile is not lost: its new value is sealed. A
     /// secret that cannot be opened is counted, not an error.
     pub async fn reseal_batch(&self, after: Option<SecretCursor>) -> Result<ResealedBatch> {
         let mut batch = ResealedBatch::default();
         let mut tx = self.db.begin().await?;
-        let secrets = tx.all(LIST, &page(after.as_ref(), RESEAL_BATCH_SIZE), stored).await?;
+        let secrets = tx.all(LIST, &list_params(after.as_ref(), RESEAL_BATCH_SIZE), stored).await?;
         batch.next = secrets.last().map(|last| SecretCursor(last.slot.clone()));
         for secret in secrets {
             self.reseal(&mut tx, secret, &mut batch).await?;
@@ -213,8 +213,8 @@ impl Storage {
                 return Ok(());
             }
             // The secret changed meanwhile: retry with its new value, if it still exists.
-            let Some(now) = tx.one(FIND, &slot.params(), sealed).await? else { return Ok(()) };
-            before = now;
+            let Some(changed) = tx.one(FIND, &slot.params(), sealed).await? else { return Ok(()) };
+            before = changed;
         }
     }
 
@@ -285,7 +285,7 @@ pub(crate) async fn delete_secret(tx: &mut Tx, slot: &SecretSlot) -> Result<()> 
 }
 
 /// The parameters of [`LIST`]. The empty text sorts before the first key.
-fn page(after: Option<&SecretCursor>, rows: i64) -> [Param<'_>; 4] {
+fn list_params(after: Option<&SecretCursor>, rows: i64) -> [Param<'_>; 4] {
     let [user, purpose, subject] = after.map_or(["".into(); 3], |SecretCursor(slot)| slot.params());
     [user, purpose, subject, rows.into()]
 }

@@ -122,7 +122,7 @@ impl TestDb {
     ) -> bool {
         let claim = self.claim_refresh(user, connection, now, now).await.expect("claims");
         let Some(claim) = claim else { return false };
-        let changed = self.set_refreshed_status(&claim, from, to, "refreshed", now).await.expect("set");
+        let changed = self.set_status_after_refresh(&claim, from, to, "refreshed", now).await.expect("set");
         assert!(self.finish_refresh(&claim, None, 0, false).await.expect("finished"));
         changed
     }

@@ -5,7 +5,7 @@
 use bellbird_domain::{ApiKey, Caller, KeyId, UserId};
 use jiff::Timestamp;
 
-use crate::db::{Row, params, statements, stored};
+use crate::db::{Row, as_stored, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::users::user::parse_timezone;
@@ -85,9 +85,9 @@ impl Storage {
             user_id: user,
             name: name.to_owned(),
             prefix: key.prefix().to_owned(),
-            created_at: stored(now),
+            created_at: as_stored(now),
             last_used_at: None,
-            expires_at: expires_at.map(stored),
+            expires_at: expires_at.map(as_stored),
             revoked_at: None,
         })
     }

@@ -5,7 +5,7 @@ use bellbird_domain::{Plan, User, UserId};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::db::{Row, params, statements, stored};
+use crate::db::{Row, as_stored, params, statements};
 use crate::error::Result;
 use crate::linking::{link_sessions, links};
 use crate::locks::lock_user;
@@ -69,7 +69,7 @@ impl Storage {
             email: user.email.to_owned(),
             plan: user.plan,
             timezone: user.timezone.map(str::to_owned),
-            created_at: stored(now),
+            created_at: as_stored(now),
         })
     }
 

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::Storage;
 use crate::db::{Param, Row, Sql, Tx, params, statements};
 use crate::error::Result;
-use crate::webhooks::endpoints::fail_open_deliveries;
+use crate::webhooks::endpoints::fail_unfinished_deliveries;
 use crate::webhooks::webhook_events::{WebhookEvent, webhook_event, webhook_event_columns};
 
 /// Enabled endpoints without a lease that have a due delivery.
@@ -52,7 +52,7 @@ macro_rules! claimed_row {
 }
 
 statements! {
-    /// Runs before [`CLAIM_HEALTHY`], which takes SQLite's one writer.
+    /// Runs before [`CLAIM_HEALTHY`], which takes SQLite's one writer even if nothing is due.
     IS_HEALTHY_DUE = concat!("SELECT e.id ", due!("IS NULL"), " LIMIT 1");
 
     CLAIM_HEALTHY = claim_due!("IS NULL", ""), on_postgres = claim_due!("IS NULL", " FOR UPDATE SKIP LOCKED");
@@ -71,7 +71,8 @@ statements! {
         ORDER BY d.next_attempt_at, d.created_at, d.chunk, d.event_id LIMIT $5"
     );
 
-    /// `$4` is the last success. Without one, `$5` is the first failure, which is stored unless an earlier one is.
+    /// `$4` is the last success of these attempts, which clears `failing_since`. Without one, `$5` is their first
+    /// failure, which does not replace an earlier one.
     UPDATE_HEALTH = concat!(
         "UPDATE webhook_endpoints SET delivered_at = COALESCE($4, delivered_at),
             failing_since = CASE WHEN CAST($4 AS BIGINT) IS NULL THEN COALESCE(failing_since, $5) END",
@@ -86,9 +87,9 @@ statements! {
             (user_id, endpoint_id, id, event_id, attempt, attempted_at, duration_ms, status, error)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
-    /// Releases the lowest open chunk of a run, if it waits. Finds it by its id, because SQLite would otherwise walk
-    /// all deliveries of the endpoint.
-    RELEASE_NEXT = "UPDATE webhook_deliveries SET state = 'pending', next_attempt_at = $4
+    /// Makes the lowest unfinished chunk of a run pending, if it waits. Finds it by its id, because SQLite would
+    /// otherwise walk all deliveries of the endpoint.
+    UNBLOCK_NEXT = "UPDATE webhook_deliveries SET state = 'pending', next_attempt_at = $4
         WHERE user_id = $1 AND endpoint_id = $2 AND state = 'waiting'
             AND event_id = (SELECT o.event_id FROM webhook_deliveries o
                 WHERE o.user_id = $1 AND o.endpoint_id = $2 AND o.sync_run_id = $3 AND o.ended_at IS NULL
@@ -119,7 +120,7 @@ pub struct ClaimedEndpoint {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueDelivery {
     pub event: WebhookEvent,
-    /// Failures so far, or since the last redelivery request.
+    /// Failures so far. A redelivery starts again from 0.
     pub attempts: u32,
     /// Whether no attempt was ever made.
     pub is_first: bool,
@@ -159,7 +160,8 @@ pub struct FinishedAttempt {
 
 impl Storage {
     /// Claims up to `limit` endpoints with due deliveries and no lease, the longest unserved first. `failing` selects
-    /// those that only failed lately, or the others: a slow failing endpoint then does not delay healthy ones.
+    /// the endpoints that have failed since their last success, otherwise the rest. So slow failing endpoints do not
+    /// delay healthy ones.
     pub async fn claim_due_endpoints(
         &self,
         now: Timestamp,
@@ -225,7 +227,7 @@ impl Storage {
             tx.rollback().await;
             return Ok(false);
         }
-        fail_open_deliveries(&mut tx, user, endpoint, now).await?;
+        fail_unfinished_deliveries(&mut tx, user, endpoint, now).await?;
         tx.commit().await?;
         Ok(true)
     }
@@ -275,7 +277,7 @@ async fn finish(
     };
     insert_attempt(tx, (user, endpoint), &attempt).await?;
     if ended.is_some() && finished.total_chunks > 1 {
-        tx.run(RELEASE_NEXT, params![user, endpoint, finished.sync_run_id, now]).await?;
+        tx.run(UNBLOCK_NEXT, params![user, endpoint, finished.sync_run_id, now]).await?;
     }
     Ok(())
 }
@@ -315,7 +317,7 @@ fn claimed(row: &Row<'_>) -> Result<ClaimedEndpoint> {
         user_id: row.id(0)?,
         endpoint_id: row.id(1)?,
         url: row.text(2)?.to_owned(),
-        api_version: row.word(3, "the version of an endpoint")?,
+        api_version: row.word(3, "an API version")?,
         failing_since: row.opt_time(4)?,
         fence: row.int(5)?,
     })

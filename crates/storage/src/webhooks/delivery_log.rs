@@ -53,11 +53,11 @@ pub struct DeliveryRecord {
     pub next_attempt_at: Option<Timestamp>,
     /// The start of the last attempt.
     pub last_attempt_at: Option<Timestamp>,
-    /// HTTP status of the last attempt. None: no answer.
+    /// HTTP status of the last attempt. None: no answer, or no attempt yet.
     pub last_status: Option<u16>,
     pub last_error: Option<String>,
     pub last_duration_ms: Option<u32>,
-    /// When it was delivered, or given up.
+    /// When it was delivered, or failed and was no longer retried.
     pub ended_at: Option<Timestamp>,
 }
 
@@ -138,7 +138,7 @@ fn delivery(row: &Row<'_>) -> Result<DeliveryRecord> {
         attempts: row.attempts(9)?,
         next_attempt_at: row.opt_time(10)?,
         last_attempt_at: row.opt_time(11)?,
-        last_status: row.opt_number(12, "a status of HTTP")?,
+        last_status: row.opt_number(12, "an HTTP status")?,
         last_error: row.opt_text(13)?.map(str::to_owned),
         last_duration_ms: row.opt_number(14, "a duration")?,
         ended_at: row.opt_time(15)?,
@@ -151,7 +151,7 @@ fn attempt(row: &Row<'_>) -> Result<(Uuid, AttemptRecord)> {
         attempt: row.attempts(1)?,
         at: row.time(2)?,
         duration_ms: row.number(3, "a duration")?,
-        status: row.opt_number(4, "a status of HTTP")?,
+        status: row.opt_number(4, "an HTTP status")?,
         error: row.opt_text(5)?.map(str::to_owned),
     };
     Ok((row.id(0)?, record))

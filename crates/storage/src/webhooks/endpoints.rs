@@ -8,7 +8,7 @@ use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, UserId}
 use jiff::Timestamp;
 use secrecy::SecretString;
 
-use crate::db::{Row, Tx, params, statements, stored};
+use crate::db::{Row, Tx, as_stored, params, statements};
 use crate::error::Result;
 use crate::locks::{lock_user, lock_user_if_exists};
 use crate::secrets::store::{SecretSlot, delete_secret};
@@ -65,7 +65,7 @@ statements! {
             fence = fence + 1
         WHERE user_id = $1 AND id = $2";
 
-    FAIL_OPEN_DELIVERIES = concat!(
+    FAIL_UNFINISHED_DELIVERIES = concat!(
         "UPDATE webhook_deliveries SET state = 'failed', next_attempt_at = NULL, ended_at = $3, last_error = ",
         endpoint_disabled!(),
         " WHERE user_id = $1 AND endpoint_id = $2 AND ended_at IS NULL"
@@ -149,7 +149,7 @@ impl Storage {
             disabled_reason: None,
             failing_since: None,
             delivered_at: None,
-            created_at: stored(now),
+            created_at: as_stored(now),
         })
     }
 
@@ -220,13 +220,13 @@ impl Storage {
         Ok(Some(EndpointSecrets { current, old }))
     }
 
-    /// Enables an endpoint and clears its failures. Deliveries that were given up stay so. Returns false if the user
-    /// has no such endpoint.
+    /// Enables an endpoint and clears its failures. Failed deliveries stay failed. Returns false if the user has no
+    /// such endpoint.
     pub async fn enable_endpoint(&self, user: UserId, id: EndpointId) -> Result<bool> {
         Ok(self.db.run(ENABLE, params![user, id]).await? > 0)
     }
 
-    /// Disables an endpoint and gives up its open deliveries. `reason` is a few words. Returns the number of those
+    /// Disables an endpoint and fails its unfinished deliveries. `reason` is a few words. Returns the number of those
     /// deliveries, or None if the user has no such endpoint.
     pub async fn disable_endpoint(
         &self,
@@ -240,7 +240,7 @@ impl Storage {
             tx.rollback().await;
             return Ok(None);
         }
-        let failed_count = fail_open_deliveries(&mut tx, user, id, now).await?;
+        let failed_count = fail_unfinished_deliveries(&mut tx, user, id, now).await?;
         tx.commit().await?;
         Ok(Some(failed_count))
     }
@@ -274,10 +274,15 @@ pub(crate) async fn lock_subscribers(tx: &mut Tx, user: UserId) -> Result<Vec<Ve
     tx.all(LOCK_ALL, params![user], |row| event_types(row, 0)).await
 }
 
-/// Gives up the open deliveries of an endpoint, and returns their number. The caller holds the lock on the endpoint's
-/// row.
-pub(crate) async fn fail_open_deliveries(tx: &mut Tx, user: UserId, id: EndpointId, now: Timestamp) -> Result<u64> {
-    tx.run(FAIL_OPEN_DELIVERIES, params![user, id, now]).await
+/// Fails the deliveries of an endpoint that have not ended, and returns their number. The caller holds the lock on the
+/// endpoint's row.
+pub(crate) async fn fail_unfinished_deliveries(
+    tx: &mut Tx,
+    user: UserId,
+    id: EndpointId,
+    now: Timestamp,
+) -> Result<u64> {
+    tx.run(FAIL_UNFINISHED_DELIVERIES, params![user, id, now]).await
 }
 
 /// Deletes a user's endpoints, deliveries and webhook events, but not their secrets. The caller holds the lock on the
@@ -305,7 +310,7 @@ fn endpoint(row: &Row<'_>) -> Result<Endpoint> {
         id: row.id(1)?,
         url: row.text(2)?.to_owned(),
         event_types: event_types(row, 3)?,
-        api_version: row.word(4, "the version of an endpoint")?,
+        api_version: row.word(4, "an API version")?,
         status: row.word(5, "the status of an endpoint")?,
         disabled_reason: row.opt_text(6)?.map(str::to_owned),
         failing_since: row.opt_time(7)?,

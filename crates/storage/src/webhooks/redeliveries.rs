@@ -1,5 +1,5 @@
-//! Changes deliveries on request: stores the result of a ping, redelivers one event, or recovers all that failed since
-//! a time.
+//! Redelivers one event, or recovers all that failed since a time. Also stores the result of a ping, which is sent at
+//! once and never redelivered.
 
 use bellbird_domain::{EndpointId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
@@ -40,15 +40,16 @@ statements! {
             AND EXISTS (SELECT e.id FROM webhook_events e
                 WHERE e.user_id = $1 AND e.id = webhook_deliveries.event_id AND e.event_type <> 'endpoint.ping')";
 
-    /// Holds a chunk back while a recovered earlier one is open. If it is being sent at this moment, it is sent twice.
+    /// Holds a chunk back while a recovered earlier one is unfinished. If it is being sent at this moment, it is sent
+    /// twice.
     HOLD_BACK = concat!(
         "UPDATE webhook_deliveries SET state = 'waiting', next_attempt_at = NULL
         WHERE user_id = $1 AND endpoint_id = $2 AND state = 'pending' AND ended_at IS NULL AND EXISTS ",
         earlier_chunk!()
     );
 
-    /// Releases the lowest open chunk of each run, if it waits.
-    RELEASE_FIRST = concat!(
+    /// Makes the lowest unfinished chunk of each run pending, if it waits.
+    UNBLOCK_FIRST = concat!(
         "UPDATE webhook_deliveries SET state = 'pending', next_attempt_at = $3
         WHERE user_id = $1 AND endpoint_id = $2 AND state = 'waiting' AND ended_at IS NULL AND NOT EXISTS ",
         earlier_chunk!()
@@ -131,7 +132,7 @@ impl Storage {
         }
         let recovered = tx.run(RECOVER, params![user, endpoint, since]).await?;
         tx.run(HOLD_BACK, params![user, endpoint]).await?;
-        tx.run(RELEASE_FIRST, params![user, endpoint, now]).await?;
+        tx.run(UNBLOCK_FIRST, params![user, endpoint, now]).await?;
         tx.commit().await?;
         Ok(recovered)
     }

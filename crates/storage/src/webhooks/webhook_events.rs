@@ -1,5 +1,5 @@
-//! Stores webhook events: an envelope and the digests of its rows. The rows themselves stay at the provider, where a
-//! redelivery reads them again.
+//! Stores webhook events: an envelope and the digests of its rows (transactions or trades). The rows themselves stay at
+//! the provider, where a redelivery reads them again.
 
 use std::collections::BTreeMap;
 
@@ -178,8 +178,9 @@ pub(crate) struct SyncedEvents {
     pub(crate) first_attempt_at: Timestamp,
 }
 
-/// Stores the events that an endpoint subscribes to, with their deliveries. The first chunk is due, later ones wait.
-/// Returns the number of stored events. The caller holds the locks on the user and the connection.
+/// Stores the events that an endpoint subscribes to, with their deliveries. The first chunk is due at
+/// `first_attempt_at`, and each later chunk waits for the one before it. Returns the number of stored events. The
+/// caller holds the locks on the rows of the user and the connection.
 pub(crate) async fn insert_events(tx: &mut Tx, sync: &SyncedEvents, events: &[NewWebhookEvent<'_>]) -> Result<u64> {
     let Some(first) = events.iter().map(|event| event.chunk).min() else { return Ok(0) };
     let subscribers = endpoints::lock_subscribers(tx, sync.user).await?;

@@ -1,4 +1,4 @@
-//! The connection of the HTTP client. It limits how long a write may stall, and closes without waiting for the peer.
+//! A connection of the HTTP client. It limits how long a write may stall, and closes without waiting for the peer.
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::pin::Pin;

@@ -1,4 +1,5 @@
-//! What happens on an account at a broker, in the provider's words (docs/providers/snaptrade.md#activities).
+//! The kinds of rows that an account at a broker has, and the plans that combine them. Texts use SnapTrade's terms
+//! (docs/providers/snaptrade.md#activities).
 
 use super::securities::{BTC, EXRB, EXRB_CALL, EXTM, EXTM_PUT, OTTR, Security, WREN_PUT};
 
@@ -7,7 +8,7 @@ use super::securities::{BTC, EXRB, EXRB_CALL, EXTM, EXTM_PUT, OTTR, Security, WR
 pub(crate) enum Flow {
     Buy,
     Sell,
-    /// Money because of a security.
+    /// Money paid because of a security.
     Income,
     MoneyIn,
     MoneyOut,
@@ -15,72 +16,71 @@ pub(crate) enum Flow {
     SharesOut,
     OptionBuy,
     OptionSell,
-    /// An option ends; nothing is paid.
+    /// An option ends without a payment.
     OptionEnd,
 }
 
-/// One kind of row.
 pub(crate) struct Deal {
-    /// `type`.
+    /// The `type` member.
     pub(crate) kind: &'static str,
     pub(crate) flow: Flow,
-    /// `option_type`; empty for what is no trade of an option.
+    /// The `option_type` member; empty unless an option is traded.
     pub(crate) option_type: &'static str,
-    /// How the description begins.
+    /// The start of the description.
     pub(crate) text: &'static str,
 }
 
-/// How a broker writes the moment of a trade (docs/providers/snaptrade.md#activity-dates).
+/// How a broker writes the time of a trade (docs/providers/snaptrade.md#activity-dates).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// With its time of day; what is not traded stands at midnight UTC.
+    /// With the time of day; rows that are no trades have midnight UTC.
     Exact,
     UtcMidnight,
     NewYorkMidnight,
 }
 
-/// What an account's rows are made of.
+/// How the rows of an account are generated.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) rows: u32,
-    /// How many days they reach back.
+    /// How many days the rows reach back.
     pub(crate) days: u32,
     pub(crate) style: Style,
-    /// What is traded.
-    pub(crate) cast: &'static [&'static Security],
+    /// The securities that rows are about.
+    pub(crate) securities: &'static [&'static Security],
     pub(crate) options: &'static [&'static Security],
-    /// Common things, drawn; the more common the more often here.
+    /// Kinds drawn at random; repeated entries are more likely.
     pub(crate) daily: &'static [Deal],
-    /// Rare things, in turn, so that each occurs.
-    pub(crate) turns: &'static [Deal],
+    /// Rare kinds, used in rotation so that each occurs.
+    pub(crate) rotation: &'static [Deal],
 }
 
 impl Plan {
-    const fn new(rows: u32, days: u32, daily: &'static [Deal], turns: &'static [Deal]) -> Self {
-        Self { rows, days, style: Style::UtcMidnight, cast: &[], options: &[], daily, turns }
+    const fn new(rows: u32, days: u32, daily: &'static [Deal], rotation: &'static [Deal]) -> Self {
+        Self { rows, days, style: Style::UtcMidnight, securities: &[], options: &[], daily, rotation }
     }
 
-    /// Shares, funds and what comes with them.
-    pub(crate) const fn stocks(rows: u32, days: u32, style: Style, cast: &'static [&'static Security]) -> Self {
-        Self { style, cast, ..Self::new(rows, days, SHARES, ALL) }
+    /// Shares, funds and the rows that come with them.
+    pub(crate) const fn stocks(rows: u32, days: u32, style: Style, securities: &'static [&'static Security]) -> Self {
+        Self { style, securities, ..Self::new(rows, days, SHARES, ALL) }
     }
 
-    /// The same with options: every documented type and, of options, every side.
-    pub(crate) const fn busiest(rows: u32, days: u32, cast: &'static [&'static Security]) -> Self {
-        Self { options: OPTIONS, daily: SHARES_AND_OPTIONS, ..Self::stocks(rows, days, Style::Exact, cast) }
+    /// Adds options: every documented type, and every side of an option trade.
+    pub(crate) const fn busiest(rows: u32, days: u32, securities: &'static [&'static Security]) -> Self {
+        Self { options: OPTIONS, daily: SHARES_AND_OPTIONS, ..Self::stocks(rows, days, Style::Exact, securities) }
     }
 
-    /// Nothing but buying and selling, at an exact time.
-    pub(crate) const fn futures(rows: u32, days: u32, cast: &'static [&'static Security]) -> Self {
-        Self { style: Style::Exact, cast, ..Self::new(rows, days, TRADES, TRADES) }
+    /// Buys and sells only, with the time of day.
+    pub(crate) const fn futures(rows: u32, days: u32, securities: &'static [&'static Security]) -> Self {
+        Self { style: Style::Exact, securities, ..Self::new(rows, days, TRADES, TRADES) }
     }
 
-    /// Coins, at any time of any day.
-    pub(crate) const fn crypto(rows: u32, days: u32, cast: &'static [&'static Security]) -> Self {
-        Self { style: Style::Exact, cast, ..Self::new(rows, days, TRADES, COINS) }
+    /// Coins, which trade on every day.
+    pub(crate) const fn crypto(rows: u32, days: u32, securities: &'static [&'static Security]) -> Self {
+        Self { style: Style::Exact, securities, ..Self::new(rows, days, TRADES, COINS) }
     }
 
-    /// A place for money.
+    /// Deposits, withdrawals and interest.
     pub(crate) const fn cash(rows: u32, days: u32) -> Self {
         Self::new(rows, days, MONEY, MONEY)
     }
@@ -90,14 +90,14 @@ impl Plan {
         Self::new(rows, days, LOAN, LOAN)
     }
 
-    /// Rows for an account that a test fills.
+    /// The plan for an account that a test fills.
     pub(crate) const fn fill(rows: u32) -> Self {
         Self::busiest(rows, 1095, COMMON)
     }
 
-    /// Coins have many decimals, and are paid in coins.
+    /// Coins have many decimals, and trades of coins are paid in a coin.
     pub(crate) fn is_crypto(&self) -> bool {
-        self.cast.first().is_some_and(|first| first.symbol == BTC.symbol)
+        self.securities.first().is_some_and(|first| first.symbol == BTC.symbol)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who invests, at which brokers, and what they hold.
+//! The invented brokers and investors: who has logins where, and what their accounts hold.
 
 use super::deals::{Plan, Style};
 use super::securities::{
@@ -6,14 +6,13 @@ use super::securities::{
     EXTM_PUT, FABL, MPL, OTTR, SOL, Security, VXB, WREN, WTL,
 };
 
-/// A brokerage.
 pub(crate) struct Broker {
     pub(crate) slug: &'static str,
     pub(crate) name: &'static str,
     pub(crate) description: &'static str,
     pub(crate) square_logo: bool,
     pub(crate) trading: bool,
-    /// Whether its data is read within the call (docs/providers/snaptrade.md#freshness).
+    /// Whether a call reads its data from the broker (docs/providers/snaptrade.md#freshness).
     pub(crate) real_time: bool,
 }
 
@@ -44,12 +43,12 @@ static TIDEPOOL: Broker = Broker {
 static HARRIER: Broker = Broker {
     slug: "HARRIER-EXAMPLE",
     name: "Harrier Example Securities",
-    description: "An invented broker that is asked within the call.",
+    description: "An invented broker with real-time data.",
     square_logo: false,
     trading: true,
     real_time: true,
 };
-/// The slug is the provider's own for its test brokerage (docs/providers/snaptrade.md#connection-portal).
+/// The slug is SnapTrade's own for its test brokerage (docs/providers/snaptrade.md#connection-portal).
 pub(crate) static SANDBOX: Broker = Broker {
     slug: "SANDBOX",
     name: "SnapTrade Sandbox",
@@ -62,7 +61,7 @@ pub(crate) static SANDBOX: Broker = Broker {
 /// Every broker, in the order of the lists.
 pub(crate) static BROKERS: &[&Broker] = &[&BLUEGUM, &LAKESHORE, &TIDEPOOL, &HARRIER, &SANDBOX];
 
-/// Somebody with logins at brokers.
+/// A person with logins at brokers.
 pub(crate) struct Investor {
     pub(crate) user_id: &'static str,
     pub(crate) role: Role,
@@ -70,54 +69,52 @@ pub(crate) struct Investor {
 }
 
 impl Investor {
-    /// Whether that is the user name with which this person signs in at brokers: an e-mail address.
+    /// Whether `name` is the e-mail address with which this investor signs in at brokers.
     pub(crate) fn signs_in_as(&self, name: &str) -> bool {
         name.strip_suffix("@example.com").is_some_and(|local| local.replace('.', "-") == self.user_id)
     }
 }
 
-/// What an investor is there for.
+/// The purpose of an investor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Has ready-made credentials.
     Listed,
-    /// Known to the control interface only.
+    /// Appears in the control routes only.
     Hidden,
     /// Belongs to the personal key.
     Personal,
 }
 
-/// A login that is shared.
 pub(crate) struct Login {
     pub(crate) broker: &'static Broker,
     pub(crate) disabled: bool,
     pub(crate) accounts: Accounts,
 }
 
-/// Where a login's accounts come from.
+/// The source of a login's accounts.
 pub(crate) enum Accounts {
     Made(&'static [AccountTemplate]),
-    /// Written down to the letter: `messy.json`.
+    /// The fixed JSON of `messy.json`.
     Messy,
 }
 
-/// An account.
 pub(crate) struct AccountTemplate {
     pub(crate) name: Option<&'static str>,
     pub(crate) raw_type: &'static str,
-    /// In SnapTrade's words (docs/providers/snaptrade.md#accounts).
+    /// One of SnapTrade's categories (docs/providers/snaptrade.md#accounts).
     pub(crate) category: &'static str,
     pub(crate) number: &'static str,
-    /// Total value, with its currency.
+    /// Total value and its currency.
     pub(crate) total: (&'static str, &'static str),
-    /// Currency, cash, buying power. With a fraction, as floats are written: the official Python models refuse whole
-    /// numbers here.
+    /// Currency, cash and buying power. Values have a fraction, because the official Python models reject whole numbers
+    /// here.
     pub(crate) cash: &'static [(&'static str, &'static str, &'static str)],
     pub(crate) holdings: &'static [Holding],
     pub(crate) plan: Plan,
 }
 
-/// Something held, decimals as they are shown.
+/// A position. Decimals are texts, exactly as served.
 pub(crate) struct Holding {
     pub(crate) security: &'static Security,
     pub(crate) units: &'static str,
@@ -139,7 +136,7 @@ const fn held(
 
 const INVESTMENT: &str = "INVESTMENT";
 
-/// Olivia's first login: everything a stock broker can have.
+/// Olivia's first login covers everything that a stock broker offers.
 static AT_BLUEGUM: &[AccountTemplate] = &[
     AccountTemplate {
         name: Some("Bluegum Individual Margin"),
@@ -199,7 +196,7 @@ static AT_BLUEGUM: &[AccountTemplate] = &[
     },
 ];
 
-/// Olivia's second login: other countries and other things.
+/// Olivia's second login covers other countries and other kinds of securities.
 static AT_LAKESHORE: &[AccountTemplate] = &[
     AccountTemplate {
         name: Some("Lakeshore TFSA"),
@@ -281,7 +278,7 @@ static AT_HARRIER: &[AccountTemplate] = &[AccountTemplate {
     plan: Plan::stocks(30, 200, Style::Exact, &[&EXRB]),
 }];
 
-/// What a login brings of somebody whom the world does not know. Names and numbers are put in place when they sign in.
+/// The accounts of an unknown user name. Names and numbers are set when the user signs in.
 pub(crate) static LINKED: &[AccountTemplate] = &[
     AccountTemplate {
         name: Some("Individual Margin"),
@@ -309,7 +306,7 @@ pub(crate) static LINKED: &[AccountTemplate] = &[
     },
 ];
 
-/// The order is that of the credentials. The second is spare: nothing but tests uses her.
+/// In the order of the credentials. The second investor is spare: only tests use her.
 pub(crate) static INVESTORS: &[Investor] = &[
     Investor {
         user_id: "olivia-nguyen",

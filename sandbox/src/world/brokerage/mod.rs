@@ -1,4 +1,4 @@
-//! Brokers, what people hold there, and years of trades. Everything but coins, currencies and exchanges is invented.
+//! Brokers, their investors and years of trades. Everything but coins, currencies and exchanges is invented.
 
 pub(crate) mod deals;
 pub(crate) mod investors;
@@ -9,5 +9,5 @@ pub(crate) use investors::{
     AccountTemplate, Accounts, BROKERS, Broker, Holding, INVESTORS, Investor, LINKED, Role, SANDBOX,
 };
 
-/// Accounts to the letter; `<3>` stands for the day three days before the start.
+/// Accounts with fixed JSON; `<3>` stands for the day three days before the start.
 pub(crate) static MESSY: &str = include_str!("messy.json");

@@ -1,8 +1,7 @@
-//! What can be held and traded. Companies and funds are invented; coins and exchanges have the names that they have.
+//! Securities that can be held and traded. Companies and funds are invented; coins and exchanges have their real names.
 
 use jiff::civil;
 
-/// Where something trades.
 pub(crate) struct Exchange {
     pub(crate) code: &'static str,
     /// The market identifier code.
@@ -13,29 +12,28 @@ pub(crate) struct Exchange {
     pub(crate) suffix: Option<&'static str>,
 }
 
-/// A security or a contract.
 pub(crate) struct Security {
-    /// The word for what it is, as `positions/all` has it (docs/providers/snaptrade.md#positions).
+    /// The `kind` of `positions/all` (docs/providers/snaptrade.md#positions).
     pub(crate) kind: &'static str,
-    /// Ours for contracts, whose real symbol depends on the day: [`Security::ticker`].
+    /// An internal name for contracts; [`Security::ticker`] gives the real symbol, which depends on the day.
     pub(crate) symbol: &'static str,
     pub(crate) raw_symbol: &'static str,
     pub(crate) name: &'static str,
     pub(crate) currency: &'static str,
     pub(crate) exchange: Option<&'static Exchange>,
-    /// About what one costs, in cents: trades are drawn around it.
+    /// The approximate price in cents, around which trades are drawn.
     pub(crate) cents: u32,
     pub(crate) shape: Shape,
 }
 
-/// What a contract has beside a name.
+/// What a contract has besides its name.
 pub(crate) enum Shape {
     Plain,
     Option(Terms, &'static Security),
     Future {
         root: &'static str,
         months: i32,
-        /// Some brokers send neither the day nor the multiplier.
+        /// The multiplier. Some brokers send neither the day nor the multiplier.
         known: Option<&'static str>,
     },
     FutureOption(Terms, &'static Security),
@@ -43,22 +41,19 @@ pub(crate) enum Shape {
     Mirror(&'static Security),
 }
 
-/// What an option is about.
 pub(crate) struct Terms {
     pub(crate) call: bool,
     pub(crate) strike: &'static str,
-    /// Expires on the third Friday of the month so many months after the start, or before it.
+    /// The expiry month, counted from the start's; negative for past ones. Options expire on the third Friday.
     pub(crate) months: i32,
     pub(crate) multiplier: Option<&'static str>,
 }
 
 impl Terms {
-    /// `CALL` or `PUT`.
     pub(crate) const fn side(&self) -> &'static str {
         if self.call { "CALL" } else { "PUT" }
     }
 
-    /// The day it expires.
     pub(crate) fn expires(&self, today: civil::Date) -> civil::Date {
         third_friday(today, self.months)
     }
@@ -71,11 +66,11 @@ pub(crate) fn third_friday(today: civil::Date, months: i32) -> civil::Date {
 }
 
 impl Security {
-    /// The symbol that is shown: that of a contract names its month.
+    /// The symbol that is served; a contract's contains its month.
     pub(crate) fn ticker(&self, today: civil::Date) -> String {
         match &self.shape {
             Shape::Plain | Shape::Mirror(_) => self.symbol.to_owned(),
-            // As the OCC writes it: six places for the root, the strike in thousandths.
+            // The OCC format: six places for the root, the strike in thousandths.
             Shape::Option(terms, under) => {
                 let day = terms.expires(today);
                 let side = if terms.call { 'C' } else { 'P' };
@@ -90,7 +85,7 @@ impl Security {
     }
 }
 
-/// The month's letter and the year, as exchanges write them.
+/// The month letter and the year, as exchanges write them.
 pub(crate) fn expiration_code(today: civil::Date, months: i32) -> String {
     const LETTERS: &[u8; 12] = b"FGHJKMNQUVXZ";
     let day = third_friday(today, months);
@@ -160,7 +155,7 @@ pub(crate) static MPL: Security = Security {
 pub(crate) static BTC: Security = security("crypto", "BTC", "Bitcoin", None, 9_184_310);
 pub(crate) static ETH: Security = security("crypto", "ETH", "Ethereum", None, 312_266);
 pub(crate) static SOL: Security = security("crypto", "SOL", "Solana", None, 16_407);
-/// What crypto trades are paid in.
+/// The coin that pays for crypto trades.
 pub(crate) static USDC: Security = security("crypto", "USDC", "USD Coin", None, 100);
 pub(crate) static EXRB_TOKEN: Security = Security {
     shape: Shape::Mirror(&EXRB),
@@ -176,7 +171,7 @@ pub(crate) static EXRB_CALL: Security = option(
 );
 pub(crate) static EXTM_PUT: Security =
     option("EXTM put", "EXTM put 280", Terms { call: false, strike: "280", months: 4, multiplier: Some("100") }, &EXTM);
-/// Expired already: only trades know it.
+/// Expired, so it occurs in trades only.
 pub(crate) static WREN_PUT: Security = option(
     "WREN put",
     "WREN put 550",
@@ -196,7 +191,7 @@ pub(crate) static EXS_CALL: Security = Security {
     ..security("future_option", "EXS future call", "Example 500 future call 6300", Some(&CME), 8_850)
 };
 
-/// Every one that can occur.
+/// Every security of the world.
 pub(crate) static SECURITIES: &[&Security] = &[
     &EXRB,
     &WREN,

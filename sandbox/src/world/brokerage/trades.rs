@@ -1,4 +1,4 @@
-//! Years of rows for one account.
+//! Draws years of rows for one account at a broker.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use super::deals::{Deal, Flow, Plan, Style};
 use super::securities::{Security, USDC};
 use crate::world::rng::Rng;
 
-/// A decimal number: `value` tenths, hundredths, ... of one. Shown without zeros at the end; `{:#}` shows at least one
-/// decimal, as floats are written.
+/// A decimal number: `value` divided by ten to the power of `places`. Displays without trailing zeros; `{:#}` shows at
+/// least one decimal, as floats are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Scaled {
     value: i64,
@@ -28,7 +28,7 @@ impl Scaled {
         Self { value: -self.value, ..self }
     }
 
-    /// The product, times a whole number, to the nearest cent.
+    /// The product of three factors, rounded to cents.
     fn times(self, other: Self, whole: i64) -> i64 {
         let product = i128::from(self.value) * i128::from(other.value) * i128::from(whole);
         let unit = 10_i128.pow((self.places + other.places).saturating_sub(2));
@@ -57,29 +57,29 @@ impl fmt::Display for Scaled {
 /// One row of an account's history.
 #[derive(Clone)]
 pub(crate) struct Trade {
-    /// Unlike any other row's in the world, and the same for the same seed.
+    /// Unique in the world, and stable for a seed.
     pub(crate) number: u64,
     /// Equal for rows that belong together.
     pub(crate) group: u64,
     pub(crate) deal: &'static Deal,
-    /// The share, or the option.
-    pub(crate) about: Option<&'static Security>,
+    /// The share or option of the row.
+    pub(crate) security: Option<&'static Security>,
     pub(crate) currency: &'static str,
-    /// What is paid with in place of a currency.
+    /// The coin that pays, instead of a currency.
     pub(crate) coin: Option<&'static Security>,
     pub(crate) units: Scaled,
     pub(crate) price: Scaled,
     pub(crate) amount: Scaled,
     pub(crate) fee: Scaled,
     pub(crate) foreign: bool,
-    /// Seconds since 1970.
+    /// Unix seconds.
     pub(crate) at: i64,
     pub(crate) settled: civil::Date,
 }
 
 const DAY: i64 = 86_400;
 
-/// Draws the rows of an account that is kept in `currency`, the newest yesterday's. `base` is the number of its first.
+/// Draws the rows of an account in `currency`; the newest is yesterday's. `base` is the number of the first row.
 pub(crate) fn draw(plan: &Plan, currency: &'static str, seed: u64, base: u64, today: civil::Date) -> Vec<Trade> {
     let zone = TimeZone::get("America/New_York").expect("the time zone database is built in");
     let rng = Rng::new(seed, base);
@@ -87,17 +87,17 @@ pub(crate) fn draw(plan: &Plan, currency: &'static str, seed: u64, base: u64, to
         Drawing { rng, plan, currency, base, today, zone, trades: Vec::with_capacity(plan.rows as usize) };
     for index in 0..plan.rows {
         let back = 1 + (u64::from(index) * u64::from(plan.days) / u64::from(plan.rows)) as u32;
-        // Now and then an order is filled in two equal parts: nothing but the id tells them apart.
+        // Now and then an order is filled in two equal parts, which only the id distinguishes.
         let twin = drawing.trades.last().filter(|last| index % 20 == 7 && last.is_traded()).cloned();
         if let Some(twin) = twin {
             drawing.trades.push(Trade { number: base + u64::from(index), ..twin });
             continue;
         }
-        let turn = &plan.turns[index as usize / 4 % plan.turns.len()];
+        let rotated = &plan.rotation[index as usize / 4 % plan.rotation.len()];
         let drawn = &plan.daily[drawing.rng.next() as usize % plan.daily.len()];
-        drawing.push(if index % 4 == 0 { turn } else { drawn }, back);
+        drawing.push(if index % 4 == 0 { rotated } else { drawn }, back);
     }
-    drawing.around_clock_changes();
+    drawing.move_to_clock_changes();
     drawing.trades
 }
 
@@ -121,18 +121,19 @@ impl Drawing<'_> {
     fn push(&mut self, deal: &'static Deal, back: u32) {
         let day = self.today.saturating_sub(i64::from(back).days());
         let options = matches!(deal.flow, Flow::OptionBuy | Flow::OptionSell | Flow::OptionEnd);
-        // Where nobody trades options, the commonest thing happens instead.
+        // Without options in the plan, the most common kind replaces them.
         let deal = if options && self.plan.options.is_empty() { &self.plan.daily[0] } else { deal };
-        let cast = if options && !self.plan.options.is_empty() { self.plan.options } else { self.plan.cast };
+        let securities =
+            if options && !self.plan.options.is_empty() { self.plan.options } else { self.plan.securities };
         let money = matches!(deal.flow, Flow::MoneyIn | Flow::MoneyOut);
-        let about = if money { None } else { self.pick(cast) };
+        let security = if money { None } else { self.pick(securities) };
         let number = self.base + self.trades.len() as u64;
-        let currency = about.map_or(self.currency, |security| security.currency);
+        let currency = security.map_or(self.currency, |security| security.currency);
         let mut trade = Trade {
             number,
             group: number,
             deal,
-            about,
+            security,
             currency,
             coin: (self.plan.is_crypto() && !money).then_some(&USDC),
             units: Scaled::ZERO,
@@ -148,8 +149,8 @@ impl Drawing<'_> {
         self.trades.push(trade);
     }
 
-    fn pick(&mut self, cast: &'static [&'static Security]) -> Option<&'static Security> {
-        if cast.is_empty() { None } else { Some(cast[self.rng.next() as usize % cast.len()]) }
+    fn pick(&mut self, securities: &'static [&'static Security]) -> Option<&'static Security> {
+        if securities.is_empty() { None } else { Some(securities[self.rng.next() as usize % securities.len()]) }
     }
 
     fn price(&mut self, trade: &mut Trade) {
@@ -162,7 +163,7 @@ impl Drawing<'_> {
         trade.units = self.units(flow);
         match flow {
             Flow::Buy | Flow::Sell | Flow::OptionBuy | Flow::OptionSell => {
-                let cents = u64::from(trade.about.map_or(100, |security| security.cents));
+                let cents = u64::from(trade.security.map_or(100, |security| security.cents));
                 trade.price = Scaled::cents(self.rng.between(cents * 7 / 10, cents * 12 / 10) as i64);
                 trade.fee = Scaled::cents(if self.rng.chance(30) { self.rng.between(1, 995) as i64 } else { 0 });
                 let value = trade.units.times(trade.price, multiplier);
@@ -193,19 +194,19 @@ impl Drawing<'_> {
 
     fn date(&mut self, trade: &mut Trade, day: civil::Date) {
         let midnight = TimeZone::UTC.to_timestamp(day.at(0, 0, 0, 0)).map_or(0, Timestamp::as_second);
-        let settles = if trade.is_traded() { 1 } else { 0 };
-        trade.settled = day.saturating_add(settles.days());
+        let settlement_days = if trade.is_traded() { 1 } else { 0 };
+        trade.settled = day.saturating_add(settlement_days.days());
         trade.at = match self.plan.style {
-            // While New York's exchanges are open, in winter and in summer.
+            // While New York's exchanges are open, both in winter and in summer.
             Style::Exact if trade.is_traded() => midnight + self.rng.between(14 * 3600 + 1800, 20 * 3600 - 1) as i64,
             Style::Exact | Style::UtcMidnight => midnight,
             Style::NewYorkMidnight => self.zone.to_timestamp(day.at(0, 0, 0, 0)).map_or(midnight, Timestamp::as_second),
         };
     }
 
-    /// Moves two trades next to each of the last changes of New York's clocks: the last second before, the first
-    /// after.
-    fn around_clock_changes(&mut self) {
+    /// Moves two trades to each recent clock change in New York: to the last second before it and the first second
+    /// after it.
+    fn move_to_clock_changes(&mut self) {
         if self.plan.style != Style::Exact || self.trades.len() < 200 {
             return;
         }
@@ -226,7 +227,7 @@ mod tests {
     use super::Scaled;
 
     #[test]
-    fn decimals_end_without_zeros() {
+    fn decimals_have_no_trailing_zeros() {
         let text = |value, places| Scaled { value, places }.to_string();
         assert_eq!(text(-1050, 2), "-10.5");
         assert_eq!(text(5, 9), "0.000000005");

@@ -1,17 +1,16 @@
-//! An account as the world describes it.
+//! An account at a New Zealand institution, as the world defines it.
 
 use super::rows::{Plan, QUIET};
 
-/// An account somebody holds.
 pub(crate) struct Holding {
-    /// The members of the account that are its own, as JSON (docs/providers/akahu.md#accounts).
+    /// The account's own members as JSON (docs/providers/akahu.md#accounts).
     pub(crate) account: &'static str,
-    /// Current balance in cents, from which the rows' balances count back; `None`: rows show none.
+    /// Current balance in cents, from which the rows' balances count back; `None` leaves balances out.
     pub(crate) running: Option<i64>,
-    /// When its rows were read is known.
+    /// Whether the account shows when its rows were refreshed.
     pub(crate) synced: bool,
     pub(crate) plan: Plan,
-    /// Rows that are strange: members that replace those of an ordinary row, `null` takes one out. As JSON.
+    /// Odd rows: JSON members that replace those of an ordinary row; `null` removes one.
     pub(crate) odd: &'static [&'static str],
 }
 
@@ -19,7 +18,6 @@ pub(crate) const fn holding(account: &'static str, running: i64, plan: Plan) -> 
     Holding { account, running: Some(running), synced: true, plan, odd: &[] }
 }
 
-/// An account without rows.
 pub(crate) const fn without_rows(account: &'static str) -> Holding {
     Holding { account, running: None, synced: false, plan: QUIET, odd: &[] }
 }

@@ -1,13 +1,12 @@
-//! Which institutions there are. The ids are real (docs/providers/akahu.md#institutions), the names are not.
+//! New Zealand's institutions. Their ids are real (docs/providers/akahu.md#institutions), their names invented.
 
-/// An institution that somebody can link.
 pub(crate) struct Institution {
     pub(crate) id: &'static str,
     pub(crate) name: &'static str,
     pub(crate) official: Option<Official>,
 }
 
-/// What an official connection has beside a classic one.
+/// What an official connection has beyond a classic one.
 pub(crate) struct Official {
     pub(crate) classic: &'static str,
     pub(crate) mode: &'static str,
@@ -18,13 +17,13 @@ const fn classic(id: &'static str, name: &'static str) -> Institution {
     Institution { id, name, official: None }
 }
 
-/// The bank of Olivia's everyday life.
+/// Olivia's everyday bank.
 pub(crate) const KAURI: &str = "conn_cjgaawozb000001nyd111xixr";
-/// Where Olivia's savings are.
+/// Olivia's savings and investments.
 pub(crate) const POHUTUKAWA: &str = "conn_ck5rhsdbv0000ftx1bmdu9zas";
-/// Reached through open banking.
+/// Connected through open banking.
 pub(crate) const RIMU: &str = "conn_cm4hlog270000914n33hj6tqq";
-/// Whose login has ended.
+/// Rejects Tama's login.
 pub(crate) const TOTARA: &str = "conn_cjgab6fis000001qsytf1semy";
 
 pub(crate) static INSTITUTIONS: &[Institution] = &[
@@ -48,7 +47,6 @@ pub(crate) static INSTITUTIONS: &[Institution] = &[
     classic("conn_ckydkmy3r000009mde2sx2i4d", "Harakeke Example Rural"),
 ];
 
-/// The institution of that id.
 pub(crate) fn find(id: &str) -> Option<&'static Institution> {
     INSTITUTIONS.iter().find(|known| known.id == id)
 }

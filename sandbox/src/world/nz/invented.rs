@@ -1,12 +1,12 @@
-//! What somebody whom the world does not know has at any institution of New Zealand. Numbers, balances and holders are
-//! put in place when somebody signs in.
+//! The accounts of every unknown user name at a New Zealand institution. Numbers, balances and holders are set when the
+//! user signs in.
 
 use super::holding::Holding;
 use super::merchants::{CARD_SPENDING, SPENDING};
 use super::rows::{Plan, QUIET, Times};
 use super::standing_orders;
 
-/// An account, and the middle of what its balance may be, in cents.
+/// An account, and the amount in cents around which its balance varies.
 pub(crate) static HOLDINGS: [(Holding, i64); 4] = [
     (
         holding(

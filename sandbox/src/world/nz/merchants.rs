@@ -1,8 +1,8 @@
-//! Where a household spends its money. Every shop and agency is invented.
+//! The daily spending of a New Zealand household. Every shop and agency is invented.
 
 use super::template::{Enriched, Meta, Template, bill, fields, from_account, incoming, online, plain, shop};
 
-/// Where the branches are.
+/// Places of branches.
 pub(crate) const PLACES: &[&str] = &[
     "AUCKLAND",
     "PONSONBY",
@@ -18,7 +18,8 @@ pub(crate) const PLACES: &[&str] = &[
     "DUNEDIN",
 ];
 
-/// Daily spending: every group of codes, rows without enrichment, and every type that does not come on fixed days.
+/// Templates of daily spending. They cover every group of codes, rows without enrichment, and every type that does not
+/// occur on fixed days.
 pub(crate) static SPENDING: &[Template] = &[
     shop("TUI STREET GROCER", "Tui Street Grocer", "Supermarkets and grocery stores", (450, 24_900)),
     Template {
@@ -108,7 +109,7 @@ pub(crate) static SPENDING: &[Template] = &[
     shop("HARBOUR COUNCIL", "Harbour Council", "Local government", (350, 45_000)),
     shop("TRANSPORT AGENCY", "Transport Agency", "National government services", (4300, 12_900)),
     shop("RESCUE HELICOPTER TRUST", "Rescue Helicopter Trust", "Welfare and charity", (1000, 10_000)),
-    // Without enrichment from here on.
+    // Templates without enrichment follow.
     Template { meta: Meta::Card, ..plain("EFTPOS", "EFTPOS PURCHASE TERMINAL 00417", (300, 6000)) },
     Template { meta: Meta::Card, ..plain("ATM", "ATM WITHDRAWAL", (2000, 20_000)) },
     Template {
@@ -124,8 +125,7 @@ pub(crate) static SPENDING: &[Template] = &[
     plain("FEE", "FOREIGN CURRENCY FEE", (15, 900)),
 ];
 
-/// What a credit card is used for: its bank calls every purchase `CREDIT CARD`
-/// (docs/providers/akahu.md#transaction-types).
+/// Purchases on a credit card; its bank gives each the type `CREDIT CARD` (docs/providers/akahu.md#transaction-types).
 pub(crate) static CARD_SPENDING: &[Template] = &[
     card("PADDOCK FRESH", "Paddock Fresh", "Supermarkets and grocery stores", (1200, 24_900)),
     card("LONG WHITE COFFEE", "Long White Coffee", "Cafes and restaurants", (450, 2450)),
@@ -144,7 +144,7 @@ const fn card(text: &'static str, merchant: &'static str, category: &str, cents:
     Template { kind: "CREDIT CARD", meta: Meta::Card, ..bill(text, merchant, category, cents) }
 }
 
-/// A wallet of another currency: many small movements at real times.
+/// A foreign-currency wallet: many small amounts with the time of day.
 pub(crate) static WALLET_SPENDING: &[Template] = &[
     plain("DEBIT", "Coffee Collective", (450, 2900)),
     plain("DEBIT", "Night market", (900, 4900)),

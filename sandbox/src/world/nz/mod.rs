@@ -1,4 +1,4 @@
-//! New Zealand, where only Akahu looks: people, logins, shops and years of rows, in Akahu's words. Every name but
+//! New Zealand, which only Akahu covers: people, logins, shops and years of rows in Akahu's terms. Every name except
 //! those of the category codes is invented.
 
 pub(crate) mod holding;

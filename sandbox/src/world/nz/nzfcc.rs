@@ -1,14 +1,13 @@
-//! NZFCC, the New Zealand Financial Category Codes: every spending code with its group, real ids and names
-//! (docs/providers/akahu.md#spending-codes). No id of a code of income is known, so none is here.
+//! NZFCC, the New Zealand Financial Category Codes. The table has every spending code with its real id, name and group
+//! (docs/providers/akahu.md#spending-codes). The ids of income codes are unknown, so none is here.
 
-/// A group of the only grouping there is, `personal_finance`.
+/// A group of `personal_finance`, the only grouping that exists.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) id: &'static str,
     pub(crate) name: &'static str,
 }
 
-/// A code.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Code {
     pub(crate) id: &'static str,
@@ -20,7 +19,7 @@ const fn code(id: &'static str, name: &'static str, group: &'static Group) -> Co
     Code { id, name, group }
 }
 
-/// The code of that name. Our data is written with names; a wrong one does not compile.
+/// Finds a code by name. The world's data use names, and a wrong name does not compile.
 pub(super) const fn named(name: &str) -> &'static Code {
     let mut index = 0;
     while !same(CODES[index].name.as_bytes(), name.as_bytes()) {
@@ -54,7 +53,7 @@ static PROFESSIONAL_SERVICES: Group = Group { id: "group_clasr0ysw0012hk4mgru5dg
 static TRANSPORT: Group = Group { id: "group_clasr0ysw000whk4m577xhmf3", name: "Transport" };
 static UTILITIES: Group = Group { id: "group_clasr0ysw000vhk4m46ce9nrt", name: "Utilities" };
 
-/// All codes, group by group.
+/// All codes, sorted by group.
 #[rustfmt::skip]
 pub(crate) static CODES: &[Code] = &[
     code("nzfcc_ckouvvye7001s08mld9hj5q2y", "Apparel and accessory stores", &APPEARANCE),

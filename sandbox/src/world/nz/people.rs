@@ -1,4 +1,4 @@
-//! Who is in the world, and which accounts they hold. All names are invented.
+//! The people of New Zealand, with their logins and accounts. All names are invented.
 
 use super::holding::{Holding, holding, without_rows};
 use super::institutions::{KAURI, POHUTUKAWA, RIMU, TOTARA};
@@ -11,19 +11,19 @@ pub(crate) struct Person {
     pub(crate) name: &'static str,
     pub(crate) email: &'static str,
     pub(crate) logins: &'static [Login],
-    /// Shown among the ready-made credentials.
+    /// Whether the logins are among the ready-made credentials.
     pub(crate) is_listed: bool,
 }
 
-/// One login: an authorisation.
+/// One login, which Akahu calls an authorisation.
 pub(crate) struct Login {
     pub(crate) connection: &'static str,
-    /// False: the institution no longer lets it in.
+    /// False if the institution rejects the login.
     pub(crate) active: bool,
     pub(crate) accounts: &'static [Holding],
 }
 
-/// The first is everybody's example. The second is spare and full of oddities; the third cannot be refreshed.
+/// The first person is the main example. The second is spare and full of oddities; the third cannot be refreshed.
 pub(crate) static PEOPLE: &[Person] = &[
     Person {
         name: "Olivia Nguyen",

@@ -1,4 +1,4 @@
-//! Years of rows for one account.
+//! Draws years of rows for one account in New Zealand.
 
 use super::merchants::PLACES;
 use super::standing_orders::StandingOrders;
@@ -6,75 +6,74 @@ use super::template::Template;
 use crate::world::calendar::{Calendar, DAY, HOUR, SECOND};
 use crate::world::rng::Rng;
 
-/// One settled row. Instants are milliseconds since 1970, amounts are cents.
+/// One settled row. Instants are Unix milliseconds, amounts are cents.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
-    /// Unlike any other row's in the world, and the same for the same seed. Of one instant the larger is the newer.
+    /// Unique in the world, and stable for a seed. Of rows of one instant the larger number is newer.
     pub(crate) number: u64,
     pub(crate) template: &'static Template,
-    /// When it was posted, often the day's beginning only.
+    /// When it was posted; often only the start of the day.
     pub(crate) at: i64,
     /// When Akahu first saw it.
-    pub(crate) seen: i64,
+    pub(crate) first_seen: i64,
     /// When Akahu last changed it.
-    pub(crate) changed: i64,
+    pub(crate) last_changed: i64,
     pub(crate) cents: i64,
-    /// The account's balance after it.
+    /// The account's balance after the row.
     pub(crate) balance: Option<i64>,
     pub(crate) place: u8,
 }
 
-/// How exactly an account's bank says when something happened.
+/// How exact the times are that an account's bank gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Times {
-    /// Always to the millisecond.
+    /// Always exact, in milliseconds.
     Real,
-    /// Half of the rows say the day only, as midnight in New Zealand (docs/providers/akahu.md#dates).
+    /// Half of the rows give the day only, as midnight in New Zealand (docs/providers/akahu.md#dates).
     Mixed,
     /// The day only, as midnight UTC, as one card issuer does (docs/providers/akahu.md#dates).
     UtcMidnight,
 }
 
-/// What an account's statement is made of.
+/// How the rows of an account are generated.
 pub(crate) struct Plan {
-    /// Things on fixed days, day-only.
+    /// Rows on fixed days, without a time of day.
     pub(crate) fixed: StandingOrders,
-    /// Where the daily spending goes.
+    /// Templates of daily spending.
     pub(crate) shops: &'static [Template],
     pub(crate) spending: u32,
     pub(crate) times: Times,
-    /// Rows next to the borders of days and of daylight saving.
+    /// Adds rows around midnights and clock changes.
     pub(crate) edges: bool,
-    /// From how many to how many days back.
+    /// The nearest and the farthest day, counted back.
     pub(crate) days: (u32, u32),
     pub(crate) pending: u32,
 }
 
 /// About three years.
 pub(crate) const YEARS_DAYS: u32 = 1095;
-/// How far back the days of the other zones matter.
+/// How many days back rows are placed around the midnights of other zones.
 pub(crate) const BORDERS_DAYS: u32 = 720;
-/// Rows of one page (docs/providers/akahu.md#pages): its borders fall between rows of one instant.
+/// Rows per page (docs/providers/akahu.md#pages). Page borders are placed between rows of one instant.
 const PAGE: usize = 100;
 
-/// An account on which nothing happens.
+/// An account without rows.
 pub(crate) const QUIET: Plan =
     Plan { fixed: &[], shops: &[], spending: 0, times: Times::Real, edges: false, days: (1, YEARS_DAYS), pending: 0 };
 
-/// The days of the three zones whose borders matter.
+/// The days of the three zones whose midnights matter.
 pub(crate) struct Calendars {
     pub(crate) nz: Calendar,
     sydney: Calendar,
     utc: Calendar,
-    /// No row and no change lies ahead of this.
+    /// No row and no change is later than this.
     now: i64,
 }
 
 impl Calendars {
-    /// The years that end at `now`.
     pub(crate) fn new(now: jiff::Timestamp) -> Self {
         Self {
-            // Two days more than the rows need, so that the oldest row's day is always known.
+            // Two days more than the rows need, so that the calendar always has the oldest row's day.
             nz: Calendar::in_zone("Pacific/Auckland", now, YEARS_DAYS + 2),
             sydney: Calendar::in_zone("Australia/Sydney", now, BORDERS_DAYS),
             utc: Calendar::in_zone("UTC", now, BORDERS_DAYS),
@@ -102,7 +101,7 @@ pub(crate) fn draw(plan: &Plan, seed: u64, base: u64, calendars: &Calendars, run
     rows
 }
 
-/// As many rows as wanted, newest first, each with an instant of its own, within the last `days` days.
+/// Draws exactly `wanted` rows of the last `days` days, newest first, each with its own instant.
 pub(crate) fn fill(
     shops: &'static [Template],
     wanted: u32,
@@ -117,12 +116,12 @@ pub(crate) fn fill(
     let step = i64::from(days - 1) * DAY / i64::from(wanted.max(1));
     for index in 0..wanted {
         let template = &shops[drawing.rng.next() as usize % shops.len()];
-        // Less than a step, so that no two share an instant.
+        // At most half a step, so that no two rows share an instant.
         let within = drawing.rng.between(0, step as u64 / 2) as i64;
         drawing.push(template, newest - i64::from(index) * step - within);
     }
     let mut rows = drawing.rows;
-    // The newest row has the largest number, as if it had come last.
+    // The newest row has the largest number, as if it had been added last.
     for (index, row) in rows.iter_mut().enumerate() {
         row.number = base + u64::from(wanted) - 1 - index as u64;
     }
@@ -134,7 +133,7 @@ fn sort(rows: &mut [Row]) {
     rows.sort_unstable_by_key(|row| std::cmp::Reverse((row.at, row.number)));
 }
 
-/// The rows on both sides of a border get the instant of the newer one.
+/// Gives the rows on both sides of a page border the instant of the newer one.
 fn share_instants_at_page_borders(rows: &mut [Row]) {
     for border in (PAGE..rows.len().saturating_sub(1)).step_by(PAGE) {
         let at = rows[border - 1].at;
@@ -143,7 +142,7 @@ fn share_instants_at_page_borders(rows: &mut [Row]) {
     sort(rows);
 }
 
-/// The balance after each row, counted back from the newest.
+/// Sets the balance after each row, counting back from the newest.
 fn count_balances(rows: &mut [Row], running: Option<i64>) {
     let Some(mut balance) = running else { return };
     for row in rows {
@@ -176,11 +175,11 @@ impl Drawing<'_> {
         let days = u64::from(farthest - nearest + 1);
         for index in 0..plan.spending {
             let back = nearest + (u64::from(index) * days / u64::from(plan.spending)) as u32;
-            // Every third row takes its turn, so that each kind occurs whatever is drawn.
-            let turn = index as usize / 3 % plan.shops.len();
+            // Every third row rotates through the templates, so that each occurs.
+            let rotated = index as usize / 3 % plan.shops.len();
             let drawn = self.rng.next() as usize % plan.shops.len();
-            let template = &plan.shops[if index % 3 == 0 { turn } else { drawn }];
-            // Six in the morning to ten at night.
+            let template = &plan.shops[if index % 3 == 0 { rotated } else { drawn }];
+            // From six in the morning to ten at night.
             let real = self.rng.between(21_600_000, 79_200_000) as i64;
             let at = match plan.times {
                 Times::UtcMidnight => self.calendars.utc.instant(back + 1, 0),
@@ -191,7 +190,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// Rows in the first and the last millisecond of days in New Zealand, Sydney and UTC, and six of one instant.
+    /// Adds rows in the first and last millisecond of days in New Zealand, Sydney and UTC, and six rows of one instant.
     fn day_borders(&mut self, shops: &'static [Template]) {
         let calendars = self.calendars;
         for back in [2, 5, 28, 29, 30, 31, 90, 364, 365, 700] {
@@ -206,8 +205,8 @@ impl Drawing<'_> {
         }
     }
 
-    /// For each of the last changes of New Zealand's and Sydney's clocks: the milliseconds on both sides, and the
-    /// midnights around, which lie an hour apart from each other's time of day in UTC.
+    /// Adds rows around the last clock changes of New Zealand and Sydney: in the milliseconds before and after, and at
+    /// the midnights around. Those midnights are an hour apart in UTC.
     fn clock_changes(&mut self, shops: &'static [Template]) {
         let calendars = self.calendars;
         for (calendar, count) in [(&calendars.nz, 6), (&calendars.sydney, 2)] {
@@ -231,15 +230,15 @@ impl Drawing<'_> {
         let (low, high) = template.cents;
         let cents = self.rng.between(u64::from(low), u64::from(high)) as i64;
         let now = self.calendars.now;
-        let seen = (at + self.rng.between(4 * 3600, 30 * 3600) as i64 * SECOND + 659).min(now);
-        // Some rows are enriched a day after they were first seen.
-        let changed = if self.rng.chance(30) { (seen + DAY + 1164).min(now) } else { seen };
+        let first_seen = (at + self.rng.between(4 * 3600, 30 * 3600) as i64 * SECOND + 659).min(now);
+        // Some rows are enriched a day after Akahu first saw them.
+        let last_changed = if self.rng.chance(30) { (first_seen + DAY + 1164).min(now) } else { first_seen };
         self.rows.push(Row {
             number: self.base + self.rows.len() as u64,
             template,
             at,
-            seen,
-            changed,
+            first_seen,
+            last_changed,
             cents: if template.incoming { cents } else { -cents },
             balance: None,
             place: self.rng.between(0, PLACES.len() as u64 - 1) as u8,

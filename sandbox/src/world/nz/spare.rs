@@ -1,5 +1,5 @@
-//! The spare person's accounts: everything that is legal and strange (docs/providers/akahu.md#accounts, #transactions,
-//! #sandbox-choices).
+//! The spare person's accounts: legal but unusual values of every kind (docs/providers/akahu.md#accounts,
+//! #transactions, #sandbox-choices).
 
 use super::holding::Holding;
 use super::merchants::SPENDING;
@@ -53,7 +53,7 @@ pub(crate) static ACCOUNTS: &[Holding] = &[
     },
 ];
 
-/// The ids of the credit codes and of the unknown ones are invented: no real one is known
+/// The ids of credit codes and of unknown codes are invented, because no real ones are known
 /// (docs/providers/akahu.md#categories).
 static ROWS: &[&str] = &[
     r#"{"amount":-1000}"#,

@@ -1,8 +1,8 @@
-//! What an account's statement shows on fixed days: pay, rent, interest, repayments. Every payer and payee is invented.
+//! Rows on fixed days in New Zealand: pay, rent, interest and repayments. Every payer and payee is invented.
 
 use super::template::{Template, bill, fields, from_account, incoming, plain};
 
-/// How often (days), and what.
+/// The interval in days, and the row.
 pub(crate) type StandingOrders = &'static [(u32, Template)];
 
 /// An everyday account.
@@ -51,21 +51,19 @@ pub(crate) static SAVING: StandingOrders = &[
     (30, plain("TAX", "WITHHOLDING TAX", (390, 3200))),
 ];
 
-/// What a credit card's bank adds to the purchases.
+/// The rows that a credit card's bank adds to purchases.
 pub(crate) static CARD: StandingOrders = &[
     (30, incoming("CREDIT CARD", "PAYMENT RECEIVED THANK YOU", (80_000, 240_000))),
     (90, plain("INTEREST", "INTEREST ON PURCHASES", (310, 4800))),
     (360, plain("FEE", "CARD FEE", (4000, 4000))),
 ];
 
-/// A home loan.
 pub(crate) static LOAN: StandingOrders = &[
     (14, incoming("LOAN", "LOAN REPAYMENT", (121_450, 121_450))),
     (30, plain("INTEREST", "LOAN INTEREST", (158_000, 166_000))),
     (180, incoming("PAYMENT", "LUMP SUM REPAYMENT", (100_000, 500_000))),
 ];
 
-/// A term deposit.
 pub(crate) static DEPOSIT: StandingOrders = &[
     (90, incoming("INTEREST", "TERM DEPOSIT INTEREST", (41_000, 48_000))),
     (90, plain("TAX", "WITHHOLDING TAX", (13_500, 15_800))),

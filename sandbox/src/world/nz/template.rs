@@ -1,9 +1,8 @@
-//! The form of a row: what all rows of one kind have in common.
+//! Templates of New Zealand rows: the text, type, category and amount range that all rows of one kind share.
 
 use super::nzfcc::{Code, named};
 
-/// What the enrichment knows of the other side: merchant and category come together or not at all
-/// (docs/providers/akahu.md#transactions).
+/// The enrichment of a row: it has both a merchant and a category, or neither (docs/providers/akahu.md#transactions).
 #[derive(Debug)]
 pub(crate) struct Enriched {
     pub(crate) merchant: &'static str,
@@ -12,7 +11,7 @@ pub(crate) struct Enriched {
     pub(crate) code: &'static Code,
 }
 
-/// What the bank adds, shown in `meta`.
+/// The bank's additions, shown in `meta`.
 #[derive(Debug)]
 pub(crate) enum Meta {
     Nothing,
@@ -25,7 +24,7 @@ pub(crate) enum Meta {
         reference: &'static str,
         other_account: Option<&'static str>,
     },
-    /// Bought in another currency: which, and how many ten-thousandths of its unit a dollar bought.
+    /// A purchase in another currency. `rate` is how much of it one dollar buys, in ten-thousandths.
     Conversion {
         currency: &'static str,
         rate: i64,
@@ -36,12 +35,12 @@ pub(crate) enum Meta {
 #[derive(Debug)]
 pub(crate) struct Template {
     pub(crate) text: &'static str,
-    /// Shops have many branches: the text goes on with a place.
-    pub(crate) placed: bool,
-    /// Akahu's word (docs/providers/akahu.md#transaction-types).
+    /// Shops have many branches, so the text ends with a place.
+    pub(crate) has_place: bool,
+    /// One of Akahu's types (docs/providers/akahu.md#transaction-types).
     pub(crate) kind: &'static str,
     pub(crate) enriched: Option<Enriched>,
-    /// Least and most, in cents.
+    /// Minimum and maximum in cents.
     pub(crate) cents: (u32, u32),
     pub(crate) incoming: bool,
     pub(crate) meta: Meta,
@@ -52,7 +51,7 @@ pub(super) const fn shop(text: &'static str, merchant: &'static str, category: &
     enriched("EFTPOS", Meta::Card, true, text, merchant, category, cents)
 }
 
-/// A purchase over the network.
+/// An online purchase.
 pub(super) const fn online(
     text: &'static str,
     merchant: &'static str,
@@ -67,7 +66,7 @@ pub(super) const fn online(
     template
 }
 
-/// A bill that is collected.
+/// A bill paid by direct debit.
 pub(super) const fn bill(text: &'static str, merchant: &'static str, category: &str, cents: (u32, u32)) -> Template {
     enriched("DIRECT DEBIT", Meta::Nothing, false, text, merchant, category, cents)
 }
@@ -75,22 +74,22 @@ pub(super) const fn bill(text: &'static str, merchant: &'static str, category: &
 const fn enriched(
     kind: &'static str,
     meta: Meta,
-    placed: bool,
+    has_place: bool,
     text: &'static str,
     merchant: &'static str,
     category: &str,
     cents: (u32, u32),
 ) -> Template {
     let enriched = Some(Enriched { merchant, website: None, nzbn: None, code: named(category) });
-    Template { text, placed, kind, enriched, cents, incoming: false, meta }
+    Template { text, has_place, kind, enriched, cents, incoming: false, meta }
 }
 
-/// A row of which the enrichment knows nothing, going out.
+/// A debit without enrichment.
 pub(super) const fn plain(kind: &'static str, text: &'static str, cents: (u32, u32)) -> Template {
-    Template { text, placed: false, kind, enriched: None, cents, incoming: false, meta: Meta::Nothing }
+    Template { text, has_place: false, kind, enriched: None, cents, incoming: false, meta: Meta::Nothing }
 }
 
-/// A row of which the enrichment knows nothing, coming in.
+/// A credit without enrichment.
 pub(super) const fn incoming(kind: &'static str, text: &'static str, cents: (u32, u32)) -> Template {
     Template { incoming: true, ..plain(kind, text, cents) }
 }
@@ -100,7 +99,7 @@ pub(super) const fn fields(particulars: &'static str, code: &'static str, refere
     Meta::Fields { particulars, code, reference, other_account: None }
 }
 
-/// The same, with the other side's account.
+/// The fields of a payment, with the other party's account.
 pub(super) const fn from_account(
     particulars: &'static str,
     reference: &'static str,

@@ -50,7 +50,7 @@ async fn page_calls(app: &App) -> u64 {
 }
 
 /// All rows of an account, read page by page.
-async fn walk(app: &App, person: &Person, account: &Value, from: &str, limit: usize) -> Vec<Value> {
+async fn read_all(app: &App, person: &Person, account: &Value, from: &str, limit: usize) -> Vec<Value> {
     let mut rows: Vec<Value> = Vec::new();
     loop {
         let path = path_of(account, &format!("&from={from}&limit={limit}&offset={}", rows.len()));
@@ -98,7 +98,7 @@ async fn five_thousand_rows_cost_few_extra_calls() {
     let (account, at_provider) = account_of(&app, &kiri, "transaction").await;
     app.control_of(PROVIDER, Method::POST, "/fill", json!({"accountId": at_provider, "rows": 5_000})).await;
     app.reset_calls().await;
-    let rows = walk(&app, &kiri, &account, "2020-01-01", 200).await;
+    let rows = read_all(&app, &kiri, &account, "2020-01-01", 200).await;
     let ids: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
     assert_eq!(rows.len(), 5_000);
     assert_eq!(ids.len(), 5_000, "each row once");
@@ -112,9 +112,9 @@ async fn an_empty_page_is_not_the_end() {
     let app = App::start(Setup::default()).await;
     let kiri = saver(&app).await;
     let (account, _) = account_of(&app, &kiri, "transaction").await;
-    let rows = walk(&app, &kiri, &account, "2000-01-01", 150).await;
+    let rows = read_all(&app, &kiri, &account, "2000-01-01", 150).await;
     app.control_of(PROVIDER, Method::POST, "/pages", json!({"emptyEvery": 2})).await;
-    assert_eq!(walk(&app, &kiri, &account, "2000-01-01", 150).await, rows);
+    assert_eq!(read_all(&app, &kiri, &account, "2000-01-01", 150).await, rows);
 }
 
 /// Most banks date a new row with a day that began hours ago, so it sorts among rows that the client has read already.
@@ -124,7 +124,7 @@ async fn paging_is_consistent_while_rows_arrive() {
     let kiri = saver(&app).await;
     let (account, at_provider) = account_of(&app, &kiri, "transaction").await;
     app.control_of(PROVIDER, Method::POST, "/fill", json!({"accountId": at_provider, "rows": 320})).await;
-    let before: Vec<Value> = walk(&app, &kiri, &account, "2020-01-01", 500).await;
+    let before: Vec<Value> = read_all(&app, &kiri, &account, "2020-01-01", 500).await;
     for limit in [10, 30, 70, 200] {
         let mut rows: Vec<Value> = Vec::new();
         loop {
@@ -136,12 +136,12 @@ async fn paging_is_consistent_while_rows_arrive() {
                 break;
             }
             let row = json!({"_account": at_provider, "date": "2026-11-19T11:00:00.000Z", "amount": -1.5,
-                "description": "arrived"});
+                "description": "added meanwhile"});
             app.control_of(PROVIDER, Method::POST, "/transactions", row).await;
         }
         let ids: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
         assert_eq!(ids.len(), rows.len(), "{limit}: a row came twice");
-        let old: Vec<&Value> = rows.iter().filter(|row| row["description"] != "arrived").collect();
+        let old: Vec<&Value> = rows.iter().filter(|row| row["description"] != "added meanwhile").collect();
         assert_eq!(old, before.iter().collect::<Vec<_>>(), "{limit}");
     }
     let fresh = app.get_as(&kiri.key, &path_of(&account, "&from=2020-01-01&limit=500")).await.data();
@@ -216,11 +216,16 @@ async fn inactive_login_is_served_revoked_token_is_503() {
     let authorisation = all_credentials[0]["authorisation"].as_str().unwrap();
     app.control_of(PROVIDER, Method::POST, &format!("/consents/{authorisation}"), json!({"state": "expired"})).await;
     let (account, _) = account_of(&app, &kiri, "transaction").await;
-    assert_eq!(app.get_as(&kiri.key, &path_of(&account, "")).await.status, 200, "a read succeeds while the provider answers");
+    assert_eq!(
+        app.get_as(&kiri.key, &path_of(&account, "")).await.status,
+        200,
+        "a read succeeds while the provider answers"
+    );
     // An import of it fails and says why.
     let other = app.add_person("other@example.com", Plan::Developer, &[]).await;
     let credentials = secrecy::SecretString::from(all_credentials[0].to_string());
-    let rejected = app.connections.import(other.user.id, PROVIDER, &credentials).await.expect_err("the login is inactive");
+    let rejected =
+        app.connections.import(other.user.id, PROVIDER, &credentials).await.expect_err("the login is inactive");
     assert!(rejected.to_string().contains("invalidated"), "{rejected}");
 
     // An import of the whole token imports the working login and names the other.

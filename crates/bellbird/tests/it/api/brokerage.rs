@@ -179,14 +179,17 @@ async fn holdings_are_cached_per_connection() {
     advance_clock(&app, 526).await;
     assert_eq!(app.get_as(&mia.key, &whole).await.header("x-cache"), Some("MISS"), "after ten minutes");
 
-    // When one account fails, the whole connection fails, but the other accounts do not.
+    // One failing account fails reads of the whole connection, but not reads of other accounts.
     advance_clock(&app, 601).await;
     let fault = json!({"match": format!("/accounts/{}/positions", own_accounts[1].1), "kind": "status", "status": 500});
     app.fault_at(PROVIDER, fault).await;
     let answer = app.get_as(&mia.key, &whole).await;
     answer.error(503);
     assert!(answer.header("retry-after").is_some());
-    assert_eq!(app.get_as(&mia.key, &path_of("holdings", &own_accounts[0].0, "")).await.header("x-cache"), Some("BYPASS"));
+    assert_eq!(
+        app.get_as(&mia.key, &path_of("holdings", &own_accounts[0].0, "")).await.header("x-cache"),
+        Some("BYPASS")
+    );
     app.get_as(&mia.key, &path_of("holdings", &own_accounts[1].0, "")).await.error(503);
     app.clear_faults().await;
     assert_eq!(app.get_as(&mia.key, &whole).await.header("x-cache"), Some("MISS"));
@@ -216,7 +219,8 @@ async fn trades_have_the_documented_shape() {
     for (account, _) in accounts(&app, &mia).await {
         let mut offset = 0;
         loop {
-            let answer = app.get_as(&mia.key, &path_of("trades", &account, &format!("&limit=500&offset={offset}"))).await;
+            let answer =
+                app.get_as(&mia.key, &path_of("trades", &account, &format!("&limit=500&offset={offset}"))).await;
             for trade in answer.data() {
                 assert_eq!(trade.as_object().unwrap().len(), 14);
                 types.insert(trade["type"].as_str().unwrap().to_owned());
@@ -291,8 +295,9 @@ async fn several_accounts_are_merged_newest_first() {
             if account["connectionId"] == connection.id.to_string() {
                 let mut offset = 0;
                 loop {
-                    let answer =
-                        app.get_as(&mia.key, &path_of("trades", &account, &format!("&limit=500&offset={offset}"))).await;
+                    let answer = app
+                        .get_as(&mia.key, &path_of("trades", &account, &format!("&limit=500&offset={offset}")))
+                        .await;
                     single.extend(answer.data());
                     offset += 500;
                     if answer.json()["pagination"]["hasMore"] == false {

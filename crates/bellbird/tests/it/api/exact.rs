@@ -287,8 +287,7 @@ async fn balances_are_exact(value_spec: ValueSpec) {
     for chunk in requested.chunks(100) {
         let answer = fixture.app.get_as(&person.key, &format!("/v1/balances?accountIds={}", chunk.join(","))).await;
         for balance in answer.data() {
-            let account =
-                account_ids.iter().find(|(_, id)| balance["accountId"] == **id).expect("a known account").0;
+            let account = account_ids.iter().find(|(_, id)| balance["accountId"] == **id).expect("a known account").0;
             assert_exact(&expected[account][0], &balance["currentBalance"]);
             assert_exact(&expected[account][1], &balance["availableBalance"]);
             seen += 1;

@@ -33,14 +33,14 @@ async fn document_is_served_as_json_and_yaml() {
 }
 
 /// Collects every object below a value, with its path.
-fn walk<'a>(at: String, value: &'a Value, found: &mut Vec<(String, &'a Value)>) {
+fn collect_objects<'a>(at: String, value: &'a Value, found: &mut Vec<(String, &'a Value)>) {
     match value {
         Value::Object(members) => {
             found.push((at.clone(), value));
-            members.iter().for_each(|(name, member)| walk(format!("{at}/{name}"), member, found));
+            members.iter().for_each(|(name, member)| collect_objects(format!("{at}/{name}"), member, found));
         }
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(index, item)| walk(format!("{at}/{index}"), item, found));
+            items.iter().enumerate().for_each(|(index, item)| collect_objects(format!("{at}/{index}"), item, found));
         }
         _ => {}
     }
@@ -91,7 +91,7 @@ fn document_is_complete() {
         }
     }
     let mut objects = Vec::new();
-    walk("#".to_owned(), document, &mut objects);
+    collect_objects("#".to_owned(), document, &mut objects);
     for (at, object) in objects {
         if let Some(target) = object.get("$ref").and_then(Value::as_str) {
             let pointer = target.strip_prefix('#').unwrap();

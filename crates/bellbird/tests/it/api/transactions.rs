@@ -17,7 +17,7 @@ fn path_of(account: &Value, rest: &str) -> String {
 }
 
 /// Reads an account page by page, from the newest row. Returns its rows, and the provider calls of each page.
-async fn walk(app: &App, account: &Value, limit: usize) -> (Vec<Value>, Vec<u64>) {
+async fn read_all(app: &App, account: &Value, limit: usize) -> (Vec<Value>, Vec<u64>) {
     let (mut seen, mut calls, mut before) = (Vec::new(), Vec::new(), app.transaction_calls().await);
     loop {
         let answer = app.get(&path_of(account, &format!("&from=2000-01-01&limit={limit}&offset={}", seen.len()))).await;
@@ -210,7 +210,10 @@ async fn reading_all_accounts_at_once_is_deprecated() {
         .collect();
     let seen: BTreeSet<String> =
         answer.data().iter().map(|row| row["accountId"].as_str().unwrap().to_owned()).collect();
-    assert!(seen.len() > 1 && seen.is_subset(&own), "only accounts of this connection, though its end user has another one");
+    assert!(
+        seen.len() > 1 && seen.is_subset(&own),
+        "only accounts of this connection, though its end user has another one"
+    );
     let rejected = app.get(&format!("/v1/transactions?connectionId={connection}&limit=0")).await;
     rejected.error(400);
     assert!(rejected.header("deprecation").is_none());
@@ -222,7 +225,7 @@ async fn twelve_thousand_rows_are_paged_cheaply() {
     let (account, _) = app.busiest().await;
     for limit in [200, 500] {
         app.reset_calls().await;
-        let (rows, calls) = walk(&app, &account, limit).await;
+        let (rows, calls) = read_all(&app, &account, limit).await;
         assert_eq!(rows.len(), 12_000);
         let ids: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
         assert_eq!(ids.len(), 12_000, "every row once");
@@ -236,7 +239,7 @@ async fn twelve_thousand_rows_are_paged_cheaply() {
 async fn paging_5000_rows_by_200_costs_at_most_40_calls() {
     let app = App::start(Setup { rows: 5_000, ..Setup::default() }).await;
     let (account, _) = app.busiest().await;
-    let (rows, calls) = walk(&app, &account, 200).await;
+    let (rows, calls) = read_all(&app, &account, 200).await;
     assert_eq!(rows.len(), 5_000);
     assert_eq!(calls.len(), 25, "pages");
     assert!(calls.iter().sum::<u64>() <= 40, "{calls:?}");
@@ -284,7 +287,7 @@ async fn empty_pages_are_not_the_end() {
     let app = App::start(Setup { rows: 1_500, ..Setup::default() }).await;
     let (account, _) = app.busiest().await;
     app.control(Method::POST, "/pages", json!({"emptyEvery": 2})).await;
-    let (rows, _) = walk(&app, &account, 400).await;
+    let (rows, _) = read_all(&app, &account, 400).await;
     assert_eq!(rows.len(), 1_500);
 }
 

@@ -1,4 +1,4 @@
-//! The commands that do something and end, run as the built program.
+//! Commands that end by themselves.
 
 use std::net::TcpListener;
 
@@ -12,7 +12,7 @@ fn names(object: &Value) -> Vec<&str> {
     object.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-/// Ids, times and keys replaced by others of the same length, so that columns stay where they are.
+/// Replaces ids, times and keys by values of the same length, so that columns stay aligned.
 fn redacted(text: &str) -> String {
     let mut result = text.to_owned();
     for word in text.split_whitespace().map(|word| word.trim_end_matches(['.', ','])) {
@@ -78,7 +78,7 @@ fn help_texts() {
     insta::assert_snapshot!(without_providers(&all));
 }
 
-/// The list of providers taken out, so that a new one changes no snapshot.
+/// Replaces the list of providers, so that a new provider changes no snapshot.
 fn without_providers(text: &str) -> String {
     let names: Vec<&str> =
         bellbird_providers::registry::PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
@@ -90,7 +90,8 @@ fn user_lifecycle() {
     let workdir = Workdir::migrated();
     let added = workdir.json("user add --email Me@Example.com --plan developer --timezone Australia/Perth");
     assert_eq!(names(&added), ["createdAt", "email", "id", "plan", "timezone"]);
-    assert_eq!((&added["email"], &added["plan"]), (&json!("Me@Example.com"), &json!("developer")));
+    assert_eq!(added["email"], "Me@Example.com");
+    assert_eq!(added["plan"], "developer");
     assert_eq!(workdir.json("user list"), json!([added]));
     for reference in
         ["me@example.com", "--user ME@example.com", "--email me@example.com", added["id"].as_str().unwrap()]
@@ -98,7 +99,8 @@ fn user_lifecycle() {
         assert_eq!(workdir.json(&format!("user show {reference}")), added);
     }
     let changed = workdir.json("user set me@example.com --plan saver --no-timezone");
-    assert_eq!((&changed["plan"], &changed["timezone"]), (&json!("saver"), &Value::Null));
+    assert_eq!(changed["plan"], "saver");
+    assert_eq!(changed["timezone"], Value::Null);
     assert_eq!(
         workdir.error("user add --email ME@example.com", 1),
         "error: the user ME@example.com already exists: change it with `bellbird user set ME@example.com`"
@@ -119,18 +121,22 @@ fn key_lifecycle() {
     assert_eq!(names(&made), ["createdAt", "expiresAt", "id", "key", "name", "prefix"]);
     let key = made["key"].as_str().unwrap();
     assert!(bellbird_domain::ApiKey::parse(key).is_ok() && key.starts_with(made["prefix"].as_str().unwrap()));
-    let lasts = |key: &Value| {
+    let hours_valid = |key: &Value| {
         let at = |name: &str| key[name].as_str().unwrap().parse::<Timestamp>().unwrap();
         at("expiresAt").duration_since(at("createdAt")).as_hours()
     };
-    assert_eq!(lasts(&made), 90 * 24);
+    assert_eq!(hours_valid(&made), 90 * 24);
 
     let id = made["id"].as_str().unwrap();
     let rotated = workdir.json(&format!("key rotate {id} --grace 1h"));
-    assert_eq!((names(&rotated), lasts(&rotated), &rotated["name"]), (names(&made), 90 * 24, &json!("laptop")));
+    assert_eq!(names(&rotated), names(&made));
+    assert_eq!(hours_valid(&rotated), 90 * 24);
+    assert_eq!(rotated["name"], "laptop");
     assert_ne!(rotated["key"], made["key"]);
     let list = workdir.json("key list --user me@example.com");
-    assert_eq!((lasts(&list[0]), &list[0]["status"], &list[1]["status"]), (1, &json!("active"), &json!("active")));
+    assert_eq!(hours_valid(&list[0]), 1, "the grace period");
+    assert_eq!(list[0]["status"], "active");
+    assert_eq!(list[1]["status"], "active");
 
     workdir.json(&format!("key rotate {id} --grace 0s"));
     assert_eq!(workdir.json("key list")[0]["status"], "expired");
@@ -138,7 +144,8 @@ fn key_lifecycle() {
     assert_eq!(error, format!("error: the key {id} is expired: create a new one with `bellbird key create`"));
 
     let revoked = workdir.json(&format!("key revoke {}", rotated["id"].as_str().unwrap()));
-    assert_eq!((&revoked["status"], &revoked["user"]), (&json!("revoked"), &json!("me@example.com")));
+    assert_eq!(revoked["status"], "revoked");
+    assert_eq!(revoked["user"], "me@example.com");
     let unknown_id = Uuid::nil();
     assert_eq!(
         workdir.error(&format!("key revoke {unknown_id}"), 1),
@@ -175,7 +182,7 @@ fn human_readable_output() {
 #[test]
 fn wrong_usage_exits_with_2_and_explains() {
     let workdir = Workdir::new();
-    for (line, says) in [
+    for (line, message) in [
         ("", "Usage: bellbird"),
         ("fly", "unrecognized subcommand 'fly'"),
         ("user add --email me", "must be an e-mail address such as me@example.com"),
@@ -193,7 +200,7 @@ fn wrong_usage_exits_with_2_and_explains() {
         ("connection import --user me@example.com --provider acme --credentials -", "[possible values: "),
     ] {
         let error = workdir.error(line, 2);
-        assert!(error.contains(says), "{line}: {error}");
+        assert!(error.contains(message), "{line}: {error}");
     }
 }
 
@@ -217,7 +224,7 @@ fn failures_exit_with_1_and_explain() {
     workdir.set("BELLBIRD_SECRETS__KEY", "main:c2hvcnQ=");
     assert_eq!(
         workdir.error("serve", 1),
-        "error: secrets.key cannot be used: sealing key number 1 must be base64 of exactly 32 bytes after its id"
+        "error: secrets.key cannot be used: master key number 1 must be base64 of exactly 32 bytes after its id"
     );
     workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", "s3cret");
     assert_eq!(
@@ -248,7 +255,7 @@ fn credentials_are_checked_before_any_call() {
     let mut workdir = Workdir::migrated();
     workdir.set("BELLBIRD_SECRETS__KEY", "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
     workdir.json("user add --email me@example.com");
-    for (input, options, says) in [
+    for (input, options, message) in [
         ("nonsense with s3cret", "--provider fiskil", "the credentials are not a JSON object: see the example in"),
         ("[\"s3cret\"]", "--provider fiskil", "the credentials are not a JSON object: see the example in"),
         ("{\"endUserId\": \"s3cret\"}", "", "the credentials do not name their provider: pass it with --provider"),
@@ -264,7 +271,7 @@ fn credentials_are_checked_before_any_call() {
             .run_with_input(&format!("connection import --user me@example.com --credentials - {options}"), input);
         assert_eq!(output.status.code(), Some(1));
         let error = errors(&output);
-        assert!(error.starts_with(&format!("error: {says}")) && !error.contains("s3cret"), "{error}");
+        assert!(error.starts_with(&format!("error: {message}")) && !error.contains("s3cret"), "{error}");
     }
     let error = workdir.error("connection import --user me@example.com --credentials nowhere.json", 1);
     assert!(error.starts_with("error: the credentials cannot be read from nowhere.json: No such file"), "{error}");
@@ -283,7 +290,7 @@ fn doctor_reports_failures() {
         wrong.map(|check| check["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(verdicts(&workdir, 1), ["secrets.key", "database"]);
-    assert!(workdir.folder.path().read_dir().unwrap().next().is_none(), "the doctor made something");
+    assert!(workdir.folder.path().read_dir().unwrap().next().is_none(), "the doctor created a file");
     workdir.set("BELLBIRD_SECRETS__KEY", "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
     workdir.json("migrate");
     assert_eq!(verdicts(&workdir, 0), [""; 0]);

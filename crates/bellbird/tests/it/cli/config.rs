@@ -1,4 +1,4 @@
-//! Settings: sources, precedence, errors, and the example file.
+//! Settings: their sources, precedence and errors, and the example file.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
@@ -21,9 +21,9 @@ fn with_variable(mut sources: Sources, name: &str, value: &str) -> Sources {
     sources
 }
 
-/// The error text, with the path of the file shortened.
+/// The text of the error, with the path of the file replaced by `FILE`.
 fn error_of(sources: &Sources) -> String {
-    let text = Settings::load(sources).expect_err("there is an error").to_string();
+    let text = Settings::load(sources).expect_err("an error").to_string();
     match &sources.file {
         Some(path) => text.replace(&path.display().to_string(), "FILE"),
         None => text,
@@ -68,9 +68,9 @@ fn flag_beats_variable_beats_file() {
 }
 
 #[test]
-fn switches_and_lists_of_numbers() {
-    let of = |text: &str| Settings::load(&from_file(text)).unwrap();
-    let settings = of("[sync]\nenabled = false\n[webhooks]\nallow_loopback = true\nattempt_delays_seconds = [0, 7]");
+fn booleans_and_number_lists_are_parsed() {
+    let load = |text: &str| Settings::load(&from_file(text)).unwrap();
+    let settings = load("[sync]\nenabled = false\n[webhooks]\nallow_loopback = true\nattempt_delays_seconds = [0, 7]");
     assert!(!settings.sync.enabled && settings.webhooks.allow_loopback);
     assert_eq!(settings.webhooks.attempt_delays_seconds, [0, 7]);
     let sources = with_variable(from_file(""), "BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS", "0, 1,2");
@@ -92,7 +92,7 @@ fn switches_and_lists_of_numbers() {
 }
 
 #[test]
-fn environment_values_are_not_retyped() {
+fn environment_values_stay_text() {
     for secret in ["0123", "true", "1e3", "[a]", "\"quoted\"", "  blank  ", "a=b"] {
         let sources = with_variable(from_file(""), "BELLBIRD_FISKIL__CLIENT_SECRET", secret);
         let mut settings = Settings::load(&with_variable(sources, "BELLBIRD_FISKIL__CLIENT_ID", "0042")).unwrap();
@@ -102,7 +102,7 @@ fn environment_values_are_not_retyped() {
     }
 }
 
-/// Everything that providers declare.
+/// All settings that providers declare.
 fn provider_settings() -> impl Iterator<Item = (&'static Declaration, &'static Setting)> {
     PROVIDERS.iter().flat_map(|provider| provider.settings.iter().map(move |setting| (*provider, setting)))
 }
@@ -110,13 +110,13 @@ fn provider_settings() -> impl Iterator<Item = (&'static Declaration, &'static S
 #[test]
 fn every_provider_is_a_section_of_its_own() {
     let names: Vec<_> = SECTIONS.iter().map(|section| section.name).collect();
-    let behind_secrets = names.iter().position(|name| *name == "secrets").unwrap() + 1;
+    let after_secrets = names.iter().position(|name| *name == "secrets").unwrap() + 1;
     let providers: Vec<_> = PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
-    assert_eq!(names[behind_secrets..behind_secrets + providers.len()], providers);
-    let mut once = names.clone();
-    once.sort_unstable();
-    once.dedup();
-    assert_eq!(once.len(), names.len(), "{names:?}");
+    assert_eq!(names[after_secrets..after_secrets + providers.len()], providers);
+    let mut distinct = names.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(distinct.len(), names.len(), "{names:?}");
 }
 
 #[test]
@@ -145,12 +145,12 @@ fn invalid_provider_setting_hides_secrets() {
     for (provider, setting) in provider_settings() {
         let name = format!("{}.{}", provider.name, setting.name);
         let error = error_of(&from_file(&format!("[{}]\n{} = 98765\n", provider.name, setting.name)));
-        let says = match setting.form {
+        let message = match setting.form {
             Form::Url(_) => " is `98765` in FILE, line 2: it must be a URL such as https://example.com, ",
             Form::Text => " is `98765` in FILE, line 2: it must be text, in quotes",
             Form::Secret => " in FILE, line 2: it must be text, in quotes",
         };
-        assert!(error.starts_with(&format!("{name}{says}")), "{error}");
+        assert!(error.starts_with(&format!("{name}{message}")), "{error}");
         if setting.form == Form::Secret {
             let settings = from_file(&format!("[{}]\n{} = \"98765\"\n", provider.name, setting.name));
             assert!(!format!("{:?}", Settings::load(&settings).unwrap()).contains("98765"), "{name}");
@@ -297,7 +297,7 @@ fn unknown_variable_is_rejected_with_a_hint() {
         error,
         "unknown environment variable BELLBIRD_API_LISTEN: api.listen is BELLBIRD_API__LISTEN, with two underscores"
     );
-    // What a container platform puts there by itself is not ours.
+    // A container platform sets variables of this form by itself.
     assert!(Settings::load(&with_variable(Sources::default(), "BELLBIRD_SERVICE_HOST", "x")).is_ok());
 }
 
@@ -315,7 +315,7 @@ fn named_file_must_exist() {
     assert!(error_of(&sources).starts_with("the settings file FILE cannot be read: No such file"));
 }
 
-/// Set `UPDATE_EXAMPLE=1` to write the file anew.
+/// Set `UPDATE_EXAMPLE=1` to rewrite the file.
 #[test]
 fn the_example_file_matches_the_settings_table() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bellbird.example.toml");

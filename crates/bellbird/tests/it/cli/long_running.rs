@@ -1,4 +1,4 @@
-//! The commands that run until they are told to stop.
+//! Commands that run until a signal stops them.
 
 use std::io::BufRead as _;
 
@@ -22,14 +22,15 @@ async fn serve_prints_ready_and_stops_on_sigterm() {
         assert!(status == 404 && body["error"]["message"].is_string(), "{body}");
     }
     let (code, rest, log) = running.stop("-TERM");
-    assert_eq!((code, rest.as_str()), (Some(0), ""));
+    assert_eq!(code, Some(0));
+    assert_eq!(rest, "");
     assert!(!log.contains(&MASTER_KEY[5..]));
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(lines.iter().any(|line| line["message"] == "ready"));
     assert_eq!(lines.last().unwrap()["message"], "stopped");
 }
 
-/// Asserts that this is the description of all simulated providers, and of nothing else.
+/// Asserts that this describes all simulated providers, and nothing else.
 fn assert_described(sandbox: &Value) {
     let members = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(members(sandbox), "akahu credentials fiskil snaptrade");
@@ -57,7 +58,8 @@ async fn demo_starts_ready_and_cleans_up() {
     let workdir = Workdir::new();
     let running = RunningCommand::start(&workdir, &format!("demo --json --seed 7 --rows 50 {ANY_PORTS}"));
     let demo = running.json();
-    assert_eq!((text(&demo, "timezone"), demo["email"].is_string()), ("Australia/Sydney", true));
+    assert_eq!(demo["timezone"], "Australia/Sydney");
+    assert!(demo["email"].is_string());
     assert_described(&demo["sandbox"]);
     let api = text(&demo, "apiUrl");
     let keys = ["apiKey", "developerKey", "saverKey"].map(|name| text(&demo, name));
@@ -65,14 +67,17 @@ async fn demo_starts_ready_and_cleans_up() {
         assert_eq!(get(&format!("{api}/v1/accounts"), Some(key)).await.0, expected);
     }
     let (_, connections) = get(&format!("{api}/v1/connections"), Some(keys[0])).await;
-    let mut linked: Vec<_> = connections["data"].as_array().unwrap().iter().map(|one| text(one, "provider")).collect();
+    let mut linked: Vec<_> =
+        connections["data"].as_array().unwrap().iter().map(|connection| text(connection, "provider")).collect();
     linked.sort_unstable();
     assert_eq!(linked, ["akahu", "akahu", "fiskil", "fiskil", "snaptrade", "snaptrade"]);
     let (_, connections) = get(&format!("{api}/v1/connections"), Some(keys[1])).await;
-    assert_eq!((&connections["data"][0]["provider"], &connections["data"][1]), (&json!("fiskil"), &Value::Null));
+    assert_eq!(connections["data"][0]["provider"], "fiskil");
+    assert_eq!(connections["data"][1], Value::Null);
     assert!(workdir.folder.path().read_dir().unwrap().next().is_some());
     let (code, rest, log) = running.stop("-INT");
-    assert_eq!((code, rest.as_str()), (Some(0), ""));
+    assert_eq!(code, Some(0));
+    assert_eq!(rest, "");
     assert!(keys.iter().all(|key| !log.contains(key)), "a key is in the log");
     assert!(workdir.folder.path().read_dir().unwrap().next().is_none(), "the database is still there");
 }
@@ -80,7 +85,7 @@ async fn demo_starts_ready_and_cleans_up() {
 #[tokio::test]
 async fn demo_output_can_be_run() {
     let mut workdir = Workdir::new();
-    // The real providers' settings are left aside, whole or not.
+    // The demo ignores the settings of real providers, even incomplete ones.
     workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "of another service");
     let mut running = RunningCommand::start(&workdir, &format!("demo --rows 50 {ANY_PORTS}"));
     assert!(running.ready_line.starts_with("Bellbird is running at http://127.0.0.1:"));
@@ -125,7 +130,8 @@ fn connection_is_imported_shown_and_removed() {
     assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
     let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
     let connection = &imported[0];
-    assert_eq!((&connection["provider"], &connection["status"]), (&json!("fiskil"), &json!("active")));
+    assert_eq!(connection["provider"], "fiskil");
+    assert_eq!(connection["status"], "active");
     assert_eq!(workdir.json("connection list"), imported);
     let id = text(connection, "id");
     let mut shown = workdir.json(&format!("connection show {id}"));
@@ -140,7 +146,7 @@ fn connection_is_imported_shown_and_removed() {
     let shown = workdir.text(&format!("connection show {id}"));
     assert!(shown.contains("me@example.com") && shown.contains("xxxx"), "{shown}");
 
-    // Again, from a file: the same connection.
+    // A second import, from a file, gives the same connection.
     std::fs::write(workdir.folder.path().join("credentials.json"), &credentials).unwrap();
     let again = workdir.json("connection import --user me@example.com --credentials credentials.json");
     assert_eq!(again[0]["id"], connection["id"]);
@@ -156,7 +162,7 @@ fn connection_is_imported_shown_and_removed() {
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
 }
 
-/// What `sandbox` says is pasted into a shell: every provider then takes the credentials and its credentials.
+/// Exports the variables that `sandbox` prints and imports the credentials that it prints, for every provider.
 #[test]
 fn sandbox_output_can_be_pasted() {
     let mut workdir = Workdir::migrated();
@@ -184,7 +190,8 @@ fn sandbox_output_can_be_pasted() {
             .run_with_input("connection import --user me@example.com --credentials - --json", &credentials.to_string());
         assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
         let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!((&imported[0]["provider"], &imported[0]["status"]), (&json!(name), &json!("active")));
+        assert_eq!(imported[0]["provider"], name);
+        assert_eq!(imported[0]["status"], "active");
     }
     assert_eq!(workdir.json("connection list").as_array().unwrap().len(), simulated_providers().count());
     assert_eq!(sandbox.stop("-TERM").0, Some(0));

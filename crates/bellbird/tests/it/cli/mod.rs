@@ -1,4 +1,4 @@
-//! The commands, run as the built program.
+//! Tests of the commands of the built program.
 
 mod commands;
 mod config;

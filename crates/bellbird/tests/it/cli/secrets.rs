@@ -1,4 +1,4 @@
-//! Changing the master key, while a service runs and after it was interrupted.
+//! Rotation of the master key, with one service, with several, and with lost keys.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const NEW: &str = "2027:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=";
 const LOST: &str = "1999:CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCA=";
 const KEYS: &str = "BELLBIRD_SECRETS__KEY";
 
-/// A deployment with a user and the simulated Fiskil; its credentials are imported when a test says so.
+/// A deployment with a user and the simulated Fiskil. Tests import its credentials.
 struct Deployment {
     workdir: Workdir,
     sandbox: RunningCommand,
@@ -30,7 +30,7 @@ impl Deployment {
         Self { workdir, sandbox, key }
     }
 
-    /// Imports one of the sandbox's credentials; gives the connection's id.
+    /// Imports one of the sandbox's credentials. Returns the connection's id.
     fn import(&self, index: usize) -> String {
         let credentials = self.sandbox.json()["credentials"][index].to_string();
         let output =
@@ -40,7 +40,7 @@ impl Deployment {
         text(&imported[0], "id").to_owned()
     }
 
-    /// A service with these keys from now on.
+    /// Starts a service with these keys.
     fn serve(&mut self, keys: &str) -> Service {
         self.workdir.set(KEYS, keys);
         let running = RunningCommand::start(&self.workdir, &format!("serve --json {ANY_PORTS}"));
@@ -53,7 +53,7 @@ impl Deployment {
         self.workdir.json("secrets rotate")
     }
 
-    /// What the doctor says about secrets: verdicts and details.
+    /// The verdicts and details of the doctor's check of secrets.
     fn doctor(&self) -> Vec<(String, String)> {
         let output = self.workdir.run(&format!("doctor --json {ANY_PORTS}"));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -69,8 +69,8 @@ struct Service {
 }
 
 impl Service {
-    /// The status of a read of live data, for which the credentials are opened.
-    async fn reads(&self, connection: &str) -> u16 {
+    /// The status of a live read, which opens the credentials.
+    async fn read_status(&self, connection: &str) -> u16 {
         get(&format!("{}/v1/transactions?connectionId={connection}", self.api), Some(&self.key)).await.0
     }
 
@@ -84,13 +84,13 @@ async fn single_instance_rotates_its_key() {
     let mut deployment = Deployment::start(OLD);
     let first = deployment.import(0);
     let service = deployment.serve(OLD);
-    assert_eq!(service.reads(&first).await, 200);
+    assert_eq!(service.read_status(&first).await, 200);
     assert_eq!(deployment.doctor(), [("ok".to_owned(), "1 with key `2026`; all can be opened".to_owned())]);
     service.stop();
 
     let both = format!("{NEW},{OLD}");
     let service = deployment.serve(&both);
-    assert_eq!(service.reads(&first).await, 200);
+    assert_eq!(service.read_status(&first).await, 200);
     let second = deployment.import(1);
     assert_eq!(
         deployment.doctor(),
@@ -103,14 +103,14 @@ async fn single_instance_rotates_its_key() {
     );
     assert_eq!(deployment.rotate(&both), json!({"resealed": 1, "alreadyCurrent": 1, "unopenable": 0}));
     for connection in [&first, &second] {
-        assert_eq!(service.reads(connection).await, 200, "the service goes on");
+        assert_eq!(service.read_status(connection).await, 200, "the running service still reads");
     }
     assert_eq!(deployment.rotate(&both), json!({"resealed": 0, "alreadyCurrent": 2, "unopenable": 0}));
     service.stop();
 
     let service = deployment.serve(NEW);
     for connection in [&first, &second] {
-        assert_eq!(service.reads(connection).await, 200, "the old key is not needed any more");
+        assert_eq!(service.read_status(connection).await, 200, "the old key is no longer needed");
     }
     assert_eq!(deployment.doctor(), [("ok".to_owned(), "2 with key `2027`; all can be opened".to_owned())]);
     assert_eq!(
@@ -121,39 +121,39 @@ async fn single_instance_rotates_its_key() {
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }
 
-/// In the order of docs/hosting.md, each copy opens at every moment what any of them sealed.
+/// In the order of docs/hosting.md, every instance can always open what any instance has sealed.
 #[tokio::test]
 async fn several_instances_rotate_their_key() {
     let mut deployment = Deployment::start(OLD);
     let first = deployment.import(0);
-    let (behind, in_front) = (format!("{OLD},{NEW}"), format!("{NEW},{OLD}"));
-    // One after the other: first behind the old key.
-    let (one, two) = (deployment.serve(OLD), deployment.serve(&behind));
+    let (new_key_last, new_key_first) = (format!("{OLD},{NEW}"), format!("{NEW},{OLD}"));
+    // First, add the new key after the old one, one instance at a time.
+    let (first_service, second_service) = (deployment.serve(OLD), deployment.serve(&new_key_last));
     let second = deployment.import(1);
-    for service in [&one, &two] {
-        assert_eq!((service.reads(&first).await, service.reads(&second).await), (200, 200));
+    for service in [&first_service, &second_service] {
+        assert_eq!((service.read_status(&first).await, service.read_status(&second).await), (200, 200));
     }
-    one.stop();
-    // Then in front of it.
-    let one = deployment.serve(&in_front);
+    first_service.stop();
+    // Then put the new key before the old one.
+    let first_service = deployment.serve(&new_key_first);
     let third = deployment.import(2);
-    for service in [&one, &two] {
-        assert_eq!((service.reads(&second).await, service.reads(&third).await), (200, 200));
+    for service in [&first_service, &second_service] {
+        assert_eq!((service.read_status(&second).await, service.read_status(&third).await), (200, 200));
     }
-    two.stop();
-    let two = deployment.serve(&in_front);
-    assert_eq!(deployment.rotate(&in_front), json!({"resealed": 2, "alreadyCurrent": 1, "unopenable": 0}));
-    // And the old one goes.
-    let three = deployment.serve(NEW);
-    for service in [one, two, three] {
+    second_service.stop();
+    let second_service = deployment.serve(&new_key_first);
+    assert_eq!(deployment.rotate(&new_key_first), json!({"resealed": 2, "alreadyCurrent": 1, "unopenable": 0}));
+    // Finally, remove the old key.
+    let third_service = deployment.serve(NEW);
+    for service in [first_service, second_service, third_service] {
         for connection in [&first, &second, &third] {
-            assert_eq!(service.reads(connection).await, 200);
+            assert_eq!(service.read_status(connection).await, 200);
         }
         service.stop();
     }
-    // Out of order: a copy that was not told of the new key reads nothing that it has not read before.
+    // Out of order: an instance without the new key cannot open credentials that it has not opened before.
     let late = deployment.serve(OLD);
-    assert_eq!(late.reads(&first).await, 500);
+    assert_eq!(late.read_status(&first).await, 500);
     late.stop();
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }
@@ -181,7 +181,7 @@ fn unopenable_secrets_are_reported_and_kept() {
             ("wrong".to_owned(), missing)
         ]
     );
-    // Another key under the same id.
+    // A different key with the same id.
     deployment.workdir.set(KEYS, &format!("{NEW},1999:{}", &OLD[5..]));
     let output = deployment.workdir.run("secrets rotate");
     assert_eq!(output.status.code(), Some(1));
@@ -193,7 +193,7 @@ fn unopenable_secrets_are_reported_and_kept() {
     let service = deployment.serve(NEW);
     let (code, _, log) = service.running.stop("-TERM");
     assert!(code == Some(0) && log.contains("1 secret cannot be opened: sealed with key `1999`"), "{log}");
-    // With the key everything is well.
+    // With the lost key, every secret can be opened.
     assert_eq!(
         deployment.rotate(&format!("{NEW},{LOST}")),
         json!({"resealed": 1, "alreadyCurrent": 1, "unopenable": 0})
@@ -207,20 +207,19 @@ fn invalid_keys_are_rejected_up_front() {
     let error = workdir.error("secrets rotate", 1);
     assert!(error.starts_with("error: secrets.key is not set"), "{error}");
     let bare = &OLD[5..];
-    for (keys, says) in [
-        (format!("{OLD},{OLD}"), "sealing key number 2 has the id of an earlier one"),
-        (format!("{OLD},{bare}"), "sealing key number 2 has no id: expected id:base64"),
-        (format!("{OLD},a b:{bare}"), "the id of sealing key number 2 must be 1 to 32 of the characters"),
-        (format!("{OLD},2027:{}", &bare[1..]), "sealing key number 2 must be base64 of exactly 32 bytes after its id"),
-        (format!("{OLD},"), "sealing key number 2 has no id"),
+    for (keys, message) in [
+        (format!("{OLD},{OLD}"), "master key number 2 has the id of an earlier one"),
+        (format!("{OLD},{bare}"), "master key number 2 has no id: expected id:base64"),
+        (format!("{OLD},a b:{bare}"), "the id of master key number 2 must be 1 to 32 of the characters"),
+        (format!("{OLD},2027:{}", &bare[1..]), "master key number 2 must be base64 of exactly 32 bytes after its id"),
+        (format!("{OLD},"), "master key number 2 has no id"),
     ] {
         workdir.set(KEYS, &keys);
         let error = workdir.error("secrets rotate", 1);
-        assert!(error.starts_with(&format!("error: secrets.key cannot be used: {says}")), "{error}");
+        assert!(error.starts_with(&format!("error: secrets.key cannot be used: {message}")), "{error}");
         assert!(!error.contains(bare), "{error}");
     }
-    let empty = Workdir::new();
-    let mut empty = empty;
+    let mut empty = Workdir::new();
     empty.set(KEYS, OLD);
     assert_eq!(
         empty.error("secrets rotate", 1),

@@ -1,4 +1,4 @@
-//! Balances of several accounts and connections in one question.
+//! Balances of several accounts and connections in one request.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use bellbird_providers::{BalancesQuery, Error, Provider};
 
 use super::fixture::{Fixture, Link, call_context};
 
-/// Two accounts for each connection, each with a balance of its own; and these, in the same order.
+/// Two accounts for each connection, and their balances in the same order. Every balance is different.
 async fn accounts(fixture: &Fixture, links: &[Link]) -> (Vec<Vec<Account>>, Vec<Vec<String>>) {
     let (mut accounts, mut amounts) = (Vec::new(), Vec::new());
     for (at, link) in links.iter().enumerate() {
-        let (mut of_link, mut holding) = (Vec::new(), Vec::new());
+        let (mut link_accounts, mut link_amounts) = (Vec::new(), Vec::new());
         for number in 0..2 {
             let account = fixture.add_account(link, serde_json::json!({})).await;
             let amount = format!("{}.5", 100 * (at + 1) + number);
             fixture.control((fixture.spec.set_balance)(&account.provider_account_id, &amount)).await;
-            of_link.push(account);
-            holding.push(amount);
+            link_accounts.push(account);
+            link_amounts.push(amount);
         }
-        // The other way round than the provider lists them.
-        of_link.reverse();
-        holding.reverse();
-        accounts.push(of_link);
-        amounts.push(holding);
+        // The reverse of the order in which the provider lists them.
+        link_accounts.reverse();
+        link_amounts.reverse();
+        accounts.push(link_accounts);
+        amounts.push(link_amounts);
     }
     (accounts, amounts)
 }
 
 type Outcomes = Vec<Vec<Result<Option<String>, Error>>>;
 
-async fn ask(provider: &dyn Provider, links: &[Link], accounts: &[Vec<Account>]) -> Outcomes {
+async fn read_balances(provider: &dyn Provider, links: &[Link], accounts: &[Vec<Account>]) -> Outcomes {
     let request =
         links.iter().zip(accounts).map(|(link, accounts)| BalancesQuery { credentials: &link.credentials, accounts });
     let answer = provider.balances(&call_context(), &request.collect::<Vec<_>>()).await;
@@ -39,7 +39,7 @@ async fn ask(provider: &dyn Provider, links: &[Link], accounts: &[Vec<Account>])
     answer.into_iter().map(|found| found.into_iter().map(|balance| balance.map(amount)).collect()).collect()
 }
 
-fn all_well(amounts: &[Vec<String>]) -> Outcomes {
+fn all_ok(amounts: &[Vec<String>]) -> Outcomes {
     amounts.iter().map(|amounts| amounts.iter().map(|amount| Ok(Some(amount.clone()))).collect()).collect()
 }
 
@@ -49,11 +49,11 @@ promise! {
         links.reverse();
         let (accounts, amounts) = accounts(&fixture, &links).await;
         let provider = fixture.adapter(Duration::from_secs(20)).await;
-        assert_eq!(ask(&*provider, &links, &accounts).await, all_well(&amounts));
+        assert_eq!(read_balances(&*provider, &links, &accounts).await, all_ok(&amounts));
         let users: BTreeSet<String> = links.iter().map(|link| link.members[fixture.spec.user].to_string()).collect();
         let expected = (fixture.spec.balances_calls)(users.len(), links.len(), 2 * links.len());
         assert_eq!(fixture.calls().await.values().sum::<u64>(), expected as u64);
-        assert_eq!(ask(&*provider, &[], &[]).await, Outcomes::new());
+        assert_eq!(read_balances(&*provider, &[], &[]).await, Outcomes::new());
     }
 }
 
@@ -62,10 +62,10 @@ promise! {
         let links = fixture.links().await;
         let (mut accounts, amounts) = accounts(&fixture, &links).await;
         accounts[0].insert(1, fixture.account("00000000-0000-4000-8000-000000000000"));
-        let mut outcomes = ask(&*fixture.provider, &links, &accounts).await;
-        let error = outcomes[0].remove(1).expect_err("nobody has it");
+        let mut outcomes = read_balances(&*fixture.provider, &links, &accounts).await;
+        let error = outcomes[0].remove(1).expect_err("an unknown account");
         assert!(!error.is_transient() && !matches!(error, Error::ReconnectNeeded(_)), "{error:?}");
-        assert_eq!(outcomes, all_well(&amounts));
+        assert_eq!(outcomes, all_ok(&amounts));
     }
 }
 
@@ -73,17 +73,17 @@ promise! {
     async fn a_lost_consent_fails_alone(fixture) {
         let mut links = fixture.links().await;
         let (accounts, amounts) = accounts(&fixture, &links).await;
-        // One connection of the first user, and everything of the last; invalid credentials between them.
+        // Revokes one connection of the first user and all of the last user. The second link gets invalid credentials.
         let last = links.len() - 1;
         fixture.control((fixture.spec.revoke)(&links[0].members).remove(0)).await;
-        fixture.control((fixture.spec.revoke)(&links[last].members).pop().expect("a way")).await;
+        fixture.control((fixture.spec.revoke)(&links[last].members).pop().expect("a call that revokes")).await;
         let good = std::mem::replace(&mut links[1].credentials, "{}".into());
-        let outcomes = ask(&*fixture.provider, &links, &accounts).await;
+        let outcomes = read_balances(&*fixture.provider, &links, &accounts).await;
         let lost = Err(Error::ReconnectNeeded(ConnectionStatus::Revoked));
         assert_eq!([&outcomes[0], &outcomes[last]], [&vec![lost.clone(), lost.clone()]; 2]);
         assert!(outcomes[1].iter().all(|outcome| matches!(outcome, Err(Error::InvalidCredentials(_)))), "{outcomes:?}");
-        assert_eq!(outcomes[2..last], all_well(&amounts)[2..last]);
+        assert_eq!(outcomes[2..last], all_ok(&amounts)[2..last]);
         links[1].credentials = good;
-        assert_eq!(ask(&*fixture.provider, &links, &accounts).await[1], all_well(&amounts)[1]);
+        assert_eq!(read_balances(&*fixture.provider, &links, &accounts).await[1], all_ok(&amounts)[1]);
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a consent, however it comes.
+//! Consents that were revoked, have expired or are withdrawn.
 
 use bellbird_domain::ConnectionStatus;
 use bellbird_providers::{ConsentStatus, Error};
@@ -9,17 +9,17 @@ const REVOKED: Error = Error::ReconnectNeeded(ConnectionStatus::Revoked);
 
 promise! {
     async fn every_read_detects_a_lost_consent(fixture) {
-        let ways = (fixture.spec.revoke)(&fixture.links().await[0].members).len();
-        for way in 0..ways {
-            // Everything anew, as the first way leaves nothing to lose.
+        let revocations = (fixture.spec.revoke)(&fixture.links().await[0].members).len();
+        for revocation in 0..revocations {
+            // A new sandbox, because the previous revocation left no active consent.
             let fixture = Fixture::start(fixture.spec).await;
             let link = fixture.links().await.remove(0);
             let accounts = [fixture.account_with_rows(&link, 3).await];
             let request = ReadRequest::all(&link.credentials, &accounts, 100);
-            fixture.control((fixture.spec.revoke)(&link.members).remove(way)).await;
+            fixture.control((fixture.spec.revoke)(&link.members).remove(revocation)).await;
             for operation in fixture.operations() {
                 let expected = match operation {
-                    // Credentials that are not accepted cover nothing, or is said to be gone.
+                    // Providers differ: they find nothing for revoked credentials, or report the lost consent.
                     Operation::Discover => continue,
                     Operation::ConsentStatus => Ok(()),
                     _ => Err(REVOKED),
@@ -43,7 +43,7 @@ promise! {
         let consent_status =
             async |at: usize| fixture.provider.consent_status(&call_context(), &links[at].credentials).await;
         assert_eq!(consent_status(0).await, Ok(ConsentStatus::Broken(ConnectionStatus::Invalidated)));
-        assert_eq!(consent_status(1).await, Ok(ConsentStatus::Active), "the same user's other one works");
+        assert_eq!(consent_status(1).await, Ok(ConsentStatus::Active), "the other consent of the user stays active");
     }
 }
 
@@ -63,8 +63,8 @@ promise! {
             walk(&*fixture.provider, &ReadRequest::all(&links[at].credentials, &accounts[at], 100)).await
         };
         assert_eq!(rows(0).await, Err(REVOKED));
-        assert_eq!(fixture.provider.withdraw(&call_context(), &links[0].credentials).await, Ok(()), "done already");
-        // The same user's other consent is not touched.
+        assert_eq!(fixture.provider.withdraw(&call_context(), &links[0].credentials).await, Ok(()), "withdrawn");
+        // The other consent of the user stays active.
         assert_eq!(consent_status(1).await, Ok(ConsentStatus::Active));
         assert_eq!(rows(1).await.map(|rows| rows.len()), Ok(3));
     }

@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 
 use super::fixture::{Fixture, Operation, ReadRequest, call_context, read, walk};
 
-/// Stands in all bad credentials, and in no error.
+/// Appears in all bad credentials and must not appear in any error.
 const SECRET: &str = "hush-4711";
 
 promise! {
-    async fn opening_makes_no_call(fixture) {
+    async fn new_adapter_makes_no_call(fixture) {
         assert_eq!(fixture.provider.name().as_str(), fixture.spec.name);
         let _kind = fixture.provider.kind();
         assert!(fixture.calls().await.is_empty());
-        // The count would have shown it.
+        // A call does appear in the count.
         fixture.discover(&fixture.ready_made()[0]).await;
         assert!(!fixture.calls().await.is_empty());
     }
@@ -51,7 +51,7 @@ promise! {
     async fn bad_credentials_are_rejected_and_not_shown(fixture) {
         let given = fixture.ready_made().remove(0);
         let bad = bad_credentials(&given, fixture.spec.user);
-        // Found connections are stored one by one, so stored credentials name one.
+        // Discovered connections are stored one by one, so stored credentials must name a connection.
         let stored = [bad.clone(), vec!["{}".to_owned(), fixture.without_connection(&given).to_string()]].concat();
         let accounts = [fixture.account("an-account")];
         let provider = fixture.adapter(Duration::from_secs(20)).await;
@@ -61,7 +61,7 @@ promise! {
                 let credentials = SecretString::from(credentials.as_str());
                 let outcome =
                     read(&*provider, &call_context(), &ReadRequest::all(&credentials, &accounts, 10), operation).await;
-                assert_bad(outcome.expect_err("refused"));
+                assert_bad(outcome.expect_err("rejected"));
             }
         }
         for credentials in stored {
@@ -70,10 +70,10 @@ promise! {
                     .provider
                     .withdraw(&call_context(), &SecretString::from(credentials))
                     .await
-                    .expect_err("refused"),
+                    .expect_err("rejected"),
             );
         }
-        assert!(fixture.calls().await.is_empty(), "what is bad is seen without a call");
+        assert!(fixture.calls().await.is_empty(), "bad credentials are rejected without a call");
     }
 }
 
@@ -88,8 +88,8 @@ promise! {
         for given in fixture.ready_made() {
             let name = given[fixture.spec.connection].as_str().expect("an id");
             let found = fixture.discover(&given).await;
-            assert_eq!(found.iter().map(|link| link.id.as_str()).collect::<Vec<_>>(), [name], "the one it names");
-            // All that the user has, which the sandbox has ready-made.
+            assert_eq!(found.iter().map(|link| link.id.as_str()).collect::<Vec<_>>(), [name], "the named connection");
+            // All connections of the user. The sandbox has ready-made credentials for each.
             let user = |credentials: &Value| credentials[fixture.spec.user].clone();
             let expected_ids = fixture.ready_made().into_iter().filter(|other| user(other) == user(&given));
             let expected_ids: BTreeSet<String> = expected_ids
@@ -100,8 +100,8 @@ promise! {
             assert_eq!(found.len(), expected_ids.len(), "each once");
             assert_eq!(BTreeSet::from_iter(found), expected_ids);
             let mut other = given.clone();
-            other[fixture.spec.connection] = json!("nobody's");
-            assert_eq!(fixture.discover(&other).await.len(), 0, "one that the user does not have");
+            other[fixture.spec.connection] = json!("unknown");
+            assert_eq!(fixture.discover(&other).await.len(), 0, "a connection that the user does not have");
         }
     }
 }
@@ -113,7 +113,7 @@ promise! {
             links.extend(fixture.discover(&given).await);
         }
         for link in &links {
-            assert_eq!(link.members[fixture.spec.connection], link.id, "it names its connection");
+            assert_eq!(link.members[fixture.spec.connection], link.id, "the credentials name their connection");
             assert_eq!(
                 fixture.provider.consent_status(&call_context(), &link.credentials).await,
                 Ok(link.consent_status)
@@ -156,10 +156,10 @@ promise! {
             let account = fixture.add_account(&link, (fixture.spec.numbered)(&name, &number)).await;
             let accounts = fixture.provider.accounts(&call_context(), &link.credentials).await.expect("accounts");
             let found = accounts.iter().find(|found| found.provider_account_id == account.provider_account_id);
-            let found = found.expect("it is listed");
+            let found = found.expect("the account is listed");
             assert_eq!(found.number.as_ref().map(|number| number.as_str()), Some("xxxx2100"));
-            assert!(found.name.starts_with(name.split(' ').next().expect("a word")), "what is no number stays");
-            // The provider's own id is random, and kept as it is.
+            assert!(found.name.starts_with(name.split(' ').next().expect("a word")), "words of the name stay");
+            // The provider's id is random and may contain digits by chance.
             let shown = format!("{found:?}").replace(&account.provider_account_id, "");
             let digits: String = found.name.chars().filter(char::is_ascii_digit).collect();
             for run in plain.as_bytes().windows(5).map(|run| std::str::from_utf8(run).expect("digits")) {
@@ -181,7 +181,7 @@ promise! {
             let account = fixture.add_account(&link, json!({*member: word})).await;
             let accounts = fixture.provider.accounts(&call_context(), &link.credentials).await.expect("accounts");
             let found = accounts.iter().find(|found| found.provider_account_id == account.provider_account_id);
-            assert_eq!(found.expect("it is listed").account_type, *expected, "{word}");
+            assert_eq!(found.expect("the account is listed").account_type, *expected, "{word}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Providers that fail, refuse, or take their time.
+//! Providers that fail, reject calls or are slow.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use super::fixture::{Fixture, Operation, ReadRequest, call_context, now, read, w
 use super::provider_specs::ProviderSpec;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// For bodies that would not come to their end within a test.
+/// For bodies that would take longer than a test.
 const DRIP_TIMEOUT: Duration = Duration::from_millis(300);
-/// The same where another attempt shall succeed.
+/// The same, with time for a second attempt that succeeds.
 const DRIP_ONCE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Every way of failing that may pass.
+/// All transient failures.
 fn faults() -> [Value; 8] {
     [
         json!({"kind": "status", "status": 500}),
@@ -30,12 +30,12 @@ fn faults() -> [Value; 8] {
     ]
 }
 
-fn timeout(fault: &Value, of_drip: Duration) -> Duration {
-    if fault["kind"] == "drip" { of_drip } else { TIMEOUT }
+fn timeout(fault: &Value, drip_timeout: Duration) -> Duration {
+    if fault["kind"] == "drip" { drip_timeout } else { TIMEOUT }
 }
 
-/// Everything fails in one way.
-async fn fail(spec: ProviderSpec, fault: Value) {
+/// Asserts that every read gives a transient error while all calls fail.
+async fn fail_always(spec: ProviderSpec, fault: Value) {
     let fixture = Fixture::start(spec).await;
     let link = fixture.links().await.remove(0);
     let accounts = [fixture.account_with_rows(&link, 20).await];
@@ -44,7 +44,7 @@ async fn fail(spec: ProviderSpec, fault: Value) {
     fixture.fault(fault.clone()).await;
     let mut operations = fixture.operations();
     if fault["kind"] == "huge" {
-        // Each of these takes its time.
+        // Each read of a huge body is slow.
         operations.retain(|operation| matches!(operation, Operation::Rows | Operation::Accounts));
     }
     let provider = &*provider;
@@ -52,19 +52,19 @@ async fn fail(spec: ProviderSpec, fault: Value) {
         .into_iter()
         .map(async |operation| (operation, read(provider, &call_context(), &request, operation).await));
     for (operation, outcome) in join_all(reads).await {
-        let error = outcome.err().unwrap_or_else(|| panic!("{operation:?} succeeds in spite of {fault}"));
+        let error = outcome.err().unwrap_or_else(|| panic!("{operation:?} succeeds despite {fault}"));
         assert!(error.is_transient(), "{fault} {operation:?}: {error:?}");
     }
 }
 
 promise! {
     async fn failing_provider_gives_transient_error_and_no_row(fixture) {
-        // At the same time, as most of it is waiting between attempts.
-        join_all(faults().map(|fault| fail(fixture.spec, fault))).await;
+        // Concurrently, because most of the time is spent between attempts.
+        join_all(faults().map(|fault| fail_always(fixture.spec, fault))).await;
     }
 }
 
-/// One call fails in one way, and the rows come nevertheless, each once.
+/// Asserts that all rows come, each once, when one call fails.
 async fn fail_once(spec: ProviderSpec, mut fault: Value) {
     let fixture = Fixture::start(spec).await;
     let link = fixture.links().await.remove(0);
@@ -117,10 +117,10 @@ promise! {
                 fixture.reset_calls().await;
                 match read(&*provider, &call_context(), &request, operation).await {
                     Err(error) => assert!(!error.is_transient(), "{status} {operation:?}: {error:?}"),
-                    // To be told that there is none is an answer to this.
+                    // A consent that does not exist is a valid answer to this read.
                     Ok(()) => assert!(operation == Operation::ConsentStatus && status == 404, "{status} {operation:?}"),
                 }
-                // An adapter may look up why, but asks for nothing twice.
+                // An adapter may look up the reason, but makes no call twice.
                 let calls = fixture.calls().await;
                 assert!(
                     !calls.is_empty() && calls.values().all(|count| *count == 1),

@@ -1,5 +1,4 @@
-//! Where promises are tried: a simulated provider of its own for every test, an adapter that leads to it, and what
-//! tests ask of both.
+//! What a test of a promise needs: a simulated provider of its own, an adapter for it, and helpers for both.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +25,6 @@ use tokio::time::Instant;
 use super::provider_specs::{Control, ProviderSpec};
 use crate::support::harness::NOW;
 
-/// A simulated provider and an adapter for it.
 pub(super) struct Fixture {
     pub(super) spec: ProviderSpec,
     pub(super) provider: Arc<dyn Provider>,
@@ -45,14 +43,14 @@ pub(super) struct Link {
     pub(super) members: Value,
 }
 
-/// Which rows are asked for.
+/// Which rows to read.
 pub(super) struct ReadRequest<'a> {
     pub(super) credentials: &'a SecretString,
-    /// One for brokers.
+    /// Exactly one for a brokerage.
     pub(super) accounts: &'a [Account],
     pub(super) interval: Interval,
     pub(super) zone: TimeZone,
-    /// Rows of a page, where the provider lets us choose.
+    /// Rows of a page, if the provider lets the client choose.
     pub(super) size: u32,
 }
 
@@ -65,13 +63,13 @@ impl<'a> ReadRequest<'a> {
     }
 }
 
-/// Where a page begins, in either way of counting.
+/// Where a page begins: a cursor for banks, an offset for brokerages.
 pub(super) enum PagePosition {
     Cursor(Cursor),
     Offset(u64),
 }
 
-/// A row of either kind, without its amounts.
+/// A transaction or a trade, without its amounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) text: String,
@@ -86,7 +84,7 @@ enum Time {
 }
 
 impl Row {
-    /// Its position in the order.
+    /// The time by which rows are sorted.
     pub(super) fn instant(&self) -> Timestamp {
         match self.time {
             Time::Posted { instant, .. } => instant,
@@ -94,7 +92,7 @@ impl Row {
         }
     }
 
-    /// Whether it belongs, as the caller of an adapter decides it.
+    /// Whether the row is in the interval, by the rule that callers of an adapter use.
     pub(super) fn is_inside(&self, interval: &Interval, zone: &TimeZone) -> bool {
         match self.time {
             Time::Posted { instant, day } => {
@@ -109,7 +107,7 @@ fn span(interval: &Interval) -> Span {
     Span { from: Some(interval.from), to: Some(interval.to) }
 }
 
-/// What can be read with credentials.
+/// A read with credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Discover,
@@ -120,12 +118,11 @@ pub(super) enum Operation {
     Holdings,
 }
 
-/// The present moment.
 pub(super) fn now() -> Timestamp {
     NOW.parse().expect("an instant")
 }
 
-/// As much time as a request has.
+/// A call context with the deadline of an API request.
 pub(super) fn call_context() -> CallContext {
     CallContext::new(Instant::now() + Duration::from_secs(25), now())
 }
@@ -136,17 +133,17 @@ impl Fixture {
         let sandbox = bellbird_sandbox::start(options).await.expect("the sandbox starts");
         let settings = bellbird::cli::sandbox_settings(sandbox.description()).expect("settings");
         let description = serde_json::to_value(sandbox.description()).expect("JSON");
-        let base: Url = description[spec.name]["baseUrl"].as_str().expect("an address").parse().expect("a URL");
+        let base: Url = description[spec.name]["baseUrl"].as_str().expect("a string").parse().expect("a URL");
         let control = base.join("/__control/").expect("a URL");
         let provider = open(&settings, spec.name, Duration::from_secs(20));
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
         Self { spec, provider, sandbox, settings, http, control }
     }
 
-    /// Another adapter, one that has been let in already, so that what it does next is only what it is asked for.
+    /// Another adapter, already authenticated, so that every later call belongs to the operation under test.
     pub(super) async fn adapter(&self, call_timeout: Duration) -> Arc<dyn Provider> {
         let provider = open(&self.settings, self.spec.name, call_timeout);
-        provider.check(&call_context()).await.expect("the provider takes our credentials");
+        provider.check(&call_context()).await.expect("the provider accepts the credentials");
         self.reset_calls().await;
         provider
     }
@@ -160,49 +157,49 @@ impl Fixture {
         serde_json::from_str(&text).unwrap_or(Value::Null)
     }
 
-    async fn plain(&self, method: &str, path: &str, body: Value) -> Value {
+    async fn control_json(&self, method: &str, path: &str, body: Value) -> Value {
         let method = method.parse().expect("a method");
         self.control(Control { method, path: path.to_owned(), body: body.to_string() }).await
     }
 
     pub(super) async fn fault(&self, fault: Value) {
-        self.plain("POST", "faults", fault).await;
+        self.control_json("POST", "faults", fault).await;
     }
 
     pub(super) async fn clear_faults(&self) {
-        self.plain("DELETE", "faults", json!({})).await;
+        self.control_json("DELETE", "faults", json!({})).await;
     }
 
     /// Every `every`th page of rows is empty.
     pub(super) async fn empty_pages(&self, every: u64) {
-        self.plain("POST", "pages", json!({"emptyEvery": every})).await;
+        self.control_json("POST", "pages", json!({"emptyEvery": every})).await;
     }
 
-    /// What takes a moment at the provider has happened.
+    /// Advances the provider's clock past changes that take a moment.
     pub(super) async fn advance_clock(&self) {
-        self.plain("POST", "clock", json!({"advanceSeconds": 5})).await;
+        self.control_json("POST", "clock", json!({"advanceSeconds": 5})).await;
     }
 
     pub(super) async fn reset_calls(&self) {
-        self.plain("DELETE", "calls", json!({})).await;
+        self.control_json("DELETE", "calls", json!({})).await;
     }
 
-    /// Calls since the last [`Fixture::reset_calls`] by route, those that only let us in apart.
+    /// Calls since the last [`Fixture::reset_calls`] by route, without those that only authenticate.
     pub(super) async fn calls(&self) -> BTreeMap<String, u64> {
-        let calls = self.plain("GET", "calls", json!({})).await;
+        let calls = self.control_json("GET", "calls", json!({})).await;
         let calls = calls["calls"].as_array().expect("calls").iter();
         let counted = calls
             .map(|call| (call["path"].as_str().expect("a path").to_owned(), call["count"].as_u64().expect("a count")));
         counted.filter(|(path, _)| self.spec.authentication != Some(path.as_str())).collect()
     }
 
-    /// The ready-made credentials, as a person would give them.
+    /// The ready-made credentials of the sandbox, as an operator imports them.
     pub(super) fn ready_made(&self) -> Vec<Value> {
         let all_credentials = serde_json::to_value(&self.sandbox.description().credentials).expect("JSON");
         let all_credentials = all_credentials.as_array().expect("an array").iter();
         let all_credentials: Vec<Value> =
             all_credentials.filter(|credentials| credentials["provider"] == self.spec.name).cloned().collect();
-        assert!(all_credentials.len() >= 2, "the sandbox has two connections at least");
+        assert!(all_credentials.len() >= 2, "the sandbox has at least two connections");
         all_credentials
     }
 
@@ -213,10 +210,13 @@ impl Fixture {
         whole
     }
 
-    /// What credentials cover.
+    /// The connections that credentials cover.
     pub(super) async fn discover(&self, credentials: &Value) -> Vec<Link> {
-        let found =
-            self.provider.discover(&call_context(), &SecretString::from(credentials.to_string())).await.expect("found");
+        let found = self
+            .provider
+            .discover(&call_context(), &SecretString::from(credentials.to_string()))
+            .await
+            .expect("connections");
         let link = |found: bellbird_providers::FoundConnection| Link {
             id: found.provider_connection_id,
             consent_status: found.consent_status,
@@ -234,7 +234,10 @@ impl Fixture {
         }
         links.retain(|link| link.consent_status == ConsentStatus::Active);
         let user = |at: usize| &links[at].members[self.spec.user];
-        assert!(user(0) == user(1) && user(0) != user(links.len() - 1), "the connections that promises need");
+        assert!(
+            user(0) == user(1) && user(0) != user(links.len() - 1),
+            "two connections of one user, and one of another"
+        );
         links
     }
 
@@ -260,7 +263,7 @@ impl Fixture {
         }
     }
 
-    /// Adds a row at each of these moments; its text is the moment and its number among them.
+    /// Adds a row at each of these times. Its text is the time and its number.
     pub(super) async fn add_rows(&self, account: &Account, moments: &[Timestamp]) {
         for (number, at) in moments.iter().enumerate() {
             let text = format!("{at} {number}");
@@ -268,7 +271,7 @@ impl Fixture {
         }
     }
 
-    /// A new account with so many rows, an hour apart.
+    /// A new account with `rows` rows, an hour apart.
     pub(super) async fn account_with_rows(&self, link: &Link, rows: i64) -> Account {
         let account = self.add_account(link, json!({})).await;
         let hours = (1..=rows).map(|hour| now() - SignedDuration::from_hours(hour));
@@ -276,7 +279,7 @@ impl Fixture {
         account
     }
 
-    /// What can be read of this provider with credentials.
+    /// The reads that this provider supports.
     pub(super) fn operations(&self) -> Vec<Operation> {
         let mut operations = vec![
             Operation::Discover,
@@ -293,11 +296,11 @@ impl Fixture {
 }
 
 fn open(settings: &ProviderSettings, name: &str, call_timeout: Duration) -> Arc<dyn Provider> {
-    let registry = Registry::new(settings, call_timeout).expect("the settings are good");
-    Arc::clone(registry.find(name).expect("the settings are enough"))
+    let registry = Registry::new(settings, call_timeout).expect("the settings are valid");
+    Arc::clone(registry.find(name).expect("the settings are complete"))
 }
 
-/// One page; the rows are added to `rows` also when it fails. Returns where the next one begins.
+/// Reads one page into `rows`, which may get rows even if the read fails. Returns the position of the next page.
 pub(super) async fn page(
     provider: &dyn Provider,
     call: &CallContext,
@@ -318,32 +321,32 @@ pub(super) async fn page(
                 PagePosition::Offset(_) => panic!("banks have cursors"),
             });
             let page = PageRequest { cursor, rows: request.size };
-            let mut take = |row: bellbird_domain::Transaction<'_>| {
+            let mut push = |row: bellbird_domain::Transaction<'_>| {
                 let time = Time::Posted { instant: row.instant, day: row.day };
                 rows.push(Row { text: row.description.into_owned(), account: row.account.id, time });
             };
-            Ok(bank.transactions(call, request.credentials, &query, page, &mut take).await?.map(PagePosition::Cursor))
+            Ok(bank.transactions(call, request.credentials, &query, page, &mut push).await?.map(PagePosition::Cursor))
         }
         Kind::Brokerage(broker) => {
-            let [account] = request.accounts else { panic!("brokers are asked for one account") };
+            let [account] = request.accounts else { panic!("a brokerage request has one account") };
             let query = TradeQuery { account, span: &span(&request.interval), zone: &request.zone };
             let offset = match position {
                 None => 0,
                 Some(PagePosition::Offset(offset)) => *offset,
                 Some(PagePosition::Cursor(_)) => panic!("brokers have offsets"),
             };
-            let mut take = |_, row: bellbird_domain::Trade<'_>| {
+            let mut push = |_, row: bellbird_domain::Trade<'_>| {
                 let text = row.description.unwrap_or_default().into_owned();
                 rows.push(Row { text, account: row.account.id, time: Time::Traded(row.time) });
             };
-            let page = broker.trades(call, request.credentials, &query, offset, request.size, &mut take).await?;
+            let page = broker.trades(call, request.credentials, &query, offset, request.size, &mut push).await?;
             let end = offset + page.rows;
             Ok((end < page.total).then_some(PagePosition::Offset(end)))
         }
     }
 }
 
-/// All pages, from the newest row to the provider's end.
+/// Reads all pages, from the newest row to the provider's last one.
 pub(super) async fn walk(provider: &dyn Provider, request: &ReadRequest<'_>) -> Result<Vec<Row>, Error> {
     let (mut rows, mut position) = (Vec::new(), None);
     loop {
@@ -354,7 +357,7 @@ pub(super) async fn walk(provider: &dyn Provider, request: &ReadRequest<'_>) -> 
     }
 }
 
-/// Whether a read succeeds. One that fails gives no row.
+/// Runs a read. Asserts that a failed read gives no row.
 pub(super) async fn read(
     provider: &dyn Provider,
     call: &CallContext,
@@ -368,7 +371,7 @@ pub(super) async fn read(
         Operation::Balances => {
             let query = BalancesQuery { credentials: request.credentials, accounts: request.accounts };
             let mut answer = provider.balances(call, &[query]).await;
-            assert_eq!((answer.len(), answer[0].len()), (1, request.accounts.len()), "one entry an account");
+            assert_eq!((answer.len(), answer[0].len()), (1, request.accounts.len()), "one entry for each account");
             answer.remove(0).into_iter().collect::<Result<Vec<_>, Error>>().map(|_| ())
         }
         Operation::Rows => {

@@ -1,4 +1,4 @@
-//! Providers are asked for the interval: nothing inside it is missing, and not everything else is delivered.
+//! A read with an interval gives every row inside it, and no row far outside.
 
 use bellbird_domain::{Bound, Interval};
 use jiff::tz::TimeZone;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::fixture::{Fixture, ReadRequest, Row, walk};
 
-/// Both are days on which clocks change somewhere: Sydney's go forward, Los Angeles's back.
+/// Clocks change on both days: forward in Sydney, back in Los Angeles.
 const FIRST: &str = "2026-10-04";
 const LAST: &str = "2026-11-01";
 
@@ -15,13 +15,13 @@ fn instant(text: &str) -> Timestamp {
     text.parse().expect("an instant")
 }
 
-/// Midnight in the middle of whatever `day` is anywhere on Earth.
+/// Noon in UTC: about the middle of all hours that are `day` in some timezone.
 fn noon(day: &str) -> Timestamp {
     instant(&format!("{day}T12:00:00Z"))
 }
 
-/// Rows on and just before every full hour of two days around each end, where days begin in all zones below, and rows
-/// far outside.
+/// The times of rows: on and just before each full hour of the 30 hours before and after the middle of both days, where
+/// days begin in all zones below; and far outside.
 fn moments() -> Vec<Timestamp> {
     let mut moments = Vec::new();
     for day in [FIRST, LAST] {
@@ -39,7 +39,7 @@ fn outside() -> [Timestamp; 4] {
     [far(FIRST, -60), far(FIRST, -10), far(LAST, 10), far(LAST, 15)]
 }
 
-/// Days in several zones, and instants that are rows', just beside them, and between two milliseconds.
+/// Days in several zones; and instants at rows, just beside rows, and between two milliseconds.
 fn intervals() -> Vec<(Interval, &'static str)> {
     let mut intervals = Vec::new();
     let day = |text: &str| Bound::Day(text.parse().expect("a day"));

@@ -1,16 +1,16 @@
-//! What every provider's adapter promises, whoever the provider is: each promise is written once, against the traits of
-//! `bellbird_providers`, and kept by every adapter against its simulated provider.
+//! The promises of every provider's adapter. Each promise is written once, against the traits of `bellbird_providers`,
+//! and tested with every adapter and its simulated provider.
 //!
-//! A new provider is a word in [`for_every_provider`] and a description in `contract/provider_specs.rs`.
+//! To add a provider, add its name to [`for_every_provider`] and its description to `contract/provider_specs.rs`.
 
-/// The list of subjects. Hands `$then` what is given, and then the words.
+/// The list of providers. Calls the macro `$then` with `$given`, followed by their names.
 macro_rules! for_every_provider {
     ($then:ident! $given:tt) => {
         $then! { $given fiskil akahu snaptrade }
     };
 }
 
-/// A promise: a test for every subject, each with providers of its own.
+/// A promise: one test for every provider, each with its own sandbox.
 macro_rules! promise {
     ($(#[$meta:meta])* async fn $name:ident($fixture:ident) $body:block) => {
         mod $name {

@@ -1,4 +1,4 @@
-//! Rows and their pages.
+//! Pages of rows.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use serde_json::json;
 
 use super::fixture::{Fixture, Link, ReadRequest, Row, call_context, now, page, walk};
 
-/// More than two pages of the provider that has the smallest.
+/// More than two pages at the provider with the smallest pages.
 const ROWS: usize = 230;
 
-/// A new account with rows out of order, several of them at one moment; and their texts.
-async fn busy(fixture: &Fixture, link: &Link) -> (Account, BTreeSet<String>) {
+/// A new account with rows that were added out of order, some at the same time; and the texts of the rows.
+async fn account_with_unordered_rows(fixture: &Fixture, link: &Link) -> (Account, BTreeSet<String>) {
     let account = fixture.add_account(link, json!({})).await;
-    // 37 has no factor in common with the number of moments, so that all are met, in an order that is none.
+    // 37 is coprime to 200, so the times cover all 200 hours, in no order.
     let at = |number: usize| now() - SignedDuration::from_hours(((number * 37) % 200 + 1) as i64);
     let moments: Vec<Timestamp> = (0..ROWS).map(at).collect();
     fixture.add_rows(&account, &moments).await;
     (account, moments.iter().enumerate().map(|(number, at)| format!("{at} {number}")).collect())
 }
 
-/// Newest first, each once, all of them.
+/// Asserts that all rows are there, each once, newest first.
 fn assert_complete(rows: &[Row], expected: &BTreeSet<String>) {
     assert!(rows.is_sorted_by(|row, next| row.instant() >= next.instant()), "newest first");
     let texts: BTreeSet<String> = rows.iter().map(|row| row.text.clone()).collect();
@@ -35,7 +35,7 @@ fn assert_complete(rows: &[Row], expected: &BTreeSet<String>) {
 promise! {
     async fn rows_come_newest_first_each_once_to_the_end(fixture) {
         let link = fixture.links().await.remove(0);
-        let (account, expected) = busy(&fixture, &link).await;
+        let (account, expected) = account_with_unordered_rows(&fixture, &link).await;
         for size in [ROWS as u32 / 7, ROWS as u32 / 2, 1_000] {
             let rows =
                 walk(&*fixture.provider, &ReadRequest::all(&link.credentials, std::slice::from_ref(&account), size))
@@ -48,7 +48,7 @@ promise! {
 promise! {
     async fn a_page_is_one_call(fixture) {
         let link = fixture.links().await.remove(0);
-        let (account, expected) = busy(&fixture, &link).await;
+        let (account, expected) = account_with_unordered_rows(&fixture, &link).await;
         let request = ReadRequest::all(&link.credentials, std::slice::from_ref(&account), 50);
         let provider = fixture.adapter(Duration::from_secs(20)).await;
         let (mut rows, mut position, mut pages) = (Vec::new(), None, 0);
@@ -68,12 +68,12 @@ promise! {
 }
 
 promise! {
-    async fn the_end_is_where_the_provider_ends(fixture) {
+    async fn paging_ends_where_the_provider_ends(fixture) {
         let link = fixture.links().await.remove(0);
-        let (account, expected) = busy(&fixture, &link).await;
+        let (account, expected) = account_with_unordered_rows(&fixture, &link).await;
         let request = ReadRequest::all(&link.credentials, std::slice::from_ref(&account), 50);
         match fixture.provider.kind() {
-            // A page without rows that names a next one is not the end, wherever it stands.
+            // A page without rows is not the end if it names a next page, wherever it occurs.
             Kind::Banking(_) => {
                 let (mut rows, mut position, mut empty) = (Vec::new(), None, Vec::new());
                 fixture.empty_pages(1).await;
@@ -82,14 +82,14 @@ promise! {
                     let call = call_context();
                     position =
                         page(&*fixture.provider, &call, &request, position.as_ref(), &mut rows).await.expect("a page");
-                    assert_eq!(call.calls(), 1, "a page without rows is a good answer");
+                    assert_eq!(call.calls(), 1, "a page without rows is valid and is not retried");
                     if rows.len() == before {
                         empty.push(number);
                     }
                     if position.is_none() {
                         break;
                     }
-                    // The first three, and from then on every other one.
+                    // The first three pages are empty, and from then on every other one.
                     if number == 3 {
                         fixture.empty_pages(2).await;
                     }
@@ -97,7 +97,7 @@ promise! {
                 assert!(empty.starts_with(&[1, 2, 3, 5]), "{empty:?}");
                 assert_complete(&rows, &expected);
             }
-            // Behind the end there is nothing, and the total stays what it is.
+            // Past the end there are no rows, and the total stays the same.
             Kind::Brokerage(broker) => {
                 let total = ROWS as u64;
                 for (offset, rows) in [(0, 50), (total - 20, 20), (total, 0), (total + 1_000, 0)] {
@@ -124,7 +124,7 @@ promise! {
             fixture.account_with_rows(link, 6).await,
             fixture.account_with_rows(link, 7).await,
         ];
-        // Under the same user's other consent.
+        // An account under another consent of the same user.
         let elsewhere = fixture.account_with_rows(&links[1], 8).await;
         for (account, rows) in accounts.iter().zip([5, 6, 7]) {
             let given =
@@ -139,8 +139,10 @@ promise! {
             let given =
                 walk(&*fixture.provider, &ReadRequest::all(&link.credentials, &two, 1_000)).await.expect("rows");
             assert!(given.is_sorted_by(|row, next| row.instant() >= next.instant()), "newest first");
-            let of = |account: &Account| given.iter().filter(|row| row.account == account.id).count();
-            assert_eq!((of(&two[0]), of(&two[1]), given.len()), (7, 5, 12));
+            let count_of = |account: &Account| given.iter().filter(|row| row.account == account.id).count();
+            assert_eq!(count_of(&two[0]), 7);
+            assert_eq!(count_of(&two[1]), 5);
+            assert_eq!(given.len(), 12);
         }
         let given = walk(&*fixture.provider, &ReadRequest::all(&links[1].credentials, &[elsewhere], 1_000))
             .await
@@ -150,9 +152,9 @@ promise! {
 }
 
 promise! {
-    async fn many_reads_at_the_same_time_all_succeed(fixture) {
+    async fn concurrent_reads_all_succeed(fixture) {
         let link = fixture.links().await.remove(0);
-        let (account, expected) = busy(&fixture, &link).await;
+        let (account, expected) = account_with_unordered_rows(&fixture, &link).await;
         let request = ReadRequest::all(&link.credentials, std::slice::from_ref(&account), 100);
         let walks = join_all((0..40).map(|_| walk(&*fixture.provider, &request))).await;
         for rows in walks {

@@ -1,42 +1,40 @@
-//! What the promises must know of each provider: its own words for what a test does to it.
+//! What the promises need to know about each provider: its members, routes and control calls.
 
 use bellbird_domain::AccountType;
 use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// A provider, described.
 #[derive(Clone, Copy)]
 pub(super) struct ProviderSpec {
-    /// Its name.
     pub(super) name: &'static str,
-    /// The member of credentials that says whose it is.
+    /// The member of credentials that names the provider user.
     pub(super) user: &'static str,
-    /// The member of credentials that names one connection; without it the credentials cover all of the user's.
+    /// The member of credentials that names one connection. Without it, credentials cover all connections of the user.
     pub(super) connection: &'static str,
-    /// The route of calls that do nothing but let us in. They are not counted.
+    /// The route of calls that only authenticate. They are not counted.
     pub(super) authentication: Option<&'static str>,
-    /// The calls that the balances of so many users, connections and accounts may take.
+    /// How many calls the balances of so many users, connections and accounts may need.
     pub(super) balances_calls: fn(users: usize, connections: usize, accounts: usize) -> usize,
-    /// Members of an account with this name and number, in all the places where a provider writes them.
+    /// The members of an account with this name and number, in every place where the provider shows them.
     pub(super) numbered: fn(name: &str, number: &str) -> Value,
-    /// The members that make an account one of a type.
+    /// A member, its value, and the type of an account that has it.
     pub(super) types: &'static [(&'static str, &'static str, AccountType)],
-    /// Adds an account to a connection; answers the account.
+    /// Adds an account to a connection. The response is the account.
     pub(super) add_account: fn(credentials: &Value, members: Value) -> Control,
-    /// The member of that answer that is the account's id.
+    /// The member of that response with the account's id.
     pub(super) account_id: &'static str,
-    /// Sets what an account holds.
+    /// Sets the balance of an account.
     pub(super) set_balance: fn(account: &str, amount: &str) -> Control,
     /// Adds a row with this text to an account.
     pub(super) add_row: fn(account: &str, at: Timestamp, text: &str) -> Control,
-    /// Each of these ends a connection's consent.
+    /// Calls, each of which ends the consent of a connection.
     pub(super) revoke: fn(credentials: &Value) -> Vec<Control>,
-    /// The institution does not let us in any more.
+    /// Ends the access to the institution, without revoking the consent.
     pub(super) expire: fn(credentials: &Value) -> Control,
 }
 
-/// A call of a provider's control interface.
+/// A call to a provider's control interface.
 pub(super) struct Control {
     pub(super) method: Method,
     pub(super) path: String,
@@ -56,9 +54,9 @@ fn state(what: &str, id: &Value, state: &str) -> Control {
     post(&format!("/{what}/{}", id.as_str().expect("an id")), &json!({"state": state}))
 }
 
-/// `members`, and those that say where the account belongs.
-fn belonging(mut members: Value, to: &[(&str, &Value)]) -> Value {
-    for (name, value) in to {
+/// `members`, with those that name the account's connection.
+fn with_connection(mut members: Value, connection: &[(&str, &Value)]) -> Value {
+    for (name, value) in connection {
         members[*name] = (*value).clone();
     }
     members
@@ -78,8 +76,9 @@ pub(super) fn fiskil() -> ProviderSpec {
             ("product_category", "SOMETHING_NEW", AccountType::Other),
         ],
         add_account: |credentials, members| {
-            let to = [("endUserId", &credentials["endUserId"]), ("arrangementId", &credentials["arrangementId"])];
-            post("/accounts", &belonging(members, &to))
+            let connection =
+                [("endUserId", &credentials["endUserId"]), ("arrangementId", &credentials["arrangementId"])];
+            post("/accounts", &with_connection(members, &connection))
         },
         account_id: "account_id",
         set_balance: |account, amount| {
@@ -108,8 +107,9 @@ pub(super) fn akahu() -> ProviderSpec {
             ("type", "SOMETHING_NEW", AccountType::Other),
         ],
         add_account: |credentials, members| {
-            let to = [("userToken", &credentials["userToken"]), ("authorisation", &credentials["authorisation"])];
-            post("/accounts", &belonging(members, &to))
+            let connection =
+                [("userToken", &credentials["userToken"]), ("authorisation", &credentials["authorisation"])];
+            post("/accounts", &with_connection(members, &connection))
         },
         account_id: "_id",
         set_balance: |account, amount| {
@@ -143,7 +143,7 @@ pub(super) fn snaptrade() -> ProviderSpec {
             ("account_category", "SOMETHING_NEW", AccountType::Other),
         ],
         add_account: |credentials, members| {
-            post("/accounts", &belonging(members, &[("authorizationId", &credentials["authorizationId"])]))
+            post("/accounts", &with_connection(members, &[("authorizationId", &credentials["authorizationId"])]))
         },
         account_id: "id",
         set_balance: |account, amount| {

@@ -1,4 +1,4 @@
-//! The program is killed at every step of linking, repairing and looking, and started again: it ends all the same.
+//! The service crashes at every step of linking and reconnecting, starts again, and completes the link session.
 
 use bellbird_connections::{Connections, LinkTarget};
 use bellbird_domain::{Connection, ConnectionStatus, Plan, UserId};
@@ -11,33 +11,33 @@ use serde_json::{Value, json};
 use super::kill_factor;
 use crate::support::browser::{email_at, open};
 use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE, RunOutcome};
-use crate::support::harness::{App, Database, Person, Setup, on_both_databases};
+use crate::support::harness::{AccountLabel, App, Database, Person, Setup, on_both_databases};
 use crate::support::process::text;
 
-/// Parts into which the time of a step is cut: it is killed at the end of each.
+/// How many parts the time of a step is cut into. The service crashes at the end of each.
 const PARTS: u32 = 4;
 
 /// A step of linking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// The user leaves for the provider.
+    /// The user opens the link URL.
     Start,
-    /// The browser is back.
+    /// The browser opens the callback URL.
     Callback,
-    /// The browser was back before the service died, which goes on with the trip.
+    /// A job resumes the link session after a stored callback.
     ResumeCallback,
-    /// The connection is there, and is looked at for the first time.
+    /// A job refreshes the new connection for the first time.
     Refresh,
 }
 
 impl App {
-    /// The leases of the dead end, and who runs does what is due.
+    /// Advances the clock past every lease of the crashed instance and runs due jobs.
     async fn expire_leases(&self) {
         self.advance_clock(PAST_EVERY_LEASE).await;
         self.run_due_jobs().await;
     }
 
-    /// Users that are registered at a provider now under an address, and not by other tests.
+    /// How many users with this email address are registered at the provider now.
     async fn registered(&self, provider: &str, email: &str) -> usize {
         match provider {
             "fiskil" => self.end_users(email).await,
@@ -45,7 +45,7 @@ impl App {
                 let seen = self.control_of(provider, Method::GET, "/webhooks", json!({})).await;
                 let events = |name: &str| {
                     let all = seen["deliveries"].as_array().unwrap().iter();
-                    all.filter(|one| one["event"] == name).count()
+                    all.filter(|delivery| delivery["event"] == name).count()
                 };
                 events("USER_REGISTERED") - events("USER_DELETED")
             }
@@ -57,8 +57,8 @@ impl App {
         let fiskil = serde_json::to_value(self.sandbox.description()).unwrap()["fiskil"].clone();
         let base = text(&fiskil, "baseUrl").trim_end_matches('/').to_owned();
         let body = json!({"client_id": fiskil["clientId"], "client_secret": fiskil["clientSecret"]});
-        let asked = self.http.post(format!("{base}/v1/token")).json(&body).send().await.unwrap();
-        let token: Value = asked.json().await.unwrap();
+        let answer = self.http.post(format!("{base}/v1/token")).json(&body).send().await.unwrap();
+        let token: Value = answer.json().await.unwrap();
         let mut url: Url = format!("{base}/v1/end-users").parse().unwrap();
         url.query_pairs_mut().append_pair("email", email);
         let listed: Value =
@@ -67,24 +67,24 @@ impl App {
     }
 }
 
-/// Whatever somebody still has to do.
+/// Work that is not finished yet, by kind.
 const PENDING_WORK: &str = "SELECT 'link session' FROM link_sessions WHERE phase <> 'ended'
     UNION ALL SELECT 'refresh' FROM connections WHERE next_refresh_at IS NOT NULL OR refresh_lease_until IS NOT NULL
     UNION ALL SELECT 'removal' FROM connections WHERE status = 'deleting'
     UNION ALL SELECT 'registration' FROM provider_users WHERE lease_until IS NOT NULL
     UNION ALL SELECT 'answer' FROM secrets WHERE purpose = 'link_session'";
 
-/// One user's way, on which the service dies once.
+/// Linking by one user, during which the service crashes once.
 struct LinkFlow<'a> {
     app: &'a App,
     provider: &'a str,
-    /// How the provider gives a consent again; none: something new is linked.
+    /// How the provider answers a reconnect. `None` links a new connection.
     repair: Option<&'a Value>,
     step: Step,
 }
 
 impl LinkFlow<'_> {
-    /// Walks it to its end, where everything has to be as if nobody had died.
+    /// Runs the flow with one crash. At the end, everything has to be as it is without a crash.
     async fn run_once(&self, crash_point: CrashPoint) -> RunOutcome {
         let (app, provider) = (self.app, self.provider);
         let person = app.add_person(email_at(provider), Plan::Professional, &[]).await;
@@ -115,8 +115,8 @@ impl LinkFlow<'_> {
         outcome.unwrap()
     }
 
-    /// A connection that does not work any more, and the ids of its accounts.
-    async fn broken_connection(&self, user: UserId, setting: &Value) -> (Connection, Vec<(String, String)>) {
+    /// A connection whose consent is revoked, and its accounts.
+    async fn broken_connection(&self, user: UserId, setting: &Value) -> (Connection, Vec<AccountLabel>) {
         let (app, provider) = (self.app, self.provider);
         let (mut linked, shown) = app.link_in_browser(user, LinkTarget::Provider(provider)).await;
         assert_eq!(linked.len(), 1, "{}", shown.text);
@@ -146,7 +146,11 @@ impl LinkFlow<'_> {
                 answer.retain(|(name, _)| name != "state");
                 let sealed = SecretString::from(serde_json::to_string(&answer).unwrap());
                 let now = app.clock.now();
-                app.storage.receive_link_callback(&state, &sealed, now, now).await.unwrap().expect("it is on its way");
+                app.storage
+                    .receive_link_callback(&state, &sealed, now, now)
+                    .await
+                    .unwrap()
+                    .expect("the session waits for its callback");
                 app.run_until_crash(provider, crash_point, async move |connections: Connections| {
                     let _ = connections.run_due_link_sessions().await;
                 })
@@ -164,10 +168,10 @@ impl LinkFlow<'_> {
         }
     }
 
-    /// What a user does who sees nothing but an error: loads the page again, and once more later.
+    /// What a user does after an error page: reloads the callback, again later, and starts again if that does not help.
     async fn reload(&self, user: UserId, link_url: &str, callback_url: &Url) {
         let app = self.app;
-        // A commit that was sent is carried out, perhaps only just now: behind it, one looks.
+        // A commit that was sent may still be running. This write waits for it, so that the reads below see it.
         app.storage.update_user(user, &UserChange::default()).await.unwrap();
         for _ in 0..2 {
             let shown = open(callback_url.as_str()).await;
@@ -175,8 +179,9 @@ impl LinkFlow<'_> {
             app.expire_leases().await;
         }
         if !self.works(user).await {
-            // A code serves once: when its exchange was interrupted, or comes late, it is lost.
-            assert_eq!((self.provider, self.step == Step::Start), ("akahu", false), "the consent led to nothing");
+            // A code works once, so it is lost when its exchange is interrupted or late.
+            assert_eq!(self.provider, "akahu", "the consent was lost");
+            assert_ne!(self.step, Step::Start, "the consent was lost");
             let callback_url = app.answer_consent_page(link_url, "accept").await;
             let shown = open(callback_url.as_str()).await;
             assert_eq!(shown.status, 200, "{}", shown.text);
@@ -184,12 +189,13 @@ impl LinkFlow<'_> {
     }
 
     async fn works(&self, user: UserId) -> bool {
-        self.app.connections_of(user).await.iter().any(|one| one.status == ConnectionStatus::Active)
+        self.app.connections_of(user).await.iter().any(|connection| connection.status == ConnectionStatus::Active)
     }
 
-    async fn assert_consistent(&self, person: &Person, broken: Option<(Connection, Vec<(String, String)>)>) {
+    async fn assert_consistent(&self, person: &Person, broken: Option<(Connection, Vec<AccountLabel>)>) {
         let (app, provider, user) = (self.app, self.provider, person.user.id);
-        // The last look after a link, the end of every trip, and of one whose credentials are kept longer.
+        // Long enough for the last refresh after a link, and for the end of every link session, also of those that keep
+        // their credentials longer.
         for hours in [1, 1, 12, 24, 24, 24] {
             app.advance_clock(SignedDuration::from_hours(hours)).await;
             app.run_due_jobs().await;
@@ -208,9 +214,10 @@ impl LinkFlow<'_> {
             app.storage.list_audit(connection.id).await.unwrap().into_iter().map(|step| step.cause).collect();
         match broken {
             None => assert_eq!(steps, ["linked"]),
-            Some((before, its_accounts)) => {
-                assert_eq!((connection.id, accounts), (before.id, its_accounts), "all ids are kept");
-                // A look may have found out before the browser was back.
+            Some((before, accounts_before)) => {
+                assert_eq!(connection.id, before.id);
+                assert_eq!(accounts, accounts_before, "all ids are kept");
+                // A refresh may have found the new consent before the callback.
                 assert_eq!(steps[..2], ["linked", "refreshed"]);
                 assert!(matches!(steps[2].as_str(), "reconnected" | "refreshed") && steps.len() == 3, "{steps:?}");
             }
@@ -219,10 +226,10 @@ impl LinkFlow<'_> {
         let read = app.get_as(&person.key, &format!("/v1/{rows}?connectionId={}", connection.id)).await;
         assert_eq!(read.status, 200, "{}", read.text);
         let users = usize::from(provider != "akahu");
-        assert_eq!(app.registered(provider, &person.user.email).await, users, "users in use at the provider");
+        assert_eq!(app.registered(provider, &person.user.email).await, users, "users registered at the provider");
     }
 
-    /// The user goes, and is forgotten at the provider too.
+    /// Removes the user here and at the provider.
     async fn remove_everything(&self, person: &Person) {
         let (app, user) = (self.app, person.user.id);
         for connection in app.connections_of(user).await {
@@ -231,34 +238,34 @@ impl LinkFlow<'_> {
         app.connections.unregister_provider_users(user, false).await.unwrap();
         app.advance_clock(SignedDuration::from_secs(2)).await;
         assert_eq!(app.registered(self.provider, &person.user.email).await, 0);
-        app.storage.delete_user(user).await.expect("nothing is left of it");
+        app.storage.delete_user(user).await.expect("no connection is left");
     }
 
-    /// Dies at every call, before and after the provider has done it, and in between.
+    /// Crashes at every call, before and after the provider has carried it out, and at points in between.
     async fn crash_everywhere(&self) {
         let baseline = self.run_once(CrashPoint::Never).await;
         assert!(baseline.finished);
         let mut crashed = baseline.calls == 0;
         for after in 0..baseline.calls {
             for applied in [false, true] {
-                // What was asked once for all users is not asked again.
+                // A call that is made once for all users is not made again, so its crash point is not reached.
                 crashed |= !self.run_once(CrashPoint::AtCall { after, applied }).await.finished;
             }
         }
-        assert!(crashed, "it never waited for an answer");
+        assert!(crashed, "no call was interrupted");
         if matches!(self.step, Step::Callback | Step::ResumeCallback) {
             self.run_once(CrashPoint::BeforeSessionEnds).await;
         }
         let parts = PARTS * kill_factor();
         for part in 0..parts {
-            let rounds = u64::from(baseline.rounds) * u64::from(part) / u64::from(parts);
-            self.run_once(CrashPoint::AfterPolls(u32::try_from(rounds).unwrap())).await;
+            let polls = u64::from(baseline.polls) * u64::from(part) / u64::from(parts);
+            self.run_once(CrashPoint::AfterPolls(u32::try_from(polls).unwrap())).await;
         }
     }
 }
 
 async fn crash_everywhere(app: &App, provider: &str, repairs: &[Option<Value>], steps: &[Step]) {
-    // Nobody listens there: what would be told is counted.
+    // Nothing listens at this URL. The sandbox counts the events that it would deliver.
     app.control_of("snaptrade", Method::POST, "/webhooks", json!({"url": "http://127.0.0.1:9/"})).await;
     for repair in repairs {
         for step in steps.iter().copied() {
@@ -282,47 +289,47 @@ on_both_databases! {
             },
         );
         assert!(!outcome.await.finished);
-        // A code is good for a minute.
+        // A code is valid for one minute.
         app.advance_clock(SignedDuration::from_secs(30)).await;
         app.connections.run_due_link_sessions().await.unwrap();
         assert_eq!(app.connections_of(user).await.len(), 1);
     }
 }
 
-const ALL: [Step; 4] = [Step::Start, Step::Callback, Step::ResumeCallback, Step::Refresh];
+const ALL_STEPS: [Step; 4] = [Step::Start, Step::Callback, Step::ResumeCallback, Step::Refresh];
 
 on_both_databases! {
     async fn fiskil_linking_survives_any_crash(app: App) {
-        crash_everywhere(&app, "fiskil", &[None], &ALL).await;
+        crash_everywhere(&app, "fiskil", &[None], &ALL_STEPS).await;
     }
 }
 
 on_both_databases! {
     async fn akahu_linking_survives_any_crash(app: App) {
-        crash_everywhere(&app, "akahu", &[None], &ALL).await;
+        crash_everywhere(&app, "akahu", &[None], &ALL_STEPS).await;
     }
 }
 
 on_both_databases! {
     async fn snaptrade_linking_survives_any_crash(app: App) {
-        crash_everywhere(&app, "snaptrade", &[None], &ALL).await;
+        crash_everywhere(&app, "snaptrade", &[None], &ALL_STEPS).await;
     }
 }
 
 on_both_databases! {
     async fn fiskil_reconnecting_survives_any_crash(app: App) {
-        crash_everywhere(&app, "fiskil", &[Some(json!({"sameIds": false}))], &ALL).await;
+        crash_everywhere(&app, "fiskil", &[Some(json!({"sameIds": false}))], &ALL_STEPS).await;
     }
 }
 
 on_both_databases! {
     async fn akahu_reconnecting_survives_any_crash(app: App) {
-        crash_everywhere(&app, "akahu", &[Some(json!({"newToken": true, "newAuthorisation": true}))], &ALL).await;
+        crash_everywhere(&app, "akahu", &[Some(json!({"newToken": true, "newAuthorisation": true}))], &ALL_STEPS).await;
     }
 }
 
 on_both_databases! {
     async fn snaptrade_reconnecting_survives_any_crash(app: App) {
-        crash_everywhere(&app, "snaptrade", &[Some(Value::Null)], &ALL).await;
+        crash_everywhere(&app, "snaptrade", &[Some(Value::Null)], &ALL_STEPS).await;
     }
 }

@@ -1,4 +1,4 @@
-//! A service that was killed with `kill -9` while somebody links, and is started again.
+//! The service is killed with `kill -9` while a user links, and is started again.
 
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::support::database::execute;
 use crate::support::harness::{Database, eventually};
 use crate::support::process::{RunningCommand, Workdir, get, new_deployment, text};
 
-/// A deployment: the simulated providers, a database, a user, and a service on one address for browsers.
+/// A deployment with a user. Every service in it listens at the same address for browsers.
 struct Deployment {
     workdir: Workdir,
     sandbox: RunningCommand,
@@ -27,7 +27,7 @@ impl Deployment {
         Self { workdir, sandbox, database, key, console }
     }
 
-    /// A service, and the address of its API.
+    /// A service, and the URL of its API.
     fn serve(&self) -> (RunningCommand, String) {
         let running =
             RunningCommand::start(&self.workdir, "serve --json --api-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0");
@@ -49,24 +49,24 @@ impl Deployment {
         matching.map(|call| call["count"].as_u64().unwrap()).sum()
     }
 
-    /// The browser opens a page; the service is killed when its call is at the provider. Then another one runs.
-    async fn killed(
+    /// Opens a page in the browser, kills the service while the provider handles its call, and starts another service.
+    async fn kill_during_call(
         &self,
         provider: &str,
         service: RunningCommand,
         url: &str,
-        at: (&str, &str),
+        call: (&str, &str),
         kind: &str,
     ) -> (RunningCommand, String) {
-        let (method, path) = at;
+        let (method, path) = call;
         self.control(provider, Method::DELETE, "calls", json!({})).await;
         self.control(provider, Method::POST, "faults", json!({"match": path, "kind": kind, "delayMs": 60_000})).await;
         let request = tokio::spawn(client().get(url).header("accept", "text/html").send());
         eventually(async || self.calls(provider, method, path).await > 0).await;
         assert_eq!(service.stop("-KILL").0, None);
-        assert!(request.await.unwrap().is_err(), "the browser is shown nothing");
+        assert!(request.await.unwrap().is_err(), "the browser gets no answer");
         self.control(provider, Method::DELETE, "faults", json!({})).await;
-        // The time of every lease passes, which is minutes.
+        // Ends every lease, which would take minutes.
         for table in ["provider_users", "link_sessions"] {
             let sql = format!("UPDATE {table} SET lease_until = 0 WHERE lease_until IS NOT NULL");
             execute(&self.database, &sql, "").await;
@@ -81,7 +81,7 @@ impl Deployment {
         link_url
     }
 
-    /// From our address over the provider's page back to ours, which is not opened.
+    /// Opens the link URL, approves at the provider and returns the callback URL, which is not opened.
     async fn answer_consent_page(&self, link_url: &str) -> String {
         let mut page = open(link_url).await.location();
         page.query_pairs_mut().append_pair("sandbox_auto", "accept");
@@ -91,14 +91,15 @@ impl Deployment {
     async fn works(&self, api: &str, provider: &str) -> bool {
         let listed = get(&format!("{api}/v1/connections"), Some(&self.key)).await.1;
         let listed = listed["data"].as_array().unwrap().clone();
-        let [one] = &listed[..] else { return false };
-        assert_eq!((&one["provider"], &one["status"]), (&json!(provider), &json!("active")));
-        let rows = if one["category"] == "banking" { "transactions" } else { "trades" };
-        let path = format!("{api}/v1/{rows}?connectionId={}", text(one, "id"));
+        let [connection] = &listed[..] else { return false };
+        assert_eq!(connection["provider"], provider);
+        assert_eq!(connection["status"], "active");
+        let rows = if connection["category"] == "banking" { "transactions" } else { "trades" };
+        let path = format!("{api}/v1/{rows}?connectionId={}", text(connection, "id"));
         get(&path, Some(&self.key)).await.0 == 200
     }
 
-    /// Removes the connection by command; nothing is left of it.
+    /// Removes the only connection by command.
     fn remove(&self) {
         let listed = self.workdir.json("connection list");
         assert_eq!(listed.as_array().unwrap().len(), 1);
@@ -107,40 +108,43 @@ impl Deployment {
     }
 }
 
-async fn the_service_is_killed(database: Database) {
+async fn link_despite_kills(database: Database) {
     let deployment = Deployment::start(database).await;
     let (service, _) = deployment.serve();
 
-    // When a user is registered, and again when the consent is looked up.
+    // Killed while a user is registered, and again while the consent is looked up.
     let link_url = deployment.link_url("fiskil");
-    let (service, _) = deployment.killed("fiskil", service, &link_url, ("POST", "/v1/end-users"), "drip").await;
+    let (service, _) =
+        deployment.kill_during_call("fiskil", service, &link_url, ("POST", "/v1/end-users"), "drip").await;
     let callback_url = deployment.answer_consent_page(&link_url).await;
-    assert_eq!(deployment.calls("fiskil", "DELETE", "/v1/end-users/{id}").await, 1, "nobody is left behind");
+    assert_eq!(deployment.calls("fiskil", "DELETE", "/v1/end-users/{id}").await, 1, "the orphaned user is deleted");
     assert_eq!(deployment.calls("fiskil", "POST", "/v1/end-users").await, 2);
-    let (service, api) = deployment.killed("fiskil", service, &callback_url, ("GET", "/v1/consent"), "delay").await;
+    let (service, api) =
+        deployment.kill_during_call("fiskil", service, &callback_url, ("GET", "/v1/consent"), "delay").await;
     eventually(async || deployment.works(&api, "fiskil").await).await;
     assert_eq!(open(&callback_url).await.status, 409);
-    assert_eq!(deployment.calls("fiskil", "POST", "/v1/end-users").await, 0, "not again");
+    assert_eq!(deployment.calls("fiskil", "POST", "/v1/end-users").await, 0, "no second registration");
     deployment.remove();
 
-    // When a code is exchanged: it is lost, and the user begins again.
+    // Killed while a code is exchanged: the code is lost, and the user starts again.
     let link_url = deployment.link_url("akahu");
     let callback_url = deployment.answer_consent_page(&link_url).await;
-    let (service, api) = deployment.killed("akahu", service, &callback_url, ("POST", "/v1/token"), "drip").await;
+    let (service, api) =
+        deployment.kill_during_call("akahu", service, &callback_url, ("POST", "/v1/token"), "drip").await;
     eventually(async || open(&callback_url).await.status == 409).await;
     assert!(!deployment.works(&api, "akahu").await);
     assert_eq!(open(&deployment.answer_consent_page(&link_url).await).await.status, 200);
     assert!(deployment.works(&api, "akahu").await);
     deployment.remove();
 
-    // While the browser is away; and when it is back, after the provider has confirmed.
+    // Killed while the browser is at the provider, and again during the callback, after the provider has confirmed.
     let link_url = deployment.link_url("snaptrade");
     let callback_url = deployment.answer_consent_page(&link_url).await;
     assert_eq!(service.stop("-KILL").0, None);
     assert!(client().get(&callback_url).send().await.is_err());
     let (service, _) = deployment.serve();
     let (service, api) =
-        deployment.killed("snaptrade", service, &callback_url, ("GET", "/authorizations"), "drip").await;
+        deployment.kill_during_call("snaptrade", service, &callback_url, ("GET", "/authorizations"), "drip").await;
     eventually(async || deployment.works(&api, "snaptrade").await).await;
     assert_eq!(open(&callback_url).await.status, 409);
     deployment.remove();
@@ -153,10 +157,10 @@ async fn the_service_is_killed(database: Database) {
 
 #[tokio::test]
 async fn restarted_service_resumes_linking_on_sqlite() {
-    the_service_is_killed(Database::Sqlite).await;
+    link_despite_kills(Database::Sqlite).await;
 }
 
 #[tokio::test]
 async fn restarted_service_resumes_linking_on_postgres() {
-    the_service_is_killed(Database::Postgres).await;
+    link_despite_kills(Database::Postgres).await;
 }

@@ -1,4 +1,4 @@
-//! A sync dies at one of its steps, and another is made: what it found is told once, whichever of them found it.
+//! A sync crashes at one of its steps, and another one follows. Together they announce every row once.
 
 use bellbird_connections::Connections;
 use bellbird_domain::Connection;
@@ -10,10 +10,10 @@ use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE, RunOutcome};
 use crate::support::harness::{App, Database, Setup, on_both_databases, simulated_providers};
 use crate::support::receiver::{Hook, ReceivedEvent};
 
-/// Parts into which the time of a sync is cut: it is killed at the end of each.
+/// How many parts the time of a sync is cut into. The service crashes at the end of each.
 const PARTS: u32 = 8;
 
-/// The sync of a row that is new and of one that has changed dies, and is made again.
+/// Adds a row, changes the previous one, crashes the sync of both and runs another sync.
 async fn crash_sync(
     app: &App,
     connection: &Connection,
@@ -24,9 +24,9 @@ async fn crash_sync(
     let text = format!("ROW {}", rows.len());
     app.advance_clock(SignedDuration::from_mins(1)).await;
     let row = app.add_row(connection, &text, app.clock.now()).await;
-    let before = rows.last().cloned();
-    if let Some(before) = &before {
-        app.change_row(connection, before, change(connection, rows.len())).await;
+    let previous = rows.last().cloned();
+    if let Some(previous) = &previous {
+        app.change_row(connection, previous, change(connection, rows.len())).await;
     }
     rows.push(row);
     app.advance_clock(SignedDuration::from_mins(1)).await;
@@ -40,17 +40,18 @@ async fn crash_sync(
     app.sync(connection).await;
 
     let received = app.delivered_to(hook).await;
-    let texts: Vec<&Value> = received.iter().flat_map(|one| one.rows("new")).map(|row| &row["description"]).collect();
+    let texts: Vec<&Value> =
+        received.iter().flat_map(|event| event.rows("new")).map(|row| &row["description"]).collect();
     assert_eq!(texts, [&text], "{}", connection.provider);
-    let updated: usize = received.iter().map(|one| one.counts().1).sum();
-    assert_eq!(updated, usize::from(before.is_some()), "{}", connection.provider);
-    // Both in one event, of one sync: there is no half of it.
+    let updated: usize = received.iter().map(|event| event.counts().updated).sum();
+    assert_eq!(updated, usize::from(previous.is_some()), "{}", connection.provider);
+    // One sync announces both in one event: the crashed sync has left no part of its work.
     assert_eq!(received.len(), 1, "{:?}", received.iter().map(ReceivedEvent::counts).collect::<Vec<_>>());
     assert_eq!(app.delivered_to(hook).await.len(), 0);
     outcome
 }
 
-/// Another amount, or of a trade, whose amount is a part of its id, another price.
+/// A change of the amount. The amount of a trade is part of its id, so a trade gets another price instead.
 fn change(connection: &Connection, number: usize) -> Value {
     let member = if connection.provider == "snaptrade" { "price" } else { "amount" };
     if connection.provider == "fiskil" {
@@ -78,8 +79,8 @@ on_both_databases! {
             }
             let parts = PARTS * kill_factor();
             for part in 0..=parts {
-                let rounds = u64::from(baseline.rounds) * u64::from(part) / u64::from(parts);
-                crash_sync(&app, connection, &hook, &mut rows, CrashPoint::AfterPolls(u32::try_from(rounds).unwrap()))
+                let polls = u64::from(baseline.polls) * u64::from(part) / u64::from(parts);
+                crash_sync(&app, connection, &hook, &mut rows, CrashPoint::AfterPolls(u32::try_from(polls).unwrap()))
                     .await;
             }
         }

@@ -15,7 +15,7 @@ impl App {
         let email = format!("{provider}@example.com");
         let person = self.add_person(&email, bellbird_domain::Plan::Professional, &[]).await;
         let (mut linked, _) = self.link_in_browser(person.user.id, LinkTarget::Provider(provider)).await;
-        // The first refresh after a link subscribes to events, if the provider needs that. After the last one no job is due.
+        // The first refresh after a link subscribes to events, if that is needed. After the last one, no job is due.
         for minutes in [1, 1, 3, 11] {
             self.advance_clock(SignedDuration::from_mins(minutes)).await;
             self.run_due_jobs().await;
@@ -90,7 +90,7 @@ on_both_databases! {
             app.control_of(provider, Method::POST, "/webhooks", json!({"sign": "wrong"})).await;
             app.set_consent(&connection, "expired").await;
             let statuses = app.delivered(provider).await;
-            // Akahu's keys are read once. Until they may be read again, its later events get 503.
+            // Akahu's key is cached only after a valid signature. Fetches are rate-limited, so later events get 503.
             let rejected = |status: &Value| *status == 401 || (provider == "akahu" && *status == 503);
             assert!(statuses.iter().all(rejected) && statuses[0] == 401, "{provider}: {statuses:?}");
             app.run_due_jobs().await;

@@ -1,5 +1,5 @@
-//! Link sessions over HTTP: from the link URL through the callback to the first read. The simulated providers answer the
-//! consent page at once. `chromium/` goes through their pages.
+//! Link sessions over HTTP: from the link URL through the callback to the first read. The simulated providers redirect
+//! back at once. The tests in `chromium/` go through their pages.
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{ConnectionStatus, Plan};
@@ -8,9 +8,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::support::browser::{browse, client, open};
-use crate::support::harness::{
-    AccountLabel, App, Database, Setup, eventually, on_both_databases, simulated_providers,
-};
+use crate::support::harness::{AccountLabel, App, Database, Setup, eventually, on_both_databases, simulated_providers};
 
 /// The routes that register and delete a provider user.
 struct RegistrationRoutes {
@@ -21,10 +19,9 @@ struct RegistrationRoutes {
 fn registration(provider: &str) -> Option<RegistrationRoutes> {
     match provider {
         "fiskil" => Some(RegistrationRoutes { register: "/v1/end-users", delete: "/v1/end-users/{id}" }),
-        "snaptrade" => Some(RegistrationRoutes {
-            register: "/snapTrade/registerUser",
-            delete: "/snapTrade/deleteUser",
-        }),
+        "snaptrade" => {
+            Some(RegistrationRoutes { register: "/snapTrade/registerUser", delete: "/snapTrade/deleteUser" })
+        }
         _ => None,
     }
 }
@@ -43,7 +40,9 @@ on_both_databases! {
                 let accounts = app.accounts_of(connection).await;
                 assert!(!accounts.is_empty(), "{provider}");
                 let path = match connection.category.as_str() {
-                    "banking" => format!("/v1/transactions?connectionId={}&accountId={}", connection.id, accounts[0].id),
+                    "banking" => {
+                        format!("/v1/transactions?connectionId={}&accountId={}", connection.id, accounts[0].id)
+                    }
                     _ => format!("/v1/trades?connectionId={}", connection.id),
                 };
                 assert_eq!(app.get(&path).await.status, 200, "{provider}");
@@ -233,8 +232,7 @@ on_both_databases! {
             app.control(Method::POST, "/relink", json!({ "sameIds": same_ids })).await;
             app.set_consent(connection, "revoked").await;
             app.connections.refresh(user, connection.id).await.unwrap();
-            // The user starts a new link, abandons it and reconnects instead. The service polls both sessions before the
-            // callback.
+            // The user starts a new link, abandons it and reconnects. Jobs poll both sessions before the callback.
             open(&app.link_url(user, LinkTarget::Provider("fiskil")).await).await.location();
             let callback_url = app
                 .answer_consent_page(&app.link_url(user, LinkTarget::Connection(connection.id)).await, "accept")
@@ -262,7 +260,8 @@ on_both_databases! {
         assert_eq!(new.len(), 1, "{}", shown.text);
         app.advance_clock(SignedDuration::from_mins(40)).await;
         app.run_due_jobs().await;
-        let statuses: Vec<_> = app.connections_of(user).await.iter().map(|connection| (connection.id, connection.status)).collect();
+        let connections = app.connections_of(user).await;
+        let statuses: Vec<_> = connections.iter().map(|connection| (connection.id, connection.status)).collect();
         assert!(statuses.contains(&(linked[0].id, ConnectionStatus::Invalidated)), "{statuses:?}");
         assert!(statuses.contains(&(new[0].id, ConnectionStatus::Active)) && statuses.len() == 2, "{statuses:?}");
     }
@@ -295,9 +294,8 @@ on_both_databases! {
             app.fault_at(provider, json!({"match": failing_path, "kind": "status", "status": 503})).await;
             sessions.push((provider, before, callback_url));
         }
-        for shown in
-            futures_util::future::join_all(sessions.iter().map(|(_, _, callback_url)| open(callback_url.as_str()))).await
-        {
+        let callbacks = sessions.iter().map(|(_, _, callback_url)| open(callback_url.as_str()));
+        for shown in futures_util::future::join_all(callbacks).await {
             shown.assert_shows(200, "Not confirmed yet");
         }
         for _ in 0..6 {
@@ -319,7 +317,7 @@ on_both_databases! {
 
 on_both_databases! {
     async fn different_login_is_a_new_connection(app: App) {
-        // The sandbox's person with this email address, whose reconnect approves another login.
+        // A person of the sandbox has this email address. After the changes below, the reconnect seems another login.
         let person = app.add_person("priya.sharma@example.com", Plan::Professional, &[]).await;
         let (linked, _) = app.link_in_browser(person.user.id, LinkTarget::Provider("fiskil")).await;
         let connection = &linked[0];
@@ -370,7 +368,10 @@ async fn link_urls_are_scoped_and_expire() {
         browse(request)
     };
     let authorize_url = post("provider=akahu").await.location();
-    assert!(authorize_url.query_pairs().any(|(name, value)| name == "scope" && value == "ENDURING_CONSENT"), "{authorize_url}");
+    assert!(
+        authorize_url.query_pairs().any(|(name, value)| name == "scope" && value == "ENDURING_CONSENT"),
+        "{authorize_url}"
+    );
     for (form, status) in
         [("provider=unknown", 400), ("", 400), ("provider=akahu&connection=x", 400), ("connection=x", 400)]
     {
@@ -521,7 +522,8 @@ on_both_databases! {
                 app.run_due_jobs().await;
                 app.advance_clock(SignedDuration::from_mins(11)).await;
                 app.run_due_jobs().await;
-                assert_eq!(app.accounts_of(connection).await, accounts, "{provider} {state} {setting}: after the backfill window");
+                let later = app.accounts_of(connection).await;
+                assert_eq!(later, accounts, "{provider} {state} {setting}: after the backfill window");
                 assert_eq!(
                     app.connections.count_pending_removals().await.unwrap(),
                     0,

@@ -1,4 +1,4 @@
-//! After everything was read, neither database nor log knows what was answered.
+//! After reads of everything, neither the database nor the log contains what the API answered.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{LENGTH_MIN, contains, files};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, get, text};
 
-/// What must be nowhere: amounts, descriptions and ids of rows, by where they came from.
+/// Collects the members of rows that must not be stored or logged, such as amounts, descriptions and ids.
 fn collect(found: &mut BTreeSet<String>, rows: &Value, members: &[&str]) {
     for row in rows.as_array().expect("rows") {
         for member in members {
@@ -42,7 +42,7 @@ async fn no_answer_is_stored_or_logged() {
     let database = workdir.folder.path().join("kept.db");
     workdir.set("BELLBIRD_DATABASE__URL", &format!("sqlite:{}", database.display()));
     workdir.set("BELLBIRD_LOG__LEVEL", "trace");
-    // So many accounts are read one by one.
+    // The test reads many accounts one by one.
     workdir.set("BELLBIRD_LIMITS__BALANCES_PER_MINUTE", "0");
     workdir.set("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "0");
     let demo = RunningCommand::start(&workdir, &format!("demo --json --rows 400 {ANY_PORTS}"));
@@ -77,14 +77,14 @@ async fn no_answer_is_stored_or_logged() {
             secrets.extend(credentials[member].as_str().map(str::to_owned));
         }
     }
-    // Failures are logged too.
+    // Failed reads are logged, too.
     let key = text(&demo_output, "apiKey");
     let (_, connections) = get(&format!("{api}/v1/connections"), Some(key)).await;
     let connections = connections["data"].as_array().unwrap();
     for (provider, endpoint) in [("fiskil", "transactions"), ("akahu", "transactions"), ("snaptrade", "trades")] {
         let base: reqwest::Url = text(&sandbox[provider], "baseUrl").parse().unwrap();
         let faults = base.join("/__control/faults").unwrap();
-        let connection = text(connections.iter().find(|one| one["provider"] == provider).unwrap(), "id");
+        let connection = text(connections.iter().find(|connection| connection["provider"] == provider).unwrap(), "id");
         let path = format!("{api}/v1/{endpoint}?connectionId={connection}");
         assert_eq!(get(&format!("{path}&from=SECRET-PARAMETER"), Some(key)).await.0, 400);
         let http = reqwest::Client::new();
@@ -97,23 +97,22 @@ async fn no_answer_is_stored_or_logged() {
     secrets.insert("SECRET-PARAMETER".to_owned());
     assert!(secrets.len() > 500, "too little was read: {}", secrets.len());
 
-    let while_running = files(workdir.folder.path());
+    let mut stored = files(workdir.folder.path());
     let (code, _, log) = demo.stop("-TERM");
     assert_eq!(code, Some(0));
-    let mut kept = while_running;
-    kept.extend(files(workdir.folder.path()));
-    kept.push(("the log".to_owned(), log.into_bytes()));
+    stored.extend(files(workdir.folder.path()));
+    stored.push(("the log".to_owned(), log.into_bytes()));
 
-    // The search finds what is there.
+    // The search does find texts that are stored.
     let known = text(&connections[0], "institutionName");
-    assert!(kept.iter().any(|(path, bytes)| path.contains("kept.db") && contains(bytes, known)));
-    assert!(kept.iter().any(|(path, bytes)| path == "the log" && contains(bytes, "provider_calls")));
-    // Thousands of texts are looked for at once, by how they begin.
+    assert!(stored.iter().any(|(path, bytes)| path.contains("kept.db") && contains(bytes, known)));
+    assert!(stored.iter().any(|(path, bytes)| path == "the log" && contains(bytes, "provider_calls")));
+    // Thousands of texts are searched at once, by their first bytes.
     let mut by_start: HashMap<&[u8], Vec<&String>> = HashMap::new();
     for secret in &secrets {
         by_start.entry(&secret.as_bytes()[..LENGTH_MIN]).or_default().push(secret);
     }
-    for (path, bytes) in &kept {
+    for (path, bytes) in &stored {
         for (at, start) in bytes.windows(LENGTH_MIN).enumerate() {
             let found = by_start.get(start).into_iter().flatten();
             for secret in found {
@@ -130,19 +129,23 @@ async fn read_everything(api: &str, key: &str, secrets: &mut BTreeSet<String>) {
         body
     };
     let connections = read("connections".to_owned()).await;
-    let brokers: Vec<_> =
-        connections["data"].as_array().unwrap().iter().filter(|one| one["category"] == "brokerage").collect();
+    let brokers: Vec<_> = connections["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|connection| connection["category"] == "brokerage")
+        .collect();
     let accounts = read("accounts?limit=200".to_owned()).await;
     for account in accounts["data"].as_array().unwrap() {
         let (connection, id) = (text(account, "connectionId"), text(account, "id"));
-        let asked = format!("connectionId={connection}&accountId={id}");
+        let query = format!("connectionId={connection}&accountId={id}");
         if brokers.iter().any(|broker| broker["id"] == connection) {
-            let rows = read(format!("holdings?{asked}")).await;
+            let rows = read(format!("holdings?{query}")).await;
             collect(secrets, &rows["data"], &["id", "marketValue"]);
-            let rows = read(format!("trades?{asked}&from=2020-01-01&limit=500")).await;
+            let rows = read(format!("trades?{query}&from=2020-01-01&limit=500")).await;
             collect(secrets, &rows["data"], &["id", "totalAmount"]);
         } else {
-            let rows = read(format!("transactions?{asked}&from=2020-01-01&limit=500")).await;
+            let rows = read(format!("transactions?{query}&from=2020-01-01&limit=500")).await;
             collect(secrets, &rows["data"], &["id", "amount", "description", "merchantName"]);
         }
         for _ in 0..2 {
@@ -150,7 +153,7 @@ async fn read_everything(api: &str, key: &str, secrets: &mut BTreeSet<String>) {
             collect(secrets, &balances["data"], &["currentBalance", "availableBalance"]);
         }
     }
-    // What a row says may be a word of a name that is kept.
-    let kept = format!("{connections}{accounts}");
-    secrets.retain(|secret| !kept.contains(secret.as_str()));
+    // A text of a row may also be part of a name, and names are stored.
+    let names = format!("{connections}{accounts}");
+    secrets.retain(|secret| !names.contains(secret.as_str()));
 }

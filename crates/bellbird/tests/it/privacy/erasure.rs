@@ -1,4 +1,4 @@
-//! After a removal, nothing names what was removed.
+//! After a removal, neither the database nor the API contains an id or name of the connection.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::support::browser::{email_at, open};
 use crate::support::database::{query, tables, tables_containing};
-use crate::support::harness::{App, Database, Person, Setup, eventually, on_both_databases};
+use crate::support::harness::{AccountLabel, App, Database, Person, Setup, eventually, on_both_databases};
 
-/// Everything by which the connection and its accounts are known, here and at the provider.
+/// All ids and names of the connection and its accounts, here and at the provider.
 async fn identifiers_of(app: &App, connection: &Connection) -> Vec<String> {
     let id = connection.id;
     let mut names = vec![id.to_string(), connection.institution_name.clone(), connection.institution_id.clone()];
@@ -25,8 +25,9 @@ async fn identifiers_of(app: &App, connection: &Connection) -> Vec<String> {
     names
 }
 
-async fn reads(app: &App, person: &Person, connection: &Connection, accounts: &[(String, String)]) -> Vec<String> {
-    let (id, account) = (connection.id, &accounts[0].0);
+/// Reads the connection in every way. Returns the paths that exist.
+async fn read_all(app: &App, person: &Person, connection: &Connection, accounts: &[AccountLabel]) -> Vec<String> {
+    let (id, account) = (connection.id, &accounts[0].id);
     let mut paths = vec![
         format!("/v1/balances?accountIds={account}"),
         format!("/v1/accounts?connectionId={id}&limit=1"),
@@ -37,23 +38,23 @@ async fn reads(app: &App, person: &Person, connection: &Connection, accounts: &[
         "banking" => vec![format!("/v1/transactions?connectionId={id}&limit=1")],
         _ => vec![format!("/v1/trades?connectionId={id}&limit=1"), format!("/v1/holdings?connectionId={id}")],
     });
-    let mut known = Vec::new();
+    let mut found = Vec::new();
     for path in paths {
         let answer = app.get_as(&person.key, &path).await;
         if answer.status != 404 {
             assert_eq!(answer.status, 200, "{path}: {}", answer.text);
-            known.push(path);
+            found.push(path);
         }
     }
-    known
+    found
 }
 
-/// Waits until every event that is under way has been answered.
+/// Waits until the service has answered every provider event.
 async fn wait_for_deliveries(app: &App, provider: &str) {
     eventually(async || {
         let seen = app.control_of(provider, Method::GET, "/webhooks", json!({})).await;
         let deliveries = seen["deliveries"].as_array().unwrap();
-        !deliveries.is_empty() && deliveries.iter().all(|one| one["state"] == "sent")
+        !deliveries.is_empty() && deliveries.iter().all(|delivery| delivery["state"] == "sent")
     })
     .await;
 }
@@ -73,7 +74,7 @@ on_both_databases! {
             let connection = app.connections_of(user).await.remove(0);
             let mut names = identifiers_of(&app, &connection).await;
 
-            // Events arrive, about what breaks, is repaired with another consent, and goes on.
+            // Provider events come about the lost consent and about the new one after a reconnect.
             let hook = format!("{}/webhooks/{provider}", app.console_url);
             app.advance_clock(SignedDuration::from_mins(1)).await;
             app.run_due_jobs().await;
@@ -99,10 +100,10 @@ on_both_databases! {
             wait_for_deliveries(&app, provider).await;
             names.extend(identifiers_of(&app, &connection).await);
             let accounts = app.accounts_of(&connection).await;
-            let paths = reads(&app, &person, &connection, &accounts).await;
+            let paths = read_all(&app, &person, &connection, &accounts).await;
             assert!(paths.len() > 2, "{paths:?}");
-            reads(&app, &person, &connection, &accounts).await;
-            // Somebody has an address open, and somebody else is on the way.
+            read_all(&app, &person, &connection, &accounts).await;
+            // A link session is in progress during the removal.
             open(&link_url).await.location();
 
             app.connections.remove(connection.id).await.unwrap();
@@ -110,7 +111,7 @@ on_both_databases! {
                 let answer = app.get_as(&person.key, &path).await;
                 let empty = path.starts_with("/v1/accounts?") && answer.status == 200 && answer.data().is_empty();
                 assert!(empty || answer.status == 404, "{path}: {} {}", answer.status, answer.text);
-                assert!(!answer.text.contains(&accounts[0].1));
+                assert!(!answer.text.contains(&accounts[0].name));
             }
             assert_eq!(app.get_as(&person.key, "/v1/connections").await.data(), Vec::<Value>::new());
             assert_eq!(app.get_as(&person.key, "/v1/accounts").await.data(), Vec::<Value>::new());
@@ -131,9 +132,9 @@ async fn assert_erased(app: &App, connection: &Connection, mut names: Vec<String
     names.sort_unstable();
     names.dedup();
     // Olivia's and Ben's connections stay, and may share a name with it.
-    let kept = [&app.olivia, &app.ben].into_iter().flat_map(|person| &person.connections);
-    for kept in kept {
-        let others = identifiers_of(app, kept).await;
+    let other_connections = [&app.olivia, &app.ben].into_iter().flat_map(|person| &person.connections);
+    for other in other_connections {
+        let others = identifiers_of(app, other).await;
         names.retain(|name| !others.contains(name));
     }
     assert!(names.len() > 4, "{names:?}");
@@ -142,7 +143,7 @@ async fn assert_erased(app: &App, connection: &Connection, mut names: Vec<String
     let columns = tables(database).await.into_iter().find(|(table, _)| table == "connection_audit").unwrap().1;
     assert_eq!(columns, ["cause", "changed_at", "connection_id", "from_status", "id", "to_status", "user_id"]);
     let Some(path) = database.strip_prefix("sqlite:") else { return };
-    // The whole log goes into the file as soon as nobody reads.
+    // SQLite moves the whole write-ahead log into the file once no reader is active.
     eventually(async || query(database, "PRAGMA wal_checkpoint(TRUNCATE)").await == [["0", "0", "0"]]).await;
     let mut bytes = std::fs::read(path).unwrap();
     bytes.extend(std::fs::read(format!("{path}-wal")).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! What is never kept: rows of answers and events, secrets, and anything of a connection that was removed.
+//! Tests that the service stores and logs no row, no secret, and nothing of a removed connection.
 
 mod answers;
 mod erasure;
@@ -6,9 +6,10 @@ mod pending_events;
 
 use std::path::Path;
 
-/// What is shorter stands in times and ids by chance.
+/// Shorter texts occur in times and ids by chance.
 const LENGTH_MIN: usize = 6;
 
+/// Every file below a folder, with its content.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in folder.read_dir().unwrap() {

@@ -1,4 +1,4 @@
-//! While an event waits for its next attempt, no table, no file and no log holds anything of its rows.
+//! While an event waits for its next attempt, no table, file or log contains anything of its rows.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,9 +11,9 @@ use crate::support::harness::{Database, eventually, simulated_providers};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, get, new_deployment, text};
 use crate::support::receiver::{Receiver, Reply};
 
-/// Digits alone stand in times and ids by chance, unless there are so many of them.
+/// Shorter texts of digits occur in times and ids by chance.
 const DIGITS_MIN: usize = 9;
-/// What rows say, as events and as the API name it.
+/// The sensitive members of rows, by their names in events and in the API.
 const SENSITIVE_MEMBERS: [&str; 18] = [
     "id",
     "amount",
@@ -35,7 +35,7 @@ const SENSITIVE_MEMBERS: [&str; 18] = [
     "symbol",
 ];
 
-/// Somebody with a connection at each provider, one row of each of which could not be overlooked.
+/// Imports a connection of each provider and adds a row with unmistakable values to each.
 async fn import_with_planted_rows(workdir: &Workdir, sandbox: &Value, database: &str) {
     for provider in simulated_providers() {
         let credentials = sandbox["credentials"]
@@ -77,7 +77,7 @@ async fn import_with_planted_rows(workdir: &Workdir, sandbox: &Value, database: 
     }
 }
 
-/// What of a list of rows must be nowhere.
+/// Collects the values of a list of rows that must not be stored or logged.
 fn collect(found: &mut BTreeSet<String>, rows: &Value) {
     for row in rows.as_array().unwrap() {
         for value in
@@ -88,7 +88,7 @@ fn collect(found: &mut BTreeSet<String>, rows: &Value) {
     }
 }
 
-/// As the REST API tells them.
+/// Collects the same from the REST API. Returns the stored names of connections and accounts.
 async fn collect_shown(found: &mut BTreeSet<String>, api: &str, key: &str) -> String {
     let (_, connections) = get(&format!("{api}/v1/connections"), Some(key)).await;
     for connection in connections["data"].as_array().unwrap() {
@@ -102,12 +102,12 @@ async fn collect_shown(found: &mut BTreeSet<String>, api: &str, key: &str) -> St
     format!("{connections}{accounts}")
 }
 
-/// Whether it must be nowhere as a part of anything; else only as a whole value.
+/// Whether the text must not occur even as part of a value. Other texts must not occur as a whole value.
 fn is_unmistakable(secret: &str) -> bool {
     secret.len() >= DIGITS_MIN || !secret.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Texts that are looked for at once, by how they begin.
+/// Texts that are searched at once, by their first bytes.
 struct Secrets<'s>(HashMap<&'s [u8], Vec<&'s [u8]>>);
 
 impl<'s> Secrets<'s> {
@@ -142,20 +142,20 @@ async fn assert_in_no_table(database: &str, secrets: &BTreeSet<String>) {
             parts.assert_none_in(&table, value.as_bytes());
         }
     }
-    assert!(fingerprints > 0, "what is searched has rows");
+    assert!(fingerprints > 0, "the searched tables have rows");
 }
 
-async fn nothing_is_kept(database: Database) {
+async fn search_for_row_data(database: Database) {
     let (mut workdir, sandbox, database) = new_deployment(database).await;
     workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
     workdir.set("BELLBIRD_WEBHOOKS__CHUNK_ROWS", "10");
-    // Two attempts at once, and then none for long.
+    // Two attempts within a second, and the next after an hour.
     workdir.set("BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS", "0,1,3600");
     workdir.json("user add --email me@example.com --plan professional");
     let key = workdir.json("key create --user me@example.com --name test");
     import_with_planted_rows(&workdir, &sandbox.json(), &database).await;
     let receiver = Receiver::start().await;
-    receiver.answers(Reply::Status(500));
+    receiver.reply_with(Reply::Status(500));
     workdir.json(&format!("webhook add --user me@example.com --url {}", receiver.url));
 
     workdir.set("BELLBIRD_LOG__LEVEL", "trace");
@@ -166,36 +166,37 @@ async fn nothing_is_kept(database: Database) {
     let runs = serde_json::from_slice::<Value>(&synced.stdout).unwrap();
     let runs = runs.as_array().unwrap();
     assert!(runs.iter().all(|run| run["events"].as_u64().unwrap() > 0), "{runs:?}");
-    // Of each run the first event is tried twice, and the others wait for it.
-    let waits = "SELECT COUNT(*) FROM webhook_deliveries WHERE state = 'pending' AND attempts = 2";
-    eventually(async || query(&database, waits).await[0][0] == runs.len().to_string()).await;
+    // The first event of each run is attempted twice, and the others wait for it.
+    let waiting_runs = "SELECT COUNT(*) FROM webhook_deliveries WHERE state = 'pending' AND attempts = 2";
+    eventually(async || query(&database, waiting_runs).await[0][0] == runs.len().to_string()).await;
 
     let mut secrets = BTreeSet::new();
     for received in receiver.drain() {
         collect(&mut secrets, &received.body["data"]["new"]);
     }
     let names = collect_shown(&mut secrets, &api, text(&key, "key")).await;
-    // What a row says may be a word of a name that is kept.
+    // A text of a row may also be part of a name, and names are stored.
     secrets.retain(|secret| secret.len() >= LENGTH_MIN && !names.contains(secret.as_str()));
     for planted in
         ["-9876543219", "-98765432.19", "PLANTED MILK BAR", "PLANTED REFERENCE", "PLANTED DAIRY", "PLANTED TRADE"]
     {
-        assert!(secrets.contains(planted), "{planted} was not told");
+        assert!(secrets.contains(planted), "{planted} was not announced");
     }
     assert_in_no_table(&database, &secrets).await;
-    let mut kept = files(workdir.folder.path());
+    let mut stored = files(workdir.folder.path());
     let (code, _, log) = service.stop("-TERM");
     assert_eq!(code, Some(0));
-    kept.extend(files(workdir.folder.path()));
-    // The search finds what is there.
+    stored.extend(files(workdir.folder.path()));
+    // The search does find texts that are stored.
     let is_file = database.starts_with("sqlite:");
-    let knows_endpoint = |(path, bytes): &(String, Vec<u8>)| path.contains("host.db") && contains(bytes, &receiver.url);
-    assert!(log.contains("/v1/transactions") && kept.iter().any(knows_endpoint) == is_file);
-    kept.push(("the log of the service".to_owned(), log.into_bytes()));
-    kept.push(("the log of the command".to_owned(), synced.stderr));
-    kept.push(("the log of the providers".to_owned(), sandbox.stop("-TERM").2.into_bytes()));
+    let contains_endpoint =
+        |(path, bytes): &(String, Vec<u8>)| path.contains("deployment.db") && contains(bytes, &receiver.url);
+    assert!(log.contains("/v1/transactions") && stored.iter().any(contains_endpoint) == is_file);
+    stored.push(("the log of the service".to_owned(), log.into_bytes()));
+    stored.push(("the log of the command".to_owned(), synced.stderr));
+    stored.push(("the log of the providers".to_owned(), sandbox.stop("-TERM").2.into_bytes()));
     let parts = Secrets::new(secrets.iter());
-    for (path, bytes) in &kept {
+    for (path, bytes) in &stored {
         parts.assert_none_in(path, bytes);
     }
     assert_in_no_table(&database, &secrets).await;
@@ -203,10 +204,10 @@ async fn nothing_is_kept(database: Database) {
 
 #[tokio::test]
 async fn no_row_data_is_stored_or_logged_on_sqlite() {
-    nothing_is_kept(Database::Sqlite).await;
+    search_for_row_data(Database::Sqlite).await;
 }
 
 #[tokio::test]
 async fn no_row_data_is_stored_or_logged_on_postgres() {
-    nothing_is_kept(Database::Postgres).await;
+    search_for_row_data(Database::Postgres).await;
 }

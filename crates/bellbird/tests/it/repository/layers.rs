@@ -94,7 +94,7 @@ fn dependencies_are_inherited_from_the_workspace() {
         for (section, name, spec) in dependencies(&manifest) {
             unused.remove(name.as_str());
             let inherited = spec.get("workspace").and_then(toml::Value::as_bool) == Some(true);
-            // A member that nobody else uses is named by its folder.
+            // A member with one user is named by its folder.
             let folder = spec.get("path").is_some() && spec.get("version").is_none();
             if !inherited && !folder {
                 wrong.push(format!("{path}: [{section}] {name}"));

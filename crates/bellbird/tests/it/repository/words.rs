@@ -95,7 +95,22 @@ const USUAL: [&str; 9] = [
 ];
 
 /// Where such a word belongs to others: a wire protocol, a bank's text, a technique by its usual name.
-const QUOTED: [(&str, &str); 0] = [];
+const QUOTED: [(&str, &str); 14] = [
+    ("crates/providers/src/akahu/", "grant"),
+    ("crates/providers/src/akahu/", "scope"),
+    ("docs/providers/akahu.md", "grant"),
+    ("docs/providers/akahu.md", "scope"),
+    ("sandbox/src/akahu/", "grant"),
+    ("sandbox/src/akahu/", "scope"),
+    ("sandbox/src/fiskil/token.rs", "scope"),
+    ("sandbox/tests/it/", "grant"),
+    ("sandbox/tests/it/", "scope"),
+    ("crates/bellbird/tests/it/linking/sessions.rs", "scope"),
+    ("crates/webhooks/src/payload/tests.rs", "outgoing"),
+    ("sandbox/src/fiskil/rows.rs", "outgoing"),
+    ("sandbox/src/world/merchants.rs", "depart*"),
+    ("docs/adr/0008-events-without-rows.md", "outbox"),
+];
 
 /// Files that speak about words.
 const ABOUT_WORDS: [&str; 2] = ["crates/bellbird/tests/it/repository/words.rs", "docs/glossary.md"];

@@ -62,7 +62,8 @@ impl App {
 
     /// Links in the browser. Returns the new connections and the page at the end.
     pub(crate) async fn link_in_browser(&self, user: UserId, to: LinkTarget<'_>) -> (Vec<Connection>, BrowserPage) {
-        let before: Vec<ConnectionId> = self.connections_of(user).await.iter().map(|connection| connection.id).collect();
+        let before: Vec<ConnectionId> =
+            self.connections_of(user).await.iter().map(|connection| connection.id).collect();
         let callback_url = self.answer_consent_page(&self.link_url(user, to).await, "accept").await;
         let shown = open(callback_url.as_str()).await;
         let mut now = self.connections_of(user).await;

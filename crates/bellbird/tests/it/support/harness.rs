@@ -294,7 +294,7 @@ impl App {
         Answer { status, headers, text: response.text().await.expect("a body") }
     }
 
-    /// A call of the control interface of a simulated provider.
+    /// Calls the control interface of a simulated provider.
     pub(crate) async fn control_of(&self, provider: &str, method: Method, path: &str, body: Value) -> Value {
         let description = serde_json::to_value(self.sandbox.description()).expect("JSON");
         let base: reqwest::Url = description[provider]["baseUrl"].as_str().expect(provider).parse().expect("a URL");

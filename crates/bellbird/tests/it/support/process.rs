@@ -128,7 +128,7 @@ impl Drop for RunningCommand {
 pub(crate) async fn new_deployment(database: Database) -> (Workdir, RunningCommand, String) {
     let mut workdir = Workdir::new();
     let database = match database {
-        Database::Sqlite => format!("sqlite:{}", workdir.folder.path().join("host.db").display()),
+        Database::Sqlite => format!("sqlite:{}", workdir.folder.path().join("deployment.db").display()),
         Database::Postgres => postgres_database().await,
     };
     workdir.set("BELLBIRD_DATABASE__URL", &database);

@@ -1,3 +1,3 @@
-//! Syncs of connections.
+//! Tests of syncs.
 
 mod runs;

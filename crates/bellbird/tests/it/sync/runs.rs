@@ -1,4 +1,4 @@
-//! Syncs: what is announced as new and as changed, from which time on, and what is remembered of it.
+//! Syncs: which rows they announce as new or updated, their date ranges, and the fingerprints that they store.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::database::query;
 use crate::support::harness::{App, Database, Person, Setup, eventually, on_both_databases, simulated_providers};
-use crate::support::receiver::ReceivedEvent;
+use crate::support::receiver::{ReceivedEvent, Reply, RowCounts, SyncCounts};
 use crate::support::rows::all_rows;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -18,7 +18,7 @@ const DAY: SignedDuration = SignedDuration::from_hours(24);
 const BOTH: [Database; 2] = [Database::Sqlite, Database::Postgres];
 
 impl App {
-    /// What the REST API says of the connection from that time on.
+    /// The connection's rows in the REST API, from that time on.
     async fn shown_since(&self, person: &Person, connection: &Connection, from: Timestamp) -> Vec<Value> {
         let list = if connection.provider == "snaptrade" { "trades" } else { "transactions" };
         let mut rows = Vec::new();
@@ -64,8 +64,10 @@ on_both_databases! {
             let since = app.clock.now() - 30 * DAY;
             let shown = app.shown_since(&person, &person.connections[0], since).await;
             assert!(!shown.is_empty(), "{provider}");
-            assert_eq!(announced, shown.iter().map(|row| &row["id"]).collect::<Vec<_>>(), "{provider}: rows and order");
-            assert_eq!((report.new_count, report.updated_count, report.events), (announced.len(), 0, received.len()));
+            let expected: Vec<&Value> = shown.iter().map(|row| &row["id"]).collect();
+            assert_eq!(announced, expected, "{provider}: same rows, same order");
+            let expected = SyncCounts { new: announced.len(), updated: 0, events: received.len() };
+            assert_eq!(SyncCounts::of(&report), expected, "{provider}");
             assert_eq!(all_rows(&received, "updated").len(), 0);
         }
     }
@@ -85,7 +87,7 @@ async fn first_sync_can_be_silent() {
             assert!(app.delivered_to(&hook).await.is_empty() && app.deliveries_to(&hook).await.is_empty());
             app.add_row(connection, "AFTER SILENCE", app.clock.now() - HOUR).await;
             let report = app.sync(connection).await;
-            assert_eq!((report.new_count, report.updated_count, report.events), (1, 0, 1), "{provider}");
+            assert_eq!(SyncCounts::of(&report), SyncCounts { new: 1, updated: 0, events: 1 }, "{provider}");
             assert_eq!(texts(&app.delivered_to(&hook).await, "new"), ["AFTER SILENCE"]);
         }
     }
@@ -98,54 +100,63 @@ on_both_databases! {
             let connection = &person.connections[0];
             let hook = app.hook(&person.user).await;
             app.complete_initial_sync(connection, &hook).await;
-            let synced = async || {
+            let sync_and_deliver = async || {
                 app.advance_clock(HOUR).await;
                 let report = app.sync(connection).await;
                 let received = app.delivered_to(&hook).await;
                 assert_eq!(report.events, received.len());
-                assert!(received.iter().all(|one| one.counts() == (report.new_count, report.updated_count)));
-                (report.new_count, report.updated_count, received)
+                let counts = RowCounts { new: report.new_count, updated: report.updated_count };
+                assert!(received.iter().all(|event| event.counts() == counts));
+                (counts, received)
             };
-            let nothing = |(new, updated, received): (usize, usize, Vec<ReceivedEvent>)| {
-                assert_eq!((new, updated, received.len()), (0, 0, 0), "{provider}");
+            let assert_nothing_announced = |(counts, received): (RowCounts, Vec<ReceivedEvent>)| {
+                assert_eq!(counts, RowCounts { new: 0, updated: 0 }, "{provider}");
+                assert_eq!(received.len(), 0, "{provider}");
             };
-            nothing(synced().await);
-            assert!(app.row_calls(provider).await > 0, "it was asked for");
+            assert_nothing_announced(sync_and_deliver().await);
+            assert!(app.row_calls(provider).await > 0, "the sync read rows");
 
             let at = app.clock.now() - HOUR;
             let id = app.add_row(connection, "A MILK BAR", at).await;
-            let (new, updated, received) = synced().await;
-            assert_eq!((new, updated, texts(&received, "new")), (1, 0, vec!["A MILK BAR".to_owned()]), "{provider}");
-            nothing(synced().await);
+            let (counts, received) = sync_and_deliver().await;
+            assert_eq!(counts, RowCounts { new: 1, updated: 0 }, "{provider}");
+            assert_eq!(texts(&received, "new"), ["A MILK BAR"], "{provider}");
+            assert_nothing_announced(sync_and_deliver().await);
 
-            // What a trade says is its id: one that changed is another one.
+            // The id of a trade is made from its members, so a changed trade is a new one.
             let is_trade = provider == "snaptrade";
             app.change_row(connection, &id, json!({"description": "ANOTHER MILK BAR"})).await;
-            let (new, updated, received) = synced().await;
-            let (list, counts) = if is_trade { ("new", (1, 0)) } else { ("updated", (0, 1)) };
-            assert_eq!(((new, updated), texts(&received, list)), (counts, vec!["ANOTHER MILK BAR".to_owned()]));
-            nothing(synced().await);
+            let (counts, received) = sync_and_deliver().await;
+            let (list, expected) = if is_trade {
+                ("new", RowCounts { new: 1, updated: 0 })
+            } else {
+                ("updated", RowCounts { new: 0, updated: 1 })
+            };
+            assert_eq!(counts, expected, "{provider}");
+            assert_eq!(texts(&received, list), ["ANOTHER MILK BAR"], "{provider}");
+            assert_nothing_announced(sync_and_deliver().await);
             if is_trade {
                 continue;
             }
 
             app.remove_row(connection, &id).await;
-            nothing(synced().await);
+            assert_nothing_announced(sync_and_deliver().await);
             let account = app.account_at(connection).await;
-            let again = |text: &str| match provider {
+            let restored_row = |text: &str| match provider {
                 "fiskil" => json!({"account_id": account, "fiskil_id": id, "amount": "-12.34", "description": text,
                     "posting_date_time": at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string()}),
                 _ => json!({"_account": account, "_id": id, "amount": -12.34, "description": text,
                     "date": at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string()}),
             };
-            app.put_row(connection, again("ANOTHER MILK BAR")).await;
-            // What the sandbox fills in is the same: the row is as it was.
-            nothing(synced().await);
+            app.put_row(connection, restored_row("ANOTHER MILK BAR")).await;
+            // The sandbox fills in the same members, so the row is as it was.
+            assert_nothing_announced(sync_and_deliver().await);
             app.remove_row(connection, &id).await;
-            nothing(synced().await);
-            app.put_row(connection, again("THE MILK BAR IS BACK")).await;
-            let (new, updated, received) = synced().await;
-            assert_eq!((new, updated, texts(&received, "updated")), (0, 1, vec!["THE MILK BAR IS BACK".to_owned()]));
+            assert_nothing_announced(sync_and_deliver().await);
+            app.put_row(connection, restored_row("THE MILK BAR IS BACK")).await;
+            let (counts, received) = sync_and_deliver().await;
+            assert_eq!(counts, RowCounts { new: 0, updated: 1 }, "{provider}");
+            assert_eq!(texts(&received, "updated"), ["THE MILK BAR IS BACK"], "{provider}");
         }
     }
 }
@@ -171,10 +182,10 @@ on_both_databases! {
         }
         app.remove_row(connection, &ids[0]).await;
         let report = app.sync(connection).await;
-        assert_eq!((report.new_count, report.updated_count, report.events), (0, 0, 0));
+        assert_eq!(SyncCounts::of(&report), SyncCounts { new: 0, updated: 0, events: 0 });
 
-        // Read again, both are there.
-        hook.receiver.answers_next([crate::support::receiver::Reply::Status(500)]);
+        // The retry reads the rows again and finds both.
+        hook.receiver.reply_next_with([Reply::Status(500)]);
         for _ in 0..2 {
             app.add_row(connection, "EQUAL TOO", at).await;
         }
@@ -206,7 +217,7 @@ on_both_databases! {
         let announced = texts(&app.delivered_to(&hook).await, "new");
         assert_eq!(announced, ["AFTER THE FIRST SYNC", "5 DAYS AGO", "7 DAYS AGO"]);
 
-        // After ten days without a sync, nothing of them is missed.
+        // After ten days without a sync, the next one misses none of their rows.
         app.advance_clock(10 * DAY).await;
         let now = app.clock.now();
         app.add_row(connection, "9 DAYS AGO TOO", now - 9 * DAY).await;
@@ -231,7 +242,8 @@ async fn unreachable_fingerprints_are_deleted() {
             app.advance_clock(3 * DAY).await;
             app.run_due_jobs().await;
             let report = app.sync(connection).await;
-            assert_eq!((report.new_count, report.updated_count), (0, 0), "{provider}: announced twice");
+            assert_eq!(report.new_count, 0, "{provider}: announced twice");
+            assert_eq!(report.updated_count, 0, "{provider}: announced twice");
             assert!(app.fingerprint_count().await <= before);
             before = app.fingerprint_count().await;
         }
@@ -252,17 +264,21 @@ on_both_databases! {
                 app.set_consent(connection, state).await;
                 app.reset_calls().await;
                 let report = app.sync(connection).await;
-                assert_eq!((report.status, report.new_count, report.events), (status, 0, 0), "{provider}");
+                assert_eq!(report.status, status, "{provider}");
+                assert_eq!(report.new_count, 0, "{provider}");
+                assert_eq!(report.events, 0, "{provider}");
                 assert_eq!(app.row_calls(provider).await, 0, "{provider}");
                 let stored = app.storage.find_connection(person.user.id, connection.id).await.unwrap().unwrap();
                 assert_eq!(stored.status, status);
                 let sync_state = app.storage.find_sync(person.user.id, connection.id).await.unwrap().unwrap();
-                assert_eq!((sync_state.attempts, sync_state.last_error), (0, None));
+                assert_eq!(sync_state.attempts, 0);
+                assert_eq!(sync_state.last_error, None);
             }
             app.set_consent(connection, "active").await;
             app.add_row(connection, "MEANWHILE", app.clock.now() - HOUR).await;
             let report = app.sync(connection).await;
-            assert_eq!((report.status, report.new_count), (ConnectionStatus::Active, 1), "{provider}: {report:?}");
+            assert_eq!(report.status, ConnectionStatus::Active, "{provider}: {report:?}");
+            assert_eq!(report.new_count, 1, "{provider}: {report:?}");
             assert_eq!(texts(&app.delivered_to(&hook).await, "new"), ["MEANWHILE"]);
         }
     }
@@ -289,8 +305,9 @@ on_both_databases! {
             app.clear_faults().await;
             app.connections.run_due_syncs().await.unwrap();
             let sync_state = app.storage.find_sync(user, connection.id).await.unwrap().unwrap();
-            assert_eq!((sync_state.attempts, sync_state.last_error), (0, None), "{provider}");
-            // Ten minutes after it was imported, as it would have been.
+            assert_eq!(sync_state.attempts, 0, "{provider}");
+            assert_eq!(sync_state.last_error, None, "{provider}");
+            // Ten minutes after the import, as without the failures.
             assert_eq!(sync_state.next_at, Some(connection.created_at + HOUR / 6));
             assert_eq!(texts(&app.delivered_to(&hook).await, "new"), ["WHILE IT WAS DOWN"]);
         }
@@ -307,7 +324,7 @@ async fn two_instances_sync_a_connection_once() {
             app.advance_clock(HOUR).await;
             app.run_due_jobs().await;
             app.reset_calls().await;
-            // Slow enough for the other one to come in between.
+            // Slow enough for the other instance to interfere.
             app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 100})).await;
             let other = app.shared.new_instance().await;
             let first = async || app.connections.run_due_syncs().await.unwrap();
@@ -320,13 +337,14 @@ async fn two_instances_sync_a_connection_once() {
             counted.push(app.calls().await);
             let received = app.delivered_to(&hook).await;
             let runs: BTreeSet<&str> =
-                received.iter().map(|one| one.body["metadata"]["sync_run_id"].as_str().unwrap()).collect();
+                received.iter().map(|event| event.body["metadata"]["sync_run_id"].as_str().unwrap()).collect();
             let ids: BTreeSet<&str> =
                 all_rows(&received, "new").iter().map(|row| row["id"].as_str().unwrap()).collect();
-            assert_eq!((runs.len(), ids.len()), (2, all_rows(&received, "new").len()), "{instances}");
+            assert_eq!(runs.len(), 2, "{instances}");
+            assert_eq!(ids.len(), all_rows(&received, "new").len(), "{instances}");
         }
-        let of_rows = |at: usize| counted[at]["/v1/banking/transactions"];
-        assert_eq!(of_rows(0), of_rows(1));
+        let row_calls = |at: usize| counted[at]["/v1/banking/transactions"];
+        assert_eq!(row_calls(0), row_calls(1));
     }
 }
 
@@ -351,26 +369,26 @@ async fn provider_event_requests_a_sync() {
         let hook = app.hook(user).await;
         app.complete_initial_sync(connection, &hook).await;
         let next_at = async || app.storage.find_sync(user.id, connection.id).await.unwrap().unwrap().next_at.unwrap();
-        // Its accounts have settled, and the next one is hours away.
+        // The backfill window has ended, and the next sync is hours away.
         app.advance_clock(HOUR).await;
         app.sync(connection).await;
         let planned = next_at().await;
         app.advance_clock(HOUR).await;
         let url = format!("{}/webhooks/fiskil", app.console_url);
         app.control(Method::POST, "/webhooks", json!({ "url": url })).await;
-        app.add_row(connection, "TOLD OF AT ONCE", app.clock.now() - HOUR / 2).await;
+        app.add_row(connection, "ANNOUNCED BY AN EVENT", app.clock.now() - HOUR / 2).await;
         eventually(async || {
             let seen = app.control(Method::GET, "/webhooks", json!({})).await;
             let all = seen["deliveries"].as_array().unwrap();
-            !all.is_empty() && all.iter().all(|one| one["state"] == "sent")
+            !all.is_empty() && all.iter().all(|delivery| delivery["state"] == "sent")
         })
         .await;
         assert_eq!(next_at().await, if enabled { app.clock.now() } else { planned });
         if enabled {
             app.connections.run_due_syncs().await.unwrap();
             let mut announced = texts(&app.delivered_to(&hook).await, "new");
-            // The other connection's first sync is due as well.
-            announced.retain(|text| text == "TOLD OF AT ONCE");
+            // The first sync of the other connection is due, too.
+            announced.retain(|text| text == "ANNOUNCED BY AN EVENT");
             assert_eq!(announced.len(), 1);
             assert!(next_at().await > app.clock.now() + 5 * HOUR);
         }
@@ -396,12 +414,12 @@ on_both_databases! {
         assert_eq!(texts(&received, "new"), ["ITS FIRST ROW"]);
         assert_eq!(received[0].rows("new")[0]["account_id"], account["id"]);
 
-        // Another name makes no row another one.
+        // A new name of the account changes no row.
         let path = format!("/accounts/{}", added["account_id"].as_str().unwrap());
         app.control(Method::PATCH, &path, json!({"nickname": "Renamed"})).await;
         app.advance_clock(HOUR).await;
         let report = app.sync(connection).await;
-        assert_eq!((report.new_count, report.updated_count, report.events), (0, 0, 0));
+        assert_eq!(SyncCounts::of(&report), SyncCounts { new: 0, updated: 0, events: 0 });
         assert_eq!(app.account("Renamed").await["id"], account["id"]);
     }
 }
@@ -442,16 +460,18 @@ on_both_databases! {
         let fill = json!({"accountId": account, "rows": 4_000});
         app.control_of("akahu", Method::POST, "/fill", fill).await;
         let hook = app.hook(&person.user).await;
-        // The first page comes, and no other.
+        // The first page succeeds, and every later one fails.
         app.fault_at("akahu", json!({"match": "/v1/transactions", "kind": "delay", "delayMs": 1, "times": 1})).await;
         app.fault_at("akahu", json!({"match": "/v1/transactions", "kind": "status", "status": 503})).await;
         let failed = app.connections.sync(person.user.id, connection.id).await;
         let fingerprints = app.fingerprint_count().await;
         app.clear_faults().await;
         assert!(failed.is_err(), "{failed:?}");
-        assert_eq!((fingerprints, app.deliveries_to(&hook).await.len()), (0, 0));
+        assert_eq!(fingerprints, 0);
+        assert_eq!(app.deliveries_to(&hook).await.len(), 0);
         let report = app.sync(connection).await;
         assert!(report.new_count > 300 && report.events == 1, "{report:?}");
-        assert_eq!(app.delivered_to(&hook).await[0].counts(), (report.new_count, 0));
+        let counts = app.delivered_to(&hook).await[0].counts();
+        assert_eq!(counts, RowCounts { new: report.new_count, updated: 0 });
     }
 }

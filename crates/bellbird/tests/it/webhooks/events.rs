@@ -1,4 +1,4 @@
-//! Events: what stands in them, in which order they come, and that their rows are read again for every later attempt.
+//! Webhook events: their members and their order. Every attempt after the first reads the rows again.
 
 use std::str::FromStr as _;
 
@@ -10,14 +10,14 @@ use uuid::Uuid;
 
 use super::{BODY_EXPIRED, BOTH, DAY, HOUR, with_chunks_of};
 use crate::support::harness::{App, Database, Setup, on_both_databases, simulated_providers};
-use crate::support::receiver::{Hook, ReceivedEvent, Reply};
+use crate::support::receiver::{ChunkPosition, Hook, ReceivedEvent, Reply, RowCounts, SyncCounts};
 use crate::support::rows::all_rows;
 
 fn members(value: &Value) -> String {
     value.as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
-/// An amount of the REST API in the currency's smallest unit.
+/// An amount of the REST API in the smallest unit of its currency.
 fn minor_units(amount: &str, currency: &str) -> String {
     let places = match currency {
         "jpy" => 0,
@@ -53,7 +53,7 @@ fn assert_transaction(event: &Value, shown: &Value, raw: &str) {
     assert_eq!(event["object"], "transaction");
     let currency = event["currency"].as_str().unwrap();
     assert_eq!(currency, currency.to_lowercase());
-    // Our own reading of JSON makes a float of what is very long.
+    // `serde_json` parses very long numbers as floats, so the raw text is compared, too.
     let amount = minor_units(shown["amount"].as_str().unwrap(), currency);
     assert!(event["amount"].is_number() && raw.contains(&format!(r#""amount":{amount},"#)), "{event}");
     assert!(event["amount"].as_i64().is_none_or(|units| units.to_string() == amount), "{event}");
@@ -86,7 +86,7 @@ fn assert_trade(event: &Value, shown: &Value) {
         (&event["object"], &event["currency"]),
         (&json!("trade"), &json!(shown["currency"].as_str().unwrap().to_lowercase()))
     );
-    // What is absent is null here, and filled up there.
+    // An absent value is null in an event. The REST API shows a default instead.
     for (name, at, absent) in [
         ("symbol", "symbol", ""),
         ("quantity", "quantity", "0"),
@@ -122,16 +122,16 @@ on_both_databases! {
                 continue;
             }
             let person = app.add_person(&email, Plan::Professional, &[credentials]).await;
-            assert_delivered(&app, &person.user, &person.key, &person.connections[0]).await;
+            assert_announced_as_shown(&app, &person.user, &person.key, &person.connections[0]).await;
         }
         for connection in &app.olivia.connections {
-            assert_delivered(&app, &app.olivia.user, &app.olivia.key, connection).await;
+            assert_announced_as_shown(&app, &app.olivia.user, &app.olivia.key, connection).await;
         }
     }
 }
 
-/// What the first sync of a connection tells is what the REST API shows.
-async fn assert_delivered(app: &App, user: &bellbird_domain::User, key: &str, connection: &Connection) {
+/// Asserts that the first sync of a connection announces what the REST API shows.
+async fn assert_announced_as_shown(app: &App, user: &bellbird_domain::User, key: &str, connection: &Connection) {
     let is_broker = connection.provider == "snaptrade";
     if connection.provider == "fiskil" {
         let account = app.account_at(connection).await;
@@ -151,12 +151,12 @@ async fn assert_delivered(app: &App, user: &bellbird_domain::User, key: &str, co
     let shown = app.get_as(key, &path).await.data();
     let delivered = all_rows(&received, "new");
     assert_eq!(delivered.len(), shown.len(), "{}", connection.provider);
-    let raw: String = received.iter().map(|one| str::from_utf8(&one.raw).unwrap()).collect();
+    let raw: String = received.iter().map(|event| str::from_utf8(&event.raw).unwrap()).collect();
     for (delivered, shown) in delivered.into_iter().zip(&shown) {
         if is_broker { assert_trade(delivered, shown) } else { assert_transaction(delivered, shown, &raw) }
     }
-    for one in &received {
-        assert_envelope(one, event_type, app.clock.now().as_second());
+    for event in &received {
+        assert_envelope(event, event_type, app.clock.now().as_second());
     }
     app.storage.delete_endpoint(user.id, hook.endpoint.id).await.unwrap();
 }
@@ -169,20 +169,21 @@ async fn chunks_are_delivered_in_order() {
         let hook = app.hook(&app.olivia.user).await;
         let report = app.sync(connection).await;
         assert!(report.events > 3 && report.events == report.new_count.div_ceil(5), "{report:?}");
-        // The second one is refused three times; nothing overtakes it.
-        hook.receiver.answers_next([204, 500, 500, 500].map(Reply::Status));
+        // The endpoint rejects the second chunk three times. Later chunks wait for it.
+        hook.receiver.reply_next_with([204, 500, 500, 500].map(Reply::Status));
         let mut all = Vec::new();
         for _ in 0..4 {
             all.extend(app.delivered_to(&hook).await);
             app.advance_to_next_attempt(&hook).await;
         }
         let total = u64::try_from(report.events).unwrap();
-        let chunks: Vec<u64> = all.iter().map(|one| one.chunk_position().0).collect();
+        let chunks: Vec<u64> = all.iter().map(|event| event.chunk_position().chunk).collect();
         let expected: Vec<u64> = [1, 2, 2, 2].into_iter().chain(2..=total).collect();
         assert_eq!(chunks, expected);
-        assert!(all.iter().all(
-            |one| one.chunk_position().1 == total && one.rows("new").len() == 5 || one.chunk_position().0 == total
-        ));
+        assert!(all.iter().all(|event| {
+            let position = event.chunk_position();
+            position.total == total && event.rows("new").len() == 5 || position.chunk == total
+        }));
         assert_eq!(all[1].raw, all[4].raw, "the same rows, from memory and read again");
         assert!(app.states_at(&hook).await.iter().all(|state| *state == DeliveryState::Delivered));
     }
@@ -206,10 +207,12 @@ async fn new_rows_come_before_changed_ones() {
             app.add_row(connection, &format!("NEW {number}"), app.clock.now() - HOUR).await;
         }
         let report = app.sync(connection).await;
-        assert_eq!((report.new_count, report.updated_count, report.events), (4, 4, 3));
+        assert_eq!(SyncCounts::of(&report), SyncCounts { new: 4, updated: 4, events: 3 });
         let received = app.delivered_to(&hook).await;
-        assert_eq!(received.iter().map(ReceivedEvent::counts).collect::<Vec<_>>(), [(3, 0), (1, 2), (0, 2)]);
-        assert_eq!(received.iter().map(ReceivedEvent::chunk_position).collect::<Vec<_>>(), [(1, 3), (2, 3), (3, 3)]);
+        let expected = [(3, 0), (1, 2), (0, 2)].map(|(new, updated)| RowCounts { new, updated });
+        assert_eq!(received.iter().map(ReceivedEvent::counts).collect::<Vec<_>>(), expected);
+        let expected = [1, 2, 3].map(|chunk| ChunkPosition { chunk, total: 3 });
+        assert_eq!(received.iter().map(ReceivedEvent::chunk_position).collect::<Vec<_>>(), expected);
         assert!(all_rows(&received, "updated").iter().all(|row| row["amount"] == -9999));
     }
 }
@@ -222,7 +225,7 @@ on_both_databases! {
             let hook = app.hook(&person.user).await;
             app.sync(connection).await;
             app.reset_calls().await;
-            hook.receiver.answers(Reply::Status(500));
+            hook.receiver.reply_with(Reply::Status(500));
             let first = app.delivered_to(&hook).await;
             assert_eq!(app.total_calls(provider).await, 0, "{provider}");
             let mut all = first.clone();
@@ -233,7 +236,7 @@ on_both_databases! {
                 assert!(app.total_calls(provider).await > 0, "{provider}");
             }
             assert_eq!(all.len(), 3 * first.len());
-            assert!(all.iter().all(|one| one.id == first[0].id && one.body == first[0].body), "{provider}");
+            assert!(all.iter().all(|event| event.id == first[0].id && event.body == first[0].body), "{provider}");
             assert!(all.windows(2).all(|two| two[0].timestamp < two[1].timestamp));
             assert!(all.windows(2).all(|two| two[0].signature != two[1].signature));
         }
@@ -248,36 +251,39 @@ on_both_databases! {
         let changed = app.add_row(connection, "CHANGED BEFORE", at).await;
         let untouched = app.add_row(connection, "UNTOUCHED BEFORE", at).await;
         app.complete_initial_sync(connection, &hook).await;
-        let (stays, goes) = (app.add_row(connection, "STAYS", at).await, app.add_row(connection, "GOES", at).await);
+        let kept = app.add_row(connection, "KEPT", at).await;
+        let removed = app.add_row(connection, "REMOVED", at).await;
         app.change_row(connection, &changed, json!({"description": "CHANGED ONCE"})).await;
         app.change_row(connection, &untouched, json!({"description": "UNTOUCHED NOW"})).await;
-        hook.receiver.answers_next([Reply::Status(500), Reply::Status(500)]);
+        hook.receiver.reply_next_with([Reply::Status(500), Reply::Status(500)]);
         app.sync(connection).await;
         let first = app.delivered_to(&hook).await;
-        assert_eq!(first[0].counts(), (2, 2));
+        assert_eq!(first[0].counts(), RowCounts { new: 2, updated: 2 });
 
-        app.change_row(connection, &stays, json!({"amount": "-77.00"})).await;
+        app.change_row(connection, &kept, json!({"amount": "-77.00"})).await;
         app.change_row(connection, &changed, json!({"description": "CHANGED TWICE"})).await;
-        app.remove_row(connection, &goes).await;
+        app.remove_row(connection, &removed).await;
         app.advance_to_next_attempt(&hook).await;
         let second = app.delivered_to(&hook).await;
-        assert_eq!((second.len(), second[0].counts()), (1, (1, 2)));
+        assert_eq!(second.len(), 1);
+        assert_eq!(second[0].counts(), RowCounts { new: 1, updated: 2 });
         assert_eq!(second[0].id, first[0].id);
-        assert_eq!(
-            (&second[0].rows("new")[0]["id"], &second[0].rows("new")[0]["amount"]),
-            (&json!(stays), &json!(-7700))
-        );
-        let by_id =
+        assert_eq!(second[0].rows("new")[0]["id"], kept);
+        assert_eq!(second[0].rows("new")[0]["amount"], -7700);
+        let description =
             |id: &str| second[0].rows("updated").iter().find(|row| row["id"] == id).unwrap()["description"].clone();
-        assert_eq!((by_id(&changed), by_id(&untouched)), (json!("CHANGED TWICE"), json!("UNTOUCHED NOW")));
+        assert_eq!(description(&changed), "CHANGED TWICE");
+        assert_eq!(description(&untouched), "UNTOUCHED NOW");
 
-        for id in [&stays, &changed, &untouched] {
+        for id in [&kept, &changed, &untouched] {
             app.remove_row(connection, id).await;
         }
         app.advance_to_next_attempt(&hook).await;
         let third = app.delivered_to(&hook).await;
-        assert_eq!((third.len(), third[0].counts(), &third[0].id), (1, (0, 0), &first[0].id));
-        // The change is delivered by the next sync, in an event of its own; what was seen once and came back is none.
+        assert_eq!(third.len(), 1);
+        assert_eq!(third[0].counts(), RowCounts { new: 0, updated: 0 });
+        assert_eq!(third[0].id, first[0].id);
+        // Removed rows are not announced.
         assert_eq!(app.sync(connection).await.events, 0);
     }
 }
@@ -293,15 +299,16 @@ on_both_databases! {
             app.fault_at(provider, json!({"match": "/", "kind": "status", "status": 503})).await;
             assert!(app.delivered_to(&hook).await.is_empty());
             let delivery = app.deliveries_to(&hook).await.remove(0);
-            let words = "rows not read: provider does not answer";
-            assert_eq!((delivery.state, delivery.attempts), (DeliveryState::Pending, 1));
-            assert_eq!((delivery.last_error.as_deref(), delivery.last_status), (Some(words), None));
+            assert_eq!(delivery.state, DeliveryState::Pending);
+            assert_eq!(delivery.attempts, 1);
+            assert_eq!(delivery.last_error.as_deref(), Some("rows not read: provider does not answer"));
+            assert_eq!(delivery.last_status, None);
             assert_eq!(app.endpoint_of(&hook).await.failing_since, None, "{provider}");
             app.clear_faults().await;
 
             app.advance_to_next_attempt(&hook).await;
             app.set_consent(connection, "revoked").await;
-            // What a provider said of a consent is believed for a minute, unless somebody looks.
+            // The consent status is cached for a minute. A refresh updates it.
             app.connections.refresh(person.user.id, connection.id).await.unwrap();
             assert!(app.delivered_to(&hook).await.is_empty(), "{provider}");
             let delivery = app.deliveries_to(&hook).await.remove(0);
@@ -316,9 +323,10 @@ on_both_databases! {
             app.connections.refresh(person.user.id, connection.id).await.unwrap();
             app.advance_clock(SignedDuration::from_mins(2)).await;
             let attempts = app.attempts_of(&hook, &delivery).await;
-            assert_eq!(attempts.iter().map(|made| made.attempt).collect::<Vec<_>>(), [1, 2]);
+            assert_eq!(attempts.iter().map(|attempt| attempt.attempt).collect::<Vec<_>>(), [1, 2]);
             let received = app.delivered_to(&hook).await;
-            assert_eq!((received.len(), received[0].rows("new").is_empty()), (1, false), "{provider}");
+            assert_eq!(received.len(), 1, "{provider}");
+            assert!(!received[0].rows("new").is_empty(), "{provider}");
         }
     }
 }
@@ -333,21 +341,21 @@ on_both_databases! {
             app.hook_for(&person.user, &[EventType::TradesSynced]).await,
             app.hook_for(&person.user, &[EventType::TransactionsSynced]).await,
         ];
-        let strangers = app.hook(&app.ben.user).await;
+        let other_user = app.hook(&app.ben.user).await;
         for connection in &person.connections {
             app.sync(connection).await;
         }
         app.webhooks.run_due_deliveries().await;
         let types = hooks.each_ref().map(|hook| {
             let mut types: Vec<String> =
-                hook.drain().iter().map(|one| one.body["type"].as_str().unwrap().to_owned()).collect();
+                hook.drain().iter().map(|event| event.body["type"].as_str().unwrap().to_owned()).collect();
             types.sort_unstable();
             types.dedup();
             types.join(" ")
         });
         assert_eq!(types, ["trades.synced transactions.synced", "trades.synced", "transactions.synced"]);
-        assert!(strangers.drain().is_empty());
-        // Nobody asks: no event is written.
+        assert!(other_user.drain().is_empty());
+        // Without an endpoint, no event is written.
         assert_eq!(app.sync(&app.olivia.connections[0]).await.events, 0);
     }
 }
@@ -356,17 +364,19 @@ on_both_databases! {
     async fn a_ping_is_an_event_without_rows(app: App) {
         let hook = app.hook(&app.olivia.user).await;
         for (status, state) in [(204, DeliveryState::Delivered), (500, DeliveryState::Failed)] {
-            hook.receiver.answers(Reply::Status(status));
+            hook.receiver.reply_with(Reply::Status(status));
             let pinged = app.webhooks.ping(&hook.endpoint).await.unwrap();
             assert_eq!(pinged.exchange.status, Some(status));
             let received = hook.drain();
-            assert_eq!((received.len(), received[0].counts(), received[0].chunk_position()), (1, (0, 0), (1, 1)));
+            assert_eq!(received.len(), 1);
+            assert_eq!(received[0].counts(), RowCounts { new: 0, updated: 0 });
+            assert_eq!(received[0].chunk_position(), ChunkPosition { chunk: 1, total: 1 });
             assert_eq!(received[0].id, pinged.event_id.to_string());
             assert_envelope(&received[0], "endpoint.ping", app.clock.now().as_second());
             assert_eq!(app.states_at(&hook).await.last(), Some(&state));
         }
         app.advance_clock(DAY).await;
-        assert!(app.delivered_to(&hook).await.is_empty(), "it is never tried again");
+        assert!(app.delivered_to(&hook).await.is_empty(), "a ping is never retried");
         assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
     }
 }

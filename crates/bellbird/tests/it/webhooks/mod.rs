@@ -1,4 +1,4 @@
-//! Webhook events to the endpoints of users.
+//! Tests of webhook events.
 
 mod concurrency;
 mod events;
@@ -13,10 +13,10 @@ use crate::support::harness::{App, Database, Setup};
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 const BOTH: [Database; 2] = [Database::Sqlite, Database::Postgres];
-/// Bodies wait in memory no longer than this.
+/// Longer than bodies stay in memory.
 const BODY_EXPIRED: SignedDuration = SignedDuration::from_secs(121);
 
-/// An application whose events are small.
+/// An application whose events have at most `rows` rows.
 async fn with_chunks_of(rows: usize, database: Database) -> App {
     App::start(Setup { database, chunk_rows: rows, ..Setup::default() }).await
 }

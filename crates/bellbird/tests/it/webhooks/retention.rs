@@ -1,4 +1,4 @@
-//! What becomes of events when what they tell of, or whom they tell, goes away.
+//! Which events are deleted or skipped when their connection or endpoint is removed, or when they are old.
 
 use bellbird_connections::Removal;
 use jiff::SignedDuration;
@@ -8,7 +8,7 @@ use crate::support::database::query;
 use crate::support::harness::{App, Database, Setup, on_both_databases};
 use crate::support::receiver::Reply;
 
-/// How long events are kept.
+/// How long events are stored.
 const KEPT: SignedDuration = SignedDuration::from_hours(90 * 24);
 
 impl App {
@@ -22,14 +22,14 @@ on_both_databases! {
     async fn removing_a_connection_deletes_its_events(app: App) {
         let connection = &app.olivia.connections[0];
         let hook = app.hook(&app.olivia.user).await;
-        hook.receiver.answers(Reply::Status(500));
+        hook.receiver.reply_with(Reply::Status(500));
         app.sync(connection).await;
         assert_eq!(app.delivered_to(&hook).await.len(), 1);
         assert_eq!(app.connections.remove(connection.id).await.unwrap(), Removal::Done);
         for table in ["row_fingerprints", "webhook_events", "webhook_deliveries", "webhook_attempts"] {
             assert_eq!(app.rows_in(table).await, 0, "{table}");
         }
-        hook.receiver.answers(Reply::Status(200));
+        hook.receiver.reply_with(Reply::Status(200));
         app.advance_clock(DAY).await;
         assert!(app.delivered_to(&hook).await.is_empty());
         app.assert_enabled(&hook).await;
@@ -42,7 +42,7 @@ on_both_databases! {
         let hook = app.hook(&app.olivia.user).await;
         app.sync(connection).await;
         app.advance_clock(BODY_EXPIRED).await;
-        // The consent cannot be withdrawn now: the connection is hidden only.
+        // The consent cannot be withdrawn now, so the connection is only hidden.
         app.fault(serde_json::json!({"match": "/v1/consent", "kind": "status", "status": 503})).await;
         let _ = app.connections.remove(connection.id).await;
         assert!(app.storage.find_connection(app.olivia.user.id, connection.id).await.unwrap().is_none());
@@ -77,14 +77,15 @@ on_both_databases! {
 on_both_databases! {
     async fn removed_endpoint_gets_no_deliveries(app: App) {
         let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
-        let (gone, stays) = (app.hook(&app.olivia.user).await, app.hook(&app.olivia.user).await);
-        gone.receiver.answers(Reply::Status(500));
+        let (removed, kept) = (app.hook(&app.olivia.user).await, app.hook(&app.olivia.user).await);
+        removed.receiver.reply_with(Reply::Status(500));
         app.sync(connection).await;
         app.webhooks.run_due_deliveries().await;
-        assert_eq!((gone.drain().len(), stays.drain().len()), (1, 1));
-        assert!(app.storage.delete_endpoint(user, gone.endpoint.id).await.unwrap());
+        assert_eq!(removed.drain().len(), 1);
+        assert_eq!(kept.drain().len(), 1);
+        assert!(app.storage.delete_endpoint(user, removed.endpoint.id).await.unwrap());
         app.advance_clock(DAY).await;
-        assert!(app.delivered_to(&gone).await.is_empty() && stays.drain().is_empty());
+        assert!(app.delivered_to(&removed).await.is_empty() && kept.drain().is_empty());
         assert_eq!(app.rows_in("webhook_deliveries").await, 1);
     }
 }
@@ -95,7 +96,7 @@ on_both_databases! {
             let person = app.person_at(provider).await;
             let connection = &person.connections[0];
             let hook = app.hook(&person.user).await;
-            hook.receiver.answers_next([Reply::Status(500)]);
+            hook.receiver.reply_next_with([Reply::Status(500)]);
             app.sync(connection).await;
             let first = app.delivered_to(&hook).await.remove(0);
             app.set_consent(connection, "revoked").await;

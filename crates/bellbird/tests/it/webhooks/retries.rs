@@ -1,4 +1,4 @@
-//! When an event is tried again, and when no more: the schedule, `Retry-After`, endpoints that are gone or only fail.
+//! When deliveries are retried or given up: the schedule, `Retry-After`, and endpoints that are gone or fail.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use super::{DAY, HOUR, with_chunks_of};
 use crate::support::harness::{App, Database, Setup, on_both_databases};
 use crate::support::receiver::{Hook, Receiver, Reply};
 
-/// The waits of docs/contract.md#webhook-retries, before each attempt but the first.
+/// The delays in seconds before the second to the tenth attempt (docs/contract.md#webhook-retries).
 const WAITS: [i64; 9] = [5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600];
 
 impl App {
-    /// One event for the endpoint, of one row, not yet sent.
-    async fn event(&self, connection: &Connection, text: &str) {
+    /// Adds a row and syncs it, which makes one event. The event is not sent yet.
+    async fn add_event(&self, connection: &Connection, text: &str) {
         self.add_row(connection, text, self.clock.now() - HOUR).await;
         assert_eq!(self.sync(connection).await.new_count, 1);
     }
 
-    /// An endpoint that knows the connection's rows so far.
+    /// An endpoint that has received all rows of the connection so far.
     pub(super) async fn hook_on(&self, connection: &Connection) -> Hook {
         let hook = self.hook(&self.olivia.user).await;
         self.complete_initial_sync(connection, &hook).await;
@@ -33,15 +33,16 @@ on_both_databases! {
         let connection = &app.olivia.connections[0];
         let hook = app.hook_on(connection).await;
         let known = app.deliveries_to(&hook).await.len();
-        hook.receiver.answers(Reply::Status(500));
-        app.event(connection, "NEVER TAKEN").await;
+        hook.receiver.reply_with(Reply::Status(500));
+        app.add_event(connection, "NEVER ACCEPTED").await;
         let mut waits = Vec::new();
         loop {
             assert_eq!(app.delivered_to(&hook).await.len(), 1);
-            // Until then, nothing is sent.
+            // Nothing is sent before the next attempt is due.
             assert!(app.delivered_to(&hook).await.is_empty());
             let delivery = app.deliveries_to(&hook).await.remove(known);
-            assert_eq!((delivery.last_status, delivery.last_error.as_deref()), (Some(500), Some("rejected")));
+            assert_eq!(delivery.last_status, Some(500));
+            assert_eq!(delivery.last_error.as_deref(), Some("rejected"));
             let Some(next) = delivery.next_attempt_at else { break };
             waits.push(next.duration_since(app.clock.now()).as_secs());
             assert!(app.advance_to_next_attempt(&hook).await);
@@ -51,11 +52,12 @@ on_both_databases! {
         }
         assert_eq!(waits.len(), WAITS.len());
         let delivery = app.deliveries_to(&hook).await.remove(known);
-        assert_eq!((delivery.state, delivery.attempts), (DeliveryState::Failed, 10));
+        assert_eq!(delivery.state, DeliveryState::Failed);
+        assert_eq!(delivery.attempts, 10);
         assert!(delivery.ended_at.is_some());
         let attempts = app.attempts_of(&hook, &delivery).await;
-        assert_eq!(attempts.iter().map(|made| made.attempt).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
-        assert!(attempts.iter().all(|made| made.status == Some(500)));
+        assert_eq!(attempts.iter().map(|attempt| attempt.attempt).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
+        assert!(attempts.iter().all(|attempt| attempt.status == Some(500)));
         app.assert_enabled(&hook).await;
     }
 }
@@ -67,14 +69,14 @@ on_both_databases! {
         let known = app.deliveries_to(&hook).await.len();
         let at = (app.clock.now() + 2 * HOUR).strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
         let waits = [("3600".to_owned(), 3_600), (at, 3_600), ("1".to_owned(), 300), ("9999999".to_owned(), 86_400)];
-        app.event(connection, "LATER").await;
-        for (asked, least) in waits {
-            hook.receiver.answers(Reply::With(429, "retry-after", asked.clone()));
-            assert_eq!(app.delivered_to(&hook).await.len(), 1, "{asked}");
+        app.add_event(connection, "LATER").await;
+        for (retry_after, least) in waits {
+            hook.receiver.reply_with(Reply::WithHeader(429, "retry-after", retry_after.clone()));
+            assert_eq!(app.delivered_to(&hook).await.len(), 1, "{retry_after}");
             let next = app.deliveries_to(&hook).await[known].next_attempt_at.unwrap();
             let wait = next.duration_since(app.clock.now()).as_secs();
-            // The hour of the first has passed, and up to a fifth of it.
-            assert!((least * 3 / 4..=least * 6 / 5).contains(&wait), "{asked}: {wait}");
+            // The second value is a date, and the first wait of an hour and up to a fifth of it has passed by then.
+            assert!((least * 3 / 4..=least * 6 / 5).contains(&wait), "{retry_after}: {wait}");
             app.advance_to_next_attempt(&hook).await;
         }
     }
@@ -88,28 +90,28 @@ async fn status_410_disables_the_endpoint() {
         let hook = app.hook(&app.olivia.user).await;
         app.sync(connection).await;
         app.sync(&app.olivia.connections[1]).await;
-        hook.receiver.answers_next([Reply::Status(204), Reply::Status(204), Reply::Status(410)]);
+        hook.receiver.reply_next_with([Reply::Status(204), Reply::Status(204), Reply::Status(410)]);
         app.webhooks.run_due_deliveries().await;
         let sent = hook.drain().len();
         let endpoint = app.endpoint_of(&hook).await;
-        assert_eq!((endpoint.status, endpoint.disabled_reason.as_deref()), (EndpointStatus::Disabled, Some("gone")));
+        assert_eq!(endpoint.status, EndpointStatus::Disabled);
+        assert_eq!(endpoint.disabled_reason.as_deref(), Some("gone"));
         let deliveries = app.deliveries_to(&hook).await;
         let open = |state| matches!(state, DeliveryState::Pending | DeliveryState::Waiting);
         assert!(deliveries.iter().all(|delivery| !open(delivery.state)));
         let with_error =
             |words: &str| deliveries.iter().filter(|delivery| delivery.last_error.as_deref() == Some(words)).count();
-        assert_eq!(
-            (with_error("rejected"), deliveries.iter().filter(|one| one.last_status == Some(410)).count()),
-            (1, 1)
-        );
+        assert_eq!(with_error("rejected"), 1);
+        assert_eq!(deliveries.iter().filter(|delivery| delivery.last_status == Some(410)).count(), 1);
         assert!(with_error("endpoint disabled") + sent >= deliveries.len());
 
-        // What comes now is kept for later, and nothing is sent.
+        // Later events are stored, but not sent.
         app.advance_clock(DAY).await;
-        app.event(connection, "NOBODY IS THERE").await;
+        app.add_event(connection, "WHILE DISABLED").await;
         assert!(app.delivered_to(&hook).await.is_empty());
         let last = app.deliveries_to(&hook).await.pop().unwrap();
-        assert_eq!((last.state, last.attempts), (DeliveryState::Failed, 0));
+        assert_eq!(last.state, DeliveryState::Failed);
+        assert_eq!(last.attempts, 0);
         assert_eq!(last.last_error.as_deref(), Some("endpoint disabled"));
     }
 }
@@ -118,11 +120,11 @@ on_both_databases! {
     async fn five_days_of_failures_disable_the_endpoint(app: App) {
         let connection = &app.olivia.connections[0];
         let hook = app.hook_on(connection).await;
-        hook.receiver.answers(Reply::Status(503));
+        hook.receiver.reply_with(Reply::Status(503));
         let mut days = 0;
-        let fail_for = async |most: u32, hook: &Hook, from: u32| {
-            for day in 0..most {
-                app.event(connection, &format!("DAY {from} {day}")).await;
+        let fail_for = async |days_max: u32, hook: &Hook, from: u32| {
+            for day in 0..days_max {
+                app.add_event(connection, &format!("DAY {from} {day}")).await;
                 app.webhooks.run_due_deliveries().await;
                 if app.endpoint_of(hook).await.status == EndpointStatus::Disabled {
                     return day;
@@ -130,19 +132,19 @@ on_both_databases! {
                 app.advance_clock(DAY).await;
                 app.run_due_jobs().await;
             }
-            most
+            days_max
         };
         assert_eq!(fail_for(4, &hook, days).await, 4);
         days += 4;
         assert!(app.endpoint_of(&hook).await.failing_since.is_some());
-        // One success, and everything is forgiven.
-        hook.receiver.answers_next([Reply::Status(200)]);
+        // One success resets the time since when the endpoint fails.
+        hook.receiver.reply_next_with([Reply::Status(200)]);
         app.webhooks.run_due_deliveries().await;
-        hook.receiver.answers(Reply::Status(200));
-        app.event(connection, "A SUCCESS").await;
+        hook.receiver.reply_with(Reply::Status(200));
+        app.add_event(connection, "A SUCCESS").await;
         app.webhooks.run_due_deliveries().await;
         assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
-        hook.receiver.answers(Reply::Status(503));
+        hook.receiver.reply_with(Reply::Status(503));
         assert_eq!(fail_for(9, &hook, days).await, 5);
         let endpoint = app.endpoint_of(&hook).await;
         assert_eq!(endpoint.disabled_reason.as_deref(), Some("failing"));
@@ -166,16 +168,20 @@ async fn missed_events_are_recovered_in_order() {
 
         app.advance_clock(3 * DAY).await;
         let now = app.clock.now();
-        assert_eq!(app.storage.recover(user, id, before, now).await.unwrap(), 0, "it is disabled");
+        assert_eq!(app.storage.recover(user, id, before, now).await.unwrap(), 0, "the endpoint is disabled");
         assert!(app.storage.enable_endpoint(user, id).await.unwrap());
-        assert!(app.delivered_to(&hook).await.is_empty(), "nothing comes by itself");
-        assert_eq!(app.storage.recover(user, id, now, now).await.unwrap(), 0, "since then, nothing failed");
+        assert!(app.delivered_to(&hook).await.is_empty(), "nothing is sent without a recovery");
+        assert_eq!(app.storage.recover(user, id, now, now).await.unwrap(), 0, "no delivery has failed since then");
         let events = u64::try_from(report.events).unwrap();
         assert_eq!(app.storage.recover(user, id, before, now).await.unwrap(), events);
         let received = app.delivered_to(&hook).await;
-        let chunks: Vec<u64> = received.iter().map(|one| one.chunk_position().0).collect();
+        let chunks: Vec<u64> = received.iter().map(|event| event.chunk_position().chunk).collect();
         assert_eq!(chunks, (1..=events).collect::<Vec<_>>());
-        assert_eq!(received.iter().map(|one| one.counts().0).sum::<usize>(), report.new_count, "rows read again");
+        assert_eq!(
+            received.iter().map(|event| event.counts().new).sum::<usize>(),
+            report.new_count,
+            "the rows were read again"
+        );
         assert!(app.states_at(&hook).await.iter().all(|state| *state == DeliveryState::Delivered));
     }
 }
@@ -187,13 +193,13 @@ async fn given_up_chunk_releases_the_next() {
         let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
         let hook = app.hook(&app.olivia.user).await;
         let (before, report) = (app.clock.now(), app.sync(connection).await);
-        hook.receiver.answers_next([204].into_iter().chain([500; 10]).map(Reply::Status));
+        hook.receiver.reply_next_with([204].into_iter().chain([500; 10]).map(Reply::Status));
         let mut chunks = Vec::new();
         for _ in 0..10 {
-            chunks.extend(app.delivered_to(&hook).await.iter().map(|one| one.chunk_position().0));
+            chunks.extend(app.delivered_to(&hook).await.iter().map(|event| event.chunk_position().chunk));
             app.advance_to_next_attempt(&hook).await;
         }
-        chunks.extend(app.delivered_to(&hook).await.iter().map(|one| one.chunk_position().0));
+        chunks.extend(app.delivered_to(&hook).await.iter().map(|event| event.chunk_position().chunk));
         let total = u64::try_from(report.events).unwrap();
         assert_eq!(chunks, [1].into_iter().chain([2; 10]).chain(3..=total).collect::<Vec<_>>());
         assert_eq!(
@@ -203,7 +209,7 @@ async fn given_up_chunk_releases_the_next() {
 
         assert_eq!(app.storage.recover(user, hook.endpoint.id, before, app.clock.now()).await.unwrap(), 1);
         let received = app.delivered_to(&hook).await;
-        assert_eq!(received.iter().map(|one| one.chunk_position().0).collect::<Vec<_>>(), [2]);
+        assert_eq!(received.iter().map(|event| event.chunk_position().chunk).collect::<Vec<_>>(), [2]);
     }
 }
 
@@ -220,17 +226,20 @@ on_both_databases! {
         }
         assert!(app.delivered_to(&hook).await.is_empty());
         let event = app.deliveries_to(&hook).await[0].event_id;
-        hook.receiver.answers_next([Reply::Status(500)]);
+        hook.receiver.reply_next_with([Reply::Status(500)]);
         assert!(app.storage.redeliver(user, hook.endpoint.id, event, app.clock.now()).await.unwrap());
         assert_eq!(app.delivered_to(&hook).await.len(), 1);
         let delivery = app.deliveries_to(&hook).await.remove(0);
-        assert_eq!((delivery.state, delivery.attempts), (DeliveryState::Pending, 1), "all attempts again");
+        assert_eq!(delivery.state, DeliveryState::Pending);
+        assert_eq!(delivery.attempts, 1, "attempts count from the redelivery");
         app.advance_to_next_attempt(&hook).await;
-        let again = app.delivered_to(&hook).await.remove(0);
-        assert_eq!((&again.id, &again.body), (&first.id, &first.body));
-        assert!(again.timestamp > first.timestamp && again.signature != first.signature);
+        let redelivered = app.delivered_to(&hook).await.remove(0);
+        assert_eq!(redelivered.id, first.id);
+        assert_eq!(redelivered.body, first.body);
+        assert!(redelivered.timestamp > first.timestamp && redelivered.signature != first.signature);
         let delivery = app.deliveries_to(&hook).await.remove(0);
-        assert_eq!((delivery.state, app.attempts_of(&hook, &delivery).await.len()), (DeliveryState::Delivered, 3));
+        assert_eq!(delivery.state, DeliveryState::Delivered);
+        assert_eq!(app.attempts_of(&hook, &delivery).await.len(), 3);
     }
 }
 
@@ -239,12 +248,13 @@ on_both_databases! {
         let connection = &app.olivia.connections[0];
         let hook = app.hook_on(connection).await;
         let elsewhere = Receiver::start().await;
-        app.event(connection, "NOT THERE").await;
+        app.add_event(connection, "NOT THERE").await;
         for status in [301, 302, 303, 307, 308] {
-            hook.receiver.answers(Reply::With(status, "location", elsewhere.url.clone()));
+            hook.receiver.reply_with(Reply::WithHeader(status, "location", elsewhere.url.clone()));
             assert_eq!(app.delivered_to(&hook).await.len(), 1);
             let delivery = app.deliveries_to(&hook).await.pop().unwrap();
-            assert_eq!((delivery.last_status, delivery.last_error.as_deref()), (Some(status), Some("redirect")));
+            assert_eq!(delivery.last_status, Some(status));
+            assert_eq!(delivery.last_error.as_deref(), Some("redirect"));
             app.advance_to_next_attempt(&hook).await;
         }
         assert!(elsewhere.drain().is_empty());
@@ -258,26 +268,27 @@ async fn silent_endpoint_blocks_no_other() {
         let webhooks = WebhookSettings { timeout: Duration::from_millis(300), ..defaults };
         let app = App::start(Setup { database, chunk_rows: 10, webhooks, ..Setup::default() }).await;
         let connection = &app.olivia.connections[0];
-        let (dead, alive) = (app.hook(&app.olivia.user).await, app.hook(&app.olivia.user).await);
-        dead.receiver.answers(Reply::Never);
+        let (silent, other) = (app.hook(&app.olivia.user).await, app.hook(&app.olivia.user).await);
+        silent.receiver.reply_with(Reply::Never);
         let report = app.sync(connection).await;
-        assert_eq!(app.delivered_to(&alive).await.len(), report.events);
-        assert!(app.states_at(&alive).await.iter().all(|state| *state == DeliveryState::Delivered));
-        let first = app.deliveries_to(&dead).await.remove(0);
-        assert_eq!((first.state, first.last_status), (DeliveryState::Pending, None));
+        assert_eq!(app.delivered_to(&other).await.len(), report.events);
+        assert!(app.states_at(&other).await.iter().all(|state| *state == DeliveryState::Delivered));
+        let first = app.deliveries_to(&silent).await.remove(0);
+        assert_eq!(first.state, DeliveryState::Pending);
+        assert_eq!(first.last_status, None);
         assert_eq!(first.last_error.as_deref(), Some("no response in time"));
-        assert!(app.endpoint_of(&dead).await.failing_since.is_some());
-        assert_eq!(app.endpoint_of(&alive).await.failing_since, None);
-        assert_eq!(dead.drain().len(), 1, "the others wait for it");
+        assert!(app.endpoint_of(&silent).await.failing_since.is_some());
+        assert_eq!(app.endpoint_of(&other).await.failing_since, None);
+        assert_eq!(silent.drain().len(), 1, "later chunks wait for the first");
 
-        // It comes back to life, and gets everything in order.
-        dead.receiver.answers(Reply::Status(200));
+        // When the endpoint answers again, it receives everything in order.
+        silent.receiver.reply_with(Reply::Status(200));
         app.advance_clock(SignedDuration::from_secs(7)).await;
-        let received = app.delivered_to(&dead).await;
+        let received = app.delivered_to(&silent).await;
         assert_eq!(
-            received.iter().map(|one| one.chunk_position().0).collect::<Vec<_>>(),
+            received.iter().map(|event| event.chunk_position().chunk).collect::<Vec<_>>(),
             (1..=report.events as u64).collect::<Vec<_>>()
         );
-        assert_eq!(app.endpoint_of(&dead).await.failing_since, None);
+        assert_eq!(app.endpoint_of(&silent).await.failing_since, None);
     }
 }

@@ -32,7 +32,7 @@ async fn url_errors_do_not_show_passwords() {
 
 #[tokio::test]
 async fn unreachable_server_is_unavailable() {
-    // Port 1 of this machine refuses connections at once, with and without TLS.
+    // Port 1 of this machine rejects connections at once, with and without TLS.
     for parameters in ["", "?sslmode=disable", "?sslmode=prefer", "?sslmode=require", "?sslmode=verify-full"] {
         let error = open_error(&format!("postgres://me:hunter2@127.0.0.1:1/db{parameters}")).await;
         assert!(matches!(error, StorageError::Unavailable(_)), "{parameters}: {error:?}");

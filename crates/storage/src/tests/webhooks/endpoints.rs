@@ -97,7 +97,7 @@ both! {
         assert_eq!((db.secrets_for("webhook").await, db.secrets_for("old_webhook").await), (1, 0));
     }
 
-    async fn disabling_fails_open_deliveries(db) {
+    async fn disabling_fails_unfinished_deliveries(db) {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
         let (id, other) =
@@ -181,7 +181,7 @@ both! {
         for (change, what) in [
             ("status = 'sleeping'", "the status of an endpoint"),
             ("status = 'enabled', event_types = 'transactions.synced,rumours'", "the type of an event"),
-            ("event_types = '', api_version = '1999'", "the version of an endpoint"),
+            ("event_types = '', api_version = '1999'", "an API version"),
         ] {
             db.raw(&format!("UPDATE webhook_endpoints SET {change}")).await;
             let error = db.find_endpoint_any(id).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! An endpoint within the test: it checks what it is sent, fails and dawdles now and then, and remembers all of it.
+//! An endpoint within the test. It verifies and records every request, and sometimes fails or answers late.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -15,19 +15,18 @@ use standardwebhooks::Webhook;
 use super::random::Random;
 use crate::support::process::text;
 
-/// How long it dawdles.
-const SLOWNESS: Duration = Duration::from_millis(250);
+/// How long a slow answer takes.
+const SLOW_ANSWER: Duration = Duration::from_millis(250);
 
-/// How an endpoint behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behaviour {
-    /// It takes all at once.
+    /// Accepts every request at once.
     Reliable,
-    /// Of ten requests it answers one with 500, and dawdles over one.
+    /// Of ten requests it answers one with 500 and one late.
     Flaky,
 }
 
-/// A receiver. Lives as long as the test.
+/// An endpoint. It listens until the test ends.
 #[derive(Clone)]
 pub(super) struct Endpoint {
     pub(super) url: String,
@@ -36,16 +35,24 @@ pub(super) struct Endpoint {
     flakiness: Option<Arc<Mutex<Random>>>,
 }
 
-/// What it has seen.
+/// What an endpoint has recorded.
 #[derive(Default)]
 struct Seen {
-    /// Whatever must not be.
+    /// Requests that the service must not send.
     wrong: Vec<String>,
-    /// What was answered with 2xx, in that order.
+    /// Events that were answered with 2xx, in that order.
     accepted: Vec<Value>,
-    /// The chunks of each run among them.
+    /// The accepted chunks of each sync run.
     chunks: BTreeMap<String, BTreeSet<u64>>,
     requests: usize,
+}
+
+/// What an endpoint has counted.
+pub(super) struct EndpointCounts {
+    pub(super) requests: usize,
+    pub(super) accepted: usize,
+    /// Distinct events among the accepted requests.
+    pub(super) events: usize,
 }
 
 impl Endpoint {
@@ -62,31 +69,30 @@ impl Endpoint {
         endpoint
     }
 
-    /// What requests are signed with from now on.
+    /// Sets the secret that signs requests.
     pub(super) fn set_secret(&self, secret: &str) {
         self.secret.set(secret.to_owned()).unwrap();
     }
 
-    /// What it has accepted, in that order, some of it more than once.
+    /// The accepted events in their order, repeated deliveries included.
     pub(super) fn accepted(&self) -> Vec<Value> {
         self.seen.lock().unwrap().accepted.clone()
     }
 
-    /// How many requests there were, how many it took, and how many events those were.
-    pub(super) fn counts(&self) -> [usize; 3] {
+    pub(super) fn counts(&self) -> EndpointCounts {
         let seen = self.seen.lock().unwrap();
         let events: BTreeSet<&str> = seen.accepted.iter().map(|event| text(event, "id")).collect();
-        [seen.requests, seen.accepted.len(), events.len()]
+        EndpointCounts { requests: seen.requests, accepted: seen.accepted.len(), events: events.len() }
     }
 
-    /// The ids of the rows that it was told of as new.
+    /// The ids of the rows that events announced as new.
     pub(super) fn new_rows(&self) -> BTreeSet<String> {
         let seen = self.seen.lock().unwrap();
         let rows = seen.accepted.iter().flat_map(|event| event["data"]["new"].as_array().unwrap());
         rows.map(|row| text(row, "id").to_owned()).collect()
     }
 
-    /// All chunks of every run came, in order, each of them in its own right.
+    /// Asserts that every chunk of every sync run came, and that no request was wrong or out of order.
     pub(super) fn assert_in_order(&self) {
         let seen = self.seen.lock().unwrap();
         assert_eq!(seen.wrong, Vec::<String>::new());
@@ -98,8 +104,8 @@ impl Endpoint {
         }
     }
 
-    /// What is wrong with a request; none: its event.
-    fn read(&self, headers: &HeaderMap, body: &[u8]) -> Result<Value, String> {
+    /// Verifies a request. Returns its event, or what is wrong with the request.
+    fn verify(&self, headers: &HeaderMap, body: &[u8]) -> Result<Value, String> {
         let secret = self.secret.get().ok_or("a request before there is an endpoint")?;
         let webhook = Webhook::new(secret).map_err(|error| error.to_string())?;
         webhook.verify(body, headers).map_err(|error| format!("signature: {error}"))?;
@@ -118,7 +124,7 @@ impl Endpoint {
 }
 
 impl Seen {
-    /// A chunk may only come when the one before it was accepted.
+    /// Records a request. A chunk may come only after the previous one was accepted.
     fn begin(&mut self, event: &Value) {
         self.requests += 1;
         let metadata = &event["metadata"];
@@ -138,7 +144,7 @@ impl Seen {
 }
 
 async fn receive(State(endpoint): State<Endpoint>, headers: HeaderMap, body: Bytes) -> StatusCode {
-    let event = match endpoint.read(&headers, &body) {
+    let event = match endpoint.verify(&headers, &body) {
         Ok(event) => event,
         Err(wrong) => {
             endpoint.seen.lock().unwrap().wrong.push(wrong);
@@ -146,10 +152,10 @@ async fn receive(State(endpoint): State<Endpoint>, headers: HeaderMap, body: Byt
         }
     };
     endpoint.seen.lock().unwrap().begin(&event);
-    // The sender may be killed meanwhile: then the rest of this is never run.
+    // If the sender is killed meanwhile, the rest of this function never runs.
     match endpoint.flakiness.as_ref().map(|flakiness| flakiness.lock().unwrap().below(10)) {
         Some(0) => return StatusCode::INTERNAL_SERVER_ERROR,
-        Some(1) => tokio::time::sleep(SLOWNESS).await,
+        Some(1) => tokio::time::sleep(SLOW_ANSWER).await,
         _ => {}
     }
     endpoint.seen.lock().unwrap().accept(event);

@@ -1,8 +1,8 @@
-//! Services are killed at random moments while they sync and deliver: every row is announced all the same, and once.
+//! Services are killed at random moments while they sync and deliver. Every row is still announced, in one event.
 //!
-//! A row may arrive more than once only with the same event, and no chunk before the one ahead of it was accepted. The
-//! moments come of a seed, which is printed: `BELLBIRD_TEST_SEED` repeats a run. `BELLBIRD_TEST_KILL_FACTOR` makes a
-//! test kill more often.
+//! An event may be delivered more than once, and a chunk only after the endpoint has accepted the previous one. A seed
+//! decides the moments. It is printed, and `BELLBIRD_TEST_SEED` repeats a run. `BELLBIRD_TEST_KILL_FACTOR` makes a test
+//! kill more often.
 
 mod endpoint;
 mod random;
@@ -18,28 +18,29 @@ use super::kill_factor;
 use crate::support::database::{execute, query};
 use crate::support::harness::{Database, eventually};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
-use endpoint::{Behaviour, Endpoint};
+use endpoint::{Behaviour, Endpoint, EndpointCounts};
 use random::Random;
 use rows::{Rows, control};
 
 const SYNCS_MIN: usize = 200;
 const KILLS_MIN: usize = 40;
-/// So many rounds are plenty for both.
+/// More rounds than either minimum needs.
 const ROUNDS_MAX: usize = 400;
-/// A service lives for less than this, in milliseconds; many not even for the second: they die in the midst of a sync.
+/// A service lives for less than this, in milliseconds. A third of them live for less than the short time and die in
+/// the middle of a sync.
 const LIFE_MAX: usize = 600;
 const SHORT_LIFE_MAX: usize = 120;
 
-/// How often a command is looked at that waits for leases of the dead.
+/// How often to check a command that waits for leases of killed services.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The time of every lease passes, which is minutes, and everything is due.
+/// Ends every lease, which would take minutes, and makes every sync due.
 const EXPIRE_LEASES_SQL: &str = "UPDATE connections SET sync_lease_until = 0 WHERE sync_lease_until IS NOT NULL;
     UPDATE connections SET refresh_lease_until = 0 WHERE refresh_lease_until IS NOT NULL;
     UPDATE webhook_endpoints SET lease_until = 0 WHERE lease_until IS NOT NULL;
     UPDATE connections SET next_sync_at = 0";
 
-/// A deployment whose services die.
+/// A deployment whose services are killed.
 struct Deployment {
     workdir: Workdir,
     sandbox: RunningCommand,
@@ -50,7 +51,7 @@ struct Deployment {
 }
 
 impl Deployment {
-    /// Someone with five connections at three providers, and two endpoints.
+    /// A user with five connections at three providers, and two endpoints.
     async fn start(database: Database, seed: u64) -> Self {
         let (mut workdir, sandbox, database) = new_deployment(database).await;
         workdir.set("BELLBIRD_SYNC__INTERVAL_SECONDS", "1");
@@ -87,7 +88,7 @@ impl Deployment {
         self.syncs += log.matches("connection synced").count();
     }
 
-    /// A provider is slow for a few calls, or does not answer them as it should.
+    /// Makes a random provider slow or faulty for a few calls.
     async fn inject_fault(&self, random: &mut Random) {
         let provider = ["fiskil", "akahu", "snaptrade"][random.below(3)];
         let times = 1 + random.below(6);
@@ -99,7 +100,7 @@ impl Deployment {
         control(&self.sandbox, provider, Method::POST, "faults", fault).await;
     }
 
-    /// Services, and perhaps a command, work on what is new, and die.
+    /// Starts one or two services, and perhaps a command that syncs, and kills the services.
     async fn round(&mut self, random: &mut Random) {
         self.expire_dead_leases().await;
         let services: Vec<RunningCommand> = (0..=usize::from(random.one_in(3))).map(|_| self.serve()).collect();
@@ -108,18 +109,18 @@ impl Deployment {
             let limit = if random.one_in(3) { SHORT_LIFE_MAX } else { LIFE_MAX };
             tokio::time::sleep(random.millis(limit)).await;
             self.kill(service);
-            // The leases of whoever lives end too, as if it had been stopped for so long.
+            // The leases of a live service end too, as if it had been suspended for minutes.
             if random.one_in(2) {
                 execute(&self.database, EXPIRE_LEASES_SQL, "").await;
             }
         }
         if let Some(command) = command {
-            self.end(command, random).await;
+            self.end_command(command, random).await;
         }
     }
 
-    /// A command that syncs is killed, or does its work now that nobody else does.
-    async fn end(&mut self, mut command: Child, random: &mut Random) {
+    /// Kills a command that syncs, or lets it finish now that no service runs.
+    async fn end_command(&mut self, mut command: Child, random: &mut Random) {
         if random.one_in(2) {
             let _ = command.kill();
         }
@@ -135,8 +136,8 @@ impl Deployment {
         }
     }
 
-    /// Ends the leases of killed services. PostgreSQL may carry out a statement of a killed service late, which takes
-    /// another lease: so its sessions have to be gone first.
+    /// Ends the leases of killed services. PostgreSQL may run a last statement of a killed service late, and that could
+    /// claim another lease. So this first waits until the service's sessions have ended.
     async fn expire_dead_leases(&self) {
         if !self.database.starts_with("sqlite:") {
             let sessions = "SELECT COUNT(*) FROM pg_stat_activity
@@ -150,7 +151,7 @@ impl Deployment {
         query(&self.database, sql).await[0][0].parse().unwrap()
     }
 
-    /// Nobody dies any more: all is synced, and all is delivered.
+    /// Without further kills, syncs all connections and delivers all events.
     async fn finish_all_work(&mut self) {
         for provider in ["fiskil", "akahu", "snaptrade"] {
             control(&self.sandbox, provider, Method::DELETE, "faults", json!({})).await;
@@ -159,8 +160,8 @@ impl Deployment {
         let services = [self.serve(), self.serve()];
         loop {
             let synced = self.workdir.json("connection sync --all");
-            let counts = synced.as_array().unwrap().iter().map(|one| (&one["newCount"], &one["updatedCount"]));
-            if counts.into_iter().all(|counts| counts == (&0.into(), &0.into())) {
+            let counts = synced.as_array().unwrap().iter().map(|report| [&report["newCount"], &report["updatedCount"]]);
+            if counts.into_iter().flatten().all(|count| *count == 0) {
                 break;
             }
         }
@@ -173,13 +174,12 @@ impl Deployment {
     }
 }
 
-/// Tells whoever reads the output of a test.
-#[expect(clippy::print_stdout, reason = "a test that failed is repeated with its seed")]
+#[expect(clippy::print_stdout, reason = "a failed test is repeated with its seed")]
 fn print_line(line: &str) {
     println!("{line}");
 }
 
-async fn services_are_killed(database: Database) {
+async fn announce_despite_kills(database: Database) {
     let seed = std::env::var("BELLBIRD_TEST_SEED").ok().filter(|text| !text.is_empty());
     let seed = seed.map_or_else(
         || uuid::Uuid::new_v4().as_u64_pair().0,
@@ -208,15 +208,15 @@ async fn services_are_killed(database: Database) {
     deployment.finish_all_work().await;
 
     let fingerprints = deployment.count("SELECT COUNT(*) FROM row_fingerprints").await;
-    let begun = deployment.count("SELECT SUM(sync_fence) FROM connections").await;
+    let started = deployment.count("SELECT SUM(sync_fence) FROM connections").await;
     print_line(&format!(
-        "{rounds} rounds, {} kills, {begun} syncs begun, {} ended",
+        "{rounds} rounds, {} kills, {started} syncs started, {} finished",
         deployment.kills, deployment.syncs
     ));
     let (added, changed) = rows.counts();
     print_line(&format!("{added} rows added, {changed} of them changed, {fingerprints} rows in all"));
     for endpoint in &deployment.endpoints {
-        let [requests, accepted, events] = endpoint.counts();
+        let EndpointCounts { requests, accepted, events } = endpoint.counts();
         print_line(&format!("{requests} requests, {accepted} of them accepted, {events} events"));
         endpoint.assert_in_order();
         rows.assert_announced(endpoint, fingerprints);
@@ -226,10 +226,10 @@ async fn services_are_killed(database: Database) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_row_is_announced_despite_crashes_on_sqlite() {
-    services_are_killed(Database::Sqlite).await;
+    announce_despite_kills(Database::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_row_is_announced_despite_crashes_on_postgres() {
-    services_are_killed(Database::Postgres).await;
+    announce_despite_kills(Database::Postgres).await;
 }

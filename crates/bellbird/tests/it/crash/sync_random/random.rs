@@ -1,4 +1,4 @@
-//! What happens when, decided by a seed.
+//! Random numbers from a seed, so that a run can be repeated.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The rows that the simulated providers are given while services die, and what the endpoints have to say of them.
+//! The rows that a test adds and changes at the simulated providers, and what endpoints must receive about them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,34 +11,31 @@ use crate::support::browser::client;
 use crate::support::database::query;
 use crate::support::process::{RunningCommand, text};
 
-/// An account that rows are added to.
 struct Account {
     provider: String,
     /// The provider's id.
     id: String,
 }
 
-/// A row that was added.
 struct Added {
     provider: String,
     /// The provider's id.
-    handle: String,
-    /// As events name it.
+    provider_id: String,
+    /// The id in events.
     id: String,
-    /// What an event shows of the last change; none: it was not changed.
+    /// The member that the last change sets, and its value in events. `None`: the row was not changed.
     changed_to: Option<(&'static str, Value)>,
 }
 
-/// All that was added.
 pub(super) struct Rows {
     accounts: Vec<Account>,
     added: Vec<Added>,
-    /// How many rows and changes there were: what makes each of them differ.
+    /// The number of rows and changes so far. It makes each of them unique.
     count: u64,
 }
 
 impl Rows {
-    /// For the accounts that are there, one of each connection.
+    /// Reads one account of each connection.
     pub(super) async fn new(database: &str) -> Self {
         let sql = "SELECT c.provider, MIN(a.provider_account_id) FROM accounts a
             JOIN connections c ON c.user_id = a.user_id AND c.id = a.connection_id
@@ -54,7 +51,7 @@ impl Rows {
         Self { accounts, added: Vec::new(), count: 0 }
     }
 
-    /// A few new rows on one account.
+    /// Adds up to eight rows to a random account.
     pub(super) async fn add(&mut self, sandbox: &RunningCommand, random: &mut Random) {
         let account = random.below(self.accounts.len());
         for _ in 0..=random.below(8) {
@@ -71,17 +68,17 @@ impl Rows {
                 _ => ("trades", json!({"account": id, "units": self.count, "description": description})),
             };
             let row = control(sandbox, provider, Method::POST, path, row).await;
-            let added = match provider.as_str() {
+            let (provider_id, id) = match provider.as_str() {
                 "fiskil" => (text(&row, "fiskil_id"), text(&row, "fiskil_id").to_owned()),
                 "akahu" => (text(&row, "_id"), text(&row, "_id").to_owned()),
                 _ => (text(&row, "id"), trade_id(&row)),
             };
-            let (provider, (handle, id)) = (provider.clone(), (added.0.to_owned(), added.1));
-            self.added.push(Added { provider, handle, id, changed_to: None });
+            let (provider, provider_id) = (provider.clone(), provider_id.to_owned());
+            self.added.push(Added { provider, provider_id, id, changed_to: None });
         }
     }
 
-    /// Changes one of the rows that `endpoint` was told of.
+    /// Changes a random row that `endpoint` has received as new.
     pub(super) async fn change(&mut self, sandbox: &RunningCommand, random: &mut Random, endpoint: &Endpoint) {
         let known_ids = endpoint.new_rows();
         let known: Vec<usize> = self
@@ -100,21 +97,22 @@ impl Rows {
         let (path, change, shown) = match row.provider.as_str() {
             "fiskil" => ("transactions", json!({"amount": text_of(cents)}), ("amount", json!(cents))),
             "akahu" => ("transactions", json!({"amount": decimal(cents)}), ("amount", json!(cents))),
-            // The price is no part of a trade's id.
+            // The price is not part of a trade's id.
             _ => ("trades", json!({"price": cents}), ("price", json!(cents.to_string()))),
         };
-        let path = format!("{path}/{}", row.handle);
+        let path = format!("{path}/{}", row.provider_id);
         control(sandbox, &row.provider, Method::PATCH, &path, change).await;
         row.changed_to = Some(shown);
     }
 
-    /// Every row was announced, each in one event only, and every change was told. `fingerprints`: what is remembered.
+    /// Asserts that every row was announced as new in exactly one event, and every change as an update. `fingerprints`:
+    /// how many are stored.
     pub(super) fn assert_announced(&self, endpoint: &Endpoint, fingerprints: u64) {
         let accepted = endpoint.accepted();
-        // What was accepted more than once is one event.
+        // An event that was accepted more than once counts once.
         let events: BTreeMap<&str, &Value> = accepted.iter().map(|event| (text(event, "id"), event)).collect();
         let announced: u64 = events.values().map(|event| number(&event["metadata"], "new_count")).sum();
-        assert_eq!(announced, fingerprints, "as many rows were announced as are remembered");
+        assert_eq!(announced, fingerprints, "one fingerprint for each announced row");
 
         let mut as_new: BTreeMap<(&str, &str), BTreeSet<(&str, &str)>> = BTreeMap::new();
         let mut as_updated: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
@@ -128,12 +126,12 @@ impl Rows {
             }
         }
         let added_ids: BTreeSet<&str> = self.added.iter().map(|row| row.id.as_str()).collect();
-        for ((_, row), sightings) in &as_new {
-            // Trades of the simulated world that are equal in all that their id is made of are several rows.
-            let runs: BTreeSet<&str> = sightings.iter().map(|(_, run)| *run).collect();
-            let is_trade = events[sightings.first().unwrap().0]["type"] == "trades.synced";
-            let once = if is_trade && !added_ids.contains(row) { runs.len() } else { sightings.len() };
-            assert_eq!(once, 1, "{row}: {sightings:?}");
+        for ((_, row), announcements) in &as_new {
+            // The sandbox has trades that are equal in all parts of their id. Those are several rows with one id.
+            let runs: BTreeSet<&str> = announcements.iter().map(|(_, run)| *run).collect();
+            let is_trade = events[announcements.first().unwrap().0]["type"] == "trades.synced";
+            let count = if is_trade && !added_ids.contains(row) { runs.len() } else { announcements.len() };
+            assert_eq!(count, 1, "{row}: {announcements:?}");
         }
         let new_ids: BTreeSet<&str> = as_new.keys().map(|(_, row)| *row).collect();
         for row in &self.added {
@@ -143,14 +141,14 @@ impl Rows {
                 (None, updated) => assert_eq!(updated, None, "{} did not change", row.id),
                 (Some((name, value)), updated) => {
                     let is_announced = updated.is_some_and(|all| all.iter().any(|row| row[*name] == *value));
-                    assert!(is_announced, "{} of {}: {name} {value} was never told", row.id, row.provider);
+                    assert!(is_announced, "{} of {}: {name} {value} was never announced", row.id, row.provider);
                 }
             }
         }
-        assert_eq!(as_updated.keys().collect::<Vec<_>>(), Vec::<&&str>::new(), "they did not change");
+        assert_eq!(as_updated.keys().collect::<Vec<_>>(), Vec::<&&str>::new(), "updates of rows that did not change");
     }
 
-    /// How many were added, and how many of them were changed.
+    /// How many rows were added, and how many of them were changed.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.added.len(), self.added.iter().filter(|row| row.changed_to.is_some()).count())
     }
@@ -166,7 +164,7 @@ fn decimal(cents: u64) -> Value {
     serde_json::from_str(&text_of(cents)).unwrap()
 }
 
-/// The eight parts of which our id of a trade is made.
+/// Our id of a trade: eight of its members.
 fn trade_id(row: &Value) -> String {
     format!(
         "{}-{}-{}-{}-{}-{}-{}-{}",
@@ -181,7 +179,7 @@ fn trade_id(row: &Value) -> String {
     )
 }
 
-/// A call of the control interface of a simulated provider.
+/// Calls the control interface of a simulated provider.
 pub(super) async fn control(
     sandbox: &RunningCommand,
     provider: &str,

@@ -150,7 +150,7 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", features);
     }
 
-    /// Saves screenshots to the folder in `BELLBIRD_SCREENSHOTS`, if it is set, for people to see.
+    /// Saves screenshots in the folder that `BELLBIRD_SCREENSHOTS` names, if it is set.
     pub(super) fn screenshot(&mut self, name: &str) {
         use base64::Engine as _;
         let Ok(folder) = std::env::var("BELLBIRD_SCREENSHOTS") else { return };

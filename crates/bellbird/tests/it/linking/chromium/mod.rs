@@ -15,7 +15,7 @@ use browser::Browser;
 enum UserAction {
     Approve,
     Cancel,
-    /// Enters a wrong code.
+    /// Enters the code with which the sandbox simulates an institution that does not answer.
     Fail,
 }
 
@@ -25,24 +25,24 @@ fn block<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// Goes through the provider's pages with one action, until the callback page.
-fn walk(browser: &mut Browser, app: &App, provider: &str, action: UserAction) {
-    browser.picture(&format!("{provider}-1-ask"));
+fn complete_consent_pages(browser: &mut Browser, app: &App, provider: &str, action: UserAction) {
+    browser.screenshot(&format!("{provider}-1-ask"));
     browser.click("button[value=allow]");
     if action == UserAction::Cancel {
         browser.click("button[value=cancel]");
     } else {
-        if browser.has("button.place:not([disabled])") {
-            browser.picture(&format!("{provider}-2-place"));
-            browser.click("button.place:not([disabled])");
+        if browser.has("button.institution:not([disabled])") {
+            browser.screenshot(&format!("{provider}-2-institution"));
+            browser.click("button.institution:not([disabled])");
         }
         browser.write("#name", "someone.new@example.com");
         let code = browser.evaluate("document.querySelector('.code').textContent");
         browser.write("#code", if action == UserAction::Fail { "000000" } else { code.as_str().unwrap() });
-        browser.picture(&format!("{provider}-3-sign-in"));
+        browser.screenshot(&format!("{provider}-3-sign-in"));
         browser.click("button[value=allow]");
     }
     if action == UserAction::Approve {
-        browser.picture(&format!("{provider}-4-accounts"));
+        browser.screenshot(&format!("{provider}-4-accounts"));
         browser.click("button[value=allow]");
     }
     // Some providers show a last page of their own.
@@ -67,11 +67,11 @@ async fn from_link_to_transactions_at_every_provider() {
         ] {
             let link_url = app.link_url(user, LinkTarget::UserChoice).await;
             browser.open(&link_url);
-            browser.picture("link");
+            browser.screenshot("link");
             assert!(browser.text().contains("ben@example.com"));
             browser.click(&format!("button[name=provider][value={provider}]"));
-            walk(&mut browser, &app, provider, action);
-            browser.picture(&format!("{provider}-5-{}", words.replace(' ', "-")));
+            complete_consent_pages(&mut browser, &app, provider, action);
+            browser.screenshot(&format!("{provider}-5-{}", words.replace(' ', "-")));
             assert!(browser.text().contains(words), "{provider}: {}", browser.text());
             let now = app.storage.list_connections(user).await.unwrap();
             assert_eq!(
@@ -85,7 +85,7 @@ async fn from_link_to_transactions_at_every_provider() {
         let used = browser.url();
         browser.open(&used);
         assert!(browser.text().contains("used already"), "{}", browser.text());
-        browser.picture("used");
+        browser.screenshot("used");
 
         let mut connections = app.storage.list_connections(user).await.unwrap();
         connections.retain(|connection| connection.provider == provider && !before.contains(connection));
@@ -109,9 +109,9 @@ async fn from_link_to_transactions_at_every_provider() {
     }
     browser.open(&format!("{}/link/callback?state={}&code=1", app.console_url, "0".repeat(64)));
     assert!(browser.text().contains("Nothing was changed"), "{}", browser.text());
-    browser.picture("forged");
+    browser.screenshot("forged");
     browser.open(&app.console_url);
-    browser.picture("home");
+    browser.screenshot("home");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,7 +124,7 @@ async fn reconnecting_revoked_connection_keeps_ids() {
             block(app.add_person(&format!("{provider}@example.com"), bellbird_domain::Plan::Professional, &[]));
         let user = person.user.id;
         browser.open(&block(app.link_url(user, LinkTarget::Provider(provider))));
-        walk(&mut browser, &app, provider, UserAction::Approve);
+        complete_consent_pages(&mut browser, &app, provider, UserAction::Approve);
         let connection = app.storage.list_connections(user).await.unwrap().remove(0);
         let accounts = app.storage.list_connection_accounts(user, connection.id).await.unwrap();
         app.set_consent(&connection, "expired").await;
@@ -132,10 +132,10 @@ async fn reconnecting_revoked_connection_keeps_ids() {
         assert_eq!(status, ConnectionStatus::Invalidated, "{provider}");
 
         browser.open(&block(app.link_url(user, LinkTarget::UserChoice)));
-        browser.picture(&format!("{provider}-6-broken"));
+        browser.screenshot(&format!("{provider}-6-broken"));
         browser.click(&format!("button[name=connection][value='{}']", connection.id));
-        walk(&mut browser, &app, provider, UserAction::Approve);
-        browser.picture(&format!("{provider}-7-again"));
+        complete_consent_pages(&mut browser, &app, provider, UserAction::Approve);
+        browser.screenshot(&format!("{provider}-7-again"));
         assert!(browser.text().contains("again"), "{provider}: {}", browser.text());
         let now = app.storage.list_connections(user).await.unwrap();
         assert_eq!(now.len(), 1, "{provider}");

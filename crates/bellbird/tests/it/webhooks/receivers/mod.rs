@@ -1,5 +1,5 @@
-//! The receivers of docs/webhooks.md: the page shows them word for word, and with the public libraries of Standard
-//! Webhooks they take what the service sends, and nothing else.
+//! The receivers of docs/webhooks.md, which use the public libraries of Standard Webhooks. The page shows them word for
+//! word. They accept what the service sends, and reject everything else.
 
 mod process;
 
@@ -15,14 +15,14 @@ use crate::support::harness::Database;
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
 use process::{Receiver, free_ports};
 
-/// Each by its file, with the language of its block on the page.
+/// The language of each receiver's block on the page, and its file.
 const RECEIVERS: [(&str, &str); 3] = [
     ("python", "docs/receivers/receiver.py"),
     ("js", "docs/receivers/receiver.mjs"),
     ("rust", "crates/webhooks/examples/receiver.rs"),
 ];
-const ROWS_OF_A_CHUNK: u64 = 20;
-/// The longest body that they read.
+const CHUNK_ROWS: u64 = 20;
+/// The longest body that the receivers read.
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 fn root() -> PathBuf {
@@ -38,11 +38,11 @@ fn docs_show_the_receivers_verbatim() {
     let page = read(&root().join("docs/webhooks.md"));
     for (language, path) in RECEIVERS {
         let block = format!("```{language}\n{}```\n", read(&root().join(path)));
-        assert!(page.contains(&block), "docs/webhooks.md does not show {path} as it is");
+        assert!(page.contains(&block), "docs/webhooks.md does not show {path} word for word");
     }
 }
 
-/// A request, signed by the reference implementation.
+/// A request that the reference implementation has signed.
 struct Signed {
     id: String,
     timestamp: i64,
@@ -55,7 +55,7 @@ impl Signed {
         Self::padded(secret, age, 0)
     }
 
-    /// With so many blanks in front of the body.
+    /// With `blanks` spaces before the body.
     fn padded(secret: &str, age: SignedDuration, blanks: usize) -> Self {
         let id = Uuid::now_v7().to_string();
         let timestamp = (Timestamp::now() - age).as_second();
@@ -69,7 +69,7 @@ impl Signed {
         Self { id, timestamp, signature, body }
     }
 
-    /// The status of the answer; none when there was no answer.
+    /// The status of the response, or `None` if there was no response.
     async fn try_post(&self, url: &str) -> Option<u16> {
         let client = Client::builder().no_proxy().build().unwrap();
         let request = client
@@ -102,7 +102,9 @@ async fn forged_requests_are_rejected() {
             Signed::new(SECRET, now),
             Signed::new(SECRET, SignedDuration::from_secs(270)),
             Signed::new(SECRET, SignedDuration::from_secs(-270)),
-            with(&|one| one.signature = format!("{} {}", Signed::new(ANOTHER, now).signature, one.signature)),
+            with(&|request| {
+                request.signature = format!("{} {}", Signed::new(ANOTHER, now).signature, request.signature);
+            }),
             Signed::padded(SECRET, now, BODY_BYTES_MAX / 2),
         ];
         for request in &good {
@@ -111,22 +113,22 @@ async fn forged_requests_are_rejected() {
         assert_eq!(good[0].post(&url).await, 204, "{language}: repeated");
         let bad = [
             ("another secret", Signed::new(ANOTHER, now)),
-            ("a wrong signature", with(&|one| one.signature = Signed::new(SECRET, now).signature)),
-            ("no signature at all", with(&|one| one.signature.clear())),
-            ("a broken signature", with(&|one| "v1".clone_into(&mut one.signature))),
-            ("an unknown signature", with(&|one| one.signature = one.signature.replace("v1,", "v2,"))),
-            ("a body with more", with(&|one| one.body.push(b' '))),
-            ("a body that is no text", with(&|one| one.body.push(0xff))),
-            ("another body", with(&|one| one.body = b"{}".to_vec())),
-            ("another id", with(&|one| one.id = Uuid::now_v7().to_string())),
-            ("another time", with(&|one| one.timestamp += 1)),
+            ("a wrong signature", with(&|request| request.signature = Signed::new(SECRET, now).signature)),
+            ("no signature at all", with(&|request| request.signature.clear())),
+            ("a broken signature", with(&|request| "v1".clone_into(&mut request.signature))),
+            ("an unknown signature", with(&|request| request.signature = request.signature.replace("v1,", "v2,"))),
+            ("a longer body", with(&|request| request.body.push(b' '))),
+            ("a body that is not text", with(&|request| request.body.push(0xff))),
+            ("another body", with(&|request| request.body = b"{}".to_vec())),
+            ("another id", with(&|request| request.id = Uuid::now_v7().to_string())),
+            ("another time", with(&|request| request.timestamp += 1)),
             ("too old", Signed::new(SECRET, SignedDuration::from_secs(330))),
             ("too new", Signed::new(SECRET, SignedDuration::from_secs(-330))),
         ];
         for (what, request) in bad {
             assert_eq!(request.post(&url).await, 400, "{language}: {what}");
         }
-        // A receiver may hang up before it has read it all.
+        // A receiver may close the connection before it has read the whole body.
         let too_long = Signed::padded(SECRET, now, BODY_BYTES_MAX).try_post(&url).await;
         assert!(too_long.is_none_or(|status| status == 413), "{language}: {too_long:?}");
         receiver.wait_until_received(|events| events.len() >= good.len()).await;
@@ -135,7 +137,7 @@ async fn forged_requests_are_rejected() {
     }
 }
 
-/// Each receiver, as an endpoint of its own: its id and the program.
+/// Registers each receiver as an endpoint. Returns the id of the endpoint and the program.
 fn add_endpoints(workdir: &Workdir) -> Vec<(String, Receiver)> {
     let add = |((language, _), port)| {
         let line = format!("webhook add --user me@example.com --url http://127.0.0.1:{port}/");
@@ -154,30 +156,37 @@ fn import(workdir: &Workdir, sandbox: &Value, provider: &str) {
     assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
 }
 
-/// Syncs everything; gives how many rows were new, and how many had changed.
-fn sync(workdir: &Workdir) -> (u64, u64) {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct RowCounts {
+    new: u64,
+    updated: u64,
+}
+
+/// Syncs all connections.
+fn sync(workdir: &Workdir) -> RowCounts {
     let synced = workdir.json("connection sync --all");
-    let count = |name: &str| synced.as_array().unwrap().iter().map(|one| one[name].as_u64().unwrap()).sum();
-    (count("newCount"), count("updatedCount"))
+    let count = |name: &str| synced.as_array().unwrap().iter().map(|report| report[name].as_u64().unwrap()).sum();
+    RowCounts { new: count("newCount"), updated: count("updatedCount") }
 }
 
-fn counted(events: &[Value]) -> (u64, u64) {
+fn counts(events: &[Value]) -> RowCounts {
     let count = |name: &str| events.iter().map(|event| event[name].as_u64().unwrap()).sum();
-    (count("new_count"), count("updated_count"))
+    RowCounts { new: count("new_count"), updated: count("updated_count") }
 }
 
-/// The chunks of one run came in order, each but the last of them full.
-fn assert_is_a_run(events: &[Value], receiver: &Receiver) {
+/// Asserts that the events are all chunks of one sync run, in order, and full except for the last.
+fn assert_one_run(events: &[Value], receiver: &Receiver) {
     let total = u64::try_from(events.len()).unwrap();
     assert!(total > 0, "{}", receiver.language);
     for (number, event) in (1..).zip(events) {
-        let rows = counted(std::slice::from_ref(event)).0;
-        assert_eq!((&event["chunk"], &event["total_chunks"]), (&json!(number), &json!(total)), "{}", receiver.language);
-        assert!(rows == ROWS_OF_A_CHUNK || number == total && rows > 0, "{}: {event}", receiver.language);
+        let rows = counts(std::slice::from_ref(event)).new;
+        assert_eq!(event["chunk"], number, "{}", receiver.language);
+        assert_eq!(event["total_chunks"], total, "{}", receiver.language);
+        assert!(rows == CHUNK_ROWS || number == total && rows > 0, "{}: {event}", receiver.language);
     }
 }
 
-/// A call of the control interface of the simulated bank.
+/// Calls the control interface of the simulated Fiskil.
 async fn control(sandbox: &Value, method: Method, path: &str, body: Value) -> Value {
     let url = format!("{}/__control{path}", text(&sandbox["fiskil"], "baseUrl"));
     let client = Client::builder().no_proxy().build().unwrap();
@@ -195,7 +204,7 @@ fn provider_account(database: &str) -> String {
 async fn receivers_accept_what_the_service_sends() {
     let (mut workdir, sandbox, database) = new_deployment(Database::Sqlite).await;
     workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
-    workdir.set("BELLBIRD_WEBHOOKS__CHUNK_ROWS", &ROWS_OF_A_CHUNK.to_string());
+    workdir.set("BELLBIRD_WEBHOOKS__CHUNK_ROWS", &CHUNK_ROWS.to_string());
     workdir.set("BELLBIRD_SYNC__FIRST_DAYS", "365");
     workdir.json("user add --email me@example.com --plan professional");
     import(&workdir, &sandbox.json(), "fiskil");
@@ -203,41 +212,42 @@ async fn receivers_accept_what_the_service_sends() {
     let endpoints = add_endpoints(&workdir);
     let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
 
-    let (found, updated) = sync(&workdir);
-    assert!(found > 2 * ROWS_OF_A_CHUNK && updated == 0, "{found} {updated}");
+    let first = sync(&workdir);
+    assert!(first.new > 2 * CHUNK_ROWS && first.updated == 0, "{first:?}");
     for (_, receiver) in &endpoints {
-        receiver.wait_until_received(|events| counted(events).0 >= found).await;
-        assert_eq!(counted(&receiver.received()), (found, 0), "{}", receiver.language);
-        assert_is_a_run(&receiver.received_of("transactions.synced"), receiver);
-        assert_is_a_run(&receiver.received_of("trades.synced"), receiver);
+        receiver.wait_until_received(|events| counts(events).new >= first.new).await;
+        assert_eq!(counts(&receiver.received()), first, "{}", receiver.language);
+        assert_one_run(&receiver.received_of("transactions.synced"), receiver);
+        assert_one_run(&receiver.received_of("trades.synced"), receiver);
     }
 
-    // A day long, what is sent verifies with either secret.
+    // For one day after a rotation, events verify with either secret.
     let secrets: Vec<Value> =
         endpoints.iter().map(|(id, _)| workdir.json(&format!("webhook rotate-secret {id}"))).collect();
     let row = json!({"account_id": provider_account(&database), "amount": "-12.34", "description": "A MILK BAR"});
     let row = control(&sandbox.json(), Method::POST, "/transactions", row).await;
-    assert_eq!(sync(&workdir), (1, 0));
+    assert_eq!(sync(&workdir), RowCounts { new: 1, updated: 0 });
     for (id, receiver) in &endpoints {
         assert_eq!(workdir.json(&format!("webhook ping {id}"))["delivered"], true, "{}: old secret", receiver.language);
-        receiver.wait_until_received(|events| counted(events) == (found + 1, 0)).await;
+        receiver.wait_until_received(|events| counts(events) == RowCounts { new: first.new + 1, updated: 0 }).await;
     }
 
-    let renew = |((id, old), secret): ((String, Receiver), &Value)| {
+    let restart_with_new_secret = |((id, old), secret): ((String, Receiver), &Value)| {
         let (language, port) = (old.language, old.port);
         drop(old);
         (id, Receiver::start(language, port, text(secret, "secret")))
     };
-    let endpoints: Vec<_> = endpoints.into_iter().zip(&secrets).map(renew).collect();
+    let endpoints: Vec<_> = endpoints.into_iter().zip(&secrets).map(restart_with_new_secret).collect();
     let path = format!("/transactions/{}", text(&row, "fiskil_id"));
     control(&sandbox.json(), Method::PATCH, &path, json!({"description": "ANOTHER MILK BAR"})).await;
-    assert_eq!(sync(&workdir), (0, 1));
+    let changed = RowCounts { new: 0, updated: 1 };
+    assert_eq!(sync(&workdir), changed);
     for (id, receiver) in &endpoints {
         assert_eq!(workdir.json(&format!("webhook ping {id}"))["delivered"], true, "{}: new secret", receiver.language);
-        receiver.wait_until_received(|events| counted(events) == (0, 1)).await;
-        let states = workdir.json(&format!("webhook deliveries {id} --limit 1000"));
-        let all = states.as_array().unwrap();
-        assert!(all.iter().all(|delivery| delivery["state"] == "delivered" && delivery["attempts"] == 1), "{states}");
+        receiver.wait_until_received(|events| counts(events) == changed).await;
+        let deliveries = workdir.json(&format!("webhook deliveries {id} --limit 1000"));
+        let mut all = deliveries.as_array().unwrap().iter();
+        assert!(all.all(|delivery| delivery["state"] == "delivered" && delivery["attempts"] == 1), "{deliveries}");
     }
     assert_eq!(service.stop("-TERM").0, Some(0));
 }

@@ -1,4 +1,4 @@
-//! Receivers as programs of their own.
+//! Runs the receivers as separate programs.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -11,17 +11,17 @@ use serde_json::Value;
 use super::{read, root};
 use crate::support::harness::eventually;
 
-/// What `scripts/receivers` installs or builds.
+/// A path that `scripts/receivers` installs or builds.
 fn installed(path: PathBuf) -> PathBuf {
     assert!(path.exists(), "{} is missing: run scripts/receivers, which installs it", path.display());
     path
 }
 
-/// A copy of what docs/receivers has, in the place where the libraries are.
+/// The copy of a file of docs/receivers in the folder where the libraries are installed.
 fn installed_copy(name: &str) -> PathBuf {
     let copy = installed(root().join("target/receivers").join(name));
     let is_current = read(&copy) == read(&root().join("docs/receivers").join(name));
-    assert!(is_current, "{} is not that of docs/receivers: run scripts/receivers", copy.display());
+    assert!(is_current, "{} differs from docs/receivers: run scripts/receivers", copy.display());
     copy
 }
 
@@ -48,7 +48,7 @@ fn program(language: &str) -> Command {
     }
 }
 
-/// A receiver that runs. Killed when it is dropped.
+/// A running receiver. Dropping it kills the process.
 pub(super) struct Receiver {
     pub(super) language: &'static str,
     child: Child,
@@ -57,7 +57,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Starts one, and waits until it listens.
+    /// Starts a receiver and waits until it listens.
     pub(super) fn start(language: &'static str, port: u16, secret: &str) -> Self {
         let mut child = program(language)
             .arg(port.to_string())
@@ -86,7 +86,6 @@ impl Receiver {
         format!("http://127.0.0.1:{}/", self.port)
     }
 
-    /// The events that it has received.
     pub(super) fn received(&self) -> Vec<Value> {
         self.lines.lock().unwrap().clone()
     }
@@ -107,9 +106,9 @@ impl Drop for Receiver {
     }
 }
 
-/// Ports that are free, none of which the system or another test gives to somebody else meanwhile.
+/// Free ports, below those that the system assigns and apart from those of other test processes.
 pub(super) fn free_ports() -> [u16; 3] {
-    let begin = 20_000 + 4 * u16::try_from(std::process::id() % 3_000).unwrap();
-    let mut free = (begin..).filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    let first = 20_000 + 4 * u16::try_from(std::process::id() % 3_000).unwrap();
+    let mut free = (first..).filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
     std::array::from_fn(|_| free.next().unwrap())
 }
