@@ -4,8 +4,8 @@
 //! The holder of a claim has a lease and a fence, as in `removals.rs`. Claiming clears `next_refresh_at`. A request
 //! during the refresh sets it again, and finishing keeps that request.
 //!
-//! `refresh_started_at` is the start of the last refresh. `last_refreshed_at`, which users see, is when the provider last
-//! answered with data.
+//! `refresh_started_at` is the start of the last refresh. `last_refreshed_at`, which users see, is when the provider
+//! last answered with data.
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 use jiff::{SignedDuration, Timestamp};

@@ -155,7 +155,9 @@ both! {
             (ConnectionStatus::Active, ConnectionStatus::PendingMfa, ConnectionStatus::Revoked);
         let killed = due(db, 20).await.remove(0);
         let claim = due(db, 50).await.remove(0);
-        let set = async |claim, from, to| db.set_status_after_refresh(claim, from, to, "refreshed", at(51)).await.unwrap();
+        let set = async |claim, from, to| {
+            db.set_status_after_refresh(claim, from, to, "refreshed", at(51)).await.unwrap()
+        };
         assert!(!set(&killed, active, mfa).await, "lease lost");
         assert!(!set(&claim, mfa, revoked).await, "it has another status");
         assert_eq!((db.revision(user).await, db.list_audit(id).await.unwrap().len()), (1, 1));
