@@ -200,8 +200,8 @@ fn provider_account(database: &str) -> String {
     connection.query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
-/// The deliveries to an endpoint, once none is pending. The service writes results in batches, so a result may be stored
-/// a moment after the receiver has the event.
+/// The deliveries to an endpoint, once none is pending. The service writes results in batches, so a result may be
+/// stored a moment after the receiver has the event.
 fn finished_deliveries(workdir: &Workdir, endpoint: &str) -> Value {
     loop {
         let deliveries = workdir.json(&format!("webhook deliveries {endpoint} --limit 1000"));
