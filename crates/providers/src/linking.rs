@@ -55,7 +55,7 @@ impl AuthorizationRequest<'_> {
 /// become part of this value and not of the state.
 const MARKER_PARAM: (&str, &str) = ("via", "bellbird");
 
-/// The parameters of a callback, including those after a second `?` ([`MARKER_PARAM`]).
+/// The parameters of a callback, including those after a second `?` (`MARKER_PARAM`).
 #[must_use]
 pub fn untangle_params(params: &[(String, String)]) -> Vec<(String, String)> {
     let mut untangled = Vec::with_capacity(params.len());
