@@ -72,7 +72,7 @@ pub(crate) async fn walk(args: &HttpArgs, report: &mut Report) -> anyhow::Result
         let growth = walk.later_mb - walk.warm_mb;
         let most = walk.later_mb.max(walk.warm_mb);
         report.add(Figure::single("memory walking 100,000 rows, most", MEMORY, &[most], None));
-        report.add(Figure::single("memory walking, growth behind row 10,000", MEMORY, &[growth], Some(FLAT_MB)));
+        report.add(Figure::single("memory walking, growth after row 10,000", MEMORY, &[growth], Some(FLAT_MB)));
     }
     Ok(())
 }

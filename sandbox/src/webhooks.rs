@@ -82,7 +82,7 @@ pub(crate) enum DeliveryState {
     Sent,
     /// Failed after the last attempt.
     Failed,
-    /// Never attempted, because a test asked for the loss.
+    /// Never attempted, because a test requested the loss.
     Lost,
 }
 

@@ -26,7 +26,7 @@ const PATHS: [&str; GOOD + 3] =
 const EVENTS_PER_BAD_RECEIVER: usize = 300;
 /// Measured time of a round: longer than one exchange with a bad receiver.
 const ROUND: Duration = Duration::from_secs(20);
-/// Not measured: syncs and deliveries get going.
+/// Before the measurement, so that syncs and deliveries run at their usual rate.
 const WARM_UP: Duration = Duration::from_secs(2);
 const UNSENT_MAX: usize = 1_000;
 /// Target: the share of their rate that the good receivers keep.

@@ -39,7 +39,7 @@ pub enum ReceiveError {
 }
 
 impl Connections {
-    /// Verifies an event, requests the jobs that it calls for, and wakes the job loops.
+    /// Verifies a provider event, requests jobs for the affected resources, and wakes the job loops.
     ///
     /// After `Ok`, no crash can lose the event. An event that was received before is ignored.
     pub async fn receive_provider_event(

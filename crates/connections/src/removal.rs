@@ -1,7 +1,7 @@
 //! Removes a connection: hides it at once, withdraws its consent at the provider, then deletes its data.
 //!
 //! A removal is a job, which an instance or the command line claims with a lease. It is retried until the consent is
-//! withdrawn: only then is the connection deleted, unless the operator removes it locally.
+//! withdrawn, and then deletes the connection. The operator can also remove the connection locally.
 //!
 //! A process may be killed after any step. So a consent may be withdrawn twice, which every provider accepts.
 

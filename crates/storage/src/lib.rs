@@ -1,8 +1,8 @@
 //! Stores users, API keys, connections, accounts, webhook events and sealed secrets in SQLite or PostgreSQL. No other
 //! crate contains SQL.
 //!
-//! The database never holds an amount or a transaction. A transaction or trade that a sync has seen is remembered as
-//! two keyed digests. Provider credentials are sealed (see [`Sealer`]). API keys and link tokens are stored as SHA-256,
+//! The database never holds an amount or a transaction. A transaction or trade that a sync has seen is stored as two
+//! keyed digests. Provider credentials are sealed (see [`Sealer`]). API keys and link tokens are stored as SHA-256,
 //! and account numbers as their last four digits.
 //!
 //! Most finders take the user first, so another user's row looks like a missing one. The others look up a secret (an

@@ -284,7 +284,7 @@ fn delivery_error_of(error: &SendError) -> &'static str {
     }
 }
 
-/// Limits the time for opening a connection, TLS included. An exchange has its own deadline, but the pool goes on
+/// Limits the time for opening a connection, TLS included. An exchange has its own deadline, but the pool keeps
 /// connecting after the exchange timed out or got another connection.
 fn with_timeout(connecting: <Tls as Service<Uri>>::Future) -> Connecting {
     Box::pin(async move { Ok(Stream::new(tokio::time::timeout(CONNECT_TIMEOUT, connecting).await??)) })

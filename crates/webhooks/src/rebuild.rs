@@ -171,7 +171,7 @@ fn envelope(event: &WebhookEvent, api_version: ApiVersion) -> Envelope {
     }
 }
 
-/// The rows of several events, as far as they were found.
+/// The rows found so far for several events.
 struct RereadRows<'e> {
     /// Each event with its rows, in the order of the event.
     events: Vec<(&'e WebhookEvent, Vec<Option<Vec<u8>>>)>,

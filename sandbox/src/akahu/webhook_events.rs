@@ -16,7 +16,7 @@ pub(crate) type Snapshot = Vec<UserSnapshot>;
 
 #[derive(Default)]
 pub(crate) struct UserSnapshot {
-    /// The user's valid tokens; more than one only if a test asked for it.
+    /// The user's valid tokens; more than one only if a test requested that.
     tokens: Vec<String>,
     subscriptions: Vec<WebhookSubscription>,
     accounts: Vec<AccountSnapshot>,

@@ -78,7 +78,7 @@ pub(crate) struct ConsentSession<S> {
     /// The value of the hidden field.
     pub(super) token: String,
     auth_request: S,
-    /// The institution that the app asked for.
+    /// The institution that the app requested.
     pub(super) fixed_institution: Option<String>,
     pub(super) step: Step,
     /// Grows with each form, so that a form that is sent twice has no effect the second time.

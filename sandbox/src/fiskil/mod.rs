@@ -102,7 +102,7 @@ impl Fiskil {
         }
     }
 
-    /// Returns the page, or an empty one if a test asked for it.
+    /// Returns the page, or an empty one if a test requested it.
     fn page<'a, T: HasPosition>(&self, path: &str, page: Page<'a, T>, page_request: PageRequest) -> Page<'a, T> {
         if self.empty_pages.next_is_empty(path) { paging::empty_page(page, page_request) } else { page }
     }

@@ -1,4 +1,4 @@
-//! Paths that other modules than the router name.
+//! Paths that modules besides the router use.
 
 /// Issues access tokens, so it needs none.
 pub(super) const TOKEN: &str = "/v1/token";

@@ -21,7 +21,7 @@ pub(super) struct Entry {
     pub(super) body: Body,
 }
 
-/// The status as far as the filter distinguishes it.
+/// The statuses that the filter distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     Pending,

@@ -165,7 +165,7 @@ async fn unticked_accounts_are_no_longer_shared() {
     assert!(akahu.rows("/transactions").await.iter().all(|row| row["_account"] != dropped.as_str()));
     link(&mut akahu, KAURI, "olivia.nguyen@example.com").await;
     assert_eq!(akahu.account("SAVINGS").await["_id"], dropped);
-    // The same holds for an account that the app has deleted.
+    // The same applies to an account that the app has deleted.
     answer(akahu.call(Method::DELETE, &format!("/accounts/{dropped}"))).await;
     assert_eq!(error_of(akahu.call(Method::GET, &format!("/accounts/{dropped}"))).await.0, 404);
     link(&mut akahu, KAURI, "olivia.nguyen@example.com").await;

@@ -176,7 +176,7 @@ async fn consents_end_by_expiry_and_revocation() {
     assert_eq!(expired["active"], false);
     assert!(expires(&expired) < now);
     assert!(client.accounts(0).await.is_empty(), "an ended consent answers 200 with nothing");
-    assert_eq!(client.accounts(1).await.len(), 5, "the other consent goes on");
+    assert_eq!(client.accounts(1).await.len(), 5, "the other consent stays active");
 
     set("active").await;
     assert_eq!(client.accounts(0).await.len(), 4);

@@ -19,7 +19,7 @@ pub(super) struct RowDigests {
     pub(super) content: Digest,
 }
 
-/// What it means that two rows have the same id.
+/// The meaning of two rows with the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DuplicateIds {
     /// One row that was read twice, because the provider's list moved between pages. The later reading counts.

@@ -14,7 +14,7 @@ use secrecy::SecretString;
 
 use super::changes::{Changes, DuplicateIds, RowDigests, detect_changes};
 
-/// Upper bound for the rows of one sync: many times those of the busiest month. More mean that the provider is faulty.
+/// Upper bound for the rows of one sync: many times a busy month. More rows mean that the provider is faulty.
 const ROWS_MAX: usize = 500_000;
 /// Maximum bytes of JSON to keep of new and changed rows until delivery. Beyond that, delivery reads the rows again.
 const JSON_BYTES_MAX: usize = 16 * 1024 * 1024;

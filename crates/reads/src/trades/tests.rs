@@ -127,7 +127,7 @@ impl Brokerage for SimulatedBroker {
         if self.calls.fetch_add(1, Ordering::Relaxed) >= self.fail_from_call {
             return Err(Error::unavailable("simulated failure"));
         }
-        assert!((1..=self.rows_max).contains(&limit), "asked for {limit} rows");
+        assert!((1..=self.rows_max).contains(&limit), "requested {limit} rows");
         let at =
             self.accounts.iter().position(|account| account.id == query.account.id).expect("an account of this broker");
         let first = usize::try_from(offset).unwrap_or(usize::MAX);

@@ -84,7 +84,7 @@ impl Banking for SimulatedBank {
         if page.cursor.is_some() && self.expire_next_cursor.swap(false, Ordering::Relaxed) {
             return Err(Error::unavailable("expired cursor"));
         }
-        assert!((1..=self.page_rows_max).contains(&page.rows), "asked for {} rows", page.rows);
+        assert!((1..=self.page_rows_max).contains(&page.rows), "requested {} rows", page.rows);
         let (from, empty_pages) =
             match page.cursor.map(|cursor| cursor.0.split_once('.').expect("a cursor of this provider")) {
                 Some((row, empty_pages)) => {

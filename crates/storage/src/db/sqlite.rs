@@ -116,13 +116,13 @@ impl Sqlite {
         .await
     }
 
-    /// Updates the planner's statistics and moves the WAL into the file, unless a reader is in the way.
+    /// Updates the planner's statistics and moves the WAL into the file, unless a reader blocks that.
     pub(crate) async fn close(&self) -> Result<()> {
         let optimize = async {
             let writer = Arc::clone(&self.writer).lock_owned().await;
             blocking(move || {
                 writer.execute_batch("PRAGMA optimize;").map_err(to_storage_error)?;
-                // Returns a row that says "busy" if a reader is in the way. The next open then does the checkpoint.
+                // Returns a row that says "busy" if a reader blocks the checkpoint. The next open then does it.
                 writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(to_storage_error)
             })
             .await

@@ -1,4 +1,4 @@
-//! Finds the connections and link sessions that a provider event affects, and remembers processed events to skip
+//! Finds the connections and link sessions that a provider event affects, and stores processed events to skip
 //! redeliveries. An event only triggers a refresh, so nothing but its SHA-256 is kept.
 
 use std::collections::BTreeSet;

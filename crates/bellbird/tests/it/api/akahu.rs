@@ -119,7 +119,7 @@ async fn an_empty_page_is_not_the_end() {
 
 /// Most banks date a new row with a day that began hours ago, so it sorts among rows that the client has read already.
 #[tokio::test]
-async fn paging_is_consistent_while_rows_arrive() {
+async fn paging_is_consistent_while_rows_appear() {
     let app = App::start(Setup::default()).await;
     let kiri = saver(&app).await;
     let (account, at_provider) = account_of(&app, &kiri, "transaction").await;

@@ -154,7 +154,7 @@ async fn lost_consent_is_503_and_triggers_a_refresh() {
     }
 }
 
-/// Waits until the refresh in the background has changed the status. The clock stands still.
+/// Waits until the refresh in the background has changed the status. The test clock does not advance.
 async fn wait_for_status(app: &App, expected: ConnectionStatus) -> ConnectionStatus {
     let mut status = ConnectionStatus::Active;
     for _ in 0..5_000 {

@@ -85,7 +85,7 @@ async fn add(app: &App, provider_account_id: &str, row: Value) -> String {
     let mut row = row;
     row["account_id"] = json!(provider_account_id);
     if row.get("posting_date_time").is_none() && row["status"] != "PENDING" {
-        // The sandbox's clock runs on, while that of the test stands still: its "now" would be in our future.
+        // The sandbox's clock advances and the test's clock does not, so "now" there is in the future here.
         row["posting_date_time"] = json!("2026-11-20T09:00:00Z");
     }
     let added = app.control(Method::POST, "/transactions", row).await;

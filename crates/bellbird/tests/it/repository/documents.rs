@@ -184,7 +184,7 @@ fn markdown() -> Vec<String> {
     files("", ".md")
 }
 
-/// What stands in backticks and looks like a path, with its line; blocks of code left out.
+/// Each text in backticks that looks like a path, with its line. Code blocks are left out.
 fn named_paths(document: &str) -> Vec<(usize, &str)> {
     let mut in_block = false;
     let mut found = Vec::new();
@@ -199,8 +199,8 @@ fn named_paths(document: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Whether a path exists, as far as it is spelled out: up to the first `<name>`, `*` or `{a,b}`. What the fuzz targets
-/// write is not in a fresh clone.
+/// Whether a path exists, up to the first `<name>`, `*` or `{a,b}`. A fresh clone lacks the folders that the fuzz
+/// targets write.
 fn exists(root: &Path, path: &str) -> bool {
     let spelled_out =
         path.find(['<', '*', '{', '…']).map_or(path, |end| &path[..path[..end].rfind('/').unwrap_or(end)]);

@@ -1,4 +1,4 @@
-//! No circle of modules: what several modules need is a leaf, never taken from a module above.
+//! No cycle of modules: code that several modules need belongs in a leaf module.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,18 +11,18 @@ use super::{assert_none, files, read, root};
 type Module = Vec<String>;
 
 #[test]
-fn modules_form_no_circle() {
-    let mut circles = Vec::new();
+fn modules_form_no_cycle() {
+    let mut cycles = Vec::new();
     for folder in source_folders() {
         let sources = files(&folder, ".rs").into_iter().filter(|path| !is_test(path) && !path.ends_with("/main.rs"));
         let parsed = sources.map(|path| {
             let text = read(&root().join(&path));
             (module_of(&folder, &path), syn::parse_file(&text).unwrap_or_else(|error| panic!("{path}: {error}")))
         });
-        let circle = |circle: Vec<Module>| format!("{folder}: {}", names(&circle));
-        circles.extend(circles_of(&uses(&parsed.collect())).into_iter().map(circle));
+        let cycle = |cycle: Vec<Module>| format!("{folder}: {}", names(&cycle));
+        cycles.extend(cycles_of(&uses(&parsed.collect())).into_iter().map(cycle));
     }
-    assert_none(&circles, "move what both need into a leaf module:");
+    assert_none(&cycles, "move what both need into a leaf module:");
 }
 
 /// The folders with sources of the program's crates.
@@ -72,7 +72,7 @@ fn uses(files: &BTreeMap<Module, syn::File>) -> BTreeMap<Module, BTreeSet<Module
                 _ => return module.to_vec(),
             }
         }
-        panic!("{path:?} is re-exported in a circle")
+        panic!("{path:?} is re-exported in a cycle")
     };
     let targets = |module: &Module, paths: &Vec<Module>| {
         let others = paths.iter().map(resolve).filter(|target| target != module && !target.is_empty());
@@ -216,17 +216,17 @@ fn flatten(tree: &syn::UseTree, before: &mut Vec<String>, leaves: &mut Vec<Vec<S
     }
 }
 
-/// The groups of modules that reach each other. A folder is one room: a module and those below it may use each other,
-/// as long as the files below do not form a circle of their own and none leads out of the room and back.
-fn circles_of(uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<Vec<Module>> {
-    let is_room = |circle: &Vec<Module>| circle.iter().any(|one| circle.iter().all(|other| other.starts_with(one)));
+/// The groups of modules that reach each other. A folder may be cyclic: a module and those below it may use each other,
+/// as long as the files below form no cycle among themselves, and no cycle leaves the folder.
+fn cycles_of(uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<Vec<Module>> {
+    let is_folder = |cycle: &Vec<Module>| cycle.iter().any(|one| cycle.iter().all(|other| other.starts_with(one)));
     let related = |a: &Module, b: &Module| a.starts_with(b) || b.starts_with(a);
-    let strangers = |module: &Module, uses: &BTreeSet<Module>| {
+    let unrelated = |module: &Module, uses: &BTreeSet<Module>| {
         uses.iter().filter(|other| !related(module, other)).cloned().collect::<BTreeSet<Module>>()
     };
-    let apart = uses.iter().map(|(module, uses)| (module.clone(), strangers(module, uses))).collect();
-    let through_rooms = groups(uses).into_iter().filter(|circle| !is_room(circle));
-    groups(&apart).into_iter().chain(through_rooms).collect()
+    let apart = uses.iter().map(|(module, uses)| (module.clone(), unrelated(module, uses))).collect();
+    let through_folders = groups(uses).into_iter().filter(|cycle| !is_folder(cycle));
+    groups(&apart).into_iter().chain(through_folders).collect()
 }
 
 /// The strongly connected components of more than one module.
@@ -252,12 +252,12 @@ fn groups(uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<Vec<Module>> {
     circular.map(group).collect()
 }
 
-fn names(circle: &[Module]) -> String {
-    circle.iter().map(|module| module.join("::")).collect::<Vec<String>>().join(", ")
+fn names(cycle: &[Module]) -> String {
+    cycle.iter().map(|module| module.join("::")).collect::<Vec<String>>().join(", ")
 }
 
 #[test]
-fn a_circle_of_modules_would_be_found() {
+fn a_cycle_of_modules_would_be_found() {
     let parse = |text: &str| syn::parse_file(text).expect("Rust");
     let module = |path: &str| path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect::<Module>();
     let files = BTreeMap::from([
@@ -267,8 +267,9 @@ fn a_circle_of_modules_would_be_found() {
         (module("b::leaf"), parse("use super::B;")),
         (module("c"), parse("mod inline { use super::super::a::A; }")),
     ]);
-    let found: Vec<String> = circles_of(&uses(&files)).iter().map(|circle| names(circle)).collect();
+    let found: Vec<String> = cycles_of(&uses(&files)).iter().map(|cycle| names(cycle)).collect();
     assert_eq!(found, ["a, b, b::leaf, c", "a, b, c"]);
-    let room = files.into_iter().filter(|(module, _)| module.is_empty() || module.starts_with(&["b".to_owned()]));
-    assert!(circles_of(&uses(&room.collect())).is_empty());
+    let folder_files =
+        files.into_iter().filter(|(module, _)| module.is_empty() || module.starts_with(&["b".to_owned()]));
+    assert!(cycles_of(&uses(&folder_files.collect())).is_empty());
 }

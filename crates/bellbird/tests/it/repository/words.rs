@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 use super::{assert_none, read, root, texts};
 
 /// Words in a sense that the project has given up, each with the field's word. `*` stands for any ending.
-const OLD: [(&str, &str); 73] = [
+const OLD: [(&str, &str); 79] = [
     ("trip", "link session"),
     ("trips", "link session"),
     ("depart*", "start, authorization request"),
-    ("arrival*", "callback"),
+    ("arriv*", "callback, return, appear"),
     ("way back", "callback"),
     ("come back", "callback, return"),
     ("comes back", "callback, return"),
     ("came back", "callback, return"),
+    ("address of a link", "link URL"),
+    ("asked for", "requested"),
+    ("link address", "link URL"),
     ("send off", "start"),
     ("sent off", "start"),
     ("look", "refresh, poll, check"),
@@ -54,6 +57,9 @@ const OLD: [(&str, &str); 73] = [
     ("settling", "backfill window"),
     ("last words", "shutdown grace period"),
     ("a turn", "batch, time slice"),
+    ("believe*", "trust, accept"),
+    ("goes on", "continues, retries"),
+    ("holds for", "applies to"),
     ("take* turns", "alternate"),
     ("live place", "permit"),
     ("forget*", "delete, evict, purge"),

@@ -69,12 +69,12 @@ both! {
         db.connection(user.id, "c1", &new).await;
         db.connection(other.id, "c2", &new[..1]).await;
         let all = db.accounts(user.id).await;
-        let strangers = db.accounts(other.id).await[0].id;
+        let of_other_user = db.accounts(other.id).await[0].id;
         for count in [0, 1, 2, 7, 8, 9, 20, 30] {
             let mut requested: Vec<AccountId> = all.iter().take(count).map(|account| account.id).collect();
             assert_eq!(db.find_accounts(user.id, &requested).await.unwrap(), all[..count], "{count}");
             requested.reverse();
-            requested.extend([strangers, AccountId::new()]);
+            requested.extend([of_other_user, AccountId::new()]);
             requested.extend(requested.clone());
             assert_eq!(db.find_accounts(user.id, &requested).await.unwrap(), all[..count], "{count} and unknown ids");
         }

@@ -42,8 +42,8 @@ both! {
         db.set_account_currency(other.id, account, currency("AUD")).await.unwrap();
         assert!(!db.remove(other.id, made.id, at(20)).await);
         assert!(!db.remove(UserId::new(), made.id, at(20)).await);
-        for stranger in [other.id, UserId::new()] {
-            assert!(!db.refresh((stranger, made.id), &[], true, at(20)).await);
+        for other_user in [other.id, UserId::new()] {
+            assert!(!db.refresh((other_user, made.id), &[], true, at(20)).await);
         }
         assert_eq!(db.find_connection(user.id, made.id).await.unwrap(), Some(made.clone()));
         assert_eq!((db.revision(user.id).await, db.revision(other.id).await), (1, 0));
@@ -130,7 +130,7 @@ both! {
             assert_eq!(db.texts(&format!("SELECT user_id FROM {table}")).await.len(), 1, "{table}");
         }
         assert!(db.find_credentials(user.id, kept.id).await.unwrap().is_some());
-        assert_eq!(db.revision(user.id).await, 4, "it was hidden, and it went");
+        assert_eq!(db.revision(user.id).await, 4, "hidden, then deleted");
         assert!(!db.remove(user.id, made.id, at(30)).await);
         let again = db.connection(user.id, "consent", &[]).await;
         assert_ne!(again.id, made.id, "the consent is free again");

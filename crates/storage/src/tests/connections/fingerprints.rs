@@ -107,8 +107,8 @@ both! {
         assert!(db.fingerprint_key(user, ConnectionId::new()).await.unwrap().is_none());
         assert!(db.fingerprint_key(UserId::new(), id).await.unwrap().is_none());
         assert_eq!(db.secrets_for("fingerprints").await, 2);
-        let stranger = Storage::open(&db.url, Sealer::random()).await.unwrap();
-        let error = stranger.fingerprint_key(user, id).await.unwrap_err();
+        let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
+        let error = other_key.fingerprint_key(user, id).await.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
         db.begin_removal(user, id, at(20), at(90)).await.unwrap().expect("hidden");
         assert!(db.fingerprint_key(user, id).await.unwrap().is_none(), "it is being deleted");

@@ -142,11 +142,11 @@ both! {
     async fn unopenable_credentials_do_not_block_repair(db) {
         let user = db.user("a@x").await.id;
         let id = broken(db, user, "before", &[]).await;
-        let stranger = Storage::open(&db.url, Sealer::random()).await.unwrap();
-        assert_eq!(repair(&stranger, (user, id), "after", &[]).await.unwrap(), id);
-        assert_eq!(stranger.find_credentials(user, id).await.unwrap().unwrap().expose_secret(), NEW_CREDENTIALS);
+        let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
+        assert_eq!(repair(&other_key, (user, id), "after", &[]).await.unwrap(), id);
+        assert_eq!(other_key.find_credentials(user, id).await.unwrap().unwrap().expose_secret(), NEW_CREDENTIALS);
         let former_id = due_removal(db).await.connection_id;
-        assert!(matches!(stranger.find_credentials(user, former_id).await, Err(StorageError::Sealed(_))));
+        assert!(matches!(other_key.find_credentials(user, former_id).await, Err(StorageError::Sealed(_))));
     }
 
     async fn refresh_with_old_credentials_loses_its_lease(db) {

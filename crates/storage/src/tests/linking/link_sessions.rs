@@ -199,9 +199,9 @@ both! {
     async fn unopenable_secret_does_not_block_others(db) {
         let user = db.user("a@x").await.id;
         session_with_callback(db, user, "state").await;
-        let stranger = Storage::open(&db.url, Sealer::random()).await.unwrap();
-        stranger.insert_link_session(&new_session(user, "other"), at(0)).await.unwrap();
-        stranger.receive_link_callback("other", &secret("answer"), at(11), at(40)).await.unwrap().expect("in time");
+        let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
+        other_key.insert_link_session(&new_session(user, "other"), at(0)).await.unwrap();
+        other_key.receive_link_callback("other", &secret("answer"), at(11), at(40)).await.unwrap().expect("in time");
         let claims = due(db, 40).await;
         let mut opened: Vec<_> = claims.iter().map(secret_text).collect();
         opened.sort_unstable();
@@ -244,11 +244,11 @@ both! {
     }
 
     async fn lists_other_sessions_of_the_user(db) {
-        let (user, stranger) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let (user, other_user) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let broken = db.connection(user, "consent", &[]).await.id;
         let repair = NewLinkSession { connection_id: Some(broken), ..new_session(user, "repair") };
         db.insert_link_session(&repair, at(5)).await.unwrap();
-        for (user, state, now) in [(user, "early", 1), (user, "this", 10), (stranger, "theirs", 10)] {
+        for (user, state, now) in [(user, "early", 1), (user, "this", 10), (other_user, "theirs", 10)] {
             db.insert_link_session(&new_session(user, state), at(now)).await.unwrap();
         }
         db.insert_link_session(&NewLinkSession { provider: "other", ..new_session(user, "elsewhere") }, at(10))

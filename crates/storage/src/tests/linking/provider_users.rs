@@ -126,15 +126,15 @@ both! {
     async fn unopenable_credentials_are_an_error(db) {
         let user = db.user("a@x").await.id;
         register_provider_user(db, user, "eu_1", "credentials").await;
-        let stranger = Storage::open(&db.url, Sealer::random()).await.unwrap();
+        let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
         for error in [
-            stranger.find_provider_user_credentials(user, "fiskil").await.unwrap_err(),
-            stranger.list_provider_users(user).await.unwrap_err(),
-            stranger.claim_provider_user(user, "fiskil", at(0), at(9)).await.unwrap_err(),
+            other_key.find_provider_user_credentials(user, "fiskil").await.unwrap_err(),
+            other_key.list_provider_users(user).await.unwrap_err(),
+            other_key.claim_provider_user(user, "fiskil", at(0), at(9)).await.unwrap_err(),
         ] {
             assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
         }
-        let unopenable = stranger.sealed_secrets().await.unwrap().unopenable;
+        let unopenable = other_key.sealed_secrets().await.unwrap().unopenable;
         assert_eq!(
             (unopenable[0].user_id, unopenable[0].purpose.as_str(), unopenable[0].subject.as_str()),
             (user, "provider_user", "fiskil")

@@ -33,10 +33,10 @@ both! {
         let second = db.connection(user.id, "c2", &[]).await.id;
         let secrets = db.sealed_secrets().await.unwrap();
         assert_eq!((secrets.by_key["random"], secrets.opened_by["random"], secrets.unopenable), (2, 2, vec![]));
-        let stranger = Storage::open(&db.url, Sealer::random()).await.unwrap();
-        let secrets = stranger.sealed_secrets().await.unwrap();
+        let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
+        let secrets = other_key.sealed_secrets().await.unwrap();
         assert_eq!((secrets.by_key["random"], secrets.opened_by["random"], secrets.unopenable.len()), (2, 0, 2));
-        let error = stranger.find_credentials(user.id, first).await.unwrap_err();
+        let error = other_key.find_credentials(user.id, first).await.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
         db.raw(&format!(
             "UPDATE secrets SET sealed = (SELECT sealed FROM secrets WHERE subject = '{first}')

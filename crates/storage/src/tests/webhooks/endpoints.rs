@@ -89,11 +89,11 @@ both! {
         let user = db.user("a@x").await.id;
         let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
         assert!(db.rotate_endpoint_secret(user, id, &secret("second"), at(100)).await.unwrap());
-        let stranger = Storage::open(&db.url, Sealer::random()).await.unwrap();
-        let error = stranger.endpoint_secrets(user, id, at(0)).await.unwrap_err();
+        let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
+        let error = other_key.endpoint_secrets(user, id, at(0)).await.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
-        assert!(stranger.rotate_endpoint_secret(user, id, &secret("third"), at(100)).await.unwrap());
-        assert_eq!(secrets(&stranger, user, id, 0).await, ("third".to_owned(), None));
+        assert!(other_key.rotate_endpoint_secret(user, id, &secret("third"), at(100)).await.unwrap());
+        assert_eq!(secrets(&other_key, user, id, 0).await, ("third".to_owned(), None));
         assert_eq!((db.secrets_for("webhook").await, db.secrets_for("old_webhook").await), (1, 0));
     }
 

@@ -150,7 +150,7 @@ both! {
             finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await;
             ping(db, user, id, true).await.expect("written");
         }
-        assert!(matches!(db.delete_user(user).await, Err(StorageError::Conflict(_))), "the connection goes first");
+        assert!(matches!(db.delete_user(user).await, Err(StorageError::Conflict(_))), "the user has a connection");
         assert!(db.remove(user, connection, at(30)).await);
         db.delete_user(user).await.unwrap();
         for (table, rows) in [
