@@ -3,6 +3,8 @@
 mod apply;
 pub(crate) mod callback;
 mod decide;
+#[cfg(test)]
+mod fixtures;
 pub(crate) mod outcome;
 mod poll;
 mod provider_user;

@@ -93,7 +93,7 @@ impl Conclusion {
 }
 
 /// What the polls of one attempt have done so far.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Applied {
     connections: BTreeMap<ConnectionId, (Effect, Connection)>,
     /// Whether a consent is connected for another user of this service.

@@ -20,7 +20,12 @@ const KNOWN_DIGEST_BYTES: usize = 16;
 /// The columns that [`session`] expects, in its order.
 macro_rules! columns {
     ($table:literal) => {
-        concat!($table, "user_id, ", $table, "id, provider, connection_id, phase, phase_since, outcome, created_at, expires_at")
+        concat!(
+            $table,
+            "user_id, ",
+            $table,
+            "id, provider, connection_id, phase, phase_since, outcome, created_at, expires_at"
+        )
     };
 }
 pub(crate) use columns;

@@ -48,7 +48,9 @@ fn file_holds_no_plain_secrets() {
         session_with_callback(db, user.id, "state_that_must_not_leak").await;
         let claim = session_with_callback(db, user.id, "another_state").await;
         assert!(
-            db.store_link_credentials(&claim, &secret("link_credentials_that_must_not_leak"), at(20), at(40)).await.unwrap()
+            db.store_link_credentials(&claim, &secret("link_credentials_that_must_not_leak"), at(20), at(40))
+                .await
+                .unwrap()
         );
         register_provider_user(db, user.id, "provider_user_id_that_must_not_leak", "credentials_that_must_not_leak")
             .await;
