@@ -5,10 +5,9 @@ use std::time::Duration;
 use bellbird_domain::{Account, Connection};
 use bellbird_providers::linking;
 use bellbird_storage::{LinkPhase, LinkSession};
-use secrecy::{ExposeSecret as _, SecretString};
 
 use super::outcome::{Conclusion, LinkOutcome};
-use super::poll::LEASE;
+use super::poll::{LEASE, seal_params};
 use crate::{Connections, ConnectionsError};
 
 /// Lease while a code is exchanged. It is short because the code is valid for a minute
@@ -71,16 +70,6 @@ impl Connections {
             Ok(Ok(Ok(None)) | Err(_)) | Err(_) => Ok(CallbackOutcome::Pending),
         }
     }
-}
-
-/// Encodes callback parameters like a query, to be sealed with their session.
-fn seal_params(params: &[(String, String)]) -> SecretString {
-    form_urlencoded::Serializer::new(String::new()).extend_pairs(params).finish().into()
-}
-
-/// Decodes sealed callback parameters.
-pub(crate) fn unseal_params(sealed: &SecretString) -> Vec<(String, String)> {
-    form_urlencoded::parse(sealed.expose_secret().as_bytes()).into_owned().collect()
 }
 
 /// Separates `state` from the other callback parameters. A repeated `state` is invalid: Bellbird sends it once.

@@ -93,7 +93,7 @@ pub(crate) enum Placement {
     Wait,
     /// In the connection that it belongs to, or in a new one.
     Store(Effect),
-    /// In this connection, in place of its own consent. Holds for each found account the stored one that it matches.
+    /// In this connection, in place of its own consent. Lists the stored account that each found one matches.
     Replace(ConnectionId, Vec<Option<AccountId>>),
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn place(
     session: &Session<'_>,
     elapsed: Duration,
 ) -> Placement {
-    // Without accounts, a repair cannot be told from another login: it has time until the session expires.
+    // Without accounts, a repair looks like another login: it has time until the session expires.
     if found.is_empty() && !session.is_expired && (!replaceable.is_empty() || elapsed < ACCOUNTS_WAIT) {
         return Placement::Wait;
     }

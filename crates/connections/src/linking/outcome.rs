@@ -1,4 +1,5 @@
-//! Decides after each poll whether a link session has an outcome, and when it is polled next. Pure: no I/O and no clock.
+//! Decides after each poll whether a link session has an outcome, and when it is polled next. Pure: no I/O and no
+//! clock.
 
 #[cfg(test)]
 mod tests;

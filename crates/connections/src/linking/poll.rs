@@ -10,11 +10,10 @@ use bellbird_providers::linking::{CallbackParams, Purpose};
 use bellbird_providers::{CallContext, Error, FoundConnection, Linking, Provider};
 use bellbird_storage::{ClaimedLinkSession, LinkPhase, LinkSession, StorageError};
 use jiff::Timestamp;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
 
 use super::apply::ApplyRequest;
-use super::callback::unseal_params;
 use super::outcome::{self, Applied, Conclusion, Next, Poll, SessionFacts};
 use super::start::LINK_SESSION_TTL;
 use crate::{Connections, ConnectionsError, run_claims};
@@ -270,4 +269,14 @@ fn poll_result(
         }
         polled => polled,
     }
+}
+
+/// Encodes callback parameters like a query, to be sealed with their session.
+pub(crate) fn seal_params(params: &[(String, String)]) -> SecretString {
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(params).finish().into()
+}
+
+/// Decodes sealed callback parameters.
+fn unseal_params(sealed: &SecretString) -> Vec<(String, String)> {
+    form_urlencoded::parse(sealed.expose_secret().as_bytes()).into_owned().collect()
 }

@@ -172,7 +172,7 @@ fn table_of_placements() {
         ("then it is linked without them", 0, &none, false, late, &stored),
         ("or when the session expires", 0, &none, true, early, &stored),
         ("a consent with accounts is linked at once", 1, &none, false, Duration::ZERO, &stored),
-        ("without accounts, a repair cannot be told from another login", 0, &same, false, late, &Placement::Wait),
+        ("without accounts, a repair looks like another login", 0, &same, false, late, &Placement::Wait),
         ("until the session expires", 0, &same, true, late, &stored),
         ("a known account makes it a repair", 1, &same, false, Duration::ZERO, &replace),
         ("other accounts make it another connection", 1, &other, false, Duration::ZERO, &stored),

@@ -8,6 +8,8 @@ use super::super::start::LINK_SESSION_TTL;
 use super::*;
 
 const APPROVED: Result<(), NoConsent> = Ok(());
+const OPEN_PHASES: [LinkPhase; 3] = [LinkPhase::Started, LinkPhase::CallbackReceived, LinkPhase::CredentialsObtained];
+
 const DECLINED: Result<(), NoConsent> = Err(NoConsent::Declined);
 const REJECTED: Result<(), NoConsent> = Err(NoConsent::Failed("The bank is down."));
 
@@ -250,7 +252,7 @@ fn effect() -> impl Strategy<Value = Effect> {
 
 prop_compose! {
     fn facts()(
-        phase in prop::sample::select(&[LinkPhase::Started, LinkPhase::CallbackReceived, LinkPhase::CredentialsObtained][..]),
+        phase in prop::sample::select(&OPEN_PHASES[..]),
         repairs: bool,
         callback_result in prop::sample::select(&[APPROVED, DECLINED, REJECTED][..]),
         is_only_session: bool,
@@ -304,7 +306,10 @@ proptest! {
     /// Every poll that has no conclusion leads to a later one, up to a last.
     #[test]
     fn every_session_ends(
-        session in facts(), applied in any_applied(), failures in prop::collection::vec(any::<bool>(), 200), start in 0..2_000_i64,
+        session in facts(),
+        applied in any_applied(),
+        failures in prop::collection::vec(any::<bool>(), 200),
+        start in 0..2_000_i64,
     ) {
         let end = session.expires_at.saturating_add(RETRY_AFTER_EXPIRY_MAX).unwrap();
         let (mut now, mut is_finished) = (at(start), false);
@@ -329,7 +334,7 @@ proptest! {
     }
 
     #[test]
-    fn waiting_browser_is_answered_as_soon_as_possible(session in facts(), applied in any_applied(), now in 0..99_999_i64) {
+    fn browser_waits_for_a_conclusion(session in facts(), applied in any_applied(), now in 0..99_999_i64) {
         for poll in [Poll::Pending, Poll::Failed] {
             prop_assert_eq!(after_poll(poll, (&session, &applied), 0, at(now), true), Next::PollAgain);
         }

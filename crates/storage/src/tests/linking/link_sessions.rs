@@ -158,7 +158,8 @@ both! {
         assert_eq!(due(db, 119).await.len(), 0);
         let claim = due(db, 120).await.remove(0);
         assert_eq!((claim.session.phase, secret_text(&claim)), (LinkPhase::Started, None));
-        assert!(!db.store_link_credentials(&claim, &secret("credentials"), at(20), at(200)).await.unwrap(), "no callback");
+        let stored = db.store_link_credentials(&claim, &secret("credentials"), at(20), at(200)).await.unwrap();
+        assert!(!stored, "no callback");
         assert!(db.end_link_session(&claim, "expired").await.unwrap());
     }
 
