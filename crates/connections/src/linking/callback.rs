@@ -12,6 +12,7 @@ use bellbird_storage::{ClaimedLinkSession, LinkPhase, LinkSession, StorageError}
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::apply_consents::{AppliedConsents, ApplyRequest};
 use super::start::{FIRST_POLL_AFTER, LINK_SESSION_TTL};
@@ -159,7 +160,7 @@ impl Connections {
         };
         let this = self.clone();
         // In a task of its own, which neither a closed browser nor the timeout below cancels.
-        let task = tokio::spawn(async move { this.run_session(claim, BROWSER_WAIT_MAX).await });
+        let task = tokio::spawn(async move { this.run_session(claim, BROWSER_WAIT_MAX).await }.in_current_span());
         match tokio::time::timeout(BROWSER_WAIT_MAX, task).await {
             Ok(Ok(Ok(Progress::Finished { outcome, connections, reason }))) => {
                 let mut accounts = Vec::new();
