@@ -330,5 +330,10 @@ fn use_wal(connection: &Connection) -> Result<()> {
 /// Runs work that may wait for the disk or for another process on a blocking thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let span = tracing::Span::current();
-    tokio::task::spawn_blocking(move || span.in_scope(work)).await.map_err(StorageError::unavailable)?
+    tokio::task::spawn_blocking(move || {
+        let _span = span.entered();
+        work()
+    })
+    .await
+    .map_err(StorageError::unavailable)?
 }

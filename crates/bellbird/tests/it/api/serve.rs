@@ -141,7 +141,7 @@ async fn head_is_read_up_to_the_librarys_limits() {
     assert!(exchange(&server, headers(1, 200 * 1024).as_bytes()).await.ends_with("\r\n\r\n3"));
     assert!(exchange(&server, headers(250, 250).as_bytes()).await.ends_with("\r\n\r\n252"));
     assert_bare(&exchange(&server, headers(300, 10).as_bytes()).await, "431");
-    // The rest of such a request is not read, and the reset that follows may overtake the answer.
+    // The rest of such a request is not read, and the client may see the reset before the answer.
     let mut stream = connect(&server).await;
     let _ = stream.write_all(headers(1, 3 * 1024 * 1024).as_bytes()).await;
     let mut answer = Vec::new();
