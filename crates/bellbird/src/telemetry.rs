@@ -48,7 +48,7 @@ pub fn start_log(log: &Log) -> LogGuard {
     } else {
         layer.with_ansi(false).event_format(json::JsonLines).fmt_fields(json::JsonLines).boxed()
     };
-    let _ = tracing_subscriber::registry().with(layer.with_filter(filter(log.level))).try_init();
+    let _ = tracing_subscriber::registry().with(layer).with(filter(log.level)).try_init();
     LogGuard { _worker: worker, dropped }
 }
 

@@ -30,7 +30,9 @@ where
         event.record(&mut fields);
         fields.result?;
         if let Some(span) = context.lookup_current() {
-            write!(out, ",\"span\":{{\"name\":\"{}\"", span.name())?;
+            out.write_str(",\"span\":{\"name\":\"")?;
+            out.write_str(span.name())?;
+            out.write_char('"')?;
             if let Some(fields) = span.extensions().get::<FormattedFields<N>>() {
                 out.write_str(&fields.fields)?;
             }
@@ -88,7 +90,9 @@ impl Visit for Fields<'_, '_> {
 
     fn record_str(&mut self, field: &Field, value: &str) {
         self.result = self.result.and_then(|()| {
-            write!(self.out, ",\"{}\":\"", field.name())?;
+            self.out.write_str(",\"")?;
+            self.out.write_str(field.name())?;
+            self.out.write_str("\":\"")?;
             Escaped(self.out).write_str(value)?;
             self.out.write_char('"')
         });
