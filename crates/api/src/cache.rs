@@ -8,6 +8,7 @@ use bellbird_domain::{Account, AccountId, Caller, ConnectionId, KeyId};
 use bellbird_reads::{ConnectionContext, TradesKey};
 use bytes::Bytes;
 use jiff::tz::TimeZone;
+use uuid::Uuid;
 
 use crate::problem::Problem;
 
@@ -24,6 +25,9 @@ pub(crate) struct LiveAnswer {
 
 /// The result of a live read, and the number of provider calls it took.
 pub(crate) type LiveOutcome<T = LiveAnswer> = (Result<T, Problem>, u32);
+
+/// The outcome of a live read for all requests that share it, and the id of the request that started it.
+pub(crate) type SharedOutcome<T = LiveAnswer> = (LiveOutcome<T>, Uuid);
 
 /// A set of accounts requested with one API key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -8,8 +8,14 @@ use bellbird_domain::KeyId;
 use bellbird_shared_state::Permit;
 use http::request::Parts;
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use crate::problem::Problem;
+
+tokio::task_local! {
+    /// The id of the request that this task answers.
+    pub(crate) static REQUEST_ID: Uuid;
+}
 
 /// A permit for one concurrent live request of an API key. The provider read holds it too, so a client that disconnects
 /// cannot start another read before its first one has ended.
@@ -25,6 +31,10 @@ pub(crate) struct RequestTime(pub(crate) Timestamp);
 /// The number of provider calls of a request. Handlers set it on the response.
 #[derive(Clone, Copy)]
 pub(crate) struct ProviderCalls(pub(crate) u32);
+
+/// The request whose provider read answered this one too. Handlers set it on the response.
+#[derive(Clone, Copy)]
+pub(crate) struct SharedRead(pub(crate) Uuid);
 
 /// The API key of a request. The guard sets it on the response.
 #[derive(Clone, Copy)]

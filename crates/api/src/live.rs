@@ -13,8 +13,8 @@ use http::HeaderValue;
 use http::header::{AGE, HeaderName};
 use jiff::SignedDuration;
 
-use crate::cache::LiveOutcome;
-use crate::extract::ProviderCalls;
+use crate::cache::{LiveOutcome, SharedOutcome};
+use crate::extract::{ProviderCalls, REQUEST_ID, SharedRead};
 use crate::json::json_bytes;
 use crate::problem::{Problem, problem_from_read};
 use crate::state::AppState;
@@ -24,7 +24,7 @@ const X_SERVICE_TRUNCATED: HeaderName = HeaderName::from_static("x-service-trunc
 
 /// Runs `work`, or joins the same work of a concurrent request, and passes its answer to `respond`.
 pub(crate) async fn coalesce<K, T, F>(
-    flights: &SingleFlight<K, LiveOutcome<T>>,
+    flights: &SingleFlight<K, SharedOutcome<T>>,
     flight_key: K,
     work: impl FnOnce() -> F,
     respond: impl FnOnce(T) -> Response,
@@ -34,16 +34,25 @@ where
     T: Clone + Send + Sync + 'static,
     F: Future<Output = LiveOutcome<T>> + Send + 'static,
 {
+    let request_id = REQUEST_ID.try_with(|id| *id).unwrap_or_default();
+    let work = || {
+        let work = work();
+        async move { (work.await, request_id) }
+    };
     // Fails only if the work panicked.
-    let Ok(((outcome, calls), is_leader)) = flights.join(flight_key, work).await else {
+    let Ok((((outcome, calls), leader_id), is_leader)) = flights.join(flight_key, work).await else {
         return Problem::Internal.into_response();
     };
     let mut response = match outcome {
         Ok(answer) => respond(answer),
         Err(problem) => problem.into_response(),
     };
-    // Only the request that made the provider calls reports them.
-    response.extensions_mut().insert(ProviderCalls(if is_leader { calls } else { 0 }));
+    // Only the request that made the provider calls reports them. The others name it.
+    if is_leader {
+        response.extensions_mut().insert(ProviderCalls(calls));
+    } else {
+        response.extensions_mut().insert(SharedRead(leader_id));
+    }
     response
 }
 

@@ -39,6 +39,12 @@ pub struct ErrorObject {
     pub details: Vec<String>,
 }
 
+impl From<&str> for ErrorBody {
+    fn from(message: &str) -> Self {
+        Self { error: ErrorObject { message: message.to_owned(), code: None, details: Vec::new() } }
+    }
+}
+
 /// Every error of the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 
 use crate::cache::{
-    AccountHoldings, BalancesKey, CachedBalances, CachedTrades, HoldingsKey, LiveOutcome, holdings_bytes,
+    AccountHoldings, BalancesKey, CachedBalances, CachedTrades, HoldingsKey, SharedOutcome, holdings_bytes,
 };
 use crate::client_address::Network;
 
@@ -76,10 +76,10 @@ pub(crate) struct Inner {
     pub(crate) connection_lists: Expiring<UserId, (i64, Bytes)>,
     pub(crate) holdings_cache: Expiring<HoldingsKey, Arc<[(AccountId, Bytes)]>>,
     pub(crate) trades_cache: Expiring<(TradesKey, Page), CachedTrades>,
-    pub(crate) balances_flights: SingleFlight<BalancesKey, LiveOutcome>,
-    pub(crate) holdings_flights: SingleFlight<(HoldingsKey, i64), LiveOutcome<AccountHoldings>>,
-    pub(crate) trades_flights: SingleFlight<((TradesKey, Page), i64), LiveOutcome>,
-    pub(crate) transactions_flights: SingleFlight<(ListKey, Page), LiveOutcome>,
+    pub(crate) balances_flights: SingleFlight<BalancesKey, SharedOutcome>,
+    pub(crate) holdings_flights: SingleFlight<(HoldingsKey, i64), SharedOutcome<AccountHoldings>>,
+    pub(crate) trades_flights: SingleFlight<((TradesKey, Page), i64), SharedOutcome>,
+    pub(crate) transactions_flights: SingleFlight<(ListKey, Page), SharedOutcome>,
 }
 
 impl AppState {

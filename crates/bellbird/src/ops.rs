@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Json, Router};
+use bellbird_api::problem::ErrorBody;
 use bellbird_storage::Storage;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use metrics_exporter_prometheus::PrometheusHandle;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 /// Limit for the database checks of one readiness request.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -21,11 +22,21 @@ struct Ops {
     metrics: PrometheusHandle,
 }
 
+/// Answer of `/ready` and `/live`.
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    database: Option<&'static str>,
+    #[serde(flatten)]
+    error: Option<ErrorBody>,
+}
+
 /// Serves `/metrics`, `/live` and `/ready`; every other path gets a JSON error.
 pub fn router(storage: Storage, metrics: PrometheusHandle) -> Router {
     Router::new()
         .route("/metrics", get(metrics_page))
-        .route("/live", get(async || answer(StatusCode::OK, &json!({ "status": "ok" }))))
+        .route("/live", get(async || Json(Health { status: "ok", database: None, error: None })))
         .route("/ready", get(ready))
         .fallback(async || error(StatusCode::NOT_FOUND, "Not found. Try /metrics, /ready or /live."))
         .method_not_allowed_fallback(async || error(StatusCode::METHOD_NOT_ALLOWED, "Use GET or HEAD."))
@@ -43,11 +54,11 @@ async fn ready(State(ops): State<Ops>) -> Response {
         Err(_) => Some("the database did not respond in time"),
     };
     match reason {
-        None => answer(StatusCode::OK, &json!({ "status": "ok", "database": "ok" })),
+        None => Json(Health { status: "ok", database: Some("ok"), error: None }).into_response(),
         Some(reason) => {
-            let error = json!({ "message": format!("Not ready: {reason}.") });
-            let body = json!({ "status": "not ready", "database": reason, "error": error });
-            answer(StatusCode::SERVICE_UNAVAILABLE, &body)
+            let error = Some(ErrorBody::from(format!("Not ready: {reason}.").as_str()));
+            let body = Health { status: "not ready", database: Some(reason), error };
+            (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
         }
     }
 }
@@ -68,9 +79,5 @@ async fn database_error(storage: &Storage) -> Option<&'static str> {
 }
 
 fn error(status: StatusCode, message: &str) -> Response {
-    answer(status, &json!({ "error": { "message": message } }))
-}
-
-fn answer(status: StatusCode, body: &Value) -> Response {
-    (status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+    (status, Json(ErrorBody::from(message))).into_response()
 }

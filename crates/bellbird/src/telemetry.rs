@@ -4,21 +4,20 @@
 //! below `warn`: HTTP and database libraries log headers and queries at `debug` and `trace`, which contain keys.
 
 mod json;
-mod queue;
+pub mod metrics;
+mod writer;
 
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
+use tracing_appender::non_blocking::{ErrorCounter, WorkerGuard};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, fmt};
 
-use crate::background::REMOVALS_PENDING;
 use crate::config::{Log, LogFormat, LogLevel, terminal};
-use bellbird_connections::PROVIDER_EVENTS_METRIC;
-use queue::LineQueue;
 
 /// Histograms keep raw samples until upkeep aggregates them.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
@@ -29,23 +28,28 @@ const DURATION_BUCKETS: [f64; 14] =
 
 /// Keeps the log running. Dropping it writes the queued lines.
 #[must_use]
-pub struct LogGuard(#[expect(dead_code, reason = "held for its Drop")] queue::QueueGuard);
+pub struct LogGuard {
+    _worker: WorkerGuard,
+    dropped: ErrorCounter,
+}
 
 /// Starts the log. A second call in the same process leaves the first log in place.
 pub fn start_log(log: &Log) -> LogGuard {
-    let (lines, guard) = LineQueue::start(std::io::stderr());
+    let (lines, worker) = writer::start(std::io::stderr());
+    let dropped = lines.error_counter();
     let as_text = match log.format {
         LogFormat::Text => true,
         LogFormat::Json => false,
         LogFormat::Auto => terminal::stderr_is_terminal(),
     };
+    let layer = fmt::layer().with_writer(lines);
     let layer = if as_text {
-        fmt::layer().with_writer(lines).with_ansi(terminal::stderr_wants_colour()).boxed()
+        layer.with_ansi(terminal::stderr_wants_colour()).boxed()
     } else {
-        fmt::layer().with_writer(lines).with_ansi(false).event_format(json::JsonLines).boxed()
+        layer.with_ansi(false).event_format(json::JsonLines).fmt_fields(json::JsonLines).boxed()
     };
-    let _ = tracing_subscriber::registry().with(layer.with_filter(filter(log.level))).try_init();
-    LogGuard(guard)
+    let _ = tracing_subscriber::registry().with(layer).with(filter(log.level)).try_init();
+    LogGuard { _worker: worker, dropped }
 }
 
 fn filter(level: LogLevel) -> Targets {
@@ -64,37 +68,21 @@ fn filter(level: LogLevel) -> Targets {
 }
 
 /// Installs the metrics recorder and runs its upkeep until `stop`. Fails if this process already has a recorder.
-pub fn start_metrics(stop: CancellationToken) -> Result<PrometheusHandle, BuildError> {
+pub fn start_metrics(log: &LogGuard, stop: CancellationToken) -> Result<PrometheusHandle, BuildError> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &DURATION_BUCKETS)?
         .install_recorder()?;
-    describe_metrics();
-    let upkeep = handle.clone();
+    metrics::describe();
+    let (upkeep, dropped) = (handle.clone(), log.dropped.clone());
     tokio::spawn(async move {
         while !stop.is_cancelled() {
             tokio::select! {
                 () = tokio::time::sleep(UPKEEP_INTERVAL) => upkeep.run_upkeep(),
                 () = stop.cancelled() => {}
             }
+            let lines = u64::try_from(dropped.dropped_lines()).unwrap_or(u64::MAX);
+            ::metrics::counter!("bellbird_log_lines_dropped_total").absolute(lines);
         }
     });
     Ok(handle)
-}
-
-/// Help texts of `/metrics`. docs/hosting.md lists all metrics.
-fn describe_metrics() {
-    metrics::describe_counter!("bellbird_requests_total", "Requests, by route and status class.");
-    metrics::describe_histogram!("bellbird_request_seconds", "Time to the first byte of the response, by route.");
-    metrics::describe_counter!(
-        "bellbird_provider_calls_total",
-        "Calls to providers, retries included, by operation and outcome."
-    );
-    metrics::describe_histogram!("bellbird_provider_call_seconds", "Duration of calls to providers, by operation.");
-    metrics::describe_counter!("bellbird_dropped_rows_total", "Provider rows that could not be mapped, by reason.");
-    metrics::describe_counter!(
-        "bellbird_unknown_categories_total",
-        "Provider categories outside the sixteen known ones."
-    );
-    metrics::describe_counter!(PROVIDER_EVENTS_METRIC, "Webhooks received from providers, by outcome.");
-    metrics::describe_gauge!(REMOVALS_PENDING, "Hidden connections whose consent is not yet withdrawn.");
 }

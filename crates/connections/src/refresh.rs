@@ -13,6 +13,7 @@ use bellbird_providers::{CallContext, ConsentStatus, Provider};
 use bellbird_storage::{ClaimedRefresh, NewAccount, StorageError};
 use secrecy::SecretString;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::account_matching::match_accounts;
 use crate::import::new_account;
@@ -68,7 +69,7 @@ impl Connections {
     /// Starts a refresh without waiting for it. Concurrent calls for one connection share a refresh.
     pub fn refresh_in_background(&self, user_id: UserId, id: ConnectionId) {
         let connections = self.clone();
-        tokio::spawn(async move {
+        let work = async move {
             let refreshes = std::sync::Arc::clone(&connections.refreshes);
             let refresh = || async move {
                 if let Err(error) = connections.refresh(user_id, id).await {
@@ -76,7 +77,8 @@ impl Connections {
                 }
             };
             let _ = refreshes.join(id, refresh).await;
-        });
+        };
+        tokio::spawn(work.in_current_span());
     }
 
     /// Runs every due refresh, a few at a time, and returns when none is due.
@@ -189,11 +191,12 @@ impl Connections {
 
     fn subscribe_in_background(&self, provider: String, user: UserId, credentials: SecretString) {
         let connections = self.clone();
-        tokio::spawn(async move {
+        let work = async move {
             if let Ok(provider) = connections.provider(&provider) {
                 connections.subscribe(provider.as_ref(), user, &credentials).await;
             }
-        });
+        };
+        tokio::spawn(work.in_current_span());
     }
 
     /// Subscribes to the provider's events for these credentials, if the provider requires that. Failures are only

@@ -1,11 +1,12 @@
 //! Maps every failure of the console to HTTP: a page for browsers, the API's error object for other clients.
 
+use std::collections::HashMap;
+
 use axum::response::{IntoResponse, Response};
 use bellbird_connections::ConnectionsError;
 use bellbird_storage::{Chain, StorageError};
 use http::header::{ACCEPT, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use serde::Serialize;
 
 use crate::body::BodyError;
 use crate::pages::{Notice, Tone, page_response};
@@ -21,18 +22,10 @@ const REQUEST_NEW_LINK: &str = "Ask for a new link where you got this one. The o
 const INTERNAL_ERROR: &str = "Something went wrong on our side.";
 const SEE_LOG: &str = "The operator of this service can find the cause in its log.";
 
-#[derive(Serialize)]
-struct ErrorBody {
-    error: ErrorObject,
-}
-
-#[derive(Serialize)]
-struct ErrorObject {
-    message: &'static str,
-}
-
+/// The API's error object, with a message only.
 pub(crate) fn json(status: StatusCode, message: &'static str) -> Response {
-    (status, axum::Json(ErrorBody { error: ErrorObject { message } })).into_response()
+    let body = HashMap::from([("error", HashMap::from([("message", message)]))]);
+    (status, axum::Json(body)).into_response()
 }
 
 pub(crate) fn with_retry_after(mut response: Response, seconds: u64) -> Response {

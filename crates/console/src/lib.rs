@@ -11,6 +11,7 @@ mod link;
 mod pages;
 mod prefetch;
 mod provider_events;
+mod request_span;
 mod security_headers;
 mod state;
 #[cfg(test)]
@@ -21,7 +22,7 @@ mod tests;
 use axum::Router;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::middleware::map_response;
+use axum::middleware::{from_fn, map_response};
 use axum::response::Response;
 use axum::routing::{get, post};
 use bellbird_connections::Connections;
@@ -49,6 +50,7 @@ pub fn router(connections: Connections, settings: ConsoleSettings) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(|_| error_page::panic_response()))
         .layer(map_response(security_headers::add))
+        .layer(from_fn(request_span::enter))
         .with_state(console)
 }
 

@@ -6,6 +6,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use bellbird_connections::{ConnectionsError, LinkPage, LinkTarget, LinkableProvider};
 use http::{HeaderMap, Method, StatusCode};
+use tracing::Instrument as _;
 
 use crate::pages::{Choice, page_response};
 use crate::prefetch::is_prefetch;
@@ -85,7 +86,8 @@ fn parse_choice(form: &[u8], linkable: &[LinkableProvider]) -> Option<LinkTarget
 /// would block the second.
 async fn start_link_session(console: &Console, token: String, target: LinkTarget<'static>) -> Response {
     let connections = console.inner.connections.clone();
-    match tokio::spawn(async move { connections.start_link_session(&token, target).await }).await {
+    let start = async move { connections.start_link_session(&token, target).await };
+    match tokio::spawn(start.in_current_span()).await {
         Ok(Ok(url)) => Redirect::to(url.as_str()).into_response(),
         Ok(Err(error)) => {
             if !matches!(error, ConnectionsError::LinkExpired | ConnectionsError::Storage(_)) {

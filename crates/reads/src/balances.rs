@@ -7,6 +7,7 @@ use bellbird_domain::{Account, AccountId, Balance, Caller, ConnectionId, Currenc
 use bellbird_providers::{BalancesQuery, CallContext, Error};
 use bellbird_storage::Chain;
 use futures_util::future::join_all;
+use tracing::Instrument as _;
 
 use crate::{ConnectionContext, ReadError, Reads};
 
@@ -119,11 +120,12 @@ impl Reads {
             let Some(currency) = learned.filter(|_| account.currency == Currency::UNKNOWN) else { continue };
             let storage = self.inner.storage.clone();
             let (user_id, id) = (account.user_id, account.id);
-            tokio::spawn(async move {
+            let write = async move {
                 if let Err(error) = storage.set_account_currency(user_id, id, currency).await {
                     tracing::warn!(account_id = %id, error = %error, "could not store account currency");
                 }
-            });
+            };
+            tokio::spawn(write.in_current_span());
         }
     }
 }

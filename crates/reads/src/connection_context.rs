@@ -9,6 +9,7 @@ use bellbird_domain::{Account, AccountId, Caller, Connection, ConnectionCategory
 use bellbird_providers::{Banking, Brokerage, Kind, Provider};
 use jiff::Timestamp;
 use secrecy::SecretString;
+use tracing::Instrument as _;
 
 use crate::{ReadError, Reads};
 
@@ -101,11 +102,12 @@ impl Reads {
         }
         let storage = self.inner.storage.clone();
         let (user_id, id) = (context.connection.user_id, context.connection.id);
-        tokio::spawn(async move {
+        let write = async move {
             if let Err(error) = storage.set_last_refreshed_at(user_id, id, now).await {
                 tracing::warn!(connection_id = %id, error = %error, "could not store refresh time");
             }
-        });
+        };
+        tokio::spawn(write.in_current_span());
     }
 }
 

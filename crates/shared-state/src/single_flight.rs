@@ -1,7 +1,8 @@
 //! Single flight: concurrent callers with the same key share one run of the work.
 //!
 //! The work runs in its own task, so dropping a request does not cancel it. moka's `get_with` is not used, because its
-//! waiters hang if the request that computes the value is dropped (moka-rs/moka#240).
+//! waiters hang if the request that computes the value is dropped (moka-rs/moka#240). Log lines of the work carry the
+//! span of the caller that started it.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tracing::Instrument as _;
 
 /// The task that ran the work panicked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,12 +69,13 @@ where
         drop(flights);
         let guard = FlightGuard { key, flights: Arc::clone(&self.flights) };
         let work = work();
-        tokio::spawn(async move {
+        let run = async move {
             let value = work.await;
             // Remove the flight before publishing the value, so that later callers start new work.
             drop(guard);
             sender.send_replace(Some(value));
-        });
+        };
+        tokio::spawn(run.in_current_span());
         (receiver, true)
     }
 }

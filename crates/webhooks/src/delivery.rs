@@ -16,6 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 use url::Url;
 use uuid::Uuid;
 
@@ -235,7 +236,13 @@ impl Webhooks {
             while attempts.len() < CONCURRENT_ATTEMPTS_MAX && Instant::now() < slice_ends_at && !stop.is_cancelled() {
                 let Some(delivery) = due.next() else { break };
                 let (webhooks, slice) = (self.clone(), Arc::clone(slice));
-                attempts.spawn(async move { webhooks.attempt(&slice, &delivery).await });
+                let span = tracing::error_span!(
+                    "delivery",
+                    endpoint_id = %slice.claim.endpoint_id,
+                    event_id = %delivery.event.id,
+                    attempt = delivery.attempts.saturating_add(1)
+                );
+                attempts.spawn(async move { webhooks.attempt(&slice, &delivery).await }.instrument(span));
             }
             let Some(first) = attempts.join_next().await else { return Ok(()) };
             if !attempts.is_empty() {

@@ -1,5 +1,5 @@
-//! The outermost layer. It assigns the request id, limits the size of URL and headers, and writes one log line and two
-//! metrics for each request.
+//! The outermost layer. It assigns the request id, opens the request's span, limits the size of URL and headers, and
+//! writes one log line and two metrics for each request.
 
 use std::time::Instant;
 
@@ -9,9 +9,11 @@ use axum::response::{IntoResponse, Response};
 use bellbird_domain::KeyId;
 use http::header::{CACHE_CONTROL, HeaderName};
 use http::{HeaderValue, Method};
+use tracing::Instrument as _;
+use tracing::field::Empty;
 use uuid::Uuid;
 
-use crate::extract::{AuthenticatedKey, ProviderCalls};
+use crate::extract::{AuthenticatedKey, ProviderCalls, REQUEST_ID, SharedRead};
 use crate::problem::Problem;
 use crate::routes::{self, Route};
 
@@ -35,7 +37,7 @@ pub(crate) async fn access_log(request: Request, next: Next) -> Response {
     };
     let mut response = match oversized(&request) {
         Some(problem) => problem.into_response(),
-        None => next.run(request).await,
+        None => REQUEST_ID.scope(request_log.id, next.run(request)).instrument(request_log.span()).await,
     };
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(request_log.id.hyphenated().encode_lower(&mut Uuid::encode_buffer())) {
@@ -58,29 +60,43 @@ struct RequestLog {
 }
 
 impl RequestLog {
+    /// The span of all lines that the request causes, also in background tasks. It is on at every log level, and holds
+    /// no text chosen by the client.
+    fn span(&self) -> tracing::Span {
+        tracing::error_span!(
+            "request",
+            request_id = &*self.id.hyphenated().encode_lower(&mut Uuid::encode_buffer()),
+            method = self.method,
+            route = self.route.path,
+            key_id = Empty
+        )
+    }
+
     fn finish(&mut self, response: &Response) {
         self.responded = true;
         let provider_calls = response.extensions().get::<ProviderCalls>().map_or(0, |calls| calls.0);
         let key_id = response.extensions().get::<AuthenticatedKey>().map(|key| key.0);
-        self.emit(response.status().as_u16(), provider_calls, key_id);
+        let read_by = response.extensions().get::<SharedRead>().map(|leader| leader.0);
+        self.emit(response.status().as_u16(), provider_calls, key_id, read_by);
     }
 
     /// Writes the access line. It contains no text chosen by the client: an unknown method is logged as `other`, an
     /// unknown path as `(none)`.
-    fn emit(&self, status: u16, provider_calls: u32, key_id: Option<KeyId>) {
+    fn emit(&self, status: u16, provider_calls: u32, key_id: Option<KeyId>, read_by: Option<Uuid>) {
         let elapsed = self.started.elapsed();
         let metrics = self.route.metrics();
         metrics.requests[usize::from(status / 100).clamp(1, 5) - 1].increment(1);
         metrics.seconds.record(elapsed);
         tracing::info!(
             target: "bellbird::access",
-            request_id = %self.id,
+            request_id = &*self.id.hyphenated().encode_lower(&mut Uuid::encode_buffer()),
             method = self.method,
             route = self.route.path,
             status,
             duration_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
             provider_calls,
             key_id = key_id.map(tracing::field::display),
+            read_by = read_by.map(tracing::field::display),
             "request"
         );
     }
@@ -89,7 +105,7 @@ impl RequestLog {
 impl Drop for RequestLog {
     fn drop(&mut self) {
         if !self.responded {
-            self.emit(CLIENT_CLOSED_REQUEST, 0, None);
+            self.emit(CLIENT_CLOSED_REQUEST, 0, None, None);
         }
     }
 }

@@ -9,6 +9,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use jiff::{SignedDuration, Timestamp};
+use tracing::Instrument as _;
 
 use crate::client_address::{client_address, rate_limit_key};
 use crate::problem::Problem;
@@ -48,12 +49,13 @@ impl AppState {
         let Some(permit) = self.inner.last_used_writes.try_acquire(caller.key_id) else { return };
         let storage = self.inner.storage.clone();
         let (user_id, key_id) = (caller.user_id, caller.key_id);
-        tokio::spawn(async move {
+        let write = async move {
             let _permit = permit;
             if let Err(error) = storage.touch_key(user_id, key_id, now).await {
                 tracing::warn!(key_id = %key_id, error = %error, "could not record API key last-used time");
             }
-        });
+        };
+        tokio::spawn(write.in_current_span());
     }
 }
 

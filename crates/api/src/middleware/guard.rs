@@ -41,6 +41,7 @@ pub(crate) async fn guard(State(state): State<AppState>, request: Request, next:
     };
     let mut request = Request::from_parts(head, body);
     let key_id = caller.key_id;
+    tracing::Span::current().record("key_id", tracing::field::display(key_id));
     // 404 and 405 consume the metadata quota but are never replaced by 429.
     let unroutable = class == Class::Unknown || !matches!(*request.method(), Method::GET | Method::HEAD);
     let limit = if unroutable { Class::Unknown.limit(&state) } else { class.limit(&state) };

@@ -66,9 +66,9 @@ struct Person {
 
 pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Result<()> {
     let mut settings = settings.load(Some(&args.listen))?;
-    let _log = telemetry::start_log(&settings.log);
+    let log = telemetry::start_log(&settings.log);
     let stop = wiring::stop_on_signal()?;
-    let metrics = telemetry::start_metrics(stop.clone())?;
+    let metrics = telemetry::start_metrics(&log, stop.clone())?;
     let listeners = Listeners::open(&settings).await?;
     let sandbox = bellbird_sandbox::start(args.data.options()).await.context("could not start the sandbox")?;
     settings.providers = sandbox_settings(sandbox.description())?;

@@ -25,9 +25,9 @@ pub(super) struct ServeArgs {
 
 pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Result<()> {
     let settings = settings.load(Some(&args.listen))?;
-    let _log = telemetry::start_log(&settings.log);
+    let log = telemetry::start_log(&settings.log);
     let stop = wiring::stop_on_signal()?;
-    let metrics = telemetry::start_metrics(stop.clone())?;
+    let metrics = telemetry::start_metrics(&log, stop.clone())?;
     let providers = wiring::providers(&settings)?;
     let storage = wiring::open_sealed_storage(&settings).await?;
     let listeners = Listeners::open(&settings).await?;

@@ -1,15 +1,16 @@
 //! Log format with one JSON object per line. It writes directly into the line's buffer: the formatter of
-//! tracing-subscriber builds a tree of values first, which costs more than the rest of a short request.
+//! tracing-subscriber builds trees of values first, which costs a request 12 % (docs/adr/0014-own-code.md).
 //!
-//! Spans are not written; Bellbird puts all facts into the fields of an event.
+//! The lines have the form that tracing-subscriber gives them: the event's fields, then the innermost span as `span`.
 
 use std::fmt::{self, Write as _};
 
 use jiff::Timestamp;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
+use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
 /// Writes `{"timestamp":…,"level":…,"target":…,` and the event's fields.
@@ -20,7 +21,7 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, _: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let meta = event.metadata();
         write!(out, "{{\"timestamp\":\"{:.6}\",\"level\":\"{}\",\"target\":\"", Timestamp::now(), meta.level())?;
         out.write_str(meta.target())?;
@@ -28,7 +29,25 @@ where
         let mut fields = Fields { out: &mut out, result: Ok(()) };
         event.record(&mut fields);
         fields.result?;
+        if let Some(span) = context.lookup_current() {
+            out.write_str(",\"span\":{\"name\":\"")?;
+            out.write_str(span.name())?;
+            out.write_char('"')?;
+            if let Some(fields) = span.extensions().get::<FormattedFields<N>>() {
+                out.write_str(&fields.fields)?;
+            }
+            out.write_char('}')?;
+        }
         out.write_str("}\n")
+    }
+}
+
+/// Keeps the fields of a span as the text that follows the span's name.
+impl<'w> FormatFields<'w> for JsonLines {
+    fn format_fields<R: RecordFields>(&self, mut out: Writer<'w>, all: R) -> fmt::Result {
+        let mut fields = Fields { out: &mut out, result: Ok(()) };
+        all.record(&mut fields);
+        fields.result
     }
 }
 
@@ -70,7 +89,13 @@ impl Visit for Fields<'_, '_> {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.text(field, value);
+        self.result = self.result.and_then(|()| {
+            self.out.write_str(",\"")?;
+            self.out.write_str(field.name())?;
+            self.out.write_str("\":\"")?;
+            Escaped(self.out).write_str(value)?;
+            self.out.write_char('"')
+        });
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
@@ -123,7 +148,8 @@ mod tests {
         }
         let kept = Kept::default();
         let writer = kept.clone();
-        let layer = tracing_subscriber::fmt::layer().event_format(JsonLines).with_writer(move || writer.clone());
+        let layer = tracing_subscriber::fmt::layer().with_writer(move || writer.clone());
+        let layer = layer.event_format(JsonLines).fmt_fields(JsonLines);
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), log);
         let mut bytes = kept.0.lock().unwrap().clone();
         assert_eq!(bytes.pop(), Some(b'\n'));
@@ -158,5 +184,18 @@ mod tests {
         assert_eq!(line["error"], "a \"quoted\"\nerror");
         assert_eq!(line["message"], "done: grüße");
         assert!(line["timestamp"].as_str().unwrap().parse::<Timestamp>().is_ok());
+    }
+    #[test]
+    fn innermost_span_follows_the_fields() {
+        let line = line_of(|| {
+            let outer = tracing::info_span!("job", job_id = 7).entered();
+            let inner = tracing::info_span!("request", request_id = "a\"b", key_id = tracing::field::Empty).entered();
+            inner.record("key_id", tracing::field::display("k"));
+            tracing::info!(key_id = "of the event", "done");
+            drop((inner, outer));
+        });
+        assert_eq!(line["span"], serde_json::json!({"name": "request", "request_id": "a\"b", "key_id": "k"}));
+        assert_eq!(line["key_id"], "of the event");
+        assert!(line_of(|| tracing::info!("no span"))["span"].is_null());
     }
 }

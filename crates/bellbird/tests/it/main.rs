@@ -10,4 +10,5 @@ mod privacy;
 mod repository;
 mod support;
 mod sync;
+mod telemetry;
 mod webhooks;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bellbird_domain::{Account, Connection};
 use bellbird_providers::linking;
 use bellbird_storage::{LinkPhase, LinkSession};
+use tracing::Instrument as _;
 
 use super::outcome::{Conclusion, LinkOutcome};
 use super::poll::{LEASE, seal_params};
@@ -57,7 +58,7 @@ impl Connections {
         };
         let this = self.clone();
         // In a task of its own, which neither a closed browser nor the timeout below cancels.
-        let task = tokio::spawn(async move { this.run_session(claim, BROWSER_WAIT_MAX).await });
+        let task = tokio::spawn(async move { this.run_session(claim, BROWSER_WAIT_MAX).await }.in_current_span());
         match tokio::time::timeout(BROWSER_WAIT_MAX, task).await {
             Ok(Ok(Ok(Some(Conclusion { outcome, connections, reason })))) => {
                 let mut accounts = Vec::new();

@@ -329,5 +329,11 @@ fn use_wal(connection: &Connection) -> Result<()> {
 
 /// Runs work that may wait for the disk or for another process on a blocking thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(StorageError::unavailable)?
+    let span = tracing::Span::current();
+    tokio::task::spawn_blocking(move || {
+        let _span = span.entered();
+        work()
+    })
+    .await
+    .map_err(StorageError::unavailable)?
 }

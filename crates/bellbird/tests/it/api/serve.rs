@@ -76,14 +76,11 @@ async fn read_answer(stream: &mut TcpStream, end: &str) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-/// Asserts the status, the content type, a request id that is a UUID, and the error object.
-fn assert_error(answer: &str, status: &str, message: &str) {
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer in {answer:?}"));
+/// Asserts that the answer is the HTTP library's own, without a body, and that the connection was closed after it.
+fn assert_bare(answer: &str, status: &str) {
+    let head = answer.strip_suffix("\r\n\r\n").unwrap_or_else(|| panic!("no bare answer in {answer:?}"));
     assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
-    assert!(head.contains("\r\ncontent-type: application/json"), "{answer}");
-    let id = head.lines().find_map(|line| line.strip_prefix("x-request-id: ")).expect("an id");
-    assert!(uuid::Uuid::try_parse(id).is_ok());
-    assert_eq!(body, format!("{{\"error\":{{\"message\":\"{message}\"}}}}"));
+    assert!(head.contains("\r\ncontent-length: 0"), "{answer}");
 }
 
 #[tokio::test]
@@ -99,9 +96,8 @@ async fn router_answers_and_receives_the_peer() {
 }
 
 #[tokio::test]
-async fn non_http_input_gets_the_error_object() {
+async fn non_http_input_gets_a_bare_400() {
     let server = start(ServeOptions::default()).await;
-    let invalid = "This is not a valid HTTP request.";
     for garbage in [
         &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a TLS hello\r\n\r\n"[..],
         b"what is this\r\n\r\n",
@@ -111,46 +107,47 @@ async fn non_http_input_gets_the_error_object() {
         b"GET / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
         b"GET /\x7f\x01 HTTP/1.1\r\nhost: x\r\n\r\n",
     ] {
-        assert_error(&exchange(&server, garbage).await, "400", invalid);
+        assert_bare(&exchange(&server, garbage).await, "400");
     }
 }
 
 #[tokio::test]
-async fn garbage_after_a_request_gets_the_error_object() {
+async fn http2_is_not_spoken() {
     let server = start(ServeOptions::default()).await;
-    let answer = exchange(&server, b"GET / HTTP/1.1\r\nhost: x\r\n\r\ngarbage\r\n\r\n").await;
-    let (first, second) = answer.split_once("hello").unwrap();
-    assert!(first.starts_with("HTTP/1.1 200 OK"));
-    assert_error(second, "400", "This is not a valid HTTP request.");
-    let answer = exchange(&server, b"HEAD / HTTP/1.1\r\nhost: x\r\n\r\ngarbage\r\n\r\n").await;
-    let second = &answer[answer.rfind("HTTP/1.1").unwrap()..];
-    assert!(answer.starts_with("HTTP/1.1 200 OK"));
-    assert_error(second, "400", "This is not a valid HTTP request.");
+    assert_eq!(exchange(&server, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await, "");
 }
 
 #[tokio::test]
-async fn overlong_url_gets_the_error_object() {
+async fn garbage_after_a_request_gets_a_bare_400() {
     let server = start(ServeOptions::default()).await;
-    let request =
-        |length: usize| format!("GET /{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "a".repeat(length));
-    assert!(exchange(&server, request(60 * 1024).as_bytes()).await.ends_with("path of 61441"));
-    assert_error(&exchange(&server, request(70 * 1024).as_bytes()).await, "414", "The URL is too long.");
+    for method in ["GET", "HEAD"] {
+        let request = format!("{method} / HTTP/1.1\r\nhost: x\r\n\r\ngarbage\r\n\r\n");
+        let answer = exchange(&server, request.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        assert_bare(&answer[answer.rfind("HTTP/1.1").unwrap()..], "400");
+    }
 }
 
 #[tokio::test]
-async fn oversized_headers_get_the_error_object() {
+async fn head_is_read_up_to_the_librarys_limits() {
     let server = start(ServeOptions::default()).await;
-    let request = |count: usize, length: usize| {
+    let url = |length: usize| format!("GET /{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "a".repeat(length));
+    let headers = |count: usize, length: usize| {
         let fields: String = (0..count).map(|at| format!("x-{at}: {}\r\n", "v".repeat(length))).collect();
         format!("GET /headers HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{fields}\r\n")
     };
-    assert!(exchange(&server, request(1, 200 * 1024).as_bytes()).await.ends_with("\r\n\r\n3"));
-    assert!(exchange(&server, request(250, 250).as_bytes()).await.ends_with("\r\n\r\n252"));
-    let message = "The headers are too large.";
-    assert_error(&exchange(&server, request(1, 300 * 1024).as_bytes()).await, "431", message);
-    assert_error(&exchange(&server, request(2_000, 10).as_bytes()).await, "431", message);
-    // Far more than the server reads: the client still gets the answer.
-    assert_error(&exchange(&server, request(1, 3 * 1024 * 1024).as_bytes()).await, "431", message);
+    // Four times what the API's own limits allow, so that it can answer with its error object.
+    assert!(exchange(&server, url(60 * 1024).as_bytes()).await.ends_with("path of 61441"));
+    assert!(exchange(&server, headers(1, 200 * 1024).as_bytes()).await.ends_with("\r\n\r\n3"));
+    assert!(exchange(&server, headers(250, 250).as_bytes()).await.ends_with("\r\n\r\n252"));
+    assert_bare(&exchange(&server, headers(300, 10).as_bytes()).await, "431");
+    // The rest of such a request is not read, and the client may see the reset before the answer.
+    let mut stream = connect(&server).await;
+    let _ = stream.write_all(headers(1, 3 * 1024 * 1024).as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
 }
 
 #[tokio::test]
@@ -164,7 +161,7 @@ async fn bad_body_does_not_delay_the_answer() {
 async fn silent_client_is_disconnected() {
     let options = ServeOptions { head_timeout: Duration::from_millis(50), ..ServeOptions::default() };
     let server = start(options).await;
-    for beginning in [&b""[..], b"PRI * HT", b"GET / HTTP/1.1\r\nhost: x\r\nx-slow: "] {
+    for beginning in [&b""[..], b"GET / HTTP/1.1\r\nhost: x\r\nx-slow: "] {
         assert_eq!(exchange(&server, beginning).await, "", "{}", String::from_utf8_lossy(beginning));
     }
     // The same for the second request of a connection.
@@ -178,7 +175,7 @@ async fn silent_client_is_disconnected() {
 #[tokio::test]
 async fn slow_handler_outlives_the_head_timeout() {
     let limit = Duration::from_millis(50);
-    let options = ServeOptions { head_timeout: limit, idle_timeout: limit, ..ServeOptions::default() };
+    let options = ServeOptions { head_timeout: limit, ..ServeOptions::default() };
     let server = start(options).await;
     let mut stream = connect(&server).await;
     stream.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -248,16 +245,4 @@ async fn shutdown_has_a_deadline() {
     server.stop.cancel();
     server.ended.await.unwrap();
     assert_eq!(busy.read(&mut [0; 16]).await.unwrap_or(0), 0);
-}
-
-#[tokio::test]
-async fn http2_outlives_the_head_timeout() {
-    let limit = Duration::from_millis(50);
-    let server = start(ServeOptions { head_timeout: limit, ..ServeOptions::default() }).await;
-    let client = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
-    let url = format!("http://{}/", server.address);
-    let first = client.get(&url).send().await.unwrap();
-    assert_eq!((first.version(), first.text().await.unwrap().as_str()), (reqwest::Version::HTTP_2, "hello"));
-    assert_eq!(exchange(&server, b"").await, "");
-    assert_eq!(client.get(format!("{url}peer")).send().await.unwrap().status(), 200);
 }

@@ -3,6 +3,7 @@
 mod code;
 mod documents;
 mod layers;
+mod metrics;
 mod modules;
 mod words;
 

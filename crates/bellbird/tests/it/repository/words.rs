@@ -101,7 +101,8 @@ const USUAL: [&str; 9] = [
 ];
 
 /// Where such a word belongs to others: a wire protocol, a bank's text, a technique by its usual name.
-const QUOTED: [(&str, &str); 14] = [
+const QUOTED: [(&str, &str); 15] = [
+    ("crates/api/src/middleware/access_log.rs", "scope"),
     ("crates/providers/src/akahu/", "grant"),
     ("crates/providers/src/akahu/", "scope"),
     ("docs/providers/akahu.md", "grant"),

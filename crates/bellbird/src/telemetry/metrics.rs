@@ -1,0 +1,70 @@
+//! The list of all metrics. Each crate records its own; a test compares their names with this list, the list with
+//! docs/hosting.md, and both with a scrape.
+
+use metrics::{describe_counter, describe_gauge, describe_histogram};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    /// In seconds.
+    Histogram,
+}
+
+impl Kind {
+    /// The word of the Prometheus format.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub labels: &'static [&'static str],
+    /// The help text of `/metrics`.
+    pub help: &'static str,
+}
+
+const fn metric(kind: Kind, name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind, labels, help }
+}
+
+use Kind::{Counter, Gauge, Histogram};
+
+#[rustfmt::skip]
+pub const METRICS: [Metric; 15] = [
+    metric(Counter, "bellbird_requests_total", &["route", "status"], "Requests, by route and class of status."),
+    metric(Histogram, "bellbird_request_seconds", &["route"], "Time until the answer began."),
+    metric(Counter, "bellbird_provider_calls_total", &["provider", "operation", "outcome"],
+        "Calls to providers, retries included."),
+    metric(Histogram, "bellbird_provider_call_seconds", &["provider", "operation"], "Duration of calls to providers."),
+    metric(Counter, "bellbird_dropped_rows_total", &["provider", "reason"], "Provider rows that could not be shown."),
+    metric(Counter, "bellbird_unknown_categories_total", &["provider"], "Provider categories outside the sixteen."),
+    metric(Counter, "bellbird_provider_events_total", &["provider", "outcome"], "Webhooks received from providers."),
+    metric(Gauge, "bellbird_removals_pending", &[], "Hidden connections whose consent is not withdrawn yet."),
+    metric(Gauge, "bellbird_syncs", &["state"], "Connections whose sync is due, running or failing."),
+    metric(Counter, "bellbird_syncs_total", &["outcome"], "Syncs of this instance."),
+    metric(Gauge, "bellbird_webhook_deliveries", &["state"], "Webhook deliveries that are not finished."),
+    metric(Gauge, "bellbird_webhook_lateness_seconds", &[], "How long the oldest due delivery has been due."),
+    metric(Counter, "bellbird_webhook_attempts_total", &["outcome"], "Delivery attempts of this instance."),
+    metric(Gauge, "bellbird_webhook_endpoints", &["state"], "Webhook endpoints that are failing or disabled."),
+    metric(Counter, "bellbird_log_lines_dropped_total", &[], "Log lines dropped because the log was not read."),
+];
+
+/// Gives the recorder the help texts.
+pub(super) fn describe() {
+    for Metric { name, kind, help, .. } in METRICS {
+        match kind {
+            Counter => describe_counter!(name, help),
+            Gauge => describe_gauge!(name, help),
+            Histogram => describe_histogram!(name, help),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The metrics that the crates record, the list in code, and the table of docs/hosting.md are the same.
+
+use std::collections::BTreeSet;
+
+use bellbird::telemetry::metrics::METRICS;
+
+use super::{code_lines, read, root, sources};
+
+const LIST: &str = "crates/bellbird/src/telemetry/metrics.rs";
+
+/// The parts of a line between quotes.
+fn quoted(line: &str, quote: char) -> Vec<String> {
+    line.split(quote).skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn list_has_every_metric_that_is_recorded() {
+    let is_metric =
+        |name: &String| name.starts_with("bellbird_") && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let mut recorded = BTreeSet::new();
+    for path in sources().into_iter().filter(|path| path != LIST) {
+        let text = read(&root().join(path));
+        recorded.extend(code_lines(&text).flat_map(|(_, line)| quoted(line, '"')).filter(is_metric));
+    }
+    let listed: BTreeSet<String> = METRICS.iter().map(|metric| metric.name.to_owned()).collect();
+    assert_eq!(recorded, listed, "change {LIST}");
+    assert_eq!(listed.len(), METRICS.len());
+}
+
+#[test]
+fn documentation_has_the_list_of_metrics() {
+    let page = read(&root().join("docs/hosting.md"));
+    let rows = page.lines().filter(|line| line.starts_with("| `bellbird_"));
+    let documented: Vec<(String, Vec<String>)> = rows
+        .map(|row| {
+            let mut cells = row.split('|').skip(1);
+            let name = quoted(cells.next().unwrap(), '`').remove(0);
+            // The values of a label follow in brackets.
+            (name, quoted(cells.next().unwrap().split('(').next().unwrap(), '`'))
+        })
+        .collect();
+    let labels = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect();
+    let listed: Vec<(String, Vec<String>)> =
+        METRICS.iter().map(|metric| (metric.name.to_owned(), labels(metric.labels))).collect();
+    assert_eq!(documented, listed, "docs/hosting.md has the order of {LIST}");
+}

@@ -1,0 +1,81 @@
+//! Every log line of a failure names the request that it belongs to.
+
+use serde_json::{Value, json};
+
+use super::{Answered, Deployment};
+use crate::support::database::execute;
+
+/// The lines of a log, each a JSON object.
+fn lines(log: &str) -> Vec<Value> {
+    log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line}"))).collect()
+}
+
+fn access_line<'a>(lines: &'a [Value], answer: &Answered) -> &'a Value {
+    let mut found = lines.iter().filter(|line| line["request_id"] == *answer.request_id);
+    let line = found.next().unwrap_or_else(|| panic!("no access line of {}", answer.request_id));
+    assert!(found.next().is_none(), "one line a request");
+    assert_eq!(line["status"], answer.status.as_u16());
+    line
+}
+
+/// Asserts that lines with this message exist, and that all of them are in the span of this request.
+fn assert_caused_by(lines: &[Value], message: &str, answer: &Answered, route: &str) {
+    let found: Vec<&Value> =
+        lines.iter().filter(|line| line["message"] == message && line["span"]["route"] == route).collect();
+    assert!(!found.is_empty(), "no line `{message}` of {route}");
+    for line in found {
+        assert_eq!(line["span"]["request_id"], *answer.request_id, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn failures_have_the_id_of_their_request() {
+    let deployment = Deployment::start().await;
+    deployment.set_fault(json!({"kind": "status", "status": 500})).await;
+    let provider = deployment.get("apiUrl", &deployment.transactions()).await;
+    assert_eq!(provider.status, 503);
+    execute(&deployment.database, "ALTER TABLE accounts RENAME TO gone", "").await;
+    let database = deployment.get("apiUrl", "/v1/accounts").await;
+    assert_eq!(database.status, 500);
+    execute(&deployment.database, "ALTER TABLE links RENAME TO gone_too", "").await;
+    let token = "A".repeat(43);
+    let page = deployment.get("consoleUrl", &format!("/link/{token}")).await;
+    assert_eq!(page.status, 500);
+
+    let (key, key_id) = (deployment.key, deployment.key_id);
+    let (_, _, log) = deployment.service.stop("-TERM");
+    let lines = lines(&log);
+    for (answer, route) in [(&provider, "/v1/transactions"), (&database, "/v1/accounts")] {
+        let line = access_line(&lines, answer);
+        assert_eq!((&line["route"], &line["key_id"]), (&json!(route), &json!(key_id)));
+        assert!(line["duration_us"].is_u64() && line["method"] == "GET" && line["span"].is_null(), "{line}");
+    }
+    assert_caused_by(&lines, "provider call retried", &provider, "/v1/transactions");
+    assert_caused_by(&lines, "provider call failed", &provider, "/v1/transactions");
+    assert_caused_by(&lines, "database failed", &database, "/v1/accounts");
+    assert_caused_by(&lines, "database failed", &page, "/link/{token}");
+    for line in lines.iter().filter(|line| line["level"] != "INFO" && line["level"] != "TRACE") {
+        assert!(line["span"]["request_id"].is_string(), "belongs to no request: {line}");
+    }
+    for line in lines.iter().filter(|line| line["span"]["route"] == "/v1/transactions") {
+        assert_eq!(line["span"]["key_id"], key_id, "{line}");
+    }
+    assert!(!log.contains(&key) && !log.contains(&token) && !log.contains("/v1/transactions?"));
+}
+
+#[tokio::test]
+async fn shared_read_names_the_request_that_made_it() {
+    let deployment = Deployment::start().await;
+    deployment.set_fault(json!({"kind": "delay", "delayMs": 1_500})).await;
+    let path = deployment.transactions();
+    let (one, two) = tokio::join!(deployment.get("apiUrl", &path), deployment.get("apiUrl", &path));
+    let (_, _, log) = deployment.service.stop("-TERM");
+    let lines = lines(&log);
+    let (mut leader, mut follower) = ((&one, access_line(&lines, &one)), (&two, access_line(&lines, &two)));
+    if leader.1["provider_calls"] == 0 {
+        std::mem::swap(&mut leader, &mut follower);
+    }
+    assert!(leader.1["provider_calls"].as_u64() > Some(0) && leader.1["read_by"].is_null(), "{}", leader.1);
+    assert_eq!(follower.1["provider_calls"], 0);
+    assert_eq!(follower.1["read_by"], *leader.0.request_id);
+}

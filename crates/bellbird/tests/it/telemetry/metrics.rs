@@ -1,0 +1,52 @@
+//! A scrape of the running program has the kinds, labels and help texts of the list of metrics.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bellbird::telemetry::metrics::{Kind, METRICS, Metric};
+
+use super::Deployment;
+use crate::support::process::text;
+
+/// Each metric of a scrape, with the rest of its `# TYPE` or `# HELP` line.
+fn comments<'a>(page: &'a str, prefix: &str) -> BTreeMap<&'a str, &'a str> {
+    page.lines().filter_map(|line| line.strip_prefix(prefix)?.split_once(' ')).collect()
+}
+
+/// The names of the labels of every sample of a metric.
+fn labels_of_samples<'a>(page: &'a str, metric: &Metric) -> Vec<BTreeSet<&'a str>> {
+    let parts: &[&str] = if metric.kind == Kind::Histogram { &["_bucket", "_sum", "_count"] } else { &[""] };
+    let names: Vec<String> = parts.iter().map(|part| format!("{}{part}", metric.name)).collect();
+    let samples = page.lines().filter(|line| names.iter().any(|name| line.split(['{', ' ']).next() == Some(name)));
+    let labels = samples.map(|line| line.split_once('{').map_or("", |(_, rest)| rest.split('}').next().unwrap()));
+    labels
+        .map(|labels| labels.split(',').filter_map(|label| Some(label.split_once('=')?.0)))
+        .map(|names| names.filter(|name| *name != "le").collect())
+        .collect()
+}
+
+#[tokio::test]
+async fn scrape_matches_the_list() {
+    let deployment = Deployment::start().await;
+    assert_eq!(deployment.get("apiUrl", &deployment.transactions()).await.status, 200);
+    let url = format!("{}/metrics", text(&deployment.service.json(), "opsUrl"));
+    let mut page = String::new();
+    // A job that starts with the service counts what is in the database.
+    while !page.contains("bellbird_webhook_endpoints{") {
+        page = reqwest::get(&url).await.unwrap().text().await.unwrap();
+    }
+    let (kinds, helps) = (comments(&page, "# TYPE "), comments(&page, "# HELP "));
+    for name in ["bellbird_requests_total", "bellbird_request_seconds", "bellbird_provider_calls_total"] {
+        assert!(kinds.contains_key(name), "{page}");
+    }
+    for (name, kind) in kinds {
+        let metric =
+            METRICS.iter().find(|metric| metric.name == name).unwrap_or_else(|| panic!("{name} is not listed"));
+        assert_eq!((kind, helps[name]), (metric.kind.as_str(), metric.help), "{name}");
+        let all = labels_of_samples(&page, metric);
+        assert!(!all.is_empty(), "{name}");
+        for labels in all {
+            assert_eq!(labels, metric.labels.iter().copied().collect(), "{name}");
+        }
+    }
+    assert_eq!(deployment.service.stop("-TERM").0, Some(0));
+}
