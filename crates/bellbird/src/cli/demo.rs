@@ -100,7 +100,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
 
 /// Sets a temporary database, unless the settings name one.
 fn use_temporary_database(settings: &mut Settings) -> anyhow::Result<Option<TempDir>> {
-    if settings.origin("database", "url").is_some() {
+    if settings.origin("database.url").is_some() {
         return Ok(None);
     }
     let folder = tempfile::Builder::new()
