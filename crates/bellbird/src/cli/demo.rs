@@ -152,7 +152,7 @@ async fn add_person(storage: &Storage, email: &str, plan: Plan) -> anyhow::Resul
         Some(user) => user,
         None => storage.insert_user(&NewUser { email, plan, timezone: Some(DEFAULT_TIMEZONE) }, now).await?,
     };
-    let key = wiring::new_key()?;
+    let key = wiring::new_key();
     storage.insert_key(user.id, &key, "demo", None, now).await?;
     Ok(Person { user, key })
 }
