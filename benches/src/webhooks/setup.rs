@@ -119,7 +119,7 @@ impl Setup {
         let email = format!("bench{number}@example.com");
         let new = NewUser { email: &email, plan: Plan::Professional, timezone: None };
         let user = self.storage.insert_user(&new, now).await?.id;
-        let secret = new_secret()?;
+        let secret = new_secret();
         let new =
             NewEndpoint { user_id: user, url: &url, event_types: &[EventType::TransactionsSynced], secret: &secret };
         let endpoint = self.storage.insert_endpoint(&new, 8, now).await?.id;

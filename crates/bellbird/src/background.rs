@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use bellbird_connections::{Connections, ConnectionsError};
-use bellbird_domain::{ConnectionId, UserId};
+use bellbird_domain::{ConnectionId, TimestampExt as _, UserId};
 use bellbird_storage::{Storage, StorageError};
 use bellbird_webhooks::Webhooks;
 use jiff::{SignedDuration, Timestamp};
@@ -187,7 +187,7 @@ async fn report_removed(
     let mut reported: HashSet<ConnectionId> = HashSet::new();
     while wait_for_next_round(POLL_INTERVAL, stop).await {
         let now = Timestamp::now();
-        match connections.list_removed_since(since.saturating_sub(CLOCK_SKEW_MAX).unwrap_or(since)).await {
+        match connections.list_removed_since(since.minus(CLOCK_SKEW_MAX)).await {
             Ok(all) => {
                 for (user, connection) in all.iter().filter(|(_, connection)| !reported.contains(connection)) {
                     on_removed(*user, *connection);

@@ -121,7 +121,7 @@ async fn open(settings: &Settings, section: &str, address: SocketAddr) -> anyhow
             io::ErrorKind::PermissionDenied => "permission denied; use a port from 1024 on".to_owned(),
             _ => error.to_string(),
         };
-        let origin = match settings.origin(section, "listen") {
+        let origin = match settings.origin(&format!("{section}.listen")) {
             Some(origin) => format!("set by {origin}"),
             None => {
                 format!("the default; choose another with --{section}-listen 127.0.0.1:PORT, port 0 for a free one")

@@ -10,7 +10,7 @@ use bellbird_providers::Registry;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::{Limits, Reads};
 use bellbird_shared_state::Clock;
-use bellbird_storage::{Sealer, Storage};
+use bellbird_storage::{Sealer, Storage, random_bytes};
 use bellbird_webhooks::schedule::Schedule;
 use bellbird_webhooks::target::Rules;
 use bellbird_webhooks::webhook_events::WebhookEventBuffer;
@@ -130,19 +130,18 @@ pub fn webhooks(
 }
 
 /// Generates an API key from the system's random numbers.
-pub fn new_key() -> anyhow::Result<ApiKey> {
+#[must_use]
+pub fn new_key() -> ApiKey {
     let mut numbers = [0; 32];
     let mut filled = 0;
     while filled < numbers.len() {
-        let mut bytes = [0; 64];
-        aws_lc_rs::rand::fill(&mut bytes).ok().context("the operating system provides no random numbers")?;
         // 248 is a multiple of 62. Dropping larger bytes makes every character equally likely.
-        for byte in bytes.into_iter().filter(|byte| *byte < 248).take(numbers.len() - filled) {
+        for byte in random_bytes::<64>().into_iter().filter(|byte| *byte < 248).take(numbers.len() - filled) {
             numbers[filled] = byte % 62;
             filled += 1;
         }
     }
-    Ok(ApiKey::from_random(numbers))
+    ApiKey::from_random(numbers)
 }
 
 /// Returns a token that SIGTERM or SIGINT cancels. A second signal ends the process at once.

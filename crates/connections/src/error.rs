@@ -42,8 +42,6 @@ pub enum ConnectionsError {
     /// Another process holds the lease of this job, or claimed it after the lease of this process had expired.
     #[error("another process is already working on this: try again in a minute")]
     Busy,
-    #[error("the operating system provides no random numbers")]
-    NoRandomNumbers,
     #[error(
         "this consent is already connected for another user, or its connection is being removed: remove that \
          connection, or wait until it is gone"
@@ -70,7 +68,7 @@ impl ConnectionsError {
             Self::Provider(error) if error.is_transient() => {
                 "The provider is not available at the moment. Try again in a few minutes."
             }
-            Self::Storage(_) | Self::NoRandomNumbers => "Something went wrong on our side. Try again in a few minutes.",
+            Self::Storage(_) => "Something went wrong on our side. Try again in a few minutes.",
             _ => "The provider does not let this service link accounts. The operator can find the cause in the log.",
         }
     }

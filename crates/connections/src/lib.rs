@@ -17,7 +17,7 @@ mod sync;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::ConnectionId;
+use bellbird_domain::{ConnectionId, TimestampExt as _};
 use bellbird_providers::{CallContext, Provider, Registry};
 use bellbird_shared_state::{Clock, SingleFlight};
 use bellbird_storage::Storage;
@@ -103,7 +103,7 @@ impl Connections {
     /// Returns the current time and the end of a lease that starts now.
     fn lease(&self, length: Duration) -> (Timestamp, Timestamp) {
         let now = self.clock.now();
-        (now, now.saturating_add(length).unwrap_or(now))
+        (now, now.plus(length))
     }
 
     fn provider(&self, name: &str) -> Result<&Arc<dyn Provider>, ConnectionsError> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bellbird_domain::TimestampExt as _;
 use jiff::Timestamp;
 
 /// Delay after the first failure. Each further failure doubles it.
@@ -90,7 +91,7 @@ pub fn next_session_poll_at(attempts: u32, now: Timestamp, expires_at: Timestamp
 }
 
 fn later(now: Timestamp, seconds: i64) -> Timestamp {
-    now.saturating_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(now)
+    now.plus(jiff::SignedDuration::from_secs(seconds))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub(crate) struct Asset {
 impl Asset {
     fn new(name: &str, ending: &str, content_type: &'static str, content: &'static str) -> Self {
         let hash = digest(&SHA256, content.as_bytes());
-        let hash: String = hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let hash = hex::encode(&hash.as_ref()[..8]);
         Self { path: format!("/assets/{name}-{hash}.{ending}"), content_type, content }
     }
 

@@ -15,6 +15,7 @@ pub mod id;
 pub mod key;
 pub mod minor_units;
 pub mod page;
+pub mod timestamp;
 pub mod trade;
 pub mod transaction;
 pub mod user;
@@ -32,6 +33,7 @@ pub use id::{AccountId, ConnectionId, EndpointId, EventId, KeyId, SyncRunId, Use
 pub use key::ApiKey;
 pub use minor_units::MinorUnits;
 pub use page::{Page, PageLimits};
+pub use timestamp::TimestampExt;
 pub use trade::{Trade, TradeTime, TradeType};
 pub use transaction::Transaction;
 pub use user::{Caller, Plan, User};

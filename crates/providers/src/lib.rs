@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use bellbird_domain::{
     Account, AccountType, Balance, ConnectionCategory, ConnectionStatus, Currency, Holding, Interval, MaskedNumber,
-    ProviderName, Span, Trade, Transaction,
+    ProviderName, Span, TimestampExt as _, Trade, Transaction,
 };
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -59,7 +59,7 @@ impl CallContext {
     /// The current time. Unlike [`CallContext::now`], it advances while the request runs.
     #[must_use]
     pub fn wall_clock(&self) -> Timestamp {
-        self.now.saturating_add(self.started.elapsed()).unwrap_or(self.now)
+        self.now.plus(self.started.elapsed())
     }
 
     /// The number of provider calls made so far, retries included.

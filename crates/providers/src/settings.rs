@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::Provider;
 
-/// Declares a provider and its section of the settings file.
+/// Declares a provider and its section of the settings file. `bellbird.example.toml` documents the section.
 pub struct Declaration {
     /// The name of the provider and of the section.
     pub name: ProviderName,
@@ -18,8 +18,6 @@ pub struct Declaration {
     pub title: &'static str,
     /// The institutions that the provider reaches, for users: `Australian banks`.
     pub reaches: &'static str,
-    /// The help text of the section, in lines.
-    pub help: &'static [&'static str],
     pub settings: &'static [Setting],
     /// The required keys. Without them the provider is not enabled.
     pub needs: &'static [&'static str],
@@ -34,8 +32,6 @@ pub type Opened = Result<Arc<dyn Provider>, String>;
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
     pub name: &'static str,
-    /// The help text, in lines.
-    pub help: &'static [&'static str],
     pub form: Form,
 }
 

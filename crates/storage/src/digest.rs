@@ -2,16 +2,12 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use bellbird_domain::Digest;
+pub(crate) use hex::encode as hex;
 
 use crate::error::{Result, StorageError};
 
 pub(crate) fn hash(text: &str) -> aws_lc_rs::digest::Digest {
     digest(&SHA256, text.as_bytes())
-}
-
-/// Lower case, for TEXT columns.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The value of the columns named `provider_user_digest`.

@@ -49,6 +49,7 @@ pub use linking::link_sessions::{LinkPhase, LinkSession, NewLinkSession, OtherLi
 pub use linking::links::{Link, NewLink};
 pub use linking::provider_events::AffectedRef;
 pub use linking::provider_users::{ClaimedProviderUser, ProviderUserRecord, ProviderUserState};
+pub use secrets::random::random_bytes;
 pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
 pub use secrets::store::{Leftovers, ResealedBatch, SealedSecrets, SecretCursor, UnopenableSecret};
 pub use users::keys::{FoundCaller, KeyRecord};

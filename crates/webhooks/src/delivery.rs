@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellbird_domain::TimestampExt as _;
 use bellbird_storage::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt, StorageError};
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::{JoinError, JoinSet};
@@ -128,7 +129,7 @@ impl Webhooks {
 
     /// Deletes events after their retention, with their deliveries, and secrets whose rotation has ended.
     pub async fn cleanup(&self) -> Result<(), StorageError> {
-        let before = self.inner.clock.now().saturating_sub(EVENT_RETENTION).unwrap_or(Timestamp::MIN);
+        let before = self.inner.clock.now().minus(EVENT_RETENTION);
         self.inner.storage.delete_old_secrets(self.inner.clock.now()).await?;
         while self.inner.storage.delete_outdated_webhook_events(before, CLEANUP_BATCH).await? >= CLEANUP_BATCH.into() {}
         Ok(())
@@ -148,7 +149,7 @@ impl Webhooks {
             return true;
         }
         let now = self.inner.clock.now();
-        let lease = now.saturating_add(self.lease()).unwrap_or(now);
+        let lease = now.plus(self.lease());
         let claims = match self.inner.storage.claim_due_endpoints(now, lease, free, failing).await {
             Ok(claims) => claims,
             Err(error) => {
@@ -363,7 +364,7 @@ impl Webhooks {
         } else {
             let now = self.inner.clock.now();
             let wait = self.inner.settings.schedule.after(attempt, retry_after, jitter());
-            wait.map_or(AttemptOutcome::Failed, |wait| AttemptOutcome::Retry(now.saturating_add(wait).unwrap_or(now)))
+            wait.map_or(AttemptOutcome::Failed, |wait| AttemptOutcome::Retry(now.plus(wait)))
         };
         FinishedAttempt {
             event_id: event.id,

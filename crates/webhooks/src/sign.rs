@@ -6,6 +6,7 @@ use aws_lc_rs::hmac::{Context, HMAC_SHA256, Key};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::EventId;
+use bellbird_storage::random_bytes;
 use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
@@ -13,21 +14,16 @@ const PREFIX: &str = "whsec_";
 /// Number of random bytes in a new secret.
 const SECRET_BYTES: usize = 32;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the operating system provides no random numbers")]
-pub struct NoRandomNumbers;
-
 /// The text is not `whsec_` and the base64 of a key, or the list of secrets is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a webhook secret")]
 pub struct BadSecret;
 
 /// Creates a secret: `whsec_` and the base64 of 32 random bytes.
-pub fn new_secret() -> Result<SecretString, NoRandomNumbers> {
-    let mut bytes = Zeroizing::new([0; SECRET_BYTES]);
-    aws_lc_rs::rand::fill(&mut *bytes).map_err(|_| NoRandomNumbers)?;
-    let base64 = Zeroizing::new(STANDARD.encode(*bytes));
-    Ok(SecretString::from([PREFIX, &base64].concat()))
+#[must_use]
+pub fn new_secret() -> SecretString {
+    let base64 = Zeroizing::new(STANDARD.encode(*random_bytes::<SECRET_BYTES>()));
+    SecretString::from([PREFIX, &base64].concat())
 }
 
 /// Signs with all secrets of an endpoint, because during a rotation the receiver may still use the old one. Has no
@@ -92,7 +88,7 @@ mod tests {
 
     #[test]
     fn secrets_are_new_and_long_enough() {
-        let (one, other) = (new_secret().unwrap(), new_secret().unwrap());
+        let (one, other) = (new_secret(), new_secret());
         assert_ne!(one.expose_secret(), other.expose_secret());
         let base64 = one.expose_secret().strip_prefix("whsec_").unwrap();
         assert_eq!(STANDARD.decode(base64).unwrap().len(), 32);

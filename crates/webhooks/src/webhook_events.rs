@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{ApiVersion, Digest, EventId, EventType, SyncRunId};
+use bellbird_domain::{ApiVersion, Digest, EventId, EventType, SyncRunId, TimestampExt as _};
 use bellbird_shared_state::Expiring;
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -74,7 +74,7 @@ impl WebhookEventBuffer {
     /// When the first attempt is due for an event created at `now`.
     #[must_use]
     pub fn first_attempt_at(&self, now: Timestamp) -> Timestamp {
-        now.saturating_add(self.first_delay).unwrap_or(now)
+        now.plus(self.first_delay)
     }
 
     /// Builds the events for these rows. Takes the JSON out of each row.

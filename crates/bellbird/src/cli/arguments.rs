@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
 
-use crate::config::{Flag, Settings, Sources};
+use crate::config::{Flag, LogFormat, LogLevel, Settings, Sources};
 
 /// Settings flags of every command.
 #[derive(Debug, Args)]
@@ -18,12 +18,12 @@ pub(super) struct SettingArgs {
 
     /// Log level
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Settings")]
-    #[arg(value_parser = PossibleValuesParser::new(["error", "warn", "info", "debug", "trace"]))]
+    #[arg(value_parser = names_of::<LogLevel>())]
     log_level: Option<String>,
 
     /// Log format; auto writes text on a terminal, otherwise json
     #[arg(long, global = true, value_name = "FORMAT", help_heading = "Settings")]
-    #[arg(value_parser = PossibleValuesParser::new(["auto", "text", "json"]))]
+    #[arg(value_parser = names_of::<LogFormat>())]
     log_format: Option<String>,
 }
 
@@ -31,19 +31,24 @@ impl SettingArgs {
     /// Loads the settings of this process, with the flags of one command.
     pub(super) fn load(&self, listen: Option<&ListenArgs>) -> anyhow::Result<Settings> {
         let mut flags = Vec::new();
-        let mut add = |name, section, key, value: Option<String>| {
-            flags.extend(value.map(|value| Flag { name, section, key, value }));
+        let mut add = |name, setting, value: Option<String>| {
+            flags.extend(value.map(|value| Flag { name, setting, value }));
         };
-        add("--log-level", "log", "level", self.log_level.clone());
-        add("--log-format", "log", "format", self.log_format.clone());
+        add("--log-level", "log.level", self.log_level.clone());
+        add("--log-format", "log.format", self.log_format.clone());
         if let Some(listen) = listen {
             let text = |address: Option<SocketAddr>| address.map(|address| address.to_string());
-            add("--api-listen", "api", "listen", text(listen.api_listen));
-            add("--console-listen", "console", "listen", text(listen.console_listen));
-            add("--ops-listen", "ops", "listen", text(listen.ops_listen));
+            add("--api-listen", "api.listen", text(listen.api_listen));
+            add("--console-listen", "console.listen", text(listen.console_listen));
+            add("--ops-listen", "ops.listen", text(listen.ops_listen));
         }
         Ok(Settings::load(&Sources::from_process(self.config.clone(), flags))?)
     }
+}
+
+/// A flag stays text, as every source of a setting does.
+fn names_of<T: ValueEnum>() -> PossibleValuesParser {
+    PossibleValuesParser::new(T::value_variants().iter().filter_map(T::to_possible_value))
 }
 
 /// Listen addresses of commands that run the service.

@@ -100,7 +100,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
 
 /// Sets a temporary database, unless the settings name one.
 fn use_temporary_database(settings: &mut Settings) -> anyhow::Result<Option<TempDir>> {
-    if settings.origin("database", "url").is_some() {
+    if settings.origin("database.url").is_some() {
         return Ok(None);
     }
     let folder = tempfile::Builder::new()
@@ -152,7 +152,7 @@ async fn add_person(storage: &Storage, email: &str, plan: Plan) -> anyhow::Resul
         Some(user) => user,
         None => storage.insert_user(&NewUser { email, plan, timezone: Some(DEFAULT_TIMEZONE) }, now).await?,
     };
-    let key = wiring::new_key()?;
+    let key = wiring::new_key();
     storage.insert_key(user.id, &key, "demo", None, now).await?;
     Ok(Person { user, key })
 }

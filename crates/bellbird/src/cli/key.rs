@@ -171,7 +171,7 @@ pub(super) async fn run(settings: &SettingArgs, command: KeyCommand) -> anyhow::
 
 async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let user = find_user(storage, &args.user).await?;
-    let (key, now) = (wiring::new_key()?, Timestamp::now());
+    let (key, now) = (wiring::new_key(), Timestamp::now());
     let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
     let record = storage.insert_key(user.id, &key, &args.name, expires_at, now).await?;
     output::print(args.format, &NewKeyView::new(&key, &record), NewKeyView::text)
@@ -204,7 +204,7 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
         "active" => {}
         other => bail!("the key {} is {other}: create a new one with `bellbird key create`", args.id),
     }
-    let key = wiring::new_key()?;
+    let key = wiring::new_key();
     let life = old.expires_at.map(|at| at.duration_since(old.created_at));
     let expires_at = life.map(|life| now.checked_add(life)).transpose()?;
     let record = storage.insert_key(old.user_id, &key, &old.name, expires_at, now).await?;

@@ -1,13 +1,11 @@
-//! Collects the values of settings from the file, the environment and the flags.
+//! The sources of settings: the file, the environment and the flags. A value stays as its source wrote it.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
-
-use super::error::SettingError;
-use super::origin::Origin;
-use super::{Key, SECTIONS, default_raw, find_section};
 
 const PREFIX: &str = "BELLBIRD_";
 const DEFAULT_FILE: &str = "bellbird.toml";
@@ -17,8 +15,8 @@ const DEFAULT_FILE: &str = "bellbird.toml";
 pub struct Flag {
     /// The flag as typed, such as `--api-listen`.
     pub name: &'static str,
-    pub section: &'static str,
-    pub key: &'static str,
+    /// The setting, such as `api.listen`.
+    pub setting: &'static str,
     pub value: String,
 }
 
@@ -27,28 +25,30 @@ pub struct Flag {
 pub struct Sources {
     /// The file of `--config`, which must exist. `None` reads `bellbird.toml` in the working directory if it exists.
     pub file: Option<PathBuf>,
-    /// Environment variables by name.
-    pub environment: Vec<(String, Result<String, NotText>)>,
+    pub environment: Vec<(String, OsString)>,
     pub flags: Vec<Flag>,
 }
 
-/// A variable whose value is not UTF-8.
-#[derive(Debug, Clone, Copy)]
-pub struct NotText;
+/// The source of a value, as error messages name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The settings file and a line number.
+    File(PathBuf, usize),
+    Variable(String),
+    Flag(&'static str),
+}
 
-impl Sources {
-    #[must_use]
-    pub fn from_process(file: Option<PathBuf>, flags: Vec<Flag>) -> Self {
-        let environment = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().map_err(|_| NotText))))
-            .filter(|(name, _)| name.starts_with(PREFIX))
-            .collect();
-        Self { file, environment, flags }
+impl fmt::Display for Origin {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, line) => write!(out, "{}, line {line}", path.display()),
+            Self::Variable(name) => write!(out, "the environment variable {name}"),
+            Self::Flag(name) => write!(out, "the flag {name}"),
+        }
     }
 }
 
-/// A value as its source wrote it.
-#[derive(Debug, Clone)]
+/// No `Debug`: it may be a secret.
 pub(super) enum Raw {
     /// A string in the file, or any value of a variable or flag.
     Text(String),
@@ -60,170 +60,133 @@ pub(super) enum Raw {
     Other,
 }
 
-impl Raw {
-    /// The value as an error message shows it.
-    fn shown(&self) -> String {
-        match self {
-            Self::Text(text) | Self::Bare(text) => text.clone(),
-            Self::List(parts) => parts.join(","),
-            Self::Other => "not a single value".to_owned(),
-        }
+impl Sources {
+    #[must_use]
+    pub fn from_process(file: Option<PathBuf>, flags: Vec<Flag>) -> Self {
+        let variables = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+        Self { file, environment: variables.filter(|(name, _)| name.starts_with(PREFIX)).collect(), flags }
     }
 }
 
-/// The effective value of every setting that a source sets, with its origin.
-pub(super) struct Values(BTreeMap<(&'static str, &'static str), (Raw, Origin)>);
+/// The values that the sources set. A later source overrides an earlier one.
+pub(super) struct Given<'a> {
+    /// The names of all settings, such as `api.listen`.
+    known: &'a [String],
+    pub(super) values: BTreeMap<String, (Raw, Origin)>,
+    pub(super) errors: Vec<String>,
+}
 
-impl Values {
-    pub(super) fn collect(sources: &Sources, errors: &mut Vec<SettingError>) -> Self {
-        let mut values = Self(BTreeMap::new());
-        values.add_file(sources.file.as_deref(), errors);
-        values.add_environment(&sources.environment, errors);
+impl<'a> Given<'a> {
+    pub(super) fn collect(sources: &Sources, known: &'a [String]) -> Self {
+        let mut given = Self { known, values: BTreeMap::new(), errors: Vec::new() };
+        if let Err(error) = given.add_file(sources.file.as_deref()) {
+            given.errors.push(error);
+        }
+        for (name, value) in &sources.environment {
+            given.add_variable(name, value);
+        }
         for flag in &sources.flags {
-            values.0.insert((flag.section, flag.key), (Raw::Text(flag.value.clone()), Origin::Flag(flag.name)));
+            let value = (Raw::Text(flag.value.clone()), Origin::Flag(flag.name));
+            given.values.insert(flag.setting.to_owned(), value);
         }
-        values
+        given
     }
 
-    /// Reads a setting or its default. On an error, adds it to `errors` and returns `None`.
-    pub(super) fn read<T>(
-        &self,
-        section: &'static str,
-        key: Option<&'static Key>,
-        reader: impl Fn(Option<&Raw>) -> Result<T, String>,
-        errors: &mut Vec<SettingError>,
-    ) -> Option<T> {
-        let key = key?;
-        let found = self.0.get(&(section, key.name));
-        let default = key.default.as_deref().map(default_raw);
-        let raw = found.map(|(raw, _)| raw).or(default.as_ref());
-        match (reader(raw), found) {
-            (Ok(value), _) => Some(value),
-            (Err(accepted), Some((raw, origin))) => {
-                let shown = raw.shown();
-                let name = format!("{section}.{}", key.name);
-                let hidden = key.secret || name == "database.url";
-                errors.push(SettingError::invalid_value(&name, (!hidden).then_some(&shown), origin, &accepted));
-                None
-            }
-            // A bug in the table: a test reads every default.
-            (Err(accepted), None) => {
-                errors.push(SettingError::other(format!("{section}.{} has an invalid default: {accepted}", key.name)));
-                None
-            }
-        }
-    }
-
-    pub(super) fn origins(&self) -> BTreeMap<String, Origin> {
-        self.0.iter().map(|((section, key), (_, origin))| (format!("{section}.{key}"), origin.clone())).collect()
-    }
-
-    fn add(&mut self, section: &str, key: &str, raw: Raw, origin: Origin, errors: &mut Vec<SettingError>) {
-        let Some(known) = find_section(section) else {
-            return errors.push(SettingError::unknown_section(section, &origin));
-        };
-        match known.keys.iter().find(|entry| entry.name == key) {
-            None => errors.push(SettingError::unknown_key(known, key, &origin)),
-            Some(entry) => {
-                self.0.insert((known.name, entry.name), (raw, origin));
-            }
-        }
-    }
-
-    fn add_environment(&mut self, variables: &[(String, Result<String, NotText>)], errors: &mut Vec<SettingError>) {
-        for (name, value) in variables {
-            let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-            let Some((section, key)) = rest.split_once("__") else {
-                errors.extend(single_underscore(name, rest));
-                continue;
-            };
-            match value {
-                Err(NotText) => errors.push(SettingError::other(format!("{name}: the value is not UTF-8 text"))),
-                Ok(text) => self.add(
-                    &section.to_ascii_lowercase(),
-                    &key.to_ascii_lowercase(),
-                    Raw::Text(text.clone()),
-                    Origin::Variable(name.clone()),
-                    errors,
-                ),
-            }
-        }
-    }
-
-    fn add_file(&mut self, named: Option<&Path>, errors: &mut Vec<SettingError>) {
+    fn add_file(&mut self, named: Option<&Path>) -> Result<(), String> {
         let path = named.unwrap_or(Path::new(DEFAULT_FILE));
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => return,
-            Err(error) => {
-                let path = path.display();
-                return errors.push(SettingError::other(format!("the settings file {path} cannot be read: {error}")));
-            }
+            Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(format!("the settings file {} cannot be read: {error}", path.display())),
         };
-        match DeTable::parse(&text) {
-            Ok(table) => self.add_table(path, &text, table.get_ref(), errors),
-            Err(error) => errors.push(not_toml(path, &text, &error)),
-        }
-    }
-
-    fn add_table(&mut self, path: &Path, text: &str, table: &DeTable<'_>, errors: &mut Vec<SettingError>) {
-        for (section, content) in table {
-            let origin = |at: usize| Origin::File(path.to_owned(), line_of(text, at));
-            let name = section.get_ref().as_ref();
-            let DeValue::Table(keys) = content.get_ref() else {
-                errors.push(SettingError::unknown_section(name, &origin(section.span().start)));
-                continue;
-            };
-            if find_section(name).is_none() {
-                errors.push(SettingError::unknown_section(name, &origin(section.span().start)));
-                continue;
-            }
-            for (key, value) in keys {
-                self.add(name, key.get_ref(), raw_of(value.get_ref()), origin(key.span().start), errors);
+        let origin =
+            |at: usize| Origin::File(path.to_owned(), 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count());
+        // The message names the line but does not quote it: it may hold a secret.
+        let file = DeTable::parse(&text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            format!("{}: invalid TOML: {}", origin(at), error.message())
+        })?;
+        for (section, content) in file.get_ref() {
+            match content.get_ref() {
+                DeValue::Table(keys) if self.keys(section.get_ref()).next().is_some() => {
+                    for (key, value) in keys {
+                        self.add(section.get_ref(), key.get_ref(), value.get_ref().into(), origin(key.span().start));
+                    }
+                }
+                _ => self.unknown_section(section.get_ref(), &origin(section.span().start)),
             }
         }
+        Ok(())
     }
-}
 
-fn raw_of(value: &DeValue<'_>) -> Raw {
-    match value {
-        DeValue::String(text) => Raw::Text(text.to_string()),
-        DeValue::Integer(number) => Raw::Bare(number.to_string()),
-        DeValue::Float(number) => Raw::Bare(number.as_str().to_owned()),
-        DeValue::Boolean(flag) => Raw::Bare(flag.to_string()),
-        DeValue::Datetime(time) => Raw::Bare(time.to_string()),
-        DeValue::Array(parts) => {
-            let text = |part: &DeValue<'_>| match raw_of(part) {
-                Raw::Text(text) | Raw::Bare(text) => Some(text),
-                Raw::List(_) | Raw::Other => None,
-            };
-            let texts: Option<Vec<_>> = parts.iter().map(|part| text(part.get_ref())).collect();
-            texts.map_or(Raw::Other, Raw::List)
+    fn add_variable(&mut self, variable: &str, value: &OsStr) {
+        let Some(rest) = variable.strip_prefix(PREFIX) else { return };
+        let rest = rest.to_ascii_lowercase();
+        let Some((section, key)) = rest.split_once("__") else {
+            // A container platform sets variables of this form by itself, so only the name of a setting is an error.
+            if let Some(name) = self.known.iter().find(|name| name.replacen('.', "_", 1) == rest) {
+                let right = name.replacen('.', "__", 1).to_ascii_uppercase();
+                self.errors.push(format!(
+                    "unknown environment variable {variable}: {name} is {PREFIX}{right}, with two underscores"
+                ));
+            }
+            return;
+        };
+        match value.to_str() {
+            Some(text) => self.add(section, key, Raw::Text(text.to_owned()), Origin::Variable(variable.to_owned())),
+            None => self.errors.push(format!("{variable}: the value is not UTF-8 text")),
         }
-        DeValue::Table(_) => Raw::Other,
+    }
+
+    fn add(&mut self, section: &str, key: &str, raw: Raw, origin: Origin) {
+        let keys: Vec<_> = self.keys(section).collect();
+        if keys.is_empty() {
+            self.unknown_section(section, &origin);
+        } else if keys.contains(&key) {
+            self.values.insert(format!("{section}.{key}"), (raw, origin));
+        } else {
+            let (key, known) = (shortened(key), keys.join(", "));
+            self.errors.push(format!("unknown setting `{section}.{key}` in {origin}: section {section} has {known}"));
+        }
+    }
+
+    fn unknown_section(&mut self, section: &str, origin: &Origin) {
+        let mut sections: Vec<_> = self.known.iter().filter_map(|name| Some(name.split_once('.')?.0)).collect();
+        sections.dedup();
+        let (section, known) = (shortened(section), sections.join(", "));
+        self.errors.push(format!("unknown section `{section}` in {origin}: the sections are {known}"));
+    }
+
+    fn keys(&self, section: &str) -> impl Iterator<Item = &'a str> {
+        self.known.iter().filter_map(move |name| name.strip_prefix(section)?.strip_prefix('.'))
     }
 }
 
-/// Detects a variable such as `BELLBIRD_API_LISTEN`, which names a setting but lacks the second underscore.
-fn single_underscore(name: &str, rest: &str) -> Option<SettingError> {
-    SECTIONS.iter().flat_map(|section| section.keys.iter().map(move |key| (section.name, key.name))).find_map(
-        |(section, key)| {
-            let right = format!("{section}__{key}").to_ascii_uppercase();
-            (format!("{section}_{key}").to_ascii_uppercase() == rest).then(|| {
-                SettingError::other(format!(
-                    "unknown environment variable {name}: {section}.{key} is {PREFIX}{right}, with two underscores"
-                ))
-            })
-        },
-    )
+/// Cuts a value to 80 characters and replaces control characters, so that the message stays on one line.
+pub(super) fn shortened(value: &str) -> String {
+    let mut text: String = value.chars().take(80).map(|c| if c.is_control() { '?' } else { c }).collect();
+    if value.chars().nth(80).is_some() {
+        text.push_str("...");
+    }
+    text
 }
 
-/// Names the line and the error, but does not quote the line: it may hold a secret.
-fn not_toml(path: &Path, text: &str, error: &toml::de::Error) -> SettingError {
-    let line = error.span().map_or(1, |span| line_of(text, span.start));
-    SettingError::other(format!("{}, line {line}: invalid TOML: {}", path.display(), error.message()))
-}
-
-fn line_of(text: &str, at: usize) -> usize {
-    1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
+impl From<&DeValue<'_>> for Raw {
+    fn from(value: &DeValue<'_>) -> Self {
+        match value {
+            DeValue::String(text) => Self::Text(text.to_string()),
+            DeValue::Integer(number) => Self::Bare(number.to_string()),
+            DeValue::Float(number) => Self::Bare(number.to_string()),
+            DeValue::Boolean(flag) => Self::Bare(flag.to_string()),
+            DeValue::Datetime(time) => Self::Bare(time.to_string()),
+            DeValue::Array(parts) => {
+                let parts = parts.iter().map(|part| match Self::from(part.get_ref()) {
+                    Self::Text(text) | Self::Bare(text) => Some(text),
+                    Self::List(_) | Self::Other => None,
+                });
+                parts.collect::<Option<_>>().map_or(Self::Other, Self::List)
+            }
+            DeValue::Table(_) => Self::Other,
+        }
+    }
 }

@@ -11,7 +11,7 @@ use bellbird_domain::{Connection, ConnectionId, User, UserId};
 use bellbird_providers::linking::{AuthorizationRequest, CallbackParams, Purpose, Url};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_providers::{ConsentStatus, Linking};
-use bellbird_storage::{Link, NewLink, NewLinkSession};
+use bellbird_storage::{Link, NewLink, NewLinkSession, random_bytes};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -96,7 +96,7 @@ impl Connections {
         if let Some(name) = &provider {
             self.linking_for(name)?;
         }
-        let token = random_token()?;
+        let token = random_token();
         let now = self.clock.now();
         let expires_at = now.saturating_add(LINK_TTL).unwrap_or(now);
         // Whole seconds, for people to read.
@@ -203,7 +203,7 @@ impl Connections {
             known.extend(found.into_iter().map(|consent| consent.provider_connection_id));
         }
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        let state = random_token()?;
+        let state = random_token();
         let now = self.clock.now();
         let later = |time: Duration| now.saturating_add(time).unwrap_or(now);
         let session = NewLinkSession {
@@ -264,9 +264,6 @@ impl Connections {
 }
 
 /// Returns 256 random bits in hexadecimal.
-fn random_token() -> Result<SecretString, ConnectionsError> {
-    let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| ConnectionsError::NoRandomNumbers)?;
-    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(text.into())
+fn random_token() -> SecretString {
+    hex::encode(*random_bytes::<32>()).into()
 }

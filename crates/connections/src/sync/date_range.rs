@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bellbird_domain::TimestampExt as _;
 use jiff::{SignedDuration, Timestamp};
 
 /// Fingerprints are kept this much longer than a date range can reach back: clocks differ, and so do the time zones in
@@ -48,8 +49,7 @@ impl SyncSettings {
         synced_at: Option<Timestamp>,
         covered_from: Option<Timestamp>,
     ) -> Timestamp {
-        let minus = |time: Timestamp, length: Duration| time.saturating_sub(length).unwrap_or(Timestamp::MIN);
-        let from = synced_at.map_or_else(|| minus(now, self.first), |last| minus(last.min(now), self.overlap));
+        let from = synced_at.map_or_else(|| now.minus(self.first), |last| last.min(now).minus(self.overlap));
         // A value in the future comes from a wrong clock. It would hide all rows until that time.
         let covered_from = covered_from.filter(|covered| *covered <= now);
         covered_from.map_or(from, |covered| from.max(covered))
@@ -58,7 +58,7 @@ impl SyncSettings {
     /// Fingerprints last seen before the returned instant can be deleted: no later date range reaches back so far.
     #[must_use]
     pub fn prune_before(from: Timestamp) -> Timestamp {
-        from.saturating_sub(PRUNE_MARGIN).unwrap_or(Timestamp::MIN)
+        from.minus(PRUNE_MARGIN)
     }
 
     /// Returns the time of the next sync.
@@ -69,7 +69,7 @@ impl SyncSettings {
     pub fn next_sync_at(&self, now: Timestamp, jitter: u64) -> Timestamp {
         let part = u32::try_from(jitter % 2_001).unwrap_or_default();
         let wait = self.interval * 9 / 10 + self.interval / 10 * part / 1_000;
-        now.saturating_add(wait).unwrap_or(Timestamp::MAX)
+        now.plus(wait)
     }
 }
 

@@ -39,39 +39,11 @@ pub const DECLARATION: Declaration = Declaration {
     name: NAME,
     title: "Akahu",
     reaches: "New Zealand banks",
-    help: &["Akahu, for New Zealand banks. Enabled if app_token is set."],
     settings: &[
-        Setting {
-            name: "base_url",
-            help: &[
-                "The URL of Akahu's API, including the version. Change it only for a test server, such as",
-                "`bellbird sandbox`.",
-            ],
-            form: Form::Url("https://api.akahu.io/v1"),
-        },
-        Setting {
-            name: "oauth_url",
-            help: &[
-                "The URL of Akahu's consent page. Change it only for a test server. Register",
-                "{console.public_url}/link/callback with Akahu as the app's redirect URI.",
-            ],
-            form: Form::Url("https://oauth.akahu.nz"),
-        },
-        Setting {
-            name: "app_token",
-            help: &["The App ID Token from my.akahu.nz/developers. It starts with app_token_."],
-            form: Form::Text,
-        },
-        Setting {
-            name: "app_secret",
-            help: &[
-                "The App Secret of a full app. A personal app has none. With the secret, users link banks in the",
-                "browser and Bellbird receives Akahu's webhooks: ask Akahu to send them to",
-                "{console.public_url}/webhooks/akahu. Without it, import connections instead. Better set as",
-                "BELLBIRD_AKAHU__APP_SECRET.",
-            ],
-            form: Form::Secret,
-        },
+        Setting { name: "base_url", form: Form::Url("https://api.akahu.io/v1") },
+        Setting { name: "oauth_url", form: Form::Url("https://oauth.akahu.nz") },
+        Setting { name: "app_token", form: Form::Text },
+        Setting { name: "app_secret", form: Form::Secret },
     ],
     needs: &["app_token"],
     open,

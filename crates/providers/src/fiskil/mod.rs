@@ -36,28 +36,11 @@ pub const DECLARATION: Declaration = Declaration {
     name: NAME,
     title: "Fiskil",
     reaches: "Australian banks",
-    help: &["Fiskil, for Australian banks. Enabled if client_id and client_secret are set."],
     settings: &[
-        Setting {
-            name: "base_url",
-            help: &["The URL of Fiskil's API. Change it only for a test server, such as `bellbird sandbox`."],
-            form: Form::Url("https://api.fiskil.com"),
-        },
-        Setting { name: "client_id", help: &["The client ID from the Fiskil console."], form: Form::Text },
-        Setting {
-            name: "client_secret",
-            help: &["The client secret. Better set as BELLBIRD_FISKIL__CLIENT_SECRET."],
-            form: Form::Secret,
-        },
-        Setting {
-            name: "webhook_secret",
-            help: &[
-                "The signing secret of Fiskil's webhooks. To get it, enter {console.public_url}/webhooks/fiskil as the",
-                "webhook URL in the Fiskil console. Bellbird then notices at once when a consent ends or changes.",
-                "Without the secret it receives no webhooks. Better set as BELLBIRD_FISKIL__WEBHOOK_SECRET.",
-            ],
-            form: Form::Secret,
-        },
+        Setting { name: "base_url", form: Form::Url("https://api.fiskil.com") },
+        Setting { name: "client_id", form: Form::Text },
+        Setting { name: "client_secret", form: Form::Secret },
+        Setting { name: "webhook_secret", form: Form::Secret },
     ],
     needs: &["client_id", "client_secret"],
     open,

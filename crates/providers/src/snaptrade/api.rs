@@ -5,6 +5,7 @@ use std::sync::Once;
 use bellbird_domain::ConnectionStatus;
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Method, RequestBuilder, Url};
 use secrecy::SecretString;
@@ -20,6 +21,9 @@ use crate::{CallContext, Error, linking};
 
 /// The largest page of activities (docs/providers/snaptrade.md#activities).
 pub(super) const ACTIVITIES_MAX: u32 = 1_000;
+
+/// The characters that the official Python client encodes in a value of the query. A space becomes `%20`.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// SnapTrade's API with the key of one client.
 pub(super) struct Api {
@@ -250,7 +254,8 @@ impl Api {
         let timestamp = now.as_second().to_string();
         let client_params = [("clientId", self.client_id.as_str()), ("timestamp", timestamp.as_str())];
         let pairs = request.query.iter().copied().chain(user.into_iter().flatten()).chain(client_params);
-        let pairs: Vec<String> = pairs.map(|(name, value)| format!("{name}={}", percent_encoded(value))).collect();
+        let pairs: Vec<String> =
+            pairs.map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, ENCODED))).collect();
         let mut url = self.base_url.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(request.path);
@@ -298,19 +303,6 @@ impl Api {
 
 fn get<'a>(operation: &'static str, subject: Subject<'a>, path: &'a [&'a str], user: Option<&'a User>) -> Request<'a> {
     Request { operation, method: Method::GET, subject, path, query: &[], user, body: None, attempts: Attempts::Several }
-}
-
-/// Encodes a value of the query as the official Python client does: a space becomes `%20`.
-fn percent_encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
 }
 
 /// The error code in a body. None if it has none, or one that is unsafe to log.

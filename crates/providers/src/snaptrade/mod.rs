@@ -36,33 +36,10 @@ pub const DECLARATION: Declaration = Declaration {
     name: NAME,
     title: "SnapTrade",
     reaches: "Brokers",
-    help: &[
-        "SnapTrade, for brokers. Enabled if client_id and consumer_key are set. Enter",
-        "{console.public_url}/webhooks/snaptrade as the webhook URL in SnapTrade's dashboard. Bellbird then notices",
-        "at once when a connection breaks or ends.",
-    ],
     settings: &[
-        Setting {
-            name: "base_url",
-            help: &["The URL of SnapTrade's API. Change it only for a test server, such as `bellbird sandbox`."],
-            form: Form::Url("https://api.snaptrade.com"),
-        },
-        Setting {
-            name: "client_id",
-            help: &[
-                "The client ID of a commercial or personal key, from the SnapTrade dashboard. With a commercial key,",
-                "users link brokers in the browser. With a personal key, import connections instead.",
-            ],
-            form: Form::Text,
-        },
-        Setting {
-            name: "consumer_key",
-            help: &[
-                "The consumer key of the client ID. Bellbird signs requests with it, and SnapTrade signs webhooks.",
-                "Better set as BELLBIRD_SNAPTRADE__CONSUMER_KEY.",
-            ],
-            form: Form::Secret,
-        },
+        Setting { name: "base_url", form: Form::Url("https://api.snaptrade.com") },
+        Setting { name: "client_id", form: Form::Text },
+        Setting { name: "consumer_key", form: Form::Secret },
     ],
     needs: &["client_id", "consumer_key"],
     open,

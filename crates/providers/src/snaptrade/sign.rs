@@ -113,24 +113,12 @@ fn list<T>(
 /// A JSON string in which all but printable ASCII is escaped, as UTF-16 units if there is no short form.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for character in text.chars() {
+    for character in Value::from(text).to_string().chars() {
         match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
             ' '..='~' => out.push(character),
-            _ => {
-                let units = &mut [0; 2];
-                out.extend(character.encode_utf16(units).iter().map(|unit| format!("\\u{unit:04x}")));
-            }
+            _ => out.extend(character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}"))),
         }
     }
-    out.push('"');
     out
 }
 

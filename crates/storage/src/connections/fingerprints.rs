@@ -1,20 +1,18 @@
 //! Stores fingerprints of the transactions and trades ("rows") that syncs have seen, never a row itself. A fingerprint
 //! is two digests, keyed with a secret of the connection, which is sealed in the table `secrets`.
 
-use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::{ConnectionId, Fingerprint, UserId};
 use jiff::Timestamp;
 use secrecy::SecretString;
-use zeroize::Zeroizing;
 
 use crate::db::{Row, Tx, params, statements};
 use crate::digest::parse_digest;
 use crate::error::Result;
 use crate::locks::lock_user_if_exists;
 use crate::secrets::store::SecretSlot;
-use crate::{SealError, Storage};
+use crate::{Storage, random_bytes};
 
 /// Fingerprints written by one statement.
 const FINGERPRINTS_PER_STATEMENT: usize = 1000;
@@ -91,17 +89,11 @@ impl Storage {
             tx.rollback().await;
             return Ok(Some(key));
         }
-        let key = new_key()?;
+        let key = SecretString::from(STANDARD.encode(*random_bytes::<KEY_BYTES>()));
         self.store_secret(&mut tx, &slot, &key).await?;
         tx.commit().await?;
         Ok(Some(key))
     }
-}
-
-fn new_key() -> Result<SecretString> {
-    let mut bytes = Zeroizing::new([0_u8; KEY_BYTES]);
-    rand::fill(&mut *bytes).map_err(|_| SealError::DoesNotSeal)?;
-    Ok(SecretString::from(STANDARD.encode(*bytes)))
 }
 
 /// Inserts fingerprints or replaces those of the same row and occurrence. The caller holds the lock on the connection's

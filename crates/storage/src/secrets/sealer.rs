@@ -13,6 +13,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use zeroize::Zeroizing;
 
+use super::random::random_bytes;
 use crate::error::SealError;
 
 const VERSION: u8 = 1;
@@ -68,14 +69,10 @@ impl Sealer {
     }
 
     /// A sealer with one random key, for the demo and for tests, where no sealed value outlives the process.
-    ///
-    /// # Panics
-    /// If the operating system has no random numbers.
     #[must_use]
     pub fn random() -> Self {
-        let mut bytes = Zeroizing::new([0_u8; KEY_BYTES]);
-        aws_lc_rs::rand::fill(&mut *bytes).expect("the operating system gives random numbers");
-        let aead = RandomizedNonceKey::new(&AES_256_GCM, &*bytes).expect("32 bytes are a key");
+        let key = random_bytes::<KEY_BYTES>();
+        let aead = RandomizedNonceKey::new(&AES_256_GCM, &*key).expect("32 bytes are a key");
         Self(Arc::new([Key { id: "random".to_owned(), aead }]))
     }
 

@@ -88,7 +88,7 @@ pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) 
         None => None,
     };
     let events: Vec<_> = EventType::SUBSCRIBABLE.iter().copied().filter(|event| args.events.contains(event)).collect();
-    let secret = new_secret()?;
+    let secret = new_secret();
     let new = NewEndpoint { user_id: user.id, url: url.as_str(), event_types: &events, secret: &secret };
     let endpoint = match storage.insert_endpoint(&new, ENDPOINTS_MAX, Timestamp::now()).await {
         Err(StorageError::Conflict(_)) => bail!(

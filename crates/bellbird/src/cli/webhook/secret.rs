@@ -51,7 +51,7 @@ impl NewSecretView<'_> {
 
 pub(super) async fn rotate(storage: &Storage, args: &RotateSecretArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.id).await?;
-    let (secret, now) = (new_secret()?, Timestamp::now());
+    let (secret, now) = (new_secret(), Timestamp::now());
     let until = now.checked_add(OLD_SECRET_LIFE)?;
     if !storage.rotate_endpoint_secret(endpoint.user_id, endpoint.id, &secret, until).await? {
         return Err(endpoint_gone(args.id));

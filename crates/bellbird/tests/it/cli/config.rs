@@ -3,8 +3,8 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 
-use bellbird::config::{Flag, LogLevel, SECTIONS, Settings, Sources, example_file};
-use bellbird_providers::registry::PROVIDERS;
+use bellbird::config::{Flag, LogLevel, Origin, Settings, Sources};
+use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::{Declaration, Form, Setting};
 use secrecy::ExposeSecret as _;
 
@@ -17,7 +17,7 @@ fn from_file(text: &str) -> Sources {
 }
 
 fn with_variable(mut sources: Sources, name: &str, value: &str) -> Sources {
-    sources.environment.push((name.to_owned(), Ok(value.to_owned())));
+    sources.environment.push((name.to_owned(), value.into()));
     sources
 }
 
@@ -58,13 +58,13 @@ fn flag_beats_variable_beats_file() {
     let file = from_file("[api]\nlisten = \"127.0.0.1:1\"\n[ops]\nlisten = \"127.0.0.1:2\"\n[log]\nlevel = \"warn\"\n");
     let mut sources = with_variable(file, "BELLBIRD_OPS__LISTEN", "127.0.0.1:3");
     sources = with_variable(sources, "BELLBIRD_LOG__LEVEL", "debug");
-    sources.flags.push(Flag { name: "--log-level", section: "log", key: "level", value: "trace".to_owned() });
+    sources.flags.push(Flag { name: "--log-level", setting: "log.level", value: "trace".to_owned() });
     let settings = Settings::load(&sources).unwrap();
     assert_eq!(settings.api.listen.port(), 1);
     assert_eq!(settings.ops.listen.port(), 3);
     assert_eq!(settings.log.level, LogLevel::Trace);
-    assert_eq!(settings.origin("ops", "listen").unwrap().to_string(), "the environment variable BELLBIRD_OPS__LISTEN");
-    assert!(settings.origin("console", "listen").is_none());
+    assert_eq!(settings.origin("ops.listen").unwrap().to_string(), "the environment variable BELLBIRD_OPS__LISTEN");
+    assert!(settings.origin("console.listen").is_none());
 }
 
 #[test]
@@ -109,7 +109,9 @@ fn provider_settings() -> impl Iterator<Item = (&'static Declaration, &'static S
 
 #[test]
 fn every_provider_is_a_section_of_its_own() {
-    let names: Vec<_> = SECTIONS.iter().map(|section| section.name).collect();
+    let settings = Settings::names();
+    let mut names: Vec<_> = settings.iter().map(|name| name.split_once('.').unwrap().0).collect();
+    names.dedup();
     let after_secrets = names.iter().position(|name| *name == "secrets").unwrap() + 1;
     let providers: Vec<_> = PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
     assert_eq!(names[after_secrets..after_secrets + providers.len()], providers);
@@ -130,12 +132,13 @@ fn provider_settings_are_read_from_every_source() {
         let file = from_file(&format!("[{section}]\n{key} = \"{written}\"\n"));
         let mut settings = Settings::load(&file).unwrap();
         assert_eq!(settings.providers.section(provider).get(key), Some(read), "{section}.{key}");
-        assert!(settings.origin(section, key).unwrap().to_string().ends_with(", line 2"));
+        let name = format!("{section}.{key}");
+        assert!(settings.origin(&name).unwrap().to_string().ends_with(", line 2"));
 
         let variable = format!("BELLBIRD_{section}__{key}").to_ascii_uppercase();
         let mut settings = Settings::load(&with_variable(file, &variable, other)).unwrap();
         assert_eq!(settings.providers.section(provider).get(key), Some(other), "{section}.{key}");
-        let origin = settings.origin(section, key).unwrap().to_string();
+        let origin = settings.origin(&name).unwrap().to_string();
         assert_eq!(origin, format!("the environment variable {variable}"));
     }
 }
@@ -245,7 +248,9 @@ fn error_names_setting_value_expectation_and_source() {
     }
     let providers: Vec<_> = PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
     let providers = providers.join(", ");
-    for (file, section) in [("[redis]\nurl = \"redis://x\"", "redis"), ("api = 1", "api")] {
+    for (file, section) in
+        [("[redis]\nurl = \"redis://x\"\nport = 1", "redis"), ("[redis]", "redis"), ("api = 1", "api")]
+    {
         let message = format!(
             "unknown section `{section}` in FILE, line 1: the sections are database, api, console, ops, secrets, \
              {providers}, reads, cache, limits, sync, webhooks, log"
@@ -315,25 +320,65 @@ fn named_file_must_exist() {
     assert!(error_of(&sources).starts_with("the settings file FILE cannot be read: No such file"));
 }
 
-/// Set `UPDATE_EXAMPLE=1` to rewrite the file.
-#[test]
-fn the_example_file_matches_the_settings_table() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bellbird.example.toml");
-    if std::env::var_os("UPDATE_EXAMPLE").is_some() {
-        std::fs::write(path, example_file()).unwrap();
-    }
-    assert_eq!(std::fs::read_to_string(path).unwrap(), example_file(), "run the test with UPDATE_EXAMPLE=1");
+const EXAMPLE: &str = include_str!("../../../../../bellbird.example.toml");
+const NO_DEFAULT: &str = "# No default; for example:";
+
+/// Loads the example file with those settings uncommented whose preceding line passes the filter.
+fn load_example(is_uncommented: impl Fn(&str) -> bool) -> Settings {
+    let mut previous = "";
+    let lines = EXAMPLE.lines().map(|line| {
+        let setting = line.strip_prefix('#').filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
+        let shown = setting.filter(|_| is_uncommented(previous)).unwrap_or(line);
+        previous = line;
+        format!("{shown}\n")
+    });
+    Settings::load(&from_file(&lines.collect::<String>())).unwrap()
+}
+
+fn names_by_line(settings: &Settings) -> Vec<&str> {
+    let mut names: Vec<_> = settings.origins.iter().collect();
+    names.sort_by_key(|(_, origin)| match origin {
+        Origin::File(_, line) => *line,
+        other => panic!("{other}"),
+    });
+    names.into_iter().map(|(name, _)| name.as_str()).collect()
 }
 
 #[test]
-fn the_example_file_is_valid_with_every_line() {
-    assert!(Settings::load(&from_file(&example_file())).is_ok());
-    let mut every_line = String::new();
-    for line in example_file().lines() {
-        let setting = line.strip_prefix('#').filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
-        every_line.push_str(setting.unwrap_or(line));
-        every_line.push('\n');
+fn the_example_file_documents_every_setting() {
+    assert_eq!(names_by_line(&load_example(|_| true)), Settings::names());
+    let documented = load_example(|previous| previous.starts_with("# "));
+    assert_eq!(names_by_line(&documented), Settings::names());
+    let paragraphs = EXAMPLE.replace(&format!("{NO_DEFAULT}\n"), "");
+    for (line, next) in paragraphs.lines().zip(paragraphs.lines().skip(1)) {
+        let is_documented = next.starts_with("# ") || next.len() < 2 || line.starts_with("# ");
+        assert!(is_documented, "no help text above {next}");
     }
-    let settings = Settings::load(&from_file(&every_line)).unwrap();
-    assert_eq!(settings.origins.len(), SECTIONS.iter().map(|section| section.keys.len()).sum::<usize>());
+}
+
+#[test]
+fn the_example_file_has_the_defaults() {
+    let mut documented = load_example(|previous| previous != NO_DEFAULT);
+    let set: Vec<_> = std::mem::take(&mut documented.origins).into_keys().collect();
+    let mut defaults = Settings::load(&from_file("")).unwrap();
+    assert_eq!(documented.database.url.expose_secret(), defaults.database.url.expose_secret());
+    for (provider, setting) in provider_settings() {
+        let default = match setting.form {
+            Form::Url(default) => Some(default),
+            Form::Text | Form::Secret => None,
+        };
+        assert_eq!(documented.providers.section(provider).get(setting.name), default, "{}", provider.name);
+    }
+    // The defaults of the providers are in the registry.
+    documented.providers = ProviderSettings::default();
+    defaults.providers = ProviderSettings::default();
+    assert_eq!(format!("{documented:?}"), format!("{defaults:?}"));
+
+    let is_provider = |name: &str| PROVIDERS.iter().any(|provider| name.starts_with(provider.name.as_str()));
+    let mut names = Settings::names();
+    names.retain(|name| !set.contains(name) && !is_provider(name));
+    assert_eq!(
+        names,
+        ["api.public_url", "api.trusted_proxies", "api.cors_origins", "console.public_url", "secrets.key"]
+    );
 }

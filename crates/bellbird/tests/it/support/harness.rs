@@ -444,7 +444,7 @@ async fn person(
 ) -> Person {
     let user =
         storage.insert_user(&NewUser { email, plan, timezone: Some("Australia/Sydney") }, now).await.expect("a user");
-    let key = bellbird::wiring::new_key().expect("a key");
+    let key = bellbird::wiring::new_key();
     storage.insert_key(user.id, &key, "test", None, now).await.expect("the key is stored");
     let mut imported = Vec::new();
     for credentials in all_credentials {

@@ -192,7 +192,7 @@ impl App {
     /// An endpoint of the user, for events of these types.
     pub(crate) async fn hook_for(&self, user: &User, events: &[EventType]) -> Hook {
         let receiver = Receiver::start().await;
-        let secret = new_secret().unwrap();
+        let secret = new_secret();
         let new = NewEndpoint { user_id: user.id, url: &receiver.url, event_types: events, secret: &secret };
         let endpoint = self.storage.insert_endpoint(&new, 20, self.clock.now()).await.unwrap();
         Hook { receiver, endpoint, secret }

@@ -1,0 +1,196 @@
+//! Reads settings one by one, with their types, bounds and defaults, and collects all errors.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
+use bellbird_providers::settings::Form;
+use clap::ValueEnum;
+use secrecy::SecretString;
+
+use super::source::{Given, Origin, Raw, Sources, shortened};
+
+const TEXT: &str = "text, in quotes";
+const URL: &str = "a URL such as https://example.com, without user name, query or fragment";
+
+/// Whether an error message may show the value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Show {
+    Value,
+    Nothing,
+}
+
+#[derive(Default)]
+pub(super) struct Values {
+    given: BTreeMap<String, (Raw, Origin)>,
+    /// The settings that were read, in order.
+    pub(super) names: Vec<String>,
+    pub(super) errors: Vec<String>,
+}
+
+impl Values {
+    /// `known` are the names of all settings.
+    pub(super) fn collect(sources: &Sources, known: &[String]) -> Self {
+        let given = Given::collect(sources, known);
+        Self { given: given.values, names: Vec::new(), errors: given.errors }
+    }
+
+    pub(super) fn origins(&self) -> BTreeMap<String, Origin> {
+        self.given.iter().map(|(name, (_, origin))| (name.clone(), origin.clone())).collect()
+    }
+
+    pub(super) fn number(&mut self, name: &str, default: u32, range: RangeInclusive<u32>) -> u32 {
+        let accepted = format!("a whole number from {} to {}", range.start(), range.end());
+        let parse = |raw: &Raw| raw.single().and_then(whole_number).filter(|number| range.contains(number));
+        self.read(name, Show::Value, &accepted, parse).unwrap_or(default)
+    }
+
+    pub(super) fn switch(&mut self, name: &str, default: bool) -> bool {
+        self.read(name, Show::Value, "true or false", |raw| raw.single()?.parse().ok()).unwrap_or(default)
+    }
+
+    pub(super) fn choice<T: ValueEnum>(&mut self, name: &str, default: T) -> T {
+        let all = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+        let all = all.map(|value| value.get_name().to_owned()).collect::<Vec<_>>().join(", ");
+        let accepted = all.rsplit_once(", ").map_or(all.clone(), |(rest, last)| format!("{rest} or {last}"));
+        self.read(name, Show::Value, &accepted, |raw| T::from_str(raw.text()?, false).ok()).unwrap_or(default)
+    }
+
+    /// By default a port on loopback.
+    pub(super) fn listen(&mut self, name: &str, port: u16) -> SocketAddr {
+        let accepted = "an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080";
+        let address = self.read(name, Show::Value, accepted, |raw| raw.text()?.parse().ok());
+        address.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, port).into())
+    }
+
+    /// An empty value leaves the setting unset.
+    pub(super) fn optional_url(&mut self, name: &str) -> Option<String> {
+        let parse = |raw: &Raw| match raw.text()? {
+            "" => Some(None),
+            text => web_url(text).map(Some),
+        };
+        self.read(name, Show::Value, URL, parse).flatten()
+    }
+
+    pub(super) fn list<T>(&mut self, name: &str, accepted: &str, parse: impl Fn(&str) -> Option<T>) -> Vec<T> {
+        let parse_all = |raw: &Raw| raw.items()?.into_iter().map(parse).collect();
+        self.read(name, Show::Value, accepted, parse_all).unwrap_or_default()
+    }
+
+    pub(super) fn seconds_list(&mut self, name: &str, default: &[u32]) -> Vec<u32> {
+        const LONGEST: u32 = 30 * 86_400;
+        let accepted = format!("a list of 1 to 20 whole numbers of seconds, each at most {LONGEST}");
+        let parse = |raw: &Raw| {
+            let items = raw.items().filter(|items| (1..=20).contains(&items.len()))?;
+            items.into_iter().map(|item| whole_number(item).filter(|seconds| *seconds <= LONGEST)).collect()
+        };
+        self.read(name, Show::Value, &accepted, parse).unwrap_or_else(|| default.to_vec())
+    }
+
+    /// An empty value leaves the setting unset.
+    pub(super) fn secret(&mut self, name: &str) -> Option<SecretString> {
+        self.text(name, Show::Nothing)
+    }
+
+    pub(super) fn database_url(&mut self, name: &str, default: &str) -> SecretString {
+        let accepted = "`sqlite:` and a path, or `postgres://user:password@host/database`";
+        let parse = |raw: &Raw| {
+            let text = raw.text()?;
+            let rest = ["sqlite:", "postgres://", "postgresql://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+            rest.filter(|rest| !rest.is_empty()).map(|_| text.into())
+        };
+        self.read(name, Show::Nothing, accepted, parse).unwrap_or_else(|| default.into())
+    }
+
+    /// The sections of the providers. Each provider declares its own settings, and the registry has the defaults.
+    pub(super) fn providers(&mut self) -> ProviderSettings {
+        let mut settings = ProviderSettings::default();
+        for provider in PROVIDERS {
+            for setting in provider.settings {
+                let name = format!("{}.{}", provider.name, setting.name);
+                let value = match setting.form {
+                    Form::Url(_) => {
+                        self.read(&name, Show::Value, URL, |raw| web_url(raw.text()?)).map(SecretString::from)
+                    }
+                    Form::Text => self.text(&name, Show::Value),
+                    Form::Secret => self.secret(&name),
+                };
+                if let Some(value) = value {
+                    settings.section(provider).set(setting.name, value);
+                }
+            }
+        }
+        settings
+    }
+
+    fn text(&mut self, name: &str, show: Show) -> Option<SecretString> {
+        let text = self.read(name, show, TEXT, |raw| raw.text().map(str::to_owned));
+        text.filter(|text| !text.is_empty()).map(SecretString::from)
+    }
+
+    /// Reads a setting. `None` if it is not set or if it is wrong: then the error is added, and `accepted` completes
+    /// "it must be".
+    fn read<T>(&mut self, name: &str, show: Show, accepted: &str, parse: impl FnOnce(&Raw) -> Option<T>) -> Option<T> {
+        self.names.push(name.to_owned());
+        let (raw, origin) = self.given.get(name)?;
+        let value = parse(raw);
+        if value.is_none() {
+            let shown = if show == Show::Value { format!(" is `{}`", shortened(&raw.shown())) } else { String::new() };
+            self.errors.push(format!("{name}{shown} in {origin}: it must be {accepted}"));
+        }
+        value
+    }
+}
+
+impl Raw {
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn single(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) | Self::Bare(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The items of a list. In text, commas separate them.
+    fn items(&self) -> Option<Vec<&str>> {
+        match self {
+            Self::List(items) => Some(items.iter().map(String::as_str).collect()),
+            other => Some(other.single()?.split(',').map(str::trim).filter(|item| !item.is_empty()).collect()),
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Text(text) | Self::Bare(text) => text.clone(),
+            Self::List(items) => items.join(","),
+            Self::Other => "not a single value".to_owned(),
+        }
+    }
+}
+
+fn whole_number(text: &str) -> Option<u32> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// Parses an http or https URL and removes a trailing slash.
+fn web_url(text: &str) -> Option<String> {
+    let uri: http::Uri = text.parse().ok()?;
+    let web = matches!(uri.scheme_str(), Some("http" | "https"));
+    let authority = uri.authority()?;
+    let plain = !authority.as_str().contains('@') && uri.query().is_none() && !text.contains('#');
+    (web && plain && !authority.host().is_empty()).then(|| text.trim_end_matches('/').to_owned())
+}
+
+/// Parses a web origin. Lower case, as browsers send the Origin header.
+pub(super) fn web_origin(text: &str) -> Option<String> {
+    let url = web_url(text)?;
+    let has_no_path = url.parse::<http::Uri>().ok()?.path() == "/";
+    (has_no_path && !text.ends_with('/')).then(|| url.to_ascii_lowercase())
+}
