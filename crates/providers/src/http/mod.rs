@@ -33,7 +33,7 @@ use tower::BoxError;
 use tower::Service;
 use tower::util::MapFuture;
 
-use crate::{CallContext, Error};
+use crate::{CallContext, Error, json};
 use breaker::Breaker;
 
 /// The largest response body, before and after decompression.
@@ -267,7 +267,7 @@ impl Client {
 pub fn parse_json<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Error> {
     // One check of the whole body is faster than a check of each string in it.
     let text = std::str::from_utf8(body).map_err(|_| Error::Malformed("not UTF-8"))?;
-    serde_json::from_str(text).map_err(|_| Error::Malformed("not the documented JSON"))
+    json::from_str(text).map_err(|_| Error::Malformed("not the documented JSON"))
 }
 
 /// The delay before the next attempt. None means that the call is not retried.
