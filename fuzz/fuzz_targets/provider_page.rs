@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, UserId};
-use bellbird_providers::{akahu, fiskil, snaptrade};
+use bellbird_providers::{akahu, fiskil, json, snaptrade};
 use libfuzzer_sys::fuzz_target;
 
 fn account(provider_account_id: &str) -> Account {
@@ -29,6 +29,7 @@ static AKAHU: LazyLock<Account> = LazyLock::new(|| account("acc_c000000000000000
 static SNAPTRADE: LazyLock<Account> = LazyLock::new(|| account("917c8734-8470-4a3e-a18f-57c3f2ee6631"));
 
 fuzz_target!(|body: &[u8]| {
+    json::fuzz_values(body);
     fiskil::fuzz_transactions_page(body, FISKIL.clone());
     akahu::fuzz_transactions_page(body, AKAHU.clone());
     snaptrade::fuzz_activities_page(body, &SNAPTRADE);

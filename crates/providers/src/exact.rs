@@ -1,29 +1,27 @@
 //! Decimal numbers in a provider's response, parsed from their digits without a float.
 
+use std::borrow::Cow;
+
 use bellbird_domain::Decimal;
 use bellbird_domain::decimal::DecimalError;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use crate::Error;
+use crate::json::Token;
 
 /// A decimal that is sent as a JSON string or a JSON number. It keeps the characters as sent.
-///
-/// It only works in a plain struct that is read from a slice: serde's `RawValue` fails inside flattened, tagged and
-/// untagged types.
 #[derive(Deserialize)]
 #[serde(transparent)]
-pub struct ExactNumber<'a>(#[serde(borrow)] &'a RawValue);
+pub struct ExactNumber<'a>(#[serde(borrow)] Token<'a>);
 
 impl<'a> ExactNumber<'a> {
     /// The decimal, or none for an explicit null.
     pub fn decimal(&self) -> Result<Option<Decimal<'a>>, DecimalError> {
-        let raw: &'a str = self.0.get();
-        if raw == "null" {
-            return Ok(None);
+        match self.0 {
+            Token::Null => Ok(None),
+            Token::String(Cow::Borrowed(digits)) | Token::Other(digits) => Decimal::parse(digits).map(Some),
+            Token::String(Cow::Owned(_)) => Err(DecimalError::Syntax),
         }
-        let digits = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(raw);
-        Decimal::parse(digits).map(Some)
     }
 }
 

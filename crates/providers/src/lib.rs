@@ -11,6 +11,7 @@ pub mod error;
 pub mod exact;
 pub mod fiskil;
 pub mod http;
+pub mod json;
 pub mod linking;
 #[cfg(test)]
 mod peer;

@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Visitor};
-use serde_json::value::RawValue;
+use serde::de::value::BorrowedStrDeserializer;
+use serde::de::{Deserialize, Deserializer, IntoDeserializer, Visitor};
+
+use crate::json::{self, Invalid, Token};
 
 /// A JSON string. Borrowed from the body unless it contains escapes.
 ///
@@ -27,16 +29,19 @@ pub(crate) fn non_blank(text: Option<Text<'_>>) -> Option<Cow<'_, str>> {
 
 /// Deserializes an optional member that must not fail its row: null and values of another type become none.
 ///
-/// Use it in `deserialize_with` together with `default`. As with [`crate::exact::ExactNumber`], the struct must be a
-/// plain one that is read from a slice.
+/// Use it in `deserialize_with` together with `default`.
 pub(crate) fn none_if_invalid<'de, D, T>(input: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    let raw = <&RawValue>::deserialize(input)?.get();
-    // Null is frequent, and creating an error costs time.
-    Ok(if raw == "null" { None } else { serde_json::from_str(raw).ok() })
+    let value = match Token::deserialize(input)? {
+        Token::Null => return Ok(None),
+        Token::String(Cow::Borrowed(text)) => T::deserialize(BorrowedStrDeserializer::<Invalid>::new(text)),
+        Token::String(Cow::Owned(text)) => T::deserialize(text.into_deserializer()),
+        Token::Other(text) => json::from_str(text),
+    };
+    Ok(value.ok())
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
@@ -69,7 +74,7 @@ mod tests {
 
     #[test]
     fn borrows_unless_escaped() {
-        let texts: Vec<Option<Text<'_>>> = serde_json::from_str(r#"["plain", "a\u0062c", null]"#).unwrap();
+        let texts: Vec<Option<Text<'_>>> = json::from_str(r#"["plain", "a\u0062c", null]"#).unwrap();
         assert!(matches!(&texts[0], Some(Text(Cow::Borrowed("plain")))));
         assert_eq!(texts[1].as_ref().map(Text::as_str), Some("abc"));
         assert!(texts[2].is_none());
@@ -82,8 +87,7 @@ mod tests {
             #[serde(borrow, default, deserialize_with = "none_if_invalid")]
             text: Option<Text<'a>>,
         }
-        let read =
-            |body: &str| serde_json::from_str::<Row<'_>>(body).map(|row| row.text.map(|text| text.0.into_owned()));
+        let read = |body: &str| json::from_str::<Row<'_>>(body).map(|row| row.text.map(|text| text.0.into_owned()));
         assert_eq!(read(r#"{"text": "plain"}"#).unwrap().as_deref(), Some("plain"));
         assert_eq!(read(r#"{"text": "a\u0062c"}"#).unwrap().as_deref(), Some("abc"));
         for sent in ["null", "1", "1e999", "true", "{}", "[\"x\"]", r#""\ud800""#] {
@@ -92,7 +96,7 @@ mod tests {
         assert_eq!(read("{}").unwrap(), None);
         assert!(read(r#"{"text": nothing}"#).is_err(), "invalid JSON is an error");
         let body = r#"{"text": "borrowed"}"#;
-        let row: Row<'_> = serde_json::from_str(body).unwrap();
+        let row: Row<'_> = json::from_str(body).unwrap();
         assert!(matches!(row.text, Some(Text(Cow::Borrowed(_)))));
     }
 }

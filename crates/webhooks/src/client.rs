@@ -11,17 +11,16 @@ use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bellbird_domain::{EndpointId, EventId};
+use bellbird_providers::http::pool;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Method, Request, Response, Uri};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::Error as SendError;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls_platform_verifier::ConfigVerifierExt;
 use tokio::time::Instant;
 use tower::util::{MapErr, MapFuture};
 use tower::{BoxError, Service};
@@ -45,8 +44,6 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 const IDLE_CONNECTIONS_MAX: usize = 16;
 /// Time limit for opening a connection, even if no exchange waits for it any more.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Sent data must be acknowledged within this time, or the connection is closed.
-const TCP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum `Retry-After` of an endpoint.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -82,7 +79,6 @@ pub(crate) mod delivery_error {
 
 type Tcp = HttpConnector<Resolver>;
 type TcpError = <Tcp as Service<Uri>>::Error;
-/// Speaks HTTP/1.1 only.
 type Tls = HttpsConnector<MapErr<Tcp, fn(TcpError) -> ConnectError>>;
 type Connecting = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
 type Connector = MapFuture<Tls, fn(<Tls as Service<Uri>>::Future) -> Connecting>;
@@ -138,25 +134,16 @@ impl Client {
     ///
     /// Fails with a sentence for the operator if TLS cannot be set up.
     pub fn new(resolver: Resolver, rules: Rules, timeout: Duration) -> Result<Self, String> {
-        let tls = rustls::ClientConfig::with_platform_verifier()
-            .map_err(|error| format!("could not set up the HTTP client for endpoints: {error}"))?;
+        let tls = pool::tls_config("endpoints")?;
         Ok(Self::with_tls(tls, resolver, rules, timeout))
     }
 
     fn with_tls(tls: rustls::ClientConfig, resolver: Resolver, rules: Rules, timeout: Duration) -> Self {
-        let mut tcp = HttpConnector::new_with_resolver(resolver);
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
+        let mut tcp = pool::tcp_connector(resolver);
         // hyper divides this among the addresses of a name, so a dead address leaves time for the others.
         tcp.set_connect_timeout(Some(timeout / 2));
-        tcp.set_tcp_user_timeout(Some(TCP_TIMEOUT));
-        let tcp = MapErr::new(tcp, connect_error as fn(_) -> _);
-        let tls = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(tcp);
-        let pool = Pool::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_MAX)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-            .http1_max_buf_size(READ_BUFFER_BYTES)
+        let tls = pool::https_connector(MapErr::new(tcp, connect_error as fn(_) -> _), tls);
+        let pool = pool::builder(IDLE_MAX, IDLE_CONNECTIONS_MAX, READ_BUFFER_BYTES)
             .http1_max_headers(HEADERS_MAX)
             .build(MapFuture::new(tls, with_timeout as fn(_) -> _));
         Self { pool, rules, timeout }
@@ -198,7 +185,7 @@ fn request(url: &Url, rules: Rules, message: Message<'_>) -> Result<Request<Full
     *request.uri_mut() = uri;
     let headers = request.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("Bellbird/", env!("CARGO_PKG_VERSION"))));
+    headers.insert(USER_AGENT, pool::USER_AGENT);
     headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(message.timestamp));
     for (name, text) in [
         (WEBHOOK_ID, message.id.to_string()),
@@ -284,10 +271,8 @@ fn delivery_error_of(error: &SendError) -> &'static str {
     }
 }
 
-/// Limits the time for opening a connection, TLS included. An exchange has its own deadline, but the pool keeps
-/// connecting after the exchange timed out or got another connection.
 fn with_timeout(connecting: <Tls as Service<Uri>>::Future) -> Connecting {
-    Box::pin(async move { Ok(Stream::new(tokio::time::timeout(CONNECT_TIMEOUT, connecting).await??)) })
+    Box::pin(async { pool::connect_within(CONNECT_TIMEOUT, connecting).await.map(Stream::new) })
 }
 
 #[cfg(test)]

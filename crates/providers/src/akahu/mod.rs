@@ -27,7 +27,7 @@ use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, CallContext, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind, Linking,
-    PageRequest, Provider, RowSink, TransactionQuery, WebhookVerifier, credentials,
+    PageRequest, Provider, RowSink, TransactionQuery, WebhookVerifier, credentials, json,
 };
 use api::{Api, TransactionsQuery};
 use keys::Keys;
@@ -335,6 +335,7 @@ pub fn fuzz_transactions_page(body: &[u8], account: Account) {
     let accounts = [account];
     let zone = TimeZone::UTC;
     let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
+    json::fuzz::<wire::List<wire::Transaction<'_>>>(body);
     let (Ok(auckland), Ok(page)) = (auckland(), api::list::<wire::Transaction<'_>>(body)) else { return };
     let rows = page.items.len();
     let Ok(kept) = posted(page.items, &query, &auckland) else { return };

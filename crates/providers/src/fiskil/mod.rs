@@ -24,7 +24,7 @@ use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, CallContext, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind, Linking,
-    PageRequest, Provider, RowSink, TransactionQuery, WebhookVerifier, credentials,
+    PageRequest, Provider, RowSink, TransactionQuery, WebhookVerifier, credentials, json,
 };
 use api::{Api, TransactionsQuery};
 use map::Skipped;
@@ -408,6 +408,7 @@ pub fn fuzz_transactions_page(body: &[u8], account: Account) {
     let accounts = [account];
     let zone = jiff::tz::TimeZone::UTC;
     let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
+    json::fuzz::<wire::TransactionsPage<'_>>(body);
     let Ok(page) = parse_json::<wire::TransactionsPage<'_>>(body) else { return };
     let rows = page.transactions.len();
     let Ok(kept) = posted(page.transactions, "arrangement", &query) else { return };

@@ -4,6 +4,7 @@
 //! concurrent calls. Errors and logs never hold a URL, because URLs can contain secrets.
 
 mod breaker;
+pub mod pool;
 
 use std::io::Read as _;
 use std::pin::Pin;
@@ -15,17 +16,17 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::Uri;
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::client::legacy::connect::dns::GaiResolver;
+use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER,
     USER_AGENT,
 };
 use reqwest::{RequestBuilder, StatusCode};
-use rustls_platform_verifier::ConfigVerifierExt;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -33,7 +34,7 @@ use tower::BoxError;
 use tower::Service;
 use tower::util::MapFuture;
 
-use crate::{CallContext, Error};
+use crate::{CallContext, Error, json};
 use breaker::Breaker;
 
 /// The largest response body, before and after decompression.
@@ -51,13 +52,11 @@ const IDLE_CONNECTIONS_MAX: usize = 64;
 const ATTEMPTS_MAX: usize = 3;
 /// If `Retry-After` is longer than this, the call fails without another attempt.
 const RETRY_AFTER_WAIT_MAX: Duration = Duration::from_secs(2);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The connection is closed if sent data stays unacknowledged for this long.
-const TCP_TIMEOUT: Duration = Duration::from_secs(30);
 
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 type Connecting = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
-/// HTTP/1.1 only. Its connections share nothing, so a response that waits for a permit does not block others.
 type Connector =
     MapFuture<HttpsConnector<HttpConnector>, fn(<HttpsConnector<HttpConnector> as Service<Uri>>::Future) -> Connecting>;
 
@@ -127,27 +126,14 @@ impl Client {
     ///
     /// Fails with an error message if TLS cannot be set up.
     pub fn new(provider: ProviderName, call_timeout: Duration) -> Result<Self, String> {
-        let failed =
-            |error: &dyn std::fmt::Display| format!("could not set up the HTTP client for {provider}: {error}");
-        let builder = reqwest::Client::builder().no_proxy().build().map_err(|error| failed(&error))?;
-        let tls = rustls::ClientConfig::with_platform_verifier().map_err(|error| failed(&error))?;
-        let mut connector = HttpConnector::new();
-        connector.enforce_http(false);
-        connector.set_nodelay(true);
-        // Keepalive probes detect a dead peer on idle connections too.
-        connector.set_keepalive(Some(TCP_TIMEOUT / 2));
-        connector.set_keepalive_interval(Some(TCP_TIMEOUT / 6));
-        connector.set_keepalive_retries(Some(3));
-        connector.set_tcp_user_timeout(Some(TCP_TIMEOUT));
-        let connector =
-            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(connector);
+        let builder = reqwest::Client::builder()
+            .no_proxy()
+            .build()
+            .map_err(|error| format!("could not set up the HTTP client for {provider}: {error}"))?;
+        let tls = pool::tls_config(provider)?;
+        let connector = pool::https_connector(pool::tcp_connector(GaiResolver::new()), tls);
         let connector = MapFuture::new(connector, with_timeout as fn(_) -> _);
-        let pool = Pool::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(Duration::from_secs(50))
-            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-            .http1_max_buf_size(READ_BUFFER_BYTES)
-            .build(connector);
+        let pool = pool::builder(IDLE_TIMEOUT, IDLE_CONNECTIONS_MAX, READ_BUFFER_BYTES).build(connector);
         Ok(Self {
             provider,
             builder,
@@ -267,7 +253,7 @@ impl Client {
 pub fn parse_json<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Error> {
     // One check of the whole body is faster than a check of each string in it.
     let text = std::str::from_utf8(body).map_err(|_| Error::Malformed("not UTF-8"))?;
-    serde_json::from_str(text).map_err(|_| Error::Malformed("not the documented JSON"))
+    json::from_str(text).map_err(|_| Error::Malformed("not the documented JSON"))
 }
 
 /// The delay before the next attempt. None means that the call is not retried.
@@ -283,14 +269,8 @@ fn retry_delay(error: &Error, delay: Option<Duration>, deadline: Instant) -> Opt
     (Instant::now() + delay < deadline).then_some(delay)
 }
 
-/// Limits the time for connecting, including TLS.
 fn with_timeout(connecting: <HttpsConnector<HttpConnector> as Service<Uri>>::Future) -> Connecting {
-    Box::pin(async move {
-        match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
-            Ok(connected) => connected,
-            Err(elapsed) => Err(elapsed.into()),
-        }
-    })
+    Box::pin(pool::connect_within(CONNECT_TIMEOUT, connecting))
 }
 
 fn build_request(request: RequestBuilder) -> Result<hyper::Request<reqwest::Body>, Error> {
@@ -298,7 +278,7 @@ fn build_request(request: RequestBuilder) -> Result<hyper::Request<reqwest::Body
     let mut request: hyper::Request<reqwest::Body> =
         request.build().map_err(|_| NOT_BUILT)?.try_into().map_err(|_| NOT_BUILT)?;
     let headers = request.headers_mut();
-    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("Bellbird/", env!("CARGO_PKG_VERSION"))));
+    headers.insert(USER_AGENT, pool::USER_AGENT);
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     Ok(request)

@@ -25,7 +25,7 @@ use crate::rows::count_dropped;
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::{
     BalancesQuery, Brokerage, CallContext, ConsentStatus, Error, FoundAccount, FoundConnection, HoldingSink, Kind,
-    Linking, Provider, TradePage, TradeQuery, TradeSink, WebhookVerifier, credentials,
+    Linking, Provider, TradePage, TradeQuery, TradeSink, WebhookVerifier, credentials, json,
 };
 use api::{Api, User};
 use map::Skipped;
@@ -389,6 +389,7 @@ fn count_skipped(skipped: Skipped) {
 /// Parses any bytes as a page of activities and asserts the invariants of every page, for the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_activities_page(body: &[u8], account: &Account) {
+    json::fuzz::<wire::Activities<'_>>(body);
     let Ok(page) = parse_json::<wire::Activities<'_>>(body) else { return };
     let Ok(counts) = count_page(&page, 7, api::ACTIVITIES_MAX) else { return };
     let rows = page.data.len() as u64;
@@ -406,6 +407,7 @@ pub fn fuzz_activities_page(body: &[u8], account: &Account) {
 /// Parses any bytes as the positions of an account and asserts their invariants, for the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_positions_page(body: &[u8], account: &Account) {
+    json::fuzz::<wire::Positions<'_>>(body);
     let Ok(page) = parse_json::<wire::Positions<'_>>(body) else { return };
     let rows = page.results.len();
     let mut skipped = 0;
