@@ -16,6 +16,7 @@ use jiff::SignedDuration;
 use crate::cache::LiveOutcome;
 use crate::extract::ProviderCalls;
 use crate::json::json_bytes;
+use crate::params::Id;
 use crate::problem::{Problem, problem_from_read};
 use crate::state::AppState;
 
@@ -77,16 +78,6 @@ pub(crate) fn response(body: Bytes, cache_status: CacheStatus, truncated: bool) 
     response
 }
 
-/// Parses the id of a resource. A malformed id is not found, like an unknown one.
-pub(crate) fn parse_id<T: std::str::FromStr>(text: &str, resource: &'static str) -> Result<T, Problem> {
-    text.parse().map_err(|_| Problem::NotFound(resource))
-}
-
-/// Parses an account id. A malformed id becomes a random one, so that the category check runs before the 404.
-pub(crate) fn parse_account_id(text: &str) -> AccountId {
-    text.parse().unwrap_or_else(|_| AccountId::new())
-}
-
 /// Maps a failed read to an HTTP error. `category` is the category that the endpoint needs.
 pub(crate) fn problem_for_category(error: &ReadError, resource: &'static str, category: ConnectionCategory) -> Problem {
     let wrong_category = match category {
@@ -97,19 +88,22 @@ pub(crate) fn problem_for_category(error: &ReadError, resource: &'static str, ca
 }
 
 impl AppState {
-    /// Finds the caller's connection and checks its category, and that it has the requested account.
+    /// Finds the caller's connection and checks its category, and that it has the requested account. Text that is not
+    /// an id is not found, like an unknown id. The category is checked before the account.
     pub(crate) async fn connection_context(
         &self,
         caller: &Caller,
-        connection_id: ConnectionId,
-        account_id: Option<AccountId>,
+        Id(connection_id): Id<ConnectionId>,
+        account_id: Option<Id<AccountId>>,
         category: ConnectionCategory,
-    ) -> Result<Arc<ConnectionContext>, Problem> {
+    ) -> Result<(Arc<ConnectionContext>, Option<AccountId>), Problem> {
         let problem = |error: ReadError| problem_for_category(&error, "Connection", category);
+        let connection_id = connection_id.ok_or(Problem::NotFound("Connection"))?;
         let context = self.inner.reads.connection_context(caller, connection_id).await.map_err(problem)?;
         context.require_category(category).map_err(problem)?;
+        let account_id = account_id.map(|Id(id)| id.ok_or(Problem::NotFound("Account"))).transpose()?;
         context.accounts_of(account_id).map_err(|error| problem_for_category(&error, "Account", category))?;
-        Ok(context)
+        Ok((context, account_id))
     }
 
     /// Maps a failed read to an HTTP error.
