@@ -130,3 +130,61 @@ impl AppState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn headers(cache_status: CacheStatus, truncated: bool) -> [Option<String>; 3] {
+        let response = response(Bytes::from_static(b"{}"), cache_status, truncated);
+        assert_eq!(response.headers()["content-type"], "application/json");
+        [X_CACHE, AGE, X_SERVICE_TRUNCATED]
+            .map(|name| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned()))
+    }
+
+    #[test]
+    fn headers_tell_cache_status_age_and_truncation() {
+        let expected = |headers: [Option<&str>; 3]| headers.map(|header| header.map(str::to_owned));
+        let hit = CacheStatus::Hit(SignedDuration::from_millis(42_999));
+        assert_eq!(headers(hit, false), expected([Some("HIT"), Some("42"), None]));
+        assert_eq!(headers(CacheStatus::Miss, true), expected([Some("MISS"), None, Some("true")]));
+        assert_eq!(headers(CacheStatus::Bypass, false), expected([Some("BYPASS"), None, None]));
+    }
+
+    #[test]
+    fn wrong_category_names_the_category_that_the_endpoint_needs() {
+        let message = |category| problem_for_category(&ReadError::WrongCategory, "Account", category);
+        let bad = |text: &'static str| Problem::BadRequest { message: text.into(), details: Vec::new() };
+        assert_eq!(message(ConnectionCategory::Banking), bad("The connection must be a banking connection"));
+        assert_eq!(message(ConnectionCategory::Brokerage), bad("The connection must be a brokerage connection"));
+        let not_found = problem_for_category(&ReadError::NotFound, "Account", ConnectionCategory::Banking);
+        assert_eq!(not_found, Problem::NotFound("Account"));
+        let unavailable = ReadError::Unavailable { retry_after: Duration::from_millis(1_500) };
+        let unavailable = problem_for_category(&unavailable, "Account", ConnectionCategory::Banking);
+        assert_eq!(unavailable, Problem::ProviderUnavailable(2));
+    }
+
+    #[tokio::test]
+    async fn joined_request_reports_no_provider_call() {
+        let flights: SingleFlight<u8, LiveOutcome<Bytes>> = SingleFlight::default();
+        let request = || {
+            let work = || async { (Ok(Bytes::from_static(b"[]")), 3) };
+            coalesce(&flights, 1, work, |body| response(body, CacheStatus::Miss, false))
+        };
+        let (one, other) = tokio::join!(request(), request());
+        let calls = |response: &Response| response.extensions().get::<ProviderCalls>().map(|calls| calls.0);
+        let mut calls = [calls(&one), calls(&other)];
+        calls.sort_unstable();
+        assert_eq!(calls, [Some(0), Some(3)]);
+    }
+
+    #[tokio::test]
+    async fn panic_of_the_work_is_an_internal_error() {
+        let flights: SingleFlight<u8, LiveOutcome<Bytes>> = SingleFlight::default();
+        let work = || async { panic!("as a bug would") };
+        let answer = coalesce(&flights, 1, work, |body| response(body, CacheStatus::Miss, false)).await;
+        assert_eq!(answer.status(), http::StatusCode::INTERNAL_SERVER_ERROR);
+    }
+}

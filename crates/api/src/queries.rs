@@ -153,3 +153,27 @@ fn text() -> ObjectBuilder {
 fn integer(minimum: u32, default: u32) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(minimum)).default(Some(json!(default)))
 }
+
+#[cfg(test)]
+mod tests {
+    use bellbird_domain::page::PageLimits;
+
+    use super::*;
+    use crate::params::ACCOUNT_IDS_MAX;
+
+    fn description<T: IntoParams>(name: &str) -> String {
+        let parameters = T::into_params(|| None);
+        parameters.into_iter().find(|parameter| parameter.name == name).unwrap().description.unwrap()
+    }
+
+    #[test]
+    fn descriptions_have_the_enforced_bounds() {
+        let check = |description: String, limits: PageLimits| {
+            assert!(description.contains(&format!("1 to {}.", limits.max)), "{description}");
+        };
+        check(description::<AccountsQuery>("limit"), page::ACCOUNTS);
+        check(description::<TransactionsQuery>("limit"), page::TRANSACTIONS);
+        check(description::<TradesQuery>("limit"), page::TRADES);
+        assert!(description::<BalancesQuery>("accountIds").contains(&format!("at most {ACCOUNT_IDS_MAX}.")));
+    }
+}
