@@ -233,7 +233,7 @@ fn complete_operation(path: &str, operation: &mut Value) {
         ),
         _ => (&[], &[]),
     };
-    for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+    for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
         // The lines of a doc comment.
         parameter["description"] = parameter["description"].as_str().unwrap_or_default().replace('\n', " ").into();
     }

@@ -5,8 +5,7 @@ use bellbird_domain::{AccountId, ConnectionId, page};
 use serde::Deserialize;
 use serde_json::json;
 use utoipa::IntoParams;
-use utoipa::openapi::extensions::ExtensionsBuilder;
-use utoipa::openapi::schema::{ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::schema::{AnyOfBuilder, KnownFormat, ObjectBuilder, SchemaFormat, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 
 use crate::params::{AccountIds, DateBound, Id, Limit, Offset};
@@ -134,9 +133,11 @@ impl utoipa::PartialSchema for AccountIds {
 
 impl utoipa::PartialSchema for DateBound {
     fn schema() -> RefOr<Schema> {
-        let formats = json!([{"format": "date"}, {"format": "date-time"}]);
-        let extensions = ExtensionsBuilder::new().add("anyOf", formats).build();
-        text().extensions(Some(extensions)).into()
+        let of_format = |format: KnownFormat| {
+            ObjectBuilder::new().schema_type(SchemaType::AnyValue).format(Some(SchemaFormat::KnownFormat(format)))
+        };
+        let any_of = AnyOfBuilder::new().schema_type(Type::String);
+        any_of.item(of_format(KnownFormat::Date)).item(of_format(KnownFormat::DateTime)).into()
     }
 }
 
