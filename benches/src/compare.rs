@@ -99,10 +99,10 @@ fn endpoints(accounts: &[String], rows: String) -> Vec<Endpoint> {
     let endpoint = |name, path: &str, header, target| Endpoint { name, path: path.to_owned(), header, target };
     vec![
         endpoint("health", "/health", None, Some(1.6)),
-        endpoint("connections", "/v1/connections", None, Some(2.0)),
-        endpoint("categories", "/v1/categories", None, Some(2.0)),
-        endpoint("balances", &format!("/v1/balances?accountIds={twenty}"), Some("x-cache: hit"), Some(2.5)),
-        endpoint("accounts", "/v1/accounts?limit=50", None, Some(10.0)),
+        endpoint("connections", "/v1/connections", None, Some(1.8)),
+        endpoint("categories", "/v1/categories", None, Some(1.8)),
+        endpoint("balances", &format!("/v1/balances?accountIds={twenty}"), Some("x-cache: hit"), Some(2.0)),
+        endpoint("accounts", "/v1/accounts?limit=50", None, Some(2.0)),
         endpoint("transactions", &rows, None, None),
     ]
 }

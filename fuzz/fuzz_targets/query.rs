@@ -1,25 +1,45 @@
-//! Parses query strings of `/v1/transactions` and `/v1/balances` as the handlers do. It checks bounds and the order of
+//! Parses query strings with the parameters of `/v1/transactions` and `/v1/balances`. It checks bounds and the order of
 //! error details.
 
 #![no_main]
 
-#[allow(dead_code, reason = "the descriptions for the OpenAPI document are not called")]
 #[path = "../../crates/api/src/params.rs"]
 mod params;
 
 /// Replaces the module that `params.rs` uses from its own crate.
 mod problem {
+    use std::borrow::Cow;
+
     pub enum Problem {
-        BadRequest { message: &'static str, details: Vec<String> },
+        BadRequest { message: Cow<'static, str>, details: Vec<String> },
     }
 }
 
 use bellbird_domain::{AccountId, ConnectionId, page};
 use libfuzzer_sys::fuzz_target;
-use params::{ACCOUNT_IDS_MAX, Params, split_ids};
+use params::{ACCOUNT_IDS_MAX, AccountIds, DateBound, Id, Limit, Offset};
 use problem::Problem;
+use serde::Deserialize;
 
 const PARAMETER_NAMES: &[&str] = &["connectionId", "accountId", "from", "to", "limit", "offset"];
+const LIMIT_MAX: u32 = page::TRANSACTIONS.max;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Transactions {
+    connection_id: Id<ConnectionId>,
+    account_id: Option<Id<AccountId>>,
+    from: Option<DateBound>,
+    to: Option<DateBound>,
+    limit: Option<Limit<200, LIMIT_MAX>>,
+    offset: Option<Offset>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Balances {
+    account_ids: AccountIds,
+}
 
 fuzz_target!(|query: &str| {
     parse_transactions(query);
@@ -27,28 +47,27 @@ fuzz_target!(|query: &str| {
 });
 
 fn parse_transactions(query: &str) {
-    let mut params = Params::read(Some(query), PARAMETER_NAMES);
-    let connection_id = params.required("connectionId", "connectionId is required");
-    let account_id = params.take("accountId");
-    let (from_text, from) = params.bound("from");
-    let (to_text, to) = params.bound("to");
-    let page = params.page(page::TRANSACTIONS);
-    assert!((1..=page::TRANSACTIONS.max).contains(&page.limit) && page.end() > page.offset);
-    match params.finish() {
+    let sent = |name: &str| {
+        let mut pairs = form_urlencoded::parse(query.as_bytes());
+        pairs.find(|pair| pair.0 == name).map(|(_, value)| value.into_owned())
+    };
+    match params::read::<Transactions>(Some(query)) {
         Err(Problem::BadRequest { message, details }) => {
             assert!(!message.is_empty() && !details.is_empty());
             let positions: Vec<_> = details.iter().map(|detail| position(detail)).collect();
             assert!(positions.is_sorted_by(|above, below| above < below), "parameters are in order: {details:?}");
         }
-        Ok(()) => {
-            assert!(!connection_id.is_empty());
-            assert_eq!((from_text.is_some(), to_text.is_some()), (from.is_some(), to.is_some()));
-            if let Ok(id) = connection_id.parse::<ConnectionId>() {
-                assert!(id.to_string().eq_ignore_ascii_case(&connection_id));
-            }
-            if let Some(Ok(id)) = account_id.as_deref().map(str::parse::<AccountId>) {
-                assert_eq!(Some(id.to_string()), account_id.map(|text| text.to_ascii_lowercase()));
-            }
+        Ok(read) => {
+            let page = params::page(read.limit, read.offset);
+            assert!((1..=LIMIT_MAX).contains(&page.limit) && page.end() > page.offset);
+            let is_same = |id: Option<String>, text: &str| id.is_none_or(|id| id.eq_ignore_ascii_case(text));
+            let connection_id = sent("connectionId").expect("required");
+            assert!(!connection_id.is_empty() && is_same(read.connection_id.0.map(|id| id.to_string()), &connection_id));
+            assert_eq!(read.account_id.is_some(), sent("accountId").is_some());
+            let account_id = read.account_id.and_then(|id| id.0).map(|id| id.to_string());
+            assert!(is_same(account_id, &sent("accountId").unwrap_or_default()));
+            assert_eq!(read.from.map(|from| (from.bound, from.text).1), sent("from"));
+            assert_eq!(read.to.map(|to| (to.bound, to.text).1), sent("to"));
         }
     }
 }
@@ -60,11 +79,8 @@ fn position(detail: &str) -> usize {
 }
 
 fn parse_balances(query: &str) {
-    let mut params = Params::read(Some(query), &["accountIds"]);
-    let list = params.required("accountIds", "accountIds is required");
-    if params.finish().is_ok() {
-        let ids = split_ids(&list);
-        assert!(ids.len() <= ACCOUNT_IDS_MAX + 1);
-        assert!(ids.iter().enumerate().all(|(at, id)| !id.is_empty() && *id == id.trim() && !ids[..at].contains(id)));
+    if let Ok(Balances { account_ids: AccountIds(Some(ids)) }) = params::read::<Balances>(Some(query)) {
+        assert!((1..=ACCOUNT_IDS_MAX).contains(&ids.len()));
+        assert!(ids.is_sorted_by(|above, below| above < below));
     }
 }

@@ -4,13 +4,12 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use http::HeaderMap;
+use ipnet::{IpNet, Ipv6Net};
 
-/// A range of addresses such as `10.0.0.0/8`, or a single address.
+/// A range of addresses such as `10.0.0.0/8`, or a single address. IPv4 is kept as IPv6, so that both spellings of an
+/// address are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
-    address: u128,
-    bits: u32,
-}
+pub struct Network(Ipv6Net);
 
 /// The text is neither an IP address nor a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,37 +19,23 @@ impl FromStr for Network {
     type Err = NetworkError;
 
     fn from_str(text: &str) -> Result<Self, NetworkError> {
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) if bits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                (address, Some(bits.parse::<u32>().map_err(|_| NetworkError)?))
-            }
-            Some(_) => return Err(NetworkError),
-            None => (text, None),
+        let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        let network = match network.map_err(|_| NetworkError)? {
+            IpNet::V4(v4) => Ipv6Net::new(v4.addr().to_ipv6_mapped(), 96 + v4.prefix_len()),
+            IpNet::V6(v6) => Ok(v6),
         };
-        let address: IpAddr = address.parse().map_err(|_| NetworkError)?;
-        let (width, offset) = if address.is_ipv4() { (32, 96) } else { (128, 0) };
-        let bits = bits.unwrap_or(width);
-        if bits > width {
-            return Err(NetworkError);
-        }
-        Ok(Self { address: to_u128(address), bits: bits + offset })
+        network.map(Self).map_err(|_| NetworkError)
     }
 }
 
 impl Network {
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        let shift = 128 - self.bits;
-        let prefix = |number: u128| number.checked_shr(shift).unwrap_or(0);
-        prefix(to_u128(address)) == prefix(self.address)
-    }
-}
-
-/// Maps IPv4 to IPv6, so that both spellings of an address are equal.
-fn to_u128(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
-        IpAddr::V6(v6) => u128::from(v6),
+        let address = match address {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        self.0.contains(&address)
     }
 }
 

@@ -1,15 +1,17 @@
-//! Values passed between middleware and handlers. The guard sets request extensions, which handlers extract. Handlers
+//! Values passed between middleware and handlers. The guard sets a request extension, which handlers extract. Handlers
 //! and the guard set response extensions, which the access log reads.
 
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use bellbird_domain::KeyId;
+use bellbird_domain::{Caller, KeyId};
 use bellbird_shared_state::Permit;
 use http::request::Parts;
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
+use crate::params;
 use crate::problem::Problem;
 
 tokio::task_local! {
@@ -17,16 +19,21 @@ tokio::task_local! {
     pub(crate) static REQUEST_ID: Uuid;
 }
 
-/// A permit for one concurrent live request of an API key. The provider read holds it too, so a client that disconnects
-/// cannot start another read before its first one has ended.
+/// A permit for one concurrent live request of an API key, if the endpoint needs one. The provider read holds it too,
+/// so a client that disconnects cannot start another read before its first one has ended.
+pub(crate) type LivePermit = Option<Arc<Permit<KeyId>>>;
+
+/// What the guard found out about a request that it lets pass.
 #[derive(Clone)]
-pub(crate) struct LivePermit {
-    _permit: Option<Arc<Permit<KeyId>>>,
+pub(crate) struct Admitted {
+    pub(crate) caller: Caller,
+    /// The time at which the guard received the request.
+    pub(crate) now: Timestamp,
+    pub(crate) permit: LivePermit,
 }
 
-/// The time at which the guard received the request.
-#[derive(Clone, Copy)]
-pub(crate) struct RequestTime(pub(crate) Timestamp);
+/// The query parameters of an endpoint.
+pub(crate) struct Query<T>(pub(crate) T);
 
 /// The number of provider calls of a request. Handlers set it on the response.
 #[derive(Clone, Copy)]
@@ -40,24 +47,18 @@ pub(crate) struct SharedRead(pub(crate) Uuid);
 #[derive(Clone, Copy)]
 pub(crate) struct AuthenticatedKey(pub(crate) KeyId);
 
-impl LivePermit {
-    pub(crate) fn new(permit: Option<Arc<Permit<KeyId>>>) -> Self {
-        Self { _permit: permit }
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for LivePermit {
+impl<S: Send + Sync> FromRequestParts<S> for Admitted {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        parts.extensions.get().cloned().ok_or(Problem::Internal)
+        parts.extensions.remove().ok_or(Problem::Internal)
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for RequestTime {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        parts.extensions.get().copied().ok_or(Problem::Internal)
+        params::read(parts.uri.query()).map(Self)
     }
 }

@@ -16,9 +16,8 @@ pub(crate) fn json_bytes(body: Bytes) -> Response {
     response
 }
 
-pub(crate) fn json(view: &impl Serialize) -> Result<Response, Problem> {
-    let body = serde_json::to_vec(view).map_err(|_| Problem::Internal)?;
-    Ok(json_bytes(body.into()))
+pub(crate) fn to_json(view: &impl Serialize) -> Result<Bytes, Problem> {
+    serde_json::to_vec(view).map(Bytes::from).map_err(|_| Problem::Internal)
 }
 
 /// Appends a view to `out`.

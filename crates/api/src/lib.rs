@@ -12,6 +12,7 @@ mod middleware;
 pub mod openapi;
 pub mod params;
 pub mod problem;
+mod queries;
 mod router;
 mod routes;
 mod state;

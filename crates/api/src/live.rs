@@ -16,6 +16,7 @@ use jiff::SignedDuration;
 use crate::cache::{LiveOutcome, SharedOutcome};
 use crate::extract::{ProviderCalls, REQUEST_ID, SharedRead};
 use crate::json::json_bytes;
+use crate::params::Id;
 use crate::problem::{Problem, problem_from_read};
 use crate::state::AppState;
 
@@ -86,16 +87,6 @@ pub(crate) fn response(body: Bytes, cache_status: CacheStatus, truncated: bool) 
     response
 }
 
-/// Parses the id of a resource. A malformed id is not found, like an unknown one.
-pub(crate) fn parse_id<T: std::str::FromStr>(text: &str, resource: &'static str) -> Result<T, Problem> {
-    text.parse().map_err(|_| Problem::NotFound(resource))
-}
-
-/// Parses an account id. A malformed id becomes a random one, so that the category check runs before the 404.
-pub(crate) fn parse_account_id(text: &str) -> AccountId {
-    text.parse().unwrap_or_else(|_| AccountId::new())
-}
-
 /// Maps a failed read to an HTTP error. `category` is the category that the endpoint needs.
 pub(crate) fn problem_for_category(error: &ReadError, resource: &'static str, category: ConnectionCategory) -> Problem {
     let wrong_category = match category {
@@ -106,19 +97,22 @@ pub(crate) fn problem_for_category(error: &ReadError, resource: &'static str, ca
 }
 
 impl AppState {
-    /// Finds the caller's connection and checks its category, and that it has the requested account.
+    /// Finds the caller's connection and checks its category, and that it has the requested account. Text that is not
+    /// an id is not found, like an unknown id. The category is checked before the account.
     pub(crate) async fn connection_context(
         &self,
         caller: &Caller,
-        connection_id: ConnectionId,
-        account_id: Option<AccountId>,
+        Id(connection_id): Id<ConnectionId>,
+        account_id: Option<Id<AccountId>>,
         category: ConnectionCategory,
-    ) -> Result<Arc<ConnectionContext>, Problem> {
+    ) -> Result<(Arc<ConnectionContext>, Option<AccountId>), Problem> {
         let problem = |error: ReadError| problem_for_category(&error, "Connection", category);
+        let connection_id = connection_id.ok_or(Problem::NotFound("Connection"))?;
         let context = self.inner.reads.connection_context(caller, connection_id).await.map_err(problem)?;
         context.require_category(category).map_err(problem)?;
+        let account_id = account_id.map(|Id(id)| id.ok_or(Problem::NotFound("Account"))).transpose()?;
         context.accounts_of(account_id).map_err(|error| problem_for_category(&error, "Account", category))?;
-        Ok(context)
+        Ok((context, account_id))
     }
 
     /// Maps a failed read to an HTTP error.
@@ -143,5 +137,63 @@ impl AppState {
             Ok(None) => Problem::NotFound("Connection"),
             Err(error) => Problem::from(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn headers(cache_status: CacheStatus, truncated: bool) -> [Option<String>; 3] {
+        let response = response(Bytes::from_static(b"{}"), cache_status, truncated);
+        assert_eq!(response.headers()["content-type"], "application/json");
+        [X_CACHE, AGE, X_SERVICE_TRUNCATED]
+            .map(|name| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned()))
+    }
+
+    #[test]
+    fn headers_tell_cache_status_age_and_truncation() {
+        let expected = |headers: [Option<&str>; 3]| headers.map(|header| header.map(str::to_owned));
+        let hit = CacheStatus::Hit(SignedDuration::from_millis(42_999));
+        assert_eq!(headers(hit, false), expected([Some("HIT"), Some("42"), None]));
+        assert_eq!(headers(CacheStatus::Miss, true), expected([Some("MISS"), None, Some("true")]));
+        assert_eq!(headers(CacheStatus::Bypass, false), expected([Some("BYPASS"), None, None]));
+    }
+
+    #[test]
+    fn wrong_category_names_the_category_that_the_endpoint_needs() {
+        let message = |category| problem_for_category(&ReadError::WrongCategory, "Account", category);
+        let bad = |text: &'static str| Problem::BadRequest { message: text.into(), details: Vec::new() };
+        assert_eq!(message(ConnectionCategory::Banking), bad("The connection must be a banking connection"));
+        assert_eq!(message(ConnectionCategory::Brokerage), bad("The connection must be a brokerage connection"));
+        let not_found = problem_for_category(&ReadError::NotFound, "Account", ConnectionCategory::Banking);
+        assert_eq!(not_found, Problem::NotFound("Account"));
+        let unavailable = ReadError::Unavailable { retry_after: Duration::from_millis(1_500) };
+        let unavailable = problem_for_category(&unavailable, "Account", ConnectionCategory::Banking);
+        assert_eq!(unavailable, Problem::ProviderUnavailable(2));
+    }
+
+    #[tokio::test]
+    async fn joined_request_reports_no_provider_call() {
+        let flights: SingleFlight<u8, LiveOutcome<Bytes>> = SingleFlight::default();
+        let request = || {
+            let work = || async { (Ok(Bytes::from_static(b"[]")), 3) };
+            coalesce(&flights, 1, work, |body| response(body, CacheStatus::Miss, false))
+        };
+        let (one, other) = tokio::join!(request(), request());
+        let calls = |response: &Response| response.extensions().get::<ProviderCalls>().map(|calls| calls.0);
+        let mut calls = [calls(&one), calls(&other)];
+        calls.sort_unstable();
+        assert_eq!(calls, [Some(0), Some(3)]);
+    }
+
+    #[tokio::test]
+    async fn panic_of_the_work_is_an_internal_error() {
+        let flights: SingleFlight<u8, LiveOutcome<Bytes>> = SingleFlight::default();
+        let work = || async { panic!("as a bug would") };
+        let answer = coalesce(&flights, 1, work, |body| response(body, CacheStatus::Miss, false)).await;
+        assert_eq!(answer.status(), http::StatusCode::INTERNAL_SERVER_ERROR);
     }
 }

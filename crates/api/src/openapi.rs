@@ -1,11 +1,10 @@
-//! Builds the OpenAPI 3.1 document. Paths and schemas come from the handlers and views. This module adds the
-//! parameters, and the headers and error responses that all operations share.
+//! Builds the OpenAPI 3.1 document. Paths, parameters and schemas come from the handlers, queries and views. This
+//! module adds the headers and error responses that all operations share.
 
 use std::sync::LazyLock;
 
 use axum::body::Body;
 use axum::response::Response;
-use bellbird_domain::page;
 use bytes::Bytes;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -13,8 +12,8 @@ use serde_json::{Map, Value, json};
 use utoipa::PartialSchema;
 
 use crate::deprecation::SUNSET_DATE;
+use crate::handlers;
 use crate::problem::{ErrorBody, ErrorObject};
-use crate::{handlers, params};
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| build(handlers::documented().into_openapi()));
 static JSON: LazyLock<Bytes> = LazyLock::new(|| serde_json::to_vec_pretty(&*DOCUMENT).unwrap_or_default().into());
@@ -196,6 +195,10 @@ const ERROR_RESPONSES: [(&str, &str); 7] = [
 const DATA_NOT_FOUND: (&str, &str) = ("404", "The connection does not exist, or has no such account.");
 const PROVIDER_FAILED: (&str, &str) =
     ("503", "The provider is temporarily unavailable (with `Retry-After`), or the user must reconnect (without it).");
+const BAD_BANKING_REQUEST: (&str, &str) = (
+    "400",
+    "A parameter is missing or invalid (one `details` entry each), or the connection is not a banking connection.",
+);
 const BAD_BROKERAGE_REQUEST: (&str, &str) = (
     "400",
     "A parameter is missing or invalid (one `details` entry each), or the connection is not a brokerage connection.",
@@ -205,12 +208,11 @@ const NEEDS_PROFESSIONAL: (&str, &str) = (
     "The user's plan has no API access, or is not the Professional plan (`error.code` is `professional_required`).",
 );
 
-/// Adds the parameters, error responses and headers of one operation.
+/// Adds the error responses and headers of one operation.
 fn complete_operation(path: &str, operation: &mut Value) {
-    let (parameters, extra, answer_headers): (Vec<Value>, &[(&str, &str)], &[&str]) = match path {
-        "/v1/accounts" => (params::describe_page(page::ACCOUNTS), &[("400", "`limit` or `offset` is invalid.")], &[]),
+    let (extra, answer_headers): (&[(&str, &str)], &[&str]) = match path {
+        "/v1/accounts" => (&[("400", "`limit` or `offset` is invalid.")], &[]),
         "/v1/balances" => (
-            params::describe_account_ids(),
             &[
                 ("400", "`accountIds` is missing, empty, repeated, or has more than 100 ids."),
                 ("404", "At least one id is not an account of this user. The response does not say which one."),
@@ -219,48 +221,21 @@ fn complete_operation(path: &str, operation: &mut Value) {
             &["X-Cache", "Age"],
         ),
         "/v1/transactions" => (
-            [
-                params::describe_connection_and_account(
-                    "Omitting it is deprecated; it then reads all accounts of the connection.",
-                ),
-                params::describe_bounds("Default: 30 days (720 hours) ago.", "Default: now."),
-                params::describe_page(page::TRANSACTIONS),
-            ]
-            .concat(),
-            &[
-                (
-                    "400",
-                    "A parameter is missing or invalid (one `details` entry each), or the connection is not a banking \
-                     connection.",
-                ),
-                DATA_NOT_FOUND,
-                PROVIDER_FAILED,
-            ],
+            &[BAD_BANKING_REQUEST, DATA_NOT_FOUND, PROVIDER_FAILED],
             &["X-Cache", "X-Service-Truncated", "Deprecation", "Sunset", "Link"],
         ),
-        "/v1/holdings" => (
-            params::describe_connection_and_account(
-                "Without it, the response contains all accounts of the connection.",
-            ),
-            &[NEEDS_PROFESSIONAL, BAD_BROKERAGE_REQUEST, DATA_NOT_FOUND, PROVIDER_FAILED],
-            &["X-Cache", "Age"],
-        ),
+        "/v1/holdings" => {
+            (&[NEEDS_PROFESSIONAL, BAD_BROKERAGE_REQUEST, DATA_NOT_FOUND, PROVIDER_FAILED], &["X-Cache", "Age"])
+        }
         "/v1/trades" => (
-            [
-                params::describe_connection_and_account(
-                    "Without it, the trades of all accounts of the connection are merged.",
-                ),
-                params::describe_bounds("Default: chosen by the broker.", "Default: chosen by the broker."),
-                params::describe_page(page::TRADES),
-            ]
-            .concat(),
             &[NEEDS_PROFESSIONAL, BAD_BROKERAGE_REQUEST, DATA_NOT_FOUND, PROVIDER_FAILED],
             &["X-Cache", "Age", "X-Service-Truncated"],
         ),
-        _ => (Vec::new(), &[], &[]),
+        _ => (&[], &[]),
     };
-    if !parameters.is_empty() {
-        operation["parameters"] = Value::Array(parameters);
+    for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
+        // The lines of a doc comment.
+        parameter["description"] = parameter["description"].as_str().unwrap_or_default().replace('\n', " ").into();
     }
     let guarded = path.starts_with("/v1/");
     let database = [("503", "The service's database is temporarily unavailable.")];

@@ -1,226 +1,365 @@
-//! Query parameters: parsing, validation, and their description in the OpenAPI document, side by side. The fuzz target
-//! `query` includes this file by path.
+//! Reads a query string into an endpoint's struct, and collects every missing, repeated and invalid parameter. The fuzz
+//! target `query` includes this file by path.
+//!
+//! The struct derives `Deserialize`: the names of its fields are the known parameters. Others are ignored.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
 
 use bellbird_domain::page::{self, PageLimits};
-use bellbird_domain::{Bound, Page};
-use serde_json::{Value, json};
+use bellbird_domain::{AccountId, Bound, Page};
+use serde::de::value::{CowStrDeserializer, U64Deserializer};
+use serde::de::{
+    self, Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor,
+};
 
 use crate::problem::Problem;
 
-const BAD_PARAMETERS: &str = "Invalid query parameters";
-const BAD_DATES: &str = "Invalid date parameters";
 /// Maximum number of account ids in one request.
 pub const ACCOUNT_IDS_MAX: usize = 100;
+const DATE_PARAMETERS: [&str; 2] = ["from", "to"];
 
-/// The parameters of one request. Names that the endpoint does not know are ignored.
-///
-/// Errors are collected, so that one 400 lists every invalid parameter.
-pub struct Params<'q> {
-    known: &'static [&'static str],
-    values: Vec<Option<Cow<'q, str>>>,
-    message: Option<&'static str>,
-    details: Vec<String>,
-}
-
-impl<'q> Params<'q> {
-    /// Splits a query string. `known` lists the endpoint's parameters in the order in which errors name them. Repeating
-    /// a known parameter is an error.
-    #[must_use]
-    pub fn read(query: Option<&'q str>, known: &'static [&'static str]) -> Self {
-        let mut params = Self { known, values: vec![None; known.len()], message: None, details: Vec::new() };
-        let mut repeated = vec![false; known.len()];
-        for (name, value) in form_urlencoded::parse(query.unwrap_or("").as_bytes()) {
-            if let Some(at) = known.iter().position(|known| *known == name) {
-                repeated[at] |= params.values[at].is_some();
-                params.values[at] = Some(value);
+/// Fails with [`Problem::BadRequest`] if any parameter is wrong: one detail each, in the order of the fields.
+pub fn read<T: DeserializeOwned>(query: Option<&str>) -> Result<T, Problem> {
+    let query = query.unwrap_or("");
+    let mut findings = Vec::new();
+    let mut start = 0;
+    // A struct stops at its first wrong field. The next attempt starts behind it, so each attempt finds one more.
+    loop {
+        match T::deserialize(Fields { query, start }) {
+            Ok(params) if findings.is_empty() => return Ok(params),
+            Err(Error { field: Some((at, name)), fault }) => {
+                findings.push((name, fault));
+                start = at + 1;
             }
+            Ok(_) | Err(_) => return Err(bad_request(&findings)),
         }
-        for (at, name) in known.iter().enumerate().filter(|(at, _)| repeated[*at]) {
-            params.values[at] = None;
-            params.reject(format!("{name}: Must be given once"));
-        }
-        params
-    }
-
-    /// Removes and returns a parameter's value.
-    pub fn take(&mut self, name: &str) -> Option<Cow<'q, str>> {
-        let at = self.known.iter().position(|known| *known == name)?;
-        self.values[at].take()
-    }
-
-    /// Like [`Self::take`], for a parameter that must be present and not empty. Otherwise it records an error with the
-    /// message `missing` and returns an empty string.
-    pub fn required(&mut self, name: &'static str, missing: &'static str) -> Cow<'q, str> {
-        let value = self.take(name).filter(|value| !value.is_empty());
-        value.unwrap_or_else(|| {
-            if !self.is_rejected(name) {
-                self.message.get_or_insert(missing);
-                self.details.push(format!("{name}: Must be given"));
-            }
-            Cow::Borrowed("")
-        })
-    }
-
-    /// Parses `from` or `to`. Returns the text beside the parsed value, because equal concurrent requests are
-    /// recognised by the text.
-    pub fn bound(&mut self, name: &'static str) -> (Option<String>, Option<Bound>) {
-        let Some(text) = self.take(name) else {
-            if self.is_rejected(name) {
-                self.message = Some(BAD_DATES);
-            }
-            return (None, None);
-        };
-        match Bound::parse(&text) {
-            Ok(bound) => (Some(text.into_owned()), Some(bound)),
-            Err(_) => {
-                self.message = Some(BAD_DATES);
-                self.details
-                    .push(format!("{name}: Must be a valid ISO 8601 date string (YYYY-MM-DD or YYYY-MM-DDTHH:mm:ssZ)"));
-                (None, None)
-            }
-        }
-    }
-
-    /// Parses `limit` and `offset`.
-    pub fn page(&mut self, limits: PageLimits) -> Page {
-        let limit = self.take("limit").map_or(Ok(limits.default), |text| page::parse_limit(&text, limits));
-        if limit.is_err() {
-            self.reject(format!("limit: Must be an integer between 1 and {}", limits.max));
-        }
-        let offset = self.take("offset").map_or(Ok(0), |text| page::parse_offset(&text));
-        if offset.is_err() {
-            self.reject("offset: Must be an integer of at least 0".to_owned());
-        }
-        Page { limit: limit.unwrap_or(limits.default), offset: offset.unwrap_or(0) }
-    }
-
-    /// Fails with [`Problem::BadRequest`] if any parameter was invalid: one detail each, in the order of `known`.
-    pub fn finish(mut self) -> Result<(), Problem> {
-        if self.details.is_empty() {
-            return Ok(());
-        }
-        let position = |detail: &String| self.known.iter().position(|known| detail.starts_with(&format!("{known}: ")));
-        self.details.sort_by_key(position);
-        Err(Problem::BadRequest { message: self.message.unwrap_or(BAD_PARAMETERS), details: self.details })
-    }
-
-    fn reject(&mut self, detail: String) {
-        self.details.push(detail);
-    }
-
-    fn is_rejected(&self, name: &str) -> bool {
-        self.details.iter().any(|detail| detail.strip_prefix(name).is_some_and(|rest| rest.starts_with(": ")))
     }
 }
 
-/// Splits a list at commas. Trims the ids, drops empty and repeated ones, and keeps their order. Returns at most one id
-/// more than [`ACCOUNT_IDS_MAX`].
-#[must_use]
-pub fn split_ids(list: &str) -> Vec<&str> {
-    let mut ids: Vec<&str> = Vec::new();
-    for id in list.split(',').map(str::trim).filter(|id| !id.is_empty()) {
-        if !ids.contains(&id) {
-            ids.push(id);
-        }
-        // The request fails past the limit, so the rest does not matter.
-        if ids.len() > ACCOUNT_IDS_MAX {
-            break;
-        }
-    }
-    ids
-}
-
-const UUID_EXAMPLE: &str = "0191e7a0-7c3b-7def-8000-00aabbccddee";
-
-/// `limit` and `offset` for the OpenAPI document. There is no `maximum`, because larger values are accepted and
-/// clamped.
-#[must_use]
-pub fn describe_page(limits: PageLimits) -> Vec<Value> {
-    vec![
-        json!({
-            "name": "limit", "in": "query", "required": false,
-            "description": format!(
-                "Maximum number of items, 1 to {}. Larger values are clamped; `pagination.limit` shows the value \
-                 applied.",
-                limits.max
-            ),
-            "schema": {"type": "integer", "minimum": 1, "default": limits.default}, "example": limits.default,
-        }),
-        json!({
-            "name": "offset", "in": "query", "required": false,
-            "description": "Number of items to skip.",
-            "schema": {"type": "integer", "minimum": 0, "default": 0}, "example": 0,
-        }),
-    ]
-}
-
-/// `connectionId` and `accountId` for the OpenAPI document.
-#[must_use]
-pub fn describe_connection_and_account(without_account: &str) -> Vec<Value> {
-    vec![
-        json!({
-            "name": "connectionId", "in": "query", "required": true,
-            "description": "The connection to read: an `id` from `/v1/connections`.",
-            "schema": {"type": "string", "format": "uuid"}, "example": UUID_EXAMPLE,
-        }),
-        json!({
-            "name": "accountId", "in": "query", "required": false,
-            "description": format!("One account of the connection: an `id` from `/v1/accounts`. {without_account}"),
-            "schema": {"type": "string", "format": "uuid"}, "example": UUID_EXAMPLE,
-        }),
-    ]
-}
-
-/// `from` and `to` for the OpenAPI document.
-#[must_use]
-pub fn describe_bounds(from_default: &str, to_default: &str) -> Vec<Value> {
-    let bound = |name: &str, end: &str, default: &str, example: &str| {
-        json!({
-            "name": name, "in": "query", "required": false,
-            "description": format!(
-                "The {end} end, inclusive. A date means the whole day in the user's timezone, a timestamp that \
-                 instant. Timestamps are RFC 3339 with `T`, seconds, and `Z` or an offset (encode `+` as `%2B`). \
-                 {default}"
-            ),
-            "schema": {"type": "string", "anyOf": [{"format": "date"}, {"format": "date-time"}]}, "example": example,
-        })
+fn bad_request(findings: &[(&str, Fault)]) -> Problem {
+    let message = match findings {
+        _ if findings.iter().any(|(name, _)| DATE_PARAMETERS.contains(name)) => "Invalid date parameters".to_owned(),
+        _ => findings
+            .iter()
+            .find_map(|(name, fault)| fault.message(name))
+            .unwrap_or("Invalid query parameters".to_owned()),
     };
-    vec![bound("from", "oldest", from_default, "2026-10-01"), bound("to", "newest", to_default, "2026-10-31T12:59:59Z")]
+    let details = findings.iter().map(|(name, fault)| format!("{name}: {fault}")).collect();
+    Problem::BadRequest { message: message.into(), details }
 }
 
-/// `accountIds` for the OpenAPI document.
+/// Why a parameter was rejected.
+#[derive(Debug)]
+enum Fault {
+    Missing,
+    Repeated,
+    TooMany(String),
+    Invalid(String),
+}
+
+impl Fault {
+    /// The message of the whole response, if this fault has one of its own.
+    fn message(&self, name: &str) -> Option<String> {
+        match self {
+            Self::Missing => Some(format!("{name} is required")),
+            Self::TooMany(_) => Some(format!("Too many {name}")),
+            Self::Repeated | Self::Invalid(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => out.write_str("Must be given"),
+            Self::Repeated => out.write_str("Must be given once"),
+            Self::TooMany(expected) | Self::Invalid(expected) => write!(out, "Must be {expected}"),
+        }
+    }
+}
+
+/// The error of serde for the parts below. `field` is the index and name of the parameter.
+#[derive(Debug)]
+struct Error {
+    field: Option<(usize, &'static str)>,
+    fault: Fault,
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        Self { field: None, fault }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fault.fmt(out)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl de::Error for Error {
+    /// The text completes the sentence "Must be".
+    fn custom<T: fmt::Display>(expected: T) -> Self {
+        Fault::Invalid(expected.to_string()).into()
+    }
+
+    fn invalid_length(_: usize, expected: &dyn de::Expected) -> Self {
+        Fault::TooMany(expected.to_string()).into()
+    }
+
+    fn missing_field(_: &'static str) -> Self {
+        Fault::Missing.into()
+    }
+}
+
+/// The parameters of a query string, from the known one with the index `start` on.
+struct Fields<'q> {
+    query: &'q str,
+    start: usize,
+}
+
+impl<'de> Deserializer<'de> for Fields<'_> {
+    type Error = Error;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        let mut values: Vec<Value<'_>> = names.iter().map(|_| Value::Absent).collect();
+        for (name, value) in pairs(self.query) {
+            if let Some(at) = names.iter().position(|known| *known == name) {
+                let first = matches!(values[at], Value::Absent);
+                values[at] = if first { Value::Once(value) } else { Value::Repeated };
+            }
+        }
+        let fields = names.iter().zip(values).enumerate().skip(self.start);
+        visitor.visit_map(FieldAccess { fields, current: None })
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
+        Err(de::Error::custom("read as a struct"))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+struct FieldAccess<'q, I> {
+    fields: I,
+    current: Option<((usize, &'static str), Value<'q>)>,
+}
+
+impl<'de, 'q, I> MapAccess<'de> for FieldAccess<'q, I>
+where
+    I: Iterator<Item = (usize, (&'static &'static str, Value<'q>))>,
+{
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        let Some((at, (name, value))) = self.fields.next() else { return Ok(None) };
+        self.current = Some(((at, name), value));
+        // A derived struct accepts the index of a field in place of its name.
+        let key: U64Deserializer<Error> = (at as u64).into_deserializer();
+        seed.deserialize(key).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        let Some((field, value)) = self.current.take() else { return Err(Fault::Missing.into()) };
+        seed.deserialize(value).map_err(|error| Error { field: Some(field), ..error })
+    }
+}
+
+/// The value of a known parameter.
+enum Value<'q> {
+    Absent,
+    Once(Cow<'q, str>),
+    Repeated,
+}
+
+impl<'de> Deserializer<'de> for Value<'_> {
+    type Error = Error;
+
+    /// For a required parameter, which must not be empty.
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self {
+            Self::Once(text) if !text.is_empty() => visitor.visit_str(&text),
+            Self::Once(_) | Self::Absent => Err(Fault::Missing.into()),
+            Self::Repeated => Err(Fault::Repeated.into()),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self {
+            Self::Absent => visitor.visit_none(),
+            Self::Once(text) => visitor.visit_some::<CowStrDeserializer<'_, Error>>(text.into_deserializer()),
+            Self::Repeated => Err(Fault::Repeated.into()),
+        }
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct seq
+        tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+/// The names and values of a query string.
+fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    query.split('&').filter(|pair| !pair.is_empty()).filter_map(|pair| {
+        let bytes = pair.as_bytes();
+        if bytes.contains(&b'%') || bytes.contains(&b'+') {
+            return form_urlencoded::parse(bytes).next();
+        }
+        // Decoding goes byte by byte, and a long list of ids needs none.
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Some((name.into(), value.into()))
+    })
+}
+
+/// Passes the text of a parameter to `parse`.
+fn parse_text<'de, D: Deserializer<'de>, T>(
+    input: D,
+    parse: impl FnOnce(&str) -> Result<T, D::Error>,
+) -> Result<T, D::Error> {
+    struct Text<F>(F);
+
+    impl<T, F: FnOnce(&str) -> T> Visitor<'_> for Text<F> {
+        type Value = T;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("text")
+        }
+
+        fn visit_str<E>(self, text: &str) -> Result<T, E> {
+            Ok((self.0)(text))
+        }
+    }
+
+    input.deserialize_str(Text(parse))?
+}
+
+/// The `limit` of a list, clamped to `MAX`.
+#[derive(Debug, Clone, Copy)]
+pub struct Limit<const DEFAULT: u32, const MAX: u32>(u32);
+
+/// The `offset` of a list.
+#[derive(Debug, Clone, Copy)]
+pub struct Offset(u64);
+
+/// The page that a request asks for.
 #[must_use]
-pub fn describe_account_ids() -> Vec<Value> {
-    vec![json!({
-        "name": "accountIds", "in": "query", "required": true,
-        "description": format!(
-            "Account ids from `/v1/accounts`, separated by commas, at most {ACCOUNT_IDS_MAX}. Order and repetition \
-             make no difference."
-        ),
-        "schema": {"type": "string", "minLength": 1}, "example": UUID_EXAMPLE,
-    })]
+pub fn page<const DEFAULT: u32, const MAX: u32>(limit: Option<Limit<DEFAULT, MAX>>, offset: Option<Offset>) -> Page {
+    Page { limit: limit.map_or(DEFAULT, |limit| limit.0), offset: offset.map_or(0, |offset| offset.0) }
+}
+
+impl<'de, const DEFAULT: u32, const MAX: u32> Deserialize<'de> for Limit<DEFAULT, MAX> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let expected = |_| de::Error::custom(format_args!("an integer between 1 and {MAX}"));
+        let limits = PageLimits { default: DEFAULT, max: MAX };
+        parse_text(input, |text| page::parse_limit(text, limits).map(Self).map_err(expected))
+    }
+}
+
+impl<'de> Deserialize<'de> for Offset {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let expected = |_| de::Error::custom("an integer of at least 0");
+        parse_text(input, |text| page::parse_offset(text).map(Self).map_err(expected))
+    }
+}
+
+/// `from` or `to`. Keeps the text, because equal concurrent requests are recognised by it.
+#[derive(Debug, Clone)]
+pub struct DateBound {
+    pub text: String,
+    pub bound: Bound,
+}
+
+impl<'de> Deserialize<'de> for DateBound {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        const EXPECTED: &str = "a valid ISO 8601 date string (YYYY-MM-DD or YYYY-MM-DDTHH:mm:ssZ)";
+        parse_text(input, |text| match Bound::parse(text) {
+            Ok(bound) => Ok(Self { text: text.to_owned(), bound }),
+            Err(_) => Err(de::Error::custom(EXPECTED)),
+        })
+    }
+}
+
+/// The id of a resource. `None` is text that is not an id, which the handler treats as an unknown one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Id<T>(pub Option<T>);
+
+impl<'de, T: FromStr> Deserialize<'de> for Id<T> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        parse_text(input, |text| Ok(Self(text.parse().ok())))
+    }
+}
+
+/// A list of account ids, sorted and without repetitions, so that their order makes no difference. `None` if one of
+/// them is not an id.
+#[derive(Debug, Clone)]
+pub struct AccountIds(pub Option<Vec<AccountId>>);
+
+impl<'de> Deserialize<'de> for AccountIds {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        parse_text(input, |list| {
+            let texts = || list.split(',').map(str::trim).filter(|id| !id.is_empty());
+            let count = texts().count();
+            if count == 0 {
+                return Err(de::Error::missing_field("accountIds"));
+            }
+            if count > ACCOUNT_IDS_MAX {
+                let distinct = texts().collect::<BTreeSet<_>>().len();
+                if distinct > ACCOUNT_IDS_MAX {
+                    let expected = format!("at most {ACCOUNT_IDS_MAX} ids");
+                    return Err(de::Error::invalid_length(distinct, &expected.as_str()));
+                }
+            }
+            let ids = texts().map(str::parse).collect::<Result<Vec<AccountId>, _>>();
+            Ok(Self(ids.ok().map(|mut ids| {
+                ids.sort_unstable();
+                ids.dedup();
+                ids
+            })))
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use bellbird_domain::ConnectionId;
+    use proptest::prelude::*;
+
     use super::*;
 
-    const PARAMETER_NAMES: &[&str] = &["connectionId", "accountId", "from", "to", "limit", "offset"];
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    #[expect(dead_code, reason = "only the rejection matters")]
+    struct All {
+        connection_id: Id<ConnectionId>,
+        account_id: Option<Id<AccountId>>,
+        from: Option<DateBound>,
+        to: Option<DateBound>,
+        limit: Option<Limit<200, 500>>,
+        offset: Option<Offset>,
+    }
 
-    fn rejection(query: &str) -> Option<(&'static str, Vec<String>)> {
-        let mut params = Params::read(Some(query), PARAMETER_NAMES);
-        // Deliberately not in the order of `PARAMETER_NAMES`.
-        params.page(page::TRANSACTIONS);
-        params.bound("to");
-        params.bound("from");
-        params.required("connectionId", "connectionId is required");
-        params.take("accountId");
-        match params.finish() {
-            Err(Problem::BadRequest { message, details }) => Some((message, details)),
+    fn rejection_of<T: DeserializeOwned>(query: &str) -> Option<(String, Vec<String>)> {
+        match read::<T>(Some(query)) {
+            Err(Problem::BadRequest { message, details }) => Some((message.into_owned(), details)),
             _ => None,
         }
+    }
+
+    fn rejection(query: &str) -> Option<(String, Vec<String>)> {
+        rejection_of::<All>(query)
     }
 
     const DATE: &str = "Must be a valid ISO 8601 date string (YYYY-MM-DD or YYYY-MM-DDTHH:mm:ssZ)";
@@ -257,7 +396,10 @@ mod tests {
         assert_eq!(rejection("limit=1").unwrap().0, "connectionId is required");
         assert_eq!(rejection("connectionId=").unwrap().0, "connectionId is required");
         assert_eq!(rejection("connectionId=a&limit=").unwrap().0, "Invalid query parameters");
-        assert_eq!(rejection("connectionId=a&to=").unwrap(), ("Invalid date parameters", vec![format!("to: {DATE}")]));
+        assert_eq!(
+            rejection("connectionId=a&to=").unwrap(),
+            ("Invalid date parameters".to_owned(), vec![format!("to: {DATE}")])
+        );
     }
 
     #[test]
@@ -265,12 +407,12 @@ mod tests {
         let rejected = |query: &str| rejection(query).unwrap();
         assert_eq!(
             rejected("connectionId=a&connectionId=a"),
-            ("Invalid query parameters", vec!["connectionId: Must be given once".to_owned()])
+            ("Invalid query parameters".to_owned(), vec!["connectionId: Must be given once".to_owned()])
         );
         assert_eq!(rejected("connectionId=a&limit=1&limit=1").1, ["limit: Must be given once"]);
         assert_eq!(
             rejected("connectionId=a&from=2026-01-01&from=2026-01-01"),
-            ("Invalid date parameters", vec!["from: Must be given once".to_owned()])
+            ("Invalid date parameters".to_owned(), vec!["from: Must be given once".to_owned()])
         );
         assert_eq!(rejected("connectionId=a&accountId=b&accountId=b").1, ["accountId: Must be given once"]);
     }
@@ -280,11 +422,53 @@ mod tests {
         assert_eq!(rejection("connectionId=a&from=2026-01-01T00:00:00+11:00").unwrap().1, [format!("from: {DATE}")]);
     }
 
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Ids {
+        account_ids: AccountIds,
+    }
+
+    fn ids(count: usize) -> Vec<String> {
+        (0..count).map(|id| format!("0191e7a0-7c3b-7def-8000-{id:012x}")).collect()
+    }
+
     #[test]
-    fn id_lists_are_split_and_deduplicated() {
-        assert_eq!(split_ids(" a ,b,,a, b ,"), ["a", "b"]);
-        assert!(split_ids(" , ,").is_empty());
-        let many: Vec<String> = (0..500).map(|id| id.to_string()).collect();
-        assert_eq!(split_ids(&many.join(",")).len(), ACCOUNT_IDS_MAX + 1);
+    fn id_lists_are_sorted_and_deduplicated() {
+        let read = |list: &str| read::<Ids>(Some(&format!("accountIds={list}"))).unwrap().account_ids.0;
+        let three = ids(3);
+        let sorted: Vec<AccountId> = three.iter().map(|id| id.parse().unwrap()).collect();
+        let [a, b, c] = &*three else { unreachable!() };
+        assert_eq!(read(&format!("{c},,+{a}+,{b},{},", a.to_uppercase())), Some(sorted));
+        assert_eq!(read(&format!("{a},nonsense")), None);
+        let repeated = [ids(ACCOUNT_IDS_MAX), ids(ACCOUNT_IDS_MAX)].concat().join(",");
+        assert_eq!(read(&repeated).unwrap().len(), ACCOUNT_IDS_MAX);
+    }
+
+    #[test]
+    fn id_lists_are_neither_empty_nor_too_long() {
+        for query in ["", "accountIds", "accountIds=", "accountIds=+,+,"] {
+            let expected = ("accountIds is required".to_owned(), vec!["accountIds: Must be given".to_owned()]);
+            assert_eq!(rejection_of::<Ids>(query), Some(expected), "{query:?}");
+        }
+        let many = format!("accountIds={}", ids(ACCOUNT_IDS_MAX + 1).join(","));
+        let expected = ("Too many accountIds".to_owned(), vec!["accountIds: Must be at most 100 ids".to_owned()]);
+        assert_eq!(rejection_of::<Ids>(&many), Some(expected));
+        assert_eq!(rejection_of::<Ids>("accountIds=a&accountIds=a").unwrap().1, ["accountIds: Must be given once"]);
+    }
+
+    #[test]
+    fn text_that_is_no_id_is_read_as_none() {
+        let read = |query: &str| read::<All>(Some(query)).unwrap();
+        assert_eq!(read("connectionId=a&accountId=").connection_id, Id(None));
+        assert_eq!(read("connectionId=a&accountId=").account_id, Some(Id(None)));
+        assert_eq!(read("connectionId=a").account_id, None);
+    }
+
+    proptest! {
+        #[test]
+        fn pairs_are_those_of_the_url_standard(query in "[a-c=&%+20é]{0,40}") {
+            let expected: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
+            prop_assert_eq!(pairs(&query).collect::<Vec<_>>(), expected);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Maps every failure of the API to a status, headers and the error object. No other module does.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
@@ -57,7 +58,7 @@ pub enum Problem {
     /// The endpoint needs the Professional plan.
     ProfessionalRequired,
     BadRequest {
-        message: &'static str,
+        message: Cow<'static, str>,
         /// One entry for each invalid parameter.
         details: Vec<String>,
     },
@@ -104,7 +105,7 @@ impl Problem {
             Self::TooManyRequests(_) => "Too many requests: try again after the number of seconds in Retry-After",
             Self::PlanRequired => "API access requires a Developer or Professional plan",
             Self::ProfessionalRequired => "Holdings and trades require a Professional plan",
-            Self::BadRequest { message, .. } => message,
+            Self::BadRequest { message, .. } => return message.to_string(),
             Self::NotFound(resource) => return format!("{resource} not found"),
             Self::NoSuchPath => "Path not found: see /docs for all paths",
             Self::MethodNotAllowed => "Method not allowed: use GET",
@@ -179,7 +180,7 @@ impl From<&StorageError> for Problem {
 pub fn problem_from_read(error: &ReadError, resource: &'static str, wrong_category: &'static str) -> Problem {
     match error {
         ReadError::NotFound => Problem::NotFound(resource),
-        ReadError::WrongCategory => Problem::BadRequest { message: wrong_category, details: Vec::new() },
+        ReadError::WrongCategory => Problem::BadRequest { message: wrong_category.into(), details: Vec::new() },
         ReadError::Reconnect(status) => Problem::Reconnect(*status),
         ReadError::Unavailable { retry_after } => Problem::ProviderUnavailable(whole_seconds(*retry_after)),
         ReadError::Storage(error) => Problem::from(error.as_ref()),
@@ -205,7 +206,8 @@ mod tests {
             body(Problem::ProfessionalRequired),
             r#"{"error":{"message":"Holdings and trades require a Professional plan","code":"professional_required"}}"#
         );
-        let problem = Problem::BadRequest { message: "Invalid query parameters", details: vec!["limit: x".to_owned()] };
+        let problem =
+            Problem::BadRequest { message: "Invalid query parameters".into(), details: vec!["limit: x".to_owned()] };
         assert_eq!(body(problem), r#"{"error":{"message":"Invalid query parameters","details":["limit: x"]}}"#);
     }
 

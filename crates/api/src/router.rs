@@ -4,6 +4,7 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
 use http::{HeaderName, HeaderValue, Method};
+use tower::util::option_layer;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
@@ -16,21 +17,22 @@ use crate::{docs_page, handlers, openapi};
 
 pub fn router(state: AppState) -> Router {
     let (documented, _) = handlers::documented().split_for_parts();
-    let guarded = documented
+    let routes = documented
         .route("/openapi.json", get(openapi::serve_json))
         .route("/openapi.yaml", get(openapi::serve_yaml))
         .route("/docs", get(docs_page::serve_page))
         .route(DOCS_SCRIPT_PATH, get(docs_page::serve_script))
         .route(DOCS_STYLE_PATH, get(docs_page::serve_style))
         .fallback(|| async { Problem::NoSuchPath })
-        .method_not_allowed_fallback(|| async { Problem::MethodNotAllowed })
-        .layer(from_fn_with_state(state.clone(), guard))
-        .layer(CatchPanicLayer::custom(|_| axum::response::IntoResponse::into_response(Problem::Internal)));
-    let guarded = match cors(&state.inner.settings.cors_origins) {
-        Some(cors) => guarded.layer(cors),
-        None => guarded,
-    };
-    guarded.layer(from_fn(access_log)).with_state(state)
+        .method_not_allowed_fallback(|| async { Problem::MethodNotAllowed });
+    // Outermost first. One call, because each one would box every request, response and body once more.
+    let layers = (
+        from_fn(access_log),
+        option_layer(cors(&state.inner.settings.cors_origins)),
+        CatchPanicLayer::custom(|_| axum::response::IntoResponse::into_response(Problem::Internal)),
+        from_fn_with_state(state.clone(), guard),
+    );
+    routes.layer(layers).with_state(state)
 }
 
 fn cors(origins: &[String]) -> Option<CorsLayer> {

@@ -13,16 +13,13 @@ use bytes::Bytes;
 use http::HeaderValue;
 
 use crate::cache::{
-    AccountHoldings, BalancesKey, CachedBalances, CachedTrades, HoldingsKey, SharedOutcome, holdings_bytes,
+    AccountHoldings, BalancesKey, CachedBalances, CachedTrades, HoldingsKey, MetadataCache, SharedOutcome,
+    holdings_bytes,
 };
 use crate::client_address::Network;
 
 /// Limit of each response cache, in bytes.
 const CACHE_BYTES_MAX: u64 = 64 * 1024 * 1024;
-
-/// The revision of a cached list decides whether it is valid, so this only limits how long an unused list is kept.
-const CONNECTION_LISTS_TTL: Duration = Duration::from_secs(600);
-const CONNECTION_LISTS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 #[derive(Debug, Clone)]
 pub struct ApiSettings {
@@ -72,8 +69,7 @@ pub(crate) struct Inner {
     /// Keys whose last-used time is being written. One permit for each key.
     pub(crate) last_used_writes: InFlight<KeyId>,
     pub(crate) balances_cache: Expiring<BalancesKey, CachedBalances>,
-    /// The connections of each user as JSON, with the user's revision.
-    pub(crate) connection_lists: Expiring<UserId, (i64, Bytes)>,
+    pub(crate) metadata_cache: MetadataCache,
     pub(crate) holdings_cache: Expiring<HoldingsKey, Arc<[(AccountId, Bytes)]>>,
     pub(crate) trades_cache: Expiring<(TradesKey, Page), CachedTrades>,
     pub(crate) balances_flights: SingleFlight<BalancesKey, SharedOutcome>,
@@ -101,11 +97,7 @@ impl AppState {
             trades_cache: Expiring::new(settings.trades_cache, CACHE_BYTES_MAX, |_, cached: &CachedTrades| {
                 cached.answer.body.len() + 300
             }),
-            connection_lists: Expiring::new(
-                CONNECTION_LISTS_TTL,
-                CONNECTION_LISTS_BYTES_MAX,
-                |_, (_, list): &(i64, Bytes)| list.len() + 100,
-            ),
+            metadata_cache: MetadataCache::new(),
             balances_flights: SingleFlight::default(),
             holdings_flights: SingleFlight::default(),
             trades_flights: SingleFlight::default(),
@@ -127,6 +119,6 @@ impl AppState {
         self.inner.balances_cache.remove_where(is_affected);
         self.inner.holdings_cache.remove_where(|key| key.connection_id == connection_id);
         self.inner.trades_cache.remove_where(|(list, _)| list.connection_id == connection_id);
-        self.inner.connection_lists.remove_where(|cached_user| *cached_user == user_id);
+        self.inner.metadata_cache.evict(user_id);
     }
 }

@@ -1,13 +1,14 @@
-//! `GET /v1/accounts`: the accounts of all connections, from the database.
+//! `GET /v1/accounts`: the accounts of all connections, from the database, cached until the user's revision changes.
 
-use axum::Extension;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{Caller, page};
 
-use crate::json::json;
-use crate::params::Params;
+use crate::cache::MetadataList;
+use crate::extract::{Admitted, Query};
+use crate::json::{json_bytes, to_json};
+use crate::params::page;
 use crate::problem::Problem;
+use crate::queries::AccountsQuery;
 use crate::state::AppState;
 use crate::views::{AccountList, AccountView, Pagination};
 
@@ -18,17 +19,22 @@ use crate::views::{AccountList, AccountView, Pagination};
     get,
     path = "/v1/accounts",
     tag = "Connections and accounts",
+    params(AccountsQuery),
     responses((status = 200, description = "A window of the accounts.", body = AccountList))
 )]
 pub(crate) async fn list_accounts(
     State(state): State<AppState>,
-    Extension(caller): Extension<Caller>,
-    RawQuery(query): RawQuery,
+    Admitted { caller, now, .. }: Admitted,
+    Query(query): Query<AccountsQuery>,
 ) -> Result<Response, Problem> {
-    let mut params = Params::read(query.as_deref(), &["limit", "offset"]);
-    let page = params.page(page::ACCOUNTS);
-    params.finish()?;
+    let page = page(query.limit, query.offset);
+    let (cache, list) = (&state.inner.metadata_cache, MetadataList::Accounts(page));
+    if let Some(body) = cache.get(&caller, list, now) {
+        return Ok(json_bytes(body));
+    }
     let (accounts, total) = state.inner.storage.list_accounts(caller.user_id, page.limit, page.offset).await?;
     let data = accounts.iter().map(AccountView::from).collect();
-    json(&AccountList { data, pagination: Pagination::exact(page, total) })
+    let body = to_json(&AccountList { data, pagination: Pagination::exact(page, total) })?;
+    cache.insert(&caller, list, body.clone(), now);
+    Ok(json_bytes(body))
 }

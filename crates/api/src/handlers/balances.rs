@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use axum::Extension;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{Account, AccountId, Caller};
 
 use crate::cache::{BalancesKey, CachedBalances, LiveAnswer, LiveOutcome};
-use crate::extract::RequestTime;
+use crate::extract::{Admitted, Query};
+use crate::json::to_json;
 use crate::live::{self, CacheStatus};
-use crate::params::{ACCOUNT_IDS_MAX, Params, split_ids};
+use crate::params::AccountIds;
 use crate::problem::{Problem, problem_from_read};
+use crate::queries::BalancesQuery;
 use crate::state::AppState;
 use crate::views::{BalanceList, BalanceView};
 
@@ -29,15 +30,16 @@ const NOT_FOUND: Problem = Problem::NotFound("One or more accounts");
     get,
     path = "/v1/balances",
     tag = "Balances",
+    params(BalancesQuery),
     responses((status = 200, description = "One balance for each requested account.", body = BalanceList))
 )]
 pub(crate) async fn list_balances(
     State(state): State<AppState>,
-    Extension(caller): Extension<Caller>,
-    RequestTime(now): RequestTime,
-    RawQuery(query): RawQuery,
+    Admitted { caller, now, .. }: Admitted,
+    Query(query): Query<BalancesQuery>,
 ) -> Result<Response, Problem> {
-    let key = BalancesKey { key_id: caller.key_id, account_ids: parse_account_ids(query.as_deref())?.into() };
+    let AccountIds(account_ids) = query.account_ids;
+    let key = BalancesKey { key_id: caller.key_id, account_ids: account_ids.ok_or(NOT_FOUND)?.into() };
     if let Some((cached, age)) = state.inner.balances_cache.get(&key, now) {
         state.verify_ownership(&caller, &key.account_ids, &cached.revision).await?;
         return Ok(live::response(cached.body, CacheStatus::Hit(age), false));
@@ -55,27 +57,6 @@ pub(crate) async fn list_balances(
         live::response(live.body, CacheStatus::Miss, false)
     };
     Ok(live::coalesce(&state.inner.balances_flights, key.clone(), work, respond).await)
-}
-
-/// Returns the ids sorted and without repetitions, so that their order makes no difference to the cache.
-fn parse_account_ids(query: Option<&str>) -> Result<Vec<AccountId>, Problem> {
-    const MISSING: &str = "accountIds is required";
-    let mut params = Params::read(query, &["accountIds"]);
-    let list = params.required("accountIds", MISSING);
-    let ids = split_ids(&list);
-    params.finish()?;
-    if ids.is_empty() {
-        return Err(Problem::BadRequest { message: MISSING, details: vec!["accountIds: Must be given".to_owned()] });
-    }
-    if ids.len() > ACCOUNT_IDS_MAX {
-        let details = vec![format!("accountIds: Must be at most {ACCOUNT_IDS_MAX} ids")];
-        return Err(Problem::BadRequest { message: "Too many accountIds", details });
-    }
-    let mut ids: Vec<AccountId> = ids.into_iter().map(str::parse).collect::<Result<_, _>>().map_err(|_| NOT_FOUND)?;
-    ids.sort_unstable();
-    // The same UUID can be spelled in two ways.
-    ids.dedup();
-    Ok(ids)
 }
 
 impl AppState {
@@ -109,8 +90,8 @@ impl AppState {
                 self.inner.connections.refresh_in_background(caller.user_id, *connection_id);
             }
             let data = found.balances.iter().map(|(id, balance)| BalanceView::new(*id, balance.as_ref())).collect();
-            let body = serde_json::to_vec(&BalanceList { data }).map_err(|_| Problem::Internal)?;
-            Ok(LiveAnswer { body: body.into(), truncated: false, complete: found.is_complete() })
+            let body = to_json(&BalanceList { data })?;
+            Ok(LiveAnswer { body, truncated: false, complete: found.is_complete() })
         });
         (outcome, call.calls())
     }

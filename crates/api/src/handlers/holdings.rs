@@ -2,23 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use bellbird_domain::{AccountId, Caller, ConnectionCategory, ConnectionId};
+use bellbird_domain::{AccountId, Caller, ConnectionCategory};
 use bellbird_reads::ConnectionContext;
 use bytes::Bytes;
 
 use crate::cache::{AccountHoldings, HoldingsKey, LiveOutcome};
-use crate::extract::{LivePermit, RequestTime};
+use crate::extract::{Admitted, Query};
 use crate::json::write_json;
 use crate::live::{self, CacheStatus};
-use crate::params::Params;
 use crate::problem::Problem;
+use crate::queries::HoldingsQuery;
 use crate::state::AppState;
 use crate::views::{HoldingList, HoldingView};
-
-const PARAMETER_NAMES: &[&str] = &["connectionId", "accountId"];
 
 /// Read holdings
 ///
@@ -32,18 +29,17 @@ const PARAMETER_NAMES: &[&str] = &["connectionId", "accountId"];
     get,
     path = "/v1/holdings",
     tag = "Holdings and trades",
+    params(HoldingsQuery),
     responses((status = 200, description = "All positions.", body = HoldingList))
 )]
 pub(crate) async fn list_holdings(
     State(state): State<AppState>,
-    Extension(caller): Extension<Caller>,
-    permit: LivePermit,
-    RequestTime(now): RequestTime,
-    RawQuery(query): RawQuery,
+    Admitted { caller, now, permit }: Admitted,
+    Query(HoldingsQuery { connection_id, account_id }): Query<HoldingsQuery>,
 ) -> Result<Response, Problem> {
-    let (connection_id, account_id) = parse_request(query.as_deref())?;
-    let context = state.connection_context(&caller, connection_id, account_id, ConnectionCategory::Brokerage).await?;
-    let key = HoldingsKey { key_id: caller.key_id, connection_id };
+    let (context, account_id) =
+        state.connection_context(&caller, connection_id, account_id, ConnectionCategory::Brokerage).await?;
+    let key = HoldingsKey { key_id: caller.key_id, connection_id: context.connection.id };
     let requested_ids: Vec<AccountId> = context
         .accounts
         .iter()
@@ -80,14 +76,6 @@ pub(crate) async fn list_holdings(
         }
     };
     Ok(live::coalesce(&state.inner.holdings_flights, flight_key, work, respond).await)
-}
-
-fn parse_request(query: Option<&str>) -> Result<(ConnectionId, Option<AccountId>), Problem> {
-    let mut params = Params::read(query, PARAMETER_NAMES);
-    let connection_id = params.required("connectionId", "connectionId is required");
-    let account_id = params.take("accountId");
-    params.finish()?;
-    Ok((live::parse_id(&connection_id, "Connection")?, account_id.map(|id| live::parse_account_id(&id))))
 }
 
 /// `parts` are the rows of one account each, and may be empty.

@@ -1,21 +1,19 @@
 //! `GET /v1/trades`: reads a window of a brokerage connection's activity and caches it by query.
 
-use axum::Extension;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{Caller, ConnectionCategory, Page, Span, page};
+use bellbird_domain::{Caller, ConnectionCategory, Page, Span};
 use bellbird_reads::{ConnectionContext, TradesKey};
 
 use crate::cache::{CachedTrades, LiveAnswer, LiveOutcome};
-use crate::extract::{LivePermit, RequestTime};
+use crate::extract::{Admitted, Query};
 use crate::json::write_json;
 use crate::live::{self, CacheStatus};
-use crate::params::Params;
+use crate::params::page;
 use crate::problem::Problem;
+use crate::queries::TradesQuery;
 use crate::state::AppState;
 use crate::views::{TradeList, TradeView, TradesPagination};
-
-const PARAMETER_NAMES: &[&str] = &["connectionId", "accountId", "from", "to", "limit", "offset"];
 
 /// Read trades
 ///
@@ -33,18 +31,19 @@ const PARAMETER_NAMES: &[&str] = &["connectionId", "accountId", "from", "to", "l
     get,
     path = "/v1/trades",
     tag = "Holdings and trades",
+    params(TradesQuery),
     responses((status = 200, description = "A window of the trades.", body = TradeList))
 )]
 pub(crate) async fn list_trades(
     State(state): State<AppState>,
-    Extension(caller): Extension<Caller>,
-    permit: LivePermit,
-    RequestTime(now): RequestTime,
-    RawQuery(query): RawQuery,
+    Admitted { caller, now, permit }: Admitted,
+    Query(query): Query<TradesQuery>,
 ) -> Result<Response, Problem> {
-    let (list, page) = parse_request(query.as_deref(), &caller)?;
-    let context =
-        state.connection_context(&caller, list.connection_id, list.account_id, ConnectionCategory::Brokerage).await?;
+    let page = page(query.limit, query.offset);
+    let (context, account_id) =
+        state.connection_context(&caller, query.connection_id, query.account_id, ConnectionCategory::Brokerage).await?;
+    let span = Span { from: query.from.map(|from| from.bound), to: query.to.map(|to| to.bound) };
+    let list = TradesKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
     let cache_key = (list, page);
     let cached = state.inner.trades_cache.get(&cache_key, now);
     if let Some((cached, age)) = cached.filter(|(cached, _)| cached.is_valid_for(&caller, &context, &list)) {
@@ -66,19 +65,6 @@ pub(crate) async fn list_trades(
         live::response(body, CacheStatus::Miss, truncated)
     };
     Ok(live::coalesce(&state.inner.trades_flights, flight_key, work, respond).await)
-}
-
-fn parse_request(query: Option<&str>, caller: &Caller) -> Result<(TradesKey, Page), Problem> {
-    let mut params = Params::read(query, PARAMETER_NAMES);
-    let connection_id = params.required("connectionId", "connectionId is required");
-    let account_id = params.take("accountId");
-    let (_, from) = params.bound("from");
-    let (_, to) = params.bound("to");
-    let page = params.page(page::TRADES);
-    params.finish()?;
-    let connection_id = live::parse_id(&connection_id, "Connection")?;
-    let account_id = account_id.map(|id| live::parse_account_id(&id));
-    Ok((TradesKey { key_id: caller.key_id, connection_id, account_id, span: Span { from, to } }, page))
 }
 
 impl AppState {

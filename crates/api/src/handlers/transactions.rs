@@ -1,9 +1,8 @@
 //! `GET /v1/transactions`: reads a window of a bank connection's transactions. Nothing is cached.
 
-use axum::Extension;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{Caller, ConnectionCategory, Page, page};
+use bellbird_domain::{Caller, ConnectionCategory, Page};
 use bellbird_reads::transactions::TransactionsRequest;
 use bellbird_reads::{ConnectionContext, ListKey};
 use http::HeaderValue;
@@ -11,14 +10,14 @@ use http::header::LINK;
 
 use crate::cache::{LiveAnswer, LiveOutcome};
 use crate::deprecation::{DEPRECATION, SUNSET, SUNSET_DATE};
-use crate::extract::LivePermit;
+use crate::extract::{Admitted, Query};
 use crate::live::{self, CacheStatus};
-use crate::params::Params;
+use crate::params::{DateBound, page};
 use crate::problem::Problem;
+use crate::queries::TransactionsQuery;
 use crate::state::AppState;
 use crate::views::{Pagination, TransactionList, TransactionView};
 
-const PARAMETER_NAMES: &[&str] = &["connectionId", "accountId", "from", "to", "limit", "offset"];
 /// Typical size of a row as JSON. The buffer grows if rows are larger.
 const ROW_BYTES: usize = 450;
 
@@ -35,17 +34,21 @@ const ROW_BYTES: usize = 450;
     get,
     path = "/v1/transactions",
     tag = "Transactions",
+    params(TransactionsQuery),
     responses((status = 200, description = "A window of the transactions.", body = TransactionList))
 )]
 pub(crate) async fn list_transactions(
     State(state): State<AppState>,
-    Extension(caller): Extension<Caller>,
-    permit: LivePermit,
-    RawQuery(query): RawQuery,
+    Admitted { caller, permit, .. }: Admitted,
+    Query(query): Query<TransactionsQuery>,
 ) -> Result<Response, Problem> {
-    let request = parse_request(query.as_deref(), &caller)?;
-    let ListKey { connection_id, account_id, .. } = request.list;
-    let context = state.connection_context(&caller, connection_id, account_id, ConnectionCategory::Banking).await?;
+    let (context, account_id) =
+        state.connection_context(&caller, query.connection_id, query.account_id, ConnectionCategory::Banking).await?;
+    let text_and_bound = |date: Option<DateBound>| date.map(|date| (date.text, date.bound)).unzip();
+    let ((from_text, from), (to_text, to)) = (text_and_bound(query.from), text_and_bound(query.to));
+    let connection_id = context.connection.id;
+    let list = ListKey { key_id: caller.key_id, connection_id, account_id, from: from_text, to: to_text };
+    let request = TransactionsRequest { list, from, to, page: page(query.limit, query.offset) };
     let flight_key = (request.list.clone(), request.page);
     let reader = state.clone();
     let work = move || async move {
@@ -63,20 +66,6 @@ pub(crate) async fn list_transactions(
         response
     };
     Ok(live::coalesce(&state.inner.transactions_flights, flight_key, work, respond).await)
-}
-
-fn parse_request(query: Option<&str>, caller: &Caller) -> Result<TransactionsRequest, Problem> {
-    let mut params = Params::read(query, PARAMETER_NAMES);
-    let connection_id = params.required("connectionId", "connectionId is required");
-    let account_id = params.take("accountId");
-    let (from_text, from) = params.bound("from");
-    let (to_text, to) = params.bound("to");
-    let page = params.page(page::TRANSACTIONS);
-    params.finish()?;
-    let connection_id = live::parse_id(&connection_id, "Connection")?;
-    let account_id = account_id.map(|id| live::parse_account_id(&id));
-    let list = ListKey { key_id: caller.key_id, connection_id, account_id, from: from_text, to: to_text };
-    Ok(TransactionsRequest { list, from, to, page })
 }
 
 impl AppState {

@@ -26,7 +26,7 @@ impl AppState {
         let Some(found) = self.inner.storage.find_caller(&key, now).await? else {
             return Err(self.reject(request, now));
         };
-        if found.last_used_at.is_none_or(|used| now.duration_since(used) >= LAST_USED_WRITE_INTERVAL) {
+        if is_write_due(found.last_used_at, now) {
             self.record_last_used(&found.caller, now);
         }
         Ok(found.caller)
@@ -59,6 +59,10 @@ impl AppState {
     }
 }
 
+fn is_write_due(last_used_at: Option<Timestamp>, now: Timestamp) -> bool {
+    last_used_at.is_none_or(|used| now.duration_since(used) >= LAST_USED_WRITE_INTERVAL)
+}
+
 /// The key of the `Authorization: Bearer` header, if form and checksum are valid. More than one such header is invalid.
 fn bearer_key(headers: &HeaderMap) -> Option<ApiKey> {
     let mut lines = headers.get_all(AUTHORIZATION).iter();
@@ -71,4 +75,52 @@ fn bearer_key(headers: &HeaderMap) -> Option<ApiKey> {
         return None;
     }
     ApiKey::parse(key.trim()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn key_of(lines: &[&str]) -> Option<String> {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(AUTHORIZATION, HeaderValue::from_bytes(line.as_bytes()).unwrap());
+        }
+        bearer_key(&headers).map(|key| key.expose().to_owned())
+    }
+
+    #[test]
+    fn bearer_key_is_read_from_a_single_header() {
+        let key = ApiKey::from_random([7; 32]).expose().to_owned();
+        for line in [format!("Bearer {key}"), format!("bearer {key}"), format!("BEARER   {key} ")] {
+            assert_eq!(key_of(&[&line]), Some(key.clone()), "{line}");
+        }
+        let valid = format!("Bearer {key}");
+        assert_eq!(key_of(&[]), None);
+        assert_eq!(key_of(&[&valid, &valid]), None);
+        let (shorter, wrong_checksum) = (&key[..key.len() - 1], format!("{}é", &key[..key.len() - 1]));
+        for line in [
+            "",
+            "Bearer",
+            "Bearer ",
+            &key,
+            &format!("Basic {key}"),
+            &format!("Bearer\t{key}"),
+            &format!("Bearer {shorter}"),
+            &format!("Bearer {wrong_checksum}"),
+        ] {
+            assert_eq!(key_of(&[line]), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn last_use_is_written_once_a_minute() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        assert!(is_write_due(None, at(0)));
+        assert!(!is_write_due(Some(at(100)), at(159)));
+        assert!(is_write_due(Some(at(100)), at(160)));
+        assert!(!is_write_due(Some(at(100)), at(99)), "the clock was set back");
+    }
 }

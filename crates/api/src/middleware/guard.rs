@@ -1,24 +1,21 @@
 //! Checks every request under `/v1` before its handler. The order of the checks decides which error a client gets: 401
 //! first, then 404 and 405, then 429, then 403.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bellbird_domain::{Caller, KeyId, Plan};
 use bellbird_shared_state::gcra::{self, Decision};
-use bellbird_shared_state::{Permit, RateLimiter};
-use bytes::Bytes;
+use bellbird_shared_state::{InFlight, Permit, RateLimiter};
 use http::header::HeaderName;
 use http::{HeaderValue, Method};
-use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 
-use crate::extract::{AuthenticatedKey, LivePermit, RequestTime};
+use crate::extract::{Admitted, AuthenticatedKey, LivePermit};
 use crate::problem::Problem;
 use crate::routes::{self, Class};
 use crate::state::AppState;
@@ -48,13 +45,11 @@ pub(crate) async fn guard(State(state): State<AppState>, request: Request, next:
     let (decision, mut response) = if unroutable {
         (limit.map(|limit| limit.take(key_id, now)), next.run(request).await)
     } else {
-        let (decision, admitted) = admit(&state, class, limit, &caller, now);
+        let (decision, admitted) = admit(class, &caller, limit, &state.inner.live_in_flight, now);
         let response = match admitted {
             Ok(permit) => {
                 let permit = permit.map(Arc::new);
-                request.extensions_mut().insert(LivePermit::new(permit.clone()));
-                request.extensions_mut().insert(caller);
-                request.extensions_mut().insert(RequestTime(now));
+                request.extensions_mut().insert(Admitted { caller, now, permit: permit.clone() });
                 hold_until_sent(next.run(request).await, permit)
             }
             Err(problem) => problem.into_response(),
@@ -71,20 +66,16 @@ pub(crate) async fn guard(State(state): State<AppState>, request: Request, next:
     response
 }
 
-type Admitted = Result<Option<Permit<KeyId>>, Problem>;
-
 /// Acquires the concurrency permit before it takes from the rate limit, because a request without a permit must not
 /// consume quota.
 fn admit(
-    state: &AppState,
     class: Class,
-    limit: Option<&RateLimiter<KeyId>>,
     caller: &Caller,
+    limit: Option<&RateLimiter<KeyId>>,
+    permits: &InFlight<KeyId>,
     now: Timestamp,
-) -> (Option<Decision>, Admitted) {
-    let permit = match matches!(class, Class::Live | Class::Brokerage)
-        .then(|| state.inner.live_in_flight.try_acquire(caller.key_id))
-    {
+) -> (Option<Decision>, Result<Option<Permit<KeyId>>, Problem>) {
+    let permit = match matches!(class, Class::Live | Class::Brokerage).then(|| permits.try_acquire(caller.key_id)) {
         // All permits of this key are in use.
         Some(None) => return (limit.map(|limit| limit.peek(&caller.key_id, now)), Err(Problem::TooManyRequests(1))),
         Some(permit) => permit,
@@ -112,34 +103,84 @@ impl Class {
 }
 
 /// Keeps the permit until the response body has been sent.
-fn hold_until_sent(response: Response, permit: Option<Arc<Permit<KeyId>>>) -> Response {
+fn hold_until_sent(response: Response, permit: LivePermit) -> Response {
     match permit {
-        Some(permit) => response.map(|body| Body::new(PermitBody { body, _permit: permit })),
+        // The body is dropped when it has been sent, and its error mapping with it. Unlike other adapters, this one
+        // passes the size on, which becomes `Content-Length`.
+        Some(permit) => response.map(|body| {
+            Body::new(body.map_err(move |error| {
+                let _permit = &permit;
+                error
+            }))
+        }),
         None => response,
     }
 }
 
-struct PermitBody {
-    body: Body,
-    _permit: Arc<Permit<KeyId>>,
-}
+#[cfg(test)]
+mod tests {
+    use bellbird_domain::UserId;
+    use http_body::Body as _;
+    use jiff::tz::TimeZone;
 
-impl HttpBody for PermitBody {
-    type Data = Bytes;
-    type Error = axum::Error;
+    use super::*;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+    const CLASSES: [Class; 4] = [Class::Metadata, Class::Balances, Class::Live, Class::Brokerage];
+
+    fn caller(plan: Plan) -> Caller {
+        Caller { key_id: KeyId::new(), user_id: UserId::new(), plan, timezone: TimeZone::UTC, revision: 1 }
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+    #[test]
+    fn plan_decides_which_classes_are_admitted() {
+        let permits = InFlight::new(4);
+        let admitted = |class, plan| admit(class, &caller(plan), None, &permits, NOW).1.map(|permit| permit.is_some());
+        for class in CLASSES {
+            assert_eq!(admitted(class, Plan::Saver), Err(Problem::PlanRequired), "{class:?}");
+            let has_permit = matches!(class, Class::Live | Class::Brokerage);
+            assert_eq!(admitted(class, Plan::Professional), Ok(has_permit), "{class:?}");
+            let of_developer =
+                if class == Class::Brokerage { Err(Problem::ProfessionalRequired) } else { Ok(has_permit) };
+            assert_eq!(admitted(class, Plan::Developer), of_developer, "{class:?}");
+        }
     }
 
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    #[test]
+    fn limit_is_checked_before_the_plan() {
+        let (permits, limit) = (InFlight::new(4), RateLimiter::per_minute(2));
+        let saver = caller(Plan::Saver);
+        let problem = || admit(Class::Metadata, &saver, limit.as_ref(), &permits, NOW).1.err();
+        assert_eq!(problem(), Some(Problem::PlanRequired));
+        assert_eq!(problem(), Some(Problem::PlanRequired));
+        assert_eq!(problem(), Some(Problem::TooManyRequests(30)));
+    }
+
+    #[test]
+    fn request_without_permit_consumes_no_quota() {
+        let (permits, limit) = (InFlight::new(1), RateLimiter::per_minute(10));
+        let caller = caller(Plan::Developer);
+        let admit = |class| admit(class, &caller, limit.as_ref(), &permits, NOW);
+        let (_, held) = admit(Class::Live);
+        let (decision, rejected) = admit(Class::Live);
+        assert_eq!(rejected.err(), Some(Problem::TooManyRequests(1)));
+        assert_eq!(decision.map(|decision| decision.remaining), Some(9));
+        assert!(admit(Class::Metadata).1.is_ok_and(|permit| permit.is_none()), "only live requests need a permit");
+        drop(held);
+        let (decision, admitted) = admit(Class::Live);
+        assert!(admitted.is_ok_and(|permit| permit.is_some()));
+        assert_eq!(decision.map(|decision| decision.remaining), Some(7));
+    }
+
+    #[test]
+    fn permit_is_released_with_the_body() {
+        let permits = InFlight::new(1);
+        let key = KeyId::new();
+        let permit = permits.try_acquire(key).map(Arc::new);
+        let response = hold_until_sent(Response::new(Body::from("four")), permit);
+        assert_eq!(response.body().size_hint().exact(), Some(4));
+        assert!(permits.try_acquire(key).is_none());
+        drop(response);
+        assert!(permits.try_acquire(key).is_some());
     }
 }

@@ -89,6 +89,28 @@ async fn accounts_are_paged() {
     }
 }
 
+on_both_databases! {
+    async fn accounts_in_memory_follow_every_change(app: App) {
+        let path = "/v1/accounts?limit=200";
+        let before = app.get(path).await;
+        assert_eq!(app.get(path).await.text, before.text);
+        let of_ben = app.get_as(&app.ben.key, path).await;
+        assert_ne!(of_ben.text, before.text, "each user has answers of their own");
+
+        let credentials = secrecy::SecretString::from(app.credentials(3).to_string());
+        let imported = app.connections.import(app.olivia.user.id, "fiskil", &credentials).await.unwrap().connections;
+        let (id, with_import) = (imported[0].id, app.get(path).await);
+        assert!(with_import.text.contains(&id.to_string()) && !before.text.contains(&id.to_string()));
+        assert_eq!(with_import.json()["pagination"]["total"], with_import.data().len());
+        assert_eq!(app.get("/v1/connections").await.data().len(), 3);
+
+        app.connections.remove(id).await.unwrap();
+        assert_eq!(app.get(path).await.text, before.text);
+        assert_eq!(app.get("/v1/connections").await.data().len(), 2);
+        assert_eq!(app.get_as(&app.ben.key, path).await.text, of_ben.text);
+    }
+}
+
 #[tokio::test]
 async fn all_sixteen_categories_are_listed() {
     let app = App::start(Setup::default()).await;

@@ -65,6 +65,8 @@ on_both_databases! {
         assert_eq!(app.get(&balances).await.header("x-cache"), Some("MISS"));
         assert_eq!(app.get(&balances).await.header("x-cache"), Some("HIT"));
         assert_eq!(app.get(&transactions).await.status, 200);
+        assert_eq!(app.get("/v1/connections").await.data().len(), 2);
+        assert!(app.get("/v1/accounts").await.text.contains(&account.to_string()));
         app.connections.remove(connection).await.unwrap();
         app.get(&balances).await.error(404);
         app.get(&transactions).await.error(404);
