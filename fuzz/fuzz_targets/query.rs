@@ -62,7 +62,8 @@ fn parse_transactions(query: &str) {
             assert!((1..=LIMIT_MAX).contains(&page.limit) && page.end() > page.offset);
             let is_same = |id: Option<String>, text: &str| id.is_none_or(|id| id.eq_ignore_ascii_case(text));
             let connection_id = sent("connectionId").expect("required");
-            assert!(!connection_id.is_empty() && is_same(read.connection_id.0.map(|id| id.to_string()), &connection_id));
+            assert!(!connection_id.is_empty());
+            assert!(is_same(read.connection_id.0.map(|id| id.to_string()), &connection_id));
             assert_eq!(read.account_id.is_some(), sent("accountId").is_some());
             let account_id = read.account_id.and_then(|id| id.0).map(|id| id.to_string());
             assert!(is_same(account_id, &sent("accountId").unwrap_or_default()));

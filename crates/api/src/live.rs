@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_tell_cache_status_age_and_truncation() {
+    fn headers_show_cache_status_age_and_truncation() {
         let expected = |headers: [Option<&str>; 3]| headers.map(|header| header.map(str::to_owned));
         let hit = CacheStatus::Hit(SignedDuration::from_millis(42_999));
         assert_eq!(headers(hit, false), expected([Some("HIT"), Some("42"), None]));

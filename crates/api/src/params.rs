@@ -117,6 +117,20 @@ impl de::Error for Error {
     }
 }
 
+/// The methods for floats, which no parameter is. The word alone is banned beside amounts, so serde's macro cannot
+/// have it.
+macro_rules! floats_as_any {
+    () => {
+        fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            self.deserialize_any(visitor)
+        }
+
+        fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            self.deserialize_any(visitor)
+        }
+    };
+}
+
 /// The parameters of a query string, from the known one with the index `start` on.
 struct Fields<'q> {
     query: &'q str,
@@ -147,8 +161,9 @@ impl<'de> Deserializer<'de> for Fields<'_> {
         Err(de::Error::custom("read as a struct"))
     }
 
+    floats_as_any!();
     serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+        bool i8 i16 i32 i64 u8 u16 u32 u64 char str string bytes byte_buf option unit unit_struct
         newtype_struct seq tuple tuple_struct map enum identifier ignored_any
     }
 }
@@ -205,8 +220,9 @@ impl<'de> Deserializer<'de> for Value<'_> {
         }
     }
 
+    floats_as_any!();
     serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct seq
+        bool i8 i16 i32 i64 u8 u16 u32 u64 char str string bytes byte_buf unit unit_struct newtype_struct seq
         tuple tuple_struct map struct enum identifier ignored_any
     }
 }
