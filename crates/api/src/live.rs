@@ -144,6 +144,8 @@ impl AppState {
 mod tests {
     use std::time::Duration;
 
+    use uuid::Uuid;
+
     use super::*;
 
     fn headers(cache_status: CacheStatus, truncated: bool) -> [Option<String>; 3] {
@@ -176,22 +178,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn joined_request_reports_no_provider_call() {
-        let flights: SingleFlight<u8, LiveOutcome<Bytes>> = SingleFlight::default();
+    async fn joined_request_names_the_request_that_called_the_provider() {
+        let flights: SingleFlight<u8, SharedOutcome<Bytes>> = SingleFlight::default();
         let request = || {
             let work = || async { (Ok(Bytes::from_static(b"[]")), 3) };
             coalesce(&flights, 1, work, |body| response(body, CacheStatus::Miss, false))
         };
-        let (one, other) = tokio::join!(request(), request());
+        let ids = [Uuid::from_u128(1), Uuid::from_u128(2)];
+        let (one, other) = tokio::join!(REQUEST_ID.scope(ids[0], request()), REQUEST_ID.scope(ids[1], request()));
         let calls = |response: &Response| response.extensions().get::<ProviderCalls>().map(|calls| calls.0);
-        let mut calls = [calls(&one), calls(&other)];
-        calls.sort_unstable();
-        assert_eq!(calls, [Some(0), Some(3)]);
+        let read_by = |response: &Response| response.extensions().get::<SharedRead>().map(|read| read.0);
+        assert_eq!([calls(&one), calls(&other)], [Some(3), None]);
+        assert_eq!([read_by(&one), read_by(&other)], [None, Some(ids[0])]);
     }
 
     #[tokio::test]
     async fn panic_of_the_work_is_an_internal_error() {
-        let flights: SingleFlight<u8, LiveOutcome<Bytes>> = SingleFlight::default();
+        let flights: SingleFlight<u8, SharedOutcome<Bytes>> = SingleFlight::default();
         let work = || async { panic!("as a bug would") };
         let answer = coalesce(&flights, 1, work, |body| response(body, CacheStatus::Miss, false)).await;
         assert_eq!(answer.status(), http::StatusCode::INTERNAL_SERVER_ERROR);
