@@ -1,10 +1,10 @@
-//! Parses JSON, many times faster than a provider's page arrives: docs/adr/0013-page-parsing.md.
+//! Parses JSON in one pass: docs/adr/0013-page-parsing.md.
 //!
-//! A page is mostly short strings, and what takes time is to find their ends. So the text is scanned in blocks of 64
-//! bytes for the characters that can end a string, without branches, and a string is two entries of that scan.
+//! A page is mostly short strings, and finding their ends takes most of the time. So blocks of 64 bytes are scanned for
+//! the characters that can end a string, without branches, and a string is two entries of that scan.
 //!
 //! Accepts what serde_json accepts, and returns the same values. serde_json itself reads what is rare in a page:
-//! strings with escapes, and arrays and objects that nobody needs.
+//! strings with escapes, and arrays and objects that no type wants.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -336,8 +336,16 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char string bytes byte_buf unit unit_struct tuple
-        tuple_struct enum
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 char string bytes byte_buf unit unit_struct tuple tuple_struct enum
+    }
+
+    /// An amount is an `ExactNumber`.
+    fn deserialize_f32<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Invalid> {
+        Err(Invalid)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Invalid> {
+        Err(Invalid)
     }
 }
 
