@@ -314,8 +314,8 @@ async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
 }
 
 /// Describes a pending removal: its last error, its attempts and its next attempt.
-pub(super) fn removal_status(removal: &PendingRemoval) -> String {
-    let next = output::format_instant(removal.next_attempt_at);
+fn removal_status(removal: &PendingRemoval) -> String {
+    let next = output::format_instant(Some(removal.next_attempt_at));
     match &removal.last_error {
         None => "its consent will be withdrawn shortly.".to_owned(),
         Some(last_error) => {
