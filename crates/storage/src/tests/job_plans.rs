@@ -13,12 +13,11 @@ const FILL: &str = "INSERT INTO jobs (user_id, kind, subject, provider, run_at, 
         CASE WHEN kind = 'sync' AND n % 30 = 1 THEN 8000000 END, CASE WHEN kind = 'sync' AND n % 30 = 1 THEN n END
     FROM generate_series(1, 300000) n, (VALUES ('refresh'), ('sync')) kinds (kind)";
 
-/// The statements with their arguments.
+/// The statements with their arguments, without the one that only SQLite runs.
 fn calls() -> impl Iterator<Item = (&'static Sql, &'static str)> {
     let key = "'00000000-0000-0000-0000-000000000007', 'sync', '00000000-0000-0000-0000-000000000007'";
-    crate::jobs::STATEMENTS.iter().map(move |sql| {
+    crate::jobs::STATEMENTS.iter().filter(|sql| sql.name != "IS_DUE").map(move |sql| {
         let arguments = match sql.name {
-            "IS_DUE" => "'sync', 'akahu', 1000000".to_owned(),
             "CLAIM_DUE" => "'sync', 'akahu', 1000000, 2000000, 5".to_owned(),
             "HELD" | "DELETE" => format!("{key}, 5"),
             "CLAIM" | "FAIL" => format!("{key}, 5, 6, '7'"),
@@ -61,7 +60,7 @@ fn postgres_claims_neither_sort_nor_scan() {
                     for word in ["Sort", "Seq Scan", "Bitmap"] {
                         assert!(!plan.contains(word), "{context}");
                     }
-                    let index = if sql.name.ends_with("DUE") { "jobs_due" } else { "jobs_pkey" };
+                    let index = if sql.name == "CLAIM_DUE" { "jobs_due" } else { "jobs_pkey" };
                     assert!(plan.contains(index) || sql.name == "INSERT", "{context}");
                     assert!(index == "jobs_due" || !plan.contains("jobs_due"), "{context}");
                 }
