@@ -208,6 +208,8 @@ CREATE TABLE link_sessions (
     known_consents TEXT NOT NULL DEFAULT '',
     -- started, callback_received, credentials_obtained or ended.
     phase TEXT NOT NULL,
+    -- When that phase began. Linking waits for the provider for limited times from there on.
+    phase_since INTEGER NOT NULL,
     -- How the session ended, as one word.
     outcome TEXT,
     created_at INTEGER NOT NULL,

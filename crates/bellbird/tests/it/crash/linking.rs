@@ -143,7 +143,9 @@ impl LinkFlow<'_> {
             Step::ResumeCallback => {
                 let state = answer.iter().find(|(name, _)| name == "state").unwrap().1.clone();
                 answer.retain(|(name, _)| name != "state");
-                let sealed = SecretString::from(serde_json::to_string(&answer).unwrap());
+                let mut params = callback_url.clone();
+                params.query_pairs_mut().clear().extend_pairs(answer);
+                let sealed = SecretString::from(params.query().unwrap_or_default());
                 let now = app.clock.now();
                 app.storage
                     .receive_link_callback(&state, &sealed, now, now)
