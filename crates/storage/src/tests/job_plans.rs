@@ -19,11 +19,12 @@ fn calls() -> impl Iterator<Item = (&'static Sql, &'static str)> {
     crate::jobs::STATEMENTS.iter().filter(|sql| sql.name != "IS_DUE").map(move |sql| {
         let arguments = match sql.name {
             "CLAIM_DUE" => "'sync', 'akahu', 1000000, 2000000, 5".to_owned(),
-            "HELD" | "DELETE" => format!("{key}, 5"),
+            "HELD" | "DELETE" | "DELETE_FREE" => format!("{key}, 5"),
             "CLAIM" | "FAIL" => format!("{key}, 5, 6, '7'"),
             "RENEW" | "FINISH" | "REQUEST" => format!("{key}, 5, 6"),
             "RESTART" => format!("{key}, 5"),
             "INSERT" => format!("{key}, 'akahu', 5"),
+            "DELETE_OF_USER" => "'00000000-0000-0000-0000-000000000007'".to_owned(),
             "DELETE_OF_SUBJECT" => "'00000000-0000-0000-0000-000000000007', 'x'".to_owned(),
             name => panic!("{name} has no arguments here"),
         };

@@ -148,7 +148,7 @@ on_both_databases! {
         assert_eq!(pending[0].connection.id, id);
         assert_eq!(pending[0].attempts, 1);
         assert_eq!(pending[0].last_error, Some(reason));
-        assert_eq!(pending[0].next_attempt_at, next_attempt_at);
+        assert_eq!(Some(pending[0].next_attempt_at), next_attempt_at);
         assert_eq!(app.storage.list_removals().await.unwrap().len(), 1);
 
         app.reset_calls().await;
