@@ -1,7 +1,8 @@
 //! Log format with one JSON object per line. It writes directly into the line's buffer: the formatter of
 //! tracing-subscriber builds trees of values first, which costs a request 12 % (docs/adr/0014-own-code.md).
 //!
-//! The lines have the form that tracing-subscriber gives them: the event's fields, then the innermost span as `span`.
+//! The lines have the form that tracing-subscriber gives them: the event's fields, then `span` with the name of the
+//! innermost span. It also has the fields of the outer ones.
 
 use std::fmt::{self, Write as _};
 
@@ -33,8 +34,11 @@ where
             out.write_str(",\"span\":{\"name\":\"")?;
             out.write_str(span.name())?;
             out.write_char('"')?;
-            if let Some(fields) = span.extensions().get::<FormattedFields<N>>() {
-                out.write_str(&fields.fields)?;
+            // A job that a request started shows both ids.
+            for span in span.scope().from_root() {
+                if let Some(fields) = span.extensions().get::<FormattedFields<N>>() {
+                    out.write_str(&fields.fields)?;
+                }
             }
             out.write_char('}')?;
         }

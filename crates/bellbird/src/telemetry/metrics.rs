@@ -39,7 +39,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static [&'static str],
 use Kind::{Counter, Gauge, Histogram};
 
 #[rustfmt::skip]
-pub const METRICS: [Metric; 15] = [
+pub const METRICS: [Metric; 14] = [
     metric(Counter, "bellbird_requests_total", &["route", "status"], "Requests, by route and class of status."),
     metric(Histogram, "bellbird_request_seconds", &["route"], "Time until the answer began."),
     metric(Counter, "bellbird_provider_calls_total", &["provider", "operation", "outcome"],
@@ -48,9 +48,8 @@ pub const METRICS: [Metric; 15] = [
     metric(Counter, "bellbird_dropped_rows_total", &["provider", "reason"], "Provider rows that could not be shown."),
     metric(Counter, "bellbird_unknown_categories_total", &["provider"], "Provider categories outside the sixteen."),
     metric(Counter, "bellbird_provider_events_total", &["provider", "outcome"], "Webhooks received from providers."),
-    metric(Gauge, "bellbird_removals_pending", &[], "Hidden connections whose consent is not withdrawn yet."),
-    metric(Gauge, "bellbird_syncs", &["state"], "Connections whose sync is due, running or failing."),
-    metric(Counter, "bellbird_syncs_total", &["outcome"], "Syncs of this instance."),
+    metric(Gauge, "bellbird_jobs", &["kind", "state"], "Jobs that are due, running or failing."),
+    metric(Counter, "bellbird_job_runs_total", &["kind", "outcome"], "Runs of jobs by this instance."),
     metric(Gauge, "bellbird_webhook_deliveries", &["state"], "Webhook deliveries that are not finished."),
     metric(Gauge, "bellbird_webhook_lateness_seconds", &[], "How long the oldest due delivery has been due."),
     metric(Counter, "bellbird_webhook_attempts_total", &["outcome"], "Delivery attempts of this instance."),

@@ -67,10 +67,7 @@ impl Deployment {
         assert!(request.await.unwrap().is_err(), "the browser gets no answer");
         self.control(provider, Method::DELETE, "faults", json!({})).await;
         // Ends every lease, which would take minutes.
-        for table in ["provider_users", "link_sessions"] {
-            let sql = format!("UPDATE {table} SET lease_until = 0 WHERE lease_until IS NOT NULL");
-            execute(&self.database, &sql, "").await;
-        }
+        execute(&self.database, "UPDATE jobs SET lease_until = 0 WHERE lease_until IS NOT NULL", "").await;
         self.serve()
     }
 
