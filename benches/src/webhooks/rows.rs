@@ -4,7 +4,7 @@ use bellbird_domain::{
     Account, AccountId, AccountType, Category, ConnectionId, Currency, Decimal, Digest, EventType, Fingerprint,
     SyncRunId, Transaction, UserId,
 };
-use bellbird_storage::{FinishedSync, NewWebhookEvent, Storage};
+use bellbird_storage::{FinishedSync, JobKey, NewWebhookEvent, Storage, job_kinds};
 use bellbird_webhooks::payload;
 use bellbird_webhooks::webhook_events::{ChangedRow, PreparedWebhookEvent, WebhookEventBuffer};
 use jiff::tz::TimeZone;
@@ -83,7 +83,7 @@ pub(super) async fn sync(
 ) -> anyhow::Result<()> {
     let started_at = Timestamp::now();
     let claim = storage
-        .claim_sync(user, connection, started_at, started_at + LEASE)
+        .claim_job(&JobKey::new(job_kinds::SYNC, user, connection), started_at, started_at + LEASE)
         .await?
         .context("another sync holds the lease")?;
     let mut changed: Vec<ChangedRow> =

@@ -1,143 +1,38 @@
-//! Schedules and claims syncs: jobs that read the transactions or trades of a date range, and report new and changed
-//! ones in webhook events. The job is stored in columns of the connection's row.
-//!
-//! The holder of a claim has a lease and a fence, as in `removals.rs`. While a sync runs, `next_sync_at >=
-//! sync_started_at` means that another sync was requested meanwhile. Finishing keeps that request.
+//! Stores the result of a sync: a job (see `jobs.rs`) that reads the transactions or trades of a date range, and reports
+//! new and changed ones in webhook events.
 
 use bellbird_domain::{ConnectionId, Fingerprint, SyncRunId, UserId};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
+use crate::Storage;
 use crate::connections::fingerprints;
 use crate::db::{Row, params, statements};
 use crate::error::Result;
+use crate::jobs::{self, ClaimedJob};
 use crate::locks::lock_user_if_exists;
 use crate::webhooks::webhook_events::{self, NewWebhookEvent, SyncedEvents};
-use crate::{Storage, StorageError};
-
-/// A sync is due at its time if no lease exists, and also when a lease has expired, because its holder was killed.
-macro_rules! is_due {
-    () => {
-        "status <> 'deleting'
-            AND ((next_sync_at <= $1 AND sync_lease_until IS NULL) OR sync_lease_until <= $1)"
-    };
-}
-pub(crate) use is_due;
-
-/// What a claim at `$now` changes, besides the lease. It leaves `next_sync_at` before `sync_started_at`, which means
-/// that no other sync is requested.
-macro_rules! start {
-    ($now:literal) => {
-        concat!(
-            "next_sync_at = CASE WHEN next_sync_at < ",
-            $now,
-            " THEN next_sync_at ELSE ",
-            $now,
-            " - 1 END, sync_started_at = ",
-            $now,
-            ", sync_fence = sync_fence + 1"
-        )
-    };
-}
-
-/// Claims up to `$3` due rows until `$2`, as in `connections/removals.rs`.
-macro_rules! claim_due {
-    ($lock:literal) => {
-        concat!(
-            "WITH due AS MATERIALIZED (
-                SELECT user_id, id FROM connections WHERE ",
-            is_due!(),
-            " ORDER BY COALESCE(sync_lease_until, next_sync_at) LIMIT $3",
-            $lock,
-            ")
-            UPDATE connections SET sync_lease_until = $2, ",
-            start!("$1"),
-            " FROM due WHERE connections.user_id = due.user_id AND connections.id = due.id
-            RETURNING connections.user_id, connections.id, synced_at, covered_from, sync_attempts, sync_fence"
-        )
-    };
-}
-
-/// The time of a sync requested at `$3`: at once, unless the last one started after `$4`. Then it starts `$3 - $4`
-/// after the last one started.
-macro_rules! next_allowed {
-    () => {
-        "CASE WHEN sync_started_at > $4 THEN sync_started_at - $4 + $3 ELSE $3 END"
-    };
-}
-
-/// The sync after one that ends: the planned time `$4`, or an earlier one that was requested meanwhile.
-macro_rules! next_after {
-    () => {
-        "next_sync_at = CASE WHEN next_sync_at >= sync_started_at AND next_sync_at < $4 THEN next_sync_at ELSE $4 END,
-            sync_lease_until = NULL"
-    };
-}
-
-/// The row of a claim whose lease is not lost.
-macro_rules! claimed_row {
-    () => {
-        " WHERE user_id = $1 AND id = $2 AND status <> 'deleting' AND sync_fence = $3 AND sync_lease_until IS NOT NULL"
-    };
-}
 
 statements! {
-    CLAIM = concat!(
-        "UPDATE connections SET sync_lease_until = $4, ",
-        start!("$3"),
-        " WHERE user_id = $1 AND id = $2 AND status <> 'deleting'
-            AND (sync_lease_until IS NULL OR sync_lease_until <= $3)
-        RETURNING user_id, id, synced_at, covered_from, sync_attempts, sync_fence"
-    );
+    FIND = "SELECT c.synced_at, c.covered_from, j.run_at, j.attempts, j.last_error
+        FROM connections c JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'sync' AND j.subject = c.id
+        WHERE c.user_id = $1 AND c.id = $2";
 
-    /// Runs before [`CLAIM_DUE`], which takes SQLite's one writer even if nothing is due.
-    IS_DUE = concat!("SELECT id FROM connections WHERE ", is_due!(), " LIMIT 1");
-
-    CLAIM_DUE = claim_due!(""), on_postgres = claim_due!(" FOR UPDATE SKIP LOCKED");
-
-    RENEW = concat!("UPDATE connections SET sync_lease_until = $4", claimed_row!());
-
-    /// An earlier time stays, unless it belongs to the running sync.
-    REQUEST = concat!(
-        "UPDATE connections SET next_sync_at = CASE
-            WHEN next_sync_at < ",
-        next_allowed!(),
-        " AND (sync_lease_until IS NULL OR next_sync_at >= sync_started_at) THEN next_sync_at ELSE ",
-        next_allowed!(),
-        " END
-        WHERE user_id = $1 AND id = $2 AND status <> 'deleting'"
-    );
-
-    POSTPONE = concat!(
-        "UPDATE connections SET sync_attempts = sync_attempts + 1, sync_last_error = $5, ",
-        next_after!(),
-        claimed_row!()
-    );
-
-    FINISH = concat!(
-        "UPDATE connections SET sync_attempts = 0, sync_last_error = NULL, synced_at = $5, covered_from = $6, ",
-        next_after!(),
-        claimed_row!()
-    );
-
-    FINISH_WITHOUT_ROWS = concat!(
-        "UPDATE connections SET sync_attempts = 0, sync_last_error = NULL, ",
-        next_after!(),
-        claimed_row!()
-    );
+    FINISH = "UPDATE connections SET synced_at = $3, covered_from = $4 WHERE user_id = $1 AND id = $2";
 }
 
-/// The right to sync one connection, until the lease ends and another task claims it.
+/// What is known of the syncs of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimedSync {
-    pub user_id: UserId,
-    pub connection_id: ConnectionId,
-    /// The start of the last successful sync, if any.
+pub struct SyncState {
+    /// The start of the last successful sync.
     pub synced_at: Option<Timestamp>,
     /// The start of that sync's date range.
     pub covered_from: Option<Timestamp>,
-    /// Failures since then.
+    /// The next sync. While one runs, this is when that one was due, or a later time that was requested meanwhile.
+    pub next_at: Option<Timestamp>,
+    /// Failures since the last success.
     pub attempts: u32,
-    fence: i64,
+    /// Why the last sync failed. None after a success.
+    pub last_error: Option<String>,
 }
 
 /// The result of a successful sync.
@@ -163,77 +58,28 @@ pub struct FinishedSync<'a> {
 }
 
 impl Storage {
-    /// Claims the sync of one connection, due or not. None while another task holds its lease, or if the user has no
-    /// such connection, or it is being deleted.
-    pub async fn claim_sync(
-        &self,
-        user: UserId,
-        id: ConnectionId,
-        now: Timestamp,
-        lease_until: Timestamp,
-    ) -> Result<Option<ClaimedSync>> {
-        let mut tx = self.db.begin().await?;
-        let claim = tx.one(CLAIM, params![user, id, now, lease_until], claimed).await?;
-        tx.commit().await?;
-        Ok(claim)
-    }
-
-    /// Claims up to `limit` syncs, the longest due first. An expired lease counts as due, because its holder was
-    /// killed.
-    pub async fn claim_due_syncs(
-        &self,
-        now: Timestamp,
-        lease_until: Timestamp,
-        limit: u32,
-    ) -> Result<Vec<ClaimedSync>> {
-        self.db.claim_due((IS_DUE, CLAIM_DUE), now, lease_until, limit, claimed).await
-    }
-
-    /// Extends the lease. Returns false, and changes nothing, if the claim is stale: the lease was lost, the connection
-    /// was imported again, or it is being deleted.
-    pub async fn renew_sync(&self, claim: &ClaimedSync, lease_until: Timestamp) -> Result<bool> {
-        let values = params![claim.user_id, claim.connection_id, claim.fence, lease_until];
-        Ok(self.db.run(RENEW, values).await? > 0)
-    }
-
-    /// Requests a sync: now, or `at_most_every` after the last start if that is later. While one runs, the next one
-    /// waits for its end. An earlier time stays. Returns false if the user has no such connection, or it is being
-    /// deleted.
-    pub async fn request_sync(
-        &self,
-        user: UserId,
-        id: ConnectionId,
-        now: Timestamp,
-        at_most_every: SignedDuration,
-    ) -> Result<bool> {
-        let since = now.saturating_sub(at_most_every).map_err(StorageError::unavailable)?;
-        Ok(self.db.run(REQUEST, params![user, id, now, since]).await? > 0)
-    }
-
-    /// Releases a failed sync, with the next time and an error for the operator. An earlier sync requested meanwhile
-    /// has priority. Returns false as [`Self::renew_sync`] does.
-    pub async fn postpone_sync(&self, claim: &ClaimedSync, next: Timestamp, last_error: &str) -> Result<bool> {
-        let values = params![claim.user_id, claim.connection_id, claim.fence, next, last_error];
-        Ok(self.db.run(POSTPONE, values).await? > 0)
+    /// The syncs of the user's connection. None if it is gone or being deleted.
+    pub async fn find_sync(&self, user: UserId, connection: ConnectionId) -> Result<Option<SyncState>> {
+        self.db.one(FIND, params![user, connection], state).await
     }
 
     /// Finishes a successful sync. Fingerprints, webhook events, deliveries and the next time commit in one
     /// transaction. An earlier sync requested meanwhile has priority.
     ///
     /// Returns the number of webhook events written, which is 0 if no endpoint subscribes to them. Returns None, and
-    /// changes nothing, if the claim is stale as with [`Self::renew_sync`].
-    pub async fn finish_sync(&self, claim: &ClaimedSync, finished: &FinishedSync<'_>) -> Result<Option<u64>> {
-        let (user, connection) = (claim.user_id, claim.connection_id);
+    /// changes nothing, if the lease was lost: to another task, by an import, or because the connection is being
+    /// deleted.
+    pub async fn finish_sync(&self, claim: &ClaimedJob, finished: &FinishedSync<'_>) -> Result<Option<u64>> {
+        let (user, connection) = (claim.user_id(), claim.subject_id());
         let mut tx = self.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? {
             return Ok(None);
         }
-        let values =
-            params![user, connection, claim.fence, finished.next_sync_at, finished.started_at, finished.covered_from];
-        if tx.run(FINISH, values).await? == 0 {
+        if !jobs::finish(&mut tx, claim, Some(finished.next_sync_at)).await? {
             tx.rollback().await;
             return Ok(None);
         }
+        tx.run(FINISH, params![user, connection, finished.started_at, finished.covered_from]).await?;
         fingerprints::upsert(&mut tx, (user, connection), finished.fingerprints, finished.seen_at).await?;
         if let Some(before) = finished.prune_before {
             fingerprints::prune(&mut tx, (user, connection), before).await?;
@@ -244,22 +90,14 @@ impl Storage {
         tx.commit().await?;
         Ok(Some(written))
     }
-
-    /// Finishes a sync without a result: the connection is not active, or its first rows have not appeared yet. The
-    /// next sync also reads the dates that this one left out. Returns false as [`Self::renew_sync`] does.
-    pub async fn finish_sync_without_rows(&self, claim: &ClaimedSync, next: Timestamp) -> Result<bool> {
-        let values = params![claim.user_id, claim.connection_id, claim.fence, next];
-        Ok(self.db.run(FINISH_WITHOUT_ROWS, values).await? > 0)
-    }
 }
 
-fn claimed(row: &Row<'_>) -> Result<ClaimedSync> {
-    Ok(ClaimedSync {
-        user_id: row.id(0)?,
-        connection_id: row.id(1)?,
-        synced_at: row.opt_time(2)?,
-        covered_from: row.opt_time(3)?,
-        attempts: row.attempts(4)?,
-        fence: row.int(5)?,
+fn state(row: &Row<'_>) -> Result<SyncState> {
+    Ok(SyncState {
+        synced_at: row.opt_time(0)?,
+        covered_from: row.opt_time(1)?,
+        next_at: row.opt_time(2)?,
+        attempts: row.attempts(3)?,
+        last_error: row.opt_text(4)?.map(str::to_owned),
     })
 }
