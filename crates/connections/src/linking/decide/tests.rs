@@ -387,7 +387,13 @@ proptest! {
     #[test]
     fn only_a_connection_to_repair_gets_another_consent(world in world(), elapsed in elapsed()) {
         let mut replaced = Vec::new();
-        for (index, fate) in world.fates(&world.order(), elapsed) {
+        let fates = world.fates(&world.order(), elapsed);
+        let reconnected = |id| fates.iter().any(|(index, fate)| {
+            let existing = world.existing(&world.consents[*index]);
+            *fate == Fate::Placed(Placement::Store(Effect::Reconnected))
+                && matches!(existing, Existing::Connected(connection) if connection.id == id)
+        });
+        for (index, fate) in fates.clone() {
             let Fate::Placed(Placement::Replace(id, known_as)) = fate else { continue };
             let consent = &world.consents[index];
             let number = world.connections.iter().position(|connection| connection.id == id).unwrap();
@@ -397,6 +403,7 @@ proptest! {
             prop_assert!(consent.accounts.iter().any(|account| world.accounts[number].contains(account)));
             prop_assert!(known_as.iter().flatten().count() > 0 && known_as.len() == consent.accounts.len());
             prop_assert!(!replaced.contains(&id), "a second consent");
+            prop_assert!(!reconnected(id), "its own consent is active");
             replaced.push(id);
         }
     }
