@@ -64,7 +64,7 @@ impl Connections {
         work: impl Future<Output = Result<T, ConnectionsError>>,
     ) -> Result<T, FailedRun> {
         let attempt = claim.attempts.saturating_add(1);
-        let span = tracing::info_span!(
+        let span = tracing::error_span!(
             "job",
             kind = kind.name,
             job_id = claim.run_id(),

@@ -189,16 +189,18 @@ mod tests {
         assert_eq!(line["message"], "done: grüße");
         assert!(line["timestamp"].as_str().unwrap().parse::<Timestamp>().is_ok());
     }
+
     #[test]
-    fn innermost_span_follows_the_fields() {
+    fn spans_follow_the_fields() {
         let line = line_of(|| {
-            let outer = tracing::info_span!("job", job_id = 7).entered();
-            let inner = tracing::info_span!("request", request_id = "a\"b", key_id = tracing::field::Empty).entered();
-            inner.record("key_id", tracing::field::display("k"));
+            let outer = tracing::info_span!("request", request_id = "a\"b", key_id = tracing::field::Empty).entered();
+            outer.record("key_id", tracing::field::display("k"));
+            let inner = tracing::info_span!("job", job_id = 7).entered();
             tracing::info!(key_id = "of the event", "done");
             drop((inner, outer));
         });
-        assert_eq!(line["span"], serde_json::json!({"name": "request", "request_id": "a\"b", "key_id": "k"}));
+        let span = serde_json::json!({"name": "job", "request_id": "a\"b", "key_id": "k", "job_id": 7});
+        assert_eq!(line["span"], span);
         assert_eq!(line["key_id"], "of the event");
         assert!(line_of(|| tracing::info!("no span"))["span"].is_null());
     }
