@@ -26,8 +26,8 @@ pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ConnectionsErr
 pub(crate) struct JobKind {
     /// The word in the database, in logs and in metrics.
     pub(crate) name: &'static str,
-    /// Whether there is one job for the whole service, at no provider. The runner adds it, and the work finishes it with
-    /// the next time.
+    /// Whether there is one job for the whole service, at no provider. The runner adds it, and the work finishes it
+    /// with the next time.
     pub(crate) is_periodic: bool,
     /// Whether the subject is a connection.
     pub(crate) has_connection: bool,

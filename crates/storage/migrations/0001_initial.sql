@@ -114,8 +114,8 @@ CREATE TABLE jobs (
     -- When the last run started, whatever its outcome.
     started_at INTEGER,
     lease_until INTEGER,
-    -- A random number for each claim. A counter could repeat a number: after a lost commit, or in a row that was deleted
-    -- and inserted again. NULL: not running.
+    -- A random number for each claim. A counter could repeat a number: after a lost commit, or in a row that was
+    -- deleted and inserted again. NULL: not running.
     fence INTEGER,
     -- Runs since the last success.
     attempts INTEGER NOT NULL DEFAULT 0,

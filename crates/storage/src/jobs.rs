@@ -23,8 +23,8 @@ pub mod job_kinds {
     pub const PROVIDER_USER: &str = "provider_user";
 }
 
-/// What a claim at `$now` changes besides the lease. `run_at` stays before `started_at`, which means that no other run is
-/// requested.
+/// What a claim at `$now` changes besides the lease. `run_at` stays before `started_at`, which means that no other run
+/// is requested.
 macro_rules! start {
     ($now:literal) => {
         concat!("run_at = CASE WHEN run_at < ", $now, " THEN run_at ELSE ", $now, " - 1 END, started_at = ", $now)

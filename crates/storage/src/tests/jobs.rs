@@ -110,7 +110,7 @@ async fn play(db: &TestDb, steps: &[Step]) {
     for step in steps {
         take(db, &mut model, *step).await;
     }
-    // Whatever happened, no request is lost: each one is due, or its run goes on.
+    // Whatever happened, no request is lost: each one is due, or it is running.
     model.now += 1_000;
     loop {
         let before = model.claims.len();

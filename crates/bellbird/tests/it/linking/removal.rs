@@ -230,7 +230,11 @@ on_both_databases! {
         advance_clock(&app, SignedDuration::from_hours(2)).await;
         let other = app.connections.clone();
         let (first, second, third) =
-            tokio::join!(app.connections.run_due_jobs("removal"), other.run_due_jobs("removal"), other.remove(all[0].id));
+            tokio::join!(
+                app.connections.run_due_jobs("removal"),
+                other.run_due_jobs("removal"),
+                other.remove(all[0].id)
+            );
         first.unwrap();
         second.unwrap();
         // The connection was deleted either before the request found it or while it waited.
@@ -305,7 +309,8 @@ impl Deployment {
 
     /// Ends every lease, which would take minutes, and makes every removal due.
     async fn expire_leases(&self) {
-        let sql = "UPDATE jobs SET lease_until = CASE WHEN lease_until IS NOT NULL THEN 0 END, run_at = 0 WHERE kind = 'removal'";
+        let sql = "UPDATE jobs SET run_at = 0, lease_until = CASE WHEN lease_until IS NOT NULL THEN 0 END
+            WHERE kind = 'removal'";
         execute(&self.database, sql, "").await;
     }
 
