@@ -15,26 +15,20 @@ use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, EventType, Syn
 use bellbird_storage::{ClaimedJob, FinishedSync, JobKey, NewWebhookEvent, SyncState, job_kinds};
 use bellbird_webhooks::digest::RowHasher;
 use bellbird_webhooks::webhook_events::PreparedWebhookEvent;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use tokio::time::Instant;
 
 pub use date_range::SyncSettings;
 
 use crate::jobs::{JobKind, claim_or_wait, jitter};
-use crate::{Connections, ConnectionsError, schedule};
+use crate::{Connections, ConnectionsError};
+use date_range::{SyncHistory, SyncPlan};
 use pull::{Pull, Pulled};
 
 /// For the provider calls of one sync.
 const SYNC_DEADLINE: Duration = Duration::from_secs(600);
 const LEASE: Duration = Duration::from_secs(60);
-/// Delay before the next sync of a connection that was linked recently and has no rows yet.
-const EMPTY_FIRST_SYNC_RETRY: Duration = Duration::from_secs(600);
-/// Backfill window of rows: for this long after linking, every sync reads the range of the first one, and a sync
-/// without any row does not count as the first. Accounts have a shorter one, [`schedule::BACKFILL_SECONDS`].
-///
-/// With `announce_first` off, only the first sync reads that range, because a second one would report its late rows.
-const ROWS_BACKFILL_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 /// How long a caller waits for another process that is syncing the connection: longer than [`SYNC_DEADLINE`].
 const WAIT_MAX: Duration = Duration::from_secs(660);
 
@@ -99,25 +93,19 @@ impl Connections {
         let connection = self.storage.find_connection(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let last = self.storage.find_sync(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let now = self.clock.now();
-        let rows_may_be_late = now.duration_since(connection.created_at) < ROWS_BACKFILL_WINDOW;
-        // An earlier sync must not replace the scheduled first one, when all rows should be there.
-        let first_sync_at = schedule::first_sync_at(connection.created_at);
-        let next = if now < first_sync_at { first_sync_at.min(next) } else { next };
-        // `None` makes this sync read the range of the first one.
-        let synced_at = last.synced_at.filter(|_| !(rows_may_be_late && self.sync_settings.announce_first));
-        let from = self.sync_settings.range_start(now, synced_at, last.covered_from);
+        let (synced_at, covered_from) = (last.synced_at, last.covered_from);
+        let history = SyncHistory { linked_at: connection.created_at, synced_at, covered_from };
+        let SyncPlan { from, next_sync_at, retry_if_empty_at } = self.sync_settings.plan(now, history, jitter());
         let date_range = (from, now);
         let mut pulled = match self.pull(&last, &connection, date_range).await {
             Err(ConnectionsError::ConsentInactive(_)) => {
                 report.status = self.refresh_after_current(user, id).await?;
-                return self.finish_without_rows(claim, next, report).await;
+                return self.finish_without_rows(claim, next_sync_at, report).await;
             }
             pulled => pulled?,
         };
-        if rows_may_be_late && pulled.is_empty && last.synced_at.is_none() {
-            // Does not count as the first sync, because the rows have not appeared yet.
-            let retry_at = now.saturating_add(EMPTY_FIRST_SYNC_RETRY).unwrap_or(next);
-            return self.finish_without_rows(claim, retry_at.min(next), report).await;
+        if let Some(retry_at) = retry_if_empty_at.filter(|_| pulled.is_empty) {
+            return self.finish_without_rows(claim, retry_at, report).await;
         }
         (report.new_count, report.updated_count) = (pulled.new_count, pulled.updated_count);
         let event_type = pulled.event_type;
@@ -128,7 +116,7 @@ impl Connections {
             run,
             started_at: now,
             covered_from: from,
-            next_sync_at: next,
+            next_sync_at,
             fingerprints: &pulled.fingerprints,
             seen_at: now,
             prune_before: Some(SyncSettings::prune_before(from))
