@@ -4,13 +4,14 @@
 //! The holder of a claim has a lease and a fence, as in `removals.rs`. While a sync runs, `next_sync_at >=
 //! sync_started_at` means that another sync was requested meanwhile. Finishing keeps that request.
 
-use bellbird_domain::{ConnectionId, Fingerprint, SyncRunId, UserId};
+use bellbird_domain::{ConnectionId, EventType, Fingerprint, SyncRunId, UserId};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::connections::fingerprints;
-use crate::db::{Row, params, statements};
+use crate::db::{Db, Param, Row, params, statements};
 use crate::error::Result;
-use crate::locks::lock_user_if_exists;
+use crate::locks::LOCK_USER;
+use crate::webhooks::endpoints::ENDPOINT_DISABLED;
 use crate::webhooks::webhook_events::{self, NewWebhookEvent, SyncedEvents};
 use crate::{Storage, StorageError};
 
@@ -52,7 +53,8 @@ macro_rules! claim_due {
             UPDATE connections SET sync_lease_until = $2, ",
             start!("$1"),
             " FROM due WHERE connections.user_id = due.user_id AND connections.id = due.id
-            RETURNING connections.user_id, connections.id, synced_at, covered_from, sync_attempts, sync_fence"
+            RETURNING connections.user_id, connections.id, synced_at, covered_from, sync_attempts, sync_fence,
+                sync_sequence"
         )
     };
 }
@@ -80,13 +82,25 @@ macro_rules! claimed_row {
     };
 }
 
+/// Finishes the job of a claim that is not stale.
+macro_rules! finish {
+    () => {
+        concat!(
+            "UPDATE connections SET sync_attempts = 0, sync_last_error = NULL, synced_at = $5, covered_from = $6,
+                sync_sequence = sync_sequence + 1, ",
+            next_after!(),
+            claimed_row!()
+        )
+    };
+}
+
 statements! {
     CLAIM = concat!(
         "UPDATE connections SET sync_lease_until = $4, ",
         start!("$3"),
         " WHERE user_id = $1 AND id = $2 AND status <> 'deleting'
             AND (sync_lease_until IS NULL OR sync_lease_until <= $3)
-        RETURNING user_id, id, synced_at, covered_from, sync_attempts, sync_fence"
+        RETURNING user_id, id, synced_at, covered_from, sync_attempts, sync_fence, sync_sequence"
     );
 
     /// Runs before [`CLAIM_DUE`], which takes SQLite's one writer even if nothing is due.
@@ -113,10 +127,41 @@ statements! {
         claimed_row!()
     );
 
-    FINISH = concat!(
-        "UPDATE connections SET sync_attempts = 0, sync_last_error = NULL, synced_at = $5, covered_from = $6, ",
-        next_after!(),
-        claimed_row!()
+    FINISH = finish!();
+
+    /// [`FINISH`], then all that `finish_sync` writes besides, in one statement. NULL if the claim is stale, otherwise
+    /// the number of written events. Runs after the lock, as a statement of its own: the parts of one statement see the
+    /// moment before a wait. `RETURNING` of `subscribers` gives the state after the wait for an endpoint.
+    FINISH_ON_POSTGRES = "", on_postgres = concat!(
+        "WITH finished AS (",
+        finish!(),
+        " RETURNING id), stored AS (
+            INSERT INTO fingerprints (user_id, connection_id, entries)
+            SELECT $1, $2, CAST($7 AS BYTEA) FROM finished WHERE CAST($7 AS BYTEA) IS NOT NULL
+            ON CONFLICT (user_id, connection_id) DO UPDATE SET entries = excluded.entries
+        ), written AS (
+            SELECT * FROM UNNEST(CAST($8 AS TEXT[]), CAST($9 AS BYTEA[]), CAST($10 AS BIGINT[]), CAST($11 AS BIGINT[]),
+                CAST($12 AS BIGINT[]), CAST($16 AS BIGINT[]))
+                AS e (id, row_digests, new_count, updated_count, chunk, total_chunks)
+        ), subscribers AS (",
+        webhook_events::notify!("$13", "$17"),
+        " AND EXISTS (SELECT 1 FROM finished) AND EXISTS (SELECT 1 FROM written) RETURNING id, status
+        ), events AS (
+            INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
+                date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks)
+            SELECT $1, id, $2, $14, $13, $15, $6, $5, row_digests, new_count, updated_count, chunk, total_chunks
+            FROM written WHERE EXISTS (SELECT 1 FROM subscribers) RETURNING id
+        ), deliveries AS (
+            INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at, state,
+                next_attempt_at, ended_at, last_error)
+            SELECT $1, s.id, e.id, $14, e.chunk, CAST($15 AS BIGINT),
+                CASE WHEN s.status = 'disabled' THEN 'failed' WHEN e.chunk = 1 THEN 'pending' ELSE 'waiting' END,
+                CASE WHEN s.status <> 'disabled' AND e.chunk = 1 THEN CAST($17 AS BIGINT) END,
+                CASE WHEN s.status = 'disabled' THEN CAST($15 AS BIGINT) END,
+                CASE WHEN s.status = 'disabled' THEN $18 END
+            FROM written e CROSS JOIN subscribers s
+        )
+        SELECT CASE WHEN EXISTS (SELECT 1 FROM finished) THEN (SELECT COUNT(*) FROM events) END"
     );
 
     FINISH_WITHOUT_ROWS = concat!(
@@ -137,6 +182,8 @@ pub struct ClaimedSync {
     pub covered_from: Option<Timestamp>,
     /// Failures since then.
     pub attempts: u32,
+    /// The number of this sync among the finished ones of its connection, from 1.
+    pub sequence: u32,
     fence: i64,
 }
 
@@ -149,16 +196,13 @@ pub struct FinishedSync<'a> {
     /// The start of its date range.
     pub covered_from: Timestamp,
     pub next_sync_at: Timestamp,
-    /// New and changed fingerprints, each row and occurrence once.
-    pub fingerprints: &'a [Fingerprint],
-    /// When those rows were seen. The webhook events carry this time.
-    pub seen_at: Timestamp,
+    /// All fingerprints of the connection, sorted. None keeps the stored ones.
+    pub fingerprints: Option<&'a [Fingerprint]>,
     /// When the first delivery attempts are due.
     pub first_attempt_at: Timestamp,
-    /// Deletes fingerprints last seen before this time. The caller passes None if it knows that there are none, because
-    /// the search takes longer than the rest of the transaction.
-    pub prune_before: Option<Timestamp>,
-    /// In the order of their chunks.
+    /// The type of the events.
+    pub event_type: EventType,
+    /// All chunks of the run, in their order.
     pub events: &'a [NewWebhookEvent<'a>],
 }
 
@@ -223,26 +267,72 @@ impl Storage {
     /// Returns the number of webhook events written, which is 0 if no endpoint subscribes to them. Returns None, and
     /// changes nothing, if the claim is stale as with [`Self::renew_sync`].
     pub async fn finish_sync(&self, claim: &ClaimedSync, finished: &FinishedSync<'_>) -> Result<Option<u64>> {
+        let FinishedSync { started_at, covered_from, next_sync_at, .. } = *finished;
         let (user, connection) = (claim.user_id, claim.connection_id);
-        let mut tx = self.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, user).await? {
-            return Ok(None);
+        let entries = finished.fingerprints.map(fingerprints::encode);
+        if matches!(self.db, Db::Postgres(_)) {
+            return self.finish_sync_on_postgres(claim, finished, entries.as_deref()).await;
         }
-        let values =
-            params![user, connection, claim.fence, finished.next_sync_at, finished.started_at, finished.covered_from];
+        let mut tx = self.db.begin().await?;
+        let values = params![user, connection, claim.fence, next_sync_at, started_at, covered_from];
         if tx.run(FINISH, values).await? == 0 {
             tx.rollback().await;
             return Ok(None);
         }
-        fingerprints::upsert(&mut tx, (user, connection), finished.fingerprints, finished.seen_at).await?;
-        if let Some(before) = finished.prune_before {
-            fingerprints::prune(&mut tx, (user, connection), before).await?;
+        if let Some(entries) = entries {
+            fingerprints::store(&mut tx, user, connection, &entries).await?;
         }
-        let (now, first_attempt_at) = (finished.seen_at, finished.first_attempt_at);
-        let events = SyncedEvents { user, connection, run: finished.run, now, first_attempt_at };
-        let written = webhook_events::insert_events(&mut tx, &events, finished.events).await?;
+        let events = SyncedEvents {
+            user,
+            connection: Some(connection),
+            run: finished.run,
+            event_type: finished.event_type,
+            date_range: (covered_from, started_at),
+            now: started_at,
+        };
+        let written =
+            webhook_events::insert_events(&mut tx, &events, finished.events, finished.first_attempt_at).await?;
         tx.commit().await?;
         Ok(Some(written))
+    }
+
+    async fn finish_sync_on_postgres(
+        &self,
+        claim: &ClaimedSync,
+        finished: &FinishedSync<'_>,
+        entries: Option<&[u8]>,
+    ) -> Result<Option<u64>> {
+        let digests: Vec<Vec<u8>> = finished.events.iter().map(NewWebhookEvent::row_digests).collect();
+        let list = |value: fn(&NewWebhookEvent<'_>) -> Param<'static>| -> Vec<Param<'static>> {
+            finished.events.iter().map(value).collect()
+        };
+        let (ids, new_counts) = (list(|event| event.id.into()), list(|event| i64::from(event.new_count).into()));
+        let updated_counts = list(|event| i64::from(event.updated_count).into());
+        let chunks = list(|event| i64::from(event.chunk).into());
+        let total_chunks = list(|event| i64::from(event.total_chunks).into());
+        let digests: Vec<Param<'_>> = digests.iter().map(|digests| digests.as_slice().into()).collect();
+        let values = params![
+            claim.user_id,
+            claim.connection_id,
+            claim.fence,
+            finished.next_sync_at,
+            finished.started_at,
+            finished.covered_from,
+            entries,
+            ids.as_slice(),
+            digests.as_slice(),
+            new_counts.as_slice(),
+            updated_counts.as_slice(),
+            chunks.as_slice(),
+            finished.event_type.as_str(),
+            finished.run,
+            finished.started_at,
+            total_chunks.as_slice(),
+            finished.first_attempt_at,
+            ENDPOINT_DISABLED
+        ];
+        let answers = self.db.batch(&[(LOCK_USER, params![claim.user_id]), (FINISH_ON_POSTGRES, values)]).await?;
+        Ok(answers.last().copied().flatten().map(|written| u64::try_from(written).unwrap_or(0)))
     }
 
     /// Finishes a sync without a result: the connection is not active, or its first rows have not appeared yet. The
@@ -261,5 +351,6 @@ fn claimed(row: &Row<'_>) -> Result<ClaimedSync> {
         covered_from: row.opt_time(3)?,
         attempts: row.attempts(4)?,
         fence: row.int(5)?,
+        sequence: row.number::<u32>(6, "a number of syncs")?.saturating_add(1),
     })
 }
