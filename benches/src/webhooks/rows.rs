@@ -4,7 +4,7 @@ use bellbird_domain::{
     Account, AccountId, AccountType, Category, ConnectionId, ContentDigest, Currency, Decimal, Digest, EventType, Fingerprint,
     SyncRunId, Transaction, UserId,
 };
-use bellbird_storage::{FinishedSync, NewWebhookEvent, Storage};
+use bellbird_storage::{FinishedSync, JobKey, NewWebhookEvent, Storage, job_kinds};
 use bellbird_webhooks::payload;
 use bellbird_webhooks::webhook_events::{ChangedRow, PreparedWebhookEvent, WebhookEventBuffer};
 use jiff::tz::TimeZone;
@@ -84,7 +84,7 @@ pub(super) async fn sync(
 ) -> anyhow::Result<()> {
     let started_at = Timestamp::now();
     let claim = storage
-        .claim_sync(user, connection, started_at, started_at + LEASE)
+        .claim_job(&JobKey::new(job_kinds::SYNC, user, connection), started_at, started_at + LEASE)
         .await?
         .context("another sync holds the lease")?;
     let mut changed: Vec<ChangedRow> =
@@ -95,8 +95,8 @@ pub(super) async fn sync(
         occurrence: 0,
         content: ContentDigest([7; 8]),
         seen_at,
-        first_sequence: claim.sequence,
-        changed_sequence: claim.sequence,
+        first_sequence: 1,
+        changed_sequence: 1,
     }));
     known.sort_unstable();
     let run = SyncRunId::new();

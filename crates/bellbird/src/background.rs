@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bellbird_connections::{Connections, ConnectionsError};
 use bellbird_domain::{ConnectionId, UserId};
-use bellbird_storage::{Storage, StorageError};
+use bellbird_storage::{ClaimedJob, DeliveryOverview, JobCounts, JobKey, Storage, StorageError};
 use bellbird_webhooks::Webhooks;
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinHandle;
@@ -27,16 +27,18 @@ const CLOCK_SKEW_MAX: SignedDuration = SignedDuration::from_secs(120);
 /// How often the queue metrics are updated.
 const METRICS_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Gauge: connections by sync state.
-pub const SYNC_STATES: &str = "bellbird_syncs";
+/// Names the lease of the instance that updates the queue metrics.
+const METRICS_LEASE: &str = "queue_metrics";
+const METRICS_LEASE_LENGTH: SignedDuration = SignedDuration::from_secs(60);
+
+/// Gauge: jobs by kind and state.
+pub const JOB_STATES: &str = "bellbird_jobs";
 /// Gauge: unfinished webhook deliveries by state.
 pub const DELIVERY_STATES: &str = "bellbird_webhook_deliveries";
 /// Gauge: seconds since the oldest due webhook delivery became due.
 pub const DELIVERY_LATENESS: &str = "bellbird_webhook_lateness_seconds";
 /// Gauge: webhook endpoints that fail or are disabled.
 pub const ENDPOINT_STATES: &str = "bellbird_webhook_endpoints";
-/// Gauge: connections that are hidden but not yet deleted.
-pub const REMOVALS_PENDING: &str = "bellbird_removals_pending";
 
 /// Starts the background jobs, which run until `stop`.
 ///
@@ -50,15 +52,11 @@ pub fn start(
     stop: CancellationToken,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
-        // Separate loops: an unresponsive provider must not delay jobs that only need the database.
-        let refreshes = || connections.run_due_refreshes();
         let link_sessions = || connections.run_due_link_sessions();
         let jobs = async {
             tokio::join!(
-                run_removal_jobs(&connections, &stop),
-                poll_jobs("refresh", &stop, refreshes, || connections.refresh_requested()),
+                connections.run_jobs(stop.clone()),
                 poll_jobs("link session", &stop, link_sessions, || connections.link_session_requested()),
-                run_sync_jobs(&connections, &stop),
                 webhooks.deliver(stop.clone()),
                 clean_up(&connections, &webhooks, &stop),
                 record_queue_metrics(&storage, &stop),
@@ -106,45 +104,77 @@ where
     }
 }
 
-async fn run_sync_jobs(connections: &Connections, stop: &CancellationToken) {
-    if connections.is_sync_enabled() {
-        connections.run_due_syncs_until(stop.clone()).await;
-    }
-}
-
+/// Updates the queue metrics while this instance holds their lease: summed over all instances, each job counts once.
 async fn record_queue_metrics(storage: &Storage, stop: &CancellationToken) {
+    let mut lease = None;
     loop {
-        if let Err(error) = record_queue_metrics_once(storage).await {
+        lease = match hold_metrics_lease(storage, lease.as_ref()).await {
+            Ok(lease) => lease,
+            Err(error) => {
+                tracing::warn!(%error, "could not renew the lease of the queue metrics");
+                lease
+            }
+        };
+        if lease.is_some()
+            && let Err(error) = record_queue_metrics_once(storage).await
+        {
             tracing::warn!(%error, "could not collect queue metrics");
         }
         if !wait_for_next_round(METRICS_INTERVAL, stop).await {
-            return;
+            break;
         }
     }
+    if let Some(lease) = lease
+        && let Err(error) = storage.finish_job(&lease, None).await
+    {
+        tracing::warn!(%error, "could not release the lease of the queue metrics");
+    }
+}
+
+/// Renews or claims the lease. None if another instance holds it: the gauges of this one then fall to 0.
+async fn hold_metrics_lease(storage: &Storage, held: Option<&ClaimedJob>) -> Result<Option<ClaimedJob>, StorageError> {
+    let now = Timestamp::now();
+    let until = now.saturating_add(METRICS_LEASE_LENGTH).unwrap_or(now);
+    if let Some(lease) = held {
+        if storage.renew_job(lease, until).await? {
+            return Ok(Some(lease.clone()));
+        }
+        set_queue_metrics(&[], &DeliveryOverview::default(), now);
+    }
+    let key = JobKey::of_service(METRICS_LEASE);
+    storage.insert_job(&key, "", now).await?;
+    storage.claim_job(&key, now, until).await
 }
 
 async fn record_queue_metrics_once(storage: &Storage) -> Result<(), StorageError> {
     let now = Timestamp::now();
-    let (syncs, deliveries) = (storage.sync_overview(now).await?, storage.delivery_overview(now).await?);
+    set_queue_metrics(&storage.count_jobs(now).await?, &storage.delivery_overview(now).await?, now);
+    Ok(())
+}
+
+fn set_queue_metrics(jobs: &[JobCounts], deliveries: &DeliveryOverview, now: Timestamp) {
+    // A gauge is a float, which holds every u32 exactly.
+    let gauge_value = |count| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    for kind in bellbird_connections::job_kinds() {
+        let (due, running, failing) = jobs
+            .iter()
+            .find(|counts| counts.kind == kind)
+            .map_or((0, 0, 0), |counts| (counts.due, counts.running, counts.failing));
+        for (state, count) in [("due", due), ("running", running), ("failing", failing)] {
+            metrics::gauge!(JOB_STATES, "kind" => kind, "state" => state).set(gauge_value(count));
+        }
+    }
     for (name, state, count) in [
-        (SYNC_STATES, "due", syncs.due),
-        (SYNC_STATES, "running", syncs.running),
-        (SYNC_STATES, "failing", syncs.failing),
         (DELIVERY_STATES, "due", deliveries.due),
         (DELIVERY_STATES, "pending", deliveries.pending),
         (DELIVERY_STATES, "waiting", deliveries.waiting),
         (ENDPOINT_STATES, "failing", deliveries.failing),
         (ENDPOINT_STATES, "disabled", deliveries.disabled),
     ] {
-        metrics::gauge!(name, "state" => state).set(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
+        metrics::gauge!(name, "state" => state).set(gauge_value(count));
     }
     let late = deliveries.oldest_due.map_or(0, |due| now.duration_since(due).as_secs().max(0));
-    metrics::gauge!(DELIVERY_LATENESS).set(f64::from(u32::try_from(late).unwrap_or(u32::MAX)));
-    Ok(())
-}
-
-async fn run_removal_jobs(connections: &Connections, stop: &CancellationToken) {
-    poll_jobs("removal", stop, || run_removals_once(connections), std::future::pending).await;
+    metrics::gauge!(DELIVERY_LATENESS).set(gauge_value(late.unsigned_abs()));
 }
 
 /// Deletes expired links, link sessions and old webhook events every [`CLEANUP_INTERVAL`].
@@ -160,20 +190,6 @@ async fn clean_up(connections: &Connections, webhooks: &Webhooks, stop: &Cancell
             return;
         }
     }
-}
-
-async fn run_removals_once(connections: &Connections) -> Result<(), ConnectionsError> {
-    // Recorded before and after, because a round takes long when a provider does not respond.
-    record_pending_removals(connections).await?;
-    connections.run_due_removals().await?;
-    record_pending_removals(connections).await
-}
-
-async fn record_pending_removals(connections: &Connections) -> Result<(), ConnectionsError> {
-    // A gauge is a float, which holds every u32 exactly.
-    let pending = u32::try_from(connections.count_pending_removals().await?).unwrap_or(u32::MAX);
-    metrics::gauge!(REMOVALS_PENDING).set(f64::from(pending));
-    Ok(())
 }
 
 /// Calls `on_removed` for each connection that was hidden or deleted.

@@ -15,7 +15,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, fmt};
 
-use crate::background::REMOVALS_PENDING;
+use crate::background::JOB_STATES;
 use crate::config::{Log, LogFormat, LogLevel, terminal};
 use bellbird_connections::PROVIDER_EVENTS_METRIC;
 use queue::LineQueue;
@@ -96,5 +96,5 @@ fn describe_metrics() {
         "Provider categories outside the sixteen known ones."
     );
     metrics::describe_counter!(PROVIDER_EVENTS_METRIC, "Webhooks received from providers, by outcome.");
-    metrics::describe_gauge!(REMOVALS_PENDING, "Hidden connections whose consent is not yet withdrawn.");
+    metrics::describe_gauge!(JOB_STATES, "Jobs by kind and state.");
 }

@@ -5,6 +5,8 @@
 use bellbird_domain::ConnectionStatus;
 use bellbird_storage::StorageError;
 
+use crate::schedule::Failure;
+
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionsError {
     /// No adapter has this name, or its credentials are not set.
@@ -72,6 +74,25 @@ impl ConnectionsError {
             }
             Self::Storage(_) | Self::NoRandomNumbers => "Something went wrong on our side. Try again in a few minutes.",
             _ => "The provider does not let this service link accounts. The operator can find the cause in the log.",
+        }
+    }
+
+    /// How a failed job is retried. None: it was interrupted, and runs again when its lease ends.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        match self {
+            Self::Busy | Self::Storage(StorageError::Unavailable(_)) => None,
+            Self::Provider(error) if error.is_transient() => Some(Failure::Transient(error.retry_after())),
+            error if error.is_transient() => Some(Failure::Transient(None)),
+            _ => Some(Failure::Permanent),
+        }
+    }
+
+    /// Why a job failed, for lists of jobs.
+    pub(crate) fn last_error(&self) -> String {
+        match self {
+            Self::Provider(error) => error.to_string(),
+            Self::Storage(StorageError::Sealed(error)) => format!("its credentials cannot be opened: {error}"),
+            other => other.to_string(),
         }
     }
 

@@ -1,11 +1,12 @@
 //! The life of a connection: linking or import, refreshes, syncs, provider events, repair and removal.
 //!
 //! Refreshes, syncs, removals and link sessions are jobs in the database. Every instance polls for due jobs and claims
-//! them with a lease, so no job is lost when a process is killed.
+//! them with a lease, so no job is lost when a process is killed (see `jobs.rs`).
 
 pub mod account_matching;
 pub mod error;
 mod import;
+mod jobs;
 pub mod lifecycle;
 mod linking;
 mod provider_events;
@@ -31,11 +32,13 @@ pub use bellbird_providers::linking::Url;
 pub use bellbird_providers::webhook_verifier::Rejection;
 pub use error::ConnectionsError;
 pub use import::{Imported, SkippedConsent};
-pub use linking::callback::{CallbackOutcome, LinkOutcome};
+pub use jobs::{JOB_RUNS_METRIC, job_kinds};
+pub use linking::callback::CallbackOutcome;
+pub use linking::outcome::LinkOutcome;
 pub use linking::start::{CreatedLink, LinkPage, LinkTarget, LinkableProvider};
 pub use provider_events::{PROVIDER_EVENTS_METRIC, ReceiveError};
 pub use removal::Removal;
-pub use sync::{SYNCS_METRIC, SyncReport, SyncSettings};
+pub use sync::{SyncReport, SyncSettings};
 
 /// For the provider calls of one step of an import.
 const STEP_DEADLINE: Duration = Duration::from_secs(60);
@@ -43,8 +46,6 @@ const STEP_DEADLINE: Duration = Duration::from_secs(60);
 /// Wakes the job loops of this process before their next poll.
 #[derive(Default)]
 struct JobSignals {
-    refreshes: Notify,
-    syncs: Notify,
     link_sessions: Notify,
 }
 
@@ -58,6 +59,7 @@ pub struct Connections {
     refreshes: Arc<SingleFlight<ConnectionId, ()>>,
     subscribe_lock: Arc<tokio::sync::Mutex<()>>,
     job_signals: Arc<JobSignals>,
+    signals: Arc<jobs::Signals>,
     console_url: Option<Url>,
     sync_settings: SyncSettings,
     event_buffer: WebhookEventBuffer,
@@ -73,6 +75,7 @@ impl Connections {
             refreshes: Arc::default(),
             subscribe_lock: Arc::default(),
             job_signals: Arc::default(),
+            signals: Arc::default(),
             console_url: None,
             sync_settings: SyncSettings::default(),
             event_buffer: WebhookEventBuffer::default(),

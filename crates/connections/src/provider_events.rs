@@ -8,12 +8,12 @@ use std::time::Duration;
 use bellbird_domain::UserId;
 use bellbird_providers::Provider;
 use bellbird_providers::webhook_verifier::{AffectedResource, Rejection};
-use bellbird_storage::{AffectedRef, StorageError};
+use bellbird_storage::{AffectedRef, JobKey, StorageError};
 use http::HeaderMap;
 use jiff::SignedDuration;
 use uuid::Uuid;
 
-use crate::{Connections, ConnectionsError};
+use crate::{Connections, ConnectionsError, refresh, sync};
 
 /// For verifying an event. Akahu expects a response within 5 s (docs/providers/akahu.md#webhooks), and its signing key
 /// may have to be fetched first.
@@ -86,13 +86,15 @@ impl Connections {
         self.storage.wake_link_sessions(name, affected, now).await?;
         self.job_signals.link_sessions.notify_one();
         for (user, connection) in self.storage.find_affected_connections(name, affected).await? {
-            self.storage.request_refresh(user, connection, now, REFRESH_INTERVAL_MIN).await?;
-            if self.sync_settings.enabled {
-                self.storage.request_sync(user, connection, now, SYNC_INTERVAL_MIN).await?;
+            for (kind, interval_min) in [(&refresh::KIND, REFRESH_INTERVAL_MIN), (&sync::KIND, SYNC_INTERVAL_MIN)] {
+                if (kind.is_enabled)(self) {
+                    let job = JobKey::new(kind.name, user, connection);
+                    self.storage.request_job(&job, now, interval_min).await?;
+                }
             }
         }
-        self.job_signals.refreshes.notify_one();
-        self.job_signals.syncs.notify_one();
+        self.wake(&refresh::KIND, name);
+        self.wake(&sync::KIND, name);
         Ok(())
     }
 

@@ -3,20 +3,22 @@
 //! Failed reads and provider events request a refresh. Linking schedules several, because accounts may appear later
 //! than the consent; these also subscribe to provider events.
 //!
-//! A refresh is a job on the connection's row, so no request is lost. All instances together run one refresh of a
-//! connection at a time. If another is requested meanwhile, it runs afterwards.
+//! A refresh is a job, so no request is lost. All instances together run one refresh of a connection at a time. If
+//! another is requested meanwhile, it runs afterwards.
 
 use std::time::Duration;
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use bellbird_providers::{CallContext, ConsentStatus, Provider};
-use bellbird_storage::{ClaimedRefresh, NewAccount, StorageError};
+use bellbird_storage::{ClaimedJob, JobKey, NewAccount, job_kinds};
+use jiff::Timestamp;
 use secrecy::SecretString;
 use tokio::time::Instant;
 
 use crate::account_matching::match_accounts;
 use crate::import::new_account;
-use crate::{Connections, ConnectionsError, lifecycle, run_claims, schedule};
+use crate::jobs::{JobKind, claim_or_wait, require_lease};
+use crate::{Connections, ConnectionsError, lifecycle, schedule};
 
 /// For the provider calls of one refresh.
 const REFRESH_DEADLINE: Duration = Duration::from_secs(40);
@@ -24,19 +26,24 @@ const REFRESH_DEADLINE: Duration = Duration::from_secs(40);
 const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(10);
 /// Longer than [`REFRESH_DEADLINE`], with time for the database.
 const LEASE: Duration = Duration::from_secs(60);
-/// How often a caller tries to claim a refresh that is running already.
-const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// Refreshes that one instance runs at the same time.
-const CONCURRENCY_MAX: u32 = 8;
+
+pub(crate) static KIND: JobKind = JobKind {
+    name: job_kinds::REFRESH,
+    has_provider: true,
+    has_connection: true,
+    lease: LEASE,
+    concurrency_max: 8,
+    is_enabled: |_| true,
+    run: |connections, claim| Box::pin(connections.refresh_claimed(claim)),
+};
 
 impl Connections {
     /// Refreshes a connection now and returns its status.
     ///
     /// If a refresh is running already, here or in another instance, returns the stored status without waiting.
     pub async fn refresh(&self, user_id: UserId, id: ConnectionId) -> Result<ConnectionStatus, ConnectionsError> {
-        let (now, lease) = self.lease(LEASE);
-        if let Some(claim) = self.storage.claim_refresh(user_id, id, now, lease).await? {
-            self.run_refresh(&claim).await?;
+        if let Some(claim) = self.claim_refresh(user_id, id).await? {
+            self.run_claimed(&KIND, &claim, self.refresh_claimed(&claim)).await.map_err(|failed| failed.error)?;
         }
         let connection = self.storage.find_connection(user_id, id).await?.ok_or(ConnectionsError::NotFound)?;
         Ok(connection.status)
@@ -49,20 +56,17 @@ impl Connections {
         user_id: UserId,
         id: ConnectionId,
     ) -> Result<ConnectionStatus, ConnectionsError> {
-        let deadline = Instant::now() + LEASE;
-        loop {
-            let (now, lease) = self.lease(LEASE);
-            if let Some(claim) = self.storage.claim_refresh(user_id, id, now, lease).await? {
-                self.run_refresh(&claim).await?;
-                break;
-            }
-            if Instant::now() >= deadline {
-                break;
-            }
-            tokio::time::sleep(LEASE_POLL_INTERVAL).await;
+        let claim = claim_or_wait(Instant::now() + LEASE, || self.claim_refresh(user_id, id)).await?;
+        if let Some(claim) = claim {
+            self.run_claimed(&KIND, &claim, self.refresh_claimed(&claim)).await.map_err(|failed| failed.error)?;
         }
         let connection = self.storage.find_connection(user_id, id).await?.ok_or(ConnectionsError::NotFound)?;
         Ok(connection.status)
+    }
+
+    async fn claim_refresh(&self, user: UserId, id: ConnectionId) -> Result<Option<ClaimedJob>, ConnectionsError> {
+        let (now, lease) = self.lease(LEASE);
+        Ok(self.storage.claim_job(&JobKey::new(KIND.name, user, id), now, lease).await?)
     }
 
     /// Starts a refresh without waiting for it. Concurrent calls for one connection share a refresh.
@@ -70,75 +74,41 @@ impl Connections {
         let connections = self.clone();
         tokio::spawn(async move {
             let refreshes = std::sync::Arc::clone(&connections.refreshes);
-            let refresh = || async move {
-                if let Err(error) = connections.refresh(user_id, id).await {
-                    tracing::warn!(connection_id = %id, error = %error, "could not refresh connection");
-                }
-            };
+            // The runner logs a failure.
+            let refresh = || async move { drop(connections.refresh(user_id, id).await) };
             let _ = refreshes.join(id, refresh).await;
         });
     }
 
-    /// Runs every due refresh, a few at a time, and returns when none is due.
-    ///
-    /// Every instance calls this periodically. On a database error, the claimed jobs run again when their leases
-    /// expire.
-    pub async fn run_due_refreshes(&self) -> Result<(), ConnectionsError> {
-        loop {
-            let (now, lease) = self.lease(LEASE);
-            let claims = self.storage.claim_due_refreshes(now, lease, CONCURRENCY_MAX).await?;
-            if claims.is_empty() {
-                return Ok(());
-            }
-            run_claims(claims, |claim| {
-                let connections = self.clone();
-                async move {
-                    match connections.run_refresh(&claim).await {
-                        Err(error @ ConnectionsError::Storage(StorageError::Unavailable(_))) => Err(error),
-                        Err(error) => {
-                            let id = claim.connection_id;
-                            tracing::warn!(connection_id = %id, %error, "could not refresh connection");
-                            Ok(())
-                        }
-                        Ok(()) => Ok(()),
-                    }
-                }
-            })
-            .await?;
-        }
-    }
-
-    /// Waits until this process requests a refresh.
-    pub async fn refresh_requested(&self) {
-        self.job_signals.refreshes.notified().await;
-    }
-
-    /// Runs a claimed refresh, then releases the claim with the time of the next refresh, if any.
-    async fn run_refresh(&self, claim: &ClaimedRefresh) -> Result<(), ConnectionsError> {
-        let result = self.refresh_claimed(claim).await;
-        // The lease expires, and the job runs again.
-        if let Err(ConnectionsError::Storage(StorageError::Unavailable(_))) = result {
-            return result;
-        }
+    /// Refreshes, then releases the job until the next refresh, if one is planned.
+    async fn refresh_claimed(&self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
+        let backfill_ends_at = self.storage.find_backfill_end(claim.user_id(), claim.subject_id()).await?;
+        self.refresh_connection(claim, backfill_ends_at).await?;
         let now = self.clock.now();
-        // Until a refresh after the backfill window succeeds, accounts with new ids are matched with stored ones.
-        let is_backfill_done = result.is_ok() && claim.backfill_ends_at.is_some_and(|until| until <= now);
-        let failed = result.as_ref().is_err_and(ConnectionsError::is_transient);
-        let next = schedule::next_refresh_at(claim.attempts, failed, now, claim.backfill_ends_at);
-        let attempts = if next.is_some() { claim.attempts.saturating_add(1) } else { 0 };
-        self.storage.finish_refresh(claim, next, attempts, is_backfill_done).await?;
-        result
+        match backfill_ends_at {
+            // Until a refresh after the backfill window succeeds, accounts with new ids are matched with stored ones.
+            Some(until) if until <= now => require_lease(self.storage.finish_backfill(claim, None).await?),
+            Some(until) => self.finish_job(claim, schedule::next_refresh_at(now, until)).await,
+            None => self.finish_job(claim, None).await,
+        }
     }
 
-    async fn refresh_claimed(&self, claim: &ClaimedRefresh) -> Result<(), ConnectionsError> {
-        let (user, id) = (claim.user_id, claim.connection_id);
+    async fn refresh_connection(
+        &self,
+        claim: &ClaimedJob,
+        backfill_ends_at: Option<Timestamp>,
+    ) -> Result<(), ConnectionsError> {
+        let (user, id) = (claim.user_id(), claim.subject_id());
         let connection = self.storage.find_connection(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let credentials = self.storage.find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let provider = self.provider(&connection.provider)?;
         let context = self.call_context_within(REFRESH_DEADLINE);
         let mut consent_status = provider.consent_status(&context, &credentials).await?;
         if consent_status == ConsentStatus::Active {
-            match self.refresh_accounts(provider.as_ref(), &context, &connection, &credentials, claim).await {
+            match self
+                .refresh_accounts(claim, (provider.as_ref(), &context), &connection, &credentials, backfill_ends_at)
+                .await
+            {
                 Err(ConnectionsError::ConsentInactive(status)) => consent_status = ConsentStatus::Broken(status),
                 refreshed => refreshed?,
             }
@@ -146,7 +116,7 @@ impl Connections {
         let Some(next) = lifecycle::next_status(connection.status, consent_status) else { return Ok(()) };
         // False if another process has changed the status since. That change is the newer one.
         if self.storage.set_status_after_refresh(claim, connection.status, next, "refreshed", self.clock.now()).await? {
-            tracing::info!(connection_id = %id, from = %connection.status, to = %next, "connection status changed");
+            tracing::info!(from = %connection.status, to = %next, "connection status changed");
         }
         Ok(())
     }
@@ -157,18 +127,18 @@ impl Connections {
     /// with stored ones.
     async fn refresh_accounts(
         &self,
-        provider: &dyn Provider,
-        context: &CallContext,
+        claim: &ClaimedJob,
+        (provider, context): (&dyn Provider, &CallContext),
         connection: &Connection,
         credentials: &SecretString,
-        claim: &ClaimedRefresh,
+        backfill_ends_at: Option<Timestamp>,
     ) -> Result<(), ConnectionsError> {
         let (user, id) = (connection.user_id, connection.id);
         let found = provider.accounts(context, credentials).await?;
         let now = self.clock.now();
-        let is_backfilling = claim.backfill_ends_at.is_some_and(|until| now < until);
+        let is_backfilling = backfill_ends_at.is_some_and(|until| now < until);
         if !found.is_empty() {
-            let known_as = if claim.backfill_ends_at.is_some() {
+            let known_as = if backfill_ends_at.is_some() {
                 match_accounts(&self.storage.list_connection_accounts(user, id).await?, &found)
             } else {
                 Vec::new()
@@ -177,9 +147,7 @@ impl Connections {
             let accounts: Vec<NewAccount<'_>> =
                 found.iter().zip(known_as).map(|(account, known_as)| new_account(account, known_as)).collect();
             // Lease lost: these accounts may belong to a consent that the connection no longer has.
-            if !self.storage.apply_refresh(claim, &accounts, !is_backfilling, now).await? {
-                return Err(ConnectionsError::Busy);
-            }
+            require_lease(self.storage.apply_refresh(claim, &accounts, !is_backfilling, now).await?)?;
         }
         if is_backfilling {
             self.subscribe_in_background(connection.provider.clone(), user, credentials.clone());

@@ -1,4 +1,4 @@
-//! When jobs run next: retries of removals and syncs, refreshes of connections, polls of link sessions. Pure.
+//! When jobs run next: retries, refreshes of connections, polls of link sessions. Pure.
 
 use std::time::Duration;
 
@@ -41,9 +41,6 @@ pub fn backoff(failures: u32, failure: Failure, jitter: u64) -> Duration {
 pub const BACKFILL_SECONDS: i64 = 600;
 /// Refreshes during that time, in seconds after linking.
 const BACKFILL_REFRESHES: [i64; 4] = [4, 34, 154, BACKFILL_SECONDS];
-/// Retries of a failed refresh: after 30 s, doubling to 16 minutes, which is half an hour in all. After that, the next
-/// provider event or read requests a refresh.
-const REFRESH_RETRIES_MAX: u32 = 6;
 
 /// Returns the time of the first refresh of a connection linked at `now`, and the end of its backfill window.
 #[must_use]
@@ -58,27 +55,11 @@ pub fn first_sync_at(now: Timestamp) -> Timestamp {
     later(now, BACKFILL_SECONDS)
 }
 
-/// Returns the time of the next refresh if none is requested earlier, or `None` if none is needed.
-///
-/// `attempts` counts the refreshes since the last request, without this one. `failed` means that the provider did not
-/// answer. `backfill_ends_at` is the time until which accounts may be late.
+/// Returns the time of the next refresh while accounts may be late, if none is requested earlier.
 #[must_use]
-pub fn next_refresh_at(
-    attempts: u32,
-    failed: bool,
-    now: Timestamp,
-    backfill_ends_at: Option<Timestamp>,
-) -> Option<Timestamp> {
-    match backfill_ends_at {
-        Some(until) if now < until => {
-            let refreshes = BACKFILL_REFRESHES.iter().map(|after| later(until, after - BACKFILL_SECONDS));
-            refreshes.into_iter().find(|refresh| now < *refresh)
-        }
-        // The backfill window ends only with a successful refresh.
-        Some(_) if failed => Some(later(now, 30 << attempts.min(7))),
-        _ if failed && attempts < REFRESH_RETRIES_MAX => Some(later(now, 30 << attempts.min(5))),
-        _ => None,
-    }
+pub fn next_refresh_at(now: Timestamp, backfill_ends_at: Timestamp) -> Option<Timestamp> {
+    let refreshes = BACKFILL_REFRESHES.iter().map(|after| later(backfill_ends_at, after - BACKFILL_SECONDS));
+    refreshes.into_iter().find(|refresh| now < *refresh)
 }
 
 /// Returns the time of the next poll of a link session: after 5 s, doubling up to 320 s.
@@ -136,25 +117,13 @@ mod tests {
     }
 
     #[test]
-    fn refreshes_follow_linking_and_failures() {
+    fn refreshes_follow_linking() {
         let start: Timestamp = "2026-11-20T00:00:00Z".parse().unwrap();
         let at = |seconds: i64| later(start, seconds);
-        let until = Some(at(600));
         assert_eq!(first_refresh_at(start), (at(4), at(600)));
-        assert_eq!(next_refresh_at(0, false, at(4), until), Some(at(34)));
-        assert_eq!(next_refresh_at(9, true, at(5), until), Some(at(34)), "whatever the attempts and the result");
-        assert_eq!(next_refresh_at(2, false, at(154), until), Some(at(600)), "a last refresh at the end");
-        assert_eq!(next_refresh_at(3, false, at(600), until), None);
-        assert_eq!(
-            next_refresh_at(3, true, at(600), until),
-            Some(at(840)),
-            "the backfill ends only with a successful refresh"
-        );
-        assert_eq!(next_refresh_at(0, false, start, None), None, "no further refresh without a request");
-        let waits: Vec<_> = (0..8).map(|failed| next_refresh_at(failed, true, start, None)).collect();
-        let expected = [30, 60, 120, 240, 480, 960].map(|seconds| Some(at(seconds)));
-        assert_eq!(waits[..6], expected);
-        assert_eq!(waits[6..], [None, None], "given up");
+        for (now, next) in [(4, Some(34)), (5, Some(34)), (34, Some(154)), (154, Some(600)), (600, None)] {
+            assert_eq!(next_refresh_at(at(now), at(600)), next.map(at), "{now}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 -- Ids are lower-case UUIDs. Times are microseconds since 1970-01-01 UTC.
 -- A table of a user's data has a primary key that starts with the user.
 --
--- A claim takes a lease and raises the fence. Each later write of the claim holder checks the fence, so a holder whose
+-- A claim takes a lease and changes the fence. Each later write of the claim holder checks the fence, so a holder whose
 -- lease expired and was claimed again changes nothing. A lease that is NULL or in the past is free.
 
 CREATE TABLE users (
@@ -58,40 +58,13 @@ CREATE TABLE connections (
     last_refreshed_at INTEGER,
     created_at INTEGER NOT NULL,
 
-    -- The refresh job. NULL: none is planned, or one runs.
-    next_refresh_at INTEGER,
-    -- When the last refresh started, whatever its outcome.
-    refresh_started_at INTEGER,
-    refresh_attempts INTEGER NOT NULL DEFAULT 0,
-    refresh_lease_until INTEGER,
-    refresh_fence INTEGER NOT NULL DEFAULT 0,
     -- Providers list accounts late. Until then, a refresh deletes no account.
     backfill_ends_at INTEGER,
-
-    -- The sync job. NULL: none is planned. While a sync runs, next_sync_at >= sync_started_at means that another sync
-    -- was requested meanwhile.
-    next_sync_at INTEGER,
-    -- When the last sync started, whatever its outcome.
-    sync_started_at INTEGER,
     -- When the last successful sync started, which is the end of its date range, and the start of that range.
     synced_at INTEGER,
     covered_from INTEGER,
     -- Counts the finished syncs. Fingerprints name a sync by its number.
     sync_sequence INTEGER NOT NULL DEFAULT 0,
-    -- Failures since the last success.
-    sync_attempts INTEGER NOT NULL DEFAULT 0,
-    -- A message of ours for the operator, never the provider's text.
-    sync_last_error TEXT,
-    sync_lease_until INTEGER,
-    sync_fence INTEGER NOT NULL DEFAULT 0,
-
-    -- The removal job of a connection with the status 'deleting'. NULL: due now.
-    next_removal_at INTEGER,
-    removal_attempts INTEGER NOT NULL DEFAULT 0,
-    -- A message of ours for the operator, never the provider's text.
-    removal_last_error TEXT,
-    removal_lease_until INTEGER,
-    removal_fence INTEGER NOT NULL DEFAULT 0,
 
     PRIMARY KEY (user_id, id)
 ) STRICT, WITHOUT ROWID;
@@ -99,11 +72,6 @@ CREATE TABLE connections (
 CREATE UNIQUE INDEX connections_id ON connections (id);
 CREATE UNIQUE INDEX connections_provider_connection ON connections (provider, provider_connection_id);
 CREATE INDEX connections_provider_user ON connections (provider, provider_user_digest);
-CREATE INDEX connections_next_refresh ON connections (next_refresh_at) WHERE next_refresh_at IS NOT NULL;
-CREATE INDEX connections_refresh_lease ON connections (refresh_lease_until) WHERE refresh_lease_until IS NOT NULL;
-CREATE INDEX connections_next_sync ON connections (next_sync_at) WHERE next_sync_at IS NOT NULL;
-CREATE INDEX connections_sync_lease ON connections (sync_lease_until) WHERE sync_lease_until IS NOT NULL;
-CREATE INDEX connections_next_removal ON connections (next_removal_at) WHERE status = 'deleting';
 
 CREATE TABLE accounts (
     user_id TEXT NOT NULL,
@@ -124,6 +92,38 @@ CREATE UNIQUE INDEX accounts_connection_provider_account ON accounts (user_id, c
 CREATE INDEX accounts_name ON accounts (user_id, name, id);
 -- Provider events name accounts without the user.
 CREATE INDEX accounts_provider_account ON accounts (provider_account_id);
+
+-- Work that outlives a request. The transaction that adds or deletes a subject adds or deletes its jobs.
+--
+-- kind             subject
+-- refresh          connection id
+-- sync             connection id
+-- removal          id of a connection with the status 'deleting'
+CREATE TABLE jobs (
+    -- The nil UUID: a job of no user. So there is no foreign key.
+    user_id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    -- Each provider has its own limit of running jobs. Empty: no provider.
+    provider TEXT NOT NULL,
+    -- The next run. NULL: none is planned. While a job runs, run_at >= started_at means that another run was requested
+    -- meanwhile.
+    run_at INTEGER,
+    -- When the last run started, whatever its outcome.
+    started_at INTEGER,
+    lease_until INTEGER,
+    -- A random number for each claim. A counter could repeat a number: after a lost commit, or in a row that was deleted
+    -- and inserted again. NULL: not running.
+    fence INTEGER,
+    -- Failures since the last success.
+    attempts INTEGER NOT NULL DEFAULT 0,
+    -- A message of ours for the operator, never the provider's text.
+    last_error TEXT,
+    PRIMARY KEY (user_id, kind, subject)
+) STRICT, WITHOUT ROWID;
+
+-- The only index besides the key. An index on leases draws PostgreSQL's planner away from the key.
+CREATE INDEX jobs_due ON jobs (kind, provider, COALESCE(lease_until, run_at));
 
 -- Outlives the connection and the user, so it has no foreign key.
 CREATE TABLE connection_audit (
@@ -209,6 +209,8 @@ CREATE TABLE link_sessions (
     known_consents TEXT NOT NULL DEFAULT '',
     -- started, callback_received, credentials_obtained or ended.
     phase TEXT NOT NULL,
+    -- When that phase began. Linking waits for the provider for limited times from there on.
+    phase_since INTEGER NOT NULL,
     -- How the session ended, as one word.
     outcome TEXT,
     created_at INTEGER NOT NULL,

@@ -163,7 +163,7 @@ struct ListedConnection<'a> {
 #[serde(rename_all = "camelCase")]
 struct RemovalView<'a> {
     attempts: u32,
-    next_attempt_at: Option<Timestamp>,
+    next_attempt_at: Timestamp,
     last_error: Option<&'a str>,
 }
 
@@ -203,7 +203,7 @@ struct SyncView<'a> {
 
 impl<'a> From<&'a SyncState> for SyncView<'a> {
     fn from(state: &'a SyncState) -> Self {
-        let SyncState { synced_at, next_at, attempts, last_error } = state;
+        let SyncState { synced_at, next_at, attempts, last_error, .. } = state;
         Self { synced_at: *synced_at, next_at: *next_at, failed_attempts: *attempts, last_error: last_error.as_deref() }
     }
 }
@@ -314,8 +314,8 @@ async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
 }
 
 /// Describes a pending removal: its last error, its attempts and its next attempt.
-pub(super) fn removal_status(removal: &PendingRemoval) -> String {
-    let next = output::format_instant(removal.next_attempt_at);
+fn removal_status(removal: &PendingRemoval) -> String {
+    let next = output::format_instant(Some(removal.next_attempt_at));
     match &removal.last_error {
         None => "its consent will be withdrawn shortly.".to_owned(),
         Some(last_error) => {

@@ -1,6 +1,11 @@
 //! Links accounts in the browser: link URLs, link sessions, callbacks, and the connections that result.
 
-mod apply_consents;
+mod apply;
 pub(crate) mod callback;
+mod decide;
+#[cfg(test)]
+mod fixtures;
+pub(crate) mod outcome;
+mod poll;
 mod provider_user;
 pub(crate) mod start;

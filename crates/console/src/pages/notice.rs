@@ -111,7 +111,7 @@ impl Notice {
                 ..Self::for_outcome(outcome, (&[], &[]), None, api_url, title_of)
             },
             CallbackOutcome::Finished { outcome, connections, accounts, reason } => {
-                Self::for_outcome(outcome, (connections, accounts), reason.as_deref(), api_url, title_of)
+                Self::for_outcome(outcome, (connections, accounts), *reason, api_url, title_of)
             }
         }
     }
@@ -212,11 +212,11 @@ mod tests {
         Notice::for_callback(callback, "http://127.0.0.1:8080/", str::to_uppercase)
     }
 
-    fn notice_of(outcome: LinkOutcome, names: &[&str], reason: Option<&str>) -> Notice {
+    fn notice_of(outcome: LinkOutcome, names: &[&str], reason: Option<&'static str>) -> Notice {
         let connections: Vec<Connection> =
             names.iter().map(|name| connection(name, ConnectionStatus::Active)).collect();
         let accounts = connections.iter().map(|connection| account(connection, HOSTILE)).collect();
-        notice(&CallbackOutcome::Finished { outcome, connections, accounts, reason: reason.map(str::to_owned) })
+        notice(&CallbackOutcome::Finished { outcome, connections, accounts, reason })
     }
 
     #[test]

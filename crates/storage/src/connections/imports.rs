@@ -14,6 +14,7 @@ use crate::connections::connection::{connection, select_connections, write_last_
 use crate::db::{Row, Tx, params, statements, strip_nul};
 use crate::digest::provider_user_digest;
 use crate::error::Result;
+use crate::jobs::{self, JobKey, job_kinds};
 use crate::locks::bump_revision;
 use crate::secrets::store::SecretSlot;
 use crate::{Storage, StorageError};
@@ -27,23 +28,17 @@ statements! {
         WHERE user_id = $1 AND id = $2";
 
     INSERT = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
-            institution_name, institution_logo, status, created_at, provider_user_digest, next_refresh_at,
-            backfill_ends_at, next_sync_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $12, $13)";
+            institution_name, institution_logo, status, created_at, provider_user_digest, backfill_ends_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11)";
 
-    /// Raising the fences makes a running refresh and a running sync lose their leases: they hold the old credentials,
-    /// and their results say nothing about the new ones.
     UPDATE = "UPDATE connections SET category = $3, institution_id = $4, institution_name = $5, institution_logo = $6,
-            status = 'active', provider_user_digest = COALESCE($8, provider_user_digest), next_refresh_at = $9,
-            backfill_ends_at = $10, refresh_attempts = 0, refresh_fence = refresh_fence + 1,
-            refresh_lease_until = NULL, provider_connection_id = $7,
-            next_sync_at = CASE WHEN next_sync_at <= $11 THEN next_sync_at ELSE $11 END, sync_attempts = 0,
-            sync_last_error = NULL, sync_fence = sync_fence + 1, sync_lease_until = NULL
+            status = 'active', provider_connection_id = $7,
+            provider_user_digest = COALESCE($8, provider_user_digest), backfill_ends_at = $9
         WHERE user_id = $1 AND id = $2";
 
     INSERT_REPLACED = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
-            institution_name, institution_logo, status, created_at, provider_user_digest, next_removal_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'deleting', $9, $10, $9)";
+            institution_name, institution_logo, status, created_at, provider_user_digest)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'deleting', $9, $10)";
 }
 
 const CONSENT_TAKEN: &str = "the consent belongs to another connection";
@@ -66,7 +61,7 @@ pub struct NewConnection<'a> {
     pub provider_user_id: Option<&'a str>,
     /// The connection of the same user that this consent repairs. It keeps its id, and this consent replaces its own.
     pub repairs: Option<ConnectionId>,
-    /// The next refresh. None: only on request.
+    /// The next refresh. An earlier one that is planned stays. None: only on request.
     pub next_refresh_at: Option<Timestamp>,
     /// Until then, accounts may still appear, and a refresh deletes none.
     pub backfill_ends_at: Option<Timestamp>,
@@ -154,6 +149,7 @@ impl Storage {
             provider_user_digest.as_deref()
         ];
         tx.run(INSERT_REPLACED, values).await?;
+        jobs::insert(tx, &JobKey::new(job_kinds::REMOVAL, user, former_id), &broken.provider, Some(now)).await?;
         self.copy_secret(tx, &SecretSlot::credentials(user, broken.id), &SecretSlot::credentials(user, former_id))
             .await?;
         let (from, to) = (Some(broken.status), Some(ConnectionStatus::Deleting));
@@ -177,12 +173,13 @@ async fn insert(tx: &mut Tx, consent: &str, new: &NewConnection<'_>, now: Timest
         logo.as_deref(),
         now,
         provider_user.as_deref(),
-        new.next_refresh_at,
-        new.backfill_ends_at,
-        new.next_sync_at
+        new.backfill_ends_at
     ];
     // Another user may have imported the consent since [`FIND_BY_CONSENT`].
     tx.run(INSERT, values).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
+    for (key, run_at) in planned_jobs(user, connection, new) {
+        jobs::insert(tx, &key, new.provider, run_at).await?;
+    }
     let change = StatusChange { user, connection, from: None, to: Some(ConnectionStatus::Active), cause: new.cause };
     audit::record(tx, &change, now).await?;
     Ok(connection)
@@ -213,17 +210,27 @@ async fn renew(
         logo.as_deref(),
         consent,
         provider_user.as_deref(),
-        new.next_refresh_at,
-        new.backfill_ends_at,
-        new.next_sync_at
+        new.backfill_ends_at
     ];
     tx.run(UPDATE, values).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
+    // A running refresh or sync loses its lease: it holds the old credentials, and its result says nothing about the
+    // new ones.
+    for (key, run_at) in planned_jobs(user, connection, new) {
+        jobs::restart(tx, &key, run_at).await?;
+    }
     if before.status != status {
         let change =
             StatusChange { user, connection, from: Some(before.status), to: Some(status), cause: "reconnected" };
         audit::record(tx, &change, now).await?;
     }
     Ok(connection)
+}
+
+fn planned_jobs(user: UserId, connection: ConnectionId, new: &NewConnection<'_>) -> [(JobKey, Option<Timestamp>); 2] {
+    [
+        (JobKey::new(job_kinds::REFRESH, user, connection), new.next_refresh_at),
+        (JobKey::new(job_kinds::SYNC, user, connection), Some(new.next_sync_at)),
+    ]
 }
 
 /// The former consent of a repaired connection.

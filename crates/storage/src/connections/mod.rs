@@ -1,4 +1,4 @@
-//! Connections, their accounts, and their refresh, sync and removal jobs.
+//! Connections, their accounts, and the results of their refreshes, syncs and removals.
 
 pub(crate) mod account_merge;
 pub(crate) mod accounts;
@@ -8,5 +8,4 @@ pub(crate) mod fingerprints;
 pub(crate) mod imports;
 pub(crate) mod refreshes;
 pub(crate) mod removals;
-pub(crate) mod sync_overview;
 pub(crate) mod syncs;

@@ -92,6 +92,19 @@ impl Db {
         Ok(claims)
     }
 
+    /// Runs one write in a transaction of its own. Returns the first row that it returns, if any.
+    pub(crate) async fn write_one<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Option<T>> {
+        match self {
+            Self::Sqlite(_) => {
+                let mut tx = self.begin().await?;
+                let row = tx.one(sql, params, map).await?;
+                tx.commit().await?;
+                Ok(row)
+            }
+            Self::Postgres(db) => Box::pin(db.all(sql, params, map)).await.map(first),
+        }
+    }
+
     /// Runs one write in a transaction of its own. Returns the number of rows it touched.
     pub(crate) async fn run(&self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
         match self {

@@ -38,8 +38,8 @@ statements! {
     /// Raising the fence makes an earlier claim lose its lease. `next_attempt_at` is now, so that another instance can
     /// claim the session when this lease ends.
     RECEIVE_CALLBACK = concat!(
-        "UPDATE link_sessions SET phase = 'callback_received', attempts = 0, next_attempt_at = $2, lease_until = $3,
-            fence = fence + 1
+        "UPDATE link_sessions SET phase = 'callback_received', phase_since = $2, attempts = 0, next_attempt_at = $2,
+            lease_until = $3, fence = fence + 1
         WHERE state_hash = $1 AND phase = 'started' AND expires_at > $2
         RETURNING ",
         columns!(""),
@@ -52,7 +52,8 @@ statements! {
 
     CLAIM_DUE = claim_due!(""), on_postgres = claim_due!(" FOR UPDATE SKIP LOCKED");
 
-    STORE_CREDENTIALS = "UPDATE link_sessions SET phase = 'credentials_obtained', attempts = 0, lease_until = $4
+    STORE_CREDENTIALS = "UPDATE link_sessions
+        SET phase = 'credentials_obtained', phase_since = $4, attempts = 0, lease_until = $5
         WHERE user_id = $1 AND id = $2 AND phase = 'callback_received' AND fence = $3 AND lease_until IS NOT NULL";
 
     END = "UPDATE link_sessions SET phase = 'ended', outcome = $4, lease_until = NULL
@@ -144,6 +145,7 @@ impl Storage {
         &self,
         claim: &ClaimedLinkSession,
         credentials: &SecretString,
+        now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<bool> {
         let LinkSession { user_id, id, .. } = claim.session;
@@ -151,7 +153,7 @@ impl Storage {
         if !lock_user_if_exists(&mut tx, user_id).await? {
             return Ok(false);
         }
-        if tx.run(STORE_CREDENTIALS, params![user_id, Param::Id(id), claim.fence, lease_until]).await? == 0 {
+        if tx.run(STORE_CREDENTIALS, params![user_id, Param::Id(id), claim.fence, now, lease_until]).await? == 0 {
             tx.rollback().await;
             return Ok(false);
         }
@@ -192,10 +194,10 @@ fn claimed(row: &Row<'_>) -> Result<ClaimedLinkSession> {
     Ok(ClaimedLinkSession {
         session: session(row)?,
         secret: None,
-        attempts: row.attempts(8)?,
-        next_attempt_at: row.time(9)?,
-        fence: row.int(10)?,
-        state_hash: row.blob(11)?.to_vec(),
-        known_consents: row.text(12)?.split_whitespace().map(str::to_owned).collect(),
+        attempts: row.attempts(9)?,
+        next_attempt_at: row.time(10)?,
+        fence: row.int(11)?,
+        state_hash: row.blob(12)?.to_vec(),
+        known_consents: row.text(13)?.split_whitespace().map(str::to_owned).collect(),
     })
 }

@@ -20,16 +20,21 @@ const KNOWN_DIGEST_BYTES: usize = 16;
 /// The columns that [`session`] expects, in its order.
 macro_rules! columns {
     ($table:literal) => {
-        concat!($table, "user_id, ", $table, "id, provider, connection_id, phase, outcome, created_at, expires_at")
+        concat!(
+            $table,
+            "user_id, ",
+            $table,
+            "id, provider, connection_id, phase, phase_since, outcome, created_at, expires_at"
+        )
     };
 }
 pub(crate) use columns;
 
 statements! {
     INSERT = "INSERT INTO link_sessions
-            (user_id, id, state_hash, provider, connection_id, known_consents, phase, created_at, expires_at,
-                next_attempt_at)
-        VALUES ($1, $2, $3, $4, $5, $6, 'started', $7, $8, $9)";
+            (user_id, id, state_hash, provider, connection_id, known_consents, phase, phase_since, created_at,
+                expires_at, next_attempt_at)
+        VALUES ($1, $2, $3, $4, $5, $6, 'started', $7, $7, $8, $9)";
 
     FIND = concat!("SELECT ", columns!(""), " FROM link_sessions WHERE state_hash = $1");
 
@@ -108,6 +113,8 @@ pub struct LinkSession {
     /// The connection to repair. None: a new connection, or the one to repair was removed.
     pub connection_id: Option<ConnectionId>,
     pub phase: LinkPhase,
+    /// When that phase began.
+    pub phase_since: Timestamp,
     /// How the session ended, as one word.
     pub outcome: Option<String>,
     pub created_at: Timestamp,
@@ -208,9 +215,10 @@ pub(crate) fn session(row: &Row<'_>) -> Result<LinkSession> {
         provider: row.text(2)?.to_owned(),
         connection_id: row.opt_id(3)?,
         phase: row.word(4, "the phase of a link session")?,
-        outcome: row.opt_text(5)?.map(str::to_owned),
-        created_at: row.time(6)?,
-        expires_at: row.time(7)?,
+        phase_since: row.time(5)?,
+        outcome: row.opt_text(6)?.map(str::to_owned),
+        created_at: row.time(7)?,
+        expires_at: row.time(8)?,
     })
 }
 

@@ -12,7 +12,7 @@ use secrecy::SecretString;
 
 use crate::tests::support::{TestDb, at, credentials, new_connection};
 use crate::{
-    AttemptOutcome, ClaimedEndpoint, ClaimedLinkSession, ClaimedProviderUser, ClaimedSync, FinishedAttempt,
+    AttemptOutcome, ClaimedEndpoint, ClaimedJob, ClaimedLinkSession, ClaimedProviderUser, FinishedAttempt,
     FinishedSync, NewConnection, NewEndpoint, NewLink, NewLinkSession, NewWebhookEvent, ProviderUserState,
     ResealedBatch, Sealer, Storage,
 };
@@ -86,7 +86,7 @@ pub(crate) async fn connection_to_sync(db: &Storage, user: UserId, consent: &str
     db.import_connection(&new, &[], at(0)).await.unwrap().id
 }
 
-pub(crate) async fn start_sync(db: &Storage, user: UserId, id: ConnectionId, now: i64) -> ClaimedSync {
+pub(crate) async fn start_sync(db: &Storage, user: UserId, id: ConnectionId, now: i64) -> ClaimedJob {
     db.claim_sync(user, id, at(now), at(now + 30)).await.unwrap().expect("claimed")
 }
 

@@ -48,7 +48,9 @@ fn file_holds_no_plain_secrets() {
         session_with_callback(db, user.id, "state_that_must_not_leak").await;
         let claim = session_with_callback(db, user.id, "another_state").await;
         assert!(
-            db.store_link_credentials(&claim, &secret("link_credentials_that_must_not_leak"), at(40)).await.unwrap()
+            db.store_link_credentials(&claim, &secret("link_credentials_that_must_not_leak"), at(20), at(40))
+                .await
+                .unwrap()
         );
         register_provider_user(db, user.id, "provider_user_id_that_must_not_leak", "credentials_that_must_not_leak")
             .await;
@@ -140,7 +142,7 @@ fn old_key_opens_nothing_after_rotation() {
         for consent in &consents {
             old.import_connection(&new_connection(user, consent, &credentials()), &[], at(2)).await.unwrap();
         }
-        assert!(old.store_link_credentials(&claim, &secret("link credentials"), at(40)).await.unwrap());
+        assert!(old.store_link_credentials(&claim, &secret("link credentials"), at(20), at(40)).await.unwrap());
         sealed.extend(all_sealed(&file).into_iter().filter(|value| !sealed.contains(value)).collect::<Vec<_>>());
         drop(file);
         assert_eq!(sealed.len(), 123);

@@ -59,7 +59,11 @@ impl Deref for TestDb {
 impl TestDb {
     /// Opens an existing, empty database.
     async fn open(url: String) -> Self {
-        let sealer = Sealer::random();
+        Self::attach(url, Sealer::random()).await
+    }
+
+    /// Opens a database that another handle may use too.
+    pub(crate) async fn attach(url: String, sealer: Sealer) -> Self {
         let storage = Storage::open(&url, sealer.clone()).await.expect("opens");
         Self { storage, url, sealer }
     }
@@ -123,7 +127,7 @@ impl TestDb {
         let claim = self.claim_refresh(user, connection, now, now).await.expect("claims");
         let Some(claim) = claim else { return false };
         let changed = self.set_status_after_refresh(&claim, from, to, "refreshed", now).await.expect("set");
-        assert!(self.finish_refresh(&claim, None, 0, false).await.expect("finished"));
+        assert!(self.finish_job(&claim, None).await.expect("finished"));
         changed
     }
 
@@ -138,7 +142,7 @@ impl TestDb {
         let claim = self.claim_refresh(user, connection, now, now).await.expect("claims");
         let Some(claim) = claim else { return false };
         assert!(self.apply_refresh(&claim, accounts, remove_missing, now).await.expect("refreshed"));
-        self.finish_refresh(&claim, None, 0, false).await.expect("finished")
+        self.finish_job(&claim, None).await.expect("finished")
     }
 
     /// Hides and deletes a connection.
@@ -150,6 +154,15 @@ impl TestDb {
     /// One column of a connection's row, as text. Empty for NULL.
     pub(crate) async fn column(&self, connection: ConnectionId, column: &str) -> String {
         let sql = format!("SELECT COALESCE(CAST({column} AS TEXT), '') FROM connections WHERE id = '{connection}'");
+        self.texts(&sql).await.remove(0)
+    }
+
+    /// One column of a connection's job, as text. Empty for NULL.
+    pub(crate) async fn job_column(&self, kind: &str, subject: impl ToString, column: &str) -> String {
+        let sql = format!(
+            "SELECT COALESCE(CAST({column} AS TEXT), '') FROM jobs WHERE kind = '{kind}' AND subject = '{}'",
+            subject.to_string()
+        );
         self.texts(&sql).await.remove(0)
     }
 

@@ -1,75 +1,67 @@
-//! Checks of the doctor for background jobs: removals, syncs and webhook deliveries.
+//! Checks of the doctor for jobs and webhook deliveries.
 
-use bellbird_storage::{PendingRemoval, Storage};
+use bellbird_connections::job_kinds;
+use bellbird_storage::{FailingJob, JobCounts, Storage, StorageError};
 use jiff::{SignedDuration, Timestamp};
 
-use super::super::connection::removal_status;
 use super::super::output;
 use super::{Checks, Verdict};
 use crate::config::Settings;
 
-/// Jobs of one kind that are listed individually.
-const SHOWN_MAX: usize = 5;
+/// Failing jobs that are listed individually.
+const SHOWN_MAX: u32 = 5;
 /// Providers fail now and then; from this many failed attempts on, the operator should act.
 const ATTEMPTS_TOLERATED: u32 = 3;
 /// A running service runs due jobs within seconds, so an older one means that the service is not running.
 const OVERDUE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
 pub(super) async fn check(checks: &mut Checks, settings: &Settings, storage: &Storage) {
-    check_removals(checks, storage).await;
-    check_syncs(checks, settings, storage).await;
+    if let Err(error) = check_jobs(checks, settings, storage).await {
+        checks.add("jobs", Verdict::Wrong, error.to_string());
+    }
     check_webhooks(checks, settings, storage).await;
 }
 
-async fn check_removals(checks: &mut Checks, storage: &Storage) {
-    const NAME: &str = "removals";
-    let removals = match storage.list_removals().await {
-        Ok(removals) => removals,
-        Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
-    };
-    if removals.is_empty() {
-        return checks.add(NAME, Verdict::Ok, "none pending");
-    }
-    let verdict = |removal: &PendingRemoval| verdict_for(removal.attempts);
-    for removal in removals.iter().take(SHOWN_MAX) {
-        checks.add(
-            NAME,
-            verdict(removal),
-            format!("connection {}: {}", removal.connection.id, removal_status(removal)),
-        );
-    }
-    if let Some(more) = removals.get(SHOWN_MAX..).filter(|more| !more.is_empty()) {
-        let verdict =
-            if more.iter().any(|one| verdict(one) == Verdict::Wrong) { Verdict::Wrong } else { Verdict::Note };
-        checks.add(NAME, verdict, format!("{} more; `bellbird connection list` shows them", more.len()));
-    }
-}
-
-async fn check_syncs(checks: &mut Checks, settings: &Settings, storage: &Storage) {
-    const NAME: &str = "syncs";
+async fn check_jobs(checks: &mut Checks, settings: &Settings, storage: &Storage) -> Result<(), StorageError> {
+    const NAME: &str = "jobs";
     if !settings.sync.enabled {
-        let detail = "sync.enabled is false: only `bellbird connection sync` syncs";
-        checks.add(NAME, Verdict::Note, detail);
+        checks.add(NAME, Verdict::Note, "sync.enabled is false: only `bellbird connection sync` syncs");
     }
-    let overview = match storage.sync_overview(Timestamp::now()).await {
-        Ok(overview) => overview,
-        Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
-    };
-    for (connection, attempts, last_error) in overview.failures.iter().take(SHOWN_MAX) {
-        let detail = format!("connection {connection}: {last_error}. Tried {}", format_times(*attempts));
+    let now = Timestamp::now();
+    let mut counts = storage.count_jobs(now).await?;
+    counts.retain(|counts| job_kinds().any(|kind| kind == counts.kind));
+    // Most failures first, so the first job that is not shown has the worst verdict of the rest.
+    let failing = storage.list_failing_jobs(SHOWN_MAX + 1).await?;
+    for job in failing.iter().take(SHOWN_MAX as usize) {
+        let FailingJob { kind, subject, provider, attempts, last_error, next_attempt_at } = job;
+        let last_error = last_error.as_deref().unwrap_or("failed");
+        let next = output::format_instant(*next_attempt_at);
+        let times = format_times(*attempts);
+        let detail = format!("{kind} {subject} at {provider}: {last_error}. Tried {times}; next attempt at {next}");
         checks.add(NAME, verdict_for(*attempts), detail);
     }
-    let shown = u64::try_from(overview.failures.len().min(SHOWN_MAX)).unwrap_or(u64::MAX);
-    // The most failed attempts come first, so the next one has the worst verdict of the rest.
-    if let Some((_, attempts, _)) = overview.failures.get(SHOWN_MAX) {
-        let more = overview.failing.saturating_sub(shown);
-        checks.add(NAME, verdict_for(*attempts), format!("{more} more are failing; see `bellbird connection show ID`"));
+    if let Some(job) = failing.get(SHOWN_MAX as usize) {
+        let more = counts.iter().map(|counts| counts.failing).sum::<u64>().saturating_sub(SHOWN_MAX.into());
+        let detail =
+            format!("{more} more are failing; see `bellbird connection list` and `bellbird connection show ID`");
+        checks.add(NAME, verdict_for(job.attempts), detail);
     }
-    if overview.failing == 0 {
-        let format_next = |next| format!("; the next one at {}", output::format_instant(Some(next)));
-        let next = overview.next.map_or_else(String::new, format_next);
-        checks.add(NAME, Verdict::Ok, format!("{} due, {} running{next}", overview.due, overview.running));
+    for JobCounts { kind, due, running, next, .. } in &counts {
+        let is_overdue = *due > 0 && next.is_some_and(|next| now.duration_since(next) > OVERDUE_AFTER);
+        let next = match next {
+            Some(next) if *due == 0 && *running == 0 => format!(", next at {}", output::format_instant(Some(*next))),
+            Some(next) if is_overdue => {
+                format!(", the oldest since {}: is the service running?", output::format_instant(Some(*next)))
+            }
+            _ => String::new(),
+        };
+        let verdict = if is_overdue { Verdict::Note } else { Verdict::Ok };
+        checks.add(NAME, verdict, format!("{kind}: {due} due, {running} running{next}"));
     }
+    if counts.is_empty() {
+        checks.add(NAME, Verdict::Ok, "none");
+    }
+    Ok(())
 }
 
 async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Storage) {

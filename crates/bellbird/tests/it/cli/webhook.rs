@@ -411,11 +411,11 @@ async fn doctor_reports_due_and_failing_jobs() {
         let checks = checked(workdir, name);
         assert!(checks.iter().any(|(found, text)| found == verdict && text.contains(detail)), "{name}: {checks:?}");
     };
-    assert_check(&workdir, "syncs", "ok", "0 due, 0 running");
+    assert_check(&workdir, "jobs", "ok", "none");
     assert_check(&workdir, "webhooks", "ok", "0 due, 0 scheduled");
     workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
     workdir.set("BELLBIRD_SYNC__ENABLED", "false");
-    assert_check(&workdir, "syncs", "note", "sync.enabled is false");
+    assert_check(&workdir, "jobs", "note", "sync.enabled is false");
     assert_check(&workdir, "webhooks", "note", "for development only");
 
     workdir.json("user add --email me@example.com");
@@ -437,7 +437,7 @@ async fn doctor_reports_due_and_failing_jobs() {
     sandbox.stop("-TERM");
     for (verdict, tried) in [("note", "Tried once"), ("note", "Tried 2 times"), ("wrong", "Tried 3 times")] {
         assert_eq!(workdir.run("connection sync --all").status.code(), Some(1));
-        assert_check(&workdir, "syncs", verdict, tried);
+        assert_check(&workdir, "jobs", verdict, tried);
     }
 }
 

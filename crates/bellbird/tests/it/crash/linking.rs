@@ -69,8 +69,7 @@ impl App {
 
 /// Work that is not finished yet, by kind.
 const PENDING_WORK: &str = "SELECT 'link session' FROM link_sessions WHERE phase <> 'ended'
-    UNION ALL SELECT 'refresh' FROM connections WHERE next_refresh_at IS NOT NULL OR refresh_lease_until IS NOT NULL
-    UNION ALL SELECT 'removal' FROM connections WHERE status = 'deleting'
+    UNION ALL SELECT kind FROM jobs WHERE kind <> 'sync' AND (run_at IS NOT NULL OR lease_until IS NOT NULL)
     UNION ALL SELECT 'registration' FROM provider_users WHERE lease_until IS NOT NULL
     UNION ALL SELECT 'answer' FROM secrets WHERE purpose = 'link_session'";
 
@@ -144,7 +143,9 @@ impl LinkFlow<'_> {
             Step::ResumeCallback => {
                 let state = answer.iter().find(|(name, _)| name == "state").unwrap().1.clone();
                 answer.retain(|(name, _)| name != "state");
-                let sealed = SecretString::from(serde_json::to_string(&answer).unwrap());
+                let mut params = callback_url.clone();
+                params.query_pairs_mut().clear().extend_pairs(answer);
+                let sealed = SecretString::from(params.query().unwrap_or_default());
                 let now = app.clock.now();
                 app.storage
                     .receive_link_callback(&state, &sealed, now, now)
@@ -161,7 +162,7 @@ impl LinkFlow<'_> {
                 assert!(!app.connections_of(user).await.is_empty());
                 app.advance_clock(SignedDuration::from_secs(10)).await;
                 app.run_until_crash(provider, crash_point, async move |connections: Connections| {
-                    let _ = connections.run_due_refreshes().await;
+                    let _ = connections.run_due_jobs("refresh").await;
                 })
                 .await
             }

@@ -64,7 +64,7 @@ async fn assert_gone(app: &App, id: ConnectionId) {
     assert_eq!(app.storage.find_connection_any(id).await.unwrap(), None);
     assert!(app.storage.find_credentials(app.olivia.user.id, id).await.unwrap().is_none());
     assert_eq!(removal_steps(app, id).await, ["removed", "deleted"], "each step is recorded once");
-    assert_eq!(app.connections.count_pending_removals().await.unwrap(), 0);
+    assert_eq!(app.storage.list_removals().await.unwrap().len(), 0);
 }
 
 async fn withdrawals(app: &App) -> u64 {
@@ -96,9 +96,9 @@ on_both_databases! {
             }
             assert!(app.storage.find_connection(app.olivia.user.id, id).await.unwrap().is_none(), "it is hidden");
             // The service starts again. At first the crashed instance still holds its lease.
-            app.connections.run_due_removals().await.unwrap();
+            app.connections.run_due_jobs("removal").await.unwrap();
             advance_clock(&app, PAST_LEASE).await;
-            app.connections.run_due_removals().await.unwrap();
+            app.connections.run_due_jobs("removal").await.unwrap();
             assert_gone(&app, id).await;
             assert!(withdrawals(&app).await > 0, "the consent was withdrawn");
             polls = if done { 0 } else { polls + 1 };
@@ -118,12 +118,12 @@ on_both_databases! {
             advance_clock(&app, SignedDuration::from_hours(2)).await;
             let crashed_run = tokio::spawn({
                 let connections = app.connections.clone();
-                async move { killed_after(polls, connections.run_due_removals()).await.is_some() }
+                async move { killed_after(polls, connections.run_due_jobs("removal")).await.is_some() }
             });
             done = crashed_run.await.unwrap();
             polls += 1;
             advance_clock(&app, PAST_LEASE).await;
-            app.connections.run_due_removals().await.unwrap();
+            app.connections.run_due_jobs("removal").await.unwrap();
             assert_gone(&app, id).await;
             assert!(withdrawals(&app).await > 0);
         }
@@ -149,13 +149,13 @@ on_both_databases! {
         assert_eq!(pending[0].attempts, 1);
         assert_eq!(pending[0].last_error, Some(reason));
         assert_eq!(pending[0].next_attempt_at, next_attempt_at);
-        assert_eq!(app.connections.count_pending_removals().await.unwrap(), 1);
+        assert_eq!(app.storage.list_removals().await.unwrap().len(), 1);
 
         app.reset_calls().await;
-        app.connections.run_due_removals().await.unwrap();
+        app.connections.run_due_jobs("removal").await.unwrap();
         assert_eq!(withdrawals(&app).await, 0, "not due yet");
         advance_clock(&app, SignedDuration::from_secs(40)).await;
-        app.connections.run_due_removals().await.unwrap();
+        app.connections.run_due_jobs("removal").await.unwrap();
         assert!(withdrawals(&app).await > 0);
         assert_eq!(app.storage.list_removals().await.unwrap()[0].attempts, 2);
         // A second request does not wait for the schedule.
@@ -163,7 +163,7 @@ on_both_databases! {
         assert_eq!(app.storage.list_removals().await.unwrap()[0].attempts, 3);
         app.clear_faults().await;
         advance_clock(&app, PAST_LEASE).await;
-        app.connections.run_due_removals().await.unwrap();
+        app.connections.run_due_jobs("removal").await.unwrap();
         assert_gone(&app, id).await;
         assert!(
             matches!(app.connections.remove(id).await, Err(error) if error.to_string().contains("connection not found"))
@@ -205,7 +205,7 @@ on_both_databases! {
         assert_eq!(withdrawals(&app).await, 0, "the provider was not called");
         // The provider is configured again.
         advance_clock(&app, SignedDuration::from_mins(73)).await;
-        app.connections.run_due_removals().await.unwrap();
+        app.connections.run_due_jobs("removal").await.unwrap();
         assert_gone(&app, retried).await;
         assert_eq!(withdrawals(&app).await, 1);
     }
@@ -230,12 +230,12 @@ on_both_databases! {
         advance_clock(&app, SignedDuration::from_hours(2)).await;
         let other = app.connections.clone();
         let (first, second, third) =
-            tokio::join!(app.connections.run_due_removals(), other.run_due_removals(), other.remove(all[0].id));
+            tokio::join!(app.connections.run_due_jobs("removal"), other.run_due_jobs("removal"), other.remove(all[0].id));
         first.unwrap();
         second.unwrap();
         // The connection was deleted either before the request found it or while it waited.
         assert!(third.map_or_else(|error| error.to_string().contains("not found"), |removal| removal == Removal::Done));
-        assert_eq!(app.connections.count_pending_removals().await.unwrap(), 0);
+        assert_eq!(app.storage.list_removals().await.unwrap().len(), 0);
         let mut withdrawn = 0;
         for provider in simulated_providers() {
             let calls = app.control_of(provider, Method::GET, "/calls", json!({})).await;
@@ -305,7 +305,7 @@ impl Deployment {
 
     /// Ends every lease, which would take minutes, and makes every removal due.
     async fn expire_leases(&self) {
-        let sql = "UPDATE connections SET removal_lease_until = 0, next_removal_at = 0";
+        let sql = "UPDATE jobs SET lease_until = CASE WHEN lease_until IS NOT NULL THEN 0 END, run_at = 0 WHERE kind = 'removal'";
         execute(&self.database, sql, "").await;
     }
 
@@ -329,8 +329,10 @@ impl Deployment {
 
 async fn pending_removals(ops: &str) -> String {
     let page = reqwest::get(format!("{ops}/metrics")).await.unwrap().text().await.unwrap();
-    let line = page.lines().find(|line| line.starts_with("bellbird_removals_pending "));
-    line.map_or_else(|| "none".to_owned(), |line| line.rsplit(' ').next().unwrap().to_owned())
+    let states =
+        page.lines().filter(|line| line.starts_with("bellbird_jobs{kind=\"removal\"") && !line.contains("failing"));
+    let counts: Vec<u32> = states.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
+    if counts.is_empty() { "none".to_owned() } else { counts.iter().sum::<u32>().to_string() }
 }
 
 async fn kill_the_command(database: Database) {
@@ -396,7 +398,7 @@ async fn kill_the_service(database: Database) {
     let doctor = || {
         let output = deployment.workdir.run(&format!("doctor --json {ANY_PORTS}"));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let check = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "removals").unwrap();
+        let check = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "jobs").unwrap();
         (output.status.code(), check["verdict"].clone(), text(check, "detail").to_owned())
     };
     let (code, verdict, detail) = doctor();

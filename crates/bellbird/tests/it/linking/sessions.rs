@@ -159,7 +159,7 @@ on_both_databases! {
             app.run_due_jobs().await;
             assert_eq!(app.connections_of(person.user.id).await.len(), linked.len(), "{provider}");
             assert_eq!(app.accounts_of(connection).await, accounts, "{provider}");
-            assert_eq!(app.connections.count_pending_removals().await.unwrap(), 0, "{provider}");
+            assert_eq!(app.storage.list_removals().await.unwrap().len(), 0, "{provider}");
         }
     }
 }
@@ -525,7 +525,7 @@ on_both_databases! {
                 let later = app.accounts_of(connection).await;
                 assert_eq!(later, accounts, "{provider} {state} {setting}: after the backfill window");
                 assert_eq!(
-                    app.connections.count_pending_removals().await.unwrap(),
+                    app.storage.list_removals().await.unwrap().len(),
                     0,
                     "the replaced consent is withdrawn"
                 );

@@ -414,8 +414,8 @@ impl App {
     /// Runs link session, refresh and removal jobs until none is due.
     pub(crate) async fn run_due_jobs(&self) {
         self.connections.run_due_link_sessions().await.unwrap();
-        self.connections.run_due_refreshes().await.unwrap();
-        self.connections.run_due_removals().await.unwrap();
+        self.connections.run_due_jobs("refresh").await.unwrap();
+        self.connections.run_due_jobs("removal").await.unwrap();
     }
 
     pub(crate) async fn set_consent(&self, connection: &Connection, state: &str) {

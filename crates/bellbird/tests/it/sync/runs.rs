@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use bellbird_connections::{ConnectionsError, SyncSettings};
 use bellbird_domain::{Connection, ConnectionStatus};
+use bellbird_storage::{JobKey, job_kinds};
 use jiff::{SignedDuration, Timestamp};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -303,7 +304,7 @@ on_both_databases! {
                 app.advance_clock(SignedDuration::from_secs(wait + 1)).await;
             }
             app.clear_faults().await;
-            app.connections.run_due_syncs().await.unwrap();
+            app.connections.run_due_jobs("sync").await.unwrap();
             let sync_state = app.storage.find_sync(user, connection.id).await.unwrap().unwrap();
             assert_eq!(sync_state.attempts, 0, "{provider}");
             assert_eq!(sync_state.last_error, None, "{provider}");
@@ -327,10 +328,10 @@ async fn two_instances_sync_a_connection_once() {
             // Slow enough for the other instance to interfere.
             app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 100})).await;
             let other = app.shared.new_instance().await;
-            let first = async || app.connections.run_due_syncs().await.unwrap();
+            let first = async || app.connections.run_due_jobs("sync").await.unwrap();
             let second = async || {
                 if instances == 2 {
-                    other.run_due_syncs().await.unwrap();
+                    other.run_due_jobs("sync").await.unwrap();
                 }
             };
             tokio::join!(first(), second());
@@ -385,7 +386,7 @@ async fn provider_event_requests_a_sync() {
         .await;
         assert_eq!(next_at().await, if enabled { app.clock.now() } else { planned });
         if enabled {
-            app.connections.run_due_syncs().await.unwrap();
+            app.connections.run_due_jobs("sync").await.unwrap();
             let mut announced = texts(&app.delivered_to(&hook).await, "new");
             // The first sync of the other connection is due, too.
             announced.retain(|text| text == "ANNOUNCED BY AN EVENT");
@@ -442,12 +443,13 @@ on_both_databases! {
         let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
         let now = app.clock.now();
         let lease = now + SignedDuration::from_secs(60);
-        assert!(app.storage.claim_sync(user, connection.id, now, lease).await.unwrap().is_some());
+        let job = JobKey::new(job_kinds::SYNC, user, connection.id);
+        assert!(app.storage.claim_job(&job, now, lease).await.unwrap().is_some());
         let synced_at = async || app.storage.find_sync(user, connection.id).await.unwrap().unwrap().synced_at;
-        app.connections.run_due_syncs().await.unwrap();
+        app.connections.run_due_jobs("sync").await.unwrap();
         assert_eq!(synced_at().await, None);
         app.advance_clock(SignedDuration::from_secs(61)).await;
-        app.connections.run_due_syncs().await.unwrap();
+        app.connections.run_due_jobs("sync").await.unwrap();
         assert_eq!(synced_at().await, Some(app.clock.now()));
     }
 }

@@ -50,21 +50,21 @@ both! {
 
     async fn sequence_counts_finished_syncs(db) {
         let user = db.user("a@x").await.id;
-        let (id, other) = (connection_to_sync(db, user, "c", 20).await, connection_to_sync(db, user, "o", 9000).await);
+        let (id, other) = (connection_to_sync(db, user, "c", 20).await, connection_to_sync(db, user, "o", 20).await);
+        let next = async |id| db.find_sync(user, id).await.unwrap().expect("there").next_sequence;
         for sequence in 1..4 {
             let now = i64::from(sequence) * 1000;
-            let claim = start_sync(db, user, id, now).await;
-            assert_eq!(claim.sequence, sequence);
-            assert!(db.postpone_sync(&claim, at(now), "the provider is not available").await.unwrap());
+            let failed = start_sync(db, user, id, now).await;
+            assert!(db.fail_job(&failed, "the provider is not available", at(now)).await.unwrap());
             let killed = start_sync(db, user, id, now + 1).await;
-            let claim = db.claim_due_syncs(at(now + 31), at(now + 60), 1).await.unwrap().remove(0);
-            let found = [killed.sequence, claim.sequence];
-            assert_eq!(found, [sequence; 2], "failures and interrupted syncs do not count");
+            let empty = start_sync(db, user, id, now + 40).await;
             assert_eq!(db.finish_sync(&killed, &empty_sync(now)).await.unwrap(), None);
-            assert!(db.finish_sync_without_rows(&claim, at(now)).await.unwrap());
+            assert!(db.finish_job(&empty, Some(at(now))).await.unwrap());
+            assert_eq!(next(id).await, sequence, "only a sync that read rows counts");
             store_fingerprints(db, (user, id), now + 70, None).await;
+            assert_eq!(next(id).await, sequence + 1);
         }
-        assert_eq!(start_sync(db, user, other, 9000).await.sequence, 1, "each connection has its own");
+        assert_eq!(next(other).await, 1, "each connection has its own");
     }
 
     async fn many_fingerprints_are_stored(db) {

@@ -5,7 +5,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::digest::provider_user_digest;
 use crate::tests::support::{CREDENTIALS, TestDb, at, both, credentials, masked, new_account, new_connection};
-use crate::{ClaimedRemoval, NewAccount, NewConnection, Sealer, Storage, StorageError};
+use crate::{ClaimedJob, NewAccount, NewConnection, Sealer, Storage, StorageError};
 
 use ConnectionStatus::{Active, Deleting, Revoked};
 
@@ -36,7 +36,7 @@ async fn steps(db: &TestDb, id: ConnectionId) -> Vec<(Option<ConnectionStatus>, 
     db.list_audit(id).await.unwrap().into_iter().map(|row| (row.from, row.to, row.cause)).collect()
 }
 
-async fn due_removal(db: &TestDb) -> ClaimedRemoval {
+async fn due_removal(db: &TestDb) -> ClaimedJob {
     let mut claims = db.claim_due_removals(at(50), at(80), 8).await.unwrap();
     assert_eq!(claims.len(), 1);
     claims.remove(0)
@@ -67,9 +67,9 @@ both! {
 
         // The former consent keeps its own credentials for the withdrawal.
         let removal = due_removal(db).await;
-        let former_id = removal.connection_id;
+        let former_id = removal.connection_id();
         assert_ne!(former_id, id);
-        assert_eq!((removal.user_id, removal.provider.as_str()), (user, "akahu"));
+        assert_eq!((removal.user_id(), removal.provider.as_str()), (user, "akahu"));
         assert_eq!(db.find_credentials(user, former_id).await.unwrap().unwrap().expose_secret(), CREDENTIALS);
         assert_eq!(
             (db.column(former_id, "provider_connection_id").await, db.column(former_id, "provider_user_digest").await),
@@ -99,7 +99,7 @@ both! {
         assert_eq!(repair(db, (user, id), "another", &[]).await.unwrap(), id);
         assert_eq!(steps(db, id).await.len(), 3, "it was active, with another consent");
         assert_eq!(
-            steps(db, due_removal(db).await.connection_id).await,
+            steps(db, due_removal(db).await.connection_id()).await,
             [(Some(Active), Some(Deleting), "replaced".to_owned())]
         );
     }
@@ -145,7 +145,7 @@ both! {
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
         assert_eq!(repair(&other_key, (user, id), "after", &[]).await.unwrap(), id);
         assert_eq!(other_key.find_credentials(user, id).await.unwrap().unwrap().expose_secret(), NEW_CREDENTIALS);
-        let former_id = due_removal(db).await.connection_id;
+        let former_id = due_removal(db).await.connection_id();
         assert!(matches!(other_key.find_credentials(user, former_id).await, Err(StorageError::Sealed(_))));
     }
 
@@ -166,7 +166,7 @@ both! {
             let found = [new_account("acc_9", "Nine")];
             assert!(!db.apply_refresh(refresh, &found, true, at(36)).await.unwrap());
             assert!(!db.set_status_after_refresh(refresh, Active, Revoked, "refreshed", at(36)).await.unwrap());
-            assert!(!db.finish_refresh(refresh, None, 9, true).await.unwrap());
+            assert!(!db.finish_backfill(refresh, None).await.unwrap());
         };
         stale(&refresh).await;
         let refresh = db.claim_refresh(user, id, at(30), at(999)).await.unwrap().expect("claimed");
@@ -178,7 +178,8 @@ both! {
         assert_eq!(ids(db, user).await.len(), 1);
         assert_eq!(db.find_connection(user, id).await.unwrap().unwrap().status, Active);
         let refresh = db.claim_due_refreshes(at(40), at(99), 8).await.unwrap().remove(0);
-        assert_eq!((refresh.connection_id, refresh.attempts, refresh.backfill_ends_at), (id, 0, Some(at(90))));
+        assert_eq!((refresh.connection_id(), refresh.attempts), (id, 0));
+        assert_eq!(db.find_backfill_end(user, id).await.unwrap(), Some(at(90)));
     }
 
     async fn concurrent_repairs_leave_one_consent(db) {

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::tests::job_fixtures::ids;
 use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
-use crate::{ClaimedRefresh, NewConnection, Storage};
+use crate::{ClaimedJob, NewConnection, Storage};
 
 /// A connection with this next refresh, whose backfill ends at 500.
 async fn connection_to_refresh(
@@ -24,17 +25,13 @@ async fn connection_to_refresh(
     db.import_connection(&new, &[], at(0)).await.unwrap().id
 }
 
-async fn due(db: &Storage, now: i64) -> Vec<ClaimedRefresh> {
+async fn due(db: &Storage, now: i64) -> Vec<ClaimedJob> {
     db.claim_due_refreshes(at(now), at(now + 30), 8).await.unwrap()
 }
 
 /// Requests a refresh without a minimum interval.
 async fn request(db: &Storage, user: UserId, id: ConnectionId, now: i64) -> bool {
     db.request_refresh(user, id, at(now), SignedDuration::ZERO).await.unwrap()
-}
-
-fn ids(claims: &[ClaimedRefresh]) -> Vec<ConnectionId> {
-    claims.iter().map(|claim| claim.connection_id).collect()
 }
 
 both! {
@@ -45,19 +42,19 @@ both! {
         assert_eq!(due(db, 19).await, []);
         let claim = due(db, 20).await.remove(0);
         assert_eq!(
-            (claim.user_id, claim.connection_id, claim.backfill_ends_at, claim.attempts),
+            (claim.user_id(), claim.connection_id(), db.find_backfill_end(user, id).await.unwrap(), claim.attempts),
             (user, id, Some(at(500)), 0)
         );
         assert_eq!(due(db, 49).await, [], "leased");
-        assert!(db.finish_refresh(&claim, Some(at(60)), 3, false).await.unwrap());
-        assert!(!db.finish_refresh(&claim, Some(at(1)), 9, true).await.unwrap(), "released");
+        assert!(db.fail_job(&claim, "the provider is not available", at(60)).await.unwrap());
+        assert!(!db.finish_backfill(&claim, Some(at(1))).await.unwrap(), "released");
         assert_eq!(due(db, 59).await, []);
         let claim = due(db, 60).await.remove(0);
-        assert_eq!((claim.attempts, claim.backfill_ends_at), (3, Some(at(500))));
-        assert!(db.finish_refresh(&claim, None, 0, true).await.unwrap());
+        assert_eq!((claim.attempts, db.find_backfill_end(user, id).await.unwrap()), (1, Some(at(500))));
+        assert!(db.finish_backfill(&claim, None).await.unwrap());
         assert_eq!(due(db, 9999).await, [], "only on request");
         let claim = db.claim_refresh(user, id, at(70), at(100)).await.unwrap().expect("claimed before it is due");
-        assert_eq!((claim.attempts, claim.backfill_ends_at), (0, None));
+        assert_eq!((claim.attempts, db.find_backfill_end(user, id).await.unwrap()), (0, None));
         assert_eq!(db.revision(user).await, 2, "two imports: refreshes do not change it");
     }
 
@@ -82,27 +79,24 @@ both! {
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
         let killed = due(db, 20).await.remove(0);
         let next = due(db, 50).await.remove(0);
-        assert!(!db.finish_refresh(&killed, Some(at(1)), 9, true).await.unwrap());
+        assert!(!db.finish_backfill(&killed, Some(at(1))).await.unwrap());
         assert!(!db.apply_refresh(&killed, &[new_account("late", "Late")], true, at(51)).await.unwrap());
         assert_eq!((db.accounts(user).await.len(), db.column(id, "last_refreshed_at").await), (0, String::new()));
-        assert_eq!(
-            (db.column(id, "next_refresh_at").await, db.column(id, "refresh_attempts").await),
-            (String::new(), "0".to_owned())
-        );
-        assert!(db.finish_refresh(&next, Some(at(90)), 0, false).await.unwrap());
+        assert_eq!(db.find_backfill_end(user, id).await.unwrap(), Some(at(500)));
+        assert!(db.finish_job(&next, Some(at(90))).await.unwrap());
     }
 
     async fn request_during_refresh_is_kept(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
         assert!(request(db, user, id, 30).await);
-        assert_eq!(db.column(id, "next_refresh_at").await, at(20).as_microsecond().to_string(), "earlier than 30");
+        assert_eq!(db.job_column("refresh", id, "run_at").await, at(20).as_microsecond().to_string(), "earlier than 30");
         let claim = due(db, 40).await.remove(0);
         assert!(request(db, user, id, 45).await);
         assert_eq!(due(db, 50).await, [], "leased");
-        assert!(db.finish_refresh(&claim, Some(at(900)), 0, false).await.unwrap());
+        assert!(db.finish_job(&claim, Some(at(900))).await.unwrap());
         let again = due(db, 50).await.remove(0);
-        assert!(db.finish_refresh(&again, Some(at(900)), 0, false).await.unwrap());
+        assert!(db.finish_job(&again, Some(at(900))).await.unwrap());
         assert!(request(db, user, id, 60).await);
         assert_eq!(ids(&due(db, 60).await), [id], "earlier than planned");
     }
@@ -112,22 +106,22 @@ both! {
         let id = connection_to_refresh(db, user, "c", None).await;
         let request_throttled = async |now| {
             assert!(db.request_refresh(user, id, at(now), SignedDuration::from_secs(100)).await.unwrap());
-            db.column(id, "next_refresh_at").await
+            db.job_column("refresh", id, "run_at").await
         };
         let time = |seconds| at(seconds).as_microsecond().to_string();
         assert_eq!(request_throttled(10).await, time(10), "no refresh yet");
         assert_eq!(request_throttled(15).await, time(10), "an earlier time stays");
         let claim = due(db, 20).await.remove(0);
         assert_eq!(request_throttled(30).await, time(120), "one has run since 20");
-        assert!(db.finish_refresh(&claim, Some(at(900)), 4, false).await.unwrap());
+        assert!(db.finish_job(&claim, Some(at(900))).await.unwrap());
         assert_eq!((request_throttled(40).await, due(db, 119).await), (time(120), vec![]));
         let claim = due(db, 125).await.remove(0);
-        assert!(db.finish_refresh(&claim, Some(at(900)), 4, false).await.unwrap());
+        assert!(db.finish_job(&claim, Some(at(900))).await.unwrap());
         assert_eq!(request_throttled(130).await, time(225), "not the planned time");
         assert!(request(db, user, id, 131).await);
-        assert_eq!(db.column(id, "next_refresh_at").await, time(131));
+        assert_eq!(db.job_column("refresh", id, "run_at").await, time(131));
         let claim = db.claim_refresh(user, id, at(140), at(170)).await.unwrap().expect("claimed");
-        assert!(db.finish_refresh(&claim, None, 0, false).await.unwrap());
+        assert!(db.finish_job(&claim, None).await.unwrap());
         assert_eq!(request_throttled(150).await, time(240), "also after a direct claim");
         assert_eq!((request_throttled(239).await, ids(&due(db, 240).await)), (time(240), vec![id]));
         assert_eq!(request_throttled(340).await, time(340), "the last one was long ago");
@@ -135,17 +129,20 @@ both! {
         assert!(always.is_err() || always.unwrap(), "any interval");
     }
 
-    async fn request_resets_attempts(db) {
+    async fn request_keeps_the_count_of_failures(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
         let claim = due(db, 20).await.remove(0);
-        assert!(db.finish_refresh(&claim, Some(at(900)), 4, false).await.unwrap());
-        assert!(request(db, user, id, 30).await);
+        assert!(request(db, user, id, 25).await);
+        assert!(db.fail_job(&claim, "the provider is not available", at(900)).await.unwrap());
         let claim = due(db, 30).await.remove(0);
-        assert_eq!(claim.attempts, 0);
+        assert_eq!(claim.attempts, 1, "requested during the refresh");
+        assert!(db.fail_job(&claim, "the provider is not available", at(900)).await.unwrap());
         assert!(request(db, user, id, 35).await);
-        assert!(db.finish_refresh(&claim, Some(at(900)), 4, false).await.unwrap());
-        assert_eq!(due(db, 40).await[0].attempts, 0, "requested during the refresh");
+        let claim = due(db, 40).await.remove(0);
+        assert_eq!(claim.attempts, 2);
+        assert!(db.finish_job(&claim, None).await.unwrap());
+        assert_eq!(db.claim_refresh(user, id, at(50), at(60)).await.unwrap().unwrap().attempts, 0, "a success");
     }
 
     async fn refresh_changes_the_status(db) {
@@ -163,7 +160,7 @@ both! {
         assert_eq!((db.revision(user).await, db.list_audit(id).await.unwrap().len()), (1, 1));
         assert!(set(&claim, active, mfa).await && set(&claim, mfa, mfa).await);
         assert_eq!((db.revision(user).await, db.list_audit(id).await.unwrap().len()), (2, 2));
-        assert!(db.finish_refresh(&claim, None, 0, false).await.unwrap());
+        assert!(db.finish_job(&claim, None).await.unwrap());
         assert!(!set(&claim, mfa, revoked).await, "released");
         let claim = db.claim_refresh(user, id, at(60), at(90)).await.unwrap().expect("claimed");
         db.begin_removal(user, id, at(61), at(90)).await.unwrap().expect("hidden");
@@ -176,7 +173,7 @@ both! {
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
         let claim = due(db, 20).await.remove(0);
         db.begin_removal(user, id, at(30), at(90)).await.unwrap().expect("hidden");
-        assert!(!db.finish_refresh(&claim, Some(at(40)), 1, false).await.unwrap());
+        assert!(!db.finish_job(&claim, Some(at(40))).await.unwrap());
         assert!(!db.apply_refresh(&claim, &[], true, at(40)).await.unwrap());
         assert!(!request(db, user, id, 40).await);
         assert_eq!(db.claim_refresh(user, id, at(99), at(200)).await.unwrap(), None);
@@ -230,7 +227,7 @@ both! {
         assert_eq!(db.revision(user).await, 3, "no account changed");
         let found = db.find_connection(user, id).await.unwrap().unwrap();
         assert_eq!(found.last_refreshed_at, Some(at(23)));
-        assert!(db.finish_refresh(&claim, None, 0, false).await.unwrap());
+        assert!(db.finish_job(&claim, None).await.unwrap());
         assert!(!db.apply_refresh(&claim, &[], true, at(24)).await.unwrap(), "released");
     }
 
@@ -245,8 +242,8 @@ both! {
             ..new_connection(user, "c", &credentials)
         };
         db.import_connection(&again, &[], at(22)).await.unwrap();
-        assert!(!db.finish_refresh(&claim, Some(at(900)), 2, true).await.unwrap(), "it started before the import");
+        assert!(!db.finish_backfill(&claim, Some(at(900))).await.unwrap(), "it started before the import");
         let claim = due(db, 25).await.remove(0);
-        assert_eq!((claim.connection_id, claim.backfill_ends_at), (id, Some(at(700))));
+        assert_eq!((claim.connection_id(), db.find_backfill_end(user, id).await.unwrap()), (id, Some(at(700))));
     }
 }

@@ -11,7 +11,7 @@ use crate::tests::fixtures::{
 };
 use crate::tests::support::{TestDb, at, both, connect, credentials, masked, new_account, new_connection, on_postgres};
 use crate::{
-    ClaimedRemoval, FinishedSync, NewAccount, NewConnection, NewLink, NewLinkSession, NewWebhookEvent, StorageError,
+    ClaimedJob, FinishedSync, NewAccount, NewConnection, NewLink, NewLinkSession, NewWebhookEvent, StorageError,
 };
 
 /// Connections that are being removed and have no lease.
@@ -21,17 +21,15 @@ async fn hidden(db: &TestDb, user: UserId, count: usize) -> Vec<ConnectionId> {
         let id = db.connection(user, &format!("c{number}"), &[new_account("acc", "Name")]).await.id;
         let claim = db.begin_removal(user, id, at(0), at(0)).await.unwrap().expect("hidden");
         assert!(
-            db.postpone_removal(&claim, at(i64::try_from(number).unwrap()), "the provider is not available")
-                .await
-                .unwrap()
+            db.fail_job(&claim, "the provider is not available", at(i64::try_from(number).unwrap())).await.unwrap()
         );
         ids.push(id);
     }
     ids
 }
 
-fn ids(claims: &[ClaimedRemoval]) -> BTreeSet<ConnectionId> {
-    claims.iter().map(|claim| claim.connection_id).collect()
+fn ids(claims: &[ClaimedJob]) -> BTreeSet<ConnectionId> {
+    claims.iter().map(ClaimedJob::connection_id).collect()
 }
 
 both! {
@@ -40,7 +38,7 @@ both! {
         let id = db.connection(user, "c", &[]).await.id;
         let claim = db.begin_removal(user, id, at(20), at(50)).await.unwrap().expect("hidden");
         assert_eq!(
-            (claim.user_id, claim.connection_id, claim.provider.as_str(), claim.attempts),
+            (claim.user_id(), claim.connection_id(), claim.provider.as_str(), claim.attempts),
             (user, id, "akahu", 0)
         );
         assert_eq!(db.begin_removal(user, id, at(20), at(50)).await.unwrap(), None, "hidden already");
@@ -54,37 +52,29 @@ both! {
         assert_eq!(ids(&other), BTreeSet::from([id]));
         assert_eq!(db.claim_removal(user, id, at(60), at(90)).await.unwrap(), None);
         // A claim that lost its lease changes nothing.
-        assert!(!db.postpone_removal(&claim, at(99), "late").await.unwrap());
+        assert!(!db.fail_job(&claim, "late", at(99)).await.unwrap());
         assert!(!db.finish_removal(&claim, "deleted", at(60)).await.unwrap());
         assert_eq!(db.revision(user).await, 2);
         assert!(db.finish_removal(&other[0], "deleted", at(60)).await.unwrap());
         assert!(!db.finish_removal(&other[0], "deleted", at(60)).await.unwrap());
-        assert_eq!((db.count_removals().await.unwrap(), db.revision(user).await), (0, 3));
+        assert_eq!((db.list_removals().await.unwrap().len(), db.revision(user).await), (0, 3));
     }
 
     async fn failed_attempt_records_error_and_time(db) {
         let user = db.user("a@x").await.id;
         let id = db.connection(user, "c", &[]).await.id;
         let claim = db.begin_removal(user, id, at(20), at(50)).await.unwrap().expect("hidden");
-        assert!(db.postpone_removal(&claim, at(30), "the provider is not available").await.unwrap());
+        assert!(db.fail_job(&claim, "the provider is not available", at(30)).await.unwrap());
         let waiting = db.list_removals().await.unwrap();
         assert_eq!((waiting[0].connection.id, waiting[0].connection.status), (id, ConnectionStatus::Deleting));
-        assert_eq!((waiting[0].attempts, waiting[0].next_attempt_at), (1, Some(at(30))));
+        assert_eq!((waiting[0].attempts, waiting[0].next_attempt_at), (1, at(30)));
         assert_eq!(waiting[0].last_error.as_deref(), Some("the provider is not available"));
         assert_eq!(db.claim_due_removals(at(29), at(90), 8).await.unwrap(), [], "not due");
         let claim = db.claim_removal(user, id, at(29), at(90)).await.unwrap().expect("claimed before it is due");
         assert_eq!(claim.attempts, 1);
-        assert!(db.postpone_removal(&claim, at(40), "still").await.unwrap());
+        assert!(db.fail_job(&claim, "still", at(40)).await.unwrap());
         assert_eq!(db.claim_due_removals(at(40), at(90), 8).await.unwrap()[0].attempts, 2);
         assert_eq!(db.revision(user).await, 2, "retries do not change it");
-    }
-
-    async fn deleting_connection_without_time_is_due(db) {
-        let user = db.user("a@x").await.id;
-        let id = db.connection(user, "c", &[]).await.id;
-        // Without `next_removal_at`.
-        db.raw("UPDATE connections SET status = 'deleting'").await;
-        assert_eq!(ids(&db.claim_due_removals(at(0), at(9), 8).await.unwrap()), BTreeSet::from([id]));
     }
 
     async fn two_instances_share_due_jobs(db) {
@@ -168,7 +158,7 @@ both! {
         assert_eq!(db.finish_sync(&sync, &finished).await.unwrap(), Some(1));
         let names = [
             made.id.to_string(),
-            replaced.connection_id.to_string(),
+            replaced.connection_id().to_string(),
             accounts[0].id.to_string(),
             "acc_provider_gone".to_owned(),
             "Rainy Day Gone".to_owned(),
@@ -183,7 +173,7 @@ both! {
             assert!(!columns_containing(db, name).await.is_empty(), "{name}: the search works");
         }
         let claim = db.begin_removal(user, made.id, at(20), at(50)).await.unwrap().expect("hidden");
-        assert!(db.postpone_removal(&claim, at(30), "the provider is not available").await.unwrap());
+        assert!(db.fail_job(&claim, "the provider is not available", at(30)).await.unwrap());
         assert_eq!(columns_containing(db, &events[0].id.to_string()).await, [""; 0], "its events are deleted");
         let claim = db.claim_removal(user, made.id, at(30), at(50)).await.unwrap().expect("claimed");
         let columns_with_its_id = [
@@ -191,6 +181,7 @@ both! {
             "connection_audit.connection_id",
             "connections.id",
             "fingerprints.connection_id",
+            "jobs.subject",
             "link_sessions.connection_id",
             "links.connection_id",
             "secrets.subject",

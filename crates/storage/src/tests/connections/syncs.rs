@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use bellbird_domain::{ConnectionId, EventType, UserId};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::tests::fixtures::{
     chunk, connection_to_sync, digest, empty_sync, endpoint, fingerprint, finish_sync_with, start_sync,
 };
+use crate::tests::job_fixtures::ids;
 use crate::tests::support::{TestDb, at, both, credentials, new_connection};
-use crate::{ClaimedSync, FinishedSync, NewConnection, NewWebhookEvent, Storage, SyncOverview, SyncState};
+use crate::{ClaimedJob, FailingJob, FinishedSync, JobCounts, NewConnection, NewWebhookEvent, Storage, SyncState};
 
-async fn due(db: &Storage, now: i64) -> Vec<ClaimedSync> {
+async fn due(db: &Storage, now: i64) -> Vec<ClaimedJob> {
     db.claim_due_syncs(at(now), at(now + 30), 8).await.unwrap()
 }
 
@@ -19,12 +20,13 @@ async fn request(db: &Storage, user: UserId, id: ConnectionId, now: i64, every: 
     db.request_sync(user, id, at(now), SignedDuration::from_secs(every)).await.unwrap()
 }
 
-async fn next_sync_of(db: &Storage, user: UserId, id: ConnectionId) -> jiff::Timestamp {
-    db.find_sync(user, id).await.unwrap().expect("there").next_at.expect("planned")
+async fn range_of(db: &Storage, user: UserId, id: ConnectionId) -> (Option<Timestamp>, Option<Timestamp>) {
+    let state = db.find_sync(user, id).await.unwrap().expect("there");
+    (state.synced_at, state.covered_from)
 }
 
-fn ids(claims: &[ClaimedSync]) -> Vec<ConnectionId> {
-    claims.iter().map(|claim| claim.connection_id).collect()
+async fn next_sync_of(db: &Storage, user: UserId, id: ConnectionId) -> Timestamp {
+    db.find_sync(user, id).await.unwrap().expect("there").next_at.expect("planned")
 }
 
 both! {
@@ -33,23 +35,24 @@ both! {
         let id = connection_to_sync(db, user, "c", 20).await;
         assert_eq!(due(db, 19).await, []);
         let first = due(db, 20).await.remove(0);
-        assert_eq!((first.user_id, first.connection_id, first.attempts), (user, id, 0));
-        assert_eq!((first.synced_at, first.covered_from), (None, None));
+        assert_eq!((first.user_id(), first.connection_id(), first.attempts), (user, id, 0));
+        assert_eq!(range_of(db, user, id).await, (None, None));
         assert_eq!(due(db, 49).await, [], "leased");
         assert_eq!(db.claim_sync(user, id, at(49), at(99)).await.unwrap(), None);
         assert_eq!(db.finish_sync(&first, &empty_sync(20)).await.unwrap(), Some(0));
         assert_eq!(db.finish_sync(&first, &empty_sync(21)).await.unwrap(), None, "released");
-        assert!(!db.postpone_sync(&first, at(1), "late").await.unwrap());
-        assert!(!db.finish_sync_without_rows(&first, at(1)).await.unwrap());
-        assert!(!db.renew_sync(&first, at(1)).await.unwrap());
-        let state = SyncState { synced_at: Some(at(20)), next_at: Some(at(1020)), attempts: 0, last_error: None };
+        assert!(!db.fail_job(&first, "late", at(1)).await.unwrap());
+        assert!(!db.finish_job(&first, Some(at(1))).await.unwrap());
+        assert!(!db.renew_job(&first, at(1)).await.unwrap());
+        let (synced_at, covered_from) = (Some(at(20)), Some(at(-480)));
+        let next_at = Some(at(1020));
+        let state = SyncState { synced_at, covered_from, next_sequence: 2, next_at, attempts: 0, last_error: None };
         assert_eq!(db.find_sync(user, id).await.unwrap(), Some(state));
         assert_eq!(due(db, 1019).await, []);
         let second = due(db, 1020).await.remove(0);
-        assert_eq!((second.synced_at, second.covered_from), (Some(at(20)), Some(at(-480))));
-        assert!(db.finish_sync_without_rows(&second, at(1100)).await.unwrap());
-        let third = due(db, 1100).await.remove(0);
-        assert_eq!((third.synced_at, third.covered_from), (Some(at(20)), Some(at(-480))), "nothing was read");
+        assert!(db.finish_job(&second, Some(at(1100))).await.unwrap());
+        assert_eq!(ids(&due(db, 1100).await), [id]);
+        assert_eq!(range_of(db, user, id).await, (synced_at, covered_from), "nothing was read");
         assert_eq!(db.revision(user).await, 1, "syncs do not change it");
         assert_eq!(db.find_sync(UserId::new(), id).await.unwrap(), None);
     }
@@ -74,12 +77,12 @@ both! {
         // Claimed long before it is due.
         let id = connection_to_sync(db, user, "c", 5000).await;
         let killed = start_sync(db, user, id, 20).await;
-        assert!(db.renew_sync(&killed, at(60)).await.unwrap());
+        assert!(db.renew_job(&killed, at(60)).await.unwrap());
         assert_eq!(due(db, 59).await, []);
         let next = due(db, 60).await.remove(0);
-        assert!(!db.renew_sync(&killed, at(999)).await.unwrap());
-        assert!(!db.postpone_sync(&killed, at(1), "late").await.unwrap());
-        assert!(!db.finish_sync_without_rows(&killed, at(1)).await.unwrap());
+        assert!(!db.renew_job(&killed, at(999)).await.unwrap());
+        assert!(!db.fail_job(&killed, "late", at(1)).await.unwrap());
+        assert!(!db.finish_job(&killed, Some(at(1))).await.unwrap());
         let events = [chunk(1, 1)];
         let late = FinishedSync { fingerprints: Some(&[fingerprint(1, 0, 1)]), events: &events, ..empty_sync(20) };
         assert_eq!(db.finish_sync(&killed, &late).await.unwrap(), None);
@@ -96,42 +99,59 @@ both! {
         for attempts in 0..2 {
             let claim = due(db, 20 + attempts * 100).await.remove(0);
             assert_eq!(i64::from(claim.attempts), attempts);
-            assert!(db.postpone_sync(&claim, at(120 + attempts * 100), "the provider is not available").await.unwrap());
+            assert!(db.fail_job(&claim, "the provider is not available", at(120 + attempts * 100)).await.unwrap());
         }
         let state = db.find_sync(user, id).await.unwrap().unwrap();
         assert_eq!(
             (state.attempts, state.last_error.as_deref(), state.next_at),
             (2, Some("the provider is not available"), Some(at(220)))
         );
-        let failures = vec![(id, 2, "the provider is not available".to_owned())];
-        assert_eq!(db.list_sync_failures().await.unwrap(), failures);
-        assert_eq!(
-            db.sync_overview(at(200)).await.unwrap(),
-            SyncOverview { failing: 1, next: Some(at(220)), failures, ..SyncOverview::default() }
-        );
+        let failing = FailingJob {
+            kind: "sync".to_owned(),
+            provider: "akahu".to_owned(),
+            subject: id.to_string(),
+            attempts: 2,
+            last_error: Some("the provider is not available".to_owned()),
+            next_attempt_at: Some(at(220)),
+        };
+        assert_eq!(db.list_failing_jobs(9).await.unwrap(), [failing]);
         let claim = due(db, 220).await.remove(0);
         db.finish_sync(&claim, &empty_sync(220)).await.unwrap().expect("finished");
         let state = db.find_sync(user, id).await.unwrap().unwrap();
         assert_eq!((state.attempts, state.last_error), (0, None));
         let claim = claim_again(db, user, id).await;
-        assert!(db.finish_sync_without_rows(&claim, at(900)).await.unwrap());
+        assert!(db.finish_job(&claim, Some(at(900))).await.unwrap());
         let state = db.find_sync(user, id).await.unwrap().unwrap();
         assert_eq!((state.attempts, state.last_error, state.synced_at), (0, None, Some(at(220))));
     }
 
-    async fn overview_counts_by_state(db) {
+    async fn jobs_are_counted_by_state(db) {
         let user = db.user("a@x").await.id;
-        assert_eq!(db.sync_overview(at(0)).await.unwrap(), SyncOverview::default());
+        assert_eq!(db.count_jobs(at(0)).await.unwrap(), []);
         for (number, next_sync_at) in [10, 20, 30, 500, 400].into_iter().enumerate() {
             connection_to_sync(db, user, &format!("c{number}"), next_sync_at).await;
         }
         let gone = connection_to_sync(db, user, "gone", 5).await;
-        db.begin_removal(user, gone, at(6), at(999)).await.unwrap().expect("hidden");
+        let removal = db.begin_removal(user, gone, at(6), at(999)).await.unwrap().expect("hidden");
+        assert!(db.fail_job(&removal, "the provider is not available", at(60)).await.unwrap());
         let running = db.claim_due_syncs(at(40), at(80), 1).await.unwrap().remove(0);
         let killed = db.claim_due_syncs(at(40), at(45), 1).await.unwrap().remove(0);
-        let overview = db.sync_overview(at(50)).await.unwrap();
-        assert_eq!((overview.due, overview.running, overview.failing, overview.next), (2, 1, 0, Some(at(400))));
         assert_ne!(running, killed);
+        let counts = |kind: &str, due, running, failing, next: Option<i64>| JobCounts {
+            kind: kind.to_owned(),
+            due,
+            running,
+            failing,
+            next: next.map(at),
+        };
+        assert_eq!(
+            db.count_jobs(at(50)).await.unwrap(),
+            [
+                counts("refresh", 0, 0, 0, None),
+                counts("removal", 0, 0, 1, Some(60)),
+                counts("sync", 2, 1, 0, Some(30)),
+            ]
+        );
     }
 
     // Requested after the sync started, whatever the clocks say.
@@ -165,11 +185,11 @@ both! {
         let id = connection_to_sync(db, user, "c", 20).await;
         let first = start_sync(db, user, id, 20).await;
         assert!(request(db, user, id, 25, 0).await);
-        assert!(db.postpone_sync(&first, at(500), "the provider is not available").await.unwrap());
+        assert!(db.fail_job(&first, "the provider is not available", at(500)).await.unwrap());
         let second = due(db, 25).await.remove(0);
         assert_eq!(second.attempts, 1);
         assert!(request(db, user, id, 30, 0).await);
-        assert!(db.finish_sync_without_rows(&second, at(500)).await.unwrap());
+        assert!(db.finish_job(&second, Some(at(500))).await.unwrap());
         assert_eq!(next_sync_of(db, user, id).await, at(30));
         // The sync after a killed one starts after the request, so it fulfils the request.
         start_sync(db, user, id, 40).await;
@@ -194,7 +214,7 @@ both! {
         assert_eq!(next_sync_of(db, user, id).await, at(31));
         assert!(!request(db, UserId::new(), id, 40, 0).await);
         assert!(!request(db, user, ConnectionId::new(), 40, 0).await);
-        db.raw("UPDATE connections SET next_sync_at = NULL").await;
+        db.raw("UPDATE jobs SET run_at = NULL").await;
         assert_eq!(due(db, 9999).await, [], "none is due");
         assert!(request(db, user, id, 500, 0).await);
         assert_eq!(ids(&due(db, 500).await), [id]);
@@ -206,9 +226,9 @@ both! {
         let claim = due(db, 20).await.remove(0);
         db.begin_removal(user, id, at(30), at(90)).await.unwrap().expect("hidden");
         assert_eq!(db.finish_sync(&claim, &empty_sync(20)).await.unwrap(), None);
-        assert!(!db.renew_sync(&claim, at(40)).await.unwrap());
-        assert!(!db.postpone_sync(&claim, at(40), "late").await.unwrap());
-        assert!(!db.finish_sync_without_rows(&claim, at(40)).await.unwrap());
+        assert!(!db.renew_job(&claim, at(40)).await.unwrap());
+        assert!(!db.fail_job(&claim, "late", at(40)).await.unwrap());
+        assert!(!db.finish_job(&claim, Some(at(40))).await.unwrap());
         assert!(!request(db, user, id, 40, 0).await);
         assert_eq!(db.claim_sync(user, id, at(99), at(200)).await.unwrap(), None);
         assert_eq!((due(db, 999).await, db.find_sync(user, id).await.unwrap()), (vec![], None));
@@ -254,7 +274,7 @@ both! {
         let finished = FinishedSync { fingerprints: Some(&[fingerprint(1, 0, 1)]), ..empty_sync(20) };
         db.finish_sync(&first, &finished).await.unwrap().expect("finished");
         let running = start_sync(db, user, id, 50).await;
-        assert!(db.postpone_sync(&running, at(900), "the consent ended").await.unwrap());
+        assert!(db.fail_job(&running, "the consent ended", at(900)).await.unwrap());
         let running = start_sync(db, user, id, 60).await;
         assert_eq!(connection_to_sync(db, user, "c", 5000).await, id);
         assert_eq!(
@@ -265,7 +285,8 @@ both! {
         let state = db.find_sync(user, id).await.unwrap().unwrap();
         assert_eq!((state.attempts, state.last_error, state.synced_at), (0, None, Some(at(20))));
         let again = due(db, 61).await.remove(0);
-        assert_eq!((again.connection_id, again.covered_from), (id, Some(at(-480))), "the interrupted sync is due");
+        assert_eq!(again.connection_id(), id, "the interrupted sync is due");
+        assert_eq!(range_of(db, user, id).await.1, Some(at(-480)));
         db.finish_sync(&again, &empty_sync(61)).await.unwrap().expect("finished");
         assert_eq!(next_sync_of(db, user, id).await, at(1061));
         connection_to_sync(db, user, "c", 2000).await;
@@ -275,7 +296,7 @@ both! {
             NewConnection { repairs: Some(id), next_sync_at: at(70), ..new_connection(user, "after", &credentials) };
         db.import_connection(&repair, &[], at(65)).await.unwrap();
         assert_eq!(next_sync_of(db, user, id).await, at(70));
-        db.raw("UPDATE connections SET next_sync_at = NULL").await;
+        db.raw("UPDATE jobs SET run_at = NULL").await;
         connection_to_sync(db, user, "after", 80).await;
         assert_eq!(ids(&due(db, 80).await), [id], "not the one being removed");
         assert_eq!(db.list_fingerprints(user, id).await.unwrap().len(), 1);
@@ -312,8 +333,8 @@ both! {
     }
 }
 
-async fn claim_again(db: &TestDb, user: UserId, id: ConnectionId) -> ClaimedSync {
+async fn claim_again(db: &TestDb, user: UserId, id: ConnectionId) -> ClaimedJob {
     let first = start_sync(db, user, id, 300).await;
-    assert!(db.postpone_sync(&first, at(400), "the provider is not available").await.unwrap());
+    assert!(db.fail_job(&first, "the provider is not available", at(400)).await.unwrap());
     start_sync(db, user, id, 400).await
 }

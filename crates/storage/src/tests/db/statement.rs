@@ -22,6 +22,8 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
         crate::connections::fingerprints::STATEMENTS,
         crate::connections::account_merge::STATEMENTS,
         crate::locks::STATEMENTS,
+        crate::jobs::STATEMENTS,
+        crate::job_overview::STATEMENTS,
         crate::migrate::STATEMENTS,
         crate::linking::cleanup::STATEMENTS,
         crate::webhooks::webhook_events::STATEMENTS,
@@ -29,7 +31,6 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
         crate::webhooks::redeliveries::STATEMENTS,
         crate::connections::removals::STATEMENTS,
         crate::secrets::store::STATEMENTS,
-        crate::connections::sync_overview::STATEMENTS,
         crate::connections::syncs::STATEMENTS,
         crate::users::user::STATEMENTS,
     ]
@@ -82,7 +83,10 @@ fn statements_use_the_common_dialect() {
             continue;
         }
         assert_eq!(
-            sql.postgres.replace(" FOR UPDATE SKIP LOCKED", "").replace(" FOR NO KEY UPDATE", ""),
+            sql.postgres
+                .replace(" FOR UPDATE SKIP LOCKED", "")
+                .replace(" FOR NO KEY UPDATE", "")
+                .replace(" FOR UPDATE", ""),
             sql.text,
             "{}: only the locks differ",
             sql.name

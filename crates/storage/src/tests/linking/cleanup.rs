@@ -13,7 +13,7 @@ both! {
         assert!(db.end_link_session(&claim, "linked").await.unwrap());
         session_with_callback(db, user, "callback_received").await;
         let with_credentials = session_with_callback(db, user, "credentials_obtained").await;
-        assert!(db.store_link_credentials(&with_credentials, &secret("credentials"), at(40)).await.unwrap());
+        assert!(db.store_link_credentials(&with_credentials, &secret("credentials"), at(20), at(40)).await.unwrap());
         db.insert_provider_event("fiskil", "old", at(60 - 29 * DAY)).await.unwrap();
         db.insert_provider_event("fiskil", "new", at(61 - 29 * DAY)).await.unwrap();
         assert_eq!(db.delete_outdated(at(59 + DAY)).await.unwrap(), 0);

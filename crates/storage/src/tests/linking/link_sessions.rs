@@ -45,7 +45,7 @@ both! {
             (user, "akahu", Some(connection))
         );
         assert_eq!((started.phase, started.outcome), (LinkPhase::Started, None));
-        assert_eq!((started.created_at, started.expires_at), (at(0), at(60)));
+        assert_eq!((started.created_at, started.phase_since, started.expires_at), (at(0), at(0), at(60)));
         assert_eq!(db.find_link_session("stale").await.unwrap(), None);
         let claim =
             db.receive_link_callback("state", &secret("code=answer"), at(10), at(40)).await.unwrap().expect("in time");
@@ -53,12 +53,13 @@ both! {
             (claim.session.phase, secret_text(&claim), claim.attempts),
             (LinkPhase::CallbackReceived, Some("code=answer"), 0)
         );
-        assert_eq!(claim.session.connection_id, Some(connection));
+        assert_eq!((claim.session.connection_id, claim.session.phase_since), (Some(connection), at(10)));
         assert!(!format!("{claim:?}").contains("answer"));
-        assert!(db.store_link_credentials(&claim, &secret("credentials"), at(50)).await.unwrap());
+        assert!(db.store_link_credentials(&claim, &secret("credentials"), at(20), at(50)).await.unwrap());
         assert_eq!(phase(db, "state").await, (LinkPhase::CredentialsObtained, None));
+        assert_eq!(db.find_link_session("state").await.unwrap().unwrap().phase_since, at(20));
         assert_eq!(due(db, 49).await.len(), 0, "the lease was extended");
-        assert!(!db.store_link_credentials(&claim, &secret("again"), at(99)).await.unwrap(), "stored already");
+        assert!(!db.store_link_credentials(&claim, &secret("again"), at(20), at(99)).await.unwrap(), "stored already");
         assert!(db.end_link_session(&claim, "linked").await.unwrap());
         assert_eq!(phase(db, "state").await, (LinkPhase::Ended, Some("linked".to_owned())));
         assert_eq!((db.secrets_for("link_session").await, due(db, 999).await.len()), (0, 0));
@@ -112,7 +113,7 @@ both! {
         assert_eq!((db.secrets_for("link_session").await, phase(db, "state").await.0), (0, LinkPhase::Started));
         let claim = callback("state", 59).await.expect("in time");
         assert!(callback("state", 59).await.is_none(), "callback_received");
-        assert!(db.store_link_credentials(&claim, &secret("credentials"), at(99)).await.unwrap());
+        assert!(db.store_link_credentials(&claim, &secret("credentials"), at(20), at(99)).await.unwrap());
         assert!(callback("state", 59).await.is_none(), "credentials_obtained");
         assert!(db.end_link_session(&claim, "linked").await.unwrap());
         assert!(callback("state", 59).await.is_none(), "ended");
@@ -125,10 +126,10 @@ both! {
         assert_eq!(due(db, 39).await.len(), 0, "leased");
         let next = due(db, 40).await.remove(0);
         assert_eq!((next.session.phase, secret_text(&next)), (LinkPhase::CallbackReceived, Some("code=answer")));
-        assert!(!db.store_link_credentials(&killed, &secret("late"), at(99)).await.unwrap());
+        assert!(!db.store_link_credentials(&killed, &secret("late"), at(20), at(99)).await.unwrap());
         assert!(!db.end_link_session(&killed, "late").await.unwrap());
         assert!(!db.postpone_link_session(&killed, at(999)).await.unwrap());
-        assert!(db.store_link_credentials(&next, &secret("credentials"), at(80)).await.unwrap());
+        assert!(db.store_link_credentials(&next, &secret("credentials"), at(20), at(80)).await.unwrap());
         let last = due(db, 80).await.remove(0);
         assert_eq!(
             (last.session.phase, secret_text(&last)),
@@ -147,7 +148,7 @@ both! {
         assert_eq!(due(db, 49).await.len(), 0);
         let claim = due(db, 50).await.remove(0);
         assert_eq!((claim.attempts, secret_text(&claim)), (1, Some("code=answer")));
-        assert!(db.store_link_credentials(&claim, &secret("credentials"), at(80)).await.unwrap());
+        assert!(db.store_link_credentials(&claim, &secret("credentials"), at(20), at(80)).await.unwrap());
         assert_eq!(due(db, 80).await[0].attempts, 0, "the next phase starts at 0");
     }
 
@@ -157,7 +158,7 @@ both! {
         assert_eq!(due(db, 119).await.len(), 0);
         let claim = due(db, 120).await.remove(0);
         assert_eq!((claim.session.phase, secret_text(&claim)), (LinkPhase::Started, None));
-        assert!(!db.store_link_credentials(&claim, &secret("credentials"), at(200)).await.unwrap(), "no callback");
+        assert!(!db.store_link_credentials(&claim, &secret("credentials"), at(20), at(200)).await.unwrap(), "no callback");
         assert!(db.end_link_session(&claim, "expired").await.unwrap());
     }
 

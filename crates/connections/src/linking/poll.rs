@@ -1,0 +1,273 @@
+//! Polls link sessions until the provider lists the consent of the user.
+//!
+//! A session is a job, so it also finishes without a callback, and after any crash. Callback parameters and exchanged
+//! credentials are sealed with the session, so the next attempt does not need the browser again.
+
+use std::time::Duration;
+
+use bellbird_domain::Connection;
+use bellbird_providers::linking::{CallbackParams, Purpose};
+use bellbird_providers::{CallContext, Error, FoundConnection, Linking, Provider};
+use bellbird_storage::{ClaimedLinkSession, LinkPhase, LinkSession, StorageError};
+use jiff::Timestamp;
+use secrecy::SecretString;
+use tokio::time::Instant;
+
+use super::apply::ApplyRequest;
+use super::callback::unseal_params;
+use super::outcome::{self, Applied, Conclusion, Next, Poll, SessionFacts};
+use super::start::LINK_SESSION_TTL;
+use crate::{Connections, ConnectionsError, run_claims};
+
+/// Longer than the time that a browser waits and [`ATTEMPT_DEADLINE`] together.
+pub(crate) const LEASE: Duration = Duration::from_secs(60);
+/// For the provider calls of one exchange.
+const EXCHANGE_DEADLINE: Duration = Duration::from_secs(12);
+/// For the provider calls of one poll.
+const ATTEMPT_DEADLINE: Duration = Duration::from_secs(40);
+/// Time between two polls while a browser waits. Later polls follow [`crate::schedule::next_session_poll_at`].
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Link sessions that one instance works on at the same time.
+const CONCURRENCY_MAX: u32 = 8;
+
+/// A claimed session with the results of its polls.
+struct SessionRun {
+    claim: ClaimedLinkSession,
+    params: Vec<(String, String)>,
+    facts: SessionFacts,
+    /// When this process began to poll in the present phase.
+    phase_seen_since: Instant,
+    applied: Applied,
+}
+
+impl SessionRun {
+    fn new(claim: ClaimedLinkSession) -> Self {
+        let LinkSession { phase, created_at, expires_at, connection_id, .. } = claim.session;
+        // Other phases have no parameters: there is no secret before the callback, and after the exchange it holds
+        // credentials.
+        let sealed = claim.secret.as_ref().filter(|_| phase == LinkPhase::CallbackReceived);
+        let facts = SessionFacts {
+            phase,
+            created_at,
+            expires_at,
+            repairs: connection_id,
+            callback_result: Ok(()),
+            is_only_session: false,
+        };
+        let params = sealed.map(unseal_params).unwrap_or_default();
+        Self { claim, params, facts, phase_seen_since: Instant::now(), applied: Applied::default() }
+    }
+
+    /// Time in the present phase, zero before the callback. The clock may be set back, or be that of another machine,
+    /// so at least the time that this process has seen counts.
+    fn elapsed(&self, now: Timestamp) -> Duration {
+        if self.facts.phase == LinkPhase::Started {
+            return Duration::ZERO;
+        }
+        let by_clock = Duration::try_from(now.duration_since(self.claim.session.phase_since)).unwrap_or_default();
+        by_clock.max(self.phase_seen_since.elapsed())
+    }
+}
+
+impl Connections {
+    /// Polls every due link session, a few at a time, and returns when none is due.
+    ///
+    /// Every instance calls this periodically. On a database error, the claimed jobs run again when their leases
+    /// expire.
+    pub async fn run_due_link_sessions(&self) -> Result<(), ConnectionsError> {
+        loop {
+            let (now, lease) = self.lease(LEASE);
+            let claims = self.storage.claim_due_link_sessions(now, lease, CONCURRENCY_MAX).await?;
+            if claims.is_empty() {
+                return Ok(());
+            }
+            run_claims(claims, |claim| {
+                let connections = self.clone();
+                async move { connections.run_session(claim, Duration::ZERO).await.map(|_| ()) }
+            })
+            .await?;
+        }
+    }
+
+    /// Waits until a provider event requests polls of link sessions in this process.
+    pub async fn link_session_requested(&self) {
+        self.job_signals.link_sessions.notified().await;
+    }
+
+    /// Polls a session until it has a conclusion or `time` has passed, then finishes or postpones it.
+    ///
+    /// Returns None if it was postponed, or if the lease was lost.
+    pub(crate) async fn run_session(
+        &self,
+        claim: ClaimedLinkSession,
+        time: Duration,
+    ) -> Result<Option<Conclusion>, ConnectionsError> {
+        let until = Instant::now() + time;
+        let mut run = SessionRun::new(claim);
+        loop {
+            let result = self.poll_session(&mut run).await;
+            let Some(poll) = poll_result(&run, result)? else { return Ok(None) };
+            let browser_waits = Instant::now() + POLL_INTERVAL < until;
+            let (claim, state) = (&run.claim, (&run.facts, &run.applied));
+            match outcome::after_poll(poll, state, claim.attempts, self.clock.now(), browser_waits) {
+                Next::PollAgain => tokio::time::sleep(POLL_INTERVAL).await,
+                Next::PostponeUntil(time) => {
+                    self.storage.postpone_link_session(claim, time).await?;
+                    return Ok(None);
+                }
+                Next::Finish(conclusion) => {
+                    let word = conclusion.outcome.as_str();
+                    if !self.storage.end_link_session(claim, word).await? {
+                        return Ok(None);
+                    }
+                    tracing::info!(provider = claim.session.provider, outcome = word, "link session finished");
+                    return Ok(Some(conclusion));
+                }
+            }
+        }
+    }
+
+    /// Returns None if the lease was lost.
+    async fn poll_session(&self, run: &mut SessionRun) -> Result<Option<Poll>, ConnectionsError> {
+        let LinkSession { user_id, provider, .. } = run.claim.session.clone();
+        let provider = self.provider(&provider)?.as_ref();
+        let linking = self.linking_for(provider.name().as_str())?;
+        if run.facts.phase == LinkPhase::CallbackReceived {
+            run.facts.callback_result = linking.hint(&run.params);
+        }
+        if run.facts.phase != LinkPhase::CredentialsObtained && !linking.can_finish(&run.params) {
+            return Ok(Some(outcome::conclude_without_polling(&run.facts).map_or(Poll::Pending, Poll::Concluded)));
+        }
+        let repair_target = match run.facts.repairs {
+            Some(id) => self.storage.find_connection(user_id, id).await?,
+            None => None,
+        };
+        let Some(credentials) = self.session_credentials(run, linking, repair_target.as_ref()).await? else {
+            return Ok(None);
+        };
+        let now = self.clock.now();
+        let (elapsed, is_expired) = (run.elapsed(now), now >= run.facts.expires_at);
+        let context = self.call_context_within(ATTEMPT_DEADLINE);
+        let mut found = self.discover(provider, &context, &credentials).await?;
+        // If the provider user of the connection is gone, the consent was given with the user's present provider user.
+        if repair_target.is_some()
+            && linking.registers_users()
+            && let Some(provider_user) =
+                self.storage.find_provider_user_credentials(user_id, provider.name().as_str()).await?
+        {
+            found.extend(self.discover(provider, &context, &provider_user).await?);
+        }
+        let repair_targets = self.repair_targets(run, repair_target).await?;
+        let SessionRun { claim, params, applied, .. } = run;
+        let request = ApplyRequest {
+            claim,
+            provider,
+            context: &context,
+            repair_targets: &repair_targets,
+            params,
+            elapsed,
+            is_expired,
+        };
+        self.apply_consents(&request, &found, applied).await?;
+        Ok(Some(outcome::conclude(&run.facts, applied, elapsed).map_or(Poll::Pending, Poll::Concluded)))
+    }
+
+    /// Returns the connections that the found consents may repair: `own` is that of this session.
+    async fn repair_targets(
+        &self,
+        run: &mut SessionRun,
+        own: Option<Connection>,
+    ) -> Result<Vec<Connection>, ConnectionsError> {
+        let session = &run.claim.session;
+        // Sessions created before `since` had expired when this session was created.
+        let since = session.created_at.saturating_sub(LINK_SESSION_TTL).unwrap_or(Timestamp::MIN);
+        let others = self.storage.list_other_link_sessions(session, since).await?;
+        run.facts.is_only_session = others.is_empty();
+        let mut targets: Vec<Connection> = own.into_iter().collect();
+        // After an approval in this session, the found consents belong to it. Without one, they may belong to another
+        // open session of the user, so the connection that the other session is to repair counts too.
+        if !run.facts.is_approved() {
+            for other in others.iter().filter(|other| other.phase != LinkPhase::Ended) {
+                let known = |id: &_| targets.iter().any(|target| target.id == *id);
+                if let Some(id) = other.connection_id.filter(|id| !known(id)) {
+                    targets.extend(self.storage.find_connection(session.user_id, id).await?);
+                }
+            }
+        }
+        Ok(targets)
+    }
+
+    /// Lists the consents that the credentials cover: none if the provider no longer accepts the credentials.
+    pub(crate) async fn discover(
+        &self,
+        provider: &dyn Provider,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<Vec<FoundConnection>, ConnectionsError> {
+        match provider.discover(context, credentials).await {
+            Err(Error::ReconnectNeeded(_)) => Ok(Vec::new()),
+            found => Ok(found?),
+        }
+    }
+
+    /// Returns the credentials to poll with, or `None` if the lease was lost.
+    ///
+    /// Exchanged credentials are sealed with the session before they are used, because an exchange works once.
+    async fn session_credentials(
+        &self,
+        run: &mut SessionRun,
+        linking: &dyn Linking,
+        repair_target: Option<&Connection>,
+    ) -> Result<Option<SecretString>, ConnectionsError> {
+        let session = &run.claim.session;
+        if let (LinkPhase::CredentialsObtained, Some(credentials)) = (run.facts.phase, &run.claim.secret) {
+            return Ok(Some(credentials.clone()));
+        }
+        let credentials = match repair_target {
+            Some(connection) => self.storage.find_credentials(session.user_id, connection.id).await?,
+            None => self.storage.find_provider_user_credentials(session.user_id, &session.provider).await?,
+        };
+        let purpose = match (repair_target, &credentials) {
+            (Some(connection), Some(credentials)) => {
+                Purpose::Repair { credentials, institution_id: &connection.institution_id }
+            }
+            (_, provider_user) => Purpose::Link { provider_user: provider_user.as_ref() },
+        };
+        let redirect_uri = self.console_page_url("link/callback")?;
+        let callback = CallbackParams { purpose, redirect_uri: &redirect_uri, params: &run.params };
+        let exchanged = linking.finish(&self.call_context_within(EXCHANGE_DEADLINE), &callback).await?;
+        if linking.registers_users() {
+            return Ok(Some(exchanged));
+        }
+        let (now, lease) = self.lease(LEASE);
+        if !self.storage.store_link_credentials(&run.claim, &exchanged, now, lease).await? {
+            return Ok(None);
+        }
+        run.facts.phase = LinkPhase::CredentialsObtained;
+        run.claim.session.phase_since = now;
+        run.phase_seen_since = Instant::now();
+        run.claim.secret = Some(exchanged.clone());
+        Ok(Some(exchanged))
+    }
+}
+
+/// Logs the error of a poll. Returns an error after which the job runs again when its lease expires.
+fn poll_result(
+    run: &SessionRun,
+    result: Result<Option<Poll>, ConnectionsError>,
+) -> Result<Option<Poll>, ConnectionsError> {
+    let provider = run.claim.session.provider.as_str();
+    match result {
+        Err(error @ ConnectionsError::Storage(StorageError::Unavailable(_))) => Err(error),
+        // In the phase `Started`, the callback may still follow, so no error is final.
+        Err(error) if error.is_transient() || run.facts.phase == LinkPhase::Started => {
+            tracing::warn!(provider, %error, "could not poll link session");
+            Ok(Some(Poll::Failed))
+        }
+        Err(error) => {
+            tracing::warn!(provider, %error, "link session failed");
+            Ok(Some(Poll::Concluded(Conclusion::failed(error.user_message()))))
+        }
+        polled => polled,
+    }
+}

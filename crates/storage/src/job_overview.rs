@@ -1,0 +1,78 @@
+//! Sums up the jobs of all users for the operator.
+
+use jiff::Timestamp;
+
+use crate::Storage;
+use crate::db::{Row, params, statements};
+use crate::error::Result;
+
+statements! {
+    COUNT = "SELECT kind,
+            COUNT(CASE WHEN COALESCE(lease_until, run_at) <= $1 THEN 1 END),
+            COUNT(CASE WHEN lease_until > $1 THEN 1 END),
+            COUNT(CASE WHEN attempts > 0 THEN 1 END),
+            MIN(COALESCE(lease_until, run_at))
+        FROM jobs GROUP BY kind ORDER BY kind";
+
+    LIST_FAILING = "SELECT kind, provider, subject, attempts, last_error, run_at FROM jobs WHERE attempts > 0
+        ORDER BY attempts DESC, kind, subject LIMIT $1";
+}
+
+/// The jobs of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobCounts {
+    pub kind: String,
+    /// Jobs that are due and not running.
+    pub due: u64,
+    pub running: u64,
+    /// Jobs whose last run failed.
+    pub failing: u64,
+    /// When the longest due job became due, or else when the next job becomes due.
+    pub next: Option<Timestamp>,
+}
+
+/// A job whose last run failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailingJob {
+    pub kind: String,
+    pub provider: String,
+    pub subject: String,
+    /// Failures since the last success.
+    pub attempts: u32,
+    /// Why the last run failed.
+    pub last_error: Option<String>,
+    pub next_attempt_at: Option<Timestamp>,
+}
+
+impl Storage {
+    /// Counts the jobs of each kind that has any. Reads the whole table.
+    pub async fn count_jobs(&self, now: Timestamp) -> Result<Vec<JobCounts>> {
+        self.db.all(COUNT, params![now], counts).await
+    }
+
+    /// Lists jobs whose last run failed, most failures first.
+    pub async fn list_failing_jobs(&self, limit: u32) -> Result<Vec<FailingJob>> {
+        self.db.all(LIST_FAILING, params![i64::from(limit)], failing).await
+    }
+}
+
+fn counts(row: &Row<'_>) -> Result<JobCounts> {
+    Ok(JobCounts {
+        kind: row.text(0)?.to_owned(),
+        due: row.number(1, "a count")?,
+        running: row.number(2, "a count")?,
+        failing: row.number(3, "a count")?,
+        next: row.opt_time(4)?,
+    })
+}
+
+fn failing(row: &Row<'_>) -> Result<FailingJob> {
+    Ok(FailingJob {
+        kind: row.text(0)?.to_owned(),
+        provider: row.text(1)?.to_owned(),
+        subject: row.text(2)?.to_owned(),
+        attempts: row.attempts(3)?,
+        last_error: row.opt_text(4)?.map(str::to_owned),
+        next_attempt_at: row.opt_time(5)?,
+    })
+}

@@ -1,0 +1,322 @@
+//! Stores jobs: work that outlives a request. Any instance may claim a job that is due.
+//!
+//! A claim has a lease, after which another task may claim the job, and a fence, a random number. Whatever a job writes
+//! checks the fence in the same transaction: see [`hold`], [`finish`] and [`delete`]. So a holder whose lease was lost
+//! changes nothing.
+//!
+//! The transaction that adds or deletes a subject also adds or deletes its jobs.
+
+use bellbird_domain::UserId;
+use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
+
+use crate::db::{Db, Row, Tx, params, statements};
+use crate::error::Result;
+use crate::{Storage, StorageError};
+
+/// The kinds of jobs whose rows this crate adds and deletes.
+pub mod job_kinds {
+    pub const REFRESH: &str = "refresh";
+    pub const SYNC: &str = "sync";
+    pub const REMOVAL: &str = "removal";
+}
+
+/// What a claim at `$now` changes besides the lease. `run_at` stays before `started_at`, which means that no other run is
+/// requested.
+macro_rules! start {
+    ($now:literal) => {
+        concat!("run_at = CASE WHEN run_at < ", $now, " THEN run_at ELSE ", $now, " - 1 END, started_at = ", $now)
+    };
+}
+
+/// A job is due at its time if no lease exists, and when a lease has expired, because its holder was killed.
+macro_rules! is_due {
+    () => {
+        "kind = $1 AND provider = $2 AND COALESCE(lease_until, run_at) <= $3"
+    };
+}
+
+/// Claims one job: with a larger or unknown number, PostgreSQL may sort the backlog or scan the table. `MATERIALIZED`
+/// makes it pick the row once, however it joins. `$lock` skips rows that another instance is claiming.
+macro_rules! claim_due {
+    ($lock:literal) => {
+        concat!(
+            "WITH due AS MATERIALIZED (
+                SELECT user_id, kind, subject FROM jobs WHERE ",
+            is_due!(),
+            " ORDER BY COALESCE(lease_until, run_at) LIMIT 1",
+            $lock,
+            ")
+            UPDATE jobs SET lease_until = $4, fence = $5, ",
+            start!("$3"),
+            " FROM due WHERE jobs.user_id = due.user_id AND jobs.kind = due.kind AND jobs.subject = due.subject
+            RETURNING jobs.user_id, jobs.subject, attempts"
+        )
+    };
+}
+
+macro_rules! held {
+    ($lock:literal) => {
+        concat!("SELECT attempts FROM jobs WHERE user_id = $1 AND kind = $2 AND subject = $3 AND fence = $4", $lock)
+    };
+}
+
+/// The time of a run requested at `$4`: at once, unless the last one started after `$5`. Then it starts `$4 - $5` after
+/// the last one started.
+macro_rules! next_allowed {
+    () => {
+        "CASE WHEN started_at > $5 THEN started_at - $5 + $4 ELSE $4 END"
+    };
+}
+
+/// Releases a job until `$5`, or until an earlier run that was requested meanwhile.
+macro_rules! release {
+    () => {
+        "run_at = CASE WHEN run_at >= started_at AND (run_at < $5 OR $5 IS NULL) THEN run_at ELSE $5 END,
+            lease_until = NULL, fence = NULL
+        WHERE user_id = $1 AND kind = $2 AND subject = $3 AND fence = $4"
+    };
+}
+
+/// Releases a job after a success.
+macro_rules! release_done {
+    () => {
+        concat!("UPDATE jobs SET attempts = 0, last_error = NULL, ", $crate::jobs::release!())
+    };
+}
+pub(crate) use {release, release_done};
+
+statements! {
+    INSERT = "INSERT INTO jobs (user_id, kind, subject, provider, run_at) VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (user_id, kind, subject) DO NOTHING";
+
+    CLAIM = concat!(
+        "UPDATE jobs SET lease_until = $5, fence = $6, ",
+        start!("$4"),
+        " WHERE user_id = $1 AND kind = $2 AND subject = $3 AND (lease_until IS NULL OR lease_until <= $4)
+        RETURNING provider, attempts"
+    );
+
+    /// Runs before [`CLAIM_DUE`] on SQLite, whose one writer a claim takes even if nothing is due.
+    IS_DUE = concat!("SELECT 1 FROM jobs WHERE ", is_due!(), " LIMIT 1");
+
+    CLAIM_DUE = claim_due!(""), on_postgres = claim_due!(" FOR UPDATE SKIP LOCKED");
+
+    HELD = held!(""), on_postgres = held!(" FOR UPDATE");
+
+    RENEW = "UPDATE jobs SET lease_until = $5 WHERE user_id = $1 AND kind = $2 AND subject = $3 AND fence = $4";
+
+    FINISH = release_done!();
+
+    FAIL = concat!("UPDATE jobs SET attempts = attempts + 1, last_error = $6, ", release!());
+
+    DELETE = "DELETE FROM jobs WHERE user_id = $1 AND kind = $2 AND subject = $3 AND fence = $4";
+
+    DELETE_OF_SUBJECT = "DELETE FROM jobs WHERE user_id = $1 AND subject = $2";
+
+    /// An earlier time stays, unless it belongs to the current run.
+    REQUEST = concat!(
+        "UPDATE jobs SET run_at = CASE
+            WHEN run_at < ",
+        next_allowed!(),
+        " AND (lease_until IS NULL OR run_at >= started_at) THEN run_at ELSE ",
+        next_allowed!(),
+        " END
+        WHERE user_id = $1 AND kind = $2 AND subject = $3"
+    );
+
+    /// The holder loses its lease. An earlier time stays, also that of the run that was interrupted.
+    RESTART = "UPDATE jobs SET run_at = CASE WHEN run_at <= $4 OR $4 IS NULL THEN run_at ELSE $4 END, attempts = 0,
+            last_error = NULL, lease_until = NULL, fence = NULL
+        WHERE user_id = $1 AND kind = $2 AND subject = $3";
+}
+
+/// Names a job.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct JobKey {
+    pub kind: &'static str,
+    /// Nil: no user.
+    pub user_id: UserId,
+    /// What the job is about, unique for the kind and the user.
+    pub subject: String,
+}
+
+impl JobKey {
+    pub fn new(kind: &'static str, user_id: UserId, subject: impl ToString) -> Self {
+        Self { kind, user_id, subject: subject.to_string() }
+    }
+
+    /// The only job of a kind that serves all users.
+    #[must_use]
+    pub fn of_service(kind: &'static str) -> Self {
+        Self::new(kind, UserId::from(Uuid::nil()), "")
+    }
+
+    /// The subject as an id. Nil if it is none.
+    #[must_use]
+    pub fn subject_id<T: From<Uuid>>(&self) -> T {
+        T::from(Uuid::try_parse(&self.subject).unwrap_or_default())
+    }
+}
+
+/// The right to run a job, until the lease ends and another task claims it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimedJob {
+    pub key: JobKey,
+    /// Empty: none.
+    pub provider: String,
+    /// Failures since the last success.
+    pub attempts: u32,
+    pub(crate) fence: i64,
+}
+
+impl ClaimedJob {
+    #[must_use]
+    pub fn user_id(&self) -> UserId {
+        self.key.user_id
+    }
+
+    /// The subject as an id. Nil if it is none.
+    #[must_use]
+    pub fn subject_id<T: From<Uuid>>(&self) -> T {
+        self.key.subject_id()
+    }
+
+    /// Names this run in logs.
+    #[must_use]
+    pub fn run_id(&self) -> String {
+        format!("{:016x}", self.fence)
+    }
+}
+
+impl Storage {
+    /// Adds a job, unless it exists.
+    pub async fn insert_job(&self, key: &JobKey, provider: &str, run_at: Timestamp) -> Result<()> {
+        let values = params![key.user_id, key.kind, key.subject.as_str(), provider, run_at];
+        self.db.run(INSERT, values).await.map(|_| ())
+    }
+
+    /// Claims a job, due or not. None while another task holds its lease, or if there is no such job.
+    pub async fn claim_job(&self, key: &JobKey, now: Timestamp, lease_until: Timestamp) -> Result<Option<ClaimedJob>> {
+        let fence = new_fence();
+        let values = params![key.user_id, key.kind, key.subject.as_str(), now, lease_until, fence];
+        let found = self.db.write_one(CLAIM, values, claimed).await?;
+        Ok(found.map(|(provider, attempts)| ClaimedJob { key: key.clone(), provider, attempts, fence }))
+    }
+
+    /// Claims the longest due job of a kind and provider. An expired lease counts as due, because its holder was
+    /// killed.
+    pub async fn claim_due_job(
+        &self,
+        kind: &'static str,
+        provider: &str,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> Result<Option<ClaimedJob>> {
+        let is_sqlite = matches!(self.db, Db::Sqlite(_));
+        if is_sqlite && self.db.one(IS_DUE, params![kind, provider, now], |_| Ok(())).await?.is_none() {
+            return Ok(None);
+        }
+        let fence = new_fence();
+        let found = self.db.write_one(CLAIM_DUE, params![kind, provider, now, lease_until, fence], due).await?;
+        Ok(found.map(|(user_id, subject, attempts)| ClaimedJob {
+            key: JobKey { kind, user_id, subject },
+            provider: provider.to_owned(),
+            attempts,
+            fence,
+        }))
+    }
+
+    /// Extends the lease. Returns false, and changes nothing, if the lease was lost.
+    pub async fn renew_job(&self, claim: &ClaimedJob, lease_until: Timestamp) -> Result<bool> {
+        let ClaimedJob { key, fence, .. } = claim;
+        let values = params![key.user_id, key.kind, key.subject.as_str(), *fence, lease_until];
+        Ok(self.db.run(RENEW, values).await? > 0)
+    }
+
+    /// Releases a job after a success, until `next` or an earlier run that was requested meanwhile. None: until it is
+    /// requested. Returns false, and changes nothing, if the lease was lost.
+    pub async fn finish_job(&self, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<bool> {
+        let ClaimedJob { key, fence, .. } = claim;
+        let values = params![key.user_id, key.kind, key.subject.as_str(), *fence, next];
+        Ok(self.db.run(FINISH, values).await? > 0)
+    }
+
+    /// Releases a job after a failure, with an error for the operator, until `retry_at` or an earlier run that was
+    /// requested meanwhile. Returns false, and changes nothing, if the lease was lost.
+    pub async fn fail_job(&self, claim: &ClaimedJob, error: &str, retry_at: Timestamp) -> Result<bool> {
+        let ClaimedJob { key, fence, .. } = claim;
+        let values = params![key.user_id, key.kind, key.subject.as_str(), *fence, retry_at, error];
+        Ok(self.db.run(FAIL, values).await? > 0)
+    }
+
+    /// Requests a run: now, or `at_most_every` after the last start if that is later. An earlier time stays. While the
+    /// job runs, the next run waits for its end. Returns false if there is no such job.
+    pub async fn request_job(&self, key: &JobKey, now: Timestamp, at_most_every: SignedDuration) -> Result<bool> {
+        let since = now.saturating_sub(at_most_every).map_err(StorageError::unavailable)?;
+        let values = params![key.user_id, key.kind, key.subject.as_str(), now, since];
+        Ok(self.db.run(REQUEST, values).await? > 0)
+    }
+}
+
+/// As [`Storage::insert_job`]. None: due on request only.
+pub(crate) async fn insert(tx: &mut Tx, key: &JobKey, provider: &str, run_at: Option<Timestamp>) -> Result<()> {
+    tx.run(INSERT, params![key.user_id, key.kind, key.subject.as_str(), provider, run_at]).await.map(|_| ())
+}
+
+/// As [`Storage::claim_job`].
+pub(crate) async fn claim(
+    tx: &mut Tx,
+    key: &JobKey,
+    now: Timestamp,
+    lease_until: Timestamp,
+) -> Result<Option<ClaimedJob>> {
+    let fence = new_fence();
+    let values = params![key.user_id, key.kind, key.subject.as_str(), now, lease_until, fence];
+    let found = tx.one(CLAIM, values, claimed).await?;
+    Ok(found.map(|(provider, attempts)| ClaimedJob { key: key.clone(), provider, attempts, fence }))
+}
+
+/// Locks the job until the end of the transaction. Returns false if the lease was lost.
+pub(crate) async fn hold(tx: &mut Tx, claim: &ClaimedJob) -> Result<bool> {
+    let ClaimedJob { key, fence, .. } = claim;
+    let values = params![key.user_id, key.kind, key.subject.as_str(), *fence];
+    Ok(tx.one(HELD, values, |_| Ok(())).await?.is_some())
+}
+
+/// As [`Storage::finish_job`].
+pub(crate) async fn finish(tx: &mut Tx, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<bool> {
+    let ClaimedJob { key, fence, .. } = claim;
+    let values = params![key.user_id, key.kind, key.subject.as_str(), *fence, next];
+    Ok(tx.run(FINISH, values).await? > 0)
+}
+
+/// Deletes a job that is done for good. Returns false if the lease was lost.
+pub(crate) async fn delete(tx: &mut Tx, claim: &ClaimedJob) -> Result<bool> {
+    let ClaimedJob { key, fence, .. } = claim;
+    let values = params![key.user_id, key.kind, key.subject.as_str(), *fence];
+    Ok(tx.run(DELETE, values).await? > 0)
+}
+
+/// Deletes all jobs of a subject. Their holders lose their leases.
+pub(crate) async fn delete_of(tx: &mut Tx, user: UserId, subject: &str) -> Result<()> {
+    tx.run(DELETE_OF_SUBJECT, params![user, subject]).await.map(|_| ())
+}
+
+/// Starts a job anew, because its subject has changed: its holder loses the lease, and its failures are forgiven. It is
+/// due at `run_at` or at an earlier planned time.
+pub(crate) async fn restart(tx: &mut Tx, key: &JobKey, run_at: Option<Timestamp>) -> Result<()> {
+    tx.run(RESTART, params![key.user_id, key.kind, key.subject.as_str(), run_at]).await.map(|_| ())
+}
+
+fn new_fence() -> i64 {
+    i64::try_from(Uuid::new_v4().as_u64_pair().1 >> 1).unwrap_or_default()
+}
+
+fn claimed(row: &Row<'_>) -> Result<(String, u32)> {
+    Ok((row.text(0)?.to_owned(), row.attempts(1)?))
+}
+
+fn due(row: &Row<'_>) -> Result<(UserId, String, u32)> {
+    Ok((row.id(0)?, row.text(1)?.to_owned(), row.attempts(2)?))
+}

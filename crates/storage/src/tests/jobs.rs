@@ -1,0 +1,249 @@
+//! The queue against a small model, its rows against their subjects, and its statements under PostgreSQL's planner.
+
+use jiff::SignedDuration;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::tests::support::{TestDb, at, both, credentials, new_connection, on_postgres, on_sqlite};
+use crate::{ClaimedJob, JobKey, NewConnection};
+
+const KIND: &str = "test";
+const SUBJECTS: usize = 3;
+const LEASE: i64 = 20;
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// Moves the clock.
+    Wait(i64),
+    ClaimDue,
+    Claim(usize),
+    /// These four act for any earlier holder, also one that lost its lease.
+    Renew(usize),
+    Finish(usize, Option<i64>),
+    Fail(usize, i64),
+    /// By a requester whose clock is behind by the first number.
+    Request(usize, i64, i64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let (subject, holder) = (0..SUBJECTS, 0_usize..16);
+    let step = prop_oneof![
+        3 => (0_i64..15).prop_map(Step::Wait),
+        4 => Just(Step::ClaimDue),
+        1 => subject.clone().prop_map(Step::Claim),
+        1 => holder.clone().prop_map(Step::Renew),
+        3 => (holder.clone(), proptest::option::of(-5_i64..30)).prop_map(|(holder, next)| Step::Finish(holder, next)),
+        2 => (holder, 0_i64..30).prop_map(|(holder, after)| Step::Fail(holder, after)),
+        3 => (subject, 0_i64..4, 0_i64..25).prop_map(|(subject, behind, every)| Step::Request(subject, behind, every)),
+    ];
+    proptest::collection::vec(step, 1..60)
+}
+
+/// What a queue has to know of a job.
+#[derive(Debug, Default, Clone)]
+struct Job {
+    /// The planned run, and the earliest run that was requested since the last start.
+    planned: Option<i64>,
+    requested: Option<i64>,
+    started: Option<i64>,
+    /// The number of the claim and the end of its lease.
+    holder: Option<(usize, i64)>,
+    attempts: u32,
+}
+
+impl Job {
+    /// When the job is due. The end of a lease, because the holder was killed.
+    fn due_at(&self) -> Option<i64> {
+        match self.holder {
+            Some((_, until)) => Some(until),
+            None => [self.planned, self.requested].into_iter().flatten().min(),
+        }
+    }
+
+    fn start(&mut self, claim: usize, now: i64) {
+        *self =
+            Self { holder: Some((claim, now + LEASE)), started: Some(now), requested: None, planned: None, ..*self };
+    }
+
+    fn release(&mut self, next: Option<i64>) {
+        (self.planned, self.holder) = (next, None);
+    }
+}
+
+#[derive(Default)]
+struct Model {
+    now: i64,
+    jobs: [Job; SUBJECTS],
+    claims: Vec<(usize, ClaimedJob)>,
+}
+
+impl Model {
+    /// The earlier claim with this number, its subject, and whether it holds its lease.
+    fn holder(&self, number: usize) -> Option<(usize, ClaimedJob, bool)> {
+        let number = number.checked_rem(self.claims.len())?;
+        let (subject, claim) = self.claims[number].clone();
+        let holds = self.jobs[subject].holder.is_some_and(|(holder, _)| holder == number);
+        Some((subject, claim, holds))
+    }
+
+    fn start(&mut self, subject: usize, claim: ClaimedJob) {
+        assert_eq!(claim.attempts, self.jobs[subject].attempts);
+        self.jobs[subject].start(self.claims.len(), self.now);
+        self.claims.push((subject, claim));
+    }
+}
+
+fn key(subject: usize) -> JobKey {
+    JobKey { subject: subject.to_string(), ..JobKey::of_service(KIND) }
+}
+
+async fn play(db: &TestDb, steps: &[Step]) {
+    db.raw("DELETE FROM jobs").await;
+    let mut model = Model::default();
+    for subject in 0..SUBJECTS {
+        let run_at = i64::try_from(subject).unwrap() * 7;
+        db.insert_job(&key(subject), "", at(run_at)).await.unwrap();
+        db.insert_job(&key(subject), "", at(-99)).await.unwrap();
+        model.jobs[subject].planned = Some(run_at);
+    }
+    for step in steps {
+        take(db, &mut model, *step).await;
+    }
+    // Whatever happened, no request is lost: each one is due, or its run goes on.
+    model.now += 1_000;
+    loop {
+        let before = model.claims.len();
+        take(db, &mut model, Step::ClaimDue).await;
+        if model.claims.len() == before {
+            break;
+        }
+    }
+    assert!(model.jobs.iter().all(|job| job.requested.is_none()), "{:?}", model.jobs);
+}
+
+async fn take(db: &TestDb, model: &mut Model, step: Step) {
+    let (now, lease) = (model.now, at(model.now + LEASE));
+    match step {
+        Step::Wait(seconds) => model.now += seconds,
+        Step::ClaimDue => {
+            let earliest = model.jobs.iter().filter_map(Job::due_at).filter(|due| *due <= now).min();
+            match (db.claim_due_job(KIND, "", at(now), lease).await.unwrap(), earliest) {
+                (None, None) => {}
+                (Some(claim), Some(earliest)) => {
+                    let subject: usize = claim.key.subject.parse().unwrap();
+                    assert_eq!(model.jobs[subject].due_at(), Some(earliest), "the longest due job, at its time");
+                    model.start(subject, claim);
+                }
+                (claim, earliest) => panic!("{claim:?}, but due: {earliest:?}"),
+            }
+        }
+        Step::Claim(subject) => {
+            let free = model.jobs[subject].holder.is_none_or(|(_, until)| until <= now);
+            let claim = db.claim_job(&key(subject), at(now), lease).await.unwrap();
+            assert_eq!(claim.is_some(), free, "one holder at a time");
+            if let Some(claim) = claim {
+                model.start(subject, claim);
+            }
+        }
+        Step::Renew(number) => {
+            let Some((subject, claim, holds)) = model.holder(number) else { return };
+            assert_eq!(db.renew_job(&claim, lease).await.unwrap(), holds);
+            if let Some((_, until)) = model.jobs[subject].holder.as_mut().filter(|_| holds) {
+                *until = now + LEASE;
+            }
+        }
+        Step::Finish(number, next) => {
+            let Some((subject, claim, holds)) = model.holder(number) else { return };
+            let next = next.map(|after| now + after);
+            assert_eq!(db.finish_job(&claim, next.map(at)).await.unwrap(), holds);
+            if holds {
+                model.jobs[subject].release(next);
+                model.jobs[subject].attempts = 0;
+            }
+        }
+        Step::Fail(number, after) => {
+            let Some((subject, claim, holds)) = model.holder(number) else { return };
+            assert_eq!(db.fail_job(&claim, "error", at(now + after)).await.unwrap(), holds);
+            if holds {
+                model.jobs[subject].release(Some(now + after));
+                model.jobs[subject].attempts += 1;
+            }
+        }
+        Step::Request(subject, behind, every) => {
+            let asked_at = now - behind;
+            assert!(db.request_job(&key(subject), at(asked_at), SignedDuration::from_secs(every)).await.unwrap());
+            let job = &mut model.jobs[subject];
+            // A run that starts after the request fulfils it. Not sooner than allowed after the last start.
+            let allowed = job.started.filter(|started| asked_at - every < *started).map_or(asked_at, |at| at + every);
+            let earlier = if job.holder.is_some() { job.requested } else { job.due_at() };
+            if earlier.is_none_or(|earlier| allowed <= earlier) {
+                (job.requested, job.planned) = (Some(allowed), None);
+            }
+        }
+    }
+}
+
+fn plays_as_the_model(db: &TestDb, cases: u32) {
+    // The tests run on a current-thread runtime, in which a blocking runner cannot wait. So it has a thread of its own.
+    let url = db.url.clone();
+    let sealer = db.sealer.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let db = runtime.block_on(TestDb::attach(url, sealer));
+        let config = Config { cases, failure_persistence: None, ..Config::default() };
+        let outcome = TestRunner::new(config).run(&steps(), |steps| {
+            runtime.block_on(play(&db, &steps));
+            Ok(())
+        });
+        if let Err(failure) = outcome {
+            panic!("{failure}");
+        }
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn sqlite_queue_plays_as_the_model() {
+    on_sqlite(async |db| plays_as_the_model(db, 96));
+}
+
+#[test]
+fn postgres_queue_plays_as_the_model() {
+    on_postgres(async |db| plays_as_the_model(db, 48));
+}
+
+/// Jobs without a subject, and subjects without their jobs.
+const INCONSISTENT: &str = "SELECT 'no subject: ' || kind FROM jobs j WHERE NOT EXISTS (
+        SELECT 1 FROM connections c WHERE c.user_id = j.user_id AND c.id = j.subject AND c.provider = j.provider
+            AND (j.kind = 'removal') = (c.status = 'deleting') AND j.kind IN ('refresh', 'sync', 'removal'))
+    UNION ALL SELECT 'no job: ' || c.status FROM connections c WHERE (
+        SELECT COUNT(*) FROM jobs j WHERE j.user_id = c.user_id AND j.subject = c.id
+    ) <> CASE WHEN c.status = 'deleting' THEN 1 ELSE 2 END";
+
+both! {
+    async fn jobs_come_and_go_with_their_subjects(db) {
+        let user = db.user("a@x").await.id;
+        let consistent = async || assert_eq!(db.texts(INCONSISTENT).await, [""; 0]);
+        let id = db.connection(user, "c", &[]).await.id;
+        db.connection(user, "other", &[]).await;
+        consistent().await;
+        db.connection(user, "c", &[]).await;
+        consistent().await;
+        let credentials = credentials();
+        let repair = NewConnection { repairs: Some(id), ..new_connection(user, "after", &credentials) };
+        db.import_connection(&repair, &[], at(20)).await.unwrap();
+        consistent().await;
+        let sync = db.claim_sync(user, id, at(21), at(90)).await.unwrap().expect("claimed");
+        let removal = db.begin_removal(user, id, at(30), at(60)).await.unwrap().expect("hidden");
+        consistent().await;
+        assert!(!db.finish_job(&sync, Some(at(40))).await.unwrap());
+        assert!(!db.request_job(&sync.key, at(40), SignedDuration::ZERO).await.unwrap());
+        consistent().await;
+        assert!(db.finish_removal(&removal, "deleted", at(50)).await.unwrap());
+        assert!(!db.fail_job(&removal, "late", at(60)).await.unwrap());
+        consistent().await;
+        db.raw("DELETE FROM jobs WHERE kind = 'removal'").await;
+        assert_eq!(db.texts(INCONSISTENT).await, ["no job: deleting"], "the search works");
+    }
+}
