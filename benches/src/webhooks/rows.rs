@@ -1,8 +1,8 @@
 //! Makes rows as syncs find them, and stores finished syncs with their webhook events as the service does.
 
 use bellbird_domain::{
-    Account, AccountId, AccountType, Category, ConnectionId, ContentDigest, Currency, Decimal, Digest, EventType, Fingerprint,
-    SyncRunId, Transaction, UserId,
+    Account, AccountId, AccountType, Category, ConnectionId, ContentDigest, Currency, Decimal, Digest, EventType,
+    Fingerprint, SyncRunId, Transaction, UserId,
 };
 use bellbird_storage::{FinishedSync, JobKey, NewWebhookEvent, Storage, job_kinds};
 use bellbird_webhooks::payload;

@@ -43,7 +43,8 @@ impl RowHasher {
     /// Like [`Self::transaction`]. The id of a trade consists of its fields, so a changed trade is usually another row.
     #[must_use]
     pub fn trade(&self, row: &Trade<'_>) -> (Digest, ContentDigest) {
-        let number = |number: &Option<Decimal<'_>>, to: &mut Feed<'_>| to.optional(number.as_ref().map(Decimal::as_str));
+        let number =
+            |number: &Option<Decimal<'_>>, to: &mut Feed<'_>| to.optional(number.as_ref().map(Decimal::as_str));
         let mut content = self.feed("trade content");
         content.text(&row.symbol);
         content.optional(row.name.as_deref());

@@ -193,7 +193,9 @@ mod tests {
     }
 
     fn seen(rows: &[(u8, u8)]) -> Vec<RowDigests> {
-        rows.iter().map(|(row, content)| RowDigests { row: digest(*row), content: ContentDigest([*content; 8]) }).collect()
+        rows.iter()
+            .map(|(row, content)| RowDigests { row: digest(*row), content: ContentDigest([*content; 8]) })
+            .collect()
     }
 
     fn now() -> Timestamp {
@@ -214,9 +216,8 @@ mod tests {
     }
 
     fn sequences(known: &[Fingerprint]) -> Vec<(u8, u32, u32, u32)> {
-        let entry = |known: &Fingerprint| {
-            (known.row.0[0], known.occurrence, known.first_sequence, known.changed_sequence)
-        };
+        let entry =
+            |known: &Fingerprint| (known.row.0[0], known.occurrence, known.first_sequence, known.changed_sequence);
         known.iter().map(entry).collect()
     }
 
@@ -298,8 +299,7 @@ mod tests {
         let rows = |numbers: std::ops::Range<u64>| -> Vec<RowDigests> {
             numbers.map(|number| RowDigests { row: digest(1), content: content(number) }).collect()
         };
-        let known =
-            after_sync(&[], &detect_changes(&[], &rows(0..200_000), DuplicateIds::DistinctRows, &reading(1)));
+        let known = after_sync(&[], &detect_changes(&[], &rows(0..200_000), DuplicateIds::DistinctRows, &reading(1)));
         let found = detect_changes(&known, &rows(100_000..300_000), DuplicateIds::DistinctRows, &reading(2));
         assert_eq!((found.new.len(), found.updated.len()), (0, 100_000));
     }

@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use bellbird_domain::{Account, Bound, ContentDigest, Digest, EventType, Fingerprint, Interval, Span, Trade, Transaction};
+use bellbird_domain::{
+    Account, Bound, ContentDigest, Digest, EventType, Fingerprint, Interval, Span, Trade, Transaction,
+};
 use bellbird_providers::{CallContext, Error, Kind, Provider, TradeQuery, TransactionQuery, sweep};
 use bellbird_webhooks::digest::RowHasher;
 use bellbird_webhooks::payload;

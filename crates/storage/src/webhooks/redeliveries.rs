@@ -103,8 +103,7 @@ impl Storage {
             tx.rollback().await;
             return Ok(false);
         }
-        let ping =
-            NewWebhookEvent { id: event, rows: &[], new_count: 0, updated_count: 0, chunk: 1, total_chunks: 1 };
+        let ping = NewWebhookEvent { id: event, rows: &[], new_count: 0, updated_count: 0, chunk: 1, total_chunks: 1 };
         let event_type = EventType::Ping;
         let common = SyncedEvents { user, connection: None, run, event_type, date_range: (at, at), now: at };
         webhook_events::insert(&mut tx, &common, &ping).await?;
@@ -127,9 +126,7 @@ impl Storage {
         let is_enabled = make_due(&mut tx, (user, endpoint), now).await?;
         let attempt_id = Param::Id(Uuid::now_v7());
         tx.run(KEEP_ATTEMPT, params![user, endpoint, event, attempt_id]).await?;
-        if !is_enabled
-            || tx.run(REDELIVER, params![user, endpoint, event, now]).await? == 0
-        {
+        if !is_enabled || tx.run(REDELIVER, params![user, endpoint, event, now]).await? == 0 {
             tx.rollback().await;
             return Ok(false);
         }
