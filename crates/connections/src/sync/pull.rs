@@ -20,8 +20,9 @@ use super::changes::{Changes, DuplicateIds, Reading, RowDigests, detect_changes}
 const ROWS_MAX: usize = 500_000;
 /// Upper bound for the fingerprints of a connection: rows that the date range left behind stay for some days.
 const FINGERPRINTS_MAX: usize = 2 * ROWS_MAX;
-/// Maximum bytes of JSON to keep of new and changed rows until delivery. Beyond that, delivery reads the rows again.
-const JSON_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Maximum bytes of JSON to keep of new and changed rows until delivery: more than 50,000 rows. Beyond that, delivery
+/// reads the rows again, eight events at a time, which costs more than all else.
+const JSON_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 const TOO_MANY_ROWS: Error = Error::Malformed("more rows than one sync may read");
 

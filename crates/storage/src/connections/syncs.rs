@@ -23,7 +23,7 @@ statements! {
 
     /// All that `finish_sync` writes, in one statement. NULL if the claim is stale, otherwise
     /// the number of written events. Runs after the lock, as a statement of its own: the parts of one statement see the
-    /// moment before a wait. `RETURNING` of `subscribers` gives the state after the wait for an endpoint.
+    /// moment before a wait. `subscribers` waits for locks too, and then has the state after the wait.
     FINISH_ON_POSTGRES = "", on_postgres = concat!(
         "WITH finished AS (",
         jobs::release_done!(),
@@ -39,8 +39,13 @@ statements! {
                 CAST($13 AS BIGINT[]), CAST($17 AS BIGINT[]))
                 AS e (id, row_digests, new_count, updated_count, chunk, total_chunks)
         ), subscribers AS (",
-        webhook_events::notify!("$14", "$18"),
-        " AND EXISTS (SELECT 1 FROM finished) AND EXISTS (SELECT 1 FROM written) RETURNING id, status
+        "SELECT id, status FROM webhook_endpoints
+            WHERE user_id = $1 AND (',' || event_types || ',') LIKE ('%,' || $14 || ',%')
+                AND EXISTS (SELECT 1 FROM finished) AND EXISTS (SELECT 1 FROM written)
+            FOR NO KEY UPDATE
+        ), notified AS (
+            UPDATE webhook_endpoints e SET due_at = $18 FROM subscribers s
+            WHERE e.user_id = $1 AND e.id = s.id AND s.status <> 'disabled' AND (e.due_at > $18 OR e.due_at IS NULL)
         ), events AS (
             INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
                 date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks)

@@ -47,29 +47,15 @@ macro_rules! webhook_event_columns {
 }
 pub(crate) use webhook_event_columns;
 
-/// Makes the user's endpoints that subscribe to an event type due at `$at`, if they are not due before.
-macro_rules! notify {
-    ($event_type:literal, $at:literal) => {
-        concat!(
-            "UPDATE webhook_endpoints SET due_at = CASE WHEN status = 'disabled' OR due_at <= ",
-            $at,
-            " THEN due_at ELSE CAST(",
-            $at,
-            " AS BIGINT) END
-            WHERE user_id = $1 AND (',' || event_types || ',') LIKE ('%,' || ",
-            $event_type,
-            " || ',%')"
-        )
-    };
-}
-pub(crate) use notify;
-
 statements! {
     INSERT = "INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
             date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
 
-    NOTIFY = concat!(notify!("$2", "$3"), " RETURNING id, status");
+    /// Makes the user's endpoints that subscribe to an event type due at `$3`, if they are not due before.
+    NOTIFY = "UPDATE webhook_endpoints
+        SET due_at = CASE WHEN status = 'disabled' OR due_at <= $3 THEN due_at ELSE $3 END
+        WHERE user_id = $1 AND (',' || event_types || ',') LIKE ('%,' || $2 || ',%') RETURNING id, status";
 
     INSERT_DELIVERY = "INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at,
             state, next_attempt_at, ended_at, last_error)
@@ -87,9 +73,12 @@ statements! {
 
     DELETE = "DELETE FROM webhook_events WHERE user_id = $1 AND id = $2";
 
-    DELETE_DELIVERIES = "DELETE FROM webhook_deliveries WHERE user_id = $1 AND event_id = $2";
+    /// Names the endpoints, as the keys of both tables do: an index by event alone would be one more to write.
+    DELETE_DELIVERIES = "DELETE FROM webhook_deliveries WHERE user_id = $1 AND event_id = $2
+        AND endpoint_id IN (SELECT id FROM webhook_endpoints WHERE user_id = $1)";
 
-    DELETE_ATTEMPTS = "DELETE FROM webhook_attempts WHERE user_id = $1 AND event_id = $2";
+    DELETE_ATTEMPTS = "DELETE FROM webhook_attempts WHERE user_id = $1 AND event_id = $2
+        AND endpoint_id IN (SELECT id FROM webhook_endpoints WHERE user_id = $1)";
 
     DELETE_OF_CONNECTION = "DELETE FROM webhook_events WHERE connection_id = $2 AND user_id = $1 RETURNING id";
 }
