@@ -1,11 +1,11 @@
-//! Background jobs of a running service: refreshes, link sessions, syncs, removals, webhook deliveries and cleanup.
+//! Background work of a running service: jobs, webhook deliveries, queue metrics, and evicting removed connections.
 //!
 //! Every instance runs them; leases in the database keep two instances from working on the same job.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
-use bellbird_connections::{Connections, ConnectionsError};
+use bellbird_connections::Connections;
 use bellbird_domain::{ConnectionId, UserId};
 use bellbird_storage::{ClaimedJob, DeliveryOverview, JobCounts, JobKey, Storage, StorageError};
 use bellbird_webhooks::Webhooks;
@@ -13,10 +13,8 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How often each job queue is polled. Polling an empty queue costs one indexed read.
+/// How often removed connections are listed, which costs one indexed read.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// How often expired links, link sessions and old webhook events are deleted.
-const CLEANUP_INTERVAL: Duration = Duration::from_secs(3_600);
 /// How long running jobs may continue after a stop. A job that is cut off is due again once its lease expires; any
 /// instance can then claim it.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
@@ -52,13 +50,10 @@ pub fn start(
     stop: CancellationToken,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let link_sessions = || connections.run_due_link_sessions();
         let jobs = async {
             tokio::join!(
                 connections.run_jobs(stop.clone()),
-                poll_jobs("link session", &stop, link_sessions, || connections.link_session_requested()),
                 webhooks.deliver(stop.clone()),
-                clean_up(&connections, &webhooks, &stop),
                 record_queue_metrics(&storage, &stop),
                 report_removed(&connections, on_removed, &stop),
             )
@@ -80,27 +75,6 @@ async fn wait_for_next_round(time: Duration, stop: &CancellationToken) -> bool {
         biased;
         () = stop.cancelled() => false,
         () = tokio::time::sleep(time) => true,
-    }
-}
-
-/// Runs due jobs every [`POLL_INTERVAL`], and at once when `requested` resolves.
-async fn poll_jobs<W, N>(kind: &str, stop: &CancellationToken, run: impl Fn() -> W, requested: impl Fn() -> N)
-where
-    W: Future<Output = Result<(), ConnectionsError>>,
-    N: Future<Output = ()>,
-{
-    loop {
-        if let Err(error) = run().await {
-            tracing::warn!(%error, kind, "could not run due jobs");
-        }
-        let continues = tokio::select! {
-            biased;
-            continues = wait_for_next_round(POLL_INTERVAL, stop) => continues,
-            () = requested() => true,
-        };
-        if !continues {
-            return;
-        }
     }
 }
 
@@ -175,21 +149,6 @@ fn set_queue_metrics(jobs: &[JobCounts], deliveries: &DeliveryOverview, now: Tim
     }
     let late = deliveries.oldest_due.map_or(0, |due| now.duration_since(due).as_secs().max(0));
     metrics::gauge!(DELIVERY_LATENESS).set(gauge_value(late.unsigned_abs()));
-}
-
-/// Deletes expired links, link sessions and old webhook events every [`CLEANUP_INTERVAL`].
-async fn clean_up(connections: &Connections, webhooks: &Webhooks, stop: &CancellationToken) {
-    loop {
-        if let Err(error) = webhooks.cleanup().await {
-            tracing::warn!(%error, "could not delete old webhook events");
-        }
-        if let Err(error) = connections.delete_expired().await {
-            tracing::warn!(%error, "could not delete expired links and link sessions");
-        }
-        if !wait_for_next_round(CLEANUP_INTERVAL, stop).await {
-            return;
-        }
-    }
 }
 
 /// Calls `on_removed` for each connection that was hidden or deleted.

@@ -1,30 +1,17 @@
-//! Runs jobs: claims what is due, renews leases, retries failures, and counts and logs the results.
-//!
-//! Each kind of job is a [`JobKind`] in a file of its own, listed in [`KINDS`]. Each kind and provider has a lane, with
-//! its own limit of running jobs, so a slow provider never delays jobs of another provider or kind.
+//! What a kind of job is, and how a claimed job runs: with a lease that is renewed, a span, and retries after failures.
 
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::time::Duration;
 
 use bellbird_domain::ConnectionId;
-use bellbird_providers::registry::PROVIDERS;
-use bellbird_storage::{ClaimedJob, StorageError};
+use bellbird_storage::ClaimedJob;
 use jiff::Timestamp;
-use tokio::sync::Notify;
-use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::{Connections, ConnectionsError, refresh, removal, schedule, sync};
+use crate::{Connections, ConnectionsError, schedule};
 
-/// Every kind of job.
-pub(crate) static KINDS: [&JobKind; 3] = [&refresh::KIND, &sync::KIND, &removal::KIND];
-
-/// How often a lane with free capacity claims without a signal, before jitter. It costs one indexed read.
-const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a run may still return its result after its lease is gone.
 const FINISH_GRACE: Duration = Duration::from_secs(2);
 /// How often a caller tries to claim a job that another task is running.
@@ -39,8 +26,9 @@ pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ConnectionsErr
 pub(crate) struct JobKind {
     /// The word in the database, in logs and in metrics.
     pub(crate) name: &'static str,
-    /// Whether jobs belong to a provider. Otherwise there is one lane for all.
-    pub(crate) has_provider: bool,
+    /// Whether there is one job for the whole service, at no provider. The runner adds it, and the work finishes it
+    /// with the next time.
+    pub(crate) is_periodic: bool,
     /// Whether the subject is a connection.
     pub(crate) has_connection: bool,
     /// How long a job of a killed process waits. A quarter of it is the time between renewals.
@@ -54,11 +42,7 @@ pub(crate) struct JobKind {
 }
 
 impl JobKind {
-    fn lanes(&self) -> Vec<&'static str> {
-        if self.has_provider { PROVIDERS.iter().map(|provider| provider.name.as_str()).collect() } else { vec![""] }
-    }
-
-    fn count(&self, outcome: &'static str) {
+    pub(crate) fn count(&self, outcome: &'static str) {
         metrics::counter!(JOB_RUNS_METRIC, "kind" => self.name, "outcome" => outcome).increment(1);
     }
 }
@@ -71,98 +55,7 @@ pub(crate) struct FailedRun {
     pub(crate) retry_at: Option<Timestamp>,
 }
 
-/// Wakes the lanes of this process before their next poll.
-pub(crate) struct Signals(HashMap<(&'static str, &'static str), Notify>);
-
-impl Default for Signals {
-    fn default() -> Self {
-        let lanes = KINDS.iter().flat_map(|kind| kind.lanes().into_iter().map(|lane| (kind.name, lane)));
-        Self(lanes.map(|lane| (lane, Notify::new())).collect())
-    }
-}
-
-/// The names of all kinds of jobs.
-pub fn job_kinds() -> impl Iterator<Item = &'static str> {
-    KINDS.iter().map(|kind| kind.name)
-}
-
 impl Connections {
-    /// Runs due jobs of all kinds until `stop`. Then waits for the running ones.
-    ///
-    /// Every instance runs this.
-    pub async fn run_jobs(&self, stop: CancellationToken) {
-        let mut lanes = JoinSet::new();
-        for kind in KINDS.iter().copied().filter(|kind| (kind.is_enabled)(self)) {
-            for lane in kind.lanes() {
-                let (connections, stop) = (self.clone(), stop.clone());
-                lanes.spawn(async move { connections.run_lane(kind, lane, stop).await });
-            }
-        }
-        while lanes.join_next().await.is_some() {}
-    }
-
-    async fn run_lane(&self, kind: &'static JobKind, provider: &'static str, stop: CancellationToken) {
-        let mut running = JoinSet::new();
-        while !stop.is_cancelled() {
-            if let Err(error) = self.start_due(kind, provider, &mut running).await {
-                tracing::warn!(kind = kind.name, provider, %error, "could not claim job");
-            }
-            let has_room = running.len() < kind.concurrency_max;
-            tokio::select! {
-                () = stop.cancelled() => {}
-                Some(ended) = running.join_next() => report_panic(kind, ended.as_ref().err()),
-                () = self.requested(kind, provider), if has_room => {}
-                () = tokio::time::sleep(poll_interval()), if has_room => {}
-            }
-        }
-        while let Some(ended) = running.join_next().await {
-            report_panic(kind, ended.as_ref().err());
-        }
-    }
-
-    /// Runs every due job of a kind, and returns when none is due.
-    ///
-    /// On a database error, the claimed jobs run again when their leases end.
-    pub async fn run_due_jobs(&self, kind: &str) -> Result<(), ConnectionsError> {
-        for kind in KINDS.iter().copied().filter(|known| known.name == kind) {
-            for provider in kind.lanes() {
-                loop {
-                    let mut running = JoinSet::new();
-                    self.start_due(kind, provider, &mut running).await?;
-                    if running.is_empty() {
-                        break;
-                    }
-                    while let Some(ended) = running.join_next().await {
-                        report_panic(kind, ended.as_ref().err());
-                        if let Ok(Err(error @ ConnectionsError::Storage(StorageError::Unavailable(_)))) = ended {
-                            return Err(error);
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Claims due jobs until the limit is reached or none is due, and starts each in a task.
-    async fn start_due(
-        &self,
-        kind: &'static JobKind,
-        provider: &str,
-        running: &mut JoinSet<Result<(), ConnectionsError>>,
-    ) -> Result<(), StorageError> {
-        while running.len() < kind.concurrency_max {
-            let (now, lease) = self.lease(kind.lease);
-            let Some(claim) = self.storage.claim_due_job(kind.name, provider, now, lease).await? else { break };
-            let connections = self.clone();
-            running.spawn(async move {
-                let work = (kind.run)(&connections, &claim);
-                connections.run_claimed(kind, &claim, work).await.map_err(|failed| failed.error)
-            });
-        }
-        Ok(())
-    }
-
     /// Runs a claimed job while renewing its lease. If it fails, plans the next attempt.
     pub(crate) async fn run_claimed<T>(
         &self,
@@ -250,20 +143,6 @@ impl Connections {
     pub(crate) async fn finish_job(&self, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<(), ConnectionsError> {
         require_lease(self.storage.finish_job(claim, next).await?)
     }
-
-    /// Wakes the lane of this process.
-    pub(crate) fn wake(&self, kind: &JobKind, provider: &str) {
-        if let Some(signal) = self.signals.0.get(&(kind.name, provider)) {
-            signal.notify_one();
-        }
-    }
-
-    async fn requested(&self, kind: &JobKind, provider: &str) {
-        match self.signals.0.get(&(kind.name, provider)) {
-            Some(signal) => signal.notified().await,
-            None => std::future::pending().await,
-        }
-    }
 }
 
 /// What a write of a claim holder returned, as an error if the lease was lost.
@@ -288,17 +167,4 @@ where
 /// A random number, so that jobs planned together do not run together.
 pub(crate) fn jitter() -> u64 {
     Uuid::new_v4().as_u64_pair().1
-}
-
-/// Between 80 and 100 % of [`POLL_INTERVAL`].
-fn poll_interval() -> Duration {
-    POLL_INTERVAL * 4 / 5 + POLL_INTERVAL / 5 * u32::try_from(jitter() % 1_001).unwrap_or_default() / 1_000
-}
-
-/// After a panic, the lease ends and the job runs again.
-fn report_panic(kind: &JobKind, ended: Option<&JoinError>) {
-    if ended.is_some_and(JoinError::is_panic) {
-        kind.count("panicked");
-        tracing::error!(kind = kind.name, "job panicked");
-    }
 }

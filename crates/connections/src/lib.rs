@@ -1,9 +1,10 @@
 //! The life of a connection: linking or import, refreshes, syncs, provider events, repair and removal.
 //!
-//! Refreshes, syncs, removals and link sessions are jobs in the database. Every instance polls for due jobs and claims
-//! them with a lease, so no job is lost when a process is killed (see `jobs.rs`).
+//! Refreshes, syncs, removals, link sessions and registrations are jobs in the database. Every instance polls for due
+//! jobs and claims them with a lease, so no job is lost when a process is killed (see `runner.rs`).
 
 pub mod account_matching;
+mod cleanup;
 pub mod error;
 mod import;
 mod jobs;
@@ -12,6 +13,7 @@ mod linking;
 mod provider_events;
 mod refresh;
 mod removal;
+mod runner;
 pub mod schedule;
 mod sync;
 
@@ -24,30 +26,23 @@ use bellbird_shared_state::{Clock, SingleFlight};
 use bellbird_storage::Storage;
 use bellbird_webhooks::webhook_events::WebhookEventBuffer;
 use jiff::Timestamp;
-use tokio::sync::Notify;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 pub use bellbird_providers::linking::Url;
 pub use bellbird_providers::webhook_verifier::Rejection;
 pub use error::ConnectionsError;
 pub use import::{Imported, SkippedConsent};
-pub use jobs::{JOB_RUNS_METRIC, job_kinds};
+pub use jobs::JOB_RUNS_METRIC;
 pub use linking::callback::CallbackOutcome;
 pub use linking::outcome::LinkOutcome;
 pub use linking::start::{CreatedLink, LinkPage, LinkTarget, LinkableProvider};
 pub use provider_events::{PROVIDER_EVENTS_METRIC, ReceiveError};
 pub use removal::Removal;
+pub use runner::job_kinds;
 pub use sync::{SyncReport, SyncSettings};
 
 /// For the provider calls of one step of an import.
 const STEP_DEADLINE: Duration = Duration::from_secs(60);
-
-/// Wakes the job loops of this process before their next poll.
-#[derive(Default)]
-struct JobSignals {
-    link_sessions: Notify,
-}
 
 /// Every operation on connections. Cheap to clone; the clones share their state.
 #[derive(Clone)]
@@ -58,8 +53,7 @@ pub struct Connections {
     /// Merges concurrent background refreshes of one connection.
     refreshes: Arc<SingleFlight<ConnectionId, ()>>,
     subscribe_lock: Arc<tokio::sync::Mutex<()>>,
-    job_signals: Arc<JobSignals>,
-    signals: Arc<jobs::Signals>,
+    signals: Arc<runner::Signals>,
     console_url: Option<Url>,
     sync_settings: SyncSettings,
     event_buffer: WebhookEventBuffer,
@@ -74,7 +68,6 @@ impl Connections {
             clock,
             refreshes: Arc::default(),
             subscribe_lock: Arc::default(),
-            job_signals: Arc::default(),
             signals: Arc::default(),
             console_url: None,
             sync_settings: SyncSettings::default(),
@@ -111,24 +104,4 @@ impl Connections {
     fn provider(&self, name: &str) -> Result<&Arc<dyn Provider>, ConnectionsError> {
         self.providers.find(name).ok_or_else(|| ConnectionsError::NotConfigured(name.to_owned()))
     }
-}
-
-/// Runs all claims concurrently, and returns the first error when all are done.
-///
-/// A claim that fails or panics does not stop the others. After a panic its lease expires, and the job runs again.
-async fn run_claims<C, F>(claims: Vec<C>, run: impl Fn(C) -> F) -> Result<(), ConnectionsError>
-where
-    F: Future<Output = Result<(), ConnectionsError>> + Send + 'static,
-{
-    let mut attempts = JoinSet::new();
-    for claim in claims {
-        attempts.spawn(run(claim));
-    }
-    let mut first_error = None;
-    while let Some(attempt) = attempts.join_next().await {
-        if let Ok(Err(error)) = attempt {
-            first_error.get_or_insert(error);
-        }
-    }
-    first_error.map_or(Ok(()), Err)
 }

@@ -13,7 +13,8 @@ use http::HeaderMap;
 use jiff::SignedDuration;
 use uuid::Uuid;
 
-use crate::{Connections, ConnectionsError, refresh, sync};
+use crate::linking::poll;
+use crate::{Connections, refresh, sync};
 
 /// For verifying an event. Akahu expects a response within 5 s (docs/providers/akahu.md#webhooks), and its signing key
 /// may have to be fetched first.
@@ -84,7 +85,7 @@ impl Connections {
     async fn request_jobs(&self, provider: &dyn Provider, affected: &[AffectedRef<'_>]) -> Result<(), StorageError> {
         let (name, now) = (provider.name().as_str(), self.clock.now());
         self.storage.wake_link_sessions(name, affected, now).await?;
-        self.job_signals.link_sessions.notify_one();
+        self.wake(&poll::KIND, name);
         for (user, connection) in self.storage.find_affected_connections(name, affected).await? {
             for (kind, interval_min) in [(&refresh::KIND, REFRESH_INTERVAL_MIN), (&sync::KIND, SYNC_INTERVAL_MIN)] {
                 if (kind.is_enabled)(self) {
@@ -96,11 +97,6 @@ impl Connections {
         self.wake(&refresh::KIND, name);
         self.wake(&sync::KIND, name);
         Ok(())
-    }
-
-    /// Deletes outdated link URLs, link sessions and provider events. Returns how many.
-    pub async fn delete_expired(&self) -> Result<u64, ConnectionsError> {
-        Ok(self.storage.delete_outdated(self.clock.now()).await?)
     }
 }
 

@@ -29,7 +29,7 @@ const LEASE: Duration = Duration::from_secs(60);
 
 pub(crate) static KIND: JobKind = JobKind {
     name: job_kinds::REFRESH,
-    has_provider: true,
+    is_periodic: false,
     has_connection: true,
     lease: LEASE,
     concurrency_max: 8,

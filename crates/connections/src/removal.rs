@@ -23,7 +23,7 @@ const LEASE: Duration = Duration::from_secs(120);
 
 pub(crate) static KIND: JobKind = JobKind {
     name: job_kinds::REMOVAL,
-    has_provider: true,
+    is_periodic: false,
     has_connection: true,
     lease: LEASE,
     concurrency_max: 8,

@@ -99,6 +99,10 @@ CREATE INDEX accounts_provider_account ON accounts (provider_account_id);
 -- refresh          connection id
 -- sync             connection id
 -- removal          id of a connection with the status 'deleting'
+-- link_session     link session id, until the session ends
+-- provider_user    provider, until the user is registered there
+-- cleanup          empty
+-- queue_metrics    empty: no run, but the lease of the instance that counts for the metrics
 CREATE TABLE jobs (
     -- The nil UUID: a job of no user. So there is no foreign key.
     user_id TEXT NOT NULL,
@@ -112,12 +116,12 @@ CREATE TABLE jobs (
     -- When the last run started, whatever its outcome.
     started_at INTEGER,
     lease_until INTEGER,
-    -- A random number for each claim. A counter could repeat a number: after a lost commit, or in a row that was deleted
-    -- and inserted again. NULL: not running.
+    -- A random number for each claim. A counter could repeat a number: after a lost commit, or in a row that was
+    -- deleted and inserted again. NULL: not running.
     fence INTEGER,
-    -- Failures since the last success.
+    -- Runs since the last success.
     attempts INTEGER NOT NULL DEFAULT 0,
-    -- A message of ours for the operator, never the provider's text.
+    -- A message of ours for the operator, never the provider's text. NULL: the last run did not fail.
     last_error TEXT,
     PRIMARY KEY (user_id, kind, subject)
 ) STRICT, WITHOUT ROWID;
@@ -217,16 +221,10 @@ CREATE TABLE link_sessions (
     created_at INTEGER NOT NULL,
     -- A later callback is rejected.
     expires_at INTEGER NOT NULL,
-    next_attempt_at INTEGER NOT NULL,
-    -- Failures in the current phase.
-    attempts INTEGER NOT NULL DEFAULT 0,
-    lease_until INTEGER,
-    fence INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (user_id, id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX link_sessions_state ON link_sessions (state_hash);
-CREATE INDEX link_sessions_next_attempt ON link_sessions (next_attempt_at) WHERE phase <> 'ended';
 CREATE INDEX link_sessions_expiry ON link_sessions (expires_at);
 
 -- A user whom we registered at a provider. The credentials are in secrets.
@@ -238,9 +236,6 @@ CREATE TABLE provider_users (
     -- SHA-256 in hex of the provider's id of the user. NULL: not registered yet, or the provider gives no id.
     provider_user_digest TEXT,
     created_at INTEGER NOT NULL,
-    lease_until INTEGER,
-    -- Starts at a value based on time: a claim of a deleted row never matches a new row.
-    fence INTEGER NOT NULL,
     PRIMARY KEY (user_id, provider)
 ) STRICT, WITHOUT ROWID;
 

@@ -10,11 +10,11 @@ statements! {
     COUNT = "SELECT kind,
             COUNT(CASE WHEN COALESCE(lease_until, run_at) <= $1 THEN 1 END),
             COUNT(CASE WHEN lease_until > $1 THEN 1 END),
-            COUNT(CASE WHEN attempts > 0 THEN 1 END),
+            COUNT(last_error),
             MIN(COALESCE(lease_until, run_at))
         FROM jobs GROUP BY kind ORDER BY kind";
 
-    LIST_FAILING = "SELECT kind, provider, subject, attempts, last_error, run_at FROM jobs WHERE attempts > 0
+    LIST_FAILING = "SELECT kind, provider, subject, attempts, last_error, run_at FROM jobs WHERE last_error IS NOT NULL
         ORDER BY attempts DESC, kind, subject LIMIT $1";
 }
 
@@ -37,10 +37,10 @@ pub struct FailingJob {
     pub kind: String,
     pub provider: String,
     pub subject: String,
-    /// Failures since the last success.
+    /// Runs since the last success.
     pub attempts: u32,
     /// Why the last run failed.
-    pub last_error: Option<String>,
+    pub last_error: String,
     pub next_attempt_at: Option<Timestamp>,
 }
 
@@ -72,7 +72,7 @@ fn failing(row: &Row<'_>) -> Result<FailingJob> {
         provider: row.text(1)?.to_owned(),
         subject: row.text(2)?.to_owned(),
         attempts: row.attempts(3)?,
-        last_error: row.opt_text(4)?.map(str::to_owned),
+        last_error: row.text(4)?.to_owned(),
         next_attempt_at: row.opt_time(5)?,
     })
 }

@@ -19,10 +19,12 @@ pub mod job_kinds {
     pub const REFRESH: &str = "refresh";
     pub const SYNC: &str = "sync";
     pub const REMOVAL: &str = "removal";
+    pub const LINK_SESSION: &str = "link_session";
+    pub const PROVIDER_USER: &str = "provider_user";
 }
 
-/// What a claim at `$now` changes besides the lease. `run_at` stays before `started_at`, which means that no other run is
-/// requested.
+/// What a claim at `$now` changes besides the lease. `run_at` stays before `started_at`, which means that no other run
+/// is requested.
 macro_rules! start {
     ($now:literal) => {
         concat!("run_at = CASE WHEN run_at < ", $now, " THEN run_at ELSE ", $now, " - 1 END, started_at = ", $now)
@@ -114,6 +116,11 @@ statements! {
 
     DELETE_OF_SUBJECT = "DELETE FROM jobs WHERE user_id = $1 AND subject = $2";
 
+    DELETE_FREE = "DELETE FROM jobs WHERE user_id = $1 AND kind = $2 AND subject = $3
+            AND (lease_until IS NULL OR lease_until <= $4)";
+
+    DELETE_OF_USER = "DELETE FROM jobs WHERE user_id = $1";
+
     /// An earlier time stays, unless it belongs to the current run.
     REQUEST = concat!(
         "UPDATE jobs SET run_at = CASE
@@ -165,7 +172,7 @@ pub struct ClaimedJob {
     pub key: JobKey,
     /// Empty: none.
     pub provider: String,
-    /// Failures since the last success.
+    /// Runs since the last success.
     pub attempts: u32,
     pub(crate) fence: i64,
 }
@@ -250,6 +257,13 @@ impl Storage {
         Ok(self.db.run(FAIL, values).await? > 0)
     }
 
+    /// As [`Self::fail_job`], for a run that neither failed nor completed the job.
+    pub async fn postpone_job(&self, claim: &ClaimedJob, until: Timestamp) -> Result<bool> {
+        let ClaimedJob { key, fence, .. } = claim;
+        let values = params![key.user_id, key.kind, key.subject.as_str(), *fence, until, None::<&str>];
+        Ok(self.db.run(FAIL, values).await? > 0)
+    }
+
     /// Requests a run: now, or `at_most_every` after the last start if that is later. An earlier time stays. While the
     /// job runs, the next run waits for its end. Returns false if there is no such job.
     pub async fn request_job(&self, key: &JobKey, now: Timestamp, at_most_every: SignedDuration) -> Result<bool> {
@@ -296,6 +310,23 @@ pub(crate) async fn delete(tx: &mut Tx, claim: &ClaimedJob) -> Result<bool> {
     let ClaimedJob { key, fence, .. } = claim;
     let values = params![key.user_id, key.kind, key.subject.as_str(), *fence];
     Ok(tx.run(DELETE, values).await? > 0)
+}
+
+/// As [`Storage::renew_job`].
+pub(crate) async fn renew(tx: &mut Tx, claim: &ClaimedJob, lease_until: Timestamp) -> Result<bool> {
+    let ClaimedJob { key, fence, .. } = claim;
+    let values = params![key.user_id, key.kind, key.subject.as_str(), *fence, lease_until];
+    Ok(tx.run(RENEW, values).await? > 0)
+}
+
+/// Deletes a job unless a task holds its lease.
+pub(crate) async fn delete_free(tx: &mut Tx, key: &JobKey, now: Timestamp) -> Result<()> {
+    tx.run(DELETE_FREE, params![key.user_id, key.kind, key.subject.as_str(), now]).await.map(|_| ())
+}
+
+/// Deletes all jobs of a user. Their holders lose their leases.
+pub(crate) async fn delete_of_user(tx: &mut Tx, user: UserId) -> Result<()> {
+    tx.run(DELETE_OF_USER, params![user]).await.map(|_| ())
 }
 
 /// Deletes all jobs of a subject. Their holders lose their leases.

@@ -1,9 +1,13 @@
 //! Locks a user's row, so that transactions about one user run one after the other.
 //!
-//! A transaction that changes several tables of a user locks that row first. The same lock order everywhere prevents
-//! deadlocks. Some writes do without the lock: a claim changes one table, and delivery attempts lock the endpoint's row
-//! (see `webhooks/endpoints.rs`). Cleanup and key rotation serve all users, and lock secrets in the order of their
-//! keys.
+//! A transaction that changes several tables of a user locks that row first, and secrets last. The same lock order
+//! everywhere prevents deadlocks. These do without the lock on the user's row:
+//!
+//! * Claiming, renewing, requesting and releasing a job lock that one row of `jobs` and nothing else. A transaction
+//!   that also changes another table locks the user's row before the job's.
+//! * Delivery attempts lock the endpoint's row (see `webhooks/endpoints.rs`).
+//! * Cleanup of links and events and key rotation serve all users. Key rotation locks secrets in the order of their
+//!   keys.
 
 use bellbird_domain::UserId;
 

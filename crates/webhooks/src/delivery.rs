@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_storage::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt, StorageError};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -51,11 +51,6 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const CLAIM_DELAY: Duration = Duration::from_millis(100);
 /// Delay before results are stored, so that one write covers several.
 const RESULTS_DELAY: Duration = Duration::from_millis(5);
-
-/// How long events are kept. Until then, they can be redelivered.
-const EVENT_RETENTION: SignedDuration = SignedDuration::from_hours(90 * 24);
-/// Number of events deleted in one transaction.
-const CLEANUP_BATCH: u32 = 500;
 
 /// Metric: attempts by outcome.
 pub const ATTEMPTS: &str = "bellbird_webhook_attempts_total";
@@ -123,14 +118,6 @@ impl Webhooks {
                 return;
             }
         }
-    }
-
-    /// Deletes events after their retention, with their deliveries, and secrets whose rotation has ended.
-    pub async fn cleanup(&self) -> Result<(), StorageError> {
-        let before = self.inner.clock.now().saturating_sub(EVENT_RETENTION).unwrap_or(Timestamp::MIN);
-        self.inner.storage.delete_old_secrets(self.inner.clock.now()).await?;
-        while self.inner.storage.delete_outdated_webhook_events(before, CLEANUP_BATCH).await? >= CLEANUP_BATCH.into() {}
-        Ok(())
     }
 
     /// Claims an endpoint for each free permit, and starts its time slice. Returns whether all permits are in use now.

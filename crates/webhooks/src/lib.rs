@@ -4,6 +4,7 @@
 //! provider again.
 
 pub mod chunk;
+pub mod cleanup;
 pub mod client;
 mod delivery;
 pub mod digest;

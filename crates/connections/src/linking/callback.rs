@@ -8,7 +8,7 @@ use bellbird_storage::{LinkPhase, LinkSession};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::outcome::{Conclusion, LinkOutcome};
-use super::poll::LEASE;
+use super::poll::{self, LEASE};
 use crate::{Connections, ConnectionsError};
 
 /// Lease while a code is exchanged. It is short because the code is valid for a minute
@@ -58,7 +58,10 @@ impl Connections {
         };
         let this = self.clone();
         // In a task of its own, which neither a closed browser nor the timeout below cancels.
-        let task = tokio::spawn(async move { this.run_session(claim, BROWSER_WAIT_MAX).await });
+        let task = tokio::spawn(async move {
+            let job = claim.job.clone();
+            this.run_claimed(&poll::KIND, &job, this.run_session(claim, BROWSER_WAIT_MAX)).await
+        });
         match tokio::time::timeout(BROWSER_WAIT_MAX, task).await {
             Ok(Ok(Ok(Some(Conclusion { outcome, connections, reason })))) => {
                 let mut accounts = Vec::new();
@@ -67,7 +70,7 @@ impl Connections {
                 }
                 Ok(CallbackOutcome::Finished { outcome, connections, accounts, reason })
             }
-            Ok(Ok(Err(error))) => Err(error),
+            Ok(Ok(Err(failed))) => Err(failed.error),
             Ok(Ok(Ok(None)) | Err(_)) | Err(_) => Ok(CallbackOutcome::Pending),
         }
     }

@@ -6,6 +6,6 @@ mod decide;
 #[cfg(test)]
 mod fixtures;
 pub(crate) mod outcome;
-mod poll;
-mod provider_user;
+pub(crate) mod poll;
+pub(crate) mod provider_user;
 pub(crate) mod start;

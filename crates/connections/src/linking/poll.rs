@@ -8,7 +8,7 @@ use std::time::Duration;
 use bellbird_domain::Connection;
 use bellbird_providers::linking::{CallbackParams, Purpose};
 use bellbird_providers::{CallContext, Error, FoundConnection, Linking, Provider};
-use bellbird_storage::{ClaimedLinkSession, LinkPhase, LinkSession, StorageError};
+use bellbird_storage::{ClaimedJob, ClaimedLinkSession, LinkPhase, LinkSession, StorageError, job_kinds};
 use jiff::Timestamp;
 use secrecy::SecretString;
 use tokio::time::Instant;
@@ -17,7 +17,8 @@ use super::apply::ApplyRequest;
 use super::callback::unseal_params;
 use super::outcome::{self, Applied, Conclusion, Next, Poll, SessionFacts};
 use super::start::LINK_SESSION_TTL;
-use crate::{Connections, ConnectionsError, run_claims};
+use crate::jobs::JobKind;
+use crate::{Connections, ConnectionsError};
 
 /// Longer than the time that a browser waits and [`ATTEMPT_DEADLINE`] together.
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
@@ -27,8 +28,16 @@ const EXCHANGE_DEADLINE: Duration = Duration::from_secs(12);
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(40);
 /// Time between two polls while a browser waits. Later polls follow [`crate::schedule::next_session_poll_at`].
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Link sessions that one instance works on at the same time.
-const CONCURRENCY_MAX: u32 = 8;
+
+pub(crate) static KIND: JobKind = JobKind {
+    name: job_kinds::LINK_SESSION,
+    is_periodic: false,
+    has_connection: false,
+    lease: LEASE,
+    concurrency_max: 8,
+    is_enabled: |_| true,
+    run: |connections, claim| Box::pin(connections.run_session_job(claim)),
+};
 
 /// A claimed session with the results of its polls.
 struct SessionRun {
@@ -70,28 +79,12 @@ impl SessionRun {
 }
 
 impl Connections {
-    /// Polls every due link session, a few at a time, and returns when none is due.
-    ///
-    /// Every instance calls this periodically. On a database error, the claimed jobs run again when their leases
-    /// expire.
-    pub async fn run_due_link_sessions(&self) -> Result<(), ConnectionsError> {
-        loop {
-            let (now, lease) = self.lease(LEASE);
-            let claims = self.storage.claim_due_link_sessions(now, lease, CONCURRENCY_MAX).await?;
-            if claims.is_empty() {
-                return Ok(());
-            }
-            run_claims(claims, |claim| {
-                let connections = self.clone();
-                async move { connections.run_session(claim, Duration::ZERO).await.map(|_| ()) }
-            })
-            .await?;
+    /// Polls the session of a job once.
+    async fn run_session_job(&self, job: &ClaimedJob) -> Result<(), ConnectionsError> {
+        match self.storage.find_claimed_link_session(job).await? {
+            Some(claim) => self.run_session(claim, Duration::ZERO).await.map(|_| ()),
+            None => self.finish_job(job, None).await,
         }
-    }
-
-    /// Waits until a provider event requests polls of link sessions in this process.
-    pub async fn link_session_requested(&self) {
-        self.job_signals.link_sessions.notified().await;
     }
 
     /// Polls a session until it has a conclusion or `time` has passed, then finishes or postpones it.
@@ -109,10 +102,10 @@ impl Connections {
             let Some(poll) = poll_result(&run, result)? else { return Ok(None) };
             let browser_waits = Instant::now() + POLL_INTERVAL < until;
             let (claim, state) = (&run.claim, (&run.facts, &run.applied));
-            match outcome::after_poll(poll, state, claim.attempts, self.clock.now(), browser_waits) {
+            match outcome::after_poll(poll, state, claim.job.attempts, self.clock.now(), browser_waits) {
                 Next::PollAgain => tokio::time::sleep(POLL_INTERVAL).await,
                 Next::PostponeUntil(time) => {
-                    self.storage.postpone_link_session(claim, time).await?;
+                    self.storage.postpone_job(&claim.job, time).await?;
                     return Ok(None);
                 }
                 Next::Finish(conclusion) => {

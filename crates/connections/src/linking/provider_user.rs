@@ -1,17 +1,19 @@
 //! Registers provider users, at providers where a user must be registered before the first consent.
 //!
-//! Each user is registered once at each provider. A lease keeps concurrent sessions and instances from doing it twice.
+//! Each user is registered once at each provider. The registration is a job, whose lease keeps concurrent sessions and
+//! instances from doing it twice.
 
 use std::time::Duration;
 
 use bellbird_domain::{User, UserId};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_providers::{Error, Linking};
-use bellbird_storage::{ClaimedProviderUser, ProviderUserState};
+use bellbird_storage::{ClaimedJob, ClaimedProviderUser, ProviderUserState, job_kinds};
 use secrecy::SecretString;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::jobs::{FailedRun, JobKind, claim_or_wait, require_lease};
 use crate::{Connections, ConnectionsError};
 
 /// Longer than [`REGISTER_DEADLINE`], with time for the database before and after it.
@@ -20,8 +22,17 @@ const LEASE: Duration = Duration::from_secs(30);
 const REGISTER_DEADLINE: Duration = Duration::from_secs(20);
 /// How long a caller waits for a registration by another process.
 const WAIT_MAX: Duration = Duration::from_secs(20);
-/// How often it tries to claim the registration meanwhile.
-const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A registration that was interrupted or failed is undone at the provider, unless the user tries again before.
+pub(crate) static KIND: JobKind = JobKind {
+    name: job_kinds::PROVIDER_USER,
+    is_periodic: false,
+    has_connection: false,
+    lease: LEASE,
+    concurrency_max: 4,
+    is_enabled: |_| true,
+    run: |connections, claim| Box::pin(connections.undo_registration(claim)),
+};
 
 impl Connections {
     /// Returns the credentials of the user's provider user, who is registered first if necessary.
@@ -36,50 +47,64 @@ impl Connections {
     ) -> Result<SecretString, ConnectionsError> {
         let deadline = Instant::now() + WAIT_MAX;
         loop {
-            let (now, lease) = self.lease(LEASE);
-            match self.storage.claim_provider_user(user.id, provider, now, lease).await? {
-                ProviderUserState::Ready(provider_user) => return Ok(provider_user),
-                ProviderUserState::Claimed(claim) => {
-                    let registered = self.register_provider_user(user, &claim, linking).await;
-                    if registered.is_err() {
-                        self.storage.release_provider_user(&claim).await?;
-                    }
-                    if let Some(provider_user) = registered? {
-                        return Ok(provider_user);
-                    }
+            let state = claim_or_wait(deadline, async || {
+                let (now, lease) = self.lease(LEASE);
+                match self.storage.claim_provider_user(user.id, provider, now, lease).await? {
+                    ProviderUserState::Busy => Ok(None),
+                    state => Ok(Some(state)),
                 }
-                ProviderUserState::Busy if Instant::now() >= deadline => return Err(ConnectionsError::Busy),
-                ProviderUserState::Busy => tokio::time::sleep(LEASE_POLL_INTERVAL).await,
+            });
+            let claim = match state.await? {
+                Some(ProviderUserState::Ready(provider_user)) => return Ok(provider_user),
+                Some(ProviderUserState::Claimed(claim)) => claim,
+                Some(ProviderUserState::Busy) | None => return Err(ConnectionsError::Busy),
+            };
+            let registration = self.register_provider_user(user, &claim, linking);
+            match self.run_claimed(&KIND, &claim.job, registration).await {
+                Ok(provider_user) => return Ok(provider_user),
+                Err(FailedRun { error: ConnectionsError::Busy, .. }) => {}
+                Err(FailedRun { error, .. }) => return Err(error),
             }
         }
     }
 
-    /// Returns `None` if the lease was lost.
+    /// Removes what an unfinished registration may have left at the provider.
+    async fn undo_registration(&self, job: &ClaimedJob) -> Result<(), ConnectionsError> {
+        let user = self.storage.find_user(job.user_id()).await?.ok_or(ConnectionsError::NotFound)?;
+        if let Some(reference) = self.storage.find_abandoned_reference(job).await? {
+            let context = self.call_context_within(REGISTER_DEADLINE);
+            let linking = self.linking_for(&job.provider)?;
+            linking.abandon_registration(&context, &reference, &user.email).await?;
+        }
+        require_lease(self.storage.delete_unfinished_provider_user(job).await?)
+    }
+
+    /// Fails with [`ConnectionsError::Busy`] if the lease was lost.
     async fn register_provider_user(
         &self,
         user: &User,
         claim: &ClaimedProviderUser,
         linking: &dyn Linking,
-    ) -> Result<Option<SecretString>, ConnectionsError> {
+    ) -> Result<SecretString, ConnectionsError> {
         let context = self.call_context_within(REGISTER_DEADLINE);
         if let Some(abandoned) = &claim.abandoned_reference {
             linking.abandon_registration(&context, abandoned, &user.email).await?;
         }
         let reference = format!("bellbird-{}", Uuid::new_v4());
-        if !self.storage.set_provider_user_reference(claim, &reference).await? {
-            return Ok(None);
-        }
+        require_lease(self.storage.set_provider_user_reference(claim, &reference).await?)?;
         let provider_user = match linking.register(&context, &reference, &user.email).await {
-            Err(Error::InvalidCredentials(_)) => return Err(ConnectionsError::NoConsentPage(claim.provider.clone())),
+            Err(Error::InvalidCredentials(_)) => {
+                return Err(ConnectionsError::NoConsentPage(claim.job.provider.clone()));
+            }
             registered => registered?,
         };
         let provider_user_id = linking.provider_user_id(&provider_user);
         if self.storage.finish_provider_user(claim, provider_user_id.as_deref(), &provider_user).await? {
-            tracing::info!(user_id = %user.id, provider = claim.provider, "provider user registered");
-            return Ok(Some(provider_user));
+            tracing::info!(user_id = %user.id, provider = claim.job.provider, "provider user registered");
+            return Ok(provider_user);
         }
         linking.unregister(&context, &provider_user).await?;
-        Ok(None)
+        Err(ConnectionsError::Busy)
     }
 
     /// Unregisters a user at all providers, before the user is removed here. With `local_only`, only deletes the stored

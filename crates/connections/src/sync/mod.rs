@@ -40,7 +40,7 @@ const WAIT_MAX: Duration = Duration::from_secs(660);
 
 pub(crate) static KIND: JobKind = JobKind {
     name: job_kinds::SYNC,
-    has_provider: true,
+    is_periodic: false,
     has_connection: true,
     lease: LEASE,
     concurrency_max: 4,

@@ -1,5 +1,5 @@
-//! Stores the result of a sync: a job (see `jobs.rs`) that reads the transactions or trades of a date range, and reports
-//! new and changed ones in webhook events.
+//! Stores the result of a sync: a job (see `jobs.rs`) that reads the transactions or trades of a date range, and
+//! reports new and changed ones in webhook events.
 
 use bellbird_domain::{ConnectionId, EventType, Fingerprint, SyncRunId, UserId};
 use jiff::Timestamp;

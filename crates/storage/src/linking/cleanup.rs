@@ -1,10 +1,16 @@
 //! Deletes expired links, expired link sessions and old provider events.
 
-use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
 
-use crate::db::{Sql, params, statements};
+use bellbird_domain::UserId;
+use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
+
+use crate::db::{Param, Row, Sql, params, statements};
 use crate::error::Result;
+use crate::jobs::{self, JobKey, job_kinds};
 use crate::linking::link_sessions::delete_secrets;
+use crate::locks::lock_user_if_exists;
 use crate::{Storage, StorageError};
 
 /// How long an expired link or link session is kept, so that its user can read why it no longer works.
@@ -15,7 +21,7 @@ const PROVIDER_EVENT_RETENTION: SignedDuration = SignedDuration::from_hours(30 *
 const DELETE_BATCH_SIZE: i64 = 200;
 
 /// Deletes up to `$2` rows. On PostgreSQL, `$lock` skips rows that another transaction has locked, and a later cleanup
-/// deletes them. `MATERIALIZED` picks the rows once, as in `connections/removals.rs`.
+/// deletes them. `MATERIALIZED` picks the rows once, as in `jobs.rs`.
 macro_rules! delete_some {
     ($table:literal, $key:literal, $rest:literal, $lock:literal) => {
         concat!(
@@ -38,32 +44,19 @@ macro_rules! delete_some {
     };
 }
 
-/// As [`delete_some`]. A session with credentials stays until it has ended, because only its secret knows the consent.
-macro_rules! delete_sessions {
-    ($lock:literal) => {
-        concat!(
-            delete_some!(
-                "link_sessions",
-                "user_id, id",
-                "expires_at <= $1 AND phase <> 'credentials_obtained' AND (lease_until IS NULL OR lease_until <= $3)",
-                $lock
-            ),
-            " RETURNING user_id, id"
-        )
-    };
-}
-
 statements! {
     HAS_OUTDATED_LINKS = "SELECT id FROM links WHERE expires_at <= $1 LIMIT 1";
 
     DELETE_LINKS = delete_some!("links", "user_id, id", "expires_at <= $1", ""),
         on_postgres = delete_some!("links", "user_id, id", "expires_at <= $1", " FOR UPDATE SKIP LOCKED");
 
-    HAS_OUTDATED_SESSIONS = "SELECT id FROM link_sessions
-        WHERE expires_at <= $1 AND phase <> 'credentials_obtained' AND (lease_until IS NULL OR lease_until <= $2)
-        LIMIT 1";
+    /// A session with credentials stays until it has ended, because only its secret knows the consent.
+    LIST_OUTDATED_SESSIONS = "SELECT user_id, id FROM link_sessions
+        WHERE expires_at <= $1 AND phase <> 'credentials_obtained' ORDER BY expires_at LIMIT $2";
 
-    DELETE_SESSIONS = delete_sessions!(""), on_postgres = delete_sessions!(" FOR UPDATE SKIP LOCKED");
+    DELETE_SESSION = "DELETE FROM link_sessions WHERE user_id = $1 AND id = $2 AND phase <> 'credentials_obtained'
+            AND NOT EXISTS (SELECT j.subject FROM jobs j
+                WHERE j.user_id = $1 AND j.kind = 'link_session' AND j.subject = $2)";
 
     HAS_OUTDATED_EVENTS = "SELECT provider FROM provider_events WHERE received_at <= $1 LIMIT 1";
 
@@ -102,18 +95,40 @@ impl Storage {
 
     async fn delete_outdated_sessions(&self, expired: Timestamp, now: Timestamp) -> Result<u64> {
         let mut deleted = 0;
-        while self.db.one(HAS_OUTDATED_SESSIONS, params![expired, now], |_| Ok(())).await?.is_some() {
-            let mut tx = self.db.begin().await?;
-            let values = params![expired, DELETE_BATCH_SIZE, now];
-            let sessions = tx.all(DELETE_SESSIONS, values, |row| Ok((row.id(0)?, row.id(1)?))).await?;
-            let rows = sessions.len() as u64;
-            delete_secrets(&mut tx, sessions).await?;
-            tx.commit().await?;
-            if rows == 0 {
-                break;
+        loop {
+            let id = |row: &Row<'_>| Ok((row.id(0)?, row.id(1)?));
+            let outdated = self.db.all(LIST_OUTDATED_SESSIONS, params![expired, DELETE_BATCH_SIZE], id).await?;
+            let mut by_user: BTreeMap<UserId, Vec<Uuid>> = BTreeMap::new();
+            for (user, session) in outdated {
+                by_user.entry(user).or_default().push(session);
             }
-            deleted += rows;
+            let before = deleted;
+            for (user, sessions) in by_user {
+                deleted += self.delete_sessions_of(user, &sessions, now).await?;
+            }
+            // Only sessions that are leased are left, if any.
+            if deleted == before {
+                return Ok(deleted);
+            }
         }
-        Ok(deleted)
+    }
+
+    async fn delete_sessions_of(&self, user: UserId, sessions: &[Uuid], now: Timestamp) -> Result<u64> {
+        let mut tx = self.db.begin().await?;
+        if !lock_user_if_exists(&mut tx, user).await? {
+            tx.rollback().await;
+            return Ok(0);
+        }
+        let mut deleted = Vec::with_capacity(sessions.len());
+        for session in sessions {
+            jobs::delete_free(&mut tx, &JobKey::new(job_kinds::LINK_SESSION, user, session), now).await?;
+            if tx.run(DELETE_SESSION, params![user, Param::Id(*session)]).await? > 0 {
+                deleted.push((user, *session));
+            }
+        }
+        let rows = deleted.len() as u64;
+        delete_secrets(&mut tx, deleted).await?;
+        tx.commit().await?;
+        Ok(rows)
     }
 }

@@ -10,6 +10,7 @@ use crate::Storage;
 use crate::db::{Param, Row, Tx, params, statements};
 use crate::digest::{hash, hex};
 use crate::error::Result;
+use crate::jobs::{self, JobKey, job_kinds};
 use crate::linking::links::require_connection;
 use crate::locks::lock_user;
 use crate::secrets::store::{SecretSlot, delete_secret};
@@ -19,13 +20,8 @@ const KNOWN_DIGEST_BYTES: usize = 16;
 
 /// The columns that [`session`] expects, in its order.
 macro_rules! columns {
-    ($table:literal) => {
-        concat!(
-            $table,
-            "user_id, ",
-            $table,
-            "id, provider, connection_id, phase, phase_since, outcome, created_at, expires_at"
-        )
+    () => {
+        "user_id, id, provider, connection_id, phase, phase_since, outcome, created_at, expires_at"
     };
 }
 pub(crate) use columns;
@@ -33,10 +29,10 @@ pub(crate) use columns;
 statements! {
     INSERT = "INSERT INTO link_sessions
             (user_id, id, state_hash, provider, connection_id, known_consents, phase, phase_since, created_at,
-                expires_at, next_attempt_at)
-        VALUES ($1, $2, $3, $4, $5, $6, 'started', $7, $7, $8, $9)";
+                expires_at)
+        VALUES ($1, $2, $3, $4, $5, $6, 'started', $7, $7, $8)";
 
-    FIND = concat!("SELECT ", columns!(""), " FROM link_sessions WHERE state_hash = $1");
+    FIND = concat!("SELECT ", columns!(), " FROM link_sessions WHERE state_hash = $1");
 
     LIST_OTHERS = "SELECT connection_id, phase FROM link_sessions
         WHERE user_id = $1 AND provider = $2 AND id <> $3 AND created_at >= $4";
@@ -151,22 +147,23 @@ impl Storage {
         let mut tx = self.db.begin().await?;
         lock_user(&mut tx, new.user_id).await?;
         require_connection(&mut tx, new.user_id, new.connection_id).await?;
-        let (id, state) = (Param::Id(Uuid::now_v7()), hash(new.state));
+        let (id, state) = (Uuid::now_v7(), hash(new.state));
         let known_consents: Vec<String> =
             new.known_consents.iter().map(|consent| known_consent_digest(state.as_ref(), consent)).collect();
         let known_consents = known_consents.join(" ");
         let values = params![
             new.user_id,
-            id,
+            Param::Id(id),
             state.as_ref(),
             new.provider,
             new.connection_id,
             known_consents.as_str(),
             now,
-            new.expires_at,
-            new.next_attempt_at
+            new.expires_at
         ];
         tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this state"))?;
+        let job = JobKey::new(job_kinds::LINK_SESSION, new.user_id, id);
+        jobs::insert(&mut tx, &job, new.provider, Some(new.next_attempt_at)).await?;
         tx.commit().await
     }
 
@@ -181,6 +178,10 @@ impl LinkSession {
     pub(crate) fn secret_slot(&self) -> SecretSlot {
         SecretSlot::link_session(self.user_id, self.id)
     }
+
+    pub(crate) fn job(&self) -> JobKey {
+        JobKey::new(job_kinds::LINK_SESSION, self.user_id, self.id)
+    }
 }
 
 /// Clears a deleted connection from the user's sessions. The caller holds the lock on the user's row.
@@ -188,7 +189,7 @@ pub(crate) async fn clear_connection(tx: &mut Tx, user: UserId, connection: Conn
     tx.run(CLEAR_CONNECTION, params![user, connection]).await.map(|_| ())
 }
 
-/// Deletes the user's sessions. The caller holds the lock on the user's row.
+/// Deletes the user's sessions, but not their jobs. The caller holds the lock on the user's row.
 pub(crate) async fn delete_sessions(tx: &mut Tx, user: UserId) -> Result<()> {
     let deleted = tx.all(DELETE_OF_USER, params![user], |row| Ok((row.id(0)?, row.id(1)?))).await?;
     delete_secrets(tx, deleted).await

@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 
 use bellbird_domain::{ConnectionId, UserId};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
 
 use crate::Storage;
 use crate::db::{Row, params, statements, strip_nul};
 use crate::digest::{hash, provider_user_digest};
 use crate::error::Result;
-use crate::locks::lock_user_if_exists;
+use crate::jobs::{JobKey, job_kinds};
 
 statements! {
     FIND_BY_CONNECTION = "SELECT user_id, id FROM connections
@@ -27,10 +28,7 @@ statements! {
 
     FIND_REGISTERED = "SELECT user_id FROM provider_users WHERE provider = $1 AND provider_user_digest = $2";
 
-    HAS_SESSION = "SELECT id FROM link_sessions WHERE user_id = $1 AND provider = $2 AND phase <> 'ended' LIMIT 1";
-
-    /// A leased session becomes due when its holder releases it.
-    WAKE = "UPDATE link_sessions SET next_attempt_at = $3 WHERE user_id = $1 AND provider = $2 AND phase <> 'ended'";
+    LIST_SESSIONS = "SELECT id FROM link_sessions WHERE user_id = $1 AND provider = $2 AND phase <> 'ended'";
 
     HAS_EVENT = "SELECT received_at FROM provider_events WHERE provider = $1 AND event_hash = $2";
 
@@ -80,15 +78,11 @@ impl Storage {
     /// users registered under an affected provider id, and of users named directly.
     pub async fn wake_link_sessions(&self, provider: &str, affected: &[AffectedRef<'_>], now: Timestamp) -> Result<()> {
         for user in self.find_affected_users(provider, affected).await? {
-            // A read first: open sessions are rare, and the write takes SQLite's one writer.
-            if self.db.one(HAS_SESSION, params![user, provider], |_| Ok(())).await?.is_none() {
-                continue;
+            let sessions: Vec<Uuid> = self.db.all(LIST_SESSIONS, params![user, provider], |row| row.id(0)).await?;
+            for session in sessions {
+                let job = JobKey::new(job_kinds::LINK_SESSION, user, session);
+                self.request_job(&job, now, SignedDuration::ZERO).await?;
             }
-            let mut tx = self.db.begin().await?;
-            if lock_user_if_exists(&mut tx, user).await? {
-                tx.run(WAKE, params![user, provider, now]).await?;
-            }
-            tx.commit().await?;
         }
         Ok(())
     }

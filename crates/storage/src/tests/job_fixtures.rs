@@ -1,10 +1,10 @@
-//! Refreshes, syncs and removals as the jobs that they are, in short.
+//! Refreshes, syncs, removals and link sessions as the jobs that they are, in short.
 
 use bellbird_domain::{ConnectionId, UserId};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::error::Result;
-use crate::{ClaimedJob, JobKey, Storage, job_kinds};
+use crate::{ClaimedJob, ClaimedLinkSession, JobKey, Storage, job_kinds};
 
 impl ClaimedJob {
     pub(crate) fn connection_id(&self) -> ConnectionId {
@@ -58,6 +58,28 @@ impl Storage {
         limit: usize,
     ) -> Result<Vec<ClaimedJob>> {
         self.claim_due(job_kinds::REMOVAL, now, lease_until, limit).await
+    }
+
+    /// Claims up to `limit` due link sessions at any provider.
+    pub(crate) async fn claim_due_link_sessions(
+        &self,
+        now: Timestamp,
+        lease_until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<ClaimedLinkSession>> {
+        let mut claims = Vec::new();
+        for provider in ["akahu", "fiskil", "other"] {
+            while claims.len() < limit {
+                let claim = self.claim_due_job(job_kinds::LINK_SESSION, provider, now, lease_until).await?;
+                let Some(claim) = claim else { break };
+                claims.extend(self.find_claimed_link_session(&claim).await?);
+            }
+        }
+        Ok(claims)
+    }
+
+    pub(crate) async fn postpone_link_session(&self, claim: &ClaimedLinkSession, until: Timestamp) -> Result<bool> {
+        self.postpone_job(&claim.job, until).await
     }
 
     pub(crate) async fn claim_refresh(

@@ -4,6 +4,7 @@ use jiff::SignedDuration;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
+use crate::tests::fixtures::{claimed_registration, new_session, secret, session_with_callback};
 use crate::tests::support::{TestDb, at, both, credentials, new_connection, on_postgres, on_sqlite};
 use crate::{ClaimedJob, JobKey, NewConnection};
 
@@ -109,7 +110,7 @@ async fn play(db: &TestDb, steps: &[Step]) {
     for step in steps {
         take(db, &mut model, *step).await;
     }
-    // Whatever happened, no request is lost: each one is due, or its run goes on.
+    // Whatever happened, no request is lost: each one is due, or it is running.
     model.now += 1_000;
     loop {
         let before = model.claims.len();
@@ -217,6 +218,12 @@ fn postgres_queue_plays_as_the_model() {
 const INCONSISTENT: &str = "SELECT 'no subject: ' || kind FROM jobs j WHERE NOT EXISTS (
         SELECT 1 FROM connections c WHERE c.user_id = j.user_id AND c.id = j.subject AND c.provider = j.provider
             AND (j.kind = 'removal') = (c.status = 'deleting') AND j.kind IN ('refresh', 'sync', 'removal'))
+        AND NOT EXISTS (SELECT 1 FROM link_sessions s WHERE s.user_id = j.user_id AND s.id = j.subject
+            AND s.provider = j.provider AND s.phase <> 'ended' AND j.kind = 'link_session')
+        AND NOT EXISTS (SELECT 1 FROM provider_users p WHERE p.user_id = j.user_id AND p.provider = j.subject
+            AND p.provider = j.provider AND j.kind = 'provider_user')
+    UNION ALL SELECT 'no job: session' FROM link_sessions s WHERE s.phase <> 'ended' AND NOT EXISTS (
+        SELECT 1 FROM jobs j WHERE j.user_id = s.user_id AND j.kind = 'link_session' AND j.subject = s.id)
     UNION ALL SELECT 'no job: ' || c.status FROM connections c WHERE (
         SELECT COUNT(*) FROM jobs j WHERE j.user_id = c.user_id AND j.subject = c.id
     ) <> CASE WHEN c.status = 'deleting' THEN 1 ELSE 2 END";
@@ -243,7 +250,26 @@ both! {
         assert!(db.finish_removal(&removal, "deleted", at(50)).await.unwrap());
         assert!(!db.fail_job(&removal, "late", at(60)).await.unwrap());
         consistent().await;
+        db.insert_link_session(&new_session(user, "expires"), at(0)).await.unwrap();
+        let session = session_with_callback(db, user, "ends").await;
+        let registration = claimed_registration(db, user, 0).await;
+        consistent().await;
+        assert!(db.end_link_session(&session, "linked").await.unwrap());
+        assert!(!db.postpone_job(&session.job, at(60)).await.unwrap());
+        consistent().await;
+        assert_eq!(db.delete_outdated(at(9_999_999)).await.unwrap(), 2);
+        consistent().await;
+        assert!(db.finish_provider_user(&registration, None, &secret("credentials")).await.unwrap());
+        assert!(!db.fail_job(&registration.job, "late", at(60)).await.unwrap());
+        consistent().await;
+        let leaving = db.user("b@x").await.id;
+        db.insert_link_session(&new_session(leaving, "open"), at(0)).await.unwrap();
+        db.delete_user(leaving).await.unwrap();
+        consistent().await;
+        let other = db.list_connections(user).await.unwrap()[0].id;
+        db.begin_removal(user, other, at(70), at(90)).await.unwrap().expect("hidden");
+        consistent().await;
         db.raw("DELETE FROM jobs WHERE kind = 'removal'").await;
-        assert_eq!(db.texts(INCONSISTENT).await, ["no job: deleting"], "the search works");
+        assert_eq!(db.texts(INCONSISTENT).await, ["no job: deleting"; 2], "the search works");
     }
 }

@@ -7,6 +7,7 @@ use jiff::tz::TimeZone;
 
 use crate::db::{Row, as_stored, params, statements};
 use crate::error::Result;
+use crate::jobs;
 use crate::linking::{link_sessions, links};
 use crate::locks::lock_user;
 use crate::webhooks::endpoints;
@@ -133,6 +134,7 @@ impl Storage {
         tx.run(DELETE_KEYS, params![id]).await?;
         links::delete_links(&mut tx, id).await?;
         let endpoints = endpoints::delete_endpoints(&mut tx, id).await?;
+        jobs::delete_of_user(&mut tx, id).await?;
         link_sessions::delete_sessions(&mut tx, id).await?;
         endpoints::delete_secrets(&mut tx, id, endpoints).await?;
         let deleted = tx.run(DELETE, params![id]).await;

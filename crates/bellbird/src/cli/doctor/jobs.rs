@@ -34,7 +34,6 @@ async fn check_jobs(checks: &mut Checks, settings: &Settings, storage: &Storage)
     let failing = storage.list_failing_jobs(SHOWN_MAX + 1).await?;
     for job in failing.iter().take(SHOWN_MAX as usize) {
         let FailingJob { kind, subject, provider, attempts, last_error, next_attempt_at } = job;
-        let last_error = last_error.as_deref().unwrap_or("failed");
         let next = output::format_instant(*next_attempt_at);
         let times = format_times(*attempts);
         let detail = format!("{kind} {subject} at {provider}: {last_error}. Tried {times}; next attempt at {next}");

@@ -68,9 +68,9 @@ impl App {
 }
 
 /// Work that is not finished yet, by kind.
-const PENDING_WORK: &str = "SELECT 'link session' FROM link_sessions WHERE phase <> 'ended'
-    UNION ALL SELECT kind FROM jobs WHERE kind <> 'sync' AND (run_at IS NOT NULL OR lease_until IS NOT NULL)
-    UNION ALL SELECT 'registration' FROM provider_users WHERE lease_until IS NOT NULL
+const PENDING_WORK: &str =
+    "SELECT kind FROM jobs WHERE kind <> 'sync' AND (run_at IS NOT NULL OR lease_until IS NOT NULL)
+    UNION ALL SELECT 'link session' FROM link_sessions WHERE phase <> 'ended'
     UNION ALL SELECT 'answer' FROM secrets WHERE purpose = 'link_session'";
 
 /// Linking by one user, during which the service crashes once.
@@ -153,7 +153,7 @@ impl LinkFlow<'_> {
                     .unwrap()
                     .expect("the session waits for its callback");
                 app.run_until_crash(provider, crash_point, async move |connections: Connections| {
-                    let _ = connections.run_due_link_sessions().await;
+                    let _ = connections.run_due_jobs("link_session").await;
                 })
                 .await
             }
@@ -292,7 +292,7 @@ on_both_databases! {
         assert!(!outcome.await.finished);
         // A code is valid for one minute.
         app.advance_clock(SignedDuration::from_secs(30)).await;
-        app.connections.run_due_link_sessions().await.unwrap();
+        app.connections.run_due_jobs("link_session").await.unwrap();
         assert_eq!(app.connections_of(user).await.len(), 1);
     }
 }

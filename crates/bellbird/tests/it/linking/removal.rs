@@ -148,7 +148,7 @@ on_both_databases! {
         assert_eq!(pending[0].connection.id, id);
         assert_eq!(pending[0].attempts, 1);
         assert_eq!(pending[0].last_error, Some(reason));
-        assert_eq!(pending[0].next_attempt_at, next_attempt_at);
+        assert_eq!(Some(pending[0].next_attempt_at), next_attempt_at);
         assert_eq!(app.storage.list_removals().await.unwrap().len(), 1);
 
         app.reset_calls().await;
@@ -230,7 +230,11 @@ on_both_databases! {
         advance_clock(&app, SignedDuration::from_hours(2)).await;
         let other = app.connections.clone();
         let (first, second, third) =
-            tokio::join!(app.connections.run_due_jobs("removal"), other.run_due_jobs("removal"), other.remove(all[0].id));
+            tokio::join!(
+                app.connections.run_due_jobs("removal"),
+                other.run_due_jobs("removal"),
+                other.remove(all[0].id)
+            );
         first.unwrap();
         second.unwrap();
         // The connection was deleted either before the request found it or while it waited.
@@ -305,7 +309,8 @@ impl Deployment {
 
     /// Ends every lease, which would take minutes, and makes every removal due.
     async fn expire_leases(&self) {
-        let sql = "UPDATE jobs SET lease_until = CASE WHEN lease_until IS NOT NULL THEN 0 END, run_at = 0 WHERE kind = 'removal'";
+        let sql = "UPDATE jobs SET run_at = 0, lease_until = CASE WHEN lease_until IS NOT NULL THEN 0 END
+            WHERE kind = 'removal'";
         execute(&self.database, sql, "").await;
     }
 

@@ -413,7 +413,7 @@ impl App {
 
     /// Runs link session, refresh and removal jobs until none is due.
     pub(crate) async fn run_due_jobs(&self) {
-        self.connections.run_due_link_sessions().await.unwrap();
+        self.connections.run_due_jobs("link_session").await.unwrap();
         self.connections.run_due_jobs("refresh").await.unwrap();
         self.connections.run_due_jobs("removal").await.unwrap();
     }

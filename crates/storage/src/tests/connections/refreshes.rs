@@ -90,7 +90,8 @@ both! {
         let user = db.user("a@x").await.id;
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
         assert!(request(db, user, id, 30).await);
-        assert_eq!(db.job_column("refresh", id, "run_at").await, at(20).as_microsecond().to_string(), "earlier than 30");
+        let planned = at(20).as_microsecond().to_string();
+        assert_eq!(db.job_column("refresh", id, "run_at").await, planned, "earlier than 30");
         let claim = due(db, 40).await.remove(0);
         assert!(request(db, user, id, 45).await);
         assert_eq!(due(db, 50).await, [], "leased");

@@ -111,7 +111,7 @@ both! {
             provider: "akahu".to_owned(),
             subject: id.to_string(),
             attempts: 2,
-            last_error: Some("the provider is not available".to_owned()),
+            last_error: "the provider is not available".to_owned(),
             next_attempt_at: Some(at(220)),
         };
         assert_eq!(db.list_failing_jobs(9).await.unwrap(), [failing]);

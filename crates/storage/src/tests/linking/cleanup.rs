@@ -54,8 +54,7 @@ both! {
         let (links, sessions) = (links.join(", "), sessions.join(", "));
         db.raw(&format!("INSERT INTO links (user_id, id, token_hash, created_at, expires_at) VALUES {links}")).await;
         db.raw(&format!(
-            "INSERT INTO link_sessions (user_id, id, state_hash, provider, phase, created_at, expires_at,
-                 next_attempt_at)
+            "INSERT INTO link_sessions (user_id, id, state_hash, provider, phase, phase_since, created_at, expires_at)
              VALUES {sessions}"
         ))
         .await;

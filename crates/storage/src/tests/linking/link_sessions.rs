@@ -50,7 +50,7 @@ both! {
         let claim =
             db.receive_link_callback("state", &secret("code=answer"), at(10), at(40)).await.unwrap().expect("in time");
         assert_eq!(
-            (claim.session.phase, secret_text(&claim), claim.attempts),
+            (claim.session.phase, secret_text(&claim), claim.job.attempts),
             (LinkPhase::CallbackReceived, Some("code=answer"), 0)
         );
         assert_eq!((claim.session.connection_id, claim.session.phase_since), (Some(connection), at(10)));
@@ -147,9 +147,9 @@ both! {
         assert!(!db.postpone_link_session(&claim, at(20)).await.unwrap(), "released");
         assert_eq!(due(db, 49).await.len(), 0);
         let claim = due(db, 50).await.remove(0);
-        assert_eq!((claim.attempts, secret_text(&claim)), (1, Some("code=answer")));
+        assert_eq!((claim.job.attempts, secret_text(&claim)), (1, Some("code=answer")));
         assert!(db.store_link_credentials(&claim, &secret("credentials"), at(20), at(80)).await.unwrap());
-        assert_eq!(due(db, 80).await[0].attempts, 0, "the next phase starts at 0");
+        assert_eq!(due(db, 80).await[0].job.attempts, 1, "since the callback");
     }
 
     async fn session_without_callback_becomes_due(db) {

@@ -3,7 +3,7 @@ use secrecy::ExposeSecret as _;
 
 use crate::tests::fixtures::{claimed_registration, register_provider_user, secret};
 use crate::tests::support::{at, both};
-use crate::{ProviderUserState, SealError, Sealer, Storage, StorageError};
+use crate::{ProviderUserState, SealError, Sealer, Storage, StorageError, job_kinds};
 
 async fn claim(db: &Storage, user: UserId, now: i64) -> ProviderUserState {
     db.claim_provider_user(user, "fiskil", at(now), at(now + 30)).await.unwrap()
@@ -14,7 +14,7 @@ both! {
         let user = db.user("a@x").await.id;
         let held = claimed_registration(db, user, 0).await;
         assert_eq!(
-            (held.user_id, held.provider.as_str(), &held.abandoned_reference),
+            (held.job.user_id(), held.job.provider.as_str(), &held.abandoned_reference),
             (user, "fiskil", &None)
         );
         assert!(matches!(claim(db, user, 29).await, ProviderUserState::Busy));
@@ -66,11 +66,11 @@ both! {
         assert_eq!(next.abandoned_reference.as_deref(), Some("ref 1"));
         assert!(!db.set_provider_user_reference(&killed, "late").await.unwrap());
         assert!(!db.finish_provider_user(&killed, Some("late"), &secret("late")).await.unwrap());
-        db.release_provider_user(&killed).await.unwrap();
+        assert!(!db.fail_job(&killed.job, "late", at(31)).await.unwrap());
         assert!(matches!(claim(db, user, 31).await, ProviderUserState::Busy), "a lost lease cannot be released");
         let listed = db.list_provider_users(user).await.unwrap();
         assert_eq!((listed[0].reference.as_deref(), listed[0].credentials.is_none()), (Some("ref 1"), true));
-        db.release_provider_user(&next).await.unwrap();
+        assert!(db.fail_job(&next.job, "the provider is not available", at(60)).await.unwrap());
         assert!(!db.finish_provider_user(&next, None, &secret("late")).await.unwrap(), "released");
         let last = claimed_registration(db, user, 32).await;
         assert_eq!(last.abandoned_reference.as_deref(), Some("ref 1"), "the reference stays");
@@ -93,6 +93,19 @@ both! {
         assert!(db.finish_provider_user(&current, None, &secret("credentials")).await.unwrap());
         db.delete_provider_user(user, "fiskil").await.unwrap();
         db.delete_user(user).await.unwrap();
+    }
+
+    async fn unfinished_registration_can_be_undone(db) {
+        let user = db.user("a@x").await.id;
+        let killed = claimed_registration(db, user, 0).await;
+        assert!(db.set_provider_user_reference(&killed, "ref 1").await.unwrap());
+        let job = db.claim_due_job(job_kinds::PROVIDER_USER, "fiskil", at(30), at(60)).await.unwrap().expect("due");
+        assert_eq!(db.find_abandoned_reference(&job).await.unwrap().as_deref(), Some("ref 1"));
+        assert!(!db.delete_unfinished_provider_user(&killed.job).await.unwrap(), "lease lost");
+        assert!(db.delete_unfinished_provider_user(&job).await.unwrap());
+        assert_eq!(db.list_provider_users(user).await.unwrap().len(), 0);
+        register_provider_user(db, user, "eu_1", "credentials").await;
+        assert_eq!(db.claim_due_job(job_kinds::PROVIDER_USER, "fiskil", at(999), at(1000)).await.unwrap(), None);
     }
 
     async fn deletion_requires_matching_provider_user(db) {

@@ -1,0 +1,154 @@
+//! Claims due jobs and runs them.
+//!
+//! Each kind of job is a [`JobKind`] in a file of its own, listed in [`KINDS`]. Each kind and provider has a lane, with
+//! its own limit of running jobs, so a slow provider never delays jobs of another provider or kind.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bellbird_providers::registry::PROVIDERS;
+use bellbird_storage::{JobKey, StorageError};
+use tokio::sync::Notify;
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::jobs::{JobKind, jitter};
+use crate::linking::{poll, provider_user};
+use crate::{Connections, ConnectionsError, cleanup, refresh, removal, sync};
+
+/// Every kind of job.
+pub(crate) static KINDS: [&JobKind; 6] =
+    [&refresh::KIND, &sync::KIND, &removal::KIND, &poll::KIND, &provider_user::KIND, &cleanup::KIND];
+
+/// How often a lane with free capacity claims without a signal, before jitter. It costs one indexed read.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Wakes the lanes of this process before their next poll.
+pub(crate) struct Signals(HashMap<(&'static str, &'static str), Notify>);
+
+impl Default for Signals {
+    fn default() -> Self {
+        let lanes = KINDS.iter().flat_map(|kind| lanes_of(kind).into_iter().map(|lane| (kind.name, lane)));
+        Self(lanes.map(|lane| (lane, Notify::new())).collect())
+    }
+}
+
+/// The names of all kinds of jobs.
+pub fn job_kinds() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|kind| kind.name)
+}
+
+impl Connections {
+    /// Runs due jobs of all kinds until `stop`. Then waits for the running ones.
+    ///
+    /// Every instance runs this.
+    pub async fn run_jobs(&self, stop: CancellationToken) {
+        let mut lanes = JoinSet::new();
+        for kind in KINDS.iter().copied().filter(|kind| (kind.is_enabled)(self)) {
+            for lane in lanes_of(kind) {
+                let (connections, stop) = (self.clone(), stop.clone());
+                lanes.spawn(async move { connections.run_lane(kind, lane, stop).await });
+            }
+        }
+        while lanes.join_next().await.is_some() {}
+    }
+
+    async fn run_lane(&self, kind: &'static JobKind, provider: &'static str, stop: CancellationToken) {
+        let mut is_added = !kind.is_periodic;
+        let mut running = JoinSet::new();
+        while !stop.is_cancelled() {
+            if !is_added {
+                let added = self.storage.insert_job(&JobKey::of_service(kind.name), "", self.clock.now()).await;
+                is_added = added.is_ok();
+            }
+            if let Err(error) = self.start_due(kind, provider, &mut running).await {
+                tracing::warn!(kind = kind.name, provider, %error, "could not claim job");
+            }
+            let has_room = running.len() < kind.concurrency_max;
+            tokio::select! {
+                () = stop.cancelled() => {}
+                Some(ended) = running.join_next() => report_panic(kind, ended.as_ref().err()),
+                () = self.requested(kind, provider), if has_room => {}
+                () = tokio::time::sleep(poll_interval()), if has_room => {}
+            }
+        }
+        while let Some(ended) = running.join_next().await {
+            report_panic(kind, ended.as_ref().err());
+        }
+    }
+
+    /// Runs every due job of a kind, and returns when none is due.
+    ///
+    /// On a database error, the claimed jobs run again when their leases end.
+    pub async fn run_due_jobs(&self, kind: &str) -> Result<(), ConnectionsError> {
+        for kind in KINDS.iter().copied().filter(|known| known.name == kind) {
+            for provider in lanes_of(kind) {
+                loop {
+                    let mut running = JoinSet::new();
+                    self.start_due(kind, provider, &mut running).await?;
+                    if running.is_empty() {
+                        break;
+                    }
+                    while let Some(ended) = running.join_next().await {
+                        report_panic(kind, ended.as_ref().err());
+                        if let Ok(Err(error @ ConnectionsError::Storage(StorageError::Unavailable(_)))) = ended {
+                            return Err(error);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims due jobs until the limit is reached or none is due, and starts each in a task.
+    async fn start_due(
+        &self,
+        kind: &'static JobKind,
+        provider: &str,
+        running: &mut JoinSet<Result<(), ConnectionsError>>,
+    ) -> Result<(), StorageError> {
+        while running.len() < kind.concurrency_max {
+            let (now, lease) = self.lease(kind.lease);
+            let Some(claim) = self.storage.claim_due_job(kind.name, provider, now, lease).await? else { break };
+            let connections = self.clone();
+            running.spawn(async move {
+                let work = (kind.run)(&connections, &claim);
+                connections.run_claimed(kind, &claim, work).await.map_err(|failed| failed.error)
+            });
+        }
+        Ok(())
+    }
+
+    /// Wakes the lane of this process.
+    pub(crate) fn wake(&self, kind: &JobKind, provider: &str) {
+        if let Some(signal) = self.signals.0.get(&(kind.name, provider)) {
+            signal.notify_one();
+        }
+    }
+
+    async fn requested(&self, kind: &JobKind, provider: &str) {
+        match self.signals.0.get(&(kind.name, provider)) {
+            Some(signal) => signal.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// The providers whose jobs have a limit of their own.
+fn lanes_of(kind: &JobKind) -> Vec<&'static str> {
+    if kind.is_periodic { vec![""] } else { PROVIDERS.iter().map(|provider| provider.name.as_str()).collect() }
+}
+
+/// Between 80 and 100 % of [`POLL_INTERVAL`].
+fn poll_interval() -> Duration {
+    POLL_INTERVAL * 4 / 5 + POLL_INTERVAL / 5 * u32::try_from(jitter() % 1_001).unwrap_or_default() / 1_000
+}
+
+/// After a panic, the lease ends and the job runs again.
+fn report_panic(kind: &JobKind, ended: Option<&JoinError>) {
+    if ended.is_some_and(JoinError::is_panic) {
+        kind.count("panicked");
+        tracing::error!(kind = kind.name, "job panicked");
+    }
+}
