@@ -73,7 +73,8 @@ fn digest() -> Digest {
 }
 
 /// Stores a sync whose `rows` are all new: claim, fingerprints, webhook event, deliveries and bodies. They are added to
-/// the `known` fingerprints of the connection, which the service would have read. An event `without_digests` stores no row digests, so later attempts need no provider.
+/// the `known` fingerprints of the connection, which the service would have read. An event
+/// `without_digests` stores no row digests, so later attempts need no provider.
 pub(super) async fn sync(
     storage: &Storage,
     event_buffer: &WebhookEventBuffer,

@@ -1,5 +1,6 @@
 -- The schema of both databases, written for SQLite. For PostgreSQL, src/migrate.rs replaces the type words and drops
--- the table options. A comment that starts with "PostgreSQL:" is a statement for PostgreSQL alone. Text then gets the collation "C", so that PostgreSQL sorts by bytes, as SQLite does.
+-- the table options. A comment that starts with "PostgreSQL:" is a statement for PostgreSQL alone. Text then gets the
+-- collation "C", so that PostgreSQL sorts by bytes, as SQLite does.
 --
 -- Ids are lower-case UUIDs. Times are microseconds since 1970-01-01 UTC.
 -- A table of a user's data has a primary key that starts with the user.
@@ -270,8 +271,8 @@ CREATE TABLE webhook_endpoints (
     delivered_at INTEGER,
     -- Until then, messages carry signatures of the current and of the previous secret.
     old_secret_expires_at INTEGER,
-    -- The least next_attempt_at of its deliveries, or a time before. After a claim it is not before the release, so that
-    -- the endpoint that waits longest is claimed first. NULL: no delivery is pending.
+    -- The least next_attempt_at of its deliveries, or a time before. After a claim it is not before the release, so
+    -- that the endpoint that waits longest is claimed first. NULL: no delivery is pending.
     due_at INTEGER,
     lease_until INTEGER,
     fence INTEGER NOT NULL DEFAULT 0,

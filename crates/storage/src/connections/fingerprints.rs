@@ -17,8 +17,8 @@ use crate::{SealError, Storage, StorageError};
 
 /// Version of the stored form, its first byte.
 const VERSION: u8 = 1;
-/// Row digest (16), content digest (8), then occurrence, `seen_at`, `first_sequence` and `changed_sequence` (4 each, big
-/// endian).
+/// Row digest (16), content digest (8), then occurrence, `seen_at`, `first_sequence` and `changed_sequence` (4 each,
+/// big endian).
 const ENTRY_BYTES: usize = 40;
 const KEY_BYTES: usize = 32;
 

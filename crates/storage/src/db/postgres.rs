@@ -184,8 +184,8 @@ async fn batch(client: &Object, statements: &[(Sql, &[Param<'_>])]) -> PgResult<
     }
     let queries = prepared.iter().map(|(statement, params)| client.query(statement, params));
     // The first poll of each future sends its message, in this order. So no answer is waited for in between, and a
-    // future that is dropped has sent nothing, or all up to the COMMIT. The server turns the COMMIT into a ROLLBACK if a
-    // statement failed.
+    // future that is dropped has sent nothing, or all up to the COMMIT. The server turns the COMMIT into a ROLLBACK if
+    // a statement failed.
     let (begun, answers, committed) =
         join3(client.batch_execute("BEGIN"), join_all(queries), client.batch_execute("COMMIT")).await;
     begun?;

@@ -92,8 +92,8 @@ statements! {
             (user_id, endpoint_id, id, event_id, attempt, attempted_at, duration_ms, status, error)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
-    /// [`FINISH`] and [`INSERT_ATTEMPT`] for several attempts. Runs after [`UPDATE_HEALTH`], which locks the endpoint, and
-    /// sees what that waited for. An attempt without an id is not inserted.
+    /// [`FINISH`] and [`INSERT_ATTEMPT`] for several attempts. Runs after [`UPDATE_HEALTH`], which locks the endpoint,
+    /// and sees what that waited for. An attempt without an id is not inserted.
     FINISH_ON_POSTGRES = "", on_postgres = concat!(
         "WITH results AS (
             SELECT * FROM UNNEST(CAST($4 AS TEXT[]), CAST($5 AS TEXT[]), CAST($6 AS BIGINT[]), CAST($7 AS BIGINT[]),

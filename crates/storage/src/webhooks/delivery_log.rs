@@ -24,7 +24,8 @@ statements! {
     LIST_ATTEMPTS = "SELECT id, attempt, attempted_at, duration_ms, status, error FROM webhook_attempts
         WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3
         UNION ALL
-        SELECT 'ffffffff-ffff-ffff-ffff-ffffffffffff', attempts, last_attempt_at, last_duration_ms, last_status, last_error
+        SELECT 'ffffffff-ffff-ffff-ffff-ffffffffffff', attempts, last_attempt_at, last_duration_ms, last_status,
+            last_error
         FROM webhook_deliveries
         WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3 AND state = 'delivered' AND attempts = 1";
 

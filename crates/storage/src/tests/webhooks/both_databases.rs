@@ -1,5 +1,5 @@
-//! Random sequences of syncs, deliveries and commands leave the same rows in both databases, and no orphans. Finishing a
-//! sync and finishing attempts have a statement of their own on PostgreSQL.
+//! Random sequences of syncs, deliveries and commands leave the same rows in both databases, and no orphans. Finishing
+//! a sync and finishing attempts have a statement of their own on PostgreSQL.
 
 use std::collections::BTreeMap;
 
