@@ -102,7 +102,10 @@ impl HttpArgs {
 
 #[derive(Args)]
 pub(crate) struct WebhooksArgs {
-    /// Measure only names that contain this text, such as postgres, sqlite, one row, 500 rows, bad receivers
+    #[command(flatten)]
+    program: ProgramArgs,
+
+    /// Measure only names that contain this text, such as postgres, one row, 500 rows, first sync, bad receivers
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 

@@ -16,7 +16,7 @@ use crate::process::{Server, unused_address};
 use crate::recording::Access;
 
 const EMAIL: &str = "bench@example.com";
-const MASTER_KEY: &str = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+pub(crate) const MASTER_KEY: &str = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 /// No rate limits, balances cached for the whole run, and one log line per request as in production.
 const SETTINGS: [(&str, &str); 8] = [
     ("BELLBIRD_SECRETS__KEY", MASTER_KEY),
@@ -75,6 +75,11 @@ impl Workdir {
         let import = ["connection", "import", "--user", EMAIL, "--credentials", "-", "--json"];
         let imported: Value = serde_json::from_str(&self.command_line(&import, &credentials.to_string())?)?;
         imported[0]["id"].as_str().map(str::to_owned).context("no connection was imported")
+    }
+
+    /// Adds a webhook endpoint of the user.
+    pub(crate) fn add_endpoint(&self, url: &str) -> anyhow::Result<()> {
+        self.command_line(&["webhook", "add", "--user", EMAIL, "--url", url, "--json"], "").map(drop)
     }
 
     /// Creates API keys.

@@ -123,7 +123,7 @@ async fn queue_for_bad_receivers(feed: &Feed, bad: &[Subscriber]) -> anyhow::Res
         for subscriber in bad {
             let connection = subscriber.connections[number % CONNECTIONS];
             let target = (subscriber.user, connection);
-            rows::sync(&feed.storage, &feed.event_buffer, target, &feed.rows, true).await?;
+            rows::sync(&feed.storage, &feed.event_buffer, target, &feed.rows, &mut Vec::new(), true).await?;
         }
     }
     Ok(())

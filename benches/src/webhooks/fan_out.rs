@@ -35,7 +35,7 @@ struct Size {
 }
 
 const SIZES: [Size; 2] = [
-    Size { name: "events of one row", rows: 1, events: 10_000, unsent_max: 2_000, rate_min: 1_000.0 },
+    Size { name: "events of one row", rows: 1, events: 10_000, unsent_max: 2_000, rate_min: 3_000.0 },
     Size { name: "events of 500 rows", rows: 500, events: 1_200, unsent_max: 100, rate_min: 120.0 },
 ];
 

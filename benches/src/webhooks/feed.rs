@@ -1,11 +1,12 @@
 //! Runs syncs that make webhook events. It runs as many at once as the service, and never gets far ahead of the
 //! deliveries.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bellbird_domain::{ConnectionId, UserId};
+use bellbird_domain::{ConnectionId, Fingerprint, UserId};
 use bellbird_storage::Storage;
 use bellbird_webhooks::webhook_events::WebhookEventBuffer;
 use tokio::task::JoinSet;
@@ -73,6 +74,7 @@ impl Feed {
     }
 
     async fn sync_interleaved(&self, own: &[(UserId, ConnectionId)], events: usize) -> anyhow::Result<()> {
+        let mut known: HashMap<ConnectionId, Vec<Fingerprint>> = HashMap::new();
         for target in own.iter().cycle() {
             let number = self.started.fetch_add(1, Ordering::Relaxed);
             if number >= events {
@@ -84,7 +86,8 @@ impl Feed {
             if self.stopped.load(Ordering::Relaxed) {
                 break;
             }
-            rows::sync(&self.storage, &self.event_buffer, *target, &self.rows, false).await?;
+            let known = known.entry(target.1).or_default();
+            rows::sync(&self.storage, &self.event_buffer, *target, &self.rows, known, false).await?;
         }
         Ok(())
     }

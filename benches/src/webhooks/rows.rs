@@ -1,8 +1,8 @@
 //! Makes rows as syncs find them, and stores finished syncs with their webhook events as the service does.
 
 use bellbird_domain::{
-    Account, AccountId, AccountType, Category, ConnectionId, Currency, Decimal, Digest, EventType, Fingerprint,
-    SyncRunId, Transaction, UserId,
+    Account, AccountId, AccountType, Category, ConnectionId, ContentDigest, Currency, Decimal, Digest, EventType,
+    Fingerprint, SyncRunId, Transaction, UserId,
 };
 use bellbird_storage::{FinishedSync, JobKey, NewWebhookEvent, Storage, job_kinds};
 use bellbird_webhooks::payload;
@@ -72,13 +72,15 @@ fn digest() -> Digest {
     Digest(*Uuid::new_v4().as_bytes())
 }
 
-/// Stores a sync whose `rows` are all new: claim, fingerprints, webhook event, deliveries and bodies. An event
+/// Stores a sync whose `rows` are all new: claim, fingerprints, webhook event, deliveries and bodies. They are added to
+/// the `known` fingerprints of the connection, which the service would have read. An event
 /// `without_digests` stores no row digests, so later attempts need no provider.
 pub(super) async fn sync(
     storage: &Storage,
     event_buffer: &WebhookEventBuffer,
     (user, connection): (UserId, ConnectionId),
     rows: &[Vec<u8>],
+    known: &mut Vec<Fingerprint>,
     without_digests: bool,
 ) -> anyhow::Result<()> {
     let started_at = Timestamp::now();
@@ -88,23 +90,28 @@ pub(super) async fn sync(
         .context("another sync holds the lease")?;
     let mut changed: Vec<ChangedRow> =
         rows.iter().map(|json| ChangedRow { row: digest(), json: Some(json.clone()) }).collect();
-    let fingerprints: Vec<Fingerprint> =
-        changed.iter().map(|changed| Fingerprint { row: changed.row, occurrence: 0, content: digest() }).collect();
+    let seen_at = Fingerprint::seconds(started_at);
+    known.extend(changed.iter().map(|changed| Fingerprint {
+        row: changed.row,
+        occurrence: 0,
+        content: ContentDigest([7; 8]),
+        seen_at,
+        first_sequence: 1,
+        changed_sequence: 1,
+    }));
+    known.sort_unstable();
     let run = SyncRunId::new();
     let covered_from = started_at - SignedDuration::from_hours(24 * DATE_RANGE_DAYS);
     let prepared = event_buffer.prepare(EventType::TransactionsSynced, run, started_at, &mut changed, &mut []);
-    let events: Vec<NewWebhookEvent<'_>> =
-        prepared.iter().map(|event| new_event(event, (covered_from, started_at), without_digests)).collect();
+    let events: Vec<NewWebhookEvent<'_>> = prepared.iter().map(|event| new_event(event, without_digests)).collect();
     let finished = FinishedSync {
         run,
         started_at,
         covered_from,
         next_sync_at: started_at + SignedDuration::from_hours(6),
-        fingerprints: &fingerprints,
-        seen_at: started_at,
+        fingerprints: Some(known),
+        event_type: EventType::TransactionsSynced,
         first_attempt_at: event_buffer.first_attempt_at(started_at),
-        // Like a sync that has no old fingerprints to delete.
-        prune_before: None,
         events: &events,
     };
     event_buffer.hold_bodies(&prepared, started_at);
@@ -114,19 +121,7 @@ pub(super) async fn sync(
     Ok(())
 }
 
-fn new_event(
-    event: &PreparedWebhookEvent,
-    date_range: (Timestamp, Timestamp),
-    without_digests: bool,
-) -> NewWebhookEvent<'_> {
-    NewWebhookEvent {
-        id: event.id,
-        event_type: EventType::TransactionsSynced,
-        date_range,
-        rows: if without_digests { &[] } else { &event.rows },
-        new_count: event.new_count,
-        updated_count: event.updated_count,
-        chunk: event.chunk,
-        total_chunks: event.total_chunks,
-    }
+fn new_event(event: &PreparedWebhookEvent, without_digests: bool) -> NewWebhookEvent<'_> {
+    let new = event.to_store();
+    NewWebhookEvent { rows: if without_digests { &[] } else { new.rows }, ..new }
 }

@@ -1,4 +1,4 @@
-//! Webhook events: their types and delivery states, and the fingerprints of rows.
+//! Webhook events: their types and delivery states.
 //!
 //! An event names rows by keyed digest. The rows themselves are never stored.
 
@@ -69,15 +69,4 @@ impl fmt::Debug for Digest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
     }
-}
-
-/// The stored trace of a row that a sync has seen: its identity and its content, as keyed digests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fingerprint {
-    /// Digest of the row's account and id.
-    pub row: Digest,
-    /// Counts from 0 the rows with the same id, because ids of trades may repeat.
-    pub occurrence: u32,
-    /// Digest of all other fields that the provider sends.
-    pub content: Digest,
 }

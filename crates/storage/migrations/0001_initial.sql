@@ -1,5 +1,6 @@
 -- The schema of both databases, written for SQLite. For PostgreSQL, src/migrate.rs replaces the type words and drops
--- the table options. Text then gets the collation "C", so that PostgreSQL sorts by bytes, as SQLite does.
+-- the table options. A comment that starts with "PostgreSQL:" is a statement for PostgreSQL alone. Text then gets the
+-- collation "C", so that PostgreSQL sorts by bytes, as SQLite does.
 --
 -- Ids are lower-case UUIDs. Times are microseconds since 1970-01-01 UTC.
 -- A table of a user's data has a primary key that starts with the user.
@@ -63,6 +64,8 @@ CREATE TABLE connections (
     -- When the last successful sync started, which is the end of its date range, and the start of that range.
     synced_at INTEGER,
     covered_from INTEGER,
+    -- Counts the finished syncs. Fingerprints name a sync by its number.
+    sync_sequence INTEGER NOT NULL DEFAULT 0,
 
     PRIMARY KEY (user_id, id)
 ) STRICT, WITHOUT ROWID;
@@ -145,21 +148,21 @@ CREATE INDEX connection_audit_connection ON connection_audit (connection_id, cha
 -- Each instance reads what ended since its last read.
 CREATE INDEX connection_audit_changed_at ON connection_audit (changed_at);
 
--- One row for each transaction or trade that a sync has seen. The digests are 16 bytes long, with a key for each
--- connection (purpose 'fingerprints' in secrets).
-CREATE TABLE row_fingerprints (
+-- What syncs have seen of transactions and trades. With a rowid, because SQLite handles long rows badly in a table
+-- without one.
+CREATE TABLE fingerprints (
     user_id TEXT NOT NULL,
     connection_id TEXT NOT NULL,
-    -- Of the account and the row's id.
-    row_digest BLOB NOT NULL,
-    -- Counts rows with the same id from 0: ids of trades may repeat.
-    occurrence INTEGER NOT NULL,
-    -- Of everything else that the provider says about the row.
-    content_digest BLOB NOT NULL,
-    seen_at INTEGER NOT NULL,
-    PRIMARY KEY (user_id, connection_id, row_digest, occurrence),
+    -- A version byte, then 40 bytes for each row: see src/connections/fingerprints.rs. The digests have a key for each
+    -- connection (purpose 'fingerprints' in secrets).
+    entries BLOB NOT NULL,
+    PRIMARY KEY (user_id, connection_id),
     FOREIGN KEY (user_id, connection_id) REFERENCES connections (user_id, id) ON DELETE CASCADE
-) STRICT, WITHOUT ROWID;
+) STRICT;
+
+-- Digests do not compress. A value of up to 200 rows stays in its row, which is written faster.
+-- PostgreSQL: ALTER TABLE fingerprints ALTER COLUMN entries SET STORAGE EXTERNAL;
+-- PostgreSQL: ALTER TABLE fingerprints SET (toast_tuple_target = 8160);
 
 -- All sealed values, so that other reads touch no secret and key rotation walks one table. User, purpose and subject
 -- are authenticated with the value. The transaction that deletes a subject deletes its secret.
@@ -168,7 +171,7 @@ CREATE TABLE row_fingerprints (
 -- credentials      connection id     what the adapter reads the connection with
 -- provider_user    provider          credentials of a user whom we registered at the provider
 -- link_session     link session id   the callback parameters, then the credentials obtained for them
--- fingerprints     connection id     the key of the digests in row_fingerprints
+-- fingerprints     connection id     the key of the digests in fingerprints
 -- webhook          endpoint id       the signing secret
 -- old_webhook      endpoint id       the previous signing secret
 CREATE TABLE secrets (
@@ -268,17 +271,26 @@ CREATE TABLE webhook_endpoints (
     delivered_at INTEGER,
     -- Until then, messages carry signatures of the current and of the previous secret.
     old_secret_expires_at INTEGER,
-    -- The last claim. Endpoints are claimed in this order.
-    served_at INTEGER,
+    -- The least next_attempt_at of its deliveries, or a time before. After a claim it is not before the release, so
+    -- that the endpoint that waits longest is claimed first. NULL: no delivery is pending.
+    due_at INTEGER,
     lease_until INTEGER,
     fence INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (user_id, id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX webhook_endpoints_id ON webhook_endpoints (id);
+-- The order of claims. An endpoint whose lease expired was not released, so it is claimed too.
+CREATE INDEX webhook_endpoints_due_healthy ON webhook_endpoints (COALESCE(lease_until, due_at))
+    WHERE status = 'enabled' AND failing_since IS NULL;
+CREATE INDEX webhook_endpoints_due_failing ON webhook_endpoints (COALESCE(lease_until, due_at))
+    WHERE status = 'enabled' AND failing_since IS NOT NULL;
 
 -- Envelopes without rows: a redelivery reads the rows from the provider again and selects them by digest.
 -- With a rowid, because SQLite handles long rows badly in a table without one.
+--
+-- Events, deliveries and attempts have no foreign keys, which would double the work of writing them. Each statement
+-- that deletes one of them, an endpoint or a connection also deletes what belongs to it.
 CREATE TABLE webhook_events (
     user_id TEXT NOT NULL REFERENCES users (id),
     id TEXT NOT NULL,
@@ -297,11 +309,9 @@ CREATE TABLE webhook_events (
     -- From 1 to total_chunks.
     chunk INTEGER NOT NULL,
     total_chunks INTEGER NOT NULL,
-    PRIMARY KEY (user_id, id),
-    FOREIGN KEY (user_id, connection_id) REFERENCES connections (user_id, id) ON DELETE CASCADE
+    PRIMARY KEY (user_id, id)
 ) STRICT;
 
-CREATE UNIQUE INDEX webhook_events_id ON webhook_events (id);
 CREATE INDEX webhook_events_connection ON webhook_events (connection_id);
 -- Finds the later chunks of a run, whose rows are read together.
 CREATE INDEX webhook_events_run ON webhook_events (sync_run_id, chunk);
@@ -329,18 +339,16 @@ CREATE TABLE webhook_deliveries (
     last_error TEXT,
     last_duration_ms INTEGER,
     last_attempt_at INTEGER,
-    PRIMARY KEY (user_id, endpoint_id, event_id),
-    FOREIGN KEY (user_id, endpoint_id) REFERENCES webhook_endpoints (user_id, id) ON DELETE CASCADE,
-    FOREIGN KEY (user_id, event_id) REFERENCES webhook_events (user_id, id) ON DELETE CASCADE
+    PRIMARY KEY (user_id, endpoint_id, event_id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX webhook_deliveries_due ON webhook_deliveries (user_id, endpoint_id, next_attempt_at)
     WHERE next_attempt_at IS NOT NULL;
 CREATE INDEX webhook_deliveries_open ON webhook_deliveries (user_id, endpoint_id, sync_run_id, chunk)
     WHERE ended_at IS NULL;
-CREATE INDEX webhook_deliveries_event ON webhook_deliveries (user_id, event_id);
 
--- Never holds a body, neither of a request nor of an answer.
+-- Never holds a body, neither of a request nor of an answer. A delivery that succeeded at its first attempt has no row
+-- here: its own columns hold that attempt.
 CREATE TABLE webhook_attempts (
     user_id TEXT NOT NULL,
     endpoint_id TEXT NOT NULL,
@@ -353,9 +361,11 @@ CREATE TABLE webhook_attempts (
     -- HTTP status. NULL: no answer.
     status INTEGER,
     error TEXT,
-    PRIMARY KEY (user_id, endpoint_id, id),
-    FOREIGN KEY (user_id, endpoint_id, event_id)
-        REFERENCES webhook_deliveries (user_id, endpoint_id, event_id) ON DELETE CASCADE
+    PRIMARY KEY (user_id, endpoint_id, id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX webhook_attempts_event ON webhook_attempts (user_id, endpoint_id, event_id);
+
+-- Half of the rows are dead soon: each delivery is updated once or more.
+-- PostgreSQL: ALTER TABLE webhook_deliveries SET (autovacuum_vacuum_scale_factor = 0.02);
+-- PostgreSQL: ALTER TABLE webhook_endpoints SET (fillfactor = 80);

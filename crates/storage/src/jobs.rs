@@ -80,6 +80,14 @@ macro_rules! release {
     };
 }
 
+/// Releases a job after a success.
+macro_rules! release_done {
+    () => {
+        concat!("UPDATE jobs SET attempts = 0, last_error = NULL, ", $crate::jobs::release!())
+    };
+}
+pub(crate) use {release, release_done};
+
 statements! {
     INSERT = "INSERT INTO jobs (user_id, kind, subject, provider, run_at) VALUES ($1, $2, $3, $4, $5)
         ON CONFLICT (user_id, kind, subject) DO NOTHING";
@@ -100,7 +108,7 @@ statements! {
 
     RENEW = "UPDATE jobs SET lease_until = $5 WHERE user_id = $1 AND kind = $2 AND subject = $3 AND fence = $4";
 
-    FINISH = concat!("UPDATE jobs SET attempts = 0, last_error = NULL, ", release!());
+    FINISH = release_done!();
 
     FAIL = concat!("UPDATE jobs SET attempts = attempts + 1, last_error = $6, ", release!());
 
@@ -166,7 +174,7 @@ pub struct ClaimedJob {
     pub provider: String,
     /// Runs since the last success.
     pub attempts: u32,
-    fence: i64,
+    pub(crate) fence: i64,
 }
 
 impl ClaimedJob {

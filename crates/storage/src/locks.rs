@@ -11,31 +11,34 @@
 
 use bellbird_domain::UserId;
 
-use crate::db::{Tx, params, statements};
+use crate::db::{Sql, Tx, params, statements};
 use crate::error::{Result, StorageError};
 
 statements! {
-    /// Changes nothing, but makes a second transaction wait, on both databases.
-    LOCK = "UPDATE users SET revision = revision WHERE id = $1";
+    /// PostgreSQL needs the lock. SQLite has only one writer anyway.
+    LOCK = "SELECT revision FROM users WHERE id = $1",
+        on_postgres = "SELECT revision FROM users WHERE id = $1 FOR NO KEY UPDATE";
 
     BUMP = "UPDATE users SET revision = revision + 1 WHERE id = $1";
 }
 
-/// PostgreSQL needs this lock. SQLite has only one writer anyway.
 pub(crate) async fn lock_user(tx: &mut Tx, id: UserId) -> Result<()> {
-    require_row(tx.run(LOCK, params![id]).await?)
+    require(lock_user_if_exists(tx, id).await?)
 }
+
+/// [`lock_user`] as the first part of a batch.
+pub(crate) const LOCK_USER: Sql = LOCK;
 
 /// Locks the user's row and increments the revision.
 pub(crate) async fn bump_revision(tx: &mut Tx, id: UserId) -> Result<()> {
-    require_row(tx.run(BUMP, params![id]).await?)
+    require(tx.run(BUMP, params![id]).await? > 0)
 }
 
 /// Locks the user's row. Returns false if the user does not exist.
 pub(crate) async fn lock_user_if_exists(tx: &mut Tx, id: UserId) -> Result<bool> {
-    Ok(tx.run(LOCK, params![id]).await? > 0)
+    Ok(tx.one(LOCK, params![id], |_| Ok(())).await?.is_some())
 }
 
-fn require_row(touched: u64) -> Result<()> {
-    if touched == 0 { Err(StorageError::NotFound("user")) } else { Ok(()) }
+fn require(exists: bool) -> Result<()> {
+    if exists { Ok(()) } else { Err(StorageError::NotFound("user")) }
 }

@@ -33,7 +33,8 @@ const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
 
 /// Replacements that turn SQLite's dialect into PostgreSQL's. Longer texts come first. The collation "C" sorts by
 /// bytes, as SQLite does.
-const POSTGRES_WORDS: [(&str, &str); 5] = [
+const POSTGRES_WORDS: [(&str, &str); 6] = [
+    ("-- PostgreSQL: ", ""),
     (") STRICT, WITHOUT ROWID;", ");"),
     (") STRICT;", ");"),
     ("INTEGER", "BIGINT"),

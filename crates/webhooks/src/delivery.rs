@@ -169,7 +169,7 @@ impl Webhooks {
         };
         match served {
             Ok(()) => {
-                if let Err(error) = self.inner.storage.release_endpoint(&claim).await {
+                if let Err(error) = self.inner.storage.release_endpoint(&claim, self.inner.clock.now()).await {
                     tracing::warn!(endpoint_id = %id, %error, "could not release endpoint lease; it will expire");
                 }
             }

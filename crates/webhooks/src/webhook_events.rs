@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bellbird_domain::{ApiVersion, Digest, EventId, EventType, SyncRunId, TimestampExt as _};
 use bellbird_shared_state::Expiring;
+use bellbird_storage::NewWebhookEvent;
 use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::sync::Notify;
@@ -39,6 +40,20 @@ pub struct PreparedWebhookEvent {
     pub chunk: u32,
     pub total_chunks: u32,
     body: Option<Bytes>,
+}
+
+impl PreparedWebhookEvent {
+    #[must_use]
+    pub fn to_store(&self) -> NewWebhookEvent<'_> {
+        NewWebhookEvent {
+            id: self.id,
+            rows: &self.rows,
+            new_count: self.new_count,
+            updated_count: self.updated_count,
+            chunk: self.chunk,
+            total_chunks: self.total_chunks,
+        }
+    }
 }
 
 /// Connects the syncs and the deliveries of one process. Cheap to clone; clones share all state.

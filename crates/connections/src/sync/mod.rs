@@ -11,7 +11,7 @@ mod pull;
 
 use std::time::Duration;
 
-use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, EventType, SyncRunId, UserId};
+use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, SyncRunId, UserId};
 use bellbird_storage::{ClaimedJob, FinishedSync, JobKey, NewWebhookEvent, SyncState, job_kinds};
 use bellbird_webhooks::digest::RowHasher;
 use bellbird_webhooks::webhook_events::PreparedWebhookEvent;
@@ -108,19 +108,15 @@ impl Connections {
             return self.finish_without_rows(claim, retry_at, report).await;
         }
         (report.new_count, report.updated_count) = (pulled.new_count, pulled.updated_count);
-        let event_type = pulled.event_type;
-        let prepared = self.event_buffer.prepare(event_type, run, now, &mut pulled.new, &mut pulled.updated);
-        let events: Vec<NewWebhookEvent<'_>> =
-            prepared.iter().map(|event| new_webhook_event(event, event_type, date_range)).collect();
+        let prepared = self.event_buffer.prepare(pulled.event_type, run, now, &mut pulled.new, &mut pulled.updated);
+        let events: Vec<NewWebhookEvent<'_>> = prepared.iter().map(PreparedWebhookEvent::to_store).collect();
         let finished = FinishedSync {
             run,
             started_at: now,
             covered_from: from,
             next_sync_at,
-            fingerprints: &pulled.fingerprints,
-            seen_at: now,
-            prune_before: Some(SyncSettings::prune_before(from))
-                .filter(|before| pulled.oldest_fingerprint_at.is_some_and(|oldest| oldest < *before)),
+            fingerprints: pulled.fingerprints.as_deref(),
+            event_type: pulled.event_type,
             first_attempt_at: self.event_buffer.first_attempt_at(now),
             events: &events,
         };
@@ -167,25 +163,9 @@ impl Connections {
             hasher: &RowHasher::new(key.expose_secret().as_bytes()),
             known: &self.storage.list_fingerprints(user, id).await?,
             date_range,
+            sequence: last.next_sequence,
             announce: last.synced_at.is_some() || self.sync_settings.announce_first,
         };
         Ok(pull.run().await?)
-    }
-}
-
-fn new_webhook_event(
-    event: &PreparedWebhookEvent,
-    event_type: EventType,
-    date_range: (Timestamp, Timestamp),
-) -> NewWebhookEvent<'_> {
-    NewWebhookEvent {
-        id: event.id,
-        event_type,
-        date_range,
-        rows: &event.rows,
-        new_count: event.new_count,
-        updated_count: event.updated_count,
-        chunk: event.chunk,
-        total_chunks: event.total_chunks,
     }
 }

@@ -1,9 +1,10 @@
 //! Reads the rows of a sync's date range from the provider, and keeps the JSON of new and changed rows for delivery.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use bellbird_domain::{Account, Bound, Digest, EventType, Fingerprint, Interval, Span, Trade, Transaction};
+use bellbird_domain::{
+    Account, Bound, ContentDigest, Digest, EventType, Fingerprint, Interval, Span, Trade, Transaction,
+};
 use bellbird_providers::{CallContext, Error, Kind, Provider, TradeQuery, TransactionQuery, sweep};
 use bellbird_webhooks::digest::RowHasher;
 use bellbird_webhooks::payload;
@@ -12,12 +13,18 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use secrecy::SecretString;
 
-use super::changes::{Changes, DuplicateIds, RowDigests, detect_changes};
+use super::SyncSettings;
+use super::changes::{Changes, DuplicateIds, Reading, RowDigests, detect_changes};
 
 /// Upper bound for the rows of one sync: many times a busy month. More rows mean that the provider is faulty.
 const ROWS_MAX: usize = 500_000;
-/// Maximum bytes of JSON to keep of new and changed rows until delivery. Beyond that, delivery reads the rows again.
-const JSON_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Upper bound for the fingerprints of a connection: rows that the date range left behind stay for some days.
+const FINGERPRINTS_MAX: usize = 2 * ROWS_MAX;
+/// Maximum bytes of JSON to keep of new and changed rows until delivery: more than 50,000 rows. Beyond that, delivery
+/// reads the rows again, eight events at a time, which costs more than all else.
+const JSON_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+const TOO_MANY_ROWS: Error = Error::Malformed("more rows than one sync may read");
 
 /// What a sync reads, and how.
 pub(super) struct Pull<'a> {
@@ -27,9 +34,11 @@ pub(super) struct Pull<'a> {
     pub(super) accounts: &'a [Account],
     pub(super) zone: &'a TimeZone,
     pub(super) hasher: &'a RowHasher,
-    /// The stored fingerprints, each with the time at which it was last written.
-    pub(super) known: &'a [(Fingerprint, Timestamp)],
+    /// The stored fingerprints, sorted.
+    pub(super) known: &'a [Fingerprint],
     pub(super) date_range: (Timestamp, Timestamp),
+    /// The number of the sync among those of the connection.
+    pub(super) sequence: u32,
     /// Whether new and changed rows become webhook events.
     pub(super) announce: bool,
 }
@@ -37,8 +46,6 @@ pub(super) struct Pull<'a> {
 /// The result of [`Pull::run`].
 pub(super) struct Pulled {
     pub(super) event_type: EventType,
-    /// When the oldest stored fingerprint was written.
-    pub(super) oldest_fingerprint_at: Option<Timestamp>,
     /// Whether the provider returned no row at all.
     pub(super) is_empty: bool,
     pub(super) new_count: usize,
@@ -47,8 +54,8 @@ pub(super) struct Pulled {
     pub(super) new: Vec<ChangedRow>,
     /// As `new`.
     pub(super) updated: Vec<ChangedRow>,
-    /// Fingerprints to write.
-    pub(super) fingerprints: Vec<Fingerprint>,
+    /// All fingerprints of the connection, if they have to be written.
+    pub(super) fingerprints: Option<Vec<Fingerprint>>,
 }
 
 /// A row that was read. Its JSON is kept only if the row may have to be delivered.
@@ -92,8 +99,12 @@ impl Pull<'_> {
             }
         };
         let seen: Vec<RowDigests> = rows.iter().map(|row| row.seen).collect();
-        let Changes { new, updated, fingerprints } =
-            detect_changes(self.known, &seen, duplicate_ids, self.date_range.1);
+        let (from, now) = self.date_range;
+        let reading = Reading { sequence: self.sequence, now, prune_before: SyncSettings::prune_before(from) };
+        let Changes { new, updated, fingerprints } = detect_changes(self.known, &seen, duplicate_ids, &reading);
+        if fingerprints.as_ref().is_some_and(|all| all.len() > FINGERPRINTS_MAX) {
+            return Err(TOO_MANY_ROWS);
+        }
         let (new_count, updated_count) = (new.len(), updated.len());
         let mut changed_rows = |indexes: Vec<usize>| -> Vec<ChangedRow> {
             if !self.announce {
@@ -105,10 +116,8 @@ impl Pull<'_> {
                 .collect()
         };
         let is_empty = seen.is_empty();
-        let oldest_fingerprint_at = self.known.iter().map(|(_, seen_at)| *seen_at).min();
         Ok(Pulled {
             event_type,
-            oldest_fingerprint_at,
             is_empty,
             new_count,
             updated_count,
@@ -122,8 +131,8 @@ impl Pull<'_> {
 /// Collects the rows of all pages.
 struct RowCollector<'p> {
     pull: &'p Pull<'p>,
-    /// How many stored fingerprints with these digests no row has matched yet.
-    known: HashMap<RowDigests, u32>,
+    /// How many stored fingerprints with these digests no row has matched yet. Sorted.
+    known: Vec<(RowDigests, u32)>,
     rows: Vec<Row>,
     json_bytes: usize,
     overflowed: bool,
@@ -131,10 +140,14 @@ struct RowCollector<'p> {
 
 impl<'p> RowCollector<'p> {
     fn new(pull: &'p Pull<'p>) -> Self {
-        let mut known: HashMap<RowDigests, u32> = HashMap::with_capacity(pull.known.len());
-        for (fingerprint, _) in pull.known {
-            *known.entry(RowDigests { row: fingerprint.row, content: fingerprint.content }).or_default() += 1;
-        }
+        let digests = |known: &Fingerprint| (RowDigests { row: known.row, content: known.content }, 1);
+        let mut known: Vec<(RowDigests, u32)> = pull.known.iter().map(digests).collect();
+        known.sort_unstable();
+        known.dedup_by(|(digests, _), (first, count)| {
+            let is_same = digests == first;
+            *count += u32::from(is_same);
+            is_same
+        });
         Self { pull, known, rows: Vec::new(), json_bytes: 0, overflowed: false }
     }
 
@@ -150,7 +163,7 @@ impl<'p> RowCollector<'p> {
 
     fn add(
         &mut self,
-        (row, content): (Digest, Digest),
+        (row, content): (Digest, ContentDigest),
         instant: Timestamp,
         write: impl FnOnce() -> Vec<u8>,
     ) -> ControlFlow<()> {
@@ -159,7 +172,8 @@ impl<'p> RowCollector<'p> {
             return ControlFlow::Break(());
         }
         let seen = RowDigests { row, content };
-        let is_known = self.known.get_mut(&seen).is_some_and(|unmatched| {
+        let is_known = self.known.binary_search_by_key(&seen, |(digests, _)| *digests).is_ok_and(|at| {
+            let unmatched = &mut self.known[at].1;
             let matches = *unmatched > 0;
             *unmatched = unmatched.saturating_sub(1);
             matches
@@ -175,6 +189,6 @@ impl<'p> RowCollector<'p> {
     }
 
     fn finish(self) -> Result<Vec<Row>, Error> {
-        if self.overflowed { Err(Error::Malformed("more rows than one sync may read")) } else { Ok(self.rows) }
+        if self.overflowed { Err(TOO_MANY_ROWS) } else { Ok(self.rows) }
     }
 }

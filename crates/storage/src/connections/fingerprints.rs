@@ -1,66 +1,38 @@
 //! Stores fingerprints of the transactions and trades ("rows") that syncs have seen, never a row itself. A fingerprint
-//! is two digests, keyed with a secret of the connection, which is sealed in the table `secrets`.
+//! is two digests, keyed with a secret of the connection, which is sealed in the table `secrets`. All fingerprints of a
+//! connection are one value (docs/adr/0012-fingerprints.md).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bellbird_domain::{ConnectionId, Fingerprint, UserId};
-use jiff::Timestamp;
+use bellbird_domain::{ConnectionId, ContentDigest, Digest, Fingerprint, UserId};
 use secrecy::SecretString;
 
-use crate::db::{Row, Tx, params, statements};
-use crate::digest::parse_digest;
+use crate::db::{Tx, params, statements};
 use crate::error::Result;
 use crate::locks::lock_user_if_exists;
 use crate::secrets::store::SecretSlot;
-use crate::{Storage, random_bytes};
+use crate::{Storage, StorageError, random_bytes};
 
-/// Fingerprints written by one statement.
-const FINGERPRINTS_PER_STATEMENT: usize = 1000;
+/// Version of the stored form, its first byte.
+const VERSION: u8 = 1;
+/// Row digest (16), content digest (8), then occurrence, `seen_at`, `first_sequence` and `changed_sequence` (4 each,
+/// big endian).
+const ENTRY_BYTES: usize = 40;
 const KEY_BYTES: usize = 32;
 
-/// Inserts `$5` fingerprints from packed parameters. `$3` holds 32 bytes for each: the row digest, then the content
-/// digest. `$4` holds ten digits for each: the occurrence. `$4` is bytes, because finding the n-th character of a text
-/// means counting from its start.
-///
-/// The first half of `packed` selects nothing. It only gives `$3` the type bytes, because PostgreSQL would assume text.
-/// `WHERE 1 = 1` keeps SQLite from reading `ON CONFLICT` as part of a join.
-macro_rules! upsert {
-    ($digits:literal) => {
-        concat!(
-            "WITH RECURSIVE n(i) AS (
-                SELECT CAST(0 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $5
-            ), packed(digests) AS (SELECT content_digest FROM row_fingerprints WHERE 1 = 0 UNION ALL SELECT $3)
-            INSERT INTO row_fingerprints (user_id, connection_id, row_digest, occurrence, content_digest, seen_at)
-            SELECT $1, $2, substr(digests, CAST(i * 32 + 1 AS INTEGER), 16), CAST(",
-            $digits,
-            " AS BIGINT), substr(digests, CAST(i * 32 + 17 AS INTEGER), 16), $6
-            FROM n CROSS JOIN packed WHERE 1 = 1
-            ON CONFLICT (user_id, connection_id, row_digest, occurrence)
-                DO UPDATE SET content_digest = excluded.content_digest, seen_at = excluded.seen_at"
-        )
-    };
-}
-
 statements! {
-    LIST = "SELECT row_digest, occurrence, content_digest, seen_at FROM row_fingerprints
-        WHERE user_id = $1 AND connection_id = $2";
+    LIST = "SELECT entries FROM fingerprints WHERE user_id = $1 AND connection_id = $2";
 
-    UPSERT = upsert!("CAST(substr($4, i * 10 + 1, 10) AS TEXT)"),
-        on_postgres = upsert!("convert_from(substr(CAST($4 AS BYTEA), CAST(i * 10 + 1 AS INTEGER), 10), 'UTF8')");
-
-    PRUNE = "DELETE FROM row_fingerprints WHERE user_id = $1 AND connection_id = $2 AND seen_at < $3";
+    STORE = "INSERT INTO fingerprints (user_id, connection_id, entries) VALUES ($1, $2, $3)
+        ON CONFLICT (user_id, connection_id) DO UPDATE SET entries = excluded.entries";
 
     HAS_CONNECTION = "SELECT id FROM connections WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
 }
 
 impl Storage {
-    /// The fingerprints of the user's connection, in no order, each with the time at which its row was last seen.
-    pub async fn list_fingerprints(
-        &self,
-        user: UserId,
-        connection: ConnectionId,
-    ) -> Result<Vec<(Fingerprint, Timestamp)>> {
-        self.db.all(LIST, params![user, connection], fingerprint).await
+    /// The fingerprints of the user's connection, sorted.
+    pub async fn list_fingerprints(&self, user: UserId, connection: ConnectionId) -> Result<Vec<Fingerprint>> {
+        Ok(self.db.one(LIST, params![user, connection], |row| decode(row.blob(0)?)).await?.unwrap_or_default())
     }
 
     /// Returns the key of a connection's fingerprints: 32 random bytes in base64. The first call generates and seals
@@ -96,40 +68,50 @@ impl Storage {
     }
 }
 
-/// Inserts fingerprints or replaces those of the same row and occurrence. The caller holds the lock on the connection's
-/// row.
-pub(crate) async fn upsert(
-    tx: &mut Tx,
-    (user, connection): (UserId, ConnectionId),
-    fingerprints: &[Fingerprint],
-    seen_at: Timestamp,
-) -> Result<()> {
-    // Sorted as the table is, so that each page is written once. Deduplicated, because PostgreSQL rejects two writes of
-    // a row in one statement.
-    let mut sorted: Vec<&Fingerprint> = fingerprints.iter().collect();
-    sorted.sort_unstable_by_key(|fingerprint| (fingerprint.row, fingerprint.occurrence));
-    sorted.dedup_by_key(|fingerprint| (fingerprint.row, fingerprint.occurrence));
-    for batch in sorted.chunks(FINGERPRINTS_PER_STATEMENT) {
-        let digests: Vec<u8> =
-            batch.iter().flat_map(|fingerprint| fingerprint.row.0.into_iter().chain(fingerprint.content.0)).collect();
-        let occurrences: String = batch.iter().map(|fingerprint| format!("{:010}", fingerprint.occurrence)).collect();
-        let count = i64::try_from(batch.len()).unwrap_or(0);
-        let values = params![user, connection, digests.as_slice(), occurrences.as_bytes(), count, seen_at];
-        tx.run(UPSERT, values).await?;
+/// Replaces the fingerprints of a connection by encoded ones. The caller holds the claim of the connection's sync.
+pub(crate) async fn store(tx: &mut Tx, user: UserId, connection: ConnectionId, entries: &[u8]) -> Result<()> {
+    tx.run(STORE, params![user, connection, entries]).await.map(|_| ())
+}
+
+/// The stored form of fingerprints, which must be sorted.
+pub(crate) fn encode(fingerprints: &[Fingerprint]) -> Vec<u8> {
+    debug_assert!(fingerprints.is_sorted_by(|one, other| one.key() < other.key()), "sorted, without repetitions");
+    let mut entries = Vec::with_capacity(1 + fingerprints.len() * ENTRY_BYTES);
+    entries.push(VERSION);
+    for Fingerprint { row, occurrence, content, seen_at, first_sequence, changed_sequence } in fingerprints {
+        entries.extend_from_slice(&row.0);
+        entries.extend_from_slice(&content.0);
+        for number in [occurrence, seen_at, first_sequence, changed_sequence] {
+            entries.extend_from_slice(&number.to_be_bytes());
+        }
     }
-    Ok(())
+    entries
 }
 
-/// Deletes fingerprints last seen before `before`. The caller holds the lock on the connection's row.
-pub(crate) async fn prune(tx: &mut Tx, (user, connection): (UserId, ConnectionId), before: Timestamp) -> Result<()> {
-    tx.run(PRUNE, params![user, connection, before]).await.map(|_| ())
-}
-
-fn fingerprint(row: &Row<'_>) -> Result<(Fingerprint, Timestamp)> {
-    let fingerprint = Fingerprint {
-        row: parse_digest(row.blob(0)?)?,
-        occurrence: row.number(1, "the occurrence of a row")?,
-        content: parse_digest(row.blob(2)?)?,
+fn decode(entries: &[u8]) -> Result<Vec<Fingerprint>> {
+    const CORRUPT: StorageError = StorageError::Corrupt("the fingerprints of a connection");
+    let (entries, rest) = match entries.split_first() {
+        Some((&VERSION, entries)) => entries.as_chunks::<ENTRY_BYTES>(),
+        _ => return Err(CORRUPT),
     };
-    Ok((fingerprint, row.time(3)?))
+    let fingerprints: Vec<Fingerprint> = entries.iter().map(fingerprint).collect::<Option<_>>().ok_or(CORRUPT)?;
+    // A comparison of fingerprints in another order would report rows again.
+    if !rest.is_empty() || !fingerprints.is_sorted_by(|one, other| one.key() < other.key()) {
+        return Err(CORRUPT);
+    }
+    Ok(fingerprints)
+}
+
+fn fingerprint(entry: &[u8; ENTRY_BYTES]) -> Option<Fingerprint> {
+    let (row, entry) = entry.split_first_chunk()?;
+    let (content, entry) = entry.split_first_chunk()?;
+    let [occurrence, seen_at, first_sequence, changed_sequence] = *entry.as_chunks::<4>().0 else { return None };
+    Some(Fingerprint {
+        row: Digest(*row),
+        occurrence: u32::from_be_bytes(occurrence),
+        content: ContentDigest(*content),
+        seen_at: u32::from_be_bytes(seen_at),
+        first_sequence: u32::from_be_bytes(first_sequence),
+        changed_sequence: u32::from_be_bytes(changed_sequence),
+    })
 }

@@ -86,13 +86,14 @@ impl Storage {
             Err(StorageError::NotFound(_)) => return Ok(false),
             other => other?,
         }
-        // The cascade deletes deliveries, so no other task may be writing them.
+        // Deliveries are deleted too, so no other task may be writing them.
         endpoints::lock_endpoints(&mut tx, user).await?;
         if !jobs::delete(&mut tx, claim).await? {
             tx.rollback().await;
             return Ok(false);
         }
         tx.run(DELETE, params![user, id]).await?;
+        webhook_events::delete_webhook_events_of(&mut tx, user, id).await?;
         links::delete_links_to(&mut tx, user, id).await?;
         link_sessions::clear_connection(&mut tx, user, id).await?;
         let change = StatusChange { user, connection: id, from: Some(ConnectionStatus::Deleting), to: None, cause };

@@ -1,23 +1,68 @@
 //! Stores the result of a sync: a job (see `jobs.rs`) that reads the transactions or trades of a date range, and
 //! reports new and changed ones in webhook events.
 
-use bellbird_domain::{ConnectionId, Fingerprint, SyncRunId, UserId};
+use bellbird_domain::{ConnectionId, EventType, Fingerprint, SyncRunId, UserId};
 use jiff::Timestamp;
 
 use crate::Storage;
 use crate::connections::fingerprints;
-use crate::db::{Row, params, statements};
+use crate::db::{Db, Param, Row, params, statements};
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob};
-use crate::locks::lock_user_if_exists;
+use crate::locks::LOCK_USER;
+use crate::webhooks::endpoints::ENDPOINT_DISABLED;
 use crate::webhooks::webhook_events::{self, NewWebhookEvent, SyncedEvents};
 
 statements! {
-    FIND = "SELECT c.synced_at, c.covered_from, j.run_at, j.attempts, j.last_error
+    FIND = "SELECT c.synced_at, c.covered_from, j.run_at, j.attempts, j.last_error, c.sync_sequence
         FROM connections c JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'sync' AND j.subject = c.id
         WHERE c.user_id = $1 AND c.id = $2";
 
-    FINISH = "UPDATE connections SET synced_at = $3, covered_from = $4 WHERE user_id = $1 AND id = $2";
+    FINISH = "UPDATE connections SET synced_at = $3, covered_from = $4, sync_sequence = sync_sequence + 1
+        WHERE user_id = $1 AND id = $2";
+
+    /// All that `finish_sync` writes, in one statement. NULL if the claim is stale, otherwise
+    /// the number of written events. Runs after the lock, as a statement of its own: the parts of one statement see the
+    /// moment before a wait. `subscribers` waits for locks too, and then has the state after the wait.
+    FINISH_ON_POSTGRES = "", on_postgres = concat!(
+        "WITH finished AS (",
+        jobs::release_done!(),
+        " RETURNING subject), synced AS (
+            UPDATE connections SET synced_at = $6, covered_from = $7, sync_sequence = sync_sequence + 1 FROM finished
+            WHERE user_id = $1 AND id = $3
+        ), stored AS (
+            INSERT INTO fingerprints (user_id, connection_id, entries)
+            SELECT $1, $3, CAST($8 AS BYTEA) FROM finished WHERE CAST($8 AS BYTEA) IS NOT NULL
+            ON CONFLICT (user_id, connection_id) DO UPDATE SET entries = excluded.entries
+        ), written AS (
+            SELECT * FROM UNNEST(CAST($9 AS TEXT[]), CAST($10 AS BYTEA[]), CAST($11 AS BIGINT[]), CAST($12 AS BIGINT[]),
+                CAST($13 AS BIGINT[]), CAST($17 AS BIGINT[]))
+                AS e (id, row_digests, new_count, updated_count, chunk, total_chunks)
+        ), subscribers AS (",
+        "SELECT id, status FROM webhook_endpoints
+            WHERE user_id = $1 AND (',' || event_types || ',') LIKE ('%,' || $14 || ',%')
+                AND EXISTS (SELECT 1 FROM finished) AND EXISTS (SELECT 1 FROM written)
+            FOR NO KEY UPDATE
+        ), notified AS (
+            UPDATE webhook_endpoints e SET due_at = $18 FROM subscribers s
+            WHERE e.user_id = $1 AND e.id = s.id AND s.status <> 'disabled' AND (e.due_at > $18 OR e.due_at IS NULL)
+        ), events AS (
+            INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
+                date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks)
+            SELECT $1, id, $3, $15, $14, $16, $7, $6, row_digests, new_count, updated_count, chunk, total_chunks
+            FROM written WHERE EXISTS (SELECT 1 FROM subscribers) RETURNING id
+        ), deliveries AS (
+            INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at, state,
+                next_attempt_at, ended_at, last_error)
+            SELECT $1, s.id, e.id, $15, e.chunk, CAST($16 AS BIGINT),
+                CASE WHEN s.status = 'disabled' THEN 'failed' WHEN e.chunk = 1 THEN 'pending' ELSE 'waiting' END,
+                CASE WHEN s.status <> 'disabled' AND e.chunk = 1 THEN CAST($18 AS BIGINT) END,
+                CASE WHEN s.status = 'disabled' THEN CAST($16 AS BIGINT) END,
+                CASE WHEN s.status = 'disabled' THEN $19 END
+            FROM written e CROSS JOIN subscribers s
+        )
+        SELECT CASE WHEN EXISTS (SELECT 1 FROM finished) THEN (SELECT COUNT(*) FROM events) END"
+    );
 }
 
 /// What is known of the syncs of a connection.
@@ -27,6 +72,8 @@ pub struct SyncState {
     pub synced_at: Option<Timestamp>,
     /// The start of that sync's date range.
     pub covered_from: Option<Timestamp>,
+    /// The number of the next successful sync, from 1.
+    pub next_sequence: u32,
     /// The next sync. While one runs, this is when that one was due, or a later time that was requested meanwhile.
     pub next_at: Option<Timestamp>,
     /// Failures since the last success.
@@ -44,16 +91,13 @@ pub struct FinishedSync<'a> {
     /// The start of its date range.
     pub covered_from: Timestamp,
     pub next_sync_at: Timestamp,
-    /// New and changed fingerprints, each row and occurrence once.
-    pub fingerprints: &'a [Fingerprint],
-    /// When those rows were seen. The webhook events carry this time.
-    pub seen_at: Timestamp,
+    /// All fingerprints of the connection, sorted. None keeps the stored ones.
+    pub fingerprints: Option<&'a [Fingerprint]>,
     /// When the first delivery attempts are due.
     pub first_attempt_at: Timestamp,
-    /// Deletes fingerprints last seen before this time. The caller passes None if it knows that there are none, because
-    /// the search takes longer than the rest of the transaction.
-    pub prune_before: Option<Timestamp>,
-    /// In the order of their chunks.
+    /// The type of the events.
+    pub event_type: EventType,
+    /// All chunks of the run, in their order.
     pub events: &'a [NewWebhookEvent<'a>],
 }
 
@@ -70,25 +114,73 @@ impl Storage {
     /// changes nothing, if the lease was lost: to another task, by an import, or because the connection is being
     /// deleted.
     pub async fn finish_sync(&self, claim: &ClaimedJob, finished: &FinishedSync<'_>) -> Result<Option<u64>> {
+        let FinishedSync { started_at, covered_from, next_sync_at, .. } = *finished;
         let (user, connection) = (claim.user_id(), claim.subject_id());
-        let mut tx = self.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, user).await? {
-            return Ok(None);
+        let entries = finished.fingerprints.map(fingerprints::encode);
+        if matches!(self.db, Db::Postgres(_)) {
+            return self.finish_sync_on_postgres(claim, finished, entries.as_deref()).await;
         }
-        if !jobs::finish(&mut tx, claim, Some(finished.next_sync_at)).await? {
+        let mut tx = self.db.begin().await?;
+        if !jobs::finish(&mut tx, claim, Some(next_sync_at)).await? {
             tx.rollback().await;
             return Ok(None);
         }
-        tx.run(FINISH, params![user, connection, finished.started_at, finished.covered_from]).await?;
-        fingerprints::upsert(&mut tx, (user, connection), finished.fingerprints, finished.seen_at).await?;
-        if let Some(before) = finished.prune_before {
-            fingerprints::prune(&mut tx, (user, connection), before).await?;
+        tx.run(FINISH, params![user, connection, started_at, covered_from]).await?;
+        if let Some(entries) = entries {
+            fingerprints::store(&mut tx, user, connection, &entries).await?;
         }
-        let (now, first_attempt_at) = (finished.seen_at, finished.first_attempt_at);
-        let events = SyncedEvents { user, connection, run: finished.run, now, first_attempt_at };
-        let written = webhook_events::insert_events(&mut tx, &events, finished.events).await?;
+        let events = SyncedEvents {
+            user,
+            connection: Some(connection),
+            run: finished.run,
+            event_type: finished.event_type,
+            date_range: (covered_from, started_at),
+            now: started_at,
+        };
+        let written =
+            webhook_events::insert_events(&mut tx, &events, finished.events, finished.first_attempt_at).await?;
         tx.commit().await?;
         Ok(Some(written))
+    }
+
+    async fn finish_sync_on_postgres(
+        &self,
+        claim: &ClaimedJob,
+        finished: &FinishedSync<'_>,
+        entries: Option<&[u8]>,
+    ) -> Result<Option<u64>> {
+        let digests: Vec<Vec<u8>> = finished.events.iter().map(NewWebhookEvent::row_digests).collect();
+        let list = |value: fn(&NewWebhookEvent<'_>) -> Param<'static>| -> Vec<Param<'static>> {
+            finished.events.iter().map(value).collect()
+        };
+        let (ids, new_counts) = (list(|event| event.id.into()), list(|event| i64::from(event.new_count).into()));
+        let updated_counts = list(|event| i64::from(event.updated_count).into());
+        let chunks = list(|event| i64::from(event.chunk).into());
+        let total_chunks = list(|event| i64::from(event.total_chunks).into());
+        let digests: Vec<Param<'_>> = digests.iter().map(|digests| digests.as_slice().into()).collect();
+        let values = params![
+            claim.user_id(),
+            claim.key.kind,
+            claim.key.subject.as_str(),
+            claim.fence,
+            finished.next_sync_at,
+            finished.started_at,
+            finished.covered_from,
+            entries,
+            ids.as_slice(),
+            digests.as_slice(),
+            new_counts.as_slice(),
+            updated_counts.as_slice(),
+            chunks.as_slice(),
+            finished.event_type.as_str(),
+            finished.run,
+            finished.started_at,
+            total_chunks.as_slice(),
+            finished.first_attempt_at,
+            ENDPOINT_DISABLED
+        ];
+        let answers = self.db.batch(&[(LOCK_USER, params![claim.user_id()]), (FINISH_ON_POSTGRES, values)]).await?;
+        Ok(answers.last().copied().flatten().map(|written| u64::try_from(written).unwrap_or(0)))
     }
 }
 
@@ -99,5 +191,6 @@ fn state(row: &Row<'_>) -> Result<SyncState> {
         next_at: row.opt_time(2)?,
         attempts: row.attempts(3)?,
         last_error: row.opt_text(4)?.map(str::to_owned),
+        next_sequence: row.number::<u32>(5, "a number of syncs")?.saturating_add(1),
     })
 }

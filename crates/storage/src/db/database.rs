@@ -54,8 +54,23 @@ impl Db {
         }
     }
 
-    /// Claims up to `limit` due rows in a transaction of its own. Runs `is_due` first, whose only parameter is `now`,
-    /// because `claim` takes SQLite's one writer even if nothing is due.
+    /// Runs statements in one transaction, on PostgreSQL with one round trip. Returns the first number of each
+    /// statement's first row.
+    pub(crate) async fn batch(&self, statements: &[(Sql, &[Param<'_>])]) -> Result<Vec<Option<i64>>> {
+        if let Self::Postgres(db) = self {
+            return Box::pin(db.batch(statements)).await;
+        }
+        let mut tx = self.begin().await?;
+        let mut answers = Vec::with_capacity(statements.len());
+        for (sql, params) in statements {
+            answers.push(tx.one(*sql, params, |row| row.opt_int(0)).await?.flatten());
+        }
+        tx.commit().await?;
+        Ok(answers)
+    }
+
+    /// Claims up to `limit` due rows in a transaction of its own. On SQLite, `is_due` runs first, whose only parameter
+    /// is `now`, because `claim` takes the one writer even if nothing is due.
     pub(crate) async fn claim_due<T>(
         &self,
         (is_due, claim): (Sql, Sql),
@@ -64,11 +79,15 @@ impl Db {
         limit: u32,
         map: ReadRow<T>,
     ) -> Result<Vec<T>> {
+        let values: &[Param<'_>] = params![now, lease_until, i64::from(limit)];
+        if let Self::Postgres(db) = self {
+            return Box::pin(db.all(claim, values, map)).await;
+        }
         if self.one(is_due, params![now], |_| Ok(())).await?.is_none() {
             return Ok(Vec::new());
         }
         let mut tx = self.begin().await?;
-        let claims = tx.all(claim, params![now, lease_until, i64::from(limit)], map).await?;
+        let claims = tx.all(claim, values, map).await?;
         tx.commit().await?;
         Ok(claims)
     }

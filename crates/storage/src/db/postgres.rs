@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use deadpool_postgres::{Manager, Object, Pool, Runtime};
+use futures_util::future::{join_all, join3};
 use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls_platform_verifier::BuilderVerifierExt;
@@ -83,6 +84,16 @@ impl Postgres {
 
     pub(crate) async fn run(&self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
         PooledClient::new(self.client().await?).execute(sql, params).await
+    }
+
+    /// Runs statements in one transaction, with one round trip. Returns the first number of each statement's first row.
+    ///
+    /// A dropped future does not roll back: its COMMIT may be on the way already.
+    pub(crate) async fn batch(&self, statements: &[(Sql, &[Param<'_>])]) -> Result<Vec<Option<i64>>> {
+        let mut client = PooledClient::new(self.client().await?);
+        let outcome = timeout(STATEMENT_TIMEOUT, batch(client.client()?, statements)).await;
+        let answers = client.check_timeout(outcome)?;
+        answers.iter().map(|rows| rows.first().map_or(Ok(None), |row| Row::Postgres(row).opt_int(0))).collect()
     }
 
     pub(crate) async fn begin(&self) -> Result<Box<PostgresTx>> {
@@ -166,6 +177,22 @@ async fn execute(client: &Object, sql: Sql, params: &[Param<'_>]) -> PgResult<u6
     client.execute(&statement, &references(params)).await
 }
 
+async fn batch(client: &Object, statements: &[(Sql, &[Param<'_>])]) -> PgResult<Vec<Vec<tokio_postgres::Row>>> {
+    let mut prepared = Vec::with_capacity(statements.len());
+    for (sql, params) in statements {
+        prepared.push((client.prepare_cached(sql.postgres).await?, references(params)));
+    }
+    let queries = prepared.iter().map(|(statement, params)| client.query(statement, params));
+    // The first poll of each future sends its message, in this order. So no answer is waited for in between, and a
+    // future that is dropped has sent nothing, or all up to the COMMIT. The server turns the COMMIT into a ROLLBACK if
+    // a statement failed.
+    let (begun, answers, committed) =
+        join3(client.batch_execute("BEGIN"), join_all(queries), client.batch_execute("COMMIT")).await;
+    begun?;
+    let answers = answers.into_iter().collect::<PgResult<Vec<_>>>()?;
+    committed.map(|()| answers)
+}
+
 /// A transaction on one connection.
 pub(crate) struct PostgresTx {
     client: PooledClient,
@@ -229,6 +256,7 @@ impl ToSql for Param<'_> {
             Self::Text(text) => text.to_sql(ty, out),
             Self::Blob(bytes) => bytes.to_sql(ty, out),
             Self::Id(id) => (&*id.hyphenated().encode_lower(&mut Uuid::encode_buffer())).to_sql(ty, out),
+            Self::List(values) => values.to_sql_checked(ty, out),
         }
     }
 
@@ -247,6 +275,7 @@ impl ToSql for Param<'_> {
             Self::Int(_) => <i64 as ToSql>::accepts(ty),
             Self::Text(_) | Self::Id(_) => <&str as ToSql>::accepts(ty),
             Self::Blob(_) => <&[u8] as ToSql>::accepts(ty),
+            Self::List(_) => <&[Self] as ToSql>::accepts(ty),
         };
         if fits { self.to_sql(ty, out) } else { Err(Box::new(WrongType::new::<Self>(ty.clone()))) }
     }

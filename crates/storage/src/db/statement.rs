@@ -24,7 +24,8 @@ impl Sql {
         Self { name, text, postgres: text }
     }
 
-    /// Replaces the text for PostgreSQL, to add row locks, which SQLite does not have.
+    /// Replaces the text for PostgreSQL, to add row locks, which SQLite does not have. A statement with an empty first
+    /// text is for PostgreSQL only.
     pub(crate) const fn on_postgres(self, postgres: &'static str) -> Self {
         Self { postgres, ..self }
     }
@@ -51,6 +52,8 @@ pub(crate) enum Param<'a> {
     Blob(&'a [u8]),
     /// Written as lower-case text with hyphens, without allocating a string.
     Id(Uuid),
+    /// An array of values of one type, for PostgreSQL only.
+    List(&'a [Param<'a>]),
 }
 
 macro_rules! params {
@@ -73,6 +76,12 @@ impl<'a> From<&'a str> for Param<'a> {
 impl<'a> From<&'a [u8]> for Param<'a> {
     fn from(value: &'a [u8]) -> Self {
         Self::Blob(value)
+    }
+}
+
+impl<'a> From<&'a [Param<'a>]> for Param<'a> {
+    fn from(values: &'a [Self]) -> Self {
+        Self::List(values)
     }
 }
 

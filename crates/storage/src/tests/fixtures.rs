@@ -5,7 +5,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::{
-    ConnectionId, DeliveryState, Digest, EndpointId, EventId, EventType, Fingerprint, SyncRunId, UserId,
+    ConnectionId, ContentDigest, DeliveryState, Digest, EndpointId, EventId, EventType, Fingerprint, SyncRunId, UserId,
 };
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -73,8 +73,10 @@ pub(crate) fn digest(number: u8) -> Digest {
     Digest([number; 16])
 }
 
+/// A fingerprint that was last seen at 20.
 pub(crate) fn fingerprint(row: u8, occurrence: u32, content: u8) -> Fingerprint {
-    Fingerprint { row: digest(row), occurrence, content: digest(content) }
+    let (content, seen_at) = (ContentDigest([content; 8]), Fingerprint::seconds(at(20)));
+    Fingerprint { row: digest(row), occurrence, content, seen_at, first_sequence: 1, changed_sequence: 1 }
 }
 
 /// A connection with this time of its next sync.
@@ -95,26 +97,16 @@ pub(crate) fn empty_sync(now: i64) -> FinishedSync<'static> {
         started_at: at(now),
         covered_from: at(now - 500),
         next_sync_at: at(now + 1000),
-        fingerprints: &[],
-        seen_at: at(now),
+        fingerprints: None,
         first_attempt_at: at(now),
-        prune_before: Some(at(now - 600)),
+        event_type: EventType::TransactionsSynced,
         events: &[],
     }
 }
 
 /// An event of one new row.
 pub(crate) fn chunk(chunk: u32, total_chunks: u32) -> NewWebhookEvent<'static> {
-    NewWebhookEvent {
-        id: EventId::new(),
-        event_type: EventType::TransactionsSynced,
-        date_range: (at(-500), at(0)),
-        rows: &[],
-        new_count: 1,
-        updated_count: 0,
-        chunk,
-        total_chunks,
-    }
+    NewWebhookEvent { id: EventId::new(), rows: &[], new_count: 1, updated_count: 0, chunk, total_chunks }
 }
 
 /// Runs a sync that ends with these events. Returns how many of them were stored.
@@ -136,7 +128,7 @@ pub(crate) async fn claimed_endpoint(db: &Storage, id: EndpointId, now: i64) -> 
         if claim.endpoint_id == id {
             found = Some(claim);
         } else {
-            assert!(db.release_endpoint(&claim).await.unwrap());
+            assert!(db.release_endpoint(&claim, at(now)).await.unwrap());
         }
     }
     found.expect("something is due for it")

@@ -95,14 +95,15 @@ const POSTGRES_COLUMNS: &str = "SELECT CAST(t.relname AS TEXT), CAST(a.attname A
 
 /// Index, its table and columns, whether it is unique.
 const SQLITE_INDEXES: &str = "SELECT i.name || ' ' || t.name || ' ' || i.\"unique\" || ' '
-        || (SELECT group_concat(name, ',') FROM (SELECT name FROM pragma_index_info(i.name) ORDER BY seqno))
+        || (SELECT group_concat(COALESCE(name, 'expression'), ',')
+            FROM (SELECT name FROM pragma_index_info(i.name) ORDER BY seqno))
     FROM sqlite_schema t JOIN pragma_index_list(t.name) i
     WHERE t.type = 'table' AND i.origin = 'c' ORDER BY i.name";
 
 const POSTGRES_INDEXES: &str = "SELECT n.relname || ' ' || t.relname || ' ' || CAST(CAST(i.indisunique AS INT) AS TEXT)
-        || ' ' || (SELECT string_agg(a.attname, ',' ORDER BY k.place)
+        || ' ' || (SELECT string_agg(COALESCE(a.attname, 'expression'), ',' ORDER BY k.place)
             FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, place)
-            JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.attnum)
+            LEFT JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.attnum AND a.attnum > 0)
     FROM pg_index i JOIN pg_class n ON n.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
     WHERE t.relnamespace = CAST('public' AS regnamespace) AND NOT i.indisprimary ORDER BY n.relname COLLATE \"C\"";
 

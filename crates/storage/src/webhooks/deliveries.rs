@@ -9,21 +9,19 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::Storage;
-use crate::db::{Param, Row, Sql, Tx, params, statements};
+use crate::db::{Db, Param, Row, Sql, Tx, params, statements};
 use crate::error::Result;
 use crate::webhooks::endpoints::fail_unfinished_deliveries;
 use crate::webhooks::webhook_events::{WebhookEvent, webhook_event, webhook_event_columns};
 
-/// Enabled endpoints without a lease that have a due delivery.
+/// Enabled endpoints that are due and have no lease.
 macro_rules! due {
     ($health:literal) => {
         concat!(
             "FROM webhook_endpoints e
             WHERE e.status = 'enabled' AND e.failing_since ",
             $health,
-            " AND (e.lease_until IS NULL OR e.lease_until <= $1)
-                AND EXISTS (SELECT d.event_id FROM webhook_deliveries d
-                    WHERE d.user_id = e.user_id AND d.endpoint_id = e.id AND d.next_attempt_at <= $1)"
+            " AND COALESCE(e.lease_until, e.due_at) <= $1"
         )
     };
 }
@@ -34,10 +32,10 @@ macro_rules! claim_due {
         concat!(
             "WITH due AS MATERIALIZED (SELECT e.user_id, e.id ",
             due!($health),
-            " ORDER BY COALESCE(e.served_at, 0), e.id LIMIT $3",
+            " ORDER BY COALESCE(e.lease_until, e.due_at) LIMIT $3",
             $lock,
             ")
-            UPDATE webhook_endpoints SET lease_until = $2, served_at = $1, fence = fence + 1
+            UPDATE webhook_endpoints SET lease_until = $2, fence = fence + 1
             FROM due WHERE webhook_endpoints.user_id = due.user_id AND webhook_endpoints.id = due.id
             RETURNING webhook_endpoints.user_id, webhook_endpoints.id, url, api_version, failing_since, fence"
         )
@@ -48,6 +46,12 @@ macro_rules! claim_due {
 macro_rules! claimed_row {
     () => {
         " WHERE user_id = $1 AND id = $2 AND fence = $3 AND lease_until IS NOT NULL"
+    };
+}
+
+macro_rules! lock_claimed {
+    ($lock:literal) => {
+        concat!("SELECT fence FROM webhook_endpoints", claimed_row!(), $lock)
     };
 }
 
@@ -76,7 +80,8 @@ statements! {
     UPDATE_HEALTH = concat!(
         "UPDATE webhook_endpoints SET delivered_at = COALESCE($4, delivered_at),
             failing_since = CASE WHEN CAST($4 AS BIGINT) IS NULL THEN COALESCE(failing_since, $5) END",
-        claimed_row!()
+        claimed_row!(),
+        " RETURNING fence"
     );
 
     FINISH = "UPDATE webhook_deliveries SET state = $4, attempts = $5, next_attempt_at = $6, ended_at = $7,
@@ -87,20 +92,59 @@ statements! {
             (user_id, endpoint_id, id, event_id, attempt, attempted_at, duration_ms, status, error)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
+    /// [`FINISH`] and [`INSERT_ATTEMPT`] for several attempts. Runs after [`UPDATE_HEALTH`], which locks the endpoint,
+    /// and sees what that waited for. An attempt without an id is not inserted.
+    FINISH_ON_POSTGRES = "", on_postgres = concat!(
+        "WITH results AS (
+            SELECT * FROM UNNEST(CAST($4 AS TEXT[]), CAST($5 AS TEXT[]), CAST($6 AS BIGINT[]), CAST($7 AS BIGINT[]),
+                CAST($8 AS BIGINT[]), CAST($9 AS BIGINT[]), CAST($10 AS TEXT[]), CAST($11 AS BIGINT[]),
+                CAST($12 AS BIGINT[]), CAST($13 AS TEXT[]))
+                AS r (event_id, state, attempt, next_attempt_at, ended_at, status, error, duration_ms, at, attempt_id)
+        ), finished AS (
+            UPDATE webhook_deliveries d SET state = r.state, attempts = r.attempt, next_attempt_at = r.next_attempt_at,
+                ended_at = r.ended_at, last_status = r.status, last_error = r.error,
+                last_duration_ms = r.duration_ms, last_attempt_at = r.at
+            FROM results r
+            WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.event_id = r.event_id AND d.state = 'pending'
+                AND EXISTS (SELECT 1 FROM webhook_endpoints ",
+        claimed_row!(),
+        ")
+            RETURNING r.*
+        )
+        INSERT INTO webhook_attempts
+            (user_id, endpoint_id, id, event_id, attempt, attempted_at, duration_ms, status, error)
+        SELECT $1, $2, attempt_id, event_id, attempt, at, duration_ms, status, error
+        FROM finished WHERE attempt_id IS NOT NULL"
+    );
+
     /// Makes the lowest unfinished chunk of a run pending, if it waits. Finds it by its id, because SQLite would
     /// otherwise walk all deliveries of the endpoint.
     UNBLOCK_NEXT = "UPDATE webhook_deliveries SET state = 'pending', next_attempt_at = $4
         WHERE user_id = $1 AND endpoint_id = $2 AND state = 'waiting'
             AND event_id = (SELECT o.event_id FROM webhook_deliveries o
                 WHERE o.user_id = $1 AND o.endpoint_id = $2 AND o.sync_run_id = $3 AND o.ended_at IS NULL
-                ORDER BY o.chunk LIMIT 1)";
+                ORDER BY o.chunk LIMIT 1)
+            AND EXISTS (SELECT 1 FROM webhook_endpoints WHERE user_id = $1 AND id = $2 AND fence = $5
+                AND lease_until IS NOT NULL)";
 
     DISABLE = concat!(
-        "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = $4, lease_until = NULL, fence = fence + 1",
+        "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = $4, lease_until = NULL,
+            due_at = NULL, fence = fence + 1",
         claimed_row!()
     );
 
-    RELEASE = concat!("UPDATE webhook_endpoints SET lease_until = NULL", claimed_row!());
+    LOCK_CLAIMED = lock_claimed!(""), on_postgres = lock_claimed!(" FOR NO KEY UPDATE");
+
+    /// An endpoint that is due already goes behind those that wait longer. Runs after [`LOCK_CLAIMED`], so that it sees
+    /// deliveries that were added meanwhile.
+    RELEASE = concat!(
+        "UPDATE webhook_endpoints SET lease_until = NULL, due_at = (
+            SELECT CASE WHEN least.at < $4 THEN $4 ELSE least.at END
+            FROM (SELECT MIN(next_attempt_at) AS at FROM webhook_deliveries
+                WHERE user_id = $1 AND endpoint_id = $2 AND next_attempt_at IS NOT NULL) least)",
+        claimed_row!(),
+        " RETURNING fence"
+    );
 }
 
 /// The right to send to one endpoint, until the lease ends and another task claims it.
@@ -159,7 +203,7 @@ pub struct FinishedAttempt {
 }
 
 impl Storage {
-    /// Claims up to `limit` endpoints with due deliveries and no lease, the longest unserved first. `failing` selects
+    /// Claims up to `limit` endpoints with due deliveries and no lease, the longest due first. `failing` selects
     /// the endpoints that have failed since their last success, otherwise the rest. So slow failing endpoints do not
     /// delay healthy ones.
     pub async fn claim_due_endpoints(
@@ -202,16 +246,61 @@ impl Storage {
             .map(|finished| finished.at)
             .max();
         let failed = attempts.iter().filter(|finished| finished.endpoint_at_fault).map(|finished| finished.at).min();
+        let health: &[Param<'_>] = params![user, endpoint, claim.fence, delivered, failed];
+        if matches!(self.db, Db::Postgres(_)) {
+            return self.finish_attempts_on_postgres(claim, attempts, now, health).await;
+        }
         let mut tx = self.db.begin().await?;
-        if tx.run(UPDATE_HEALTH, params![user, endpoint, claim.fence, delivered, failed]).await? == 0 {
+        if tx.one(UPDATE_HEALTH, health, |_| Ok(())).await?.is_none() {
             tx.rollback().await;
             return Ok(false);
         }
         for finished in attempts {
-            finish(&mut tx, (user, endpoint), finished, now).await?;
+            finish(&mut tx, claim, finished, now).await?;
         }
         tx.commit().await?;
         Ok(true)
+    }
+
+    async fn finish_attempts_on_postgres(
+        &self,
+        claim: &ClaimedEndpoint,
+        attempts: &[FinishedAttempt],
+        now: Timestamp,
+        health: &[Param<'_>],
+    ) -> Result<bool> {
+        let (user, endpoint, fence) = (claim.user_id, claim.endpoint_id, claim.fence);
+        let columns: Vec<[Param<'_>; 10]> = attempts
+            .iter()
+            .map(|finished| {
+                let (state, next, ended) = finished.outcome.columns(now);
+                let attempt_id = if finished.has_row() { Param::Id(Uuid::now_v7()) } else { Param::Null };
+                [
+                    finished.event_id.into(),
+                    state.into(),
+                    i64::from(finished.attempt).into(),
+                    next.into(),
+                    ended.into(),
+                    finished.status.map(i64::from).into(),
+                    finished.error.into(),
+                    i64::from(finished.duration_ms).into(),
+                    finished.at.into(),
+                    attempt_id,
+                ]
+            })
+            .collect();
+        let lists: [Vec<Param<'_>>; 10] =
+            std::array::from_fn(|column| columns.iter().map(|columns| columns[column]).collect());
+        let mut values: Vec<Param<'_>> = params![user, endpoint, fence].to_vec();
+        values.extend(lists.iter().map(|list| Param::List(list)));
+        let unblocks: Vec<[Param<'_>; 5]> = attempts
+            .iter()
+            .filter(|finished| finished.ends_chunk())
+            .map(|finished| [user.into(), endpoint.into(), finished.sync_run_id.into(), now.into(), fence.into()])
+            .collect();
+        let mut statements: Vec<(Sql, &[Param<'_>])> = vec![(UPDATE_HEALTH, health), (FINISH_ON_POSTGRES, &values)];
+        statements.extend(unblocks.iter().map(|values| (UNBLOCK_NEXT, values.as_slice())));
+        Ok(self.db.batch(&statements).await?[0].is_some())
     }
 
     /// As [`Storage::disable_endpoint`], for the holder of a claim. Returns false as [`Self::finish_attempts`] does.
@@ -233,24 +322,42 @@ impl Storage {
     }
 
     /// Releases the claim. Returns false as [`Self::finish_attempts`] does.
-    pub async fn release_endpoint(&self, claim: &ClaimedEndpoint) -> Result<bool> {
-        let values = params![claim.user_id, claim.endpoint_id, claim.fence];
-        Ok(self.db.run(RELEASE, values).await? > 0)
+    pub async fn release_endpoint(&self, claim: &ClaimedEndpoint, now: Timestamp) -> Result<bool> {
+        let (user, endpoint, fence) = (claim.user_id, claim.endpoint_id, claim.fence);
+        let lock: &[Param<'_>] = params![user, endpoint, fence];
+        let release: &[Param<'_>] = params![user, endpoint, fence, now];
+        let answers = self.db.batch(&[(LOCK_CLAIMED, lock), (RELEASE, release)]).await?;
+        Ok(answers[1].is_some())
     }
 }
 
-/// Records one attempt. The caller holds the lock on the endpoint's row.
-async fn finish(
-    tx: &mut Tx,
-    (user, endpoint): (UserId, EndpointId),
-    finished: &FinishedAttempt,
-    now: Timestamp,
-) -> Result<()> {
-    let (state, next, ended) = match finished.outcome {
-        AttemptOutcome::Delivered => ("delivered", None, Some(now)),
-        AttemptOutcome::Retry(next) => ("pending", Some(next), None),
-        AttemptOutcome::Failed => ("failed", None, Some(now)),
-    };
+impl AttemptOutcome {
+    /// The columns `state`, `next_attempt_at` and `ended_at` of a delivery.
+    fn columns(self, now: Timestamp) -> (&'static str, Option<Timestamp>, Option<Timestamp>) {
+        match self {
+            Self::Delivered => ("delivered", None, Some(now)),
+            Self::Retry(next) => ("pending", Some(next), None),
+            Self::Failed => ("failed", None, Some(now)),
+        }
+    }
+}
+
+impl FinishedAttempt {
+    /// Whether the attempt gets a row of its own. The delivery's row says all about a success at the first attempt.
+    fn has_row(&self) -> bool {
+        self.attempt > 1 || self.outcome != AttemptOutcome::Delivered
+    }
+
+    /// Whether the next chunk of the run may become due.
+    fn ends_chunk(&self) -> bool {
+        self.total_chunks > 1 && !matches!(self.outcome, AttemptOutcome::Retry(_))
+    }
+}
+
+/// Records one attempt. For SQLite, where no other transaction runs meanwhile.
+async fn finish(tx: &mut Tx, claim: &ClaimedEndpoint, finished: &FinishedAttempt, now: Timestamp) -> Result<()> {
+    let (user, endpoint) = (claim.user_id, claim.endpoint_id);
+    let (state, next, ended) = finished.outcome.columns(now);
     let values = params![
         user,
         endpoint,
@@ -264,20 +371,20 @@ async fn finish(
         i64::from(finished.duration_ms),
         finished.at
     ];
-    if tx.run(FINISH, values).await? == 0 {
-        return Ok(());
+    let is_pending = tx.run(FINISH, values).await? > 0;
+    if is_pending && finished.has_row() {
+        let attempt = Attempt {
+            event: finished.event_id,
+            number: finished.attempt,
+            at: finished.at,
+            duration_ms: finished.duration_ms,
+            status: finished.status,
+            error: finished.error,
+        };
+        insert_attempt(tx, (user, endpoint), &attempt).await?;
     }
-    let attempt = Attempt {
-        event: finished.event_id,
-        number: finished.attempt,
-        at: finished.at,
-        duration_ms: finished.duration_ms,
-        status: finished.status,
-        error: finished.error,
-    };
-    insert_attempt(tx, (user, endpoint), &attempt).await?;
-    if ended.is_some() && finished.total_chunks > 1 {
-        tx.run(UNBLOCK_NEXT, params![user, endpoint, finished.sync_run_id, now]).await?;
+    if finished.ends_chunk() {
+        tx.run(UNBLOCK_NEXT, params![user, endpoint, finished.sync_run_id, now, claim.fence]).await?;
     }
     Ok(())
 }

@@ -19,9 +19,15 @@ statements! {
             AND e.user_id = d.user_id AND e.id = d.event_id
         ORDER BY d.event_id DESC LIMIT $4";
 
-    /// Sorted in Rust: with ORDER BY, SQLite would walk all attempts of the endpoint.
+    /// A success at the first attempt has no row of its own, and no attempt comes after it. Sorted in Rust: with ORDER
+    /// BY, SQLite would walk all attempts of the endpoint.
     LIST_ATTEMPTS = "SELECT id, attempt, attempted_at, duration_ms, status, error FROM webhook_attempts
-        WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3";
+        WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3
+        UNION ALL
+        SELECT 'ffffffff-ffff-ffff-ffff-ffffffffffff', attempts, last_attempt_at, last_duration_ms, last_status,
+            last_error
+        FROM webhook_deliveries
+        WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3 AND state = 'delivered' AND attempts = 1";
 
     COUNT = "SELECT COUNT(CASE WHEN next_attempt_at <= $1 THEN 1 END), COUNT(next_attempt_at),
             COUNT(CASE WHEN state = 'waiting' THEN 1 END), MIN(CASE WHEN next_attempt_at <= $1 THEN next_attempt_at END)

@@ -27,12 +27,14 @@ macro_rules! select_endpoints {
 }
 
 /// The last error of a delivery that ended because its endpoint is disabled.
-macro_rules! endpoint_disabled {
-    () => {
-        "'endpoint disabled'"
+pub(crate) const ENDPOINT_DISABLED: &str = "endpoint disabled";
+
+/// Locks a user's endpoints, always in the same order.
+macro_rules! lock_all {
+    ($lock:literal) => {
+        concat!("SELECT 1 FROM webhook_endpoints WHERE user_id = $1 ORDER BY id", $lock)
     };
 }
-pub(crate) use endpoint_disabled;
 
 statements! {
     INSERT = "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, created_at)
@@ -46,8 +48,7 @@ statements! {
 
     FIND_ANY = select_endpoints!("WHERE id = $1");
 
-    /// Changes nothing, but makes a second transaction wait, on both databases.
-    LOCK_ALL = "UPDATE webhook_endpoints SET fence = fence WHERE user_id = $1 RETURNING event_types";
+    LOCK_ALL = lock_all!(""), on_postgres = lock_all!(" FOR NO KEY UPDATE");
 
     DELETE_OLD_SECRETS = "DELETE FROM secrets WHERE purpose = 'old_webhook'
         AND EXISTS (SELECT e.id FROM webhook_endpoints e WHERE e.user_id = secrets.user_id AND e.id = secrets.subject
@@ -62,16 +63,18 @@ statements! {
 
     /// Raising the fence makes the claim holder lose its lease.
     DISABLE = "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = $3, lease_until = NULL,
-            fence = fence + 1
+            due_at = NULL, fence = fence + 1
         WHERE user_id = $1 AND id = $2";
 
-    FAIL_UNFINISHED_DELIVERIES = concat!(
-        "UPDATE webhook_deliveries SET state = 'failed', next_attempt_at = NULL, ended_at = $3, last_error = ",
-        endpoint_disabled!(),
-        " WHERE user_id = $1 AND endpoint_id = $2 AND ended_at IS NULL"
-    );
+    FAIL_UNFINISHED_DELIVERIES = "UPDATE webhook_deliveries SET state = 'failed', next_attempt_at = NULL, ended_at = $3,
+            last_error = $4
+        WHERE user_id = $1 AND endpoint_id = $2 AND ended_at IS NULL";
 
     DELETE = "DELETE FROM webhook_endpoints WHERE user_id = $1 AND id = $2";
+
+    DELETE_DELIVERIES = "DELETE FROM webhook_deliveries WHERE user_id = $1 AND endpoint_id = $2";
+
+    DELETE_ATTEMPTS = "DELETE FROM webhook_attempts WHERE user_id = $1 AND endpoint_id = $2";
 
     DELETE_OF_USER = "DELETE FROM webhook_endpoints WHERE user_id = $1 RETURNING id";
 
@@ -257,6 +260,7 @@ impl Storage {
             tx.rollback().await;
             return Ok(false);
         }
+        delete_deliveries(&mut tx, user, id).await?;
         delete_secrets(&mut tx, user, vec![id]).await?;
         tx.commit().await?;
         Ok(true)
@@ -269,11 +273,6 @@ pub(crate) async fn lock_endpoints(tx: &mut Tx, user: UserId) -> Result<()> {
     tx.all(LOCK_ALL, params![user], |_| Ok(())).await.map(|_| ())
 }
 
-/// As [`lock_endpoints`]. Returns the event types of each endpoint.
-pub(crate) async fn lock_subscribers(tx: &mut Tx, user: UserId) -> Result<Vec<Vec<EventType>>> {
-    tx.all(LOCK_ALL, params![user], |row| event_types(row, 0)).await
-}
-
 /// Fails the deliveries of an endpoint that have not ended, and returns their number. The caller holds the lock on the
 /// endpoint's row.
 pub(crate) async fn fail_unfinished_deliveries(
@@ -282,15 +281,24 @@ pub(crate) async fn fail_unfinished_deliveries(
     id: EndpointId,
     now: Timestamp,
 ) -> Result<u64> {
-    tx.run(FAIL_UNFINISHED_DELIVERIES, params![user, id, now]).await
+    tx.run(FAIL_UNFINISHED_DELIVERIES, params![user, id, now, ENDPOINT_DISABLED]).await
 }
 
 /// Deletes a user's endpoints, deliveries and webhook events, but not their secrets. The caller holds the lock on the
 /// user's row.
 pub(crate) async fn delete_endpoints(tx: &mut Tx, user: UserId) -> Result<Vec<EndpointId>> {
     let deleted = tx.all(DELETE_OF_USER, params![user], |row| row.id(0)).await?;
+    for endpoint in &deleted {
+        delete_deliveries(tx, user, *endpoint).await?;
+    }
     tx.run(DELETE_EVENTS_OF_USER, params![user]).await?;
     Ok(deleted)
+}
+
+/// Deletes the deliveries of an endpoint and their attempts. The caller has deleted the endpoint.
+async fn delete_deliveries(tx: &mut Tx, user: UserId, endpoint: EndpointId) -> Result<()> {
+    tx.run(DELETE_DELIVERIES, params![user, endpoint]).await?;
+    tx.run(DELETE_ATTEMPTS, params![user, endpoint]).await.map(|_| ())
 }
 
 /// Deletes the secrets of endpoints in the order of key rotation, so that the two cannot deadlock.

@@ -3,13 +3,14 @@
 
 use bellbird_domain::{EndpointId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use crate::Storage;
-use crate::db::{Tx, params, statements};
+use crate::db::{Param, Tx, params, statements};
 use crate::error::Result;
 use crate::locks::lock_user_if_exists;
 use crate::webhooks::deliveries::{Attempt, insert_attempt};
-use crate::webhooks::webhook_events::{self, NewWebhookEvent};
+use crate::webhooks::webhook_events::{self, NewWebhookEvent, SyncedEvents};
 
 /// An earlier chunk of the same run that has not ended.
 macro_rules! earlier_chunk {
@@ -20,11 +21,25 @@ macro_rules! earlier_chunk {
     };
 }
 
-statements! {
-    /// Changes nothing, but makes a second transaction wait, on both databases.
-    LOCK = "UPDATE webhook_endpoints SET fence = fence WHERE user_id = $1 AND id = $2";
+macro_rules! lock {
+    ($lock:literal) => {
+        concat!("SELECT 1 FROM webhook_endpoints WHERE user_id = $1 AND id = $2", $lock)
+    };
+}
 
-    LOCK_ENABLED = "UPDATE webhook_endpoints SET fence = fence WHERE user_id = $1 AND id = $2 AND status = 'enabled'";
+statements! {
+    LOCK = lock!(""), on_postgres = lock!(" FOR NO KEY UPDATE");
+
+    /// Also locks the endpoint.
+    MAKE_DUE = "UPDATE webhook_endpoints SET due_at = CASE WHEN due_at <= $3 THEN due_at ELSE $3 END
+        WHERE user_id = $1 AND id = $2 AND status = 'enabled'";
+
+    /// Gives a success at the first attempt a row, before the delivery starts again.
+    KEEP_ATTEMPT = "INSERT INTO webhook_attempts
+            (user_id, endpoint_id, id, event_id, attempt, attempted_at, duration_ms, status, error)
+        SELECT user_id, endpoint_id, $4, event_id, attempts, last_attempt_at, last_duration_ms, last_status, last_error
+        FROM webhook_deliveries
+        WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3 AND state = 'delivered' AND attempts = 1";
 
     INSERT_PING = "INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at,
             state, attempts, ended_at, last_status, last_error, last_duration_ms, last_attempt_at)
@@ -82,27 +97,24 @@ impl Storage {
     ) -> Result<bool> {
         let PingResult { at, duration_ms, status, error, delivered } = *result;
         let mut tx = self.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, user).await? || tx.run(LOCK, params![user, endpoint]).await? == 0 {
+        if !lock_user_if_exists(&mut tx, user).await?
+            || tx.one(LOCK, params![user, endpoint], |_| Ok(())).await?.is_none()
+        {
             tx.rollback().await;
             return Ok(false);
         }
-        let ping = NewWebhookEvent {
-            id: event,
-            event_type: EventType::Ping,
-            date_range: (at, at),
-            rows: &[],
-            new_count: 0,
-            updated_count: 0,
-            chunk: 1,
-            total_chunks: 1,
-        };
-        webhook_events::insert(&mut tx, (user, None), run, &ping, at).await?;
+        let ping = NewWebhookEvent { id: event, rows: &[], new_count: 0, updated_count: 0, chunk: 1, total_chunks: 1 };
+        let event_type = EventType::Ping;
+        let common = SyncedEvents { user, connection: None, run, event_type, date_range: (at, at), now: at };
+        webhook_events::insert(&mut tx, &common, &ping).await?;
         let state = if delivered { "delivered" } else { "failed" };
         let (status_column, duration_column) = (status.map(i64::from), i64::from(duration_ms));
         tx.run(INSERT_PING, params![user, endpoint, event, run, at, state, status_column, error, duration_column])
             .await?;
-        let attempt = Attempt { event, number: 1, at, duration_ms, status, error };
-        insert_attempt(&mut tx, (user, endpoint), &attempt).await?;
+        if !delivered {
+            let attempt = Attempt { event, number: 1, at, duration_ms, status, error };
+            insert_attempt(&mut tx, (user, endpoint), &attempt).await?;
+        }
         tx.commit().await?;
         Ok(true)
     }
@@ -111,9 +123,10 @@ impl Storage {
     /// no such delivery, it waits for an earlier chunk, the event is a ping, or the endpoint is disabled.
     pub async fn redeliver(&self, user: UserId, endpoint: EndpointId, event: EventId, now: Timestamp) -> Result<bool> {
         let mut tx = self.db.begin().await?;
-        if !lock_enabled(&mut tx, user, endpoint).await?
-            || tx.run(REDELIVER, params![user, endpoint, event, now]).await? == 0
-        {
+        let is_enabled = make_due(&mut tx, (user, endpoint), now).await?;
+        let attempt_id = Param::Id(Uuid::now_v7());
+        tx.run(KEEP_ATTEMPT, params![user, endpoint, event, attempt_id]).await?;
+        if !is_enabled || tx.run(REDELIVER, params![user, endpoint, event, now]).await? == 0 {
             tx.rollback().await;
             return Ok(false);
         }
@@ -126,7 +139,7 @@ impl Storage {
     /// recovered deliveries, which is 0 if the endpoint is disabled.
     pub async fn recover(&self, user: UserId, endpoint: EndpointId, since: Timestamp, now: Timestamp) -> Result<u64> {
         let mut tx = self.db.begin().await?;
-        if !lock_enabled(&mut tx, user, endpoint).await? {
+        if !make_due(&mut tx, (user, endpoint), now).await? {
             tx.rollback().await;
             return Ok(0);
         }
@@ -138,7 +151,8 @@ impl Storage {
     }
 }
 
-/// Locks the rows of a user and of their endpoint. Returns false if there is no such endpoint, or it is disabled.
-async fn lock_enabled(tx: &mut Tx, user: UserId, endpoint: EndpointId) -> Result<bool> {
-    Ok(lock_user_if_exists(tx, user).await? && tx.run(LOCK_ENABLED, params![user, endpoint]).await? > 0)
+/// Locks the rows of a user and of their endpoint, and makes the endpoint due. Returns false if there is no such
+/// endpoint, or it is disabled.
+async fn make_due(tx: &mut Tx, (user, endpoint): (UserId, EndpointId), now: Timestamp) -> Result<bool> {
+    Ok(lock_user_if_exists(tx, user).await? && tx.run(MAKE_DUE, params![user, endpoint, now]).await? > 0)
 }

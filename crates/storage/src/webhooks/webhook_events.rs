@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use bellbird_domain::webhook_event::DIGEST_BYTES;
-use bellbird_domain::{ConnectionId, Digest, EventId, EventType, SyncRunId, UserId};
+use bellbird_domain::{ConnectionId, Digest, EndpointId, EndpointStatus, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
 
 use crate::db::{Row, Tx, params, statements};
 use crate::digest::parse_digest;
 use crate::error::Result;
 use crate::locks::lock_user_if_exists;
-use crate::webhooks::endpoints::{self, endpoint_disabled};
+use crate::webhooks::endpoints::{self, ENDPOINT_DISABLED};
 use crate::{Storage, StorageError};
 
 /// The columns that [`webhook_event`] expects, in its order.
@@ -52,20 +52,14 @@ statements! {
             date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
 
-    /// Creates a delivery for each endpoint that subscribes to the event type. For a disabled endpoint it has failed
-    /// already, so that it can be recovered later.
-    INSERT_DELIVERIES = concat!(
-        "INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at, state,
-            next_attempt_at, ended_at, last_error)
-        SELECT user_id, id, $2, $3, CAST($4 AS BIGINT), CAST($5 AS BIGINT),
-            CASE WHEN status = 'disabled' THEN 'failed' ELSE $6 END,
-            CASE WHEN status <> 'disabled' AND $6 = 'pending' THEN CAST($8 AS BIGINT) END,
-            CASE WHEN status = 'disabled' THEN CAST($5 AS BIGINT) END,
-            CASE WHEN status = 'disabled' THEN ",
-        endpoint_disabled!(),
-        " END
-        FROM webhook_endpoints WHERE user_id = $1 AND (',' || event_types || ',') LIKE ('%,' || $7 || ',%')"
-    );
+    /// Makes the user's endpoints that subscribe to an event type due at `$3`, if they are not due before.
+    NOTIFY = "UPDATE webhook_endpoints
+        SET due_at = CASE WHEN status = 'disabled' OR due_at <= $3 THEN due_at ELSE $3 END
+        WHERE user_id = $1 AND (',' || event_types || ',') LIKE ('%,' || $2 || ',%') RETURNING id, status";
+
+    INSERT_DELIVERY = "INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at,
+            state, next_attempt_at, ended_at, last_error)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
     FIND = concat!("SELECT ", webhook_event_columns!(""), " FROM webhook_events WHERE user_id = $1 AND id = $2");
 
@@ -79,7 +73,14 @@ statements! {
 
     DELETE = "DELETE FROM webhook_events WHERE user_id = $1 AND id = $2";
 
-    DELETE_OF_CONNECTION = "DELETE FROM webhook_events WHERE connection_id = $2 AND user_id = $1";
+    /// Names the endpoints, as the keys of both tables do: an index by event alone would be one more to write.
+    DELETE_DELIVERIES = "DELETE FROM webhook_deliveries WHERE user_id = $1 AND event_id = $2
+        AND endpoint_id IN (SELECT id FROM webhook_endpoints WHERE user_id = $1)";
+
+    DELETE_ATTEMPTS = "DELETE FROM webhook_attempts WHERE user_id = $1 AND event_id = $2
+        AND endpoint_id IN (SELECT id FROM webhook_endpoints WHERE user_id = $1)";
+
+    DELETE_OF_CONNECTION = "DELETE FROM webhook_events WHERE connection_id = $2 AND user_id = $1 RETURNING id";
 }
 
 /// An event to store.
@@ -87,9 +88,6 @@ statements! {
 pub struct NewWebhookEvent<'a> {
     /// Never changes.
     pub id: EventId,
-    pub event_type: EventType,
-    /// The dates that the sync read: from, to.
-    pub date_range: (Timestamp, Timestamp),
     /// Row digests, new rows first.
     pub rows: &'a [Digest],
     /// New rows in this event.
@@ -100,6 +98,12 @@ pub struct NewWebhookEvent<'a> {
     pub chunk: u32,
     /// The number of events of the run.
     pub total_chunks: u32,
+}
+
+impl NewWebhookEvent<'_> {
+    pub(crate) fn row_digests(&self) -> Vec<u8> {
+        self.rows.iter().flat_map(|row| row.0).collect()
+    }
 }
 
 /// An event as it is stored.
@@ -156,6 +160,7 @@ impl Storage {
                 endpoints::lock_endpoints(&mut tx, user).await?;
                 for event in events {
                     deleted += tx.run(DELETE, params![user, event]).await?;
+                    delete_deliveries(&mut tx, user, event).await?;
                 }
             }
             tx.commit().await?;
@@ -166,65 +171,77 @@ impl Storage {
 
 /// Deletes all events of a connection, with their deliveries. The caller holds the locks on the user's endpoints.
 pub(crate) async fn delete_webhook_events_of(tx: &mut Tx, user: UserId, connection: ConnectionId) -> Result<()> {
-    tx.run(DELETE_OF_CONNECTION, params![user, connection]).await.map(|_| ())
+    for event in tx.all(DELETE_OF_CONNECTION, params![user, connection], |row| row.id(0)).await? {
+        delete_deliveries(tx, user, event).await?;
+    }
+    Ok(())
 }
 
-/// The sync that events come from.
+async fn delete_deliveries(tx: &mut Tx, user: UserId, event: EventId) -> Result<()> {
+    tx.run(DELETE_DELIVERIES, params![user, event]).await?;
+    tx.run(DELETE_ATTEMPTS, params![user, event]).await.map(|_| ())
+}
+
+/// What the events of a sync have in common.
 pub(crate) struct SyncedEvents {
     pub(crate) user: UserId,
-    pub(crate) connection: ConnectionId,
+    /// None: a ping.
+    pub(crate) connection: Option<ConnectionId>,
     pub(crate) run: SyncRunId,
+    pub(crate) event_type: EventType,
+    /// The dates that the sync read: from, to.
+    pub(crate) date_range: (Timestamp, Timestamp),
     pub(crate) now: Timestamp,
-    pub(crate) first_attempt_at: Timestamp,
 }
 
-/// Stores the events that an endpoint subscribes to, with their deliveries. The first chunk is due at
-/// `first_attempt_at`, and each later chunk waits for the one before it. Returns the number of stored events. The
-/// caller holds the locks on the rows of the user and the connection.
-pub(crate) async fn insert_events(tx: &mut Tx, sync: &SyncedEvents, events: &[NewWebhookEvent<'_>]) -> Result<u64> {
-    let Some(first) = events.iter().map(|event| event.chunk).min() else { return Ok(0) };
-    let subscribers = endpoints::lock_subscribers(tx, sync.user).await?;
-    let mut written = 0;
-    for new in events {
-        if !subscribers.iter().any(|events| events.contains(&new.event_type)) {
-            continue;
-        }
-        insert(tx, (sync.user, Some(sync.connection)), sync.run, new, sync.now).await?;
-        let (event_type, state) = (new.event_type.as_str(), if new.chunk == first { "pending" } else { "waiting" });
-        let values = params![
-            sync.user,
-            new.id,
-            sync.run,
-            i64::from(new.chunk),
-            sync.now,
-            state,
-            event_type,
-            sync.first_attempt_at
-        ];
-        tx.run(INSERT_DELIVERIES, values).await?;
-        written += 1;
-    }
-    Ok(written)
-}
-
-/// Stores an event. The caller holds the lock on the user's row.
-pub(crate) async fn insert(
+/// Stores the events if an endpoint subscribes to their type, with their deliveries. The first chunk is due at
+/// `first_attempt_at`, and each later chunk waits for the one before it. For a disabled endpoint a delivery has failed
+/// already, so that it can be recovered later. Returns the number of stored events.
+///
+/// For SQLite, where no other transaction runs meanwhile.
+pub(crate) async fn insert_events(
     tx: &mut Tx,
-    (user, connection): (UserId, Option<ConnectionId>),
-    run: SyncRunId,
-    new: &NewWebhookEvent<'_>,
-    now: Timestamp,
-) -> Result<()> {
-    let digests: Vec<u8> = new.rows.iter().flat_map(|row| row.0).collect();
+    sync: &SyncedEvents,
+    events: &[NewWebhookEvent<'_>],
+    first_attempt_at: Timestamp,
+) -> Result<u64> {
+    if events.is_empty() {
+        return Ok(0);
+    }
+    let subscriber = |row: &Row<'_>| Ok((row.id(0)?, row.word(1, "the status of an endpoint")?));
+    let values = params![sync.user, sync.event_type.as_str(), first_attempt_at];
+    let subscribers: Vec<(EndpointId, EndpointStatus)> = tx.all(NOTIFY, values, subscriber).await?;
+    if subscribers.is_empty() {
+        return Ok(0);
+    }
+    for new in events {
+        insert(tx, sync, new).await?;
+        for (endpoint, status) in &subscribers {
+            let (state, next, ended, error) = match status {
+                EndpointStatus::Disabled => ("failed", None, Some(sync.now), Some(ENDPOINT_DISABLED)),
+                EndpointStatus::Enabled if new.chunk == 1 => ("pending", Some(first_attempt_at), None, None),
+                EndpointStatus::Enabled => ("waiting", None, None, None),
+            };
+            let (chunk, run) = (i64::from(new.chunk), sync.run);
+            let values = params![sync.user, *endpoint, new.id, run, chunk, sync.now, state, next, ended, error];
+            tx.run(INSERT_DELIVERY, values).await?;
+        }
+    }
+    Ok(events.len() as u64)
+}
+
+/// Stores an event.
+pub(crate) async fn insert(tx: &mut Tx, sync: &SyncedEvents, new: &NewWebhookEvent<'_>) -> Result<()> {
+    let digests = new.row_digests();
     let values = params![
-        user,
+        sync.user,
         new.id,
-        connection,
-        run,
-        new.event_type.as_str(),
-        now,
-        new.date_range.0,
-        new.date_range.1,
+        sync.connection,
+        sync.run,
+        sync.event_type.as_str(),
+        sync.now,
+        sync.date_range.0,
+        sync.date_range.1,
         digests.as_slice(),
         i64::from(new.new_count),
         i64::from(new.updated_count),

@@ -79,7 +79,7 @@ fn hasher() -> RowHasher {
 }
 
 /// Asserts that a row and each of its changed versions have different content digests.
-fn all_differ<T: Clone>(row: &T, changes: &[fn(&mut T)], content: impl Fn(&T) -> Digest) {
+fn all_differ<T: Clone>(row: &T, changes: &[fn(&mut T)], content: impl Fn(&T) -> ContentDigest) {
     let mut seen = HashSet::from([content(row)]);
     for (number, change) in changes.iter().enumerate() {
         let mut changed = row.clone();
@@ -201,7 +201,7 @@ fn digests_depend_on_the_key() {
     let (other_row, other_content) = other.transaction(&transaction(&account));
     assert_ne!(row, other_row);
     assert_ne!(content, other_content);
-    assert_ne!(row, content);
+    assert_ne!(row.0[..8], content.0);
 }
 
 type Texts = (String, Option<String>, Option<String>, Option<String>);

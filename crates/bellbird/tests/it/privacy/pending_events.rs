@@ -136,7 +136,7 @@ async fn assert_in_no_table(database: &str, secrets: &BTreeSet<String>) {
     let mut fingerprints = 0;
     for (table, _) in tables(database).await {
         let rows = query(database, &format!("SELECT * FROM {table}")).await;
-        fingerprints += if table == "row_fingerprints" { rows.len() } else { 0 };
+        fingerprints += if table == "fingerprints" { rows.len() } else { 0 };
         for value in rows.iter().flatten() {
             assert!(!secrets.contains(value), "{value} is in {table}");
             parts.assert_none_in(&table, value.as_bytes());

@@ -39,7 +39,8 @@ impl App {
     }
 
     async fn fingerprint_count(&self) -> u64 {
-        let counted = query(&self.shared.database, "SELECT COUNT(*) FROM row_fingerprints").await;
+        let counted =
+            query(&self.shared.database, "SELECT COALESCE(SUM((LENGTH(entries) - 1) / 40), 0) FROM fingerprints").await;
         counted[0][0].parse().unwrap()
     }
 

@@ -26,7 +26,7 @@ on_both_databases! {
         app.sync(connection).await;
         assert_eq!(app.delivered_to(&hook).await.len(), 1);
         assert_eq!(app.connections.remove(connection.id).await.unwrap(), Removal::Done);
-        for table in ["row_fingerprints", "webhook_events", "webhook_deliveries", "webhook_attempts"] {
+        for table in ["fingerprints", "webhook_events", "webhook_deliveries", "webhook_attempts"] {
             assert_eq!(app.rows_in(table).await, 0, "{table}");
         }
         hook.receiver.reply_with(Reply::Status(200));

@@ -6,92 +6,79 @@ use secrecy::ExposeSecret as _;
 use crate::tests::fixtures::{
     chunk, connection_to_sync, empty_sync, endpoint, fingerprint, finish_sync_with, start_sync,
 };
-use crate::tests::support::{TestDb, at, both};
+use crate::tests::support::{at, both};
 use crate::{FinishedSync, SealError, Sealer, Storage, StorageError};
 
-/// Runs a sync that stores these fingerprints.
+/// Runs a sync that replaces the fingerprints by these.
 async fn store_fingerprints(
     db: &Storage,
     (user, id): (UserId, ConnectionId),
     now: i64,
-    fingerprints: &[Fingerprint],
-    prune_before: i64,
+    fingerprints: Option<&[Fingerprint]>,
 ) {
     let claim = start_sync(db, user, id, now).await;
-    let finished = FinishedSync { fingerprints, prune_before: Some(at(prune_before)), ..empty_sync(now) };
+    let finished = FinishedSync { fingerprints, ..empty_sync(now) };
     db.finish_sync(&claim, &finished).await.unwrap().expect("finished");
 }
 
-async fn fingerprints(db: &TestDb, user: UserId, id: ConnectionId) -> Vec<(Fingerprint, i64)> {
-    let mut fingerprints = db.list_fingerprints(user, id).await.unwrap();
-    fingerprints.sort_unstable();
-    fingerprints
-        .into_iter()
-        .map(|(fingerprint, seen_at)| (fingerprint, seen_at.as_second() - at(0).as_second()))
-        .collect()
-}
-
 both! {
-    async fn fingerprints_are_stored_and_pruned(db) {
+    async fn sync_replaces_fingerprints(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
         let other = connection_to_sync(db, user, "other", 20).await;
-        store_fingerprints(db, (user, other), 10, &[fingerprint(1, 0, 9)], 0).await;
-        store_fingerprints(
-            db,
-            (user, id),
-            20,
-            &[fingerprint(1, 0, 1), fingerprint(1, 1, 2), fingerprint(2, 0, 3), fingerprint(3, 0, 3)],
-            0,
-        )
-        .await;
-        assert_eq!(
-            fingerprints(db, user, id).await,
-            [
-                (fingerprint(1, 0, 1), 20),
-                (fingerprint(1, 1, 2), 20),
-                (fingerprint(2, 0, 3), 20),
-                (fingerprint(3, 0, 3), 20)
-            ]
-        );
-        store_fingerprints(db, (user, id), 100, &[fingerprint(1, 1, 7), fingerprint(2, 0, 3)], 20).await;
-        assert_eq!(
-            fingerprints(db, user, id).await,
-            [
-                (fingerprint(1, 0, 1), 20),
-                (fingerprint(1, 1, 7), 100),
-                (fingerprint(2, 0, 3), 100),
-                (fingerprint(3, 0, 3), 20)
-            ]
-        );
-        store_fingerprints(db, (user, id), 200, &[fingerprint(4, u32::MAX, 255)], 21).await;
-        assert_eq!(
-            fingerprints(db, user, id).await,
-            [(fingerprint(1, 1, 7), 100), (fingerprint(2, 0, 3), 100), (fingerprint(4, u32::MAX, 255), 200)]
-        );
-        assert_eq!(fingerprints(db, user, other).await, [(fingerprint(1, 0, 9), 10)], "another connection");
-        assert_eq!(db.list_fingerprints(UserId::new(), id).await.unwrap(), []);
-        // Duplicates in one sync are stored once.
-        store_fingerprints(db, (user, other), 300, &[fingerprint(1, 0, 9), fingerprint(1, 0, 9)], 0).await;
-        assert_eq!(fingerprints(db, user, other).await, [(fingerprint(1, 0, 9), 300)]);
+        assert_eq!(db.list_fingerprints(user, id).await.unwrap(), []);
+        store_fingerprints(db, (user, other), 10, Some(&[fingerprint(1, 0, 9)])).await;
+        let first = [fingerprint(1, 0, 1), fingerprint(1, 1, 2), fingerprint(2, 0, 3), fingerprint(3, 0, 3)];
+        store_fingerprints(db, (user, id), 20, Some(&first)).await;
+        assert_eq!(db.list_fingerprints(user, id).await.unwrap(), first);
+        store_fingerprints(db, (user, id), 100, None).await;
+        assert_eq!(db.list_fingerprints(user, id).await.unwrap(), first, "nothing changed");
+        let largest = Fingerprint {
+            seen_at: u32::MAX - 1,
+            first_sequence: 2,
+            changed_sequence: u32::MAX - 2,
+            ..fingerprint(4, u32::MAX, 255)
+        };
+        let second = [fingerprint(1, 1, 7), largest];
+        store_fingerprints(db, (user, id), 200, Some(&second)).await;
+        assert_eq!(db.list_fingerprints(user, id).await.unwrap(), second);
+        store_fingerprints(db, (user, id), 300, Some(&[])).await;
+        assert_eq!(db.list_fingerprints(user, id).await.unwrap(), []);
+        assert_eq!(db.list_fingerprints(user, other).await.unwrap(), [fingerprint(1, 0, 9)], "another connection");
+        assert_eq!(db.list_fingerprints(UserId::new(), other).await.unwrap(), []);
     }
 
-    async fn fingerprints_are_written_in_batches(db) {
+    async fn sequence_counts_finished_syncs(db) {
+        let user = db.user("a@x").await.id;
+        let (id, other) = (connection_to_sync(db, user, "c", 20).await, connection_to_sync(db, user, "o", 20).await);
+        let next = async |id| db.find_sync(user, id).await.unwrap().expect("there").next_sequence;
+        for sequence in 1..4 {
+            let now = i64::from(sequence) * 1000;
+            let failed = start_sync(db, user, id, now).await;
+            assert!(db.fail_job(&failed, "the provider is not available", at(now)).await.unwrap());
+            let killed = start_sync(db, user, id, now + 1).await;
+            let empty = start_sync(db, user, id, now + 40).await;
+            assert_eq!(db.finish_sync(&killed, &empty_sync(now)).await.unwrap(), None);
+            assert!(db.finish_job(&empty, Some(at(now))).await.unwrap());
+            assert_eq!(next(id).await, sequence, "only a sync that read rows counts");
+            store_fingerprints(db, (user, id), now + 70, None).await;
+            assert_eq!(next(id).await, sequence + 1);
+        }
+        assert_eq!(next(other).await, 1, "each connection has its own");
+    }
+
+    async fn many_fingerprints_are_stored(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
-        let all: Vec<Fingerprint> = (0..2501_u32)
+        let all: Vec<Fingerprint> = (0..100_000_u32)
             .map(|number| {
                 let mut row = [0xff; 16];
                 row[..4].copy_from_slice(&number.to_be_bytes());
-                let mut content = [0x00; 16];
-                content[12..].copy_from_slice(&number.to_be_bytes());
-                Fingerprint { row: Digest(row), occurrence: number % 3, content: Digest(content) }
+                Fingerprint { row: Digest(row), ..fingerprint(0, number % 3, 0) }
             })
             .collect();
-        store_fingerprints(db, (user, id), 20, &all, 0).await;
-        let found: Vec<Fingerprint> =
-            fingerprints(db, user, id).await.into_iter().map(|(fingerprint, _)| fingerprint).collect();
-        assert_eq!(found, all);
+        store_fingerprints(db, (user, id), 20, Some(&all)).await;
+        assert!(db.list_fingerprints(user, id).await.unwrap() == all);
     }
 
     async fn fingerprint_key_is_created_once(db) {
@@ -120,7 +107,7 @@ both! {
         let (id, kept) = (connection_to_sync(db, user, "c", 20).await, connection_to_sync(db, user, "kept", 20).await);
         for connection in [id, kept] {
             db.fingerprint_key(user, connection).await.unwrap().expect("made");
-            store_fingerprints(db, (user, connection), 20, &[fingerprint(1, 0, 1)], 0).await;
+            store_fingerprints(db, (user, connection), 20, Some(&[fingerprint(1, 0, 1)])).await;
             finish_sync_with(db, (user, connection), 60, &[chunk(1, 2), chunk(2, 2)]).await;
         }
         assert!(db.remove(user, id, at(70)).await);
@@ -130,20 +117,26 @@ both! {
             let event = db.find_webhook_event(user, delivery.event_id).await.unwrap().expect("there");
             assert_eq!(event.connection_id, Some(kept));
         }
-        for (table, rows) in [("row_fingerprints", 1), ("webhook_events", 2), ("webhook_deliveries", 2)] {
+        for (table, rows) in [("fingerprints", 1), ("webhook_events", 2), ("webhook_deliveries", 2)] {
             assert_eq!(db.texts(&format!("SELECT 'x' FROM {table}")).await.len(), rows, "{table}");
         }
         assert_eq!((db.secrets_for("fingerprints").await, db.secrets_for("credentials").await), (1, 1));
         assert!(db.fingerprint_key(user, kept).await.unwrap().is_some());
     }
 
-    async fn digest_of_wrong_length_is_corrupt(db) {
+    async fn damaged_fingerprints_are_corrupt(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
-        store_fingerprints(db, (user, id), 20, &[fingerprint(1, 0, 1)], 0).await;
-        db.raw(&format!("UPDATE row_fingerprints SET content_digest = {}", db.bytes(&[1; 15]))).await;
-        assert!(matches!(db.list_fingerprints(user, id).await, Err(StorageError::Corrupt(_))));
-        db.raw(&format!("UPDATE row_fingerprints SET content_digest = {}, occurrence = -1", db.bytes(&[1; 16]))).await;
-        assert!(matches!(db.list_fingerprints(user, id).await, Err(StorageError::Corrupt(_))));
+        store_fingerprints(db, (user, id), 20, Some(&[fingerprint(1, 0, 1)])).await;
+        let entry = |row: u8| [row; 40].to_vec();
+        let repeated = [vec![1], entry(1), entry(1)].concat();
+        let descending = [vec![1], entry(2), entry(1)].concat();
+        for damaged in [&[][..], &[2], &[1; 40], &[1; 42], &repeated, &descending] {
+            db.raw(&format!("UPDATE fingerprints SET entries = {}", db.bytes(damaged))).await;
+            let found = db.list_fingerprints(user, id).await;
+            assert!(matches!(found, Err(StorageError::Corrupt(_))), "{damaged:?}");
+        }
+        db.raw(&format!("UPDATE fingerprints SET entries = {}", db.bytes(&[1; 41]))).await;
+        assert_eq!(db.list_fingerprints(user, id).await.unwrap().len(), 1);
     }
 }

@@ -154,7 +154,7 @@ both! {
         let digest = [0x6b; 16];
         let (fingerprints, rows) = ([fingerprint(0x6b, 0, 0x6b)], [Digest(digest)]);
         let events = [NewWebhookEvent { rows: &rows, ..chunk(1, 1) }];
-        let finished = FinishedSync { fingerprints: &fingerprints, events: &events, ..empty_sync(14) };
+        let finished = FinishedSync { fingerprints: Some(&fingerprints), events: &events, ..empty_sync(14) };
         assert_eq!(db.finish_sync(&sync, &finished).await.unwrap(), Some(1));
         let names = [
             made.id.to_string(),
@@ -180,10 +180,10 @@ both! {
             "accounts.connection_id",
             "connection_audit.connection_id",
             "connections.id",
+            "fingerprints.connection_id",
             "jobs.subject",
             "link_sessions.connection_id",
             "links.connection_id",
-            "row_fingerprints.connection_id",
             "secrets.subject",
         ];
         assert_eq!(columns_containing(db, &names[0]).await, columns_with_its_id);

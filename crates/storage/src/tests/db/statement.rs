@@ -41,11 +41,12 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
 both! {
     async fn prepares_every_statement(db) {
         for sql in statements() {
-            let count = match &db.db {
-                Db::Sqlite(db) => db.check(*sql),
-                Db::Postgres(db) => db.check(*sql).await,
+            let (count, text) = match &db.db {
+                Db::Sqlite(_) if sql.text.is_empty() => continue,
+                Db::Sqlite(db) => (db.check(*sql), sql.text),
+                Db::Postgres(db) => (db.check(*sql).await, sql.postgres),
             };
-            assert_eq!(count.expect(sql.name), placeholders(sql.text), "{}: {}", sql.name, sql.text);
+            assert_eq!(count.expect(sql.name), placeholders(text), "{}: {text}", sql.name);
         }
     }
 }
@@ -64,7 +65,7 @@ fn sqlite_compiles_a_read_once() {
             db.list_connections(user).await.unwrap();
         }
         let Db::Sqlite(sqlite) = &db.db else { panic!("SQLite") };
-        for sql in statements() {
+        for sql in statements().filter(|sql| !sql.text.is_empty()) {
             assert_eq!(sqlite.recompiled(*sql), 0, "{}", sql.name);
         }
     });
@@ -72,21 +73,27 @@ fn sqlite_compiles_a_read_once() {
 
 #[test]
 fn statements_use_the_common_dialect() {
+    let mut only_on_postgres = 0;
     for sql in statements() {
         for word in ["::", "?", "ILIKE", "jsonb", "lower(", "now()", "INSERT OR", "FOR UPDATE"] {
             assert!(!sql.text.contains(word), "{} has {word}", sql.name);
         }
-        // Each database has its own way to read numbers from bytes.
-        if sql.name == "UPSERT" && sql.text.contains("packed(digests)") {
+        if sql.name == "FINISH_ON_POSTGRES" {
+            only_on_postgres += 1;
             continue;
         }
         assert_eq!(
-            sql.postgres.replace(" FOR UPDATE SKIP LOCKED", "").replace(" FOR UPDATE", ""),
+            sql.postgres
+                .replace(" FOR UPDATE SKIP LOCKED", "")
+                .replace(" FOR NO KEY UPDATE", "")
+                .replace(" FOR UPDATE", ""),
             sql.text,
             "{}: only the locks differ",
             sql.name
         );
     }
+    // One writes all of a sync, the other the results of deliveries.
+    assert_eq!(only_on_postgres, 2);
 }
 
 /// The number of placeholders `$1`, `$2`, ... Panics if a number is missing.

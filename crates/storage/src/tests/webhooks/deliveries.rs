@@ -55,10 +55,10 @@ both! {
                 .unwrap()
         );
         assert!(!db.disable_claimed_endpoint(&claim, "gone", at(61)).await.unwrap());
-        assert!(!db.release_endpoint(&claim).await.unwrap());
+        assert!(!db.release_endpoint(&claim, at(60)).await.unwrap());
         assert_eq!(due_events(db, &next, 60).await, [events[0].id]);
-        assert!(db.release_endpoint(&next).await.unwrap());
-        assert!(!db.release_endpoint(&next).await.unwrap(), "released");
+        assert!(db.release_endpoint(&next, at(60)).await.unwrap());
+        assert!(!db.release_endpoint(&next, at(60)).await.unwrap(), "released");
         assert_eq!(endpoint_ids(&due(db, 61, false).await), [id]);
     }
 
@@ -96,7 +96,7 @@ both! {
         let mut order = Vec::new();
         for now in 100..106 {
             let claim = db.claim_due_endpoints(at(now), at(now + 30), 1, false).await.unwrap().remove(0);
-            assert!(db.release_endpoint(&claim).await.unwrap());
+            assert!(db.release_endpoint(&claim, at(now)).await.unwrap());
             order.push(claim.endpoint_id);
         }
         assert_eq!((&order[..3], &order[3..]), (&ids[..], &ids[..]), "round robin");
@@ -237,7 +237,7 @@ both! {
         assert!(db.finish_attempts(&claim, &[retry(33, 1), retry(32, 0)], at(34)).await.unwrap());
         assert!(db.finish_attempts(&claim, &[retry(35, 0)], at(36)).await.unwrap());
         assert_eq!((find().await.failing_since, find().await.delivered_at), (Some(at(32)), None), "since the first");
-        assert!(db.release_endpoint(&claim).await.unwrap());
+        assert!(db.release_endpoint(&claim, at(36)).await.unwrap());
         assert_eq!(due(db, 40, false).await, []);
         let claim = due(db, 40, true).await.remove(0);
         assert_eq!(claim.failing_since, Some(at(32)));

@@ -110,7 +110,7 @@ both! {
         assert_eq!(db.disable_endpoint(user, id, "by command", at(40)).await.unwrap(), Some(2));
         let found = find(db, id).await;
         assert_eq!((found.status, found.disabled_reason.as_deref()), (EndpointStatus::Disabled, Some("by command")));
-        assert!(!db.release_endpoint(&claim).await.unwrap(), "the lease was lost");
+        assert!(!db.release_endpoint(&claim, at(41)).await.unwrap(), "the lease was lost");
         assert!(
             !db.finish_attempts(&claim, &[finished_attempt(&events[1], run, 41, AttemptOutcome::Delivered)], at(42))
                 .await
@@ -172,7 +172,7 @@ both! {
         }
         assert_eq!((db.secrets_for("webhook").await, db.secrets_for("old_webhook").await), (1, 0));
         assert_eq!(db.list_deliveries(user, kept, None, 9).await.unwrap().len(), 1);
-        assert!(!db.release_endpoint(&claim).await.unwrap());
+        assert!(!db.release_endpoint(&claim, at(41)).await.unwrap());
     }
 
     async fn unknown_words_are_corrupt(db) {

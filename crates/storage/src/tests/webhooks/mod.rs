@@ -1,3 +1,5 @@
+mod both_databases;
+mod claim_plans;
 mod deliveries;
 mod endpoints;
 mod redeliveries;

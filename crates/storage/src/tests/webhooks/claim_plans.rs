@@ -1,0 +1,42 @@
+//! How PostgreSQL claims endpoints when there are many.
+
+use crate::tests::support::{connect, on_postgres};
+use crate::webhooks::deliveries;
+
+/// 30,000 endpoints of 10,000 users: a third due, a tenth leased, some failing, some disabled.
+const FILL: &str = "INSERT INTO users (id, email, email_folded, plan, revision, created_at)
+    SELECT to_char(n, 'FM00000000-0000-0000-0000-000000000000'), n, n, 'professional', 1, 0
+    FROM generate_series(0, 9999) n;
+    INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, created_at, failing_since,
+        due_at, lease_until)
+    SELECT to_char(n % 10000, 'FM00000000-0000-0000-0000-000000000000'),
+        to_char(n, 'FM00000000-0000-0000-0000-000000000000'), 'https://x', 'transactions.synced', '2026-11-01',
+        CASE WHEN n % 50 = 0 THEN 'disabled' ELSE 'enabled' END, 0, CASE WHEN n % 20 = 3 THEN n END,
+        CASE WHEN n % 3 = 0 THEN n WHEN n % 3 = 1 THEN 9000000 + n END, CASE WHEN n % 10 = 1 THEN 8000000 END
+    FROM generate_series(1, 30000) n";
+
+#[test]
+fn postgres_claims_neither_sort_nor_scan() {
+    on_postgres(async |db| {
+        db.raw("ALTER TABLE webhook_endpoints SET (autovacuum_enabled = off); ANALYZE webhook_endpoints").await;
+        db.raw(FILL).await;
+        let client = connect(&db.url).await;
+        for statistics in ["of an empty table", "of a busy table"] {
+            if statistics == "of a busy table" {
+                db.raw("ANALYZE webhook_endpoints").await;
+            }
+            for (name, index) in
+                [("CLAIM_HEALTHY", "webhook_endpoints_due_healthy"), ("CLAIM_FAILING", "webhook_endpoints_due_failing")]
+            {
+                let sql = deliveries::STATEMENTS.iter().find(|sql| sql.name == name).expect(name);
+                client.batch_execute(&format!("DEALLOCATE ALL; PREPARE claim AS {}", sql.postgres)).await.expect(name);
+                let rows = client.query("EXPLAIN EXECUTE claim (1000000, 2000000, 8)", &[]).await.expect(name);
+                let plan = rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n");
+                for word in ["Sort", "Seq Scan", "Bitmap", "webhook_deliveries"] {
+                    assert!(!plan.contains(word), "{name} with statistics {statistics}:\n{plan}");
+                }
+                assert!(plan.contains(index), "{name} with statistics {statistics}:\n{plan}");
+            }
+        }
+    });
+}
