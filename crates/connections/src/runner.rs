@@ -3,6 +3,9 @@
 //! Each kind of job is a [`JobKind`] in a file of its own, listed in [`KINDS`]. Each kind and provider has a lane, with
 //! its own limit of running jobs, so a slow provider never delays jobs of another provider or kind.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::time::Duration;
 

@@ -1,0 +1,213 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use bellbird_domain::UserId;
+use bellbird_providers::Registry;
+use bellbird_shared_state::Clock;
+use bellbird_storage::{ClaimedJob, Sealer, Storage};
+use jiff::SignedDuration;
+use tempfile::TempDir;
+use tokio::sync::Semaphore;
+
+use super::*;
+use crate::jobs::Work;
+
+const LEASE: Duration = Duration::from_secs(60);
+
+/// A database with the runner of one instance. Time stands still until [`World::advance`].
+struct World {
+    connections: Connections,
+    clock: Clock,
+    stop: CancellationToken,
+    _directory: TempDir,
+}
+
+impl World {
+    async fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let url = format!("sqlite:{}", directory.path().join("test.db").display());
+        let storage = Storage::open(&url, Sealer::random()).await.unwrap();
+        storage.migrate().await.unwrap();
+        let clock = Clock::manual("2026-11-20T00:00:00Z".parse().unwrap());
+        let connections = Connections::new(storage, Registry::default(), clock.clone());
+        Self { connections, clock, stop: CancellationToken::new(), _directory: directory }
+    }
+
+    async fn add(&self, kind: &JobKind, provider: &str, subject: &str) -> JobKey {
+        let key = JobKey::new(kind.name, UserId::new(), subject);
+        self.connections.storage.insert_job(&key, provider, self.clock.now()).await.unwrap();
+        key
+    }
+
+    fn start(&self, kind: &'static JobKind, provider: &'static str) -> tokio::task::JoinHandle<()> {
+        let (connections, stop) = (self.connections.clone(), self.stop.clone());
+        tokio::spawn(async move { connections.run_lane(kind, provider, stop).await })
+    }
+
+    fn advance(&self, time: Duration) {
+        self.clock.set(self.clock.now() + SignedDuration::try_from(time).unwrap());
+    }
+}
+
+const fn kind(name: &'static str, run: for<'a> fn(&'a Connections, &'a ClaimedJob) -> Work<'a>) -> JobKind {
+    let is_enabled = |_: &Connections| true;
+    JobKind { name, is_periodic: false, has_connection: false, lease: LEASE, concurrency_max: 2, is_enabled, run }
+}
+
+/// Waits in paused time, which passes when all tasks wait.
+async fn until(condition: impl Fn() -> bool) {
+    let reached = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(600), reached).await.expect("the condition is met");
+}
+
+#[tokio::test(start_paused = true)]
+async fn panicking_job_runs_again_after_its_lease_and_delays_no_other() {
+    static PANICS: AtomicBool = AtomicBool::new(true);
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    static KIND: JobKind = kind("test", |connections, claim| {
+        Box::pin(async move {
+            RUNS.fetch_add(1, Ordering::SeqCst);
+            assert!(claim.key.subject != "bad" || !PANICS.load(Ordering::SeqCst), "as a bug would");
+            connections.finish_job(claim, None).await
+        })
+    });
+    let world = World::new().await;
+    world.add(&KIND, "fiskil", "bad").await;
+    world.add(&KIND, "fiskil", "good").await;
+    let lane = world.start(&KIND, "fiskil");
+    until(|| RUNS.load(Ordering::SeqCst) == 2).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(RUNS.load(Ordering::SeqCst), 2, "the lease has not ended");
+    PANICS.store(false, Ordering::SeqCst);
+    world.advance(LEASE);
+    until(|| RUNS.load(Ordering::SeqCst) == 3).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    world.advance(LEASE);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(RUNS.load(Ordering::SeqCst), 3, "finished");
+    world.stop.cancel();
+    lane.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_provider_has_its_own_limit() {
+    static RUNNING: AtomicU32 = AtomicU32::new(0);
+    static DONE: AtomicU32 = AtomicU32::new(0);
+    static ANSWERS: Semaphore = Semaphore::const_new(0);
+    static KIND: JobKind = kind("test", |connections, claim| {
+        Box::pin(async move {
+            if claim.provider == "fiskil" {
+                RUNNING.fetch_add(1, Ordering::SeqCst);
+                ANSWERS.acquire().await.unwrap().forget();
+                RUNNING.fetch_sub(1, Ordering::SeqCst);
+            }
+            DONE.fetch_add(1, Ordering::SeqCst);
+            connections.finish_job(claim, None).await
+        })
+    });
+    let world = World::new().await;
+    for subject in ["1", "2", "3"] {
+        world.add(&KIND, "fiskil", subject).await;
+        world.add(&KIND, "akahu", subject).await;
+    }
+    let lanes = [world.start(&KIND, "fiskil"), world.start(&KIND, "akahu")];
+    until(|| DONE.load(Ordering::SeqCst) == 3).await;
+    until(|| RUNNING.load(Ordering::SeqCst) == 2).await;
+    // Leases are renewed meanwhile: nobody runs these jobs twice.
+    for _ in 0..4 {
+        tokio::time::sleep(LEASE / 2).await;
+        world.advance(LEASE / 2);
+    }
+    assert_eq!(RUNNING.load(Ordering::SeqCst), KIND.concurrency_max as u32);
+    ANSWERS.add_permits(3);
+    until(|| DONE.load(Ordering::SeqCst) == 6).await;
+    world.stop.cancel();
+    for lane in lanes {
+        lane.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_waits_for_running_jobs_and_starts_no_other() {
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    static ANSWERS: Semaphore = Semaphore::const_new(0);
+    static KIND: JobKind = kind("test", |connections, claim| {
+        Box::pin(async move {
+            STARTED.fetch_add(1, Ordering::SeqCst);
+            ANSWERS.acquire().await.unwrap().forget();
+            connections.finish_job(claim, None).await
+        })
+    });
+    let world = World::new().await;
+    for subject in ["1", "2", "3"] {
+        world.add(&KIND, "fiskil", subject).await;
+    }
+    let lane = world.start(&KIND, "fiskil");
+    until(|| STARTED.load(Ordering::SeqCst) == 2).await;
+    world.stop.cancel();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(!lane.is_finished());
+    ANSWERS.add_permits(2);
+    lane.await.unwrap();
+    assert_eq!(STARTED.load(Ordering::SeqCst), 2);
+    let now = world.clock.now();
+    let left = world.connections.storage.claim_due_job("test", "fiskil", now, now).await.unwrap();
+    assert_eq!(left.map(|claim| claim.attempts), Some(0), "one job is left, for the next start");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_job_is_retried_with_backoff_and_its_error_is_kept() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    static KIND: JobKind = kind("test", |connections, claim| {
+        Box::pin(async move {
+            match RUNS.fetch_add(1, Ordering::SeqCst) {
+                0 => Err(ConnectionsError::NotConfigured("fiskil".to_owned())),
+                _ => connections.finish_job(claim, None).await,
+            }
+        })
+    });
+    let world = World::new().await;
+    world.add(&KIND, "fiskil", "1").await;
+    let lane = world.start(&KIND, "fiskil");
+    until(|| RUNS.load(Ordering::SeqCst) == 1).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let failing = world.connections.storage.list_failing_jobs(9).await.unwrap();
+    assert_eq!(failing.len(), 1);
+    assert!(failing[0].last_error.contains("fiskil"), "{}", failing[0].last_error);
+    assert_eq!(RUNS.load(Ordering::SeqCst), 1, "not due yet");
+    world.advance(Duration::from_secs(2 * 3_600));
+    until(|| RUNS.load(Ordering::SeqCst) == 2).await;
+    world.stop.cancel();
+    lane.await.unwrap();
+    assert!(world.connections.storage.list_failing_jobs(9).await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn periodic_job_is_added_once_by_all_instances() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    static KIND: JobKind = JobKind {
+        is_periodic: true,
+        ..kind("test", |connections, claim| {
+            Box::pin(async move {
+                RUNS.fetch_add(1, Ordering::SeqCst);
+                let next = connections.clock.now() + SignedDuration::from_hours(1);
+                connections.finish_job(claim, Some(next)).await
+            })
+        })
+    };
+    let world = Arc::new(World::new().await);
+    let lanes = [world.start(&KIND, ""), world.start(&KIND, "")];
+    until(|| RUNS.load(Ordering::SeqCst) == 1).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(RUNS.load(Ordering::SeqCst), 1);
+    world.advance(Duration::from_secs(3_600));
+    until(|| RUNS.load(Ordering::SeqCst) == 2).await;
+    world.stop.cancel();
+    for lane in lanes {
+        lane.await.unwrap();
+    }
+}
