@@ -101,8 +101,11 @@ const USUAL: [&str; 9] = [
 ];
 
 /// Where such a word belongs to others: a wire protocol, a bank's text, a technique by its usual name.
-const QUOTED: [(&str, &str); 15] = [
+const QUOTED: [(&str, &str); 17] = [
+    // tokio's task-local values and tracing's spans.
+    ("crates/api/src/live.rs", "scope"),
     ("crates/api/src/middleware/access_log.rs", "scope"),
+    ("crates/bellbird/src/telemetry/json.rs", "scope"),
     ("crates/providers/src/akahu/", "grant"),
     ("crates/providers/src/akahu/", "scope"),
     ("docs/providers/akahu.md", "grant"),
