@@ -370,11 +370,11 @@ impl Items<'_, '_> {
     /// Whether an item follows. Then it is next.
     fn has_next(&mut self) -> Result<bool, Invalid> {
         let is_first = std::mem::take(&mut self.is_first);
-        if self.reader.peek() == Some(self.end) {
-            return Ok(false);
-        }
-        if !is_first {
-            self.reader.expect(b',')?;
+        match self.reader.peek() {
+            Some(byte) if byte == self.end => return Ok(false),
+            _ if is_first => {}
+            Some(b',') => self.reader.at += 1,
+            _ => return Err(Invalid),
         }
         Ok(true)
     }

@@ -92,6 +92,8 @@ impl<'a> TransactionView<'a> {
     }
 }
 
+/// Inlined, so that the size of each name is known when it is copied.
+#[inline(always)]
 fn write_member(name: &str, value: Option<&str>, out: &mut Vec<u8>) {
     out.extend_from_slice(name.as_bytes());
     match value {
