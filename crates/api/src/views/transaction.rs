@@ -135,7 +135,7 @@ mod tests {
                 id: AccountId::new(),
                 user_id: UserId::new(),
                 connection_id: ConnectionId::new(),
-                provider: "fiskil".to_owned(),
+                provider: "bank".to_owned(),
                 provider_account_id: "1".to_owned(),
                 name: texts[0].clone(),
                 account_type: AccountType::Transaction,
