@@ -55,7 +55,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn strings_are_written_as_by_serde_json(text in "[a-z\u{0}-\u{21}\"\\\\\u{7f}é😀]{0,5}[ -~]{0,40}[a-z\u{0}-\u{21}\"\\\\]{0,2}") {
+        fn strings_are_written_as_by_serde_json(
+            start in "[a-z\u{0}-\u{21}\"\\\\\u{7f}é😀]{0,5}",
+            middle in "[ -~]{0,40}",
+            end in "[a-z\u{0}-\u{21}\"\\\\]{0,2}",
+        ) {
+            let text = start + &middle + &end;
             let mut written = b"before".to_vec();
             write_string(&text, &mut written);
             prop_assert_eq!(&written[6..], serde_json::to_vec(&text).unwrap());
