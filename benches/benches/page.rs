@@ -11,6 +11,7 @@ use std::time::Instant;
 use anyhow::{Context as _, ensure};
 use bellbird_api::TransactionsBody;
 use bellbird_api::views::{Pagination, TransactionView};
+use bellbird_domain::date::DayFinder;
 use bellbird_domain::{
     Account, AccountId, AccountType, Bound, ConnectionId, Currency, Interval, Page, Transaction, UserId,
 };
@@ -92,14 +93,16 @@ fn read(page: &[u8], account: &Account, depth: u8) -> Option<Vec<u8>> {
     let page_request = Page { limit: 200, offset: if depth == 2 { 0 } else { u64::from(ROWS) } };
     let mut window = Window::new(page_request, 5_000);
     let mut body = TransactionsBody::new(page_request);
+    let mut days = DayFinder::new(&zone);
     let mut rows = |row: Transaction<'_>| {
-        if depth > 0 && interval.contains(row.instant, || row.local_day(&zone)) && window.take() {
-            body.push(&TransactionView::new(&row, &zone));
+        let day = row.day.unwrap_or_else(|| days.day_of(row.instant));
+        if depth > 0 && interval.contains(row.instant, || day) && window.take() {
+            body.push(&TransactionView::new(&row, day));
         }
     };
     read_transactions_page(black_box(page), "arrangement", &query, &mut rows).ok()?;
     let extent = window.extent(window.row(), None);
-    body.finish(&Pagination::of(page_request, extent)).ok()
+    Some(body.finish(&Pagination::of(page_request, extent)))
 }
 
 #[allow(clippy::print_stdout, reason = "the result of the program")]

@@ -170,7 +170,7 @@ async fn with_nginx(args: &HttpArgs, setup: &Setup, report: &mut Report) -> anyh
     let mut baseline = Side::new(&nginx, clients_of(nginx.address, &path, args.connections, setup).await?);
     if args.is_selected("transactions") {
         run_alternating(args.rounds, args.requests.div_ceil(10), &mut subject, &mut baseline).await?;
-        for (measure, subject, baseline, target) in measures(&subject, &baseline, [Some(7.0), None, None]) {
+        for (measure, subject, baseline, target) in measures(&subject, &baseline, [Some(6.0), None, None]) {
             report.add(Figure::compared("transactions", measure, NGINX, subject, baseline, target));
         }
     }

@@ -3,9 +3,10 @@
 //! A day is never shifted by a timezone. An instant becomes a day only in one named zone.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use jiff::civil::{Date, DateTime};
-use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::TradeTime;
@@ -231,6 +232,31 @@ pub fn day_of(instant: Timestamp, zone: &TimeZone) -> Date {
     zone.to_datetime(instant).date()
 }
 
+/// Computes [`day_of`] for many instants of one zone. Keeps the zone's offset until an instant lies outside of the
+/// span in which it is valid, since the search for it takes most of the time.
+pub struct DayFinder<'z> {
+    zone: &'z TimeZone,
+    offset: Offset,
+    valid: Range<Timestamp>,
+}
+
+impl<'z> DayFinder<'z> {
+    #[must_use]
+    pub fn new(zone: &'z TimeZone) -> Self {
+        Self { zone, offset: Offset::UTC, valid: Timestamp::MAX..Timestamp::MAX }
+    }
+
+    pub fn day_of(&mut self, instant: Timestamp) -> Date {
+        if !self.valid.contains(&instant) {
+            let after = instant.checked_add(SignedDuration::from_nanos(1)).unwrap_or(instant);
+            let start = self.zone.preceding(after).next().map_or(Timestamp::MIN, |change| change.timestamp());
+            let end = self.zone.following(instant).next().map_or(Timestamp::MAX, |change| change.timestamp());
+            (self.offset, self.valid) = (self.zone.to_offset(instant), start..end);
+        }
+        self.offset.to_datetime(instant).date()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -386,6 +412,26 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn day_finder_agrees_with_the_zone(
+            instants in prop::collection::vec((0_i64..4_000_000_000, -2_i64..3), 1..20),
+            zone in prop::sample::select(vec!["Australia/Sydney", "America/St_Johns", "UTC", "Pacific/Apia"]),
+        ) {
+            let zone = TimeZone::get(zone).expect("bundled");
+            let mut finder = DayFinder::new(&zone);
+            for (seconds, nanos) in instants {
+                let instant = Timestamp::from_second(seconds).expect("in range");
+                // Beside the next change of the clocks, where an offset ends.
+                let change = zone.following(instant).next().map_or(instant, |change| change.timestamp());
+                for instant in [instant, change + SignedDuration::from_nanos(nanos), change] {
+                    prop_assert_eq!(finder.day_of(instant), day_of(instant, &zone));
+                }
+            }
+            for instant in [Timestamp::MIN, Timestamp::MAX] {
+                prop_assert_eq!(finder.day_of(instant), day_of(instant, &zone));
+            }
+        }
+
         /// Model: a day bound equals the first to the last instant of that day in the zone.
         #[test]
         fn days_and_instants_agree(

@@ -1,7 +1,7 @@
 //! Parses JSON in one pass: docs/adr/0013-page-parsing.md.
 //!
 //! A page is mostly short strings, and finding their ends takes most of the time. So blocks of 64 bytes are scanned for
-//! the characters that can end a string, without branches, and a string is two entries of that scan.
+//! the characters that can end a string, without branches, and the end of a string is the next bit of that scan.
 //!
 //! Accepts what serde_json accepts, and returns the same values. serde_json itself reads what is rare in a page:
 //! strings with escapes, and arrays and objects that no type wants.
@@ -97,7 +97,7 @@ struct Reader<'de> {
     /// The position of the next byte to read.
     at: usize,
     depth: u8,
-    /// A bit for each byte that can end a string, in the last block that was scanned. Visited bits are cleared.
+    /// A bit for each byte that can end a string, in the last block that was scanned.
     string_ends: u64,
     /// The end of that block.
     scanned: usize,
@@ -124,33 +124,43 @@ impl<'de> Reader<'de> {
         Ok(())
     }
 
-    /// The next position that can end a string. Passes each position once.
-    fn next_string_end(&mut self) -> Option<usize> {
-        while self.string_ends == 0 {
-            let rest = self.text.as_bytes().get(self.scanned..)?;
-            self.string_ends = match rest.first_chunk() {
-                Some(block) => string_ends(block),
-                None if rest.is_empty() => return None,
-                None => {
-                    let mut block = [b' '; BLOCK_BYTES];
-                    block.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-                    string_ends(&block)
-                }
-            };
-            self.scanned += BLOCK_BYTES;
+    /// The first position from `at` on that can end a string. `at` never decreases. A block begins where a string
+    /// begins that the last block does not reach, so what lies between strings is often not scanned.
+    #[inline]
+    fn string_end(&mut self, mut at: usize) -> Option<usize> {
+        loop {
+            if at >= self.scanned {
+                self.scan(at)?;
+            }
+            let ends = self.string_ends >> (BLOCK_BYTES - (self.scanned - at));
+            if ends != 0 {
+                return Some(at + ends.trailing_zeros() as usize);
+            }
+            at = self.scanned;
         }
-        let at = self.scanned - BLOCK_BYTES + self.string_ends.trailing_zeros() as usize;
-        self.string_ends &= self.string_ends - 1;
-        Some(at)
+    }
+
+    /// Scans the block that begins at `at`. None at the end of the text.
+    #[inline]
+    fn scan(&mut self, at: usize) -> Option<()> {
+        let rest = self.text.as_bytes().get(at..).filter(|rest| !rest.is_empty())?;
+        self.string_ends = match rest.first_chunk() {
+            Some(block) => string_ends(block),
+            None => {
+                let mut block = [b' '; BLOCK_BYTES];
+                block.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+                string_ends(&block)
+            }
+        };
+        self.scanned = at + BLOCK_BYTES;
+        Some(())
     }
 
     /// The content of the string that begins here. None if it has escapes: then `text_from` has it.
     #[inline]
     fn plain_string(&mut self) -> Result<Option<&'de str>, Invalid> {
         let start = self.at + 1;
-        // Passes what skipped values left, up to the opening quote.
-        while self.next_string_end().ok_or(Invalid)? < self.at {}
-        let end = self.next_string_end().ok_or(Invalid)?;
+        let end = self.string_end(start).ok_or(Invalid)?;
         match self.text.as_bytes().get(end) {
             Some(b'"') => {
                 self.at = end + 1;
@@ -360,11 +370,11 @@ impl Items<'_, '_> {
     /// Whether an item follows. Then it is next.
     fn has_next(&mut self) -> Result<bool, Invalid> {
         let is_first = std::mem::take(&mut self.is_first);
-        if self.reader.peek() == Some(self.end) {
-            return Ok(false);
-        }
-        if !is_first {
-            self.reader.expect(b',')?;
+        match self.reader.peek() {
+            Some(byte) if byte == self.end => return Ok(false),
+            _ if is_first => {}
+            Some(b',') => self.reader.at += 1,
+            _ => return Err(Invalid),
         }
         Ok(true)
     }

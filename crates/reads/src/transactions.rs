@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
+use bellbird_domain::date::DayFinder;
 use bellbird_domain::{Bound, Caller, Interval, Page, Transaction};
 use bellbird_providers::{Banking, CallContext, Cursor, Error, PageRequest, TransactionQuery};
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use secrecy::SecretString;
@@ -27,8 +29,8 @@ pub struct TransactionsRequest {
     pub page: Page,
 }
 
-/// Receives the rows of the window, newest first.
-pub type KeepRow<'k> = dyn for<'row> FnMut(&Transaction<'row>) + Send + 'k;
+/// Receives the rows of the window, newest first, and the day of each in the caller's timezone.
+pub type KeepRow<'k> = dyn for<'row> FnMut(&Transaction<'row>, Date) + Send + 'k;
 
 impl Reads {
     /// Passes each row of the window to `keep`, newest first, and returns the pagination fields.
@@ -164,7 +166,7 @@ impl Walk<'_> {
             }
             self.window.seek(row);
             let rows = self.rows_to_count(row);
-            let page = tokio::time::timeout_at(deadline, self.page(cursor.as_ref(), rows, &mut |_| {})).await;
+            let page = tokio::time::timeout_at(deadline, self.page(cursor.as_ref(), rows, &mut |_, _| {})).await;
             if !matches!(page, Ok(Ok(_))) {
                 tracing::debug!("counting stopped early");
                 return;
@@ -200,8 +202,10 @@ impl Walk<'_> {
         // The first window shows every row. Later windows skip rows that appeared after it.
         let (is_first_window, as_of) = (window.offset() == 0, self.map.lock().as_of());
         let mut newest = as_of;
+        let mut days = DayFinder::new(query.zone);
         let mut sink = |row: Transaction<'_>| {
-            if !query.interval.contains(row.instant, || row.local_day(query.zone)) {
+            let day = row.day.unwrap_or_else(|| days.day_of(row.instant));
+            if !query.interval.contains(row.instant, || day) {
                 return;
             }
             match row.seen_at {
@@ -210,7 +214,7 @@ impl Walk<'_> {
                 _ => {}
             }
             if window.take() {
-                keep(&row);
+                keep(&row, day);
             }
         };
         let request = PageRequest { cursor, rows };

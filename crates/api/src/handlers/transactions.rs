@@ -11,6 +11,7 @@ use http::header::LINK;
 use crate::cache::{LiveAnswer, LiveOutcome};
 use crate::deprecation::{DEPRECATION, SUNSET, SUNSET_DATE};
 use crate::extract::{Admitted, Query};
+use crate::json::write_json;
 use crate::live::{self, CacheStatus};
 use crate::params::{DateBound, page};
 use crate::problem::Problem;
@@ -77,12 +78,11 @@ impl AppState {
     ) -> LiveOutcome {
         let call = self.inner.reads.call_context();
         let mut body = TransactionsBody::new(request.page);
-        let mut push_row =
-            |row: &bellbird_domain::Transaction<'_>| body.push(&TransactionView::new(row, &caller.timezone));
+        let mut push_row = |row: &bellbird_domain::Transaction<'_>, day| body.push(&TransactionView::new(row, day));
         let outcome = self.inner.reads.transactions(&call, caller, context, request, &mut push_row).await;
         let answer = match outcome {
-            Ok(extent) => body.finish(&Pagination::of(request.page, extent)).map(|body| LiveAnswer {
-                body: body.into(),
+            Ok(extent) => Ok(LiveAnswer {
+                body: body.finish(&Pagination::of(request.page, extent)).into(),
                 truncated: extent.truncated,
                 complete: true,
             }),
@@ -98,13 +98,12 @@ pub struct TransactionsBody {
     /// The number of rows to reserve memory for. The first row reserves it, so that a waiting request holds no empty
     /// buffer.
     rows: usize,
-    failed: bool,
 }
 
 impl TransactionsBody {
     #[must_use]
     pub fn new(page: Page) -> Self {
-        Self { bytes: br#"{"data":["#.to_vec(), rows: page.limit as usize, failed: false }
+        Self { bytes: br#"{"data":["#.to_vec(), rows: page.limit as usize }
     }
 
     pub fn push(&mut self, row: &TransactionView<'_>) {
@@ -113,14 +112,14 @@ impl TransactionsBody {
         } else {
             self.bytes.reserve(128 + self.rows * ROW_BYTES);
         }
-        self.failed |= serde_json::to_writer(&mut self.bytes, row).is_err();
+        row.write(&mut self.bytes);
     }
 
-    /// Fails with [`Problem::Internal`] if a row could not be serialized.
-    pub fn finish(mut self, pagination: &Pagination) -> Result<Vec<u8>, Problem> {
+    #[must_use]
+    pub fn finish(mut self, pagination: &Pagination) -> Vec<u8> {
         self.bytes.extend_from_slice(br#"],"pagination":"#);
-        self.failed |= serde_json::to_writer(&mut self.bytes, pagination).is_err();
+        write_json(pagination, &mut self.bytes);
         self.bytes.push(b'}');
-        if self.failed { Err(Problem::Internal) } else { Ok(self.bytes) }
+        self.bytes
     }
 }

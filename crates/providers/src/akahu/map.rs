@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 
 use super::{NAME, categories, wire};
 use crate::exact::{self, ExactNumber};
+use crate::rows::parse_instant;
 use crate::text::{Text, non_blank};
 use crate::{ConsentStatus, Error, FoundAccount};
 
@@ -32,7 +33,7 @@ pub(super) fn transaction<'a>(
 ) -> Result<Result<Transaction<'a>, Skipped>, Error> {
     let account = accounts.iter().find(|account| account.provider_account_id == row.account.as_str());
     let Some(account) = account else { return Ok(Err(Skipped::OtherAccount)) };
-    let time = row.date.and_then(|text| text.as_str().parse::<Timestamp>().ok().map(|instant| (instant, text)));
+    let time = row.date.and_then(|text| parse_instant(text.as_str()).map(|instant| (instant, text)));
     let Some((instant, datetime)) = time else { return Ok(Err(Skipped::NoTime)) };
     let amount = exact::amount(Some(&row.amount))?.ok_or(Error::Malformed("a transaction has no amount"))?;
     let category = categories::category(row.category.as_ref(), row.kind.as_ref().map(Text::as_str), &amount);
@@ -44,7 +45,7 @@ pub(super) fn transaction<'a>(
         account,
         instant,
         day: day_only(instant, auckland),
-        seen_at: row.created_at.and_then(|text| text.as_str().parse().ok()),
+        seen_at: row.created_at.and_then(|text| parse_instant(text.as_str())),
         datetime: datetime.0,
         description: row.description.unwrap_or_default().0,
         amount,

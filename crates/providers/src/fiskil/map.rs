@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::wire;
 use crate::exact::{self, ExactNumber};
+use crate::rows::parse_instant;
 use crate::text::{Text, non_blank};
 use crate::{ConsentStatus, Error, FoundAccount};
 
@@ -63,7 +64,7 @@ pub(super) fn transaction<'a>(
 
 fn time(text: Option<Text<'_>>) -> Option<(Timestamp, Text<'_>)> {
     let text = text?;
-    text.as_str().parse().ok().map(|instant| (instant, text))
+    parse_instant(text.as_str()).map(|instant| (instant, text))
 }
 
 fn category_of(category: &wire::Category<'_>) -> Option<Category> {

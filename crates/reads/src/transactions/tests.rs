@@ -159,7 +159,7 @@ impl<'p> Client<'p> {
             map: &self.map,
         };
         let mut kept = Vec::new();
-        walk.complete(&mut |row| kept.push(row.id.to_string())).await?;
+        walk.complete(&mut |row, _| kept.push(row.id.to_string())).await?;
         walk.count(deadline).await;
         let map = self.map.lock();
         let extent = walk.window.extent(map.counted(), map.end());
