@@ -292,7 +292,7 @@ CREATE INDEX webhook_endpoints_due_failing ON webhook_endpoints (COALESCE(lease_
 -- Events, deliveries and attempts have no foreign keys, which would double the work of writing them. Each statement
 -- that deletes one of them, an endpoint or a connection also deletes what belongs to it.
 CREATE TABLE webhook_events (
-    user_id TEXT NOT NULL REFERENCES users (id),
+    user_id TEXT NOT NULL,
     id TEXT NOT NULL,
     -- NULL: a ping.
     connection_id TEXT,
@@ -314,7 +314,7 @@ CREATE TABLE webhook_events (
 
 CREATE INDEX webhook_events_connection ON webhook_events (connection_id);
 -- Finds the later chunks of a run, whose rows are read together.
-CREATE INDEX webhook_events_run ON webhook_events (sync_run_id, chunk);
+CREATE INDEX webhook_events_run ON webhook_events (sync_run_id, chunk) WHERE chunk > 1;
 CREATE INDEX webhook_events_created ON webhook_events (created_at);
 
 -- One event to one endpoint.

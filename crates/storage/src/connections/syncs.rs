@@ -21,9 +21,10 @@ statements! {
     FINISH = "UPDATE connections SET synced_at = $3, covered_from = $4, sync_sequence = sync_sequence + 1
         WHERE user_id = $1 AND id = $2";
 
-    /// All that `finish_sync` writes, in one statement. NULL if the claim is stale, otherwise
-    /// the number of written events. Runs after the lock, as a statement of its own: the parts of one statement see the
-    /// moment before a wait. `subscribers` waits for locks too, and then has the state after the wait.
+    /// All that `finish_sync` writes, in one statement. NULL if the claim is stale, otherwise the number of written
+    /// events. Runs after the lock, as a statement of its own: the parts of one statement see the moment before a wait.
+    /// `subscribers` waits for locks too, and then has the state after the wait. So `notified` asks `subscribers` when
+    /// an endpoint is due: a release may have changed it meanwhile.
     FINISH_ON_POSTGRES = "", on_postgres = concat!(
         "WITH finished AS (",
         jobs::release_done!(),
@@ -38,14 +39,14 @@ statements! {
             SELECT * FROM UNNEST(CAST($9 AS TEXT[]), CAST($10 AS BYTEA[]), CAST($11 AS BIGINT[]), CAST($12 AS BIGINT[]),
                 CAST($13 AS BIGINT[]), CAST($17 AS BIGINT[]))
                 AS e (id, row_digests, new_count, updated_count, chunk, total_chunks)
-        ), subscribers AS (",
-        "SELECT id, status FROM webhook_endpoints
+        ), subscribers AS (
+            SELECT id, status, due_at FROM webhook_endpoints
             WHERE user_id = $1 AND (',' || event_types || ',') LIKE ('%,' || $14 || ',%')
                 AND EXISTS (SELECT 1 FROM finished) AND EXISTS (SELECT 1 FROM written)
             FOR NO KEY UPDATE
         ), notified AS (
             UPDATE webhook_endpoints e SET due_at = $18 FROM subscribers s
-            WHERE e.user_id = $1 AND e.id = s.id AND s.status <> 'disabled' AND (e.due_at > $18 OR e.due_at IS NULL)
+            WHERE e.user_id = $1 AND e.id = s.id AND s.status <> 'disabled' AND (s.due_at > $18 OR s.due_at IS NULL)
         ), events AS (
             INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
                 date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks)

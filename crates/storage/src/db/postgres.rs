@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use deadpool_postgres::{Manager, Object, Pool, Runtime};
+use deadpool_postgres::{Manager, Object, Pool, QueueMode, Runtime};
 use futures_util::future::{join_all, join3};
 use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs;
@@ -58,6 +58,8 @@ impl Postgres {
         };
         let pool = Pool::builder(manager)
             .max_size(CONNECTIONS_MAX)
+            // The connection used last has its statements prepared and its caches warm.
+            .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(WAIT_TIMEOUT))
             .create_timeout(Some(CONNECT_TIMEOUT))

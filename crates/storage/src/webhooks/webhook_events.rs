@@ -66,7 +66,8 @@ statements! {
     LIST_LATER = concat!(
         "SELECT ",
         webhook_event_columns!(""),
-        " FROM webhook_events WHERE sync_run_id = $2 AND chunk > $3 AND user_id = $1 ORDER BY chunk LIMIT $4"
+        " FROM webhook_events WHERE sync_run_id = $2 AND chunk > $3 AND chunk > 1 AND user_id = $1
+        ORDER BY chunk LIMIT $4"
     );
 
     LIST_OUTDATED = "SELECT user_id, id FROM webhook_events WHERE created_at < $1 ORDER BY created_at LIMIT $2";

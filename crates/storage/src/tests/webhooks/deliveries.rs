@@ -6,8 +6,9 @@ use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, UserId};
 
 use crate::tests::fixtures::{
     chunk, claimed_endpoint, connection_to_sync, digest, endpoint, finish_sync_with, finished_attempt, states,
+    wait_for_lock_waiters,
 };
-use crate::tests::support::{at, both};
+use crate::tests::support::{at, both, connect, on_postgres};
 use crate::{
     AttemptOutcome, AttemptRecord, ClaimedEndpoint, DeliveryOverview, FinishedAttempt, NewWebhookEvent, Storage,
     StorageError,
@@ -313,4 +314,27 @@ both! {
         let overview = DeliveryOverview { due: 1, oldest_due: Some(at(25)), failing: 1, ..overview };
         assert_eq!(db.delivery_overview(at(31)).await.unwrap(), overview);
     }
+}
+
+/// A sync waits for a release that finds nothing due. What the sync saw of the endpoint before is outdated then.
+#[test]
+fn event_stored_during_a_release_is_due() {
+    on_postgres(async |db| {
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let events = [chunk(1, 1), chunk(1, 1)];
+        let (run, _) = finish_sync_with(db, (user, connection), 20, &events[..1]).await;
+        let claim = claimed_endpoint(db, id, 20).await;
+        let delivered = finished_attempt(&events[0], run, 21, AttemptOutcome::Delivered);
+        assert!(db.finish_attempts(&claim, &[delivered], at(21)).await.unwrap());
+        let releasing = connect(&db.url).await;
+        releasing.batch_execute("BEGIN; UPDATE webhook_endpoints SET lease_until = NULL, due_at = NULL").await.unwrap();
+        tokio::join!(finish_sync_with(db, (user, connection), 30, &events[1..]), async {
+            wait_for_lock_waiters(db, 1).await;
+            releasing.batch_execute("COMMIT").await.unwrap();
+        });
+        let claim = due(db, 30, false).await.remove(0);
+        assert_eq!(due_events(db, &claim, 30).await, [events[1].id]);
+    });
 }
