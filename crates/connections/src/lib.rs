@@ -60,7 +60,6 @@ pub struct Connections {
 }
 
 impl Connections {
-    #[must_use]
     pub fn new(storage: Storage, providers: Registry, clock: Clock) -> Self {
         Self {
             storage,

@@ -154,13 +154,11 @@ impl JobKey {
     }
 
     /// The only job of a kind that serves all users.
-    #[must_use]
     pub fn of_service(kind: &'static str) -> Self {
         Self::new(kind, UserId::from(Uuid::nil()), "")
     }
 
     /// The subject as an id. Nil if it is none.
-    #[must_use]
     pub fn subject_id<T: From<Uuid>>(&self) -> T {
         T::from(Uuid::try_parse(&self.subject).unwrap_or_default())
     }
@@ -178,19 +176,16 @@ pub struct ClaimedJob {
 }
 
 impl ClaimedJob {
-    #[must_use]
     pub fn user_id(&self) -> UserId {
         self.key.user_id
     }
 
     /// The subject as an id. Nil if it is none.
-    #[must_use]
     pub fn subject_id<T: From<Uuid>>(&self) -> T {
         self.key.subject_id()
     }
 
     /// Names this run in logs.
-    #[must_use]
     pub fn run_id(&self) -> String {
         format!("{:016x}", self.fence)
     }

@@ -122,7 +122,6 @@ impl Storage {
     }
 
     /// `sqlite` or `postgres`.
-    #[must_use]
     pub fn kind(&self) -> &'static str {
         match self.db {
             Db::Sqlite(_) => "sqlite",

@@ -228,7 +228,6 @@ impl Connections {
     }
 
     /// Lists the configured providers that have a consent page.
-    #[must_use]
     pub fn linkable_providers(&self) -> Vec<LinkableProvider> {
         let has_page = |name: &str| self.providers.find(name).is_some_and(|provider| provider.linking().is_some());
         let linkable = PROVIDERS.iter().filter(|provider| has_page(provider.name.as_str()));
@@ -242,7 +241,6 @@ impl Connections {
     }
 
     /// Returns a provider's name for people; an unknown name is returned as it is.
-    #[must_use]
     pub fn provider_title<'a>(&self, provider: &'a str) -> &'a str {
         let known = PROVIDERS.iter().find(|known| known.name.as_str() == provider);
         known.map_or(provider, |known| known.title)

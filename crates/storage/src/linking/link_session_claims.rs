@@ -50,7 +50,6 @@ pub struct ClaimedLinkSession {
 
 impl ClaimedLinkSession {
     /// Whether the user already had the consent with this provider id when the session started.
-    #[must_use]
     pub fn had_consent(&self, consent: &str) -> bool {
         self.known_consents.contains(&known_consent_digest(&self.state_hash, consent))
     }

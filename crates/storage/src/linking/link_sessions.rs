@@ -75,7 +75,6 @@ pub enum LinkPhase {
 
 impl LinkPhase {
     /// The word in the database.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Started => "started",

@@ -69,7 +69,6 @@ impl Sealer {
     }
 
     /// A sealer with one random key, for the demo and for tests, where no sealed value outlives the process.
-    #[must_use]
     pub fn random() -> Self {
         let key = random_bytes::<KEY_BYTES>();
         let aead = RandomizedNonceKey::new(&AES_256_GCM, &*key).expect("32 bytes are a key");
@@ -127,7 +126,6 @@ impl fmt::Debug for Sealer {
 }
 
 /// The id of the key that sealed a value. None if it is not a sealed value.
-#[must_use]
 pub fn key_id_of(sealed: &[u8]) -> Option<&str> {
     split(sealed).ok().map(|parts| parts.key_id)
 }

@@ -165,7 +165,6 @@ impl Storage {
     }
 
     /// The id of the key that seals.
-    #[must_use]
     pub fn sealing_key_id(&self) -> &str {
         self.sealer.key_ids().next().unwrap_or_default()
     }
