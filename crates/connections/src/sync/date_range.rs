@@ -75,7 +75,7 @@ impl SyncSettings {
         let first_sync_at = Some(schedule::first_sync_at(linked_at)).filter(|first| now < *first);
         let next_sync_at = self.next_sync_at(now, jitter);
         let next_sync_at = first_sync_at.map_or(next_sync_at, |first| first.min(next_sync_at));
-        let retry_at = now.saturating_add(EMPTY_FIRST_SYNC_RETRY).unwrap_or(next_sync_at).min(next_sync_at);
+        let retry_at = now.plus(EMPTY_FIRST_SYNC_RETRY).min(next_sync_at);
         SyncPlan {
             from: self.range_start(now, synced_at.filter(|_| !reads_first_range), covered_from),
             next_sync_at,

@@ -81,9 +81,6 @@ impl Sealer {
     }
 
     /// Seals a secret with the first key and a random nonce, so two seals of one secret differ.
-    ///
-    /// # Errors
-    /// [`SealError::DoesNotSeal`] if the system has no random numbers.
     pub fn seal(&self, sealed_for: SealedFor<'_>, secret: &[u8]) -> Result<Vec<u8>, SealError> {
         let key = self.0.first().ok_or(SealError::DoesNotSeal)?;
         let mut sealed = header(&key.id);
@@ -99,9 +96,6 @@ impl Sealer {
     }
 
     /// Opens a sealed value. The result is wiped from memory on drop.
-    ///
-    /// # Errors
-    /// [`SealError::NotSealed`], [`SealError::UnknownKeyId`] or [`SealError::DoesNotOpen`].
     pub fn open(&self, sealed_for: SealedFor<'_>, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
         let parts = split(sealed)?;
         let key = self

@@ -135,9 +135,6 @@ struct Stored {
 
 impl Storage {
     /// Opens the credentials of the user's connection, even of one being deleted.
-    ///
-    /// # Errors
-    /// [`StorageError::Sealed`](crate::StorageError::Sealed) if they cannot be opened.
     pub async fn find_credentials(&self, user: UserId, connection: ConnectionId) -> Result<Option<SecretString>> {
         self.find_secret(&SecretSlot::credentials(user, connection)).await
     }
@@ -170,8 +167,7 @@ impl Storage {
     }
 
     pub async fn count_secrets(&self) -> Result<u64> {
-        let count = self.db.one(COUNT, params![], |row| row.int(0)).await?.unwrap_or(0);
-        Ok(u64::try_from(count).unwrap_or(0))
+        Ok(self.db.one(COUNT, params![], |row| row.number(0, "a count")).await?.unwrap_or(0))
     }
 
     /// Seals the next few secrets with the first key, in one transaction. Secrets already under that key are skipped,
