@@ -12,7 +12,6 @@ use bellbird_providers::FoundAccount;
 /// Equal provider ids always match. An account with a new id matches by masked number, type and name. These must belong
 /// to exactly one found account with a new id, and to exactly one stored account that is no longer listed. An account
 /// without a number matches by id only.
-#[must_use]
 pub fn match_accounts(existing: &[Account], found: &[FoundAccount]) -> Vec<Option<AccountId>> {
     let is_listed =
         |account: &Account| found.iter().any(|other| other.provider_account_id == account.provider_account_id);

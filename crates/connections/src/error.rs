@@ -60,7 +60,6 @@ pub enum ConnectionsError {
 
 impl ConnectionsError {
     /// What happened and what to do, for a user in a browser, who cannot change the configuration.
-    #[must_use]
     pub fn user_message(&self) -> &'static str {
         match self {
             Self::Busy => "Your registration at the provider is in progress. Try again in half a minute.",
@@ -95,7 +94,6 @@ impl ConnectionsError {
     }
 
     /// Whether a retry may succeed soon.
-    #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Provider(error) => error.is_transient(),

@@ -13,6 +13,8 @@ use tokio::time::Instant;
 
 use crate::{Connections, ConnectionsError, schedule};
 
+/// For the provider calls of one step of an import.
+const STEP_DEADLINE: Duration = Duration::from_secs(60);
 /// Accounts may appear later than the consent. They are polled at this interval, for [`ACCOUNTS_WAIT_MAX`] at most.
 const ACCOUNTS_POLL_INTERVAL: Duration = Duration::from_secs(2);
 const ACCOUNTS_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -52,7 +54,7 @@ impl Connections {
         credentials: &SecretString,
     ) -> Result<Imported, ConnectionsError> {
         let provider = self.provider(provider)?;
-        let context = self.call_context();
+        let context = self.call_context_within(STEP_DEADLINE);
         let found = provider.discover(&context, credentials).await?;
         let (mut connections, mut skipped) = (Vec::with_capacity(found.len()), Vec::new());
         for consent in found {
@@ -78,7 +80,8 @@ impl Connections {
             return Err(ConnectionsError::ConsentInactive(status));
         }
         // A deadline of its own: waiting for the accounts of one consent must not use up the time of the others.
-        let accounts = wait_for_accounts(provider, &self.call_context(), &consent.credentials).await?;
+        let context = self.call_context_within(STEP_DEADLINE);
+        let accounts = wait_for_accounts(provider, &context, &consent.credentials).await?;
         let active_consent = ActiveConsent { consent, accounts: &accounts, known_as: &[], replaces: None };
         let connection = self.store_connection(user_id, provider, &active_consent, None).await?;
         self.subscribe(provider, user_id, &consent.credentials).await;
@@ -121,23 +124,22 @@ impl Connections {
             next_sync_at: schedule::first_sync_at(now),
             cause: if backfill.is_some() { "linked" } else { "imported" },
         };
-        let known_as = known_as.iter().copied().chain(std::iter::repeat(None));
-        let accounts: Vec<NewAccount<'_>> =
-            accounts.iter().zip(known_as).map(|(account, known_as)| new_account(account, known_as)).collect();
-        Ok(self.storage.import_connection(&connection, &accounts, now).await?)
+        Ok(self.storage.import_connection(&connection, &new_accounts(accounts, known_as), now).await?)
     }
 }
 
-/// Converts an account of the provider. `known_as` is the stored account that it matches.
-pub(crate) fn new_account(found: &FoundAccount, known_as: Option<AccountId>) -> NewAccount<'_> {
-    NewAccount {
+/// Converts accounts of the provider. `known_as` are the stored accounts that they match, and may be shorter.
+pub(crate) fn new_accounts<'a>(found: &'a [FoundAccount], known_as: &[Option<AccountId>]) -> Vec<NewAccount<'a>> {
+    let known_as = known_as.iter().copied().chain(std::iter::repeat(None));
+    let new_account = |(found, known_as): (&'a FoundAccount, _)| NewAccount {
         provider_account_id: &found.provider_account_id,
         name: &found.name,
         account_type: found.account_type,
         number: found.number.as_ref(),
         currency: found.currency,
         known_as,
-    }
+    };
+    found.iter().zip(known_as).map(new_account).collect()
 }
 
 async fn wait_for_accounts(

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use bellbird_domain::ConnectionId;
+use bellbird_domain::{ConnectionId, TimestampExt as _};
 use bellbird_storage::ClaimedJob;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -92,9 +92,8 @@ impl Connections {
         let retry_at = match error.failure() {
             None => Ok(None),
             Some(failure) => {
-                let now = self.clock.now();
                 let delay = schedule::backoff(claim.attempts.saturating_add(1), failure, jitter());
-                let retry_at = now.saturating_add(delay).unwrap_or(now);
+                let retry_at = self.clock.now().plus(delay);
                 let failed = self.storage.fail_job(claim, &error.last_error(), retry_at).await;
                 failed.map(|held| held.then_some(retry_at))
             }

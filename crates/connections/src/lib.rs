@@ -28,21 +28,18 @@ use bellbird_webhooks::webhook_events::WebhookEventBuffer;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+pub use bellbird_domain::LinkOutcome;
 pub use bellbird_providers::linking::Url;
 pub use bellbird_providers::webhook_verifier::Rejection;
 pub use error::ConnectionsError;
 pub use import::{Imported, SkippedConsent};
 pub use jobs::JOB_RUNS_METRIC;
 pub use linking::callback::CallbackOutcome;
-pub use linking::outcome::LinkOutcome;
 pub use linking::start::{CreatedLink, LinkPage, LinkTarget, LinkableProvider};
 pub use provider_events::{PROVIDER_EVENTS_METRIC, ReceiveError};
 pub use removal::Removal;
 pub use runner::job_kinds;
 pub use sync::{SyncReport, SyncSettings};
-
-/// For the provider calls of one step of an import.
-const STEP_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Every operation on connections. Cheap to clone; the clones share their state.
 #[derive(Clone)]
@@ -60,7 +57,6 @@ pub struct Connections {
 }
 
 impl Connections {
-    #[must_use]
     pub fn new(storage: Storage, providers: Registry, clock: Clock) -> Self {
         Self {
             storage,
@@ -85,10 +81,6 @@ impl Connections {
     #[must_use]
     pub fn with_syncs(self, sync_settings: SyncSettings, event_buffer: WebhookEventBuffer) -> Self {
         Self { sync_settings, event_buffer, ..self }
-    }
-
-    fn call_context(&self) -> CallContext {
-        self.call_context_within(STEP_DEADLINE)
     }
 
     fn call_context_within(&self, time: Duration) -> CallContext {

@@ -15,7 +15,6 @@ use bellbird_domain::ConnectionStatus;
 use bellbird_domain::ConnectionStatus::{Active, Deleting, Invalidated, PendingMfa, Revoked};
 use bellbird_providers::ConsentStatus;
 
-#[must_use]
 pub fn can_transition(from: ConnectionStatus, to: ConnectionStatus) -> bool {
     match (from, to) {
         (Deleting, _) => false,
@@ -29,7 +28,6 @@ pub fn can_transition(from: ConnectionStatus, to: ConnectionStatus) -> bool {
 }
 
 /// Returns the status that the reported consent status leads to, or `None` if the connection keeps its status.
-#[must_use]
 pub fn next_status(status: ConnectionStatus, consent_status: ConsentStatus) -> Option<ConnectionStatus> {
     let reported = match consent_status {
         ConsentStatus::Active => Active,

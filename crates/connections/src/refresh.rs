@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use bellbird_providers::{CallContext, ConsentStatus, Provider};
-use bellbird_storage::{ClaimedJob, JobKey, NewAccount, job_kinds};
+use bellbird_storage::{ClaimedJob, JobKey, job_kinds};
 use jiff::Timestamp;
 use secrecy::SecretString;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::account_matching::match_accounts;
-use crate::import::new_account;
+use crate::import::new_accounts;
 use crate::jobs::{JobKind, claim_or_wait, require_lease};
 use crate::{Connections, ConnectionsError, lifecycle, schedule};
 
@@ -43,11 +43,8 @@ impl Connections {
     ///
     /// If a refresh is running already, here or in another instance, returns the stored status without waiting.
     pub async fn refresh(&self, user_id: UserId, id: ConnectionId) -> Result<ConnectionStatus, ConnectionsError> {
-        if let Some(claim) = self.claim_refresh(user_id, id).await? {
-            self.run_claimed(&KIND, &claim, self.refresh_claimed(&claim)).await.map_err(|failed| failed.error)?;
-        }
-        let connection = self.storage.find_connection(user_id, id).await?.ok_or(ConnectionsError::NotFound)?;
-        Ok(connection.status)
+        let claim = self.claim_refresh(user_id, id).await?;
+        self.run_refresh(user_id, id, claim).await
     }
 
     /// As [`Connections::refresh`], but if a refresh is running already, waits for it and then refreshes again. The
@@ -58,6 +55,16 @@ impl Connections {
         id: ConnectionId,
     ) -> Result<ConnectionStatus, ConnectionsError> {
         let claim = claim_or_wait(Instant::now() + LEASE, || self.claim_refresh(user_id, id)).await?;
+        self.run_refresh(user_id, id, claim).await
+    }
+
+    /// Refreshes, if there is a claim, and returns the status.
+    async fn run_refresh(
+        &self,
+        user_id: UserId,
+        id: ConnectionId,
+        claim: Option<ClaimedJob>,
+    ) -> Result<ConnectionStatus, ConnectionsError> {
         if let Some(claim) = claim {
             self.run_claimed(&KIND, &claim, self.refresh_claimed(&claim)).await.map_err(|failed| failed.error)?;
         }
@@ -145,9 +152,7 @@ impl Connections {
             } else {
                 Vec::new()
             };
-            let known_as = known_as.into_iter().chain(std::iter::repeat(None));
-            let accounts: Vec<NewAccount<'_>> =
-                found.iter().zip(known_as).map(|(account, known_as)| new_account(account, known_as)).collect();
+            let accounts = new_accounts(&found, &known_as);
             // Lease lost: these accounts may belong to a consent that the connection no longer has.
             require_lease(self.storage.apply_refresh(claim, &accounts, !is_backfilling, now).await?)?;
         }

@@ -25,7 +25,6 @@ pub enum Failure {
 ///
 /// `jitter` is any number that differs from job to job. It adds up to a fifth of the delay, so that jobs that failed
 /// together are not retried together.
-#[must_use]
 pub fn backoff(failures: u32, failure: Failure, jitter: u64) -> Duration {
     let doubled = 2_u32.saturating_pow(failures.saturating_sub(1).min(31));
     let grown = BACKOFF_MIN.saturating_mul(doubled);
@@ -44,27 +43,23 @@ pub const BACKFILL_SECONDS: i64 = 600;
 const BACKFILL_REFRESHES: [i64; 4] = [4, 34, 154, BACKFILL_SECONDS];
 
 /// Returns the time of the first refresh of a connection linked at `now`, and the end of its backfill window.
-#[must_use]
 pub fn first_refresh_at(now: Timestamp) -> (Timestamp, Timestamp) {
     (later(now, BACKFILL_REFRESHES[0]), later(now, BACKFILL_SECONDS))
 }
 
 /// Returns the time of the first sync of a connection linked at `now`, unless one is requested earlier. By then, its
 /// rows have had time to appear.
-#[must_use]
 pub fn first_sync_at(now: Timestamp) -> Timestamp {
     later(now, BACKFILL_SECONDS)
 }
 
 /// Returns the time of the next refresh while accounts may be late, if none is requested earlier.
-#[must_use]
 pub fn next_refresh_at(now: Timestamp, backfill_ends_at: Timestamp) -> Option<Timestamp> {
     let refreshes = BACKFILL_REFRESHES.iter().map(|after| later(backfill_ends_at, after - BACKFILL_SECONDS));
     refreshes.into_iter().find(|refresh| now < *refresh)
 }
 
 /// Returns the time of the next poll of a link session: after 5 s, doubling up to 320 s.
-#[must_use]
 pub fn next_session_poll_at(attempts: u32, now: Timestamp, expires_at: Timestamp) -> Timestamp {
     let next = later(now, 5 << attempts.min(6));
     // A poll that would come after the expiry moves to the expiry, where the outcome is decided.

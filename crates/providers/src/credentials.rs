@@ -43,6 +43,12 @@ pub(crate) fn write(credentials: &impl Serialize) -> Result<SecretString, Error>
         .map_err(|_| Error::Malformed("the credentials could not be serialized"))
 }
 
+/// The id of the one connection that stored credentials cover. `member` names it in the error message.
+pub(crate) fn stored_id(id: Option<String>, member: &str) -> Result<String, Error> {
+    let missing = || format!("the stored credentials have no {member}; link the connection again");
+    id.ok_or_else(|| Error::InvalidCredentials(missing()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -44,19 +44,16 @@ pub enum Error {
 
 impl Error {
     /// [`Error::Unavailable`] without a `Retry-After`.
-    #[must_use]
     pub fn unavailable(reason: &'static str) -> Self {
         Self::Unavailable { reason, retry_after: None }
     }
 
     /// Whether a retry of the same call may succeed.
-    #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::RateLimited { .. } | Self::Unavailable { .. } | Self::Malformed(_) | Self::Deadline)
     }
 
     /// How long the provider asks to wait.
-    #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RateLimited { retry_after } | Self::Unavailable { retry_after, .. } => *retry_after,
@@ -65,7 +62,6 @@ impl Error {
     }
 
     /// The label in metrics.
-    #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
             Self::ReconnectNeeded(_) => "reconnect_needed",

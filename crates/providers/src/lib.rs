@@ -52,13 +52,11 @@ pub struct CallContext {
 }
 
 impl CallContext {
-    #[must_use]
     pub fn new(deadline: Instant, now: Timestamp) -> Self {
         Self { deadline, now, started: Instant::now(), calls: AtomicU32::new(0) }
     }
 
     /// The current time. Unlike [`CallContext::now`], it advances while the request runs.
-    #[must_use]
     pub fn wall_clock(&self) -> Timestamp {
         self.now.plus(self.started.elapsed())
     }
@@ -199,7 +197,6 @@ pub enum Kind<'p> {
 }
 
 impl Kind<'_> {
-    #[must_use]
     pub fn category(&self) -> ConnectionCategory {
         match self {
             Self::Banking(_) => ConnectionCategory::Banking,

@@ -56,7 +56,6 @@ impl AuthorizationRequest<'_> {
 const MARKER_PARAM: (&str, &str) = ("via", "bellbird");
 
 /// The parameters of a callback, including those after a second `?` (`MARKER_PARAM`).
-#[must_use]
 pub fn untangle_params(params: &[(String, String)]) -> Vec<(String, String)> {
     let mut untangled = Vec::with_capacity(params.len());
     for (name, value) in params {

@@ -21,7 +21,6 @@ impl ProviderSettings {
     }
 
     /// A required key that is not set although another required key of the provider is: most likely an oversight.
-    #[must_use]
     pub fn missing_setting(&self, provider: &Declaration) -> Option<&'static str> {
         let values = self.of(provider);
         let is_set = |needed: &&&str| values.get(needed).is_some();
@@ -62,13 +61,11 @@ impl Registry {
     }
 
     /// A registry of the given providers, for tests.
-    #[must_use]
     pub fn of(providers: Vec<Arc<dyn Provider>>) -> Self {
         Self { providers: providers.into() }
     }
 
     /// The adapter of an enabled provider.
-    #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<dyn Provider>> {
         self.providers.iter().find(|provider| provider.name().as_str() == name)
     }

@@ -55,12 +55,10 @@ impl Values {
         self.0.insert(name, value);
     }
 
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(|value| value.expose_secret())
     }
 
-    #[must_use]
     pub fn secret(&self, name: &str) -> Option<SecretString> {
         self.0.get(name).cloned()
     }

@@ -88,6 +88,13 @@ macro_rules! release_done {
 }
 pub(crate) use {release, release_done};
 
+/// The parameters of a statement about one job: its key, then others.
+macro_rules! job_params {
+    ($key:expr $(, $value:expr)*) => {
+        params![$key.user_id, $key.kind, $key.subject.as_str() $(, $value)*]
+    };
+}
+
 statements! {
     INSERT = "INSERT INTO jobs (user_id, kind, subject, provider, run_at) VALUES ($1, $2, $3, $4, $5)
         ON CONFLICT (user_id, kind, subject) DO NOTHING";
@@ -154,15 +161,8 @@ impl JobKey {
     }
 
     /// The only job of a kind that serves all users.
-    #[must_use]
     pub fn of_service(kind: &'static str) -> Self {
         Self::new(kind, UserId::from(Uuid::nil()), "")
-    }
-
-    /// The subject as an id. Nil if it is none.
-    #[must_use]
-    pub fn subject_id<T: From<Uuid>>(&self) -> T {
-        T::from(Uuid::try_parse(&self.subject).unwrap_or_default())
     }
 }
 
@@ -178,19 +178,16 @@ pub struct ClaimedJob {
 }
 
 impl ClaimedJob {
-    #[must_use]
     pub fn user_id(&self) -> UserId {
         self.key.user_id
     }
 
     /// The subject as an id. Nil if it is none.
-    #[must_use]
     pub fn subject_id<T: From<Uuid>>(&self) -> T {
-        self.key.subject_id()
+        T::from(Uuid::try_parse(&self.key.subject).unwrap_or_default())
     }
 
     /// Names this run in logs.
-    #[must_use]
     pub fn run_id(&self) -> String {
         format!("{:016x}", self.fence)
     }
@@ -199,15 +196,13 @@ impl ClaimedJob {
 impl Storage {
     /// Adds a job, unless it exists.
     pub async fn insert_job(&self, key: &JobKey, provider: &str, run_at: Timestamp) -> Result<()> {
-        let values = params![key.user_id, key.kind, key.subject.as_str(), provider, run_at];
-        self.db.run(INSERT, values).await.map(|_| ())
+        self.db.run(INSERT, job_params![key, provider, run_at]).await.map(|_| ())
     }
 
     /// Claims a job, due or not. None while another task holds its lease, or if there is no such job.
     pub async fn claim_job(&self, key: &JobKey, now: Timestamp, lease_until: Timestamp) -> Result<Option<ClaimedJob>> {
         let fence = new_fence();
-        let values = params![key.user_id, key.kind, key.subject.as_str(), now, lease_until, fence];
-        let found = self.db.write_one(CLAIM, values, claimed).await?;
+        let found = self.db.write_one(CLAIM, job_params![key, now, lease_until, fence], claimed).await?;
         Ok(found.map(|(provider, attempts)| ClaimedJob { key: key.clone(), provider, attempts, fence }))
     }
 
@@ -236,46 +231,41 @@ impl Storage {
 
     /// Extends the lease. Returns false, and changes nothing, if the lease was lost.
     pub async fn renew_job(&self, claim: &ClaimedJob, lease_until: Timestamp) -> Result<bool> {
-        let ClaimedJob { key, fence, .. } = claim;
-        let values = params![key.user_id, key.kind, key.subject.as_str(), *fence, lease_until];
-        Ok(self.db.run(RENEW, values).await? > 0)
+        Ok(self.db.run(RENEW, job_params![claim.key, claim.fence, lease_until]).await? > 0)
     }
 
     /// Releases a job after a success, until `next` or an earlier run that was requested meanwhile. None: until it is
     /// requested. Returns false, and changes nothing, if the lease was lost.
     pub async fn finish_job(&self, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<bool> {
-        let ClaimedJob { key, fence, .. } = claim;
-        let values = params![key.user_id, key.kind, key.subject.as_str(), *fence, next];
-        Ok(self.db.run(FINISH, values).await? > 0)
+        Ok(self.db.run(FINISH, job_params![claim.key, claim.fence, next]).await? > 0)
     }
 
     /// Releases a job after a failure, with an error for the operator, until `retry_at` or an earlier run that was
     /// requested meanwhile. Returns false, and changes nothing, if the lease was lost.
     pub async fn fail_job(&self, claim: &ClaimedJob, error: &str, retry_at: Timestamp) -> Result<bool> {
-        let ClaimedJob { key, fence, .. } = claim;
-        let values = params![key.user_id, key.kind, key.subject.as_str(), *fence, retry_at, error];
-        Ok(self.db.run(FAIL, values).await? > 0)
+        self.release_unfinished(claim, Some(error), retry_at).await
     }
 
     /// As [`Self::fail_job`], for a run that neither failed nor completed the job.
     pub async fn postpone_job(&self, claim: &ClaimedJob, until: Timestamp) -> Result<bool> {
-        let ClaimedJob { key, fence, .. } = claim;
-        let values = params![key.user_id, key.kind, key.subject.as_str(), *fence, until, None::<&str>];
-        Ok(self.db.run(FAIL, values).await? > 0)
+        self.release_unfinished(claim, None, until).await
+    }
+
+    async fn release_unfinished(&self, claim: &ClaimedJob, error: Option<&str>, until: Timestamp) -> Result<bool> {
+        Ok(self.db.run(FAIL, job_params![claim.key, claim.fence, until, error]).await? > 0)
     }
 
     /// Requests a run: now, or `at_most_every` after the last start if that is later. An earlier time stays. While the
     /// job runs, the next run waits for its end. Returns false if there is no such job.
     pub async fn request_job(&self, key: &JobKey, now: Timestamp, at_most_every: SignedDuration) -> Result<bool> {
         let since = now.saturating_sub(at_most_every).map_err(StorageError::unavailable)?;
-        let values = params![key.user_id, key.kind, key.subject.as_str(), now, since];
-        Ok(self.db.run(REQUEST, values).await? > 0)
+        Ok(self.db.run(REQUEST, job_params![key, now, since]).await? > 0)
     }
 }
 
 /// As [`Storage::insert_job`]. None: due on request only.
 pub(crate) async fn insert(tx: &mut Tx, key: &JobKey, provider: &str, run_at: Option<Timestamp>) -> Result<()> {
-    tx.run(INSERT, params![key.user_id, key.kind, key.subject.as_str(), provider, run_at]).await.map(|_| ())
+    tx.run(INSERT, job_params![key, provider, run_at]).await.map(|_| ())
 }
 
 /// As [`Storage::claim_job`].
@@ -286,42 +276,33 @@ pub(crate) async fn claim(
     lease_until: Timestamp,
 ) -> Result<Option<ClaimedJob>> {
     let fence = new_fence();
-    let values = params![key.user_id, key.kind, key.subject.as_str(), now, lease_until, fence];
-    let found = tx.one(CLAIM, values, claimed).await?;
+    let found = tx.one(CLAIM, job_params![key, now, lease_until, fence], claimed).await?;
     Ok(found.map(|(provider, attempts)| ClaimedJob { key: key.clone(), provider, attempts, fence }))
 }
 
 /// Locks the job until the end of the transaction. Returns false if the lease was lost.
 pub(crate) async fn hold(tx: &mut Tx, claim: &ClaimedJob) -> Result<bool> {
-    let ClaimedJob { key, fence, .. } = claim;
-    let values = params![key.user_id, key.kind, key.subject.as_str(), *fence];
-    Ok(tx.one(HELD, values, |_| Ok(())).await?.is_some())
+    Ok(tx.one(HELD, job_params![claim.key, claim.fence], |_| Ok(())).await?.is_some())
 }
 
 /// As [`Storage::finish_job`].
 pub(crate) async fn finish(tx: &mut Tx, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<bool> {
-    let ClaimedJob { key, fence, .. } = claim;
-    let values = params![key.user_id, key.kind, key.subject.as_str(), *fence, next];
-    Ok(tx.run(FINISH, values).await? > 0)
+    Ok(tx.run(FINISH, job_params![claim.key, claim.fence, next]).await? > 0)
 }
 
 /// Deletes a job that is done for good. Returns false if the lease was lost.
 pub(crate) async fn delete(tx: &mut Tx, claim: &ClaimedJob) -> Result<bool> {
-    let ClaimedJob { key, fence, .. } = claim;
-    let values = params![key.user_id, key.kind, key.subject.as_str(), *fence];
-    Ok(tx.run(DELETE, values).await? > 0)
+    Ok(tx.run(DELETE, job_params![claim.key, claim.fence]).await? > 0)
 }
 
 /// As [`Storage::renew_job`].
 pub(crate) async fn renew(tx: &mut Tx, claim: &ClaimedJob, lease_until: Timestamp) -> Result<bool> {
-    let ClaimedJob { key, fence, .. } = claim;
-    let values = params![key.user_id, key.kind, key.subject.as_str(), *fence, lease_until];
-    Ok(tx.run(RENEW, values).await? > 0)
+    Ok(tx.run(RENEW, job_params![claim.key, claim.fence, lease_until]).await? > 0)
 }
 
 /// Deletes a job unless a task holds its lease.
 pub(crate) async fn delete_free(tx: &mut Tx, key: &JobKey, now: Timestamp) -> Result<()> {
-    tx.run(DELETE_FREE, params![key.user_id, key.kind, key.subject.as_str(), now]).await.map(|_| ())
+    tx.run(DELETE_FREE, job_params![key, now]).await.map(|_| ())
 }
 
 /// Deletes all jobs of a user. Their holders lose their leases.
@@ -337,7 +318,7 @@ pub(crate) async fn delete_of(tx: &mut Tx, user: UserId, subject: &str) -> Resul
 /// Starts a job anew, because its subject has changed: its holder loses the lease, and its failures are forgiven. It is
 /// due at `run_at` or at an earlier planned time.
 pub(crate) async fn restart(tx: &mut Tx, key: &JobKey, run_at: Option<Timestamp>) -> Result<()> {
-    tx.run(RESTART, params![key.user_id, key.kind, key.subject.as_str(), run_at]).await.map(|_| ())
+    tx.run(RESTART, job_params![key, run_at]).await.map(|_| ())
 }
 
 fn new_fence() -> i64 {

@@ -47,7 +47,7 @@ pub use error::{SealError, StorageError};
 pub use job_overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};
 pub use linking::link_session_claims::ClaimedLinkSession;
-pub use linking::link_sessions::{LinkPhase, LinkSession, NewLinkSession, OtherLinkSession, UnknownPhase};
+pub use linking::link_sessions::{LinkSession, NewLinkSession, OtherLinkSession};
 pub use linking::links::{Link, NewLink};
 pub use linking::provider_events::AffectedRef;
 pub use linking::provider_users::{ClaimedProviderUser, ProviderUserRecord, ProviderUserState};
@@ -84,9 +84,6 @@ impl Storage {
     ///
     /// For PostgreSQL, `sslmode` may be `disable`, `prefer`, `require`, `verify-ca` or `verify-full`. Over TLS, the
     /// certificate is always checked. The default is `disable` for a server on this machine, otherwise `prefer`.
-    ///
-    /// # Errors
-    /// [`StorageError::BadUrl`], or [`StorageError::Unavailable`] if the file or the server cannot be reached.
     pub async fn open(url: &str, sealer: Sealer) -> Result<Self, StorageError> {
         let db = if let Some(path) = url.strip_prefix("sqlite:") {
             Db::Sqlite(Arc::new(Sqlite::open(sqlite_path(path)?).await?))
@@ -114,15 +111,11 @@ impl Storage {
     }
 
     /// Checks that the database answers and has its tables.
-    ///
-    /// # Errors
-    /// [`StorageError::Unavailable`], or [`StorageError::Schema`] if the tables are missing.
     pub async fn ping(&self) -> Result<(), StorageError> {
         self.db.one(PING, params![""], |_| Ok(())).await.map(|_| ())
     }
 
     /// `sqlite` or `postgres`.
-    #[must_use]
     pub fn kind(&self) -> &'static str {
         match self.db {
             Db::Sqlite(_) => "sqlite",

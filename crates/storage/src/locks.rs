@@ -31,7 +31,12 @@ pub(crate) const LOCK_USER: Sql = LOCK;
 
 /// Locks the user's row and increments the revision.
 pub(crate) async fn bump_revision(tx: &mut Tx, id: UserId) -> Result<()> {
-    require(tx.run(BUMP, params![id]).await? > 0)
+    require(bump_revision_if_exists(tx, id).await?)
+}
+
+/// As [`bump_revision`]. Returns false if the user does not exist.
+pub(crate) async fn bump_revision_if_exists(tx: &mut Tx, id: UserId) -> Result<bool> {
+    Ok(tx.run(BUMP, params![id]).await? > 0)
 }
 
 /// Locks the user's row. Returns false if the user does not exist.

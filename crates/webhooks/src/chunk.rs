@@ -13,7 +13,6 @@ pub struct Chunk {
 
 /// Splits rows into chunks of at most `rows_max` (at least 1), new rows before updated ones. One chunk may hold the
 /// last new and the first updated rows. Without rows there is no chunk.
-#[must_use]
 pub fn chunks(new: usize, updated: usize, rows_max: usize) -> Vec<Chunk> {
     let (rows, size) = (new + updated, rows_max.max(1));
     let chunk = |from: usize| {

@@ -117,7 +117,6 @@ pub struct Exchange {
 
 impl Exchange {
     /// Whether the endpoint accepted the message with a status of 2xx.
-    #[must_use]
     pub fn is_success(&self) -> bool {
         self.status.is_some_and(|status| (200..300).contains(&status))
     }

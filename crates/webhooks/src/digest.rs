@@ -13,7 +13,6 @@ pub struct RowHasher(Key);
 
 impl RowHasher {
     /// Accepts a key of any length. To keep rows secret, use at least 32 random bytes.
-    #[must_use]
     pub fn new(key: &[u8]) -> Self {
         Self(Key::new(HMAC_SHA256, key))
     }
@@ -23,7 +22,6 @@ impl RowHasher {
     ///
     /// Neither depends on the account's name or the user's timezone. `local_date` is left out, since it follows from
     /// `datetime`.
-    #[must_use]
     pub fn transaction(&self, row: &Transaction<'_>) -> (Digest, ContentDigest) {
         let mut content = self.feed("transaction content");
         content.text(row.amount.as_str());
@@ -41,7 +39,6 @@ impl RowHasher {
     }
 
     /// Like [`Self::transaction`]. The id of a trade consists of its fields, so a changed trade is usually another row.
-    #[must_use]
     pub fn trade(&self, row: &Trade<'_>) -> (Digest, ContentDigest) {
         let number =
             |number: &Option<Decimal<'_>>, to: &mut Feed<'_>| to.optional(number.as_ref().map(Decimal::as_str));

@@ -72,18 +72,6 @@ impl Webhooks {
         settings: Settings,
     ) -> Result<Self, String> {
         let resolver = Resolver::from_system(settings.rules)?;
-        Self::with_resolver(storage, providers, clock, event_buffer, settings, resolver)
-    }
-
-    /// Like [`Webhooks::new`], with another resolver.
-    pub fn with_resolver(
-        storage: Storage,
-        providers: Registry,
-        clock: Clock,
-        event_buffer: WebhookEventBuffer,
-        settings: Settings,
-        resolver: Resolver,
-    ) -> Result<Self, String> {
         let client = Client::new(resolver, settings.rules, settings.timeout)?;
         let rebuilds = Semaphore::new(CONCURRENT_REBUILDS_MAX);
         let inner = Inner { storage, providers, clock, event_buffer, settings, client, rebuilds };

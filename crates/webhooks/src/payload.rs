@@ -47,7 +47,6 @@ struct TransactionObject<'a> {
 
 /// Writes a transaction. `local_date` is the row's own day, else the day in `zone`. The currency is the row's own, else
 /// that of the account.
-#[must_use]
 pub fn transaction(row: &Transaction<'_>, zone: &TimeZone) -> Vec<u8> {
     let currency = row.currency.unwrap_or(row.account.currency);
     to_json(&TransactionObject {
@@ -104,7 +103,6 @@ struct TradeObject<'a> {
 }
 
 /// Writes a trade. Decimals keep the provider's digits; an absent field is null.
-#[must_use]
 pub fn trade(row: &Trade<'_>) -> Vec<u8> {
     to_json(&TradeObject {
         object: "trade",

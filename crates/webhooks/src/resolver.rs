@@ -13,7 +13,6 @@ use std::vec;
 use hickory_resolver::config::{
     ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
 };
-use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::Name;
 use hickory_resolver::{ResolverBuilder, TokioResolver};
@@ -83,7 +82,7 @@ impl Resolver {
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         options.timeout = QUERY_TIMEOUT;
         options.attempts = RETRIES_MAX;
-        let names = builder.build().map_err(|error| setup_error(&error))?;
+        let names = builder.build().map_err(|error| format!("could not set up the DNS resolver: {error}"))?;
         Ok(Self { names, rules })
     }
 
@@ -105,10 +104,6 @@ impl Resolver {
         let addresses: Vec<IpAddr> = found.iter().take(ADDRESSES_MAX).collect();
         if addresses.is_empty() { Err(ResolveError::NotFound) } else { Ok(addresses) }
     }
-}
-
-fn setup_error(error: &NetError) -> String {
-    format!("could not set up the DNS resolver: {error}")
 }
 
 /// Called by the HTTP client, which sets the port itself.

@@ -16,7 +16,6 @@ pub struct Schedule(Vec<Duration>);
 
 impl Schedule {
     /// One attempt for each delay.
-    #[must_use]
     pub fn new(delays: Vec<Duration>) -> Self {
         Self(delays)
     }
@@ -25,7 +24,6 @@ impl Schedule {
     ///
     /// The delay is never shorter than `retry_after`, which the caller must have capped. `jitter` is any random number.
     /// It adds up to one fifth, so that deliveries that failed together are not retried together.
-    #[must_use]
     pub fn after(&self, attempts: u32, retry_after: Option<Duration>, jitter: u64) -> Option<Duration> {
         let delay = *self.0.get(usize::try_from(attempts).ok()?)?;
         let wait = delay.max(retry_after.unwrap_or_default());
@@ -41,7 +39,6 @@ impl Default for Schedule {
 }
 
 /// Whether an endpoint has failed for five days or more. `failing_since` is its first failure after its last success.
-#[must_use]
 pub fn has_failed_too_long(failing_since: Option<Timestamp>, now: Timestamp) -> bool {
     failing_since.is_some_and(|since| now.duration_since(since) >= SignedDuration::from_hours(24 * FAILING_DAYS_MAX))
 }

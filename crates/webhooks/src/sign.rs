@@ -20,7 +20,6 @@ const SECRET_BYTES: usize = 32;
 pub struct BadSecret;
 
 /// Creates a secret: `whsec_` and the base64 of 32 random bytes.
-#[must_use]
 pub fn new_secret() -> SecretString {
     let base64 = Zeroizing::new(STANDARD.encode(*random_bytes::<SECRET_BYTES>()));
     SecretString::from([PREFIX, &base64].concat())
@@ -40,7 +39,6 @@ impl Signer {
     /// Returns the header `webhook-signature`: for each secret `v1,` and the base64 of an HMAC-SHA256, separated by
     /// spaces.
     /// `timestamp` is the value of `webhook-timestamp`: the time of the attempt, in Unix seconds.
-    #[must_use]
     pub fn signature(&self, id: EventId, timestamp: i64, body: &[u8]) -> String {
         let head = format!("{id}.{timestamp}.");
         let sign = |key: &Key| {

@@ -43,7 +43,6 @@ pub struct PreparedWebhookEvent {
 }
 
 impl PreparedWebhookEvent {
-    #[must_use]
     pub fn to_store(&self) -> NewWebhookEvent<'_> {
         NewWebhookEvent {
             id: self.id,
@@ -73,7 +72,6 @@ impl Default for WebhookEventBuffer {
 
 impl WebhookEventBuffer {
     /// `rows_max` limits the rows of one event.
-    #[must_use]
     pub fn new(rows_max: usize) -> Self {
         let bytes_of = |_: &(EventId, ApiVersion), body: &Bytes| body.len() + 64;
         let bodies = Arc::new(Expiring::with_lru(BODY_TTL, BODIES_BYTES_MAX, bytes_of));
@@ -87,7 +85,6 @@ impl WebhookEventBuffer {
     }
 
     /// When the first attempt is due for an event created at `now`.
-    #[must_use]
     pub fn first_attempt_at(&self, now: Timestamp) -> Timestamp {
         now.plus(self.first_delay)
     }
@@ -156,7 +153,6 @@ impl WebhookEventBuffer {
     }
 
     /// Returns the body of an event if this process built it recently.
-    #[must_use]
     pub fn find_body(&self, id: EventId, version: ApiVersion, now: Timestamp) -> Option<Bytes> {
         self.bodies.get(&(id, version), now).map(|(body, _)| body)
     }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use bellbird_domain::{Account, Connection};
+use bellbird_domain::{Account, Connection, LinkOutcome, LinkPhase};
 use bellbird_providers::linking;
-use bellbird_storage::{LinkPhase, LinkSession};
+use bellbird_storage::LinkSession;
 use tracing::Instrument as _;
 
-use super::outcome::{Conclusion, LinkOutcome};
+use super::outcome::Conclusion;
 use super::poll::{self, LEASE, seal_params};
 use crate::{Connections, ConnectionsError};
 
@@ -53,7 +53,9 @@ impl Connections {
         let Some(claim) = self.storage.receive_link_callback(&state, &seal_params(&params), now, lease).await? else {
             return Ok(match self.storage.find_link_session(&state).await? {
                 None | Some(LinkSession { phase: LinkPhase::Started, .. }) => CallbackOutcome::UnknownState,
-                Some(session) => CallbackOutcome::AlreadyUsed(session.outcome.as_deref().map(LinkOutcome::parse)),
+                Some(session) => CallbackOutcome::AlreadyUsed(
+                    session.outcome.map(|outcome| outcome.parse().unwrap_or(LinkOutcome::Failed)),
+                ),
             });
         };
         let this = self.clone();

@@ -7,9 +7,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bellbird_domain::{Connection, ConnectionId};
+use bellbird_domain::{Connection, ConnectionId, LinkOutcome, LinkPhase, TimestampExt as _};
 use bellbird_providers::linking::NoConsent;
-use bellbird_storage::LinkPhase;
 use jiff::Timestamp;
 
 use super::decide::Effect;
@@ -24,47 +23,6 @@ pub(crate) const RENEWED_WAIT: Duration = Duration::from_secs(2);
 /// How long a session is polled after its expiry while the provider fails: the user may have consented, and only this
 /// session would find that. Less than the day after which sessions are deleted.
 pub(crate) const RETRY_AFTER_EXPIRY_MAX: Duration = Duration::from_secs(20 * 3_600);
-
-/// The outcome of a link session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LinkOutcome {
-    /// The consent led to new connections.
-    Linked,
-    /// A connection is active again.
-    Reconnected,
-    /// The session was to repair a connection, but the user shared other accounts, which became a new connection.
-    LinkedOther,
-    /// The user consented, but everything was connected already.
-    Unchanged,
-    Declined,
-    /// The session failed; the callback page showed the reason.
-    Failed,
-    /// The session expired without approval, and the provider has no new consent.
-    Expired,
-    /// The consent is connected for another user of this service.
-    OwnedByOtherUser,
-}
-
-impl LinkOutcome {
-    const ALL: [(Self, &'static str); 8] = [
-        (Self::Linked, "linked"),
-        (Self::Reconnected, "reconnected"),
-        (Self::LinkedOther, "linked_other"),
-        (Self::Unchanged, "unchanged"),
-        (Self::Declined, "declined"),
-        (Self::Failed, "failed"),
-        (Self::Expired, "expired"),
-        (Self::OwnedByOtherUser, "owned_by_other_user"),
-    ];
-
-    pub(crate) fn as_str(self) -> &'static str {
-        Self::ALL.iter().find(|(outcome, _)| *outcome == self).map_or("failed", |(_, word)| word)
-    }
-
-    pub(crate) fn parse(word: &str) -> Self {
-        Self::ALL.into_iter().find(|(_, known)| *known == word).map_or(Self::Failed, |(outcome, _)| outcome)
-    }
-}
 
 /// How a session ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -246,12 +204,11 @@ pub(crate) fn after_poll(
         Poll::Failed => true,
     };
     let SessionFacts { phase, created_at, expires_at, .. } = *session;
-    let later = |time: Timestamp, by: Duration| time.saturating_add(by).unwrap_or(time);
-    let ends_at = if failed { later(expires_at, RETRY_AFTER_EXPIRY_MAX) } else { expires_at };
+    let ends_at = if failed { expires_at.plus(RETRY_AFTER_EXPIRY_MAX) } else { expires_at };
     if now >= ends_at {
         return Next::Finish(conclude_expired(session, applied, failed));
     }
-    let first_poll_at = later(created_at, FIRST_POLL_AFTER);
+    let first_poll_at = created_at.plus(FIRST_POLL_AFTER);
     Next::PostponeUntil(match phase {
         // Before its callback, a session is polled at these two times and after provider events, unless a poll fails.
         LinkPhase::Started if !failed && now < first_poll_at => first_poll_at,

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use bellbird_domain::Connection;
+use bellbird_domain::{Connection, LinkPhase};
 use bellbird_providers::linking::{CallbackParams, Purpose};
 use bellbird_providers::{CallContext, Error, FoundConnection, Linking, Provider};
-use bellbird_storage::{ClaimedJob, ClaimedLinkSession, LinkPhase, LinkSession, StorageError, job_kinds};
+use bellbird_storage::{ClaimedJob, ClaimedLinkSession, LinkSession, StorageError, job_kinds};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;

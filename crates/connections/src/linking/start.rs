@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use bellbird_domain::{Connection, ConnectionId, User, UserId};
+use bellbird_domain::{Connection, ConnectionId, TimestampExt as _, User, UserId};
 use bellbird_providers::linking::{AuthorizationRequest, CallbackParams, Purpose, Url};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_providers::{ConsentStatus, Linking};
@@ -98,7 +98,7 @@ impl Connections {
         }
         let token = random_token();
         let now = self.clock.now();
-        let expires_at = now.saturating_add(LINK_TTL).unwrap_or(now);
+        let expires_at = now.plus(LINK_TTL);
         // Whole seconds, for people to read.
         let expires_at = Timestamp::from_second(expires_at.as_second()).unwrap_or(expires_at);
         let provider = provider.as_deref();
@@ -205,15 +205,14 @@ impl Connections {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         let state = random_token();
         let now = self.clock.now();
-        let later = |time: Duration| now.saturating_add(time).unwrap_or(now);
         let session = NewLinkSession {
             user_id: user.id,
             provider,
             connection_id: repair_target.map(|connection| connection.id),
             state: state.expose_secret(),
             known_consents: &known,
-            expires_at: later(LINK_SESSION_TTL),
-            next_attempt_at: later(if linking.can_finish(&[]) { FIRST_POLL_AFTER } else { LINK_SESSION_TTL }),
+            expires_at: now.plus(LINK_SESSION_TTL),
+            next_attempt_at: now.plus(if linking.can_finish(&[]) { FIRST_POLL_AFTER } else { LINK_SESSION_TTL }),
         };
         self.storage.insert_link_session(&session, now).await?;
         let authorization_request =
@@ -228,7 +227,6 @@ impl Connections {
     }
 
     /// Lists the configured providers that have a consent page.
-    #[must_use]
     pub fn linkable_providers(&self) -> Vec<LinkableProvider> {
         let has_page = |name: &str| self.providers.find(name).is_some_and(|provider| provider.linking().is_some());
         let linkable = PROVIDERS.iter().filter(|provider| has_page(provider.name.as_str()));
@@ -242,7 +240,6 @@ impl Connections {
     }
 
     /// Returns a provider's name for people; an unknown name is returned as it is.
-    #[must_use]
     pub fn provider_title<'a>(&self, provider: &'a str) -> &'a str {
         let known = PROVIDERS.iter().find(|known| known.name.as_str() == provider);
         known.map_or(provider, |known| known.title)

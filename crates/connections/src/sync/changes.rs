@@ -55,7 +55,6 @@ pub(super) struct Changes {
 /// A known row that was not seen is no change: it has disappeared, or is older than the date range. Rows with the same
 /// id are compared by content. A row with a known content is unchanged. Each remaining row updates one of the remaining
 /// known contents, as long as there are any. The others are new.
-#[must_use]
 pub(super) fn detect_changes(
     known: &[Fingerprint],
     seen: &[RowDigests],

@@ -75,7 +75,7 @@ impl SyncSettings {
         let first_sync_at = Some(schedule::first_sync_at(linked_at)).filter(|first| now < *first);
         let next_sync_at = self.next_sync_at(now, jitter);
         let next_sync_at = first_sync_at.map_or(next_sync_at, |first| first.min(next_sync_at));
-        let retry_at = now.saturating_add(EMPTY_FIRST_SYNC_RETRY).unwrap_or(next_sync_at).min(next_sync_at);
+        let retry_at = now.plus(EMPTY_FIRST_SYNC_RETRY).min(next_sync_at);
         SyncPlan {
             from: self.range_start(now, synced_at.filter(|_| !reads_first_range), covered_from),
             next_sync_at,
@@ -87,7 +87,6 @@ impl SyncSettings {
     ///
     /// It is never before the start of the previous date range (`covered_from`). Fingerprints of older rows may have
     /// been deleted, and such rows would be reported as new.
-    #[must_use]
     pub fn range_start(
         &self,
         now: Timestamp,
@@ -101,7 +100,6 @@ impl SyncSettings {
     }
 
     /// Fingerprints last seen before the returned instant can be deleted: no later date range reaches back so far.
-    #[must_use]
     pub fn prune_before(from: Timestamp) -> Timestamp {
         from.minus(PRUNE_MARGIN)
     }
@@ -110,7 +108,6 @@ impl SyncSettings {
     ///
     /// `jitter` moves it by up to a tenth of the interval in either direction, so that connections linked together are
     /// not synced together for ever.
-    #[must_use]
     pub fn next_sync_at(&self, now: Timestamp, jitter: u64) -> Timestamp {
         let part = u32::try_from(jitter % 2_001).unwrap_or_default();
         let wait = self.interval * 9 / 10 + self.interval / 10 * part / 1_000;

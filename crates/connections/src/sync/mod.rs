@@ -88,7 +88,8 @@ impl Connections {
         let next = self.sync_settings.next_sync_at(self.clock.now(), jitter());
         let mut report = SyncReport { connection_id: id, run, new_count: 0, updated_count: 0, events: 0, status };
         if status != ConnectionStatus::Active {
-            return self.finish_without_rows(claim, next, report).await;
+            self.finish_job(claim, Some(next)).await?;
+            return Ok(report);
         }
         let connection = self.storage.find_connection(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let last = self.storage.find_sync(user, id).await?.ok_or(ConnectionsError::NotFound)?;
@@ -100,12 +101,14 @@ impl Connections {
         let mut pulled = match self.pull(&last, &connection, date_range).await {
             Err(ConnectionsError::ConsentInactive(_)) => {
                 report.status = self.refresh_after_current(user, id).await?;
-                return self.finish_without_rows(claim, next_sync_at, report).await;
+                self.finish_job(claim, Some(next_sync_at)).await?;
+                return Ok(report);
             }
             pulled => pulled?,
         };
         if let Some(retry_at) = retry_if_empty_at.filter(|_| pulled.is_empty) {
-            return self.finish_without_rows(claim, retry_at, report).await;
+            self.finish_job(claim, Some(retry_at)).await?;
+            return Ok(report);
         }
         (report.new_count, report.updated_count) = (pulled.new_count, pulled.updated_count);
         let prepared = self.event_buffer.prepare(pulled.event_type, run, now, &mut pulled.new, &mut pulled.updated);
@@ -131,16 +134,6 @@ impl Connections {
         } else {
             self.event_buffer.evict_bodies(&prepared);
         }
-        Ok(report)
-    }
-
-    async fn finish_without_rows(
-        &self,
-        claim: &ClaimedJob,
-        next: Timestamp,
-        report: SyncReport,
-    ) -> Result<SyncReport, ConnectionsError> {
-        self.finish_job(claim, Some(next)).await?;
         Ok(report)
     }
 

@@ -103,11 +103,7 @@ impl Credentials {
 
     fn authorisation(credentials: &SecretString) -> Result<Authorisation, Error> {
         let credentials = Self::read(credentials)?;
-        let id = credentials.authorisation.ok_or_else(|| {
-            Error::InvalidCredentials(
-                "the stored credentials have no authorisation; link the connection again".to_owned(),
-            )
-        })?;
+        let id = credentials::stored_id(credentials.authorisation, "authorisation")?;
         Ok(Authorisation { user_token: credentials.user_token, id })
     }
 }

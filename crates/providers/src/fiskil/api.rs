@@ -57,7 +57,7 @@ impl Api {
             return Ok(token.value.clone());
         }
         let requested_at = Instant::now();
-        let url = self.url("/v1/token");
+        let url = self.url(&["v1", "token"]);
         let body = serde_json::json!({
             "client_id": self.client_id,
             "client_secret": self.client_secret.expose_secret(),
@@ -117,7 +117,7 @@ impl Api {
     /// Registers an end user and returns the provider's id. Not idempotent: each call creates another end user, even
     /// with the same e-mail address (docs/providers/fiskil.md#end-users).
     pub(super) async fn add_end_user(&self, context: &CallContext, name: &str, email: &str) -> Result<String, Error> {
-        let url = self.url("/v1/end-users");
+        let url = self.url(&["v1", "end-users"]);
         let body = serde_json::json!({"email": email, "name": name});
         let added: wire::AddedEndUser = self
             .authorised_in(Attempts::One, context, "add_end_user", |http| http.post(url.clone()).json(&body), read_json)
@@ -128,7 +128,7 @@ impl Api {
     /// The ids of the end users with this e-mail address and name.
     pub(super) async fn end_users(&self, context: &CallContext, email: &str, name: &str) -> Result<Vec<String>, Error> {
         let mut ids = Vec::new();
-        self.walk(context, "end_users", "/v1/end-users", ("email", email), |body| {
+        self.walk(context, "end_users", &["v1", "end-users"], ("email", email), |body| {
             let (users, links) = match parse_json(body)? {
                 wire::EndUsers::Envelope { end_users, links } => (end_users, links),
                 wire::EndUsers::Bare(users) => (users, None),
@@ -146,10 +146,7 @@ impl Api {
     /// Deletes an end user. Succeeds if the provider reports that the end user does not exist. A 404 from a proxy is an
     /// error.
     pub(super) async fn delete_end_user(&self, context: &CallContext, id: &str) -> Result<(), Error> {
-        let mut url = self.url("/v1/end-users");
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.push(id);
-        }
+        let url = self.url(&["v1", "end-users", id]);
         let deleted = |response: &Response| match response.status {
             StatusCode::NOT_FOUND if is_named(response, "end_user_not_found") => Ok(()),
             _ => success(response).map(|_| ()),
@@ -159,7 +156,7 @@ impl Api {
 
     /// Creates a consent page for one consent and returns its URL. An unused page has no effect.
     pub(super) async fn session(&self, context: &CallContext, session: &wire::NewSession<'_>) -> Result<Url, Error> {
-        let url = self.url("/v1/auth/session");
+        let url = self.url(&["v1", "auth", "session"]);
         let page = |response: &Response| {
             if response.status == StatusCode::NOT_FOUND && is_named(response, "end_user_not_found") {
                 return Err(Error::ReconnectNeeded(ConnectionStatus::Revoked));
@@ -172,7 +169,7 @@ impl Api {
 
     /// All consents of an end user, including those that have ended.
     pub(super) async fn consents(&self, context: &CallContext, end_user_id: &str) -> Result<Vec<wire::Consent>, Error> {
-        let url = self.url("/v1/consent");
+        let url = self.url(&["v1", "consent"]);
         let query = [("end_user_id", end_user_id)];
         let read = |response: &Response| match response.status {
             StatusCode::NOT_FOUND if is_named(response, "end_user_not_found") => {
@@ -187,10 +184,7 @@ impl Api {
 
     /// Withdraws a consent. The provider also answers 204 for an unknown consent.
     pub(super) async fn delete_consent(&self, context: &CallContext, arrangement_id: &str) -> Result<(), Error> {
-        let mut url = self.url("/v1/consent");
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.push(arrangement_id);
-        }
+        let url = self.url(&["v1", "consent", arrangement_id]);
         let deleted = |response: &Response| match response.status {
             status if status.is_success() => Ok(()),
             _ => Err(response.failure()),
@@ -199,10 +193,7 @@ impl Api {
     }
 
     pub(super) async fn institution(&self, context: &CallContext, id: &str) -> Result<wire::Institution, Error> {
-        let mut url = self.url("/v1/institutions");
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.push(id);
-        }
+        let url = self.url(&["v1", "institutions", id]);
         self.authorised(context, "institution", |http| http.get(url.clone()), read_json).await
     }
 
@@ -213,7 +204,7 @@ impl Api {
         end_user_id: &str,
         mut each: impl FnMut(&wire::Account<'_>) + Send,
     ) -> Result<(), Error> {
-        self.walk(context, "accounts", "/v1/banking/accounts", ("end_user_id", end_user_id), |body| {
+        self.walk(context, "accounts", &["v1", "banking", "accounts"], ("end_user_id", end_user_id), |body| {
             let page: wire::AccountsPage<'_> = parse_json(body)?;
             page.accounts.iter().for_each(&mut each);
             self.next(page.links)
@@ -228,7 +219,7 @@ impl Api {
         end_user_id: &str,
         mut each: impl FnMut(&wire::Balance<'_>) + Send,
     ) -> Result<(), Error> {
-        self.walk(context, "balances", "/v1/banking/balances", ("end_user_id", end_user_id), |body| {
+        self.walk(context, "balances", &["v1", "banking", "balances"], ("end_user_id", end_user_id), |body| {
             let page: wire::BalancesPage<'_> = parse_json(body)?;
             page.balances.iter().for_each(&mut each);
             self.next(page.links)
@@ -240,7 +231,7 @@ impl Api {
         &self,
         context: &CallContext,
         operation: &'static str,
-        path: &str,
+        path: &[&str],
         end_user: (&str, &str),
         mut read: impl FnMut(&[u8]) -> Result<Option<Cursor>, Error> + Send,
     ) -> Result<(), Error> {
@@ -272,7 +263,7 @@ impl Api {
         query: &TransactionsQuery<'_>,
         mut read: impl FnMut(&[u8]) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        let url = self.url("/v1/banking/transactions");
+        let url = self.url(&["v1", "banking", "transactions"]);
         let (from, to) = (query.from(), query.to());
         let rows = query.rows.min(PAGE_ROWS_MAX).to_string();
         let mut pairs = vec![
@@ -303,9 +294,11 @@ impl Api {
         }
     }
 
-    fn url(&self, path: &str) -> Url {
+    fn url(&self, segments: &[&str]) -> Url {
         let mut url = self.base_url.clone();
-        url.set_path(path);
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.clear().extend(segments);
+        }
         url
     }
 }

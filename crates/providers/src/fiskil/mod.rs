@@ -90,11 +90,7 @@ impl Credentials {
 
     fn arrangement(credentials: &SecretString) -> Result<Arrangement, Error> {
         let credentials = Self::read(credentials)?;
-        let id = credentials.arrangement_id.ok_or_else(|| {
-            Error::InvalidCredentials(
-                "the stored credentials have no arrangementId; link the connection again".to_owned(),
-            )
-        })?;
+        let id = credentials::stored_id(credentials.arrangement_id, "arrangementId")?;
         Ok(Arrangement { end_user_id: credentials.end_user_id, id })
     }
 }
@@ -173,9 +169,7 @@ impl Fiskil {
             tracing::warn!(provider = %NAME, error = %error, "could not read account currencies");
         }
     }
-}
 
-impl Fiskil {
     async fn end_user_balances<'a>(
         &self,
         context: &CallContext,

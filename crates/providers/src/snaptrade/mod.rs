@@ -93,10 +93,6 @@ impl UserCredentials {
         };
         Ok(Self { user, connection_id: credentials.authorization_id })
     }
-
-    fn credentials_of(&self, connection_id: &str) -> Result<SecretString, Error> {
-        user_credentials(self.user.as_ref(), Some(connection_id))
-    }
 }
 
 /// The credentials of one connection, or without an id those of all connections of the user.
@@ -111,12 +107,7 @@ fn user_credentials(user: Option<&User>, connection_id: Option<&str>) -> Result<
 impl ConnectionCredentials {
     fn read(credentials: &SecretString) -> Result<Self, Error> {
         let UserCredentials { user, connection_id } = UserCredentials::read(credentials)?;
-        let id = connection_id.ok_or_else(|| {
-            Error::InvalidCredentials(
-                "the stored credentials have no authorizationId; link the connection again".to_owned(),
-            )
-        })?;
-        Ok(Self { user, id })
+        Ok(Self { user, id: credentials::stored_id(connection_id, "authorizationId")? })
     }
 
     fn user(&self) -> Option<&User> {
@@ -235,7 +226,7 @@ impl Provider for SnapTrade {
             let brokerage = connection.brokerage.ok_or(Error::Malformed("a connection has no brokerage"))?;
             let institution_id = brokerage.id.clone();
             let (institution_name, institution_logo) = map::name_and_logo(brokerage);
-            let credentials = imported.credentials_of(&connection.id)?;
+            let credentials = user_credentials(imported.user.as_ref(), Some(&connection.id))?;
             Ok(FoundConnection {
                 provider_connection_id: connection.id,
                 provider_user_id: imported.user.as_ref().map(|user| user.id.clone()),

@@ -203,7 +203,10 @@ fn credentials_are_parsed_strictly() {
         assert!(matches!(read(text), Err(Error::InvalidCredentials(_))), "{text}");
     }
     let personal = UserCredentials { user: None, connection_id: None };
-    assert_eq!(personal.credentials_of("a").unwrap().expose_secret(), r#"{"authorizationId":"a"}"#);
+    assert_eq!(
+        user_credentials(personal.user.as_ref(), Some("a")).unwrap().expose_secret(),
+        r#"{"authorizationId":"a"}"#
+    );
     assert!(matches!(ConnectionCredentials::read(&SecretString::from("{}")), Err(Error::InvalidCredentials(_))));
 }
 

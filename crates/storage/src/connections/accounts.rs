@@ -5,7 +5,7 @@ use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, M
 
 use crate::db::{Param, Row, params, statements};
 use crate::error::Result;
-use crate::locks::bump_revision;
+use crate::locks::bump_revision_if_exists;
 use crate::{Storage, StorageError};
 
 /// Placeholders for ids in [`FIND_FEW`].
@@ -111,15 +111,13 @@ impl Storage {
             return Ok(());
         }
         let mut tx = self.db.begin().await?;
-        match bump_revision(&mut tx, user).await {
-            Err(StorageError::NotFound(_)) => return Ok(()),
-            other => other?,
+        if bump_revision_if_exists(&mut tx, user).await?
+            && tx.run(SET_UNKNOWN_CURRENCY, params![user, account, &currency]).await? > 0
+        {
+            return tx.commit().await;
         }
-        if tx.run(SET_UNKNOWN_CURRENCY, params![user, account, &currency]).await? == 0 {
-            tx.rollback().await;
-            return Ok(());
-        }
-        tx.commit().await
+        tx.rollback().await;
+        Ok(())
     }
 }
 

@@ -8,10 +8,10 @@
 use bellbird_domain::{Connection, ConnectionId, UserId};
 use jiff::Timestamp;
 
+use crate::Storage;
 use crate::db::{Row, Tx, params, statements};
 use crate::error::Result;
-use crate::locks::bump_revision;
-use crate::{Storage, StorageError};
+use crate::locks::bump_revision_if_exists;
 
 /// The columns that [`connection`] expects, in its order.
 macro_rules! select_connections {
@@ -61,15 +61,13 @@ impl Storage {
     /// Records that the provider answered with data. Does nothing if the connection is gone.
     pub async fn set_last_refreshed_at(&self, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
         let mut tx = self.db.begin().await?;
-        match bump_revision(&mut tx, user).await {
-            Err(StorageError::NotFound(_)) => return Ok(()),
-            other => other?,
+        if bump_revision_if_exists(&mut tx, user).await?
+            && tx.run(SET_LAST_REFRESHED_AT, params![user, connection, now]).await? > 0
+        {
+            return tx.commit().await;
         }
-        if tx.run(SET_LAST_REFRESHED_AT, params![user, connection, now]).await? == 0 {
-            tx.rollback().await;
-            return Ok(());
-        }
-        tx.commit().await
+        tx.rollback().await;
+        Ok(())
     }
 }
 

@@ -37,10 +37,6 @@ impl Storage {
 
     /// Returns the key of a connection's fingerprints: 32 random bytes in base64. The first call generates and seals
     /// it. None if the user has no such connection, or it is being deleted.
-    ///
-    /// # Errors
-    /// [`StorageError::Sealed`](crate::StorageError::Sealed) if the key cannot be opened, or the system has no random
-    /// numbers.
     pub async fn fingerprint_key(&self, user: UserId, connection: ConnectionId) -> Result<Option<SecretString>> {
         let slot = SecretSlot::fingerprint_key(user, connection);
         if self.db.one(HAS_CONNECTION, params![user, connection], |_| Ok(())).await?.is_none() {

@@ -133,8 +133,9 @@ impl Storage {
             return Err(StorageError::Conflict("the connection to repair belongs to another provider"));
         }
         let (user, former_id) = (broken.user_id, ConnectionId::new());
-        let former = tx.one(FIND_CONSENT_OF, params![user, broken.id], former_consent).await?;
-        let Former { consent: former, provider_user_digest } = former.ok_or(StorageError::NotFound("connection"))?;
+        let former = |row: &Row<'_>| Ok((row.text(0)?.to_owned(), row.opt_text(1)?.map(str::to_owned)));
+        let former = tx.one(FIND_CONSENT_OF, params![user, broken.id], former).await?;
+        let (former, provider_user_digest) = former.ok_or(StorageError::NotFound("connection"))?;
         renew(tx, broken, consent, new, now).await?;
         let values = params![
             user,
@@ -231,14 +232,4 @@ fn planned_jobs(user: UserId, connection: ConnectionId, new: &NewConnection<'_>)
         (JobKey::new(job_kinds::REFRESH, user, connection), new.next_refresh_at),
         (JobKey::new(job_kinds::SYNC, user, connection), Some(new.next_sync_at)),
     ]
-}
-
-/// The former consent of a repaired connection.
-struct Former {
-    consent: String,
-    provider_user_digest: Option<String>,
-}
-
-fn former_consent(row: &Row<'_>) -> Result<Former> {
-    Ok(Former { consent: row.text(0)?.to_owned(), provider_user_digest: row.opt_text(1)?.map(str::to_owned) })
 }

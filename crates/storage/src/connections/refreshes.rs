@@ -6,6 +6,7 @@
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
 
+use crate::Storage;
 use crate::connections::account_merge;
 use crate::connections::accounts::NewAccount;
 use crate::connections::audit::{self, StatusChange};
@@ -13,8 +14,7 @@ use crate::connections::connection::write_last_refreshed_at;
 use crate::db::{params, statements};
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob};
-use crate::locks::{bump_revision, lock_user_if_exists};
-use crate::{Storage, StorageError};
+use crate::locks::{bump_revision, bump_revision_if_exists, lock_user_if_exists};
 
 statements! {
     FIND_BACKFILL_END = "SELECT backfill_ends_at FROM connections WHERE user_id = $1 AND id = $2";
@@ -71,12 +71,11 @@ impl Storage {
     ) -> Result<bool> {
         let (user, connection) = (claim.user_id(), claim.subject_id());
         let mut tx = self.db.begin().await?;
-        match bump_revision(&mut tx, user).await {
-            Err(StorageError::NotFound(_)) => return Ok(false),
-            other => other?,
-        }
         let values = params![user, connection, from.as_str(), to.as_str()];
-        if !jobs::hold(&mut tx, claim).await? || tx.run(SET_STATUS, values).await? == 0 {
+        if !bump_revision_if_exists(&mut tx, user).await?
+            || !jobs::hold(&mut tx, claim).await?
+            || tx.run(SET_STATUS, values).await? == 0
+        {
             tx.rollback().await;
             return Ok(false);
         }

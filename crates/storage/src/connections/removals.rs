@@ -4,16 +4,16 @@
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
 
+use crate::Storage;
 use crate::connections::audit::{self, StatusChange};
 use crate::connections::connection::connection;
 use crate::db::{Row, params, statements};
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob, JobKey, job_kinds};
 use crate::linking::{link_sessions, links};
-use crate::locks::bump_revision;
+use crate::locks::bump_revision_if_exists;
 use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::webhooks::{endpoints, webhook_events};
-use crate::{Storage, StorageError};
 
 statements! {
     FIND_STATUS = "SELECT status, provider FROM connections WHERE user_id = $1 AND id = $2";
@@ -51,9 +51,8 @@ impl Storage {
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
         let mut tx = self.db.begin().await?;
-        match bump_revision(&mut tx, user).await {
-            Err(StorageError::NotFound(_)) => return Ok(None),
-            other => other?,
+        if !bump_revision_if_exists(&mut tx, user).await? {
+            return Ok(None);
         }
         // The user's row is locked, so the status cannot change meanwhile.
         let before = |row: &Row<'_>| Ok((row.word(0, "a connection status")?, row.text(1)?.to_owned()));
@@ -82,9 +81,8 @@ impl Storage {
     pub async fn finish_removal(&self, claim: &ClaimedJob, cause: &str, now: Timestamp) -> Result<bool> {
         let (user, id) = (claim.user_id(), claim.subject_id());
         let mut tx = self.db.begin().await?;
-        match bump_revision(&mut tx, user).await {
-            Err(StorageError::NotFound(_)) => return Ok(false),
-            other => other?,
+        if !bump_revision_if_exists(&mut tx, user).await? {
+            return Ok(false);
         }
         // Deliveries are deleted too, so no other task may be writing them.
         endpoints::lock_endpoints(&mut tx, user).await?;

@@ -2,7 +2,7 @@
 //! `state`. `link_session_claims.rs` continues a session after its callback.
 
 use aws_lc_rs::digest::{Context, SHA256};
-use bellbird_domain::{ConnectionId, UserId};
+use bellbird_domain::{ConnectionId, LinkPhase, UserId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -21,7 +21,8 @@ const KNOWN_DIGEST_BYTES: usize = 16;
 /// The columns that [`session`] expects, in its order.
 macro_rules! columns {
     () => {
-        "user_id, id, provider, connection_id, phase, phase_since, outcome, created_at, expires_at"
+        "user_id, id, provider, connection_id, phase, phase_since, outcome, created_at, expires_at, state_hash,
+            known_consents"
     };
 }
 pub(crate) use columns;
@@ -60,47 +61,6 @@ pub struct NewLinkSession<'a> {
     pub next_attempt_at: Timestamp,
 }
 
-/// How far a link session has got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LinkPhase {
-    /// The browser was redirected to the provider.
-    Started,
-    /// The callback was received, and its parameters are sealed.
-    CallbackReceived,
-    /// The provider returned credentials, which are sealed.
-    CredentialsObtained,
-    /// Successful or not: see the outcome.
-    Ended,
-}
-
-impl LinkPhase {
-    /// The word in the database.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Started => "started",
-            Self::CallbackReceived => "callback_received",
-            Self::CredentialsObtained => "credentials_obtained",
-            Self::Ended => "ended",
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("unknown phase")]
-pub struct UnknownPhase;
-
-impl std::str::FromStr for LinkPhase {
-    type Err = UnknownPhase;
-
-    fn from_str(text: &str) -> std::result::Result<Self, UnknownPhase> {
-        [Self::Started, Self::CallbackReceived, Self::CredentialsObtained, Self::Ended]
-            .into_iter()
-            .find(|phase| phase.as_str() == text)
-            .ok_or(UnknownPhase)
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkSession {
     /// The user for whom an institution is linked.
@@ -117,6 +77,9 @@ pub struct LinkSession {
     /// A later callback is rejected.
     pub expires_at: Timestamp,
     pub(crate) id: Uuid,
+    pub(crate) state_hash: Vec<u8>,
+    /// Digests of the consents that the user had when the session started.
+    pub(crate) known_consents: Vec<String>,
 }
 
 /// Another link session of the same user at the same provider.
@@ -220,6 +183,8 @@ pub(crate) fn session(row: &Row<'_>) -> Result<LinkSession> {
         outcome: row.opt_text(6)?.map(str::to_owned),
         created_at: row.time(7)?,
         expires_at: row.time(8)?,
+        state_hash: row.blob(9)?.to_vec(),
+        known_consents: row.text(10)?.split_whitespace().map(str::to_owned).collect(),
     })
 }
 

@@ -67,11 +67,6 @@ pub struct ProviderUserRecord {
 
 impl Storage {
     /// Returns the user's credentials at a provider, or claims the registration if there are none.
-    ///
-    /// # Errors
-    /// [`StorageError::NotFound`](crate::StorageError::NotFound) if the user does not exist,
-    /// [`StorageError::Sealed`](crate::StorageError::Sealed) if the credentials cannot be
-    /// opened.
     pub async fn claim_provider_user(
         &self,
         user: UserId,
@@ -143,10 +138,7 @@ impl Storage {
     ) -> Result<bool> {
         let (user, provider) = (claim.job.user_id(), claim.job.provider.as_str());
         let mut tx = self.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, user).await? {
-            return Ok(false);
-        }
-        if !jobs::delete(&mut tx, &claim.job).await? {
+        if !lock_user_if_exists(&mut tx, user).await? || !jobs::delete(&mut tx, &claim.job).await? {
             tx.rollback().await;
             return Ok(false);
         }
@@ -158,17 +150,11 @@ impl Storage {
     }
 
     /// The credentials of a user whom we registered at a provider.
-    ///
-    /// # Errors
-    /// [`StorageError::Sealed`](crate::StorageError::Sealed) if they cannot be opened.
     pub async fn find_provider_user_credentials(&self, user: UserId, provider: &str) -> Result<Option<SecretString>> {
         self.find_secret(&SecretSlot::provider_user(user, provider)).await
     }
 
     /// All registrations of a user, by provider, including incomplete ones.
-    ///
-    /// # Errors
-    /// [`StorageError::Sealed`](crate::StorageError::Sealed) if credentials cannot be opened.
     pub async fn list_provider_users(&self, user: UserId) -> Result<Vec<ProviderUserRecord>> {
         let mut records = self.db.all(LIST, params![user], record).await?;
         for record in &mut records {
@@ -193,12 +179,10 @@ impl Storage {
     /// As [`Self::delete_provider_user`], but only if the user is registered under this provider id. Otherwise returns
     /// false and changes nothing.
     pub async fn delete_provider_user_of(&self, user: UserId, provider: &str, provider_user_id: &str) -> Result<bool> {
+        let digest = provider_user_digest(provider_user_id);
         let mut tx = self.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, user).await? {
-            return Ok(false);
-        }
-        if tx.run(DELETE_REGISTERED, params![user, provider, provider_user_digest(provider_user_id).as_str()]).await?
-            == 0
+        if !lock_user_if_exists(&mut tx, user).await?
+            || tx.run(DELETE_REGISTERED, params![user, provider, digest.as_str()]).await? == 0
         {
             tx.rollback().await;
             return Ok(false);

@@ -69,7 +69,6 @@ impl Sealer {
     }
 
     /// A sealer with one random key, for the demo and for tests, where no sealed value outlives the process.
-    #[must_use]
     pub fn random() -> Self {
         let key = random_bytes::<KEY_BYTES>();
         let aead = RandomizedNonceKey::new(&AES_256_GCM, &*key).expect("32 bytes are a key");
@@ -82,9 +81,6 @@ impl Sealer {
     }
 
     /// Seals a secret with the first key and a random nonce, so two seals of one secret differ.
-    ///
-    /// # Errors
-    /// [`SealError::DoesNotSeal`] if the system has no random numbers.
     pub fn seal(&self, sealed_for: SealedFor<'_>, secret: &[u8]) -> Result<Vec<u8>, SealError> {
         let key = self.0.first().ok_or(SealError::DoesNotSeal)?;
         let mut sealed = header(&key.id);
@@ -100,9 +96,6 @@ impl Sealer {
     }
 
     /// Opens a sealed value. The result is wiped from memory on drop.
-    ///
-    /// # Errors
-    /// [`SealError::NotSealed`], [`SealError::UnknownKeyId`] or [`SealError::DoesNotOpen`].
     pub fn open(&self, sealed_for: SealedFor<'_>, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
         let parts = split(sealed)?;
         let key = self
@@ -127,7 +120,6 @@ impl fmt::Debug for Sealer {
 }
 
 /// The id of the key that sealed a value. None if it is not a sealed value.
-#[must_use]
 pub fn key_id_of(sealed: &[u8]) -> Option<&str> {
     split(sealed).ok().map(|parts| parts.key_id)
 }

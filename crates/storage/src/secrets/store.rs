@@ -135,9 +135,6 @@ struct Stored {
 
 impl Storage {
     /// Opens the credentials of the user's connection, even of one being deleted.
-    ///
-    /// # Errors
-    /// [`StorageError::Sealed`](crate::StorageError::Sealed) if they cannot be opened.
     pub async fn find_credentials(&self, user: UserId, connection: ConnectionId) -> Result<Option<SecretString>> {
         self.find_secret(&SecretSlot::credentials(user, connection)).await
     }
@@ -165,14 +162,12 @@ impl Storage {
     }
 
     /// The id of the key that seals.
-    #[must_use]
     pub fn sealing_key_id(&self) -> &str {
         self.sealer.key_ids().next().unwrap_or_default()
     }
 
     pub async fn count_secrets(&self) -> Result<u64> {
-        let count = self.db.one(COUNT, params![], |row| row.int(0)).await?.unwrap_or(0);
-        Ok(u64::try_from(count).unwrap_or(0))
+        Ok(self.db.one(COUNT, params![], |row| row.number(0, "a count")).await?.unwrap_or(0))
     }
 
     /// Seals the next few secrets with the first key, in one transaction. Secrets already under that key are skipped,

@@ -118,25 +118,13 @@ impl Storage {
     }
 
     /// Revokes a key. Revoking it again keeps the first time.
-    ///
-    /// # Errors
-    /// [`StorageError::NotFound`].
     pub async fn revoke_key(&self, id: KeyId, now: Timestamp) -> Result<KeyRecord> {
-        let mut tx = self.db.begin().await?;
-        let key = tx.one(REVOKE, params![id, now], record).await?.ok_or(StorageError::NotFound("key"))?;
-        tx.commit().await?;
-        Ok(key)
+        self.db.write_one(REVOKE, params![id, now], record).await?.ok_or(StorageError::NotFound("key"))
     }
 
     /// Makes a key expire at `at`, or at its own expiry if that is earlier.
-    ///
-    /// # Errors
-    /// [`StorageError::NotFound`].
     pub async fn expire_key(&self, id: KeyId, at: Timestamp) -> Result<KeyRecord> {
-        let mut tx = self.db.begin().await?;
-        let key = tx.one(EXPIRE, params![id, at], record).await?.ok_or(StorageError::NotFound("key"))?;
-        tx.commit().await?;
-        Ok(key)
+        self.db.write_one(EXPIRE, params![id, at], record).await?.ok_or(StorageError::NotFound("key"))
     }
 }
 

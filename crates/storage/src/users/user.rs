@@ -56,10 +56,7 @@ pub struct UserChange<'a> {
 }
 
 impl Storage {
-    /// Adds a user.
-    ///
-    /// # Errors
-    /// [`StorageError::Conflict`] if the e-mail address is in use, in any case.
+    /// Adds a user. [`StorageError::Conflict`] if the e-mail address is in use, in any case.
     pub async fn insert_user(&self, user: &NewUser<'_>, now: Timestamp) -> Result<User> {
         let id = UserId::new();
         let folded = fold(user.email);
@@ -95,9 +92,6 @@ impl Storage {
     }
 
     /// Changes a user's plan, timezone or both, and returns the result. The revision grows only if a value changes.
-    ///
-    /// # Errors
-    /// [`StorageError::NotFound`].
     pub async fn update_user(&self, id: UserId, change: &UserChange<'_>) -> Result<User> {
         let mut tx = self.db.begin().await?;
         lock_user(&mut tx, id).await?;

@@ -204,9 +204,6 @@ impl Storage {
     }
 
     /// The secrets of the user's endpoint. None if there is no such endpoint.
-    ///
-    /// # Errors
-    /// [`StorageError::Sealed`] if a secret cannot be opened.
     pub async fn endpoint_secrets(
         &self,
         user: UserId,

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_domain::{ConnectionId, UserId};
+use bellbird_domain::{ConnectionId, LinkPhase, UserId};
 use secrecy::ExposeSecret as _;
 
 use crate::digest::{hash, hex};
 use crate::tests::fixtures::{new_session, secret, session_with_callback};
 use crate::tests::support::{TestDb, at, both};
-use crate::{
-    AffectedRef, ClaimedLinkSession, LinkPhase, NewLinkSession, OtherLinkSession, Sealer, Storage, StorageError,
-};
+use crate::{AffectedRef, ClaimedLinkSession, NewLinkSession, OtherLinkSession, Sealer, Storage, StorageError};
 
 fn secret_text(claim: &ClaimedLinkSession) -> Option<&str> {
     claim.secret.as_ref().map(|secret| secret.expose_secret())
