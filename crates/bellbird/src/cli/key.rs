@@ -113,37 +113,23 @@ impl<'a> NewKeyView<'a> {
 
 /// A key in a list, as `--json` prints it.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct KeyView {
-    id: KeyId,
     user: String,
-    name: String,
-    prefix: String,
     status: &'static str,
-    created_at: Timestamp,
-    last_used_at: Option<Timestamp>,
-    expires_at: Option<Timestamp>,
-    revoked_at: Option<Timestamp>,
+    #[serde(flatten)]
+    record: KeyRecord,
 }
 
 impl KeyView {
     fn new(user: &str, record: KeyRecord, now: Timestamp) -> Self {
-        let status = status(&record, now);
-        let KeyRecord { id, name, prefix, created_at, last_used_at, expires_at, revoked_at, .. } = record;
-        Self { id, user: user.to_owned(), name, prefix, status, created_at, last_used_at, expires_at, revoked_at }
+        Self { user: user.to_owned(), status: status(&record, now), record }
     }
 
     fn row(&self) -> [String; 8] {
-        [
-            self.user.clone(),
-            self.name.clone(),
-            format!("{}...", self.prefix),
-            self.status.to_owned(),
-            output::format_instant(Some(self.created_at)),
-            output::format_instant(self.last_used_at),
-            output::format_instant(self.expires_at),
-            self.id.to_string(),
-        ]
+        let KeyRecord { id, name, prefix, created_at, last_used_at, expires_at, .. } = &self.record;
+        let [created, used, expires] = [Some(*created_at), *last_used_at, *expires_at].map(output::format_instant);
+        let (user, prefix, status) = (self.user.clone(), format!("{prefix}..."), self.status.to_owned());
+        [user, name.clone(), prefix, status, created, used, expires, id.to_string()]
     }
 }
 
@@ -224,7 +210,7 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     let user =
         storage.find_user(record.user_id).await?.ok_or_else(|| anyhow!("the key's user was removed meanwhile"))?;
     let view = KeyView::new(&user.email, record, now);
-    output::print(args.format, &view, |view| format!("Revoked the key {} of {}.", view.name, view.user))
+    output::print(args.format, &view, |view| format!("Revoked the key {} of {}.", view.record.name, view.user))
 }
 
 async fn find_key(storage: &Storage, id: KeyId) -> anyhow::Result<KeyRecord> {

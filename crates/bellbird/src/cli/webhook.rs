@@ -10,10 +10,9 @@ mod state;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventId, EventType};
+use bellbird_domain::{EndpointId, EventId, EventType};
 use bellbird_storage::{Endpoint, Storage};
 use clap::{Args, Subcommand};
-use jiff::Timestamp;
 use serde::Serialize;
 
 use super::arguments::SettingArgs;
@@ -64,54 +63,20 @@ pub(super) struct RemoveArgs {
     format: JsonFlag,
 }
 
-/// An endpoint, as `--json` prints it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct EndpointView<'a> {
-    id: EndpointId,
-    url: &'a str,
-    events: &'a [EventType],
-    api_version: ApiVersion,
-    status: EndpointStatus,
-    disabled_reason: Option<&'a str>,
-    failing_since: Option<Timestamp>,
-    last_delivered_at: Option<Timestamp>,
-    created_at: Timestamp,
-}
-
-impl<'a> From<&'a Endpoint> for EndpointView<'a> {
-    fn from(endpoint: &'a Endpoint) -> Self {
-        let Endpoint { id, api_version, status, failing_since, delivered_at, created_at, .. } = *endpoint;
-        Self {
-            id,
-            url: &endpoint.url,
-            events: &endpoint.event_types,
-            api_version,
-            status,
-            disabled_reason: endpoint.disabled_reason.as_deref(),
-            failing_since,
-            last_delivered_at: delivered_at,
-            created_at,
-        }
-    }
-}
-
-impl EndpointView<'_> {
-    fn row(&self) -> [String; 6] {
-        let status = match (self.disabled_reason, self.failing_since) {
-            (Some(reason), _) => format!("{} ({reason})", self.status),
-            (None, Some(since)) => format!("{} (failing since {})", self.status, output::format_instant(Some(since))),
-            (None, None) => self.status.to_string(),
-        };
-        [
-            self.url.to_owned(),
-            names(self.events),
-            status,
-            output::format_instant(self.last_delivered_at),
-            output::format_instant(Some(self.created_at)),
-            self.id.to_string(),
-        ]
-    }
+fn row(endpoint: &Endpoint) -> [String; 6] {
+    let status = match (&endpoint.disabled_reason, endpoint.failing_since) {
+        (Some(reason), _) => format!("{} ({reason})", endpoint.status),
+        (None, Some(since)) => format!("{} (failing since {})", endpoint.status, output::format_instant(Some(since))),
+        (None, None) => endpoint.status.to_string(),
+    };
+    [
+        endpoint.url.clone(),
+        names(&endpoint.event_types),
+        status,
+        output::format_instant(endpoint.delivered_at),
+        output::format_instant(Some(endpoint.created_at)),
+        endpoint.id.to_string(),
+    ]
 }
 
 /// What `remove --json` prints.
@@ -155,13 +120,12 @@ async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
         Some(user) => storage.list_endpoints(find_user(storage, user).await?.id).await?,
         None => storage.list_all_endpoints().await?,
     };
-    let views: Vec<_> = endpoints.iter().map(EndpointView::from).collect();
-    output::print(args.format, &views, |views| {
-        if views.is_empty() {
+    output::print(args.format, &endpoints, |endpoints| {
+        if endpoints.is_empty() {
             return "No endpoints yet. Add one with `bellbird webhook add --user USER --url URL`.".to_owned();
         }
         let head = ["url", "events", "status", "delivered", "created", "id"];
-        output::table(head, views.iter().map(EndpointView::row))
+        output::table(head, endpoints.iter().map(row))
     })
 }
 

@@ -6,7 +6,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::super::output::{self, JsonFlag};
-use super::{EndpointView, count_deliveries, endpoint_gone, find};
+use super::{count_deliveries, endpoint_gone, find};
 
 /// Disabled reason of an endpoint that this command disabled.
 const BY_COMMAND: &str = "by command";
@@ -100,5 +100,5 @@ pub(super) async fn disable(storage: &Storage, args: &DisableArgs) -> anyhow::Re
 }
 
 fn print(format: JsonFlag, endpoint: &Endpoint, outcome: &str) -> anyhow::Result<()> {
-    output::print(format, &EndpointView::from(endpoint), |view| format!("{outcome}: {}.", view.url))
+    output::print(format, endpoint, |endpoint| format!("{outcome}: {}.", endpoint.url))
 }
