@@ -17,7 +17,10 @@ use crate::wiring;
 #[derive(Debug, Subcommand)]
 pub(super) enum UserCommand {
     Add(AddArgs),
-    List(ListArgs),
+    /// List all users.
+    #[command(after_long_help = "Example:
+  bellbird user list --json | jq -r '.[].email'")]
+    List(JsonFlag),
     Show(ShowArgs),
     Set(SetArgs),
     Remove(RemoveArgs),
@@ -40,15 +43,6 @@ pub(super) struct AddArgs {
     #[arg(long, value_name = "TZ", value_parser = arguments::timezone)]
     timezone: Option<String>,
 
-    #[command(flatten)]
-    format: JsonFlag,
-}
-
-/// List all users.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird user list --json | jq -r '.[].email'")]
-pub(super) struct ListArgs {
     #[command(flatten)]
     format: JsonFlag,
 }
@@ -147,7 +141,7 @@ pub(super) async fn run(settings: &SettingArgs, command: UserCommand) -> anyhow:
     let storage = wiring::open_storage(&settings).await?;
     let result = match command {
         UserCommand::Add(args) => add(&storage, &args).await,
-        UserCommand::List(args) => list(&storage, &args).await,
+        UserCommand::List(args) => list(&storage, args).await,
         UserCommand::Show(args) => {
             let user = args.user.find(&storage).await?;
             output::print(args.format, &user, details)
@@ -182,9 +176,9 @@ async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
     })
 }
 
-async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
+async fn list(storage: &Storage, format: JsonFlag) -> anyhow::Result<()> {
     let users = storage.list_users().await?;
-    output::print(args.format, &users, |users| {
+    output::print(format, &users, |users| {
         if users.is_empty() {
             return "No users yet. Add one with `bellbird user add --email EMAIL`.".to_owned();
         }

@@ -26,11 +26,40 @@ use crate::wiring;
 pub(super) enum WebhookCommand {
     Add(add::AddArgs),
     List(ListArgs),
-    Ping(ping::PingArgs),
-    RotateSecret(secret::RotateSecretArgs),
-    Enable(state::EnableArgs),
-    Disable(state::DisableArgs),
-    Remove(RemoveArgs),
+    /// Send a test event to an endpoint.
+    ///
+    /// The event has the type `endpoint.ping` and no rows. This command sends it once, without retries, even to a disabled
+    /// endpoint. Only the delivery log records it. Exits with status 1 if the endpoint does not accept the event.
+    #[command(after_long_help = "Example:
+  bellbird webhook ping 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+    Ping(EndpointArgs),
+    /// Create a new signing secret for an endpoint; the old one stays valid for 24 hours.
+    ///
+    /// For 24 hours, each event has two signatures and verifies with either secret. The new secret is shown only once.
+    /// Rotating twice within 24 hours immediately ends the oldest of the three secrets.
+    #[command(after_long_help = "Example:
+  bellbird webhook rotate-secret 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+    RotateSecret(EndpointArgs),
+    /// Enable a disabled endpoint.
+    ///
+    /// Deliveries that failed while the endpoint was disabled are not sent automatically. The command prints their number
+    /// and the command that recovers them.
+    #[command(after_long_help = "Example:
+  bellbird webhook enable 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+    Enable(EndpointArgs),
+    /// Disable an endpoint: stop deliveries until it is enabled again.
+    ///
+    /// Pending deliveries fail, and so do later ones. After enabling the endpoint, recover them with `bellbird webhook
+    /// recover`.
+    #[command(after_long_help = "Example:
+  bellbird webhook disable 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+    Disable(EndpointArgs),
+    /// Remove an endpoint with its secret and its delivery log.
+    ///
+    /// Pending deliveries to the endpoint are cancelled.
+    #[command(after_long_help = "Example:
+  bellbird webhook remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+    Remove(EndpointArgs),
     Deliveries(log::DeliveriesArgs),
     Redeliver(redeliver::RedeliverArgs),
     Recover(redeliver::RecoverArgs),
@@ -49,13 +78,9 @@ pub(super) struct ListArgs {
     format: JsonFlag,
 }
 
-/// Remove an endpoint with its secret and its delivery log.
-///
-/// Pending deliveries to the endpoint are cancelled.
+/// The endpoint that a command is about.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird webhook remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
-pub(super) struct RemoveArgs {
+pub(super) struct EndpointArgs {
     /// Id of the endpoint, as `webhook list` shows it
     id: EndpointId,
 
@@ -129,7 +154,7 @@ async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
     })
 }
 
-async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
+async fn remove(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.id).await?;
     if !storage.delete_endpoint(endpoint.user_id, endpoint.id).await? {
         return Err(endpoint_gone(args.id));
