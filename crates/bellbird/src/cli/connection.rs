@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::arguments::SettingArgs;
 use super::output::{self, JsonFlag};
-use super::user::find_user;
+use super::user::{UserFilter, find_user};
 use crate::{service, wiring};
 use sync::SyncArgs;
 
@@ -31,7 +31,13 @@ const CREDENTIALS_BYTES_MAX: u64 = 64 * 1024;
 pub(super) enum ConnectionCommand {
     Link(LinkArgs),
     Import(ImportArgs),
-    List(ListArgs),
+    /// List connections, including those with a pending removal.
+    ///
+    /// A connection with a pending removal appears only in this list, until its consent is withdrawn at the provider.
+    /// The list shows the last error of the withdrawal.
+    #[command(after_long_help = "Example:
+  bellbird connection list --user me@example.com")]
+    List(UserFilter),
     Show(ShowArgs),
     Sync(SyncArgs),
     Remove(RemoveArgs),
@@ -95,22 +101,6 @@ pub(super) struct ImportArgs {
     /// File with the credentials, or - for standard input
     #[arg(long, value_name = "FILE")]
     credentials: String,
-
-    #[command(flatten)]
-    format: JsonFlag,
-}
-
-/// List connections, including those with a pending removal.
-///
-/// A connection with a pending removal appears only in this list, until its consent is withdrawn at the provider. The
-/// list shows the last error of the withdrawal.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird connection list --user me@example.com")]
-pub(super) struct ListArgs {
-    /// Show only connections of this user: e-mail address or id
-    #[arg(long)]
-    user: Option<String>,
 
     #[command(flatten)]
     format: JsonFlag,
@@ -246,7 +236,7 @@ async fn import(storage: &Storage, connections: &Connections, args: &ImportArgs)
     output::print(args.format, &views, |views| table(views.iter()))
 }
 
-async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
+async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     let user = match &args.user {
         Some(user) => Some(find_user(storage, user).await?.id),
         None => None,

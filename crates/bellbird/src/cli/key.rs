@@ -11,14 +11,17 @@ use serde::Serialize;
 
 use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
-use super::user::find_user;
+use super::user::{UserFilter, find_user};
 use crate::wiring;
 
 /// Create, list, rotate and revoke API keys.
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
     Create(CreateArgs),
-    List(ListArgs),
+    /// List API keys, without the keys themselves.
+    #[command(after_long_help = "Example:
+  bellbird key list --user me@example.com")]
+    List(UserFilter),
     Rotate(RotateArgs),
     Revoke(RevokeArgs),
 }
@@ -39,19 +42,6 @@ pub(super) struct CreateArgs {
     /// Lifetime of the key, such as 30s, 15m, 24h or 90d; by default it does not expire
     #[arg(long, value_name = "DURATION", value_parser = arguments::positive_duration)]
     expires: Option<Duration>,
-
-    #[command(flatten)]
-    format: JsonFlag,
-}
-
-/// List API keys, without the keys themselves.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird key list --user me@example.com")]
-pub(super) struct ListArgs {
-    /// Show only keys of this user: e-mail address or id
-    #[arg(long)]
-    user: Option<String>,
 
     #[command(flatten)]
     format: JsonFlag,
@@ -163,7 +153,7 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     output::print(args.format, &NewKeyView::new(&key, &record), NewKeyView::text)
 }
 
-async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
+async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     let users = match &args.user {
         Some(user) => vec![find_user(storage, user).await?],
         None => storage.list_users().await?,

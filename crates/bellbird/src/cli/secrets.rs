@@ -21,14 +21,14 @@ const NAMED_MAX: usize = 5;
 pub(super) enum SecretsCommand {
     /// Encrypt all stored secrets with the first key of secrets.key.
     ///
-    /// Safe to run while the service is running, and safe to interrupt and repeat. The running service must already have
-    /// the new key.
+    /// Safe to run while the service is running, and safe to interrupt and repeat. The running service must already
+    /// have the new key.
     ///
-    /// With one instance: put the new key first in secrets.key and keep the old one after it. Restart the service, run this
-    /// command, remove the old key, and restart again.
+    /// With one instance: put the new key first in secrets.key and keep the old one after it. Restart the service, run
+    /// this command, remove the old key, and restart again.
     ///
-    /// With several instances: put the new key after the old one on all instances and restart them. Then put it first on
-    /// all instances and restart them. Run this command, remove the old key, and restart again.
+    /// With several instances: put the new key after the old one on all instances and restart them. Then put it first
+    /// on all instances and restart them. Run this command, remove the old key, and restart again.
     #[command(after_long_help = "Example:
   BELLBIRD_SECRETS__KEY=\"2027:...,2026:...\" bellbird secrets rotate")]
     Rotate(JsonFlag),

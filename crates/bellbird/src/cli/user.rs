@@ -114,6 +114,17 @@ pub(super) struct UserRef {
     flag: Option<String>,
 }
 
+/// Arguments of lists that can be limited to one user.
+#[derive(Debug, Args)]
+pub(super) struct UserFilter {
+    /// Show only those of this user: e-mail address or id
+    #[arg(long)]
+    pub(super) user: Option<String>,
+
+    #[command(flatten)]
+    pub(super) format: JsonFlag,
+}
+
 impl UserRef {
     async fn find(&self, storage: &Storage) -> anyhow::Result<User> {
         let given = self.positional.as_deref().or(self.flag.as_deref()).unwrap_or_default();

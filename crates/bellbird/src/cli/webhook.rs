@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::arguments::SettingArgs;
 use super::output::{self, JsonFlag};
-use super::user::find_user;
+use super::user::{UserFilter, find_user};
 use crate::config::Settings;
 use crate::wiring;
 
@@ -25,11 +25,15 @@ use crate::wiring;
 #[derive(Debug, Subcommand)]
 pub(super) enum WebhookCommand {
     Add(add::AddArgs),
-    List(ListArgs),
+    /// List endpoints, without their secrets.
+    #[command(after_long_help = "Example:
+  bellbird webhook list --user me@example.com")]
+    List(UserFilter),
     /// Send a test event to an endpoint.
     ///
-    /// The event has the type `endpoint.ping` and no rows. This command sends it once, without retries, even to a disabled
-    /// endpoint. Only the delivery log records it. Exits with status 1 if the endpoint does not accept the event.
+    /// The event has the type `endpoint.ping` and no rows. This command sends it once, without retries, even to a
+    /// disabled endpoint. Only the delivery log records it. Exits with status 1 if the endpoint does not accept the
+    /// event.
     #[command(after_long_help = "Example:
   bellbird webhook ping 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
     Ping(EndpointArgs),
@@ -42,8 +46,8 @@ pub(super) enum WebhookCommand {
     RotateSecret(EndpointArgs),
     /// Enable a disabled endpoint.
     ///
-    /// Deliveries that failed while the endpoint was disabled are not sent automatically. The command prints their number
-    /// and the command that recovers them.
+    /// Deliveries that failed while the endpoint was disabled are not sent automatically. The command prints their
+    /// number and the command that recovers them.
     #[command(after_long_help = "Example:
   bellbird webhook enable 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
     Enable(EndpointArgs),
@@ -63,19 +67,6 @@ pub(super) enum WebhookCommand {
     Deliveries(log::DeliveriesArgs),
     Redeliver(redeliver::RedeliverArgs),
     Recover(redeliver::RecoverArgs),
-}
-
-/// List endpoints, without their secrets.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird webhook list --user me@example.com")]
-pub(super) struct ListArgs {
-    /// Show only endpoints of this user: e-mail address or id
-    #[arg(long)]
-    user: Option<String>,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// The endpoint that a command is about.
@@ -140,7 +131,7 @@ async fn execute(settings: &Settings, storage: &Storage, command: WebhookCommand
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
+async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     let endpoints = match &args.user {
         Some(user) => storage.list_endpoints(find_user(storage, user).await?.id).await?,
         None => storage.list_all_endpoints().await?,
