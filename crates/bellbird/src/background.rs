@@ -69,15 +69,6 @@ pub fn start(
     })
 }
 
-/// Waits for the next round; returns false when the service stops.
-async fn wait_for_next_round(time: Duration, stop: &CancellationToken) -> bool {
-    tokio::select! {
-        biased;
-        () = stop.cancelled() => false,
-        () = tokio::time::sleep(time) => true,
-    }
-}
-
 /// Updates the queue metrics while this instance holds their lease: summed over all instances, each job counts once.
 async fn record_queue_metrics(storage: &Storage, stop: &CancellationToken) {
     let mut lease = None;
@@ -94,7 +85,7 @@ async fn record_queue_metrics(storage: &Storage, stop: &CancellationToken) {
         {
             tracing::warn!(%error, "could not collect queue metrics");
         }
-        if !wait_for_next_round(METRICS_INTERVAL, stop).await {
+        if stop.run_until_cancelled(tokio::time::sleep(METRICS_INTERVAL)).await.is_none() {
             break;
         }
     }
@@ -108,7 +99,7 @@ async fn record_queue_metrics(storage: &Storage, stop: &CancellationToken) {
 /// Renews or claims the lease. None if another instance holds it: the gauges of this one then fall to 0.
 async fn hold_metrics_lease(storage: &Storage, held: Option<&ClaimedJob>) -> Result<Option<ClaimedJob>, StorageError> {
     let now = Timestamp::now();
-    let until = now.saturating_add(METRICS_LEASE_LENGTH).unwrap_or(now);
+    let until = now.plus(METRICS_LEASE_LENGTH);
     if let Some(lease) = held {
         if storage.renew_job(lease, until).await? {
             return Ok(Some(lease.clone()));
@@ -160,7 +151,7 @@ async fn report_removed(
     // This process caches nothing about connections that were hidden before it started.
     let mut since = Timestamp::now();
     let mut reported: HashSet<ConnectionId> = HashSet::new();
-    while wait_for_next_round(POLL_INTERVAL, stop).await {
+    while stop.run_until_cancelled(tokio::time::sleep(POLL_INTERVAL)).await.is_some() {
         let now = Timestamp::now();
         match connections.list_removed_since(since.minus(CLOCK_SKEW_MAX)).await {
             Ok(all) => {

@@ -59,7 +59,12 @@ enum Command {
     Serve(serve::ServeArgs),
     #[cfg(feature = "sandbox")]
     Sandbox(sandbox::SandboxArgs),
-    Migrate(migrate::MigrateArgs),
+    /// Create the database or apply pending migrations.
+    ///
+    /// `serve` and `demo` also do this when they start. Run it separately before a rolling update of several instances.
+    #[command(after_long_help = "Example:
+  BELLBIRD_DATABASE__URL=postgres://bellbird@db/bellbird bellbird migrate")]
+    Migrate(output::JsonFlag),
     Doctor(doctor::DoctorArgs),
     Openapi(openapi::OpenapiArgs),
     Completions(completions::CompletionsArgs),
@@ -102,7 +107,7 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => serve::run(&settings, &args).await?,
         #[cfg(feature = "sandbox")]
         Command::Sandbox(args) => sandbox::run(&settings, &args).await?,
-        Command::Migrate(args) => migrate::run(&settings, &args).await?,
+        Command::Migrate(format) => migrate::run(&settings, format).await?,
         Command::Doctor(args) => return doctor::run(&settings, &args).await,
         Command::Openapi(args) => openapi::run(&args)?,
         Command::Completions(args) => completions::run(&args, &mut Cli::command())?,

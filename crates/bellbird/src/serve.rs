@@ -142,18 +142,9 @@ async fn next_connection(
     permits: &Arc<Semaphore>,
     stop: &CancellationToken,
 ) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let permit = tokio::select! {
-        biased;
-        () = stop.cancelled() => return None,
-        permit = Arc::clone(permits).acquire_owned() => permit.ok()?,
-    };
+    let permit = stop.run_until_cancelled(Arc::clone(permits).acquire_owned()).await?.ok()?;
     loop {
-        let accepted = tokio::select! {
-            biased;
-            () = stop.cancelled() => return None,
-            accepted = listener.socket.accept() => accepted,
-        };
-        match accepted {
+        match stop.run_until_cancelled(listener.socket.accept()).await? {
             Ok((stream, peer)) => return Some((stream, peer, permit)),
             Err(error) if is_client_abort(&error) => {}
             Err(error) => {

@@ -72,19 +72,17 @@ fn start_of(day: Date, zone: &TimeZone) -> Timestamp {
     day.to_zoned(zone.clone()).map_or(clamped, |start| start.timestamp())
 }
 
+/// Whether the text has the form of the pattern, in which `0` stands for any digit.
+fn has_form(text: &[u8], pattern: &[u8]) -> bool {
+    let fits = |(byte, form): (&u8, &u8)| if *form == b'0' { byte.is_ascii_digit() } else { byte == form };
+    text.len() == pattern.len() && text.iter().zip(pattern).all(fits)
+}
+
 fn parse_date(text: &str) -> Result<Date, BoundError> {
-    let bytes = text.as_bytes();
-    let shape = bytes.len() == 10
-        && bytes
-            .iter()
-            .enumerate()
-            .all(|(at, byte)| if at == 4 || at == 7 { *byte == b'-' } else { byte.is_ascii_digit() });
-    if !shape {
+    if !has_form(text.as_bytes(), b"0000-00-00") {
         return Err(BoundError);
     }
-    let number = |from: usize, to: usize| text[from..to].parse::<i16>().map_err(|_| BoundError);
-    let small = |from: usize| number(from, from + 2).and_then(|value| i8::try_from(value).map_err(|_| BoundError));
-    Date::new(number(0, 4)?, small(5)?, small(8)?).map_err(|_| BoundError)
+    text.parse().map_err(|_| BoundError)
 }
 
 fn parse_timestamp(text: &str) -> Result<Timestamp, BoundError> {
@@ -94,11 +92,7 @@ fn parse_timestamp(text: &str) -> Result<Timestamp, BoundError> {
     }
     parse_date(&text[..10])?;
     let clock = &text.as_bytes()[11..19];
-    let clock_shape = clock
-        .iter()
-        .enumerate()
-        .all(|(at, byte)| if at == 2 || at == 5 { *byte == b':' } else { byte.is_ascii_digit() });
-    if !clock_shape || &clock[6..] == b"60" {
+    if !has_form(clock, b"00:00:00") || &clock[6..] == b"60" {
         return Err(BoundError);
     }
     let mut rest = &text[19..];
@@ -123,9 +117,7 @@ fn parse_timestamp(text: &str) -> Result<Timestamp, BoundError> {
 }
 
 fn is_offset(text: &[u8]) -> bool {
-    let [b'+' | b'-', h1, h2, b':', m1, m2] = text else { return false };
-    let digits = [h1, h2, m1, m2].iter().all(|byte| byte.is_ascii_digit());
-    digits && (*h1, *h2) <= (b'2', b'3') && *m1 <= b'5'
+    (has_form(text, b"+00:00") || has_form(text, b"-00:00")) && text[1..3] <= b"23"[..] && text[4] <= b'5'
 }
 
 /// A range of transactions: `from` and `to` with their defaults filled in.

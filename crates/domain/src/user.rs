@@ -21,7 +21,9 @@ string_enum! {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Serialized as commands print it with `--json`.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct User {
     pub id: UserId,
     /// Unique within the installation, ignoring case.

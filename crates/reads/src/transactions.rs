@@ -102,12 +102,6 @@ struct Walk<'w> {
     map: &'w Mutex<PageMap>,
 }
 
-/// What follows a page.
-enum Next {
-    Page(Cursor),
-    End,
-}
-
 impl Walk<'_> {
     /// Reads pages until the window is complete or the list ends.
     ///
@@ -128,8 +122,10 @@ impl Walk<'_> {
                 }
                 page => page?,
             };
-            let Next::Page(next) = next else { return Ok(()) };
-            cursor = Some(next);
+            if next.is_none() {
+                return Ok(());
+            }
+            cursor = next;
             is_known_cursor = false;
             // Rows did not match, or the window lies far ahead. The largest page needs the fewest calls.
             rows = self.provider.page_rows_max();
@@ -187,7 +183,12 @@ impl Walk<'_> {
 
     /// Reads the page at `cursor` and stores where the next one begins. `self.window` must be at the first row of the
     /// page.
-    async fn page(&mut self, cursor: Option<&Cursor>, rows: u32, keep: &mut KeepRow<'_>) -> Result<Next, Error> {
+    async fn page(
+        &mut self,
+        cursor: Option<&Cursor>,
+        rows: u32,
+        keep: &mut KeepRow<'_>,
+    ) -> Result<Option<Cursor>, Error> {
         let next = self.read(cursor, rows, keep).await?;
         Ok(self.learn(next))
     }
@@ -223,18 +224,14 @@ impl Walk<'_> {
         Ok(next)
     }
 
-    fn learn(&self, next: Option<Cursor>) -> Next {
+    /// Stores the cursor of the next page, or the end of the list.
+    fn learn(&self, next: Option<Cursor>) -> Option<Cursor> {
         let mut map = self.map.lock();
-        match next {
-            Some(next) => {
-                map.learn(self.window.row(), next.clone());
-                Next::Page(next)
-            }
-            None => {
-                map.learn_end(self.window.row());
-                Next::End
-            }
+        match &next {
+            Some(next) => map.learn(self.window.row(), next.clone()),
+            None => map.learn_end(self.window.row()),
         }
+        next
     }
 }
 

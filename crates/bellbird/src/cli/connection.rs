@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::arguments::SettingArgs;
 use super::output::{self, JsonFlag};
-use super::user::find_user;
+use super::user::{UserFilter, find_user};
 use crate::{service, wiring};
 use sync::SyncArgs;
 
@@ -31,7 +31,13 @@ const CREDENTIALS_BYTES_MAX: u64 = 64 * 1024;
 pub(super) enum ConnectionCommand {
     Link(LinkArgs),
     Import(ImportArgs),
-    List(ListArgs),
+    /// List connections, including those with a pending removal.
+    ///
+    /// A connection with a pending removal appears only in this list, until its consent is withdrawn at the provider.
+    /// The list shows the last error of the withdrawal.
+    #[command(after_long_help = "Example:
+  bellbird connection list --user me@example.com")]
+    List(UserFilter),
     Show(ShowArgs),
     Sync(SyncArgs),
     Remove(RemoveArgs),
@@ -100,22 +106,6 @@ pub(super) struct ImportArgs {
     format: JsonFlag,
 }
 
-/// List connections, including those with a pending removal.
-///
-/// A connection with a pending removal appears only in this list, until its consent is withdrawn at the provider. The
-/// list shows the last error of the withdrawal.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird connection list --user me@example.com")]
-pub(super) struct ListArgs {
-    /// Show only connections of this user: e-mail address or id
-    #[arg(long)]
-    user: Option<String>,
-
-    #[command(flatten)]
-    format: JsonFlag,
-}
-
 /// Show a connection with its accounts and its history.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
@@ -155,16 +145,7 @@ struct ListedConnection<'a> {
     #[serde(flatten)]
     connection: ConnectionView<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    removal: Option<RemovalView<'a>>,
-}
-
-/// A pending removal.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RemovalView<'a> {
-    attempts: u32,
-    next_attempt_at: Timestamp,
-    last_error: Option<&'a str>,
+    removal: Option<&'a PendingRemoval>,
 }
 
 /// What `remove --json` prints: the connection as it was, and the outcome.
@@ -177,7 +158,7 @@ struct RemovedConnection<'a> {
     removed: bool,
     consent_withdrawn: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    removal: Option<RemovalView<'a>>,
+    removal: Option<&'a PendingRemoval>,
 }
 
 /// What `show --json` prints: the connection as the API shows it, its sync state, its accounts, and its history with
@@ -186,35 +167,9 @@ struct RemovedConnection<'a> {
 struct ShownConnection<'a> {
     #[serde(flatten)]
     connection: ConnectionView<'a>,
-    sync: Option<SyncView<'a>>,
+    sync: Option<&'a SyncState>,
     accounts: Vec<AccountView<'a>>,
-    history: Vec<TransitionView<'a>>,
-}
-
-/// The sync state of a connection.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct SyncView<'a> {
-    synced_at: Option<Timestamp>,
-    next_at: Option<Timestamp>,
-    failed_attempts: u32,
-    last_error: Option<&'a str>,
-}
-
-impl<'a> From<&'a SyncState> for SyncView<'a> {
-    fn from(state: &'a SyncState) -> Self {
-        let SyncState { synced_at, next_at, attempts, last_error, .. } = state;
-        Self { synced_at: *synced_at, next_at: *next_at, failed_attempts: *attempts, last_error: last_error.as_deref() }
-    }
-}
-
-/// A status change in a connection's history.
-#[derive(Serialize)]
-struct TransitionView<'a> {
-    at: Timestamp,
-    from: Option<ConnectionStatus>,
-    to: Option<ConnectionStatus>,
-    cause: &'a str,
+    history: &'a [AuditRow],
 }
 
 pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> anyhow::Result<ExitCode> {
@@ -281,7 +236,7 @@ async fn import(storage: &Storage, connections: &Connections, args: &ImportArgs)
     output::print(args.format, &views, |views| table(views.iter()))
 }
 
-async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
+async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     let user = match &args.user {
         Some(user) => Some(find_user(storage, user).await?.id),
         None => None,
@@ -295,7 +250,7 @@ async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
     // Pending removals come last, and only from `removals`: the two reads are not one transaction.
     listed.retain(|connection| connection.status != ConnectionStatus::Deleting);
     let others = listed.iter().map(|connection| (connection, None));
-    let pending = removals.iter().map(|removal| (&removal.connection, Some(RemovalView::from(removal))));
+    let pending = removals.iter().map(|removal| (&removal.connection, Some(removal)));
     let views: Vec<_> = others
         .chain(pending)
         .map(|(connection, removal)| ListedConnection { connection: ConnectionView::from(connection), removal })
@@ -332,12 +287,8 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
     let sync = storage.find_sync(connection.user_id, connection.id).await?;
     if args.format.json {
         let accounts = accounts.iter().map(AccountView::from).collect();
-        fn step(row: &AuditRow) -> TransitionView<'_> {
-            TransitionView { at: row.at, from: row.from, to: row.to, cause: &row.cause }
-        }
-        let history = history.iter().map(step).collect();
-        let sync = sync.as_ref().map(SyncView::from);
-        let shown = ShownConnection { connection: ConnectionView::from(&connection), sync, accounts, history };
+        let (connection, sync) = (ConnectionView::from(&connection), sync.as_ref());
+        let shown = ShownConnection { connection, sync, accounts, history: &history };
         return output::print(args.format, &shown, |_| String::new());
     }
     let user = storage.find_user(connection.user_id).await?.map_or_else(|| "-".to_owned(), |user| user.email);
@@ -380,7 +331,7 @@ async fn remove(storage: &Storage, connections: &Connections, args: &RemoveArgs)
         connection: ConnectionView::from(pending.as_ref().map_or(&connection, |pending| &pending.connection)),
         removed,
         consent_withdrawn: removed && !args.local_only,
-        removal: pending.as_ref().map(RemovalView::from),
+        removal: pending.as_ref(),
     };
     let name = &connection.institution_name;
     match removal {
@@ -430,13 +381,6 @@ fn table<'v>(views: impl Iterator<Item = &'v ConnectionView<'v>>) -> String {
         ]
     });
     output::table(["institution", "provider", "status", "refreshed", "id"], rows)
-}
-
-impl<'a> From<&'a PendingRemoval> for RemovalView<'a> {
-    fn from(removal: &'a PendingRemoval) -> Self {
-        let PendingRemoval { attempts, next_attempt_at, last_error, .. } = removal;
-        Self { attempts: *attempts, next_attempt_at: *next_attempt_at, last_error: last_error.as_deref() }
-    }
 }
 
 /// Reads the credentials. Errors never quote them.

@@ -11,14 +11,17 @@ use serde::Serialize;
 
 use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
-use super::user::find_user;
+use super::user::{UserFilter, find_user};
 use crate::wiring;
 
 /// Create, list, rotate and revoke API keys.
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
     Create(CreateArgs),
-    List(ListArgs),
+    /// List API keys, without the keys themselves.
+    #[command(after_long_help = "Example:
+  bellbird key list --user me@example.com")]
+    List(UserFilter),
     Rotate(RotateArgs),
     Revoke(RevokeArgs),
 }
@@ -39,19 +42,6 @@ pub(super) struct CreateArgs {
     /// Lifetime of the key, such as 30s, 15m, 24h or 90d; by default it does not expire
     #[arg(long, value_name = "DURATION", value_parser = arguments::positive_duration)]
     expires: Option<Duration>,
-
-    #[command(flatten)]
-    format: JsonFlag,
-}
-
-/// List API keys, without the keys themselves.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird key list --user me@example.com")]
-pub(super) struct ListArgs {
-    /// Show only keys of this user: e-mail address or id
-    #[arg(long)]
-    user: Option<String>,
 
     #[command(flatten)]
     format: JsonFlag,
@@ -113,37 +103,23 @@ impl<'a> NewKeyView<'a> {
 
 /// A key in a list, as `--json` prints it.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct KeyView {
-    id: KeyId,
     user: String,
-    name: String,
-    prefix: String,
     status: &'static str,
-    created_at: Timestamp,
-    last_used_at: Option<Timestamp>,
-    expires_at: Option<Timestamp>,
-    revoked_at: Option<Timestamp>,
+    #[serde(flatten)]
+    record: KeyRecord,
 }
 
 impl KeyView {
     fn new(user: &str, record: KeyRecord, now: Timestamp) -> Self {
-        let status = status(&record, now);
-        let KeyRecord { id, name, prefix, created_at, last_used_at, expires_at, revoked_at, .. } = record;
-        Self { id, user: user.to_owned(), name, prefix, status, created_at, last_used_at, expires_at, revoked_at }
+        Self { user: user.to_owned(), status: status(&record, now), record }
     }
 
     fn row(&self) -> [String; 8] {
-        [
-            self.user.clone(),
-            self.name.clone(),
-            format!("{}...", self.prefix),
-            self.status.to_owned(),
-            output::format_instant(Some(self.created_at)),
-            output::format_instant(self.last_used_at),
-            output::format_instant(self.expires_at),
-            self.id.to_string(),
-        ]
+        let KeyRecord { id, name, prefix, created_at, last_used_at, expires_at, .. } = &self.record;
+        let [created, used, expires] = [Some(*created_at), *last_used_at, *expires_at].map(output::format_instant);
+        let (user, prefix, status) = (self.user.clone(), format!("{prefix}..."), self.status.to_owned());
+        [user, name.clone(), prefix, status, created, used, expires, id.to_string()]
     }
 }
 
@@ -177,7 +153,7 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     output::print(args.format, &NewKeyView::new(&key, &record), NewKeyView::text)
 }
 
-async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
+async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     let users = match &args.user {
         Some(user) => vec![find_user(storage, user).await?],
         None => storage.list_users().await?,
@@ -224,7 +200,7 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     let user =
         storage.find_user(record.user_id).await?.ok_or_else(|| anyhow!("the key's user was removed meanwhile"))?;
     let view = KeyView::new(&user.email, record, now);
-    output::print(args.format, &view, |view| format!("Revoked the key {} of {}.", view.name, view.user))
+    output::print(args.format, &view, |view| format!("Revoked the key {} of {}.", view.record.name, view.user))
 }
 
 async fn find_key(storage: &Storage, id: KeyId) -> anyhow::Result<KeyRecord> {

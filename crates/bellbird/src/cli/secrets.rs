@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use bellbird_storage::{Leftovers, SealError, SealedSecrets, Storage, UnopenableSecret};
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde::Serialize;
 
 use super::arguments::SettingArgs;
@@ -19,25 +19,19 @@ const NAMED_MAX: usize = 5;
 /// Manage the encryption of stored secrets.
 #[derive(Debug, Subcommand)]
 pub(super) enum SecretsCommand {
-    Rotate(RotateArgs),
-}
-
-/// Encrypt all stored secrets with the first key of secrets.key.
-///
-/// Safe to run while the service is running, and safe to interrupt and repeat. The running service must already have
-/// the new key.
-///
-/// With one instance: put the new key first in secrets.key and keep the old one after it. Restart the service, run this
-/// command, remove the old key, and restart again.
-///
-/// With several instances: put the new key after the old one on all instances and restart them. Then put it first on
-/// all instances and restart them. Run this command, remove the old key, and restart again.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
+    /// Encrypt all stored secrets with the first key of secrets.key.
+    ///
+    /// Safe to run while the service is running, and safe to interrupt and repeat. The running service must already
+    /// have the new key.
+    ///
+    /// With one instance: put the new key first in secrets.key and keep the old one after it. Restart the service, run
+    /// this command, remove the old key, and restart again.
+    ///
+    /// With several instances: put the new key after the old one on all instances and restart them. Then put it first
+    /// on all instances and restart them. Run this command, remove the old key, and restart again.
+    #[command(after_long_help = "Example:
   BELLBIRD_SECRETS__KEY=\"2027:...,2026:...\" bellbird secrets rotate")]
-pub(super) struct RotateArgs {
-    #[command(flatten)]
-    format: JsonFlag,
+    Rotate(JsonFlag),
 }
 
 /// What `rotate --json` prints.
@@ -50,15 +44,15 @@ struct RotatedView {
 }
 
 pub(super) async fn run(settings: &SettingArgs, command: SecretsCommand) -> anyhow::Result<ExitCode> {
-    let SecretsCommand::Rotate(args) = command;
+    let SecretsCommand::Rotate(format) = command;
     let settings = settings.load(None)?;
     let storage = wiring::open_sealed_storage(&settings).await?;
-    let result = rotate(&storage, &args).await;
+    let result = rotate(&storage, format).await;
     storage.close().await;
     result
 }
 
-async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<ExitCode> {
+async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode> {
     let current = storage.sealing_key_id();
     let mut counts = reseal_all(storage).await?;
     let mut found = storage.sealed_secrets().await?;
@@ -94,7 +88,7 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<ExitCode
     }
     let ResealCounts { resealed, already_current } = counts;
     let view = RotatedView { resealed, already_current, unopenable: found.unopenable.len() };
-    output::print(args.format, &view, |view| {
+    output::print(format, &view, |view| {
         format!(
             "Resealed with key `{current}`: {}. Already sealed with it: {}. Not opened: {}.",
             view.resealed, view.already_current, view.unopenable

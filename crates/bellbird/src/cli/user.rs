@@ -7,7 +7,6 @@ use bellbird_storage::{NewUser, Storage, StorageError, UserChange};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
-use serde::Serialize;
 
 use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
@@ -18,7 +17,10 @@ use crate::wiring;
 #[derive(Debug, Subcommand)]
 pub(super) enum UserCommand {
     Add(AddArgs),
-    List(ListArgs),
+    /// List all users.
+    #[command(after_long_help = "Example:
+  bellbird user list --json | jq -r '.[].email'")]
+    List(JsonFlag),
     Show(ShowArgs),
     Set(SetArgs),
     Remove(RemoveArgs),
@@ -41,15 +43,6 @@ pub(super) struct AddArgs {
     #[arg(long, value_name = "TZ", value_parser = arguments::timezone)]
     timezone: Option<String>,
 
-    #[command(flatten)]
-    format: JsonFlag,
-}
-
-/// List all users.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird user list --json | jq -r '.[].email'")]
-pub(super) struct ListArgs {
     #[command(flatten)]
     format: JsonFlag,
 }
@@ -121,6 +114,17 @@ pub(super) struct UserRef {
     flag: Option<String>,
 }
 
+/// Arguments of lists that can be limited to one user.
+#[derive(Debug, Args)]
+pub(super) struct UserFilter {
+    /// Show only those of this user: e-mail address or id
+    #[arg(long)]
+    pub(super) user: Option<String>,
+
+    #[command(flatten)]
+    pub(super) format: JsonFlag,
+}
+
 impl UserRef {
     async fn find(&self, storage: &Storage) -> anyhow::Result<User> {
         let given = self.positional.as_deref().or(self.flag.as_deref()).unwrap_or_default();
@@ -132,36 +136,15 @@ fn plan_parser() -> impl clap::builder::TypedValueParser<Value = Plan> {
     PossibleValuesParser::new(Plan::ALL.iter().map(|plan| plan.as_str())).try_map(|text| text.parse::<Plan>())
 }
 
-/// A user, as `--json` shows it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct UserView<'a> {
-    id: UserId,
-    email: &'a str,
-    plan: Plan,
-    timezone: Option<&'a str>,
-    created_at: Timestamp,
-}
-
-impl<'a> From<&'a User> for UserView<'a> {
-    fn from(user: &'a User) -> Self {
-        let User { id, email, plan, timezone, created_at } = user;
-        Self { id: *id, email, plan: *plan, timezone: timezone.as_deref(), created_at: *created_at }
-    }
-}
-
-impl UserView<'_> {
-    fn details(&self) -> String {
-        let timezone =
-            self.timezone.map_or_else(|| format!("{DEFAULT_TIMEZONE} (by default)"), |timezone| timezone.to_owned());
-        output::details(&[
-            ("id", self.id.to_string()),
-            ("e-mail", self.email.to_owned()),
-            ("plan", self.plan.to_string()),
-            ("timezone", timezone),
-            ("created", output::format_instant(Some(self.created_at))),
-        ])
-    }
+fn details(user: &User) -> String {
+    let timezone = user.timezone.clone().unwrap_or_else(|| format!("{DEFAULT_TIMEZONE} (by default)"));
+    output::details(&[
+        ("id", user.id.to_string()),
+        ("e-mail", user.email.clone()),
+        ("plan", user.plan.to_string()),
+        ("timezone", timezone),
+        ("created", output::format_instant(Some(user.created_at))),
+    ])
 }
 
 pub(super) async fn run(settings: &SettingArgs, command: UserCommand) -> anyhow::Result<()> {
@@ -169,10 +152,10 @@ pub(super) async fn run(settings: &SettingArgs, command: UserCommand) -> anyhow:
     let storage = wiring::open_storage(&settings).await?;
     let result = match command {
         UserCommand::Add(args) => add(&storage, &args).await,
-        UserCommand::List(args) => list(&storage, &args).await,
+        UserCommand::List(args) => list(&storage, args).await,
         UserCommand::Show(args) => {
             let user = args.user.find(&storage).await?;
-            output::print(args.format, &UserView::from(&user), UserView::details)
+            output::print(args.format, &user, details)
         }
         UserCommand::Set(args) => set(&storage, &args).await,
         UserCommand::Remove(args) => remove(&settings, &storage, &args).await,
@@ -199,27 +182,21 @@ async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
         }
         other => other?,
     };
-    output::print(args.format, &UserView::from(&user), |view| {
-        format!("Added.\n\n{}\n\nNext: bellbird key create --user {} --name NAME", view.details(), view.email)
+    output::print(args.format, &user, |user| {
+        format!("Added.\n\n{}\n\nNext: bellbird key create --user {} --name NAME", details(user), user.email)
     })
 }
 
-async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
+async fn list(storage: &Storage, format: JsonFlag) -> anyhow::Result<()> {
     let users = storage.list_users().await?;
-    let views: Vec<_> = users.iter().map(UserView::from).collect();
-    output::print(args.format, &views, |views| {
-        if views.is_empty() {
+    output::print(format, &users, |users| {
+        if users.is_empty() {
             return "No users yet. Add one with `bellbird user add --email EMAIL`.".to_owned();
         }
-        let rows = views.iter().map(|view| {
-            let timezone = view.timezone.unwrap_or("-").to_owned();
-            [
-                view.email.to_owned(),
-                view.plan.to_string(),
-                timezone,
-                output::format_instant(Some(view.created_at)),
-                view.id.to_string(),
-            ]
+        let rows = users.iter().map(|user| {
+            let timezone = user.timezone.clone().unwrap_or_else(|| "-".to_owned());
+            let created = output::format_instant(Some(user.created_at));
+            [user.email.clone(), user.plan.to_string(), timezone, created, user.id.to_string()]
         });
         output::table(["e-mail", "plan", "timezone", "created", "id"], rows)
     })
@@ -229,7 +206,7 @@ async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
     let timezone = if args.no_timezone { Some(None) } else { args.timezone.as_deref().map(Some) };
     let user = storage.update_user(user.id, &UserChange { plan: args.plan, timezone }).await?;
-    output::print(args.format, &UserView::from(&user), |view| format!("Changed.\n\n{}", view.details()))
+    output::print(args.format, &user, |user| format!("Changed.\n\n{}", details(user)))
 }
 
 async fn remove(settings: &Settings, storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
@@ -255,7 +232,5 @@ async fn remove(settings: &Settings, storage: &Storage, args: &RemoveArgs) -> an
         ),
         other => other?,
     }
-    output::print(args.format, &UserView::from(&user), |view| {
-        format!("Removed {} with all keys and webhook endpoints.", view.email)
-    })
+    output::print(args.format, &user, |user| format!("Removed {} with all keys and webhook endpoints.", user.email))
 }

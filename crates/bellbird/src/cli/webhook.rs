@@ -10,15 +10,14 @@ mod state;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventId, EventType};
+use bellbird_domain::{EndpointId, EventId, EventType};
 use bellbird_storage::{Endpoint, Storage};
 use clap::{Args, Subcommand};
-use jiff::Timestamp;
 use serde::Serialize;
 
 use super::arguments::SettingArgs;
 use super::output::{self, JsonFlag};
-use super::user::find_user;
+use super::user::{UserFilter, find_user};
 use crate::config::Settings;
 use crate::wiring;
 
@@ -26,37 +25,53 @@ use crate::wiring;
 #[derive(Debug, Subcommand)]
 pub(super) enum WebhookCommand {
     Add(add::AddArgs),
-    List(ListArgs),
-    Ping(ping::PingArgs),
-    RotateSecret(secret::RotateSecretArgs),
-    Enable(state::EnableArgs),
-    Disable(state::DisableArgs),
-    Remove(RemoveArgs),
+    /// List endpoints, without their secrets.
+    #[command(after_long_help = "Example:
+  bellbird webhook list --user me@example.com")]
+    List(UserFilter),
+    /// Send a test event to an endpoint.
+    ///
+    /// The event has the type `endpoint.ping` and no rows. This command sends it once, without retries, even to a
+    /// disabled endpoint. Only the delivery log records it. Exits with status 1 if the endpoint does not accept the
+    /// event.
+    #[command(after_long_help = "Example:
+  bellbird webhook ping 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+    Ping(EndpointArgs),
+    /// Create a new signing secret for an endpoint; the old one stays valid for 24 hours.
+    ///
+    /// For 24 hours, each event has two signatures and verifies with either secret. The new secret is shown only once.
+    /// Rotating twice within 24 hours immediately ends the oldest of the three secrets.
+    #[command(after_long_help = "Example:
+  bellbird webhook rotate-secret 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+    RotateSecret(EndpointArgs),
+    /// Enable a disabled endpoint.
+    ///
+    /// Deliveries that failed while the endpoint was disabled are not sent automatically. The command prints their
+    /// number and the command that recovers them.
+    #[command(after_long_help = "Example:
+  bellbird webhook enable 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+    Enable(EndpointArgs),
+    /// Disable an endpoint: stop deliveries until it is enabled again.
+    ///
+    /// Pending deliveries fail, and so do later ones. After enabling the endpoint, recover them with `bellbird webhook
+    /// recover`.
+    #[command(after_long_help = "Example:
+  bellbird webhook disable 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+    Disable(EndpointArgs),
+    /// Remove an endpoint with its secret and its delivery log.
+    ///
+    /// Pending deliveries to the endpoint are cancelled.
+    #[command(after_long_help = "Example:
+  bellbird webhook remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+    Remove(EndpointArgs),
     Deliveries(log::DeliveriesArgs),
     Redeliver(redeliver::RedeliverArgs),
     Recover(redeliver::RecoverArgs),
 }
 
-/// List endpoints, without their secrets.
+/// The endpoint that a command is about.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird webhook list --user me@example.com")]
-pub(super) struct ListArgs {
-    /// Show only endpoints of this user: e-mail address or id
-    #[arg(long)]
-    user: Option<String>,
-
-    #[command(flatten)]
-    format: JsonFlag,
-}
-
-/// Remove an endpoint with its secret and its delivery log.
-///
-/// Pending deliveries to the endpoint are cancelled.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird webhook remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
-pub(super) struct RemoveArgs {
+pub(super) struct EndpointArgs {
     /// Id of the endpoint, as `webhook list` shows it
     id: EndpointId,
 
@@ -64,54 +79,20 @@ pub(super) struct RemoveArgs {
     format: JsonFlag,
 }
 
-/// An endpoint, as `--json` prints it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct EndpointView<'a> {
-    id: EndpointId,
-    url: &'a str,
-    events: &'a [EventType],
-    api_version: ApiVersion,
-    status: EndpointStatus,
-    disabled_reason: Option<&'a str>,
-    failing_since: Option<Timestamp>,
-    last_delivered_at: Option<Timestamp>,
-    created_at: Timestamp,
-}
-
-impl<'a> From<&'a Endpoint> for EndpointView<'a> {
-    fn from(endpoint: &'a Endpoint) -> Self {
-        let Endpoint { id, api_version, status, failing_since, delivered_at, created_at, .. } = *endpoint;
-        Self {
-            id,
-            url: &endpoint.url,
-            events: &endpoint.event_types,
-            api_version,
-            status,
-            disabled_reason: endpoint.disabled_reason.as_deref(),
-            failing_since,
-            last_delivered_at: delivered_at,
-            created_at,
-        }
-    }
-}
-
-impl EndpointView<'_> {
-    fn row(&self) -> [String; 6] {
-        let status = match (self.disabled_reason, self.failing_since) {
-            (Some(reason), _) => format!("{} ({reason})", self.status),
-            (None, Some(since)) => format!("{} (failing since {})", self.status, output::format_instant(Some(since))),
-            (None, None) => self.status.to_string(),
-        };
-        [
-            self.url.to_owned(),
-            names(self.events),
-            status,
-            output::format_instant(self.last_delivered_at),
-            output::format_instant(Some(self.created_at)),
-            self.id.to_string(),
-        ]
-    }
+fn row(endpoint: &Endpoint) -> [String; 6] {
+    let status = match (&endpoint.disabled_reason, endpoint.failing_since) {
+        (Some(reason), _) => format!("{} ({reason})", endpoint.status),
+        (None, Some(since)) => format!("{} (failing since {})", endpoint.status, output::format_instant(Some(since))),
+        (None, None) => endpoint.status.to_string(),
+    };
+    [
+        endpoint.url.clone(),
+        names(&endpoint.event_types),
+        status,
+        output::format_instant(endpoint.delivered_at),
+        output::format_instant(Some(endpoint.created_at)),
+        endpoint.id.to_string(),
+    ]
 }
 
 /// What `remove --json` prints.
@@ -150,22 +131,21 @@ async fn execute(settings: &Settings, storage: &Storage, command: WebhookCommand
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(storage: &Storage, args: &ListArgs) -> anyhow::Result<()> {
+async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     let endpoints = match &args.user {
         Some(user) => storage.list_endpoints(find_user(storage, user).await?.id).await?,
         None => storage.list_all_endpoints().await?,
     };
-    let views: Vec<_> = endpoints.iter().map(EndpointView::from).collect();
-    output::print(args.format, &views, |views| {
-        if views.is_empty() {
+    output::print(args.format, &endpoints, |endpoints| {
+        if endpoints.is_empty() {
             return "No endpoints yet. Add one with `bellbird webhook add --user USER --url URL`.".to_owned();
         }
         let head = ["url", "events", "status", "delivered", "created", "id"];
-        output::table(head, views.iter().map(EndpointView::row))
+        output::table(head, endpoints.iter().map(row))
     })
 }
 
-async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
+async fn remove(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.id).await?;
     if !storage.delete_endpoint(endpoint.user_id, endpoint.id).await? {
         return Err(endpoint_gone(args.id));

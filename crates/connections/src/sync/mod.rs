@@ -42,10 +42,12 @@ pub(crate) static KIND: JobKind = JobKind {
     run: |connections, claim| Box::pin(async move { connections.sync_once(claim).await.map(|_| ()) }),
 };
 
-/// The result of a sync.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The result of a sync. Serialized as commands print it with `--json`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SyncReport {
     pub connection_id: ConnectionId,
+    #[serde(rename = "syncRunId")]
     pub run: SyncRunId,
     pub new_count: usize,
     pub updated_count: usize,

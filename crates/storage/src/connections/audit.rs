@@ -2,6 +2,7 @@
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::Storage;
@@ -19,11 +20,13 @@ statements! {
         WHERE changed_at >= $1 AND (to_status IS NULL OR to_status = 'deleting')";
 }
 
-/// One status change of a connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One status change of a connection. Serialized as commands print it with `--json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuditRow {
     pub at: Timestamp,
+    #[serde(skip)]
     pub connection_id: ConnectionId,
+    #[serde(skip)]
     pub user_id: UserId,
     /// None: the connection is new.
     pub from: Option<ConnectionStatus>,

@@ -3,6 +3,7 @@
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::Storage;
 use crate::connections::audit::{self, StatusChange};
@@ -28,9 +29,11 @@ statements! {
         ORDER BY c.created_at DESC, c.id";
 }
 
-/// A connection that is hidden and not yet deleted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A connection that is hidden and not yet deleted. Serialized as commands print it with `--json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PendingRemoval {
+    #[serde(skip)]
     pub connection: Connection,
     /// The next attempt to withdraw the consent.
     pub next_attempt_at: Timestamp,

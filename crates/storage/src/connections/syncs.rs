@@ -3,6 +3,7 @@
 
 use bellbird_domain::{ConnectionId, EventType, Fingerprint, SyncRunId, UserId};
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::Storage;
 use crate::connections::fingerprints;
@@ -66,18 +67,22 @@ statements! {
     );
 }
 
-/// What is known of the syncs of a connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What is known of the syncs of a connection. Serialized as commands print it with `--json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SyncState {
     /// The start of the last successful sync.
     pub synced_at: Option<Timestamp>,
     /// The start of that sync's date range.
+    #[serde(skip)]
     pub covered_from: Option<Timestamp>,
     /// The number of the next successful sync, from 1.
+    #[serde(skip)]
     pub next_sequence: u32,
     /// The next sync. While one runs, this is when that one was due, or a later time that was requested meanwhile.
     pub next_at: Option<Timestamp>,
     /// Failures since the last success.
+    #[serde(rename = "failedAttempts")]
     pub attempts: u32,
     /// Why the last sync failed. None after a success.
     pub last_error: Option<String>,

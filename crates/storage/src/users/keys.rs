@@ -4,6 +4,7 @@
 
 use bellbird_domain::{ApiKey, Caller, KeyId, UserId};
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::db::{Row, as_stored, params, statements};
 use crate::digest::hash;
@@ -36,10 +37,12 @@ statements! {
         RETURNING id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at";
 }
 
-/// What is known about a key. The key itself is not stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What is known about a key. The key itself is not stored. Serialized as commands print it with `--json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct KeyRecord {
     pub id: KeyId,
+    #[serde(skip)]
     pub user_id: UserId,
     /// The user's name for the key.
     pub name: String,

@@ -3,6 +3,7 @@
 
 use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::Storage;
@@ -38,10 +39,12 @@ statements! {
         FROM webhook_endpoints";
 }
 
-/// The state of one webhook event's delivery to one endpoint.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The state of one webhook event's delivery to one endpoint. Serialized as commands print it with `--json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct DeliveryRecord {
     pub event_id: EventId,
+    #[serde(rename = "type")]
     pub event_type: EventType,
     pub sync_run_id: SyncRunId,
     /// From 1 to `total_chunks`.
@@ -67,7 +70,9 @@ pub struct DeliveryRecord {
     pub ended_at: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Serialized as commands print it with `--json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct AttemptRecord {
     /// From 1.
     pub attempt: u32,

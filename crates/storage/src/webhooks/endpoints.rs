@@ -7,6 +7,7 @@
 use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, UserId};
 use jiff::Timestamp;
 use secrecy::SecretString;
+use serde::Serialize;
 
 use crate::db::{Row, Tx, as_stored, params, statements};
 use crate::error::Result;
@@ -81,12 +82,16 @@ statements! {
     DELETE_EVENTS_OF_USER = "DELETE FROM webhook_events WHERE user_id = $1";
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Serialized as commands print it with `--json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Endpoint {
+    #[serde(skip)]
     pub user_id: UserId,
     pub id: EndpointId,
     pub url: String,
     /// The event types that it subscribes to.
+    #[serde(rename = "events")]
     pub event_types: Vec<EventType>,
     /// The format of its events.
     pub api_version: ApiVersion,
@@ -96,6 +101,7 @@ pub struct Endpoint {
     /// The first failure since the last success.
     pub failing_since: Option<Timestamp>,
     /// The last success.
+    #[serde(rename = "lastDeliveredAt")]
     pub delivered_at: Option<Timestamp>,
     pub created_at: Timestamp,
 }

@@ -4,10 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use bellbird_connections::{Connections, ConnectionsError, SyncReport};
-use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, SyncRunId};
+use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_storage::Storage;
 use clap::Args;
-use serde::Serialize;
 use tokio::task::JoinSet;
 
 use super::super::output::{self, JsonFlag, Progress};
@@ -47,25 +46,6 @@ pub(in super::super) struct SyncArgs {
     format: JsonFlag,
 }
 
-/// A sync result, as `--json` prints it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct SyncedConnection {
-    connection_id: ConnectionId,
-    sync_run_id: SyncRunId,
-    new_count: usize,
-    updated_count: usize,
-    events: usize,
-    status: ConnectionStatus,
-}
-
-impl From<&SyncReport> for SyncedConnection {
-    fn from(report: &SyncReport) -> Self {
-        let SyncReport { connection_id, run, new_count, updated_count, events, status } = *report;
-        Self { connection_id, sync_run_id: run, new_count, updated_count, events, status }
-    }
-}
-
 pub(super) async fn run(storage: &Storage, connections: &Connections, args: &SyncArgs) -> anyhow::Result<ExitCode> {
     let targets = match (args.id, &args.user) {
         (Some(id), _) => vec![find(storage, id).await?],
@@ -80,12 +60,12 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Syn
     let targets: Vec<_> = targets.into_iter().filter(|one| one.status != ConnectionStatus::Deleting).collect();
     let synced = sync_all(connections, &targets).await;
 
-    let (mut views, mut failed) = (Vec::new(), false);
+    let (mut reports, mut failed) = (Vec::new(), false);
     for (connection, synced) in targets.iter().zip(&synced) {
         let name = &connection.institution_name;
         match synced {
             Ok(report) => {
-                views.push(SyncedConnection::from(report));
+                reports.push(report);
                 if report.status != ConnectionStatus::Active {
                     failed |= args.id.is_some();
                     output::note(&format!(
@@ -102,7 +82,7 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Syn
             }
         }
     }
-    output::print(args.format, &views, |views| text(views, &targets))?;
+    output::print(args.format, &reports, |reports| text(reports, &targets))?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -128,15 +108,15 @@ async fn sync_all(connections: &Connections, targets: &[Connection]) -> Vec<Resu
     }
 }
 
-fn text(views: &[SyncedConnection], targets: &[Connection]) -> String {
+fn text(reports: &[&SyncReport], targets: &[Connection]) -> String {
     if targets.is_empty() {
         return "No connections to sync.".to_owned();
     }
-    let rows = views.iter().map(|view| {
-        let name = targets.iter().find(|one| one.id == view.connection_id).map_or("-", |one| &one.institution_name);
-        let counts = [view.new_count, view.updated_count, view.events].map(|count| count.to_string());
+    let rows = reports.iter().map(|report| {
+        let name = targets.iter().find(|one| one.id == report.connection_id).map_or("-", |one| &one.institution_name);
+        let counts = [report.new_count, report.updated_count, report.events].map(|count| count.to_string());
         let [new, updated, events] = counts;
-        [name.to_owned(), view.status.to_string(), new, updated, events, view.connection_id.to_string()]
+        [name.to_owned(), report.status.to_string(), new, updated, events, report.connection_id.to_string()]
     });
     output::table(["institution", "status", "new", "updated", "events", "id"], rows)
 }

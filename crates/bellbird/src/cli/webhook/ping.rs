@@ -2,31 +2,15 @@
 
 use std::process::ExitCode;
 
-use bellbird_domain::{EndpointId, EventId};
+use bellbird_domain::EventId;
 use bellbird_storage::Storage;
 use bellbird_webhooks::{PingError, PingOutcome};
-use clap::Args;
 use serde::Serialize;
 
-use super::super::output::{self, JsonFlag};
-use super::{endpoint_gone, find};
+use super::super::output;
+use super::{EndpointArgs, endpoint_gone, find};
 use crate::config::Settings;
 use crate::wiring;
-
-/// Send a test event to an endpoint.
-///
-/// The event has the type `endpoint.ping` and no rows. This command sends it once, without retries, even to a disabled
-/// endpoint. Only the delivery log records it. Exits with status 1 if the endpoint does not accept the event.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird webhook ping 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
-pub(in super::super) struct PingArgs {
-    /// Id of the endpoint, as `webhook list` shows it
-    id: EndpointId,
-
-    #[command(flatten)]
-    format: JsonFlag,
-}
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -64,7 +48,7 @@ impl PingView {
     }
 }
 
-pub(super) async fn ping(settings: &Settings, storage: &Storage, args: &PingArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn ping(settings: &Settings, storage: &Storage, args: &EndpointArgs) -> anyhow::Result<ExitCode> {
     let endpoint = find(storage, args.id).await?;
     let providers = wiring::providers(settings)?;
     let webhooks = wiring::webhooks(settings, storage, &providers, wiring::event_buffer(settings))?;

@@ -3,31 +3,15 @@
 use bellbird_domain::EndpointId;
 use bellbird_storage::Storage;
 use bellbird_webhooks::sign::new_secret;
-use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
-use super::super::output::{self, JsonFlag};
-use super::{endpoint_gone, find};
+use super::super::output;
+use super::{EndpointArgs, endpoint_gone, find};
 
 /// How long events are also signed with the old secret: docs/contract.md#webhook-signatures.
 const OLD_SECRET_LIFE: SignedDuration = SignedDuration::from_hours(24);
-
-/// Create a new signing secret for an endpoint; the old one stays valid for 24 hours.
-///
-/// For 24 hours, each event has two signatures and verifies with either secret. The new secret is shown only once.
-/// Rotating twice within 24 hours immediately ends the oldest of the three secrets.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird webhook rotate-secret 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
-pub(in super::super) struct RotateSecretArgs {
-    /// Id of the endpoint, as `webhook list` shows it
-    id: EndpointId,
-
-    #[command(flatten)]
-    format: JsonFlag,
-}
 
 /// What `--json` prints. This is the only time that the secret is shown.
 #[derive(Serialize)]
@@ -49,7 +33,7 @@ impl NewSecretView<'_> {
     }
 }
 
-pub(super) async fn rotate(storage: &Storage, args: &RotateSecretArgs) -> anyhow::Result<()> {
+pub(super) async fn rotate(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.id).await?;
     let (secret, now) = (new_secret(), Timestamp::now());
     let until = now.checked_add(OLD_SECRET_LIFE)?;

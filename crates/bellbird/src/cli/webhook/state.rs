@@ -1,12 +1,11 @@
 //! `bellbird webhook enable` and `disable`: resume or stop deliveries to an endpoint.
 
-use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventType};
+use bellbird_domain::{DeliveryState, EndpointStatus, EventType};
 use bellbird_storage::{DeliveryRecord, Endpoint, Storage};
-use clap::Args;
 use jiff::Timestamp;
 
 use super::super::output::{self, JsonFlag};
-use super::{EndpointView, count_deliveries, endpoint_gone, find};
+use super::{EndpointArgs, count_deliveries, endpoint_gone, find};
 
 /// Disabled reason of an endpoint that this command disabled.
 const BY_COMMAND: &str = "by command";
@@ -15,37 +14,7 @@ const ENDPOINT_DISABLED: &str = "endpoint disabled";
 /// Deliveries that a command searches, newest first.
 pub(super) const SCANNED_MAX: u32 = 100_000;
 
-/// Enable a disabled endpoint.
-///
-/// Deliveries that failed while the endpoint was disabled are not sent automatically. The command prints their number
-/// and the command that recovers them.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird webhook enable 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
-pub(in super::super) struct EnableArgs {
-    /// Id of the endpoint, as `webhook list` shows it
-    id: EndpointId,
-
-    #[command(flatten)]
-    format: JsonFlag,
-}
-
-/// Disable an endpoint: stop deliveries until it is enabled again.
-///
-/// Pending deliveries fail, and so do later ones. After enabling the endpoint, recover them with `bellbird webhook
-/// recover`.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird webhook disable 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
-pub(in super::super) struct DisableArgs {
-    /// Id of the endpoint, as `webhook list` shows it
-    id: EndpointId,
-
-    #[command(flatten)]
-    format: JsonFlag,
-}
-
-pub(super) async fn enable(storage: &Storage, args: &EnableArgs) -> anyhow::Result<()> {
+pub(super) async fn enable(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let before = find(storage, args.id).await?;
     if !storage.enable_endpoint(before.user_id, before.id).await? {
         return Err(endpoint_gone(args.id));
@@ -81,7 +50,7 @@ fn missed_remark(before: &Endpoint, failed: &[DeliveryRecord]) -> Option<String>
     ))
 }
 
-pub(super) async fn disable(storage: &Storage, args: &DisableArgs) -> anyhow::Result<()> {
+pub(super) async fn disable(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let before = find(storage, args.id).await?;
     if before.status == EndpointStatus::Disabled {
         return print(args.format, &before, "Already disabled");
@@ -100,5 +69,5 @@ pub(super) async fn disable(storage: &Storage, args: &DisableArgs) -> anyhow::Re
 }
 
 fn print(format: JsonFlag, endpoint: &Endpoint, outcome: &str) -> anyhow::Result<()> {
-    output::print(format, &EndpointView::from(endpoint), |view| format!("{outcome}: {}.", view.url))
+    output::print(format, endpoint, |endpoint| format!("{outcome}: {}.", endpoint.url))
 }
