@@ -102,7 +102,7 @@ async fn slow_provider_has_its_own_limit() {
         Box::pin(async move {
             if claim.provider == "fiskil" {
                 RUNNING.fetch_add(1, Ordering::SeqCst);
-                ANSWERS.acquire().await.unwrap().forget();
+                drop(ANSWERS.acquire().await.unwrap());
                 RUNNING.fetch_sub(1, Ordering::SeqCst);
             }
             DONE.fetch_add(1, Ordering::SeqCst);
@@ -117,7 +117,7 @@ async fn slow_provider_has_its_own_limit() {
     let lanes = [world.start(&KIND, "fiskil"), world.start(&KIND, "akahu")];
     until(|| DONE.load(Ordering::SeqCst) == 3).await;
     until(|| RUNNING.load(Ordering::SeqCst) == 2).await;
-    // Leases are renewed meanwhile: nobody runs these jobs twice.
+    // Leases are renewed meanwhile, so no job runs twice.
     for _ in 0..4 {
         tokio::time::sleep(LEASE / 2).await;
         world.advance(LEASE / 2);
@@ -138,7 +138,7 @@ async fn stop_waits_for_running_jobs_and_starts_no_other() {
     static KIND: JobKind = kind("test", |connections, claim| {
         Box::pin(async move {
             STARTED.fetch_add(1, Ordering::SeqCst);
-            ANSWERS.acquire().await.unwrap().forget();
+            drop(ANSWERS.acquire().await.unwrap());
             connections.finish_job(claim, None).await
         })
     });
