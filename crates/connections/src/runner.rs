@@ -20,8 +20,8 @@ use crate::linking::{poll, provider_user};
 use crate::{Connections, ConnectionsError, cleanup, refresh, removal, sync};
 
 /// Every kind of job.
-pub(crate) static KINDS: [&JobKind; 6] =
-    [&refresh::KIND, &sync::KIND, &removal::KIND, &poll::KIND, &provider_user::KIND, &cleanup::KIND];
+pub(crate) static KINDS: &[&JobKind] =
+    &[&refresh::KIND, &sync::KIND, &removal::KIND, &poll::KIND, &provider_user::KIND, &cleanup::KIND];
 
 /// How often a lane with free capacity claims without a signal, before jitter. It costs one indexed read.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);

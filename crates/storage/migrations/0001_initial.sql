@@ -94,16 +94,8 @@ CREATE INDEX accounts_name ON accounts (user_id, name, id);
 -- Provider events name accounts without the user.
 CREATE INDEX accounts_provider_account ON accounts (provider_account_id);
 
--- Work that outlives a request. The transaction that adds or deletes a subject adds or deletes its jobs.
---
--- kind             subject
--- refresh          connection id
--- sync             connection id
--- removal          id of a connection with the status 'deleting'
--- link_session     link session id, until the session ends
--- provider_user    provider, until the user is registered there
--- cleanup          empty
--- queue_metrics    empty: no run, but the lease of the instance that counts for the metrics
+-- Work that outlives a request. The transaction that adds or deletes a subject adds or deletes its jobs. Kinds and
+-- subjects: `job_kinds` in src/jobs.rs.
 CREATE TABLE jobs (
     -- The nil UUID: a job of no user. So there is no foreign key.
     user_id TEXT NOT NULL,

@@ -14,12 +14,17 @@ use crate::db::{Db, Row, Tx, params, statements};
 use crate::error::Result;
 use crate::{Storage, StorageError};
 
-/// The kinds of jobs whose rows this crate adds and deletes.
+/// The kinds of jobs whose rows this crate adds and deletes. Other kinds have one job with an empty subject.
 pub mod job_kinds {
+    /// Subject: the connection's id.
     pub const REFRESH: &str = "refresh";
+    /// Subject: the connection's id.
     pub const SYNC: &str = "sync";
+    /// Subject: the id of a connection with the status `deleting`.
     pub const REMOVAL: &str = "removal";
+    /// Subject: the id of a link session that has not ended.
     pub const LINK_SESSION: &str = "link_session";
+    /// Subject: a provider, until the user is registered there.
     pub const PROVIDER_USER: &str = "provider_user";
 }
 

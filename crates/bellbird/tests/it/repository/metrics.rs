@@ -1,4 +1,5 @@
-//! The metrics that the crates record, the list in code, and the table of docs/hosting.md are the same.
+//! The metrics that the crates record, the list in code, and the table of docs/hosting.md are the same. So are the
+//! kinds of jobs.
 
 use std::collections::BTreeSet;
 
@@ -43,4 +44,13 @@ fn documentation_has_the_list_of_metrics() {
     let listed: Vec<(String, Vec<String>)> =
         METRICS.iter().map(|metric| (metric.name.to_owned(), labels(metric.labels))).collect();
     assert_eq!(documented, listed, "docs/hosting.md has the order of {LIST}");
+}
+
+#[test]
+fn documentation_has_every_kind_of_job() {
+    let page = read(&root().join("docs/hosting.md"));
+    let table = page.lines().skip_while(|line| !line.starts_with("| job | what it does |"));
+    let rows = table.take_while(|line| line.starts_with('|')).skip(2);
+    let documented: Vec<String> = rows.filter_map(|row| quoted(row.split('|').nth(1)?, '`').pop()).collect();
+    assert_eq!(documented, bellbird_connections::job_kinds().collect::<Vec<_>>());
 }
