@@ -1,4 +1,5 @@
 //! A cache of consent statuses. Many empty answers or missing accounts in a row then ask the provider only once.
+//! All callers have deadlines, so moka's own waiting is enough.
 
 use std::time::Duration;
 
