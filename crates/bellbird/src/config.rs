@@ -1,7 +1,7 @@
 //! Settings: their types, defaults and bounds. `bellbird.example.toml` documents each one for the operator.
 //!
 //! The settings file is read first, then environment variables, then flags; a later source overrides an earlier one.
-//! A new setting is a field, a line in [`Settings::read`], and a paragraph in the example file, which a test compares
+//! A new setting is a field, a line in `Settings::read`, and a paragraph in the example file, which a test compares
 //! with this list. Each provider declares its own settings.
 
 mod source;
