@@ -16,6 +16,9 @@ use serde::Serialize;
 /// Limit for the database checks of one readiness request.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Gauge: tasks of the runtime that have not ended.
+const TASKS: &str = "bellbird_tasks";
+
 #[derive(Clone)]
 struct Ops {
     storage: Storage,
@@ -44,6 +47,8 @@ pub fn router(storage: Storage, metrics: PrometheusHandle) -> Router {
 }
 
 async fn metrics_page(State(ops): State<Ops>) -> Response {
+    let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    metrics::gauge!(TASKS).set(f64::from(u32::try_from(tasks).unwrap_or(u32::MAX)));
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], ops.metrics.render()).into_response()
 }
 

@@ -39,7 +39,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static [&'static str],
 use Kind::{Counter, Gauge, Histogram};
 
 #[rustfmt::skip]
-pub const METRICS: [Metric; 14] = [
+pub const METRICS: [Metric; 15] = [
     metric(Counter, "bellbird_requests_total", &["route", "status"], "Requests, by route and class of status."),
     metric(Histogram, "bellbird_request_seconds", &["route"], "Time until the answer began."),
     metric(Counter, "bellbird_provider_calls_total", &["provider", "operation", "outcome"],
@@ -54,6 +54,7 @@ pub const METRICS: [Metric; 14] = [
     metric(Gauge, "bellbird_webhook_lateness_seconds", &[], "How long the oldest due delivery has been due."),
     metric(Counter, "bellbird_webhook_attempts_total", &["outcome"], "Delivery attempts of this instance."),
     metric(Gauge, "bellbird_webhook_endpoints", &["state"], "Webhook endpoints that are failing or disabled."),
+    metric(Gauge, "bellbird_tasks", &[], "Tasks of this instance that have not ended."),
     metric(Counter, "bellbird_log_lines_dropped_total", &[], "Log lines dropped because the log was not read."),
 ];
 

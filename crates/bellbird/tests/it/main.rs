@@ -8,6 +8,7 @@ mod crash;
 mod linking;
 mod privacy;
 mod repository;
+mod soak;
 mod support;
 mod sync;
 mod telemetry;

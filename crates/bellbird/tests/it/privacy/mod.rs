@@ -10,7 +10,7 @@ use std::path::Path;
 const LENGTH_MIN: usize = 6;
 
 /// Every file below a folder, with its content.
-fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in folder.read_dir().unwrap() {
         let path = entry.unwrap().path();
@@ -23,6 +23,6 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-fn contains(bytes: &[u8], text: &str) -> bool {
+pub(crate) fn contains(bytes: &[u8], text: &str) -> bool {
     memchr::memmem::find(bytes, text.as_bytes()).is_some()
 }

@@ -502,11 +502,16 @@ pub(crate) fn simulated_providers() -> impl Iterator<Item = &'static str> {
 pub(crate) async fn eventually(condition: impl AsyncFn() -> bool) {
     /// In real time, and long enough for a slow machine.
     const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
+    eventually_within(WAIT_TIMEOUT, condition).await;
+}
+
+/// Waits for a condition that may need the end of a lease.
+pub(crate) async fn eventually_within(timeout: Duration, condition: impl AsyncFn() -> bool) {
     const POLL_INTERVAL: Duration = Duration::from_millis(2);
     let condition_met = async {
         while !condition().await {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    tokio::time::timeout(WAIT_TIMEOUT, condition_met).await.expect("the condition was not met in time");
+    tokio::time::timeout(timeout, condition_met).await.expect("the condition was not met in time");
 }

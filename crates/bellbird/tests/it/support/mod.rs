@@ -1,9 +1,12 @@
 //! Helpers that several folders of tests share.
 
 pub(crate) mod browser;
+pub(crate) mod checked_endpoint;
 pub(crate) mod crash;
 pub(crate) mod database;
 pub(crate) mod harness;
+pub(crate) mod known_rows;
 pub(crate) mod process;
+pub(crate) mod random;
 pub(crate) mod receiver;
 pub(crate) mod rows;

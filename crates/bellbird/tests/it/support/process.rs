@@ -1,6 +1,8 @@
 //! Runs the built program: commands that end, commands that run until a signal, and deployments of several commands.
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
@@ -93,7 +95,19 @@ pub(crate) struct RunningCommand {
 
 impl RunningCommand {
     pub(crate) fn start(workdir: &Workdir, line: &str) -> Self {
-        let mut child = workdir.command(line).spawn().unwrap();
+        Self::spawn(workdir.command(line), line)
+    }
+
+    /// Appends the log to a file: a pipe that is not read would fill.
+    pub(crate) fn start_with_log(workdir: &Workdir, line: &str, log: &Path) -> Self {
+        let log = File::options().create(true).append(true).open(log).unwrap();
+        let mut command = workdir.command(line);
+        command.stderr(log);
+        Self::spawn(command, line)
+    }
+
+    fn spawn(mut command: Command, line: &str) -> Self {
+        let mut child = command.spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut ready_line = String::new();
         if out.read_line(&mut ready_line).unwrap() == 0 {
@@ -106,13 +120,19 @@ impl RunningCommand {
         serde_json::from_str(&self.ready_line).unwrap()
     }
 
-    /// Sends a signal. Returns the exit status, the rest of standard output, and the log.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal. Returns the exit status, the rest of standard output, and the log unless a file has it.
     pub(crate) fn stop(mut self, signal: &str) -> (Option<i32>, String, String) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
         let (mut rest, mut log) = (String::new(), String::new());
         self.out.read_to_string(&mut rest).unwrap();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            stderr.read_to_string(&mut log).unwrap();
+        }
         (self.child.wait().unwrap().code(), rest, log)
     }
 }

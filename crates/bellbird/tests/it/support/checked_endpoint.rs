@@ -1,6 +1,7 @@
 //! An endpoint within the test. It verifies and records every request, and sometimes fails or answers late.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -12,14 +13,14 @@ use axum::routing::post;
 use serde_json::Value;
 use standardwebhooks::Webhook;
 
-use super::random::Random;
 use crate::support::process::text;
+use crate::support::random::Random;
 
 /// How long a slow answer takes.
 const SLOW_ANSWER: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Behaviour {
+pub(crate) enum Behaviour {
     /// Accepts every request at once.
     Reliable,
     /// Of ten requests it answers one with 500 and one late.
@@ -28,11 +29,12 @@ pub(super) enum Behaviour {
 
 /// An endpoint. It listens until the test ends.
 #[derive(Clone)]
-pub(super) struct Endpoint {
-    pub(super) url: String,
+pub(crate) struct Endpoint {
+    pub(crate) url: String,
     secret: Arc<OnceLock<String>>,
     seen: Arc<Mutex<Seen>>,
     flakiness: Option<Arc<Mutex<Random>>>,
+    is_down: Arc<AtomicBool>,
 }
 
 /// What an endpoint has recorded.
@@ -48,20 +50,21 @@ struct Seen {
 }
 
 /// What an endpoint has counted.
-pub(super) struct EndpointCounts {
-    pub(super) requests: usize,
-    pub(super) accepted: usize,
+pub(crate) struct EndpointCounts {
+    pub(crate) requests: usize,
+    pub(crate) accepted: usize,
     /// Distinct events among the accepted requests.
-    pub(super) events: usize,
+    pub(crate) events: usize,
 }
 
 impl Endpoint {
-    pub(super) async fn start(behaviour: Behaviour, seed: u64) -> Self {
+    pub(crate) async fn start(behaviour: Behaviour, seed: u64) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = Self {
             url: format!("http://{}/", listener.local_addr().unwrap()),
             secret: Arc::default(),
             seen: Arc::default(),
+            is_down: Arc::default(),
             flakiness: (behaviour == Behaviour::Flaky).then(|| Arc::new(Mutex::new(Random::new(seed)))),
         };
         let routes = Router::new().route("/", post(receive)).with_state(endpoint.clone());
@@ -70,32 +73,41 @@ impl Endpoint {
     }
 
     /// Sets the secret that signs requests.
-    pub(super) fn set_secret(&self, secret: &str) {
+    pub(crate) fn set_secret(&self, secret: &str) {
         self.secret.set(secret.to_owned()).unwrap();
     }
 
+    /// While it is down, it answers every request with 503.
+    pub(crate) fn set_down(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::SeqCst);
+    }
+
     /// The accepted events in their order, repeated deliveries included.
-    pub(super) fn accepted(&self) -> Vec<Value> {
+    pub(crate) fn accepted(&self) -> Vec<Value> {
         self.seen.lock().unwrap().accepted.clone()
     }
 
-    pub(super) fn counts(&self) -> EndpointCounts {
+    pub(crate) fn counts(&self) -> EndpointCounts {
         let seen = self.seen.lock().unwrap();
         let events: BTreeSet<&str> = seen.accepted.iter().map(|event| text(event, "id")).collect();
         EndpointCounts { requests: seen.requests, accepted: seen.accepted.len(), events: events.len() }
     }
 
     /// The ids of the rows that events announced as new.
-    pub(super) fn new_rows(&self) -> BTreeSet<String> {
+    pub(crate) fn new_rows(&self) -> BTreeSet<String> {
         let seen = self.seen.lock().unwrap();
         let rows = seen.accepted.iter().flat_map(|event| event["data"]["new"].as_array().unwrap());
         rows.map(|row| text(row, "id").to_owned()).collect()
     }
 
-    /// Asserts that every chunk of every sync run came, and that no request was wrong or out of order.
-    pub(super) fn assert_in_order(&self) {
+    /// Asserts that no request was wrong or out of order.
+    pub(crate) fn assert_in_order(&self) {
+        assert_eq!(self.seen.lock().unwrap().wrong, Vec::<String>::new());
+    }
+
+    /// Asserts that every chunk of every sync run came.
+    pub(crate) fn assert_complete(&self) {
         let seen = self.seen.lock().unwrap();
-        assert_eq!(seen.wrong, Vec::<String>::new());
         for event in &seen.accepted {
             let metadata = &event["metadata"];
             let chunks = &seen.chunks[text(metadata, "sync_run_id")];
@@ -144,6 +156,9 @@ impl Seen {
 }
 
 async fn receive(State(endpoint): State<Endpoint>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    if endpoint.is_down.load(Ordering::SeqCst) {
+        return StatusCode::SERVICE_UNAVAILABLE;
+    }
     let event = match endpoint.verify(&headers, &body) {
         Ok(event) => event,
         Err(wrong) => {
@@ -162,6 +177,6 @@ async fn receive(State(endpoint): State<Endpoint>, headers: HeaderMap, body: Byt
     StatusCode::NO_CONTENT
 }
 
-pub(super) fn number(value: &Value, name: &str) -> u64 {
+pub(crate) fn number(value: &Value, name: &str) -> u64 {
     value[name].as_u64().unwrap_or_else(|| panic!("no {name} in {value}"))
 }

@@ -4,10 +4,6 @@
 //! decides the moments. It is printed, and `BELLBIRD_TEST_SEED` repeats a run. `BELLBIRD_TEST_KILL_FACTOR` makes a test
 //! kill more often.
 
-mod endpoint;
-mod random;
-mod rows;
-
 use std::process::Child;
 use std::time::Duration;
 
@@ -15,12 +11,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::kill_factor;
+use crate::support::checked_endpoint::{Behaviour, Endpoint, EndpointCounts};
 use crate::support::database::{execute, query};
 use crate::support::harness::{Database, eventually};
+use crate::support::known_rows::{Rows, control};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
-use endpoint::{Behaviour, Endpoint, EndpointCounts};
-use random::Random;
-use rows::{Rows, control};
+use crate::support::random::{self, Random, print_line};
 
 const SYNCS_MIN: usize = 200;
 const KILLS_MIN: usize = 40;
@@ -173,18 +169,8 @@ impl Deployment {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "a failed test is repeated with its seed")]
-fn print_line(line: &str) {
-    println!("{line}");
-}
-
 async fn announce_despite_kills(database: Database) {
-    let seed = std::env::var("BELLBIRD_TEST_SEED").ok().filter(|text| !text.is_empty());
-    let seed = seed.map_or_else(
-        || uuid::Uuid::new_v4().as_u64_pair().0,
-        |text| text.parse().expect("BELLBIRD_TEST_SEED is a whole number"),
-    );
-    print_line(&format!("seed {seed}"));
+    let seed = random::seed();
     let mut random = Random::new(seed);
     let mut deployment = Deployment::start(database, seed).await;
     let mut rows = Rows::new(&deployment.database).await;
@@ -214,7 +200,8 @@ async fn announce_despite_kills(database: Database) {
         let EndpointCounts { requests, accepted, events } = endpoint.counts();
         print_line(&format!("{requests} requests, {accepted} of them accepted, {events} events"));
         endpoint.assert_in_order();
-        rows.assert_announced(endpoint, fingerprints);
+        endpoint.assert_complete();
+        rows.assert_announced(endpoint, Some(fingerprints));
     }
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }

@@ -1,0 +1,246 @@
+//! The services, the simulated providers and the users of a soak.
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::privacy::{contains, files};
+use crate::support::checked_endpoint::{Behaviour, Endpoint};
+use crate::support::database::{execute, query, tables_containing};
+use crate::support::harness::{Database, eventually_within};
+use crate::support::known_rows::control;
+use crate::support::process::{RunningCommand, Workdir, errors, new_deployment, text};
+
+pub(super) const PROVIDERS: [&str; 3] = ["fiskil", "akahu", "snaptrade"];
+/// Has five connections, which stay, and two endpoints.
+pub(super) const READER: &str = "me@example.com";
+/// Links and removes connections.
+pub(super) const LINKER: &str = "linker@example.com";
+
+/// Longer than the leases of a service that was killed.
+pub(super) const LEASES_END: Duration = Duration::from_secs(240);
+
+const EXPIRE_LEASES_SQL: &str = "UPDATE jobs SET lease_until = 0 WHERE lease_until IS NOT NULL;
+    UPDATE webhook_endpoints SET lease_until = 0 WHERE lease_until IS NOT NULL";
+
+/// The addresses of a service. A service that is started again has them too.
+pub(super) struct Addresses {
+    pub(super) api: String,
+    pub(super) console: String,
+    pub(super) ops: String,
+}
+
+impl Addresses {
+    fn new() -> Self {
+        let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [api, console, ops] = listeners.map(|listener| listener.local_addr().unwrap().to_string());
+        Self { api, console, ops }
+    }
+}
+
+pub(super) struct Deployment {
+    pub(super) workdir: Workdir,
+    pub(super) sandbox: RunningCommand,
+    pub(super) database: String,
+    /// The service at `addresses[0]` is killed. On SQLite there is no other.
+    pub(super) addresses: Vec<Addresses>,
+    services: Mutex<Vec<Option<RunningCommand>>>,
+    pub(super) endpoints: [Endpoint; 2],
+    pub(super) linker_endpoint: Endpoint,
+    pub(super) key: String,
+    pub(super) linker_key: String,
+    /// Every secret that the users and the operator were shown.
+    pub(super) secrets: Mutex<Vec<String>>,
+    pub(super) kills: AtomicUsize,
+}
+
+impl Deployment {
+    pub(super) async fn start(database: Database, seed: u64) -> Self {
+        let services = if database == Database::Sqlite { 1 } else { 2 };
+        let (mut workdir, sandbox, database) = new_deployment(database).await;
+        for (name, value) in [
+            ("SYNC__INTERVAL_SECONDS", "3"),
+            ("WEBHOOKS__ALLOW_LOOPBACK", "true"),
+            ("WEBHOOKS__CHUNK_ROWS", "10"),
+            ("LIMITS__METADATA_PER_MINUTE", "0"),
+            ("LIMITS__BALANCES_PER_MINUTE", "0"),
+            ("LIMITS__LIVE_PER_MINUTE", "0"),
+            ("LIMITS__LIVE_IN_FLIGHT", "0"),
+            ("LIMITS__FAILED_AUTH_PER_MINUTE", "0"),
+        ] {
+            workdir.set(&format!("BELLBIRD_{name}"), value);
+        }
+        workdir.set("BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS", &format!("0{}", ",1".repeat(19)));
+        let addresses: Vec<Addresses> = (0..services).map(|_| Addresses::new()).collect();
+        // Commands print link URLs of the service that is not killed, if there is one.
+        let console = &addresses.last().unwrap().console;
+        workdir.set("BELLBIRD_CONSOLE__PUBLIC_URL", &format!("http://{console}"));
+        let endpoints =
+            [Endpoint::start(Behaviour::Reliable, seed).await, Endpoint::start(Behaviour::Flaky, seed).await];
+        let linker_endpoint = Endpoint::start(Behaviour::Flaky, seed.wrapping_add(1)).await;
+        let mut secrets = Vec::new();
+        for user in [READER, LINKER] {
+            workdir.json(&format!("user add --email {user} --plan professional"));
+            secrets.push(text(&workdir.json(&format!("key create --user {user}")), "key").to_owned());
+        }
+        let (key, linker_key) = (secrets[0].clone(), secrets[1].clone());
+        for (user, endpoint) in [(READER, &endpoints[0]), (READER, &endpoints[1]), (LINKER, &linker_endpoint)] {
+            let added = workdir.json(&format!("webhook add --user {user} --url {}", endpoint.url));
+            endpoint.set_secret(text(&added, "secret"));
+            secrets.push(text(&added, "secret").to_owned());
+        }
+        let described = sandbox.json();
+        for (provider, count) in [("fiskil", 2), ("akahu", 2), ("snaptrade", 1)] {
+            let all_credentials = described["credentials"].as_array().unwrap().iter();
+            for credentials in all_credentials.filter(|credentials| credentials["provider"] == provider).take(count) {
+                let line = format!("connection import --user {READER} --credentials - --json");
+                let output = workdir.run_with_input(&line, &credentials.to_string());
+                assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
+            }
+            let url = json!({"url": format!("http://{console}/webhooks/{provider}")});
+            control(&sandbox, provider, Method::POST, "webhooks", url).await;
+        }
+        secrets.extend(secrets_of(&described));
+        let deployment = Self {
+            workdir,
+            sandbox,
+            database,
+            addresses,
+            services: Mutex::default(),
+            endpoints,
+            linker_endpoint,
+            key,
+            linker_key,
+            secrets: Mutex::new(secrets),
+            kills: AtomicUsize::new(0),
+        };
+        let services = (0..services).map(|index| Some(deployment.serve(index))).collect();
+        *deployment.services.lock().unwrap() = services;
+        deployment
+    }
+
+    fn serve(&self, index: usize) -> RunningCommand {
+        let Addresses { api, console, ops } = &self.addresses[index];
+        let line = format!("serve --json --api-listen {api} --console-listen {console} --ops-listen {ops}");
+        RunningCommand::start_with_log(&self.workdir, &line, &self.log(index))
+    }
+
+    fn log(&self, index: usize) -> PathBuf {
+        self.workdir.folder.path().join(format!("service-{index}.log"))
+    }
+
+    /// Kills the first service and starts it again. Its leases end now rather than in minutes if `expire`.
+    pub(super) async fn kill(&self, expire: bool) {
+        let service = self.services.lock().unwrap()[0].take().unwrap();
+        assert_eq!(service.stop("-KILL").0, None, "the service had ended before");
+        self.kills.fetch_add(1, Ordering::Relaxed);
+        if expire {
+            self.expire_leases().await;
+        }
+        let service = self.serve(0);
+        self.services.lock().unwrap()[0] = Some(service);
+    }
+
+    /// Of living services too, as if those had been suspended.
+    async fn expire_leases(&self) {
+        if self.addresses.len() == 1 {
+            execute(&self.database, EXPIRE_LEASES_SQL, "").await;
+        } else {
+            let now = "UPDATE jobs SET lease_until = 0 WHERE lease_until IS NOT NULL";
+            execute(&self.database, now, "").await;
+        }
+    }
+
+    /// The process that is measured: the last one.
+    pub(super) fn measured(&self) -> (u32, String) {
+        let services = self.services.lock().unwrap();
+        (services.last().unwrap().as_ref().unwrap().id(), self.addresses.last().unwrap().ops.clone())
+    }
+
+    /// Adds or clears faults of a provider.
+    pub(super) async fn fault(&self, provider: &str, fault: Option<Value>) {
+        let method = if fault.is_some() { Method::POST } else { Method::DELETE };
+        control(&self.sandbox, provider, method, "faults", fault.unwrap_or_default()).await;
+    }
+
+    /// The faults end, and every endpoint answers.
+    pub(super) async fn mend(&self) {
+        for provider in PROVIDERS {
+            self.fault(provider, None).await;
+        }
+        for endpoint in self.endpoints.iter().chain([&self.linker_endpoint]) {
+            endpoint.set_down(false);
+        }
+    }
+
+    pub(super) async fn count(&self, sql: &str) -> u64 {
+        query(&self.database, sql).await[0][0].parse().unwrap()
+    }
+
+    /// Runs a command, which may fail while a provider does. Returns its JSON.
+    pub(super) async fn command(&self, line: &str) -> Result<Value, String> {
+        let mut command = self.workdir.command(&format!("{line} --json"));
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        if output.status.success() { Ok(serde_json::from_slice(&output.stdout).unwrap()) } else { Err(errors(&output)) }
+    }
+
+    /// Asserts that neither the database nor a file or log contains one of these texts.
+    pub(super) async fn assert_not_at_rest(&self, texts: &[String]) {
+        assert_eq!(tables_containing(&self.database, texts).await, BTreeSet::new());
+        for (path, bytes) in files(self.workdir.folder.path()) {
+            let found: Vec<&String> = texts.iter().filter(|text| contains(&bytes, text)).collect();
+            assert_eq!(found, Vec::<&String>::new(), "{path}");
+        }
+    }
+
+    /// Syncs all connections and delivers all events. Then stops the services.
+    pub(super) async fn finish_all_work(&self) {
+        self.mend().await;
+        self.expire_leases().await;
+        loop {
+            let synced = self.command("connection sync --all").await.unwrap();
+            let counts = synced.as_array().unwrap().iter().map(|report| [&report["newCount"], &report["updatedCount"]]);
+            if counts.into_iter().flatten().all(|count| *count == 0) {
+                break;
+            }
+        }
+        let open = "SELECT COUNT(*) FROM webhook_deliveries WHERE state IN ('pending', 'waiting')";
+        eventually_within(LEASES_END, async || self.count(open).await == 0).await;
+        let failed = "SELECT COUNT(*) FROM webhook_deliveries WHERE state <> 'delivered'";
+        assert_eq!(self.count(failed).await, 0, "deliveries that were given up");
+        let services: Vec<_> = self.services.lock().unwrap().drain(..).collect();
+        for service in services.into_iter().flatten() {
+            assert_eq!(service.stop("-TERM").0, Some(0));
+        }
+    }
+}
+
+/// Texts of the sandbox's description that must not be stored or logged: tokens and secrets, not ids.
+fn secrets_of(described: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![described];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Object(members) => {
+                for (name, value) in members {
+                    let name = name.to_lowercase();
+                    let is_secret = ["secret", "token", "consumerkey"].iter().any(|word| name.contains(word));
+                    match value.as_str() {
+                        Some(text) if is_secret => found.push(text.to_owned()),
+                        _ => open.push(value),
+                    }
+                }
+            }
+            Value::Array(values) => open.extend(values),
+            _ => {}
+        }
+    }
+    assert!(found.len() > 3, "{found:?}");
+    found
+}

@@ -1,0 +1,62 @@
+//! A soak: hours of mixed load on services that are killed, and at the end nothing is lost, wrong or left over.
+//!
+//! Users read, link and remove; keys are created and revoked; rows come and change at the providers; providers fail;
+//! endpoints stop answering and return; a service is killed again and again. `scripts/soak` runs it for an hour.
+//! `BELLBIRD_TEST_SOAK_SECONDS` sets the length (default 120).
+
+mod deployment;
+mod load;
+mod measure;
+mod reads;
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use crate::support::harness::Database;
+use crate::support::random::{self, print_line};
+use deployment::Deployment;
+use load::Load;
+use measure::Figures;
+
+/// The memory that a service may have gained at the end.
+const GAINED_KIB_MAX: u64 = 32 * 1024;
+
+fn length() -> Duration {
+    let seconds = std::env::var("BELLBIRD_TEST_SOAK_SECONDS").ok().filter(|text| !text.is_empty());
+    let parse = |text: String| text.parse::<NonZeroU32>().expect("BELLBIRD_TEST_SOAK_SECONDS is 1 or more").get();
+    Duration::from_secs(seconds.map_or(120, parse).into())
+}
+
+async fn soak(database: Database) {
+    let seed = random::seed();
+    let length = length();
+    let deployment = Deployment::start(database, seed).await;
+    let mut load = Load::start(deployment, length, seed).await;
+
+    // The service that is measured has had some load before: on SQLite, the one that was started after the last kill.
+    let before = if database == Database::Sqlite { length * 3 / 4 } else { length / 4 };
+    load.go_on(before).await;
+    let first = load.measure_at_rest(|_| true).await;
+    load.go_on(length - before).await;
+    let last = load.measure_at_rest(|now| now.tasks_min <= first.tasks_max && now.files_min <= first.files_max).await;
+    let counts = load.stop_and_check().await;
+
+    for line in counts {
+        print_line(&line);
+    }
+    print_line(&format!("at rest, first {first}; last {last}"));
+    let Figures { tasks_min, files_min, memory_kib, .. } = last;
+    assert!(tasks_min <= first.tasks_max, "tasks: {first}; {last}");
+    assert!(files_min <= first.files_max, "files: {first}; {last}");
+    assert!(memory_kib <= first.memory_kib + GAINED_KIB_MAX, "memory: {first}; {last}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_is_lost_wrong_or_left_over_on_sqlite() {
+    soak(Database::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_is_lost_wrong_or_left_over_on_postgres() {
+    soak(Database::Postgres).await;
+}
