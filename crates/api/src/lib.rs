@@ -1,7 +1,6 @@
 //! The public JSON API: its routes, authentication, rate limits, handlers and response bodies.
 
 mod cache;
-pub mod client_address;
 mod deprecation;
 mod docs_page;
 mod extract;
@@ -18,7 +17,6 @@ mod routes;
 mod state;
 pub mod views;
 
-pub use client_address::Network;
 /// Public for benchmarks only.
 #[doc(hidden)]
 pub use handlers::transactions::TransactionsBody;

@@ -51,7 +51,7 @@ impl From<&str> for ErrorBody {
 pub enum Problem {
     /// The key is missing or not valid.
     Unauthorized,
-    /// A rate limit or the limit of concurrent requests, with the seconds to wait.
+    /// A rate limit, the limit of concurrent requests, or the budget of provider calls, with the seconds to wait.
     TooManyRequests(u64),
     /// The user's plan has no API access.
     PlanRequired,
@@ -182,6 +182,7 @@ pub fn problem_from_read(error: &ReadError, resource: &'static str, wrong_catego
         ReadError::NotFound => Problem::NotFound(resource),
         ReadError::WrongCategory => Problem::BadRequest { message: wrong_category.into(), details: Vec::new() },
         ReadError::Reconnect(status) => Problem::Reconnect(*status),
+        ReadError::BudgetUsedUp { retry_after } => Problem::TooManyRequests(whole_seconds(*retry_after)),
         ReadError::Unavailable { retry_after } => Problem::ProviderUnavailable(whole_seconds(*retry_after)),
         ReadError::Storage(error) => Problem::from(error.as_ref()),
     }

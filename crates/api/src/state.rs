@@ -7,19 +7,25 @@ use std::time::Duration;
 use bellbird_connections::Connections;
 use bellbird_domain::{AccountId, ConnectionId, KeyId, Page, UserId};
 use bellbird_reads::{ListKey, Reads, TradesKey};
+use bellbird_shared_state::client_address::Network;
 use bellbird_shared_state::{Clock, Expiring, InFlight, RateLimiter, SingleFlight};
 use bellbird_storage::Storage;
 use bytes::Bytes;
 use http::HeaderValue;
+use tokio::sync::Semaphore;
 
 use crate::cache::{
     AccountHoldings, BalancesKey, CachedBalances, CachedTrades, HoldingsKey, MetadataCache, SharedOutcome,
     holdings_bytes,
 };
-use crate::client_address::Network;
 
 /// Limit of each response cache, in bytes.
 const CACHE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// How long a key counts as known after its first request. Whether it still works is read for each request.
+const KNOWN_KEY_TTL: Duration = Duration::from_secs(24 * 3600);
+const KNOWN_KEYS_MAX: u64 = 10_000;
+/// Unknown keys looked up at the same time. Anyone can make one up, so they must leave database connections to others.
+const UNKNOWN_KEY_LOOKUPS_MAX: usize = 4;
 
 #[derive(Debug, Clone)]
 pub struct ApiSettings {
@@ -37,6 +43,8 @@ pub struct ApiSettings {
     pub live_per_minute: u32,
     /// Concurrent requests for each key: transactions, holdings and trades together.
     pub live_in_flight: u32,
+    /// Provider calls a minute for the requests of each user, at each provider.
+    pub provider_calls_per_minute: u32,
     /// Failed authentications a minute for each client address.
     pub failed_auth_per_minute: u32,
     /// Proxies whose `X-Forwarded-For` header is trusted.
@@ -65,6 +73,10 @@ pub(crate) struct Inner {
     pub(crate) balances_limit: Option<RateLimiter<KeyId>>,
     pub(crate) live_limit: Option<RateLimiter<KeyId>>,
     pub(crate) failed_auth_limit: Option<RateLimiter<IpAddr>>,
+    /// SHA-256 of the keys that worked lately. Their requests are not limited by failures of others at their address.
+    pub(crate) known_keys: Expiring<[u8; 32], ()>,
+    /// Permits to look up any other key.
+    pub(crate) unknown_key_lookups: Semaphore,
     pub(crate) live_in_flight: InFlight<KeyId>,
     /// Keys whose last-used time is being written. One permit for each key.
     pub(crate) last_used_writes: InFlight<KeyId>,
@@ -90,6 +102,8 @@ impl AppState {
             balances_limit: RateLimiter::per_minute(settings.balances_per_minute),
             live_limit: RateLimiter::per_minute(settings.live_per_minute),
             failed_auth_limit: RateLimiter::per_minute(settings.failed_auth_per_minute),
+            known_keys: Expiring::with_lru(KNOWN_KEY_TTL, KNOWN_KEYS_MAX, |_, ()| 1),
+            unknown_key_lookups: Semaphore::new(UNKNOWN_KEY_LOOKUPS_MAX),
             live_in_flight: InFlight::new(settings.live_in_flight),
             last_used_writes: InFlight::new(1),
             balances_cache: Expiring::new(settings.balances_cache, CACHE_BYTES_MAX, bytes_of),

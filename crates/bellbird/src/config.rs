@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 
-use bellbird_api::Network;
 use bellbird_providers::registry::ProviderSettings;
+use bellbird_shared_state::client_address::Network;
 use clap::ValueEnum;
 use secrecy::SecretString;
 
@@ -89,6 +89,7 @@ pub struct Limits {
     pub balances_per_minute: u32,
     pub live_per_minute: u32,
     pub live_in_flight: u32,
+    pub provider_calls_per_minute: u32,
     pub failed_auth_per_minute: u32,
 }
 
@@ -190,6 +191,7 @@ impl Settings {
                 balances_per_minute: from.number("limits.balances_per_minute", 30, 0..=1_000_000),
                 live_per_minute: from.number("limits.live_per_minute", 30, 0..=1_000_000),
                 live_in_flight: from.number("limits.live_in_flight", 4, 0..=10_000),
+                provider_calls_per_minute: from.number("limits.provider_calls_per_minute", 300, 0..=1_000_000),
                 failed_auth_per_minute: from.number("limits.failed_auth_per_minute", 60, 0..=1_000_000),
             },
             sync: Sync {

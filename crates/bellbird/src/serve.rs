@@ -2,15 +2,18 @@
 //!
 //! This replaces `axum::serve`, which limits neither connections, nor the time that a client takes to send its headers
 //! or to read its response. There is no HTTP/2: it needs TLS in practice, and proxies speak HTTP/1.1 to what is behind
-//! them.
+//! them. A connection handles one request at a time, so the limit of connections is also that of requests.
 
-use std::io;
+mod slots;
+
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
+use bellbird_shared_state::client_address::Network;
 use http::StatusCode;
 use http::header::ALLOW;
 use hyper::body::Incoming;
@@ -18,12 +21,16 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
+
+use slots::{Slot, Slots};
 
 /// Pause after an accept error such as "too many open files"; an immediate retry would only fail again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -32,6 +39,15 @@ const HEAD_BYTES_MAX: usize = 256 * 1024;
 /// Header fields of a request beyond which hyper rejects it. hyper allocates all of them before it parses: 256 fields
 /// cost a request 0.2 µs more than the default of 100; 1,000 fields cost 1.1 µs more.
 const HEADERS_MAX: usize = 256;
+
+/// How often a new connection without a slot looks for an idle one to replace.
+const SLOT_INTERVAL: Duration = Duration::from_secs(1);
+/// The open files that the process asks for: three full listeners, and as many again for everything else.
+const OPEN_FILES: u64 = 8_192;
+/// The answer to a connection above the limit of its address. It is sent without reading the request.
+const TOO_MANY_CONNECTIONS: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\n\
+    content-length: 91\r\nretry-after: 1\r\nconnection: close\r\n\r\n\
+    {\"error\":{\"message\":\"Too many connections from this address: close some, then try again\"}}\n";
 
 /// A bound socket. The system queues connections until [`serve`] accepts them.
 #[derive(Debug)]
@@ -49,10 +65,18 @@ impl Listener {
 }
 
 /// Limits of a listener.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ServeOptions {
-    /// Concurrent connections. Beyond this limit, new ones wait in the system's queue.
+    /// Concurrent connections. A new one beyond this limit replaces the one that has been idle longest, or waits.
     pub connections_max: usize,
+    /// Concurrent connections of one client address (of an IPv6 client: of its /64). A new one beyond this limit
+    /// replaces the address's own that has been idle longest, or is rejected.
+    pub connections_per_address_max: usize,
+    /// A connection can be replaced once it has waited for a request, or for its client to read the response, for this
+    /// long.
+    pub idle_min: Duration,
+    /// Proxies, which open connections for many clients and have no limit by address.
+    pub trusted_proxies: Vec<Network>,
     /// Limit from the connection, or from the end of a response, to the end of the next request's headers. hyper has
     /// one timer for idle connections and slow headers. Proxies usually keep idle connections for 60 s. This limit is
     /// longer, so that the proxy closes first.
@@ -67,6 +91,9 @@ impl Default for ServeOptions {
     fn default() -> Self {
         Self {
             connections_max: 1024,
+            connections_per_address_max: 256,
+            idle_min: Duration::from_secs(1),
+            trusted_proxies: Vec::new(),
             head_timeout: Duration::from_secs(75),
             write_timeout: Duration::from_secs(30),
             stop_timeout: Duration::from_secs(30),
@@ -82,7 +109,7 @@ pub async fn listen(address: SocketAddr) -> io::Result<Listener> {
 
 /// Serves the router until `stop` is cancelled. Requests in flight may then finish within `stop_timeout`.
 pub async fn serve(listener: Listener, router: Router, options: ServeOptions, stop: CancellationToken) {
-    let permits = Arc::new(Semaphore::new(options.connections_max));
+    let (permits, slots) = (Arc::new(Semaphore::new(options.connections_max)), Slots::default());
     let graceful = GracefulShutdown::new();
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
@@ -90,11 +117,20 @@ pub async fn serve(listener: Listener, router: Router, options: ServeOptions, st
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX);
     let mut connections = JoinSet::new();
-    while let Some((stream, peer, permit)) = next_connection(&listener, &permits, &stop).await {
+    while let Some((stream, peer)) = accept(&listener, &stop).await {
         while connections.try_join_next().is_some() {}
+        let Some(slot) = open_slot(&slots, peer, &options) else {
+            reject(stream);
+            continue;
+        };
+        let Some(permit) = acquire_permit(&permits, &slots, &slot, &options, &stop).await else { break };
         let (http, router, watcher) = (http.clone(), router.clone(), graceful.watcher());
+        let write_timeout = options.write_timeout;
         connections.spawn(async move {
-            serve_connection(http, stream, peer, router, options, watcher).await;
+            tokio::select! {
+                () = serve_connection(http, stream, peer, router, write_timeout, &slot, watcher) => {}
+                () = slot.closed() => tracing::debug!("idle connection closed for a new one"),
+            }
             drop(permit);
         });
     }
@@ -110,7 +146,8 @@ async fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
     router: Router,
-    options: ServeOptions,
+    write_timeout: Duration,
+    slot: &Slot,
     watcher: Watcher,
 ) {
     // Without it, Nagle's algorithm may hold back a small response until the previous one is acknowledged.
@@ -118,12 +155,15 @@ async fn serve_connection(
         tracing::debug!(%error, "could not set TCP_NODELAY");
     }
     let mut stream = Box::pin(TimeoutStream::new(stream));
-    stream.as_mut().set_write_timeout_pinned(Some(options.write_timeout));
+    stream.as_mut().set_write_timeout_pinned(Some(write_timeout));
     let service = service_fn(|mut request: http::Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
+        slot.set_busy();
         let answer = router.clone().call(request);
         async {
-            let mut response = answer.await?;
+            let response = answer.await;
+            slot.set_idle(Instant::now());
+            let mut response = response?;
             if response.status() == StatusCode::UNAUTHORIZED {
                 // The router adds `Allow` outside of all layers. A rejected key must not learn the methods of a path.
                 response.headers_mut().remove(ALLOW);
@@ -136,22 +176,65 @@ async fn serve_connection(
     }
 }
 
-/// Accepts the next connection and its permit. Returns `None` when the service stops.
-async fn next_connection(
-    listener: &Listener,
-    permits: &Arc<Semaphore>,
-    stop: &CancellationToken,
-) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let permit = stop.run_until_cancelled(Arc::clone(permits).acquire_owned()).await?.ok()?;
+/// Accepts the next connection. Returns `None` when the service stops.
+async fn accept(listener: &Listener, stop: &CancellationToken) -> Option<(TcpStream, SocketAddr)> {
     loop {
         match stop.run_until_cancelled(listener.socket.accept()).await? {
-            Ok((stream, peer)) => return Some((stream, peer, permit)),
+            Ok(accepted) => return Some(accepted),
             Err(error) if is_client_abort(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, address = %listener.address, "could not accept connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
+    }
+}
+
+fn open_slot(slots: &Slots, peer: SocketAddr, options: &ServeOptions) -> Option<Slot> {
+    let ServeOptions { connections_per_address_max, idle_min, trusted_proxies, .. } = options;
+    slots.open(peer.ip(), trusted_proxies, *connections_per_address_max, *idle_min, Instant::now())
+}
+
+/// Waits until the listener has room, and makes room if a connection is idle. Returns `None` when the service stops.
+async fn acquire_permit(
+    permits: &Arc<Semaphore>,
+    slots: &Slots,
+    slot: &Slot,
+    options: &ServeOptions,
+    stop: &CancellationToken,
+) -> Option<OwnedSemaphorePermit> {
+    loop {
+        if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
+            return Some(permit);
+        }
+        slots.close_longest_idle(slot, options.idle_min, Instant::now());
+        let free = tokio::time::timeout(SLOT_INTERVAL, Arc::clone(permits).acquire_owned());
+        if let Ok(permit) = stop.run_until_cancelled(free).await? {
+            return permit.ok();
+        }
+    }
+}
+
+/// Answers without waiting: the socket's buffer has room for these few bytes.
+fn reject(stream: TcpStream) {
+    tracing::debug!("connection rejected: too many from its address");
+    if let Ok(mut stream) = stream.into_std() {
+        let _ = stream.write(TOO_MANY_CONNECTIONS.as_bytes());
+    }
+}
+
+/// Raises the limit of open files as far as the system allows, up to what full listeners need. Many systems start a
+/// process with 1,024.
+pub fn raise_open_files_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.unwrap_or(OPEN_FILES).min(OPEN_FILES);
+    if limit.current.is_some_and(|current| current < wanted)
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit })
+    {
+        tracing::warn!(%error, "could not raise the limit of open files");
+    }
+    if wanted < OPEN_FILES {
+        tracing::warn!(limit = wanted, wanted = OPEN_FILES, "the limit of open files is low: set LimitNOFILE");
     }
 }
 

@@ -68,10 +68,14 @@ impl Listeners {
     /// Serves until `stop`; then requests in flight may finish. The ops listener stops after the other two.
     pub async fn serve(self, settings: &Settings, routers: Routers, stop: CancellationToken) {
         let deadline = Duration::from_secs(settings.reads.deadline_seconds.into());
-        let options = ServeOptions { stop_timeout: deadline + STOP_MARGIN, ..ServeOptions::default() };
+        let options = ServeOptions {
+            stop_timeout: deadline + STOP_MARGIN,
+            trusted_proxies: settings.api.trusted_proxies.clone(),
+            ..ServeOptions::default()
+        };
         let stop_ops = CancellationToken::new();
-        let ops = tokio::spawn(serve::serve(self.ops, routers.ops, options, stop_ops.clone()));
-        let console = tokio::spawn(serve::serve(self.console, routers.console, options, stop.clone()));
+        let ops = tokio::spawn(serve::serve(self.ops, routers.ops, options.clone(), stop_ops.clone()));
+        let console = tokio::spawn(serve::serve(self.console, routers.console, options.clone(), stop.clone()));
         serve::serve(self.api, routers.api, options, stop).await;
         let console = console.await;
         stop_ops.cancel();
@@ -104,6 +108,8 @@ impl Routers {
         let console = ConsoleSettings {
             api_url: settings.api.public_url.clone().unwrap_or_else(|| urls.api_url.clone()),
             console_url: urls.public_console(settings).to_owned(),
+            trusted_proxies: settings.api.trusted_proxies.clone(),
+            failed_auth_per_minute: settings.limits.failed_auth_per_minute,
         };
         Self {
             api: bellbird_api::router(api),

@@ -192,6 +192,7 @@ fn api_settings(settings: &Settings, local_url: &str) -> ApiSettings {
         balances_per_minute: settings.limits.balances_per_minute,
         live_per_minute: settings.limits.live_per_minute,
         live_in_flight: settings.limits.live_in_flight,
+        provider_calls_per_minute: settings.limits.provider_calls_per_minute,
         failed_auth_per_minute: settings.limits.failed_auth_per_minute,
         trusted_proxies: settings.api.trusted_proxies.clone(),
         cors_origins: settings.api.cors_origins.clone(),

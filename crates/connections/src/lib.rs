@@ -23,9 +23,10 @@ use std::time::Duration;
 use bellbird_domain::{ConnectionId, TimestampExt as _};
 use bellbird_providers::{CallContext, Provider, Registry};
 use bellbird_shared_state::{Clock, SingleFlight};
-use bellbird_storage::Storage;
+use bellbird_storage::{Storage, StorageError};
 use bellbird_webhooks::webhook_events::WebhookEventBuffer;
 use jiff::Timestamp;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub use bellbird_domain::LinkOutcome;
@@ -41,6 +42,10 @@ pub use removal::Removal;
 pub use runner::job_kinds;
 pub use sync::{SyncReport, SyncSettings};
 
+/// Database reads at the same time that anyone can cause with a made-up link token or `state`. They must leave database
+/// connections to others.
+const UNVERIFIED_READS_MAX: usize = 4;
+
 /// Every operation on connections. Cheap to clone; the clones share their state.
 #[derive(Clone)]
 pub struct Connections {
@@ -49,6 +54,7 @@ pub struct Connections {
     clock: Clock,
     /// Merges concurrent background refreshes of one connection.
     refreshes: Arc<SingleFlight<ConnectionId, ()>>,
+    unverified_reads: Arc<Semaphore>,
     subscribe_lock: Arc<tokio::sync::Mutex<()>>,
     signals: Arc<runner::Signals>,
     console_url: Option<Url>,
@@ -63,6 +69,7 @@ impl Connections {
             providers,
             clock,
             refreshes: Arc::default(),
+            unverified_reads: Arc::new(Semaphore::new(UNVERIFIED_READS_MAX)),
             subscribe_lock: Arc::default(),
             signals: Arc::default(),
             console_url: None,
@@ -85,6 +92,12 @@ impl Connections {
 
     fn call_context_within(&self, time: Duration) -> CallContext {
         CallContext::new(Instant::now() + time, self.clock.now())
+    }
+
+    /// Runs a database read that anyone can cause: a few at a time, the others wait.
+    async fn unverified_read<T>(&self, read: impl Future<Output = Result<T, StorageError>>) -> Result<T, StorageError> {
+        let _permit = self.unverified_reads.acquire().await;
+        read.await
     }
 
     /// Returns the current time and the end of a lease that starts now.

@@ -66,6 +66,14 @@ fn expired_link() -> Notice {
         .with_command(LINK_COMMAND)
 }
 
+/// The client's address has used too many unknown links.
+pub(crate) fn too_many_requests(console: &Console, retry_after_seconds: u64) -> Response {
+    let notice = Notice::new(Tone::Waiting, "Please try again in a moment")
+        .with("Too many links that do not work were opened from your network.")
+        .with_retry_link();
+    with_retry_after(page(console, StatusCode::TOO_MANY_REQUESTS, &notice), retry_after_seconds)
+}
+
 /// Rejects a prefetch. Opening a link can start a link session, so it must not happen in advance.
 pub(crate) fn prefetch(console: &Console) -> Response {
     let notice = Notice::new(Tone::Neutral, "Open this page again")

@@ -7,6 +7,7 @@ mod assets;
 mod body;
 mod callback;
 mod error_page;
+mod failed_links;
 mod link;
 mod pages;
 mod prefetch;
@@ -22,7 +23,7 @@ mod tests;
 use axum::Router;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::middleware::{from_fn, map_response};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::Response;
 use axum::routing::{get, post};
 use bellbird_connections::Connections;
@@ -48,6 +49,7 @@ pub fn router(connections: Connections, settings: ConsoleSettings) -> Router {
         .route(assets::LOGO.path(), get(|| async { assets::LOGO.response() }))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(console.clone(), failed_links::limit))
         .layer(CatchPanicLayer::custom(|_| error_page::panic_response()))
         .layer(map_response(security_headers::add))
         .layer(from_fn(request_span::enter))

@@ -1,8 +1,11 @@
 //! The state shared by all handlers of the console.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bellbird_connections::Connections;
+use bellbird_shared_state::client_address::Network;
+use bellbird_shared_state::{Clock, RateLimiter};
 use tokio::sync::Semaphore;
 
 use crate::assets::Assets;
@@ -15,6 +18,10 @@ pub(crate) const PROVIDER_EVENTS_CONCURRENT_MAX: usize = 64;
 pub struct ConsoleSettings {
     pub api_url: String,
     pub console_url: String,
+    /// Proxies whose `X-Forwarded-For` header is trusted.
+    pub trusted_proxies: Vec<Network>,
+    /// Requests a minute with unknown link tokens and states, for each client address. 0 means no limit.
+    pub failed_auth_per_minute: u32,
 }
 
 /// Cheap to clone.
@@ -27,6 +34,8 @@ pub(crate) struct Inner {
     pub(crate) connections: Connections,
     pub(crate) settings: ConsoleSettings,
     pub(crate) assets: Assets,
+    pub(crate) clock: Clock,
+    pub(crate) failed_auth_limit: Option<RateLimiter<IpAddr>>,
     pub(crate) event_permits: Semaphore,
     pub(crate) large_event_permits: Semaphore,
 }
@@ -36,6 +45,10 @@ impl Console {
     pub(crate) fn new(connections: Connections, settings: ConsoleSettings, events_max: usize) -> Self {
         let assets = Assets::new(&settings.console_url);
         let (event_permits, large_event_permits) = (Semaphore::new(events_max), Semaphore::new(events_max));
-        Self { inner: Arc::new(Inner { connections, settings, assets, event_permits, large_event_permits }) }
+        let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);
+        let clock = Clock::system();
+        let inner =
+            Inner { connections, settings, assets, clock, failed_auth_limit, event_permits, large_event_permits };
+        Self { inner: Arc::new(inner) }
     }
 }

@@ -19,7 +19,12 @@ pub(crate) struct TestConsole {
 
 pub(crate) fn settings() -> ConsoleSettings {
     let (api, console) = ("http://127.0.0.1:8080", "https://example.com/console/");
-    ConsoleSettings { api_url: api.to_owned(), console_url: console.to_owned() }
+    ConsoleSettings {
+        api_url: api.to_owned(),
+        console_url: console.to_owned(),
+        trusted_proxies: Vec::new(),
+        failed_auth_per_minute: 3,
+    }
 }
 
 impl TestConsole {

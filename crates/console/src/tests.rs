@@ -1,9 +1,11 @@
 //! Tests of the router without a listener and without providers, on a real database.
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
 use axum::body::{Body, to_bytes};
+use axum::extract::ConnectInfo;
 use bellbird_domain::ConnectionId;
 use http::{HeaderMap, Request, StatusCode};
 use tower::ServiceExt as _;
@@ -152,6 +154,27 @@ async fn unknown_callback_changes_nothing() {
         assert!(page.text.contains("Nothing was changed."), "{}", page.text);
         assert!(!page.text.contains("forged&") && !page.text.contains("secret"), "{}", page.text);
     }
+}
+
+#[tokio::test]
+async fn unknown_links_are_limited_by_address() {
+    let TestConsole { connections, _folder } = TestConsole::new().await;
+    let router = router(connections, settings());
+    let get = async |path: &str, peer: &str| {
+        let mut request = request("GET", path, &[], "");
+        request.extensions_mut().insert(ConnectInfo(SocketAddr::new(peer.parse().unwrap(), 1)));
+        router.clone().oneshot(request).await.unwrap()
+    };
+    for path in ["/link/none", "/link/callback?state=forged", "/link/other"] {
+        assert!(get(path, "203.0.113.1").await.status().is_client_error());
+    }
+    for path in ["/link/none", "/link/callback?state=forged", CHOICE_LINK] {
+        let response = get(path, "203.0.113.1").await;
+        assert_eq!(response.status(), 429, "{path}");
+        assert_eq!(response.headers()["retry-after"], "20");
+    }
+    assert_eq!(get("/", "203.0.113.1").await.status(), 200, "other pages");
+    assert_eq!(get(CHOICE_LINK, "203.0.113.2").await.status(), 200, "another address");
 }
 
 #[tokio::test]

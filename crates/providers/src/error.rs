@@ -27,6 +27,9 @@ pub enum Error {
     /// The response does not follow the provider's protocol. Transient, because proxies damage responses too.
     #[error("the provider sent an invalid response: {0}")]
     Malformed(&'static str),
+    /// The user whose request this is has used up their budget of calls. Transient. The call was not made.
+    #[error("the user's budget of provider calls is used up")]
+    BudgetUsedUp { retry_after: Duration },
     /// [`crate::CallContext::deadline`] has passed.
     #[error("the deadline has passed")]
     Deadline,
@@ -50,13 +53,21 @@ impl Error {
 
     /// Whether a retry of the same call may succeed.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::RateLimited { .. } | Self::Unavailable { .. } | Self::Malformed(_) | Self::Deadline)
+        match self {
+            Self::RateLimited { .. }
+            | Self::Unavailable { .. }
+            | Self::Malformed(_)
+            | Self::BudgetUsedUp { .. }
+            | Self::Deadline => true,
+            Self::ReconnectNeeded(_) | Self::Rejected { .. } | Self::InvalidCredentials(_) => false,
+        }
     }
 
-    /// How long the provider asks to wait.
+    /// How long to wait before another call, if known.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RateLimited { retry_after } | Self::Unavailable { retry_after, .. } => *retry_after,
+            Self::BudgetUsedUp { retry_after } => Some(*retry_after),
             _ => None,
         }
     }
@@ -68,6 +79,7 @@ impl Error {
             Self::RateLimited { .. } => "rate_limited",
             Self::Unavailable { .. } => "unavailable",
             Self::Malformed(_) => "malformed",
+            Self::BudgetUsedUp { .. } => "budget_used_up",
             Self::Deadline => "deadline",
             Self::Rejected { .. } => "rejected",
             Self::InvalidCredentials(_) => "invalid_credentials",

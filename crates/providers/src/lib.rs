@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use bellbird_domain::{
     Account, AccountType, Balance, ConnectionCategory, ConnectionStatus, Currency, Holding, Interval, MaskedNumber,
-    ProviderName, Span, TimestampExt as _, Trade, Transaction,
+    ProviderName, Span, TimestampExt as _, Trade, Transaction, UserId,
 };
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -36,11 +36,12 @@ use secrecy::SecretString;
 use tokio::time::Instant;
 
 pub use error::Error;
+use http::shares::Requester;
 pub use linking::Linking;
 pub use registry::Registry;
 pub use webhook_verifier::WebhookVerifier;
 
-/// The deadline, the clock and the call counter of the provider calls that serve one request or job.
+/// The deadline, the clock, the call counter and the requester of the provider calls that serve one request or job.
 #[derive(Debug)]
 pub struct CallContext {
     /// No provider call starts, waits or retries after this instant.
@@ -49,11 +50,25 @@ pub struct CallContext {
     pub now: Timestamp,
     started: Instant,
     calls: AtomicU32,
+    /// Absent for jobs.
+    requester: Option<Requester>,
 }
 
 impl CallContext {
+    /// The context of a job, or of another call that no user's request makes.
     pub fn new(deadline: Instant, now: Timestamp) -> Self {
-        Self { deadline, now, started: Instant::now(), calls: AtomicU32::new(0) }
+        Self { deadline, now, started: Instant::now(), calls: AtomicU32::new(0), requester: None }
+    }
+
+    /// The context of a user's request. Its calls count against the user's budget at each provider, where 0 is no
+    /// limit, and leave a part of the provider's capacity to jobs.
+    #[must_use]
+    pub fn for_request_of(self, user_id: UserId, calls_per_minute: u32) -> Self {
+        Self { requester: Some(Requester { user_id, calls_per_minute }), ..self }
+    }
+
+    fn is_request(&self) -> bool {
+        self.requester.is_some()
     }
 
     /// The current time. Unlike [`CallContext::now`], it advances while the request runs.

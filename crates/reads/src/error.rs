@@ -23,6 +23,9 @@ pub enum ReadError {
     /// Consent is gone. Holds the connection status to report.
     #[error("the connection is {0} and must be reconnected")]
     Reconnect(ConnectionStatus),
+    /// The user has used up their budget of provider calls.
+    #[error("the budget of provider calls is used up")]
+    BudgetUsedUp { retry_after: Duration },
     /// A transient failure, or a provider that is not configured.
     #[error("the provider is unavailable")]
     Unavailable { retry_after: Duration },
@@ -49,6 +52,7 @@ impl ReadError {
                 ConnectionStatus::Active => ConnectionStatus::Invalidated,
                 status => status,
             }),
+            Error::BudgetUsedUp { retry_after } => Self::BudgetUsedUp { retry_after: *retry_after },
             other => Self::Unavailable { retry_after: other.retry_after().unwrap_or(RETRY_AFTER).min(RETRY_AFTER_MAX) },
         }
     }

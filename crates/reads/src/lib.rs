@@ -100,9 +100,11 @@ impl Reads {
         self.inner.connection_contexts.remove(user_id, connection_id)
     }
 
-    /// The call context of a request that starts now.
+    /// The call context of a user's request that starts now. `calls_per_minute` is the user's budget at each provider;
+    /// 0 means no limit.
     #[must_use]
-    pub fn call_context(&self) -> CallContext {
+    pub fn call_context(&self, user_id: UserId, calls_per_minute: u32) -> CallContext {
         CallContext::new(Instant::now() + self.inner.limits.deadline, self.inner.clock.now())
+            .for_request_of(user_id, calls_per_minute)
     }
 }

@@ -1,6 +1,7 @@
 //! State that lives between requests, in memory: expiring maps, rate limits, concurrency limits, single flight, and the
 //! clock. A restart may lose all of it.
 
+pub mod client_address;
 pub mod clock;
 pub mod expiring;
 pub mod gcra;

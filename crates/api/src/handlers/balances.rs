@@ -83,7 +83,8 @@ impl AppState {
     }
 
     async fn read_balances(&self, caller: &Caller, accounts: Vec<Account>) -> LiveOutcome {
-        let call = self.inner.reads.call_context();
+        let calls_per_minute = self.inner.settings.provider_calls_per_minute;
+        let call = self.inner.reads.call_context(caller.user_id, calls_per_minute);
         let outcome = self.inner.reads.balances(&call, caller, accounts).await;
         let outcome = outcome.map_err(|error| problem_from_read(&error, "", "")).and_then(|found| {
             for connection_id in &found.broken {

@@ -86,7 +86,8 @@ fn holdings_body(parts: &[&Bytes]) -> Bytes {
 
 impl AppState {
     async fn read_holdings(&self, caller: &Caller, context: &ConnectionContext) -> LiveOutcome<AccountHoldings> {
-        let call = self.inner.reads.call_context();
+        let calls_per_minute = self.inner.settings.provider_calls_per_minute;
+        let call = self.inner.reads.call_context(caller.user_id, calls_per_minute);
         let outcome =
             self.inner.reads.holdings(&call, context, |holding, out| write_json(&HoldingView::new(holding), out)).await;
         let outcome = match outcome {

@@ -75,7 +75,8 @@ impl AppState {
         list: TradesKey,
         page: Page,
     ) -> LiveOutcome {
-        let call = self.inner.reads.call_context();
+        let calls_per_minute = self.inner.settings.provider_calls_per_minute;
+        let call = self.inner.reads.call_context(caller.user_id, calls_per_minute);
         let outcome = self
             .inner
             .reads

@@ -76,7 +76,8 @@ impl AppState {
         context: &ConnectionContext,
         request: &TransactionsRequest,
     ) -> LiveOutcome {
-        let call = self.inner.reads.call_context();
+        let calls_per_minute = self.inner.settings.provider_calls_per_minute;
+        let call = self.inner.reads.call_context(caller.user_id, calls_per_minute);
         let mut body = TransactionsBody::new(request.page);
         let mut push_row = |row: &bellbird_domain::Transaction<'_>, day| body.push(&TransactionView::new(row, day));
         let outcome = self.inner.reads.transactions(&call, caller, context, request, &mut push_row).await;

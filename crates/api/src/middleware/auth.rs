@@ -1,17 +1,19 @@
 //! Authenticates requests by API key, limits failed attempts for each client address, and records when a key was used.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use aws_lc_rs::digest::{SHA256, digest};
 use axum::extract::ConnectInfo;
 use bellbird_domain::{ApiKey, Caller};
+use bellbird_shared_state::client_address::{client_address, rate_limit_key};
 use bellbird_shared_state::gcra;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use jiff::{SignedDuration, Timestamp};
+use tokio::sync::SemaphorePermit;
 use tracing::Instrument as _;
 
-use crate::client_address::{client_address, rate_limit_key};
 use crate::problem::Problem;
 use crate::state::AppState;
 
@@ -20,28 +22,60 @@ const LAST_USED_WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 
 impl AppState {
     /// Fails with [`Problem::Unauthorized`], or with [`Problem::TooManyRequests`] once the client's address has failed
-    /// too often.
+    /// too often. Then only a key that worked lately is looked up.
     pub(crate) async fn authenticate(&self, request: &Parts, now: Timestamp) -> Result<Caller, Problem> {
         let Some(key) = bearer_key(&request.headers) else { return Err(self.reject(request, now)) };
-        let Some(found) = self.inner.storage.find_caller(&key, now).await? else {
+        let key_digest = digest_of(&key);
+        let is_known = self.inner.known_keys.get(&key_digest, now).is_some();
+        let permit = if is_known { None } else { Some(self.admit_unknown_key(request, now).await?) };
+        let found = self.inner.storage.find_caller(&key, now).await?;
+        drop(permit);
+        let Some(found) = found else {
+            self.inner.known_keys.remove(&key_digest);
             return Err(self.reject(request, now));
         };
+        if !is_known {
+            self.inner.known_keys.insert(key_digest, (), now);
+        }
         if is_write_due(found.last_used_at, now) {
             self.record_last_used(&found.caller, now);
         }
         Ok(found.caller)
     }
 
+    /// Waits for a permit to look up a key that has not worked lately.
+    async fn admit_unknown_key(&self, request: &Parts, now: Timestamp) -> Result<SemaphorePermit<'_>, Problem> {
+        self.check_failures(request, now)?;
+        let permit = self.inner.unknown_key_lookups.acquire().await.map_err(|_| Problem::Internal)?;
+        // Other requests from this address may have failed meanwhile.
+        self.check_failures(request, now)?;
+        Ok(permit)
+    }
+
+    fn check_failures(&self, request: &Parts, now: Timestamp) -> Result<(), Problem> {
+        let (Some(limit), Some(address)) = (&self.inner.failed_auth_limit, self.limited_address(request)) else {
+            return Ok(());
+        };
+        let decision = limit.peek(&address, now);
+        if decision.allowed { Ok(()) } else { Err(Problem::TooManyRequests(gcra::whole_seconds(decision.wait_us))) }
+    }
+
     fn reject(&self, request: &Parts, now: Timestamp) -> Problem {
-        let peer = request.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0);
-        let (Some(limit), Some(peer)) = (&self.inner.failed_auth_limit, peer) else { return Problem::Unauthorized };
-        let address = client_address(peer, &request.headers, &self.inner.settings.trusted_proxies);
-        let decision = limit.take(rate_limit_key(address), now);
+        let (Some(limit), Some(address)) = (&self.inner.failed_auth_limit, self.limited_address(request)) else {
+            return Problem::Unauthorized;
+        };
+        let decision = limit.take(address, now);
         if decision.allowed {
             Problem::Unauthorized
         } else {
             Problem::TooManyRequests(gcra::whole_seconds(decision.wait_us))
         }
+    }
+
+    fn limited_address(&self, request: &Parts) -> Option<IpAddr> {
+        let peer = request.extensions.get::<ConnectInfo<SocketAddr>>()?.0;
+        let address = client_address(peer, &request.headers, &self.inner.settings.trusted_proxies);
+        Some(rate_limit_key(address))
     }
 
     fn record_last_used(&self, caller: &Caller, now: Timestamp) {
@@ -57,6 +91,13 @@ impl AppState {
         };
         tokio::spawn(write.in_current_span());
     }
+}
+
+/// As in the database.
+fn digest_of(key: &ApiKey) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(digest(&SHA256, key.expose().as_bytes()).as_ref());
+    bytes
 }
 
 fn is_write_due(last_used_at: Option<Timestamp>, now: Timestamp) -> bool {

@@ -5,6 +5,7 @@ use clap::Args;
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::secrets;
+use crate::serve::raise_open_files_limit;
 use crate::service::{self, Listeners, Routers, Urls};
 use crate::{background, telemetry, wiring};
 
@@ -26,6 +27,7 @@ pub(super) struct ServeArgs {
 pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Result<()> {
     let settings = settings.load(Some(&args.listen))?;
     let log = telemetry::start_log(&settings.log);
+    raise_open_files_limit();
     let stop = wiring::stop_on_signal()?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
     let providers = wiring::providers(&settings)?;

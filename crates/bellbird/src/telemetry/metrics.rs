@@ -44,6 +44,8 @@ pub const METRICS: [Metric; 15] = [
     metric(Histogram, "bellbird_request_seconds", &["route"], "Time until the answer began."),
     metric(Counter, "bellbird_provider_calls_total", &["provider", "operation", "outcome"],
         "Calls to providers, retries included."),
+    metric(Counter, "bellbird_provider_calls_rejected_total", &["provider", "reason"],
+        "Provider calls that were not made, to keep within a limit."),
     metric(Histogram, "bellbird_provider_call_seconds", &["provider", "operation"], "Duration of calls to providers."),
     metric(Counter, "bellbird_dropped_rows_total", &["provider", "reason"], "Provider rows that could not be shown."),
     metric(Counter, "bellbird_unknown_categories_total", &["provider"], "Provider categories outside the sixteen."),

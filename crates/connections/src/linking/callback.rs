@@ -44,7 +44,7 @@ impl Connections {
     pub async fn handle_callback(&self, params: &[(String, String)]) -> Result<CallbackOutcome, ConnectionsError> {
         let (state, params) = split_state(params);
         let Some(state) = state else { return Ok(CallbackOutcome::UnknownState) };
-        let Some(session) = self.storage.find_link_session(&state).await? else {
+        let Some(session) = self.unverified_read(self.storage.find_link_session(&state)).await? else {
             return Ok(CallbackOutcome::UnknownState);
         };
         // Providers that register users send no code to exchange.

@@ -221,7 +221,8 @@ impl Connections {
     }
 
     async fn find_open_link(&self, token: &str) -> Result<Option<(Link, User)>, ConnectionsError> {
-        let Some(link) = self.storage.find_link(token, self.clock.now()).await? else { return Ok(None) };
+        let find = self.storage.find_link(token, self.clock.now());
+        let Some(link) = self.unverified_read(find).await? else { return Ok(None) };
         let user = self.storage.find_user(link.user_id).await?;
         Ok(user.map(|user| (link, user)))
     }

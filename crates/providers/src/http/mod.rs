@@ -1,10 +1,11 @@
 //! The HTTP client that all adapters use.
 //!
 //! Every call has a deadline, a body limit, bounded retries and a circuit breaker. Each provider has a limit on
-//! concurrent calls. Errors and logs never hold a URL, because URLs can contain secrets.
+//! concurrent calls, which users and jobs share. Errors and logs never hold a URL, because URLs can contain secrets.
 
 mod breaker;
 pub mod pool;
+pub(crate) mod shares;
 
 use std::io::Read as _;
 use std::pin::Pin;
@@ -35,12 +36,11 @@ use tower::Service;
 use tower::util::MapFuture;
 
 use crate::{CallContext, Error, json};
-use breaker::Breaker;
+use breaker::{Breaker, Outcome};
+use shares::{CallPermit, CallPermits, UserBudgets};
 
 /// The largest response body, before and after decompression.
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Concurrent calls to one provider. Further calls wait.
-const CALLS_AT_ONCE_MAX: usize = 256;
 /// Responses from one provider that are read and processed at the same time. The others wait in the network, so that
 /// memory does not grow with the number of callers.
 const BODIES_AT_ONCE_MAX: usize = 32;
@@ -54,6 +54,9 @@ const ATTEMPTS_MAX: usize = 3;
 const RETRY_AFTER_WAIT_MAX: Duration = Duration::from_secs(2);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+const TIMED_OUT: &str = "timed out";
+const CLOSED: Error = Error::Unavailable { reason: "shutting down", retry_after: None };
 
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 type Connecting = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
@@ -76,7 +79,10 @@ pub struct Client {
     builder: reqwest::Client,
     pool: Pool<Connector, reqwest::Body>,
     call_timeout: Duration,
-    call_permits: Semaphore,
+    /// A lower budget for each user than the configured one. None if the provider has no known limit.
+    user_calls_per_minute: Option<u32>,
+    user_budgets: Mutex<UserBudgets>,
+    call_permits: CallPermits,
     body_permits: Semaphore,
     breaker: Mutex<Breaker>,
 }
@@ -139,10 +145,18 @@ impl Client {
             builder,
             pool,
             call_timeout,
-            call_permits: Semaphore::new(CALLS_AT_ONCE_MAX),
+            user_calls_per_minute: None,
+            user_budgets: Mutex::default(),
+            call_permits: CallPermits::default(),
             body_permits: Semaphore::new(BODIES_AT_ONCE_MAX),
             breaker: Mutex::new(Breaker::default()),
         })
+    }
+
+    /// Lowers each user's budget, for a provider that limits the calls of the whole app.
+    #[must_use]
+    pub fn with_user_calls_per_minute(self, calls: u32) -> Self {
+        Self { user_calls_per_minute: Some(calls), ..self }
     }
 
     /// Makes a call that may be retried. `accept` turns the response into a result or an error.
@@ -193,21 +207,66 @@ impl Client {
         request: RequestBuilder,
         accept: &mut (impl FnMut(&Response) -> Result<T, Error> + Send),
     ) -> Result<T, Error> {
+        self.breaker.lock().check(Instant::now()).map_err(|wait| self.breaker_open(wait))?;
+        let _call_permit = self.call_permit(context).await?;
+        self.charge(context)?;
         let started = Instant::now();
-        if let Err(wait) = self.breaker.lock().admit(started) {
-            return Err(Error::Unavailable { reason: "circuit breaker is open", retry_after: Some(wait) });
-        }
+        self.breaker.lock().admit(started).map_err(|wait| self.breaker_open(wait))?;
         context.count();
         let response = self.exchange(context, request).await;
-        // Only a missing response and a server error count as unhealthy.
-        let healthy = !matches!(&response, Err(Error::Unavailable { .. } | Error::Deadline))
-            && !response.as_ref().is_ok_and(|(response, _)| response.status.is_server_error());
-        if self.breaker.lock().record(Instant::now(), healthy) {
+        if self.breaker.lock().record(Instant::now(), self.outcome_of(&response, started)) {
             tracing::warn!(provider = %self.provider, "circuit breaker opened");
         }
-        let outcome = response.and_then(|(response, _permit)| accept(&response));
+        let outcome = response.and_then(|(response, _body_permit)| accept(&response));
         self.observe(operation, started, outcome.as_ref().err());
         outcome
+    }
+
+    /// Takes the call out of the budget of the user whose request this is. Jobs have none.
+    fn charge(&self, context: &CallContext) -> Result<(), Error> {
+        let Some(requester) = context.requester else { return Ok(()) };
+        if requester.calls_per_minute == 0 {
+            return Ok(());
+        }
+        let calls = requester.calls_per_minute.min(self.user_calls_per_minute.unwrap_or(u32::MAX));
+        let is_first = context.calls() == 0;
+        let taken = self.user_budgets.lock().take(Instant::now(), requester.user_id, calls, is_first);
+        taken.map_err(|retry_after| {
+            count_rejected(self.provider, "user_budget");
+            Error::BudgetUsedUp { retry_after }
+        })
+    }
+
+    /// Waits for a permit until the deadline. Waiting is not the provider's time.
+    async fn call_permit(&self, context: &CallContext) -> Result<CallPermit<'_>, Error> {
+        let requester = context.requester.map(|requester| requester.user_id);
+        match tokio::time::timeout_at(context.deadline, self.call_permits.acquire(requester)).await {
+            Ok(permit) => permit.map_err(|_| CLOSED),
+            Err(_) => {
+                count_rejected(self.provider, "concurrency");
+                Err(Error::Deadline)
+            }
+        }
+    }
+
+    fn breaker_open(&self, wait: Duration) -> Error {
+        count_rejected(self.provider, "breaker");
+        Error::Unavailable { reason: "circuit breaker is open", retry_after: Some(wait) }
+    }
+
+    fn outcome_of(&self, response: &Result<(Response, SemaphorePermit<'_>), Error>, started: Instant) -> Outcome {
+        match response {
+            // The deadline of a request may be near when the call begins. That says nothing about the provider.
+            Err(Error::Deadline | Error::Unavailable { reason: TIMED_OUT, .. })
+                if started.elapsed() >= self.call_timeout / 2 =>
+            {
+                Outcome::Unanswered
+            }
+            // Only a missing response and a server error count as unhealthy.
+            Err(Error::Unavailable { .. } | Error::Deadline) => Outcome::Failed,
+            Ok((response, _)) if response.status.is_server_error() => Outcome::Failed,
+            _ => Outcome::Answered,
+        }
     }
 
     /// Sends the request and reads the whole response. The caller holds the permit while it processes the body.
@@ -218,8 +277,6 @@ impl Client {
     ) -> Result<(Response, SemaphorePermit<'_>), Error> {
         let until = context.deadline.min(Instant::now() + self.call_timeout);
         let exchange = async {
-            const CLOSED: Error = Error::Unavailable { reason: "shutting down", retry_after: None };
-            let _permit = self.call_permits.acquire().await.map_err(|_| CLOSED)?;
             let response = self.pool.request(build_request(request)?).await.map_err(|error| {
                 Error::unavailable(if error.is_connect() { "could not connect" } else { "connection lost" })
             })?;
@@ -229,7 +286,7 @@ impl Client {
         match tokio::time::timeout_at(until, exchange).await {
             Ok(response) => response,
             Err(_) if until == context.deadline => Err(Error::Deadline),
-            Err(_) => Err(Error::unavailable("timed out")),
+            Err(_) => Err(Error::unavailable(TIMED_OUT)),
         }
     }
 
@@ -249,6 +306,14 @@ impl Client {
     }
 }
 
+/// Counts a call that was not made.
+pub(crate) fn count_rejected(provider: ProviderName, reason: &'static str) {
+    metrics::counter!(
+        "bellbird_provider_calls_rejected_total", "provider" => provider.as_str(), "reason" => reason
+    )
+    .increment(1);
+}
+
 /// Parses JSON into a type that can borrow from `body`.
 pub fn parse_json<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Error> {
     // One check of the whole body is faster than a check of each string in it.
@@ -258,7 +323,7 @@ pub fn parse_json<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Er
 
 /// The delay before the next attempt. None means that the call is not retried.
 fn retry_delay(error: &Error, delay: Option<Duration>, deadline: Instant) -> Option<Duration> {
-    if !error.is_transient() || matches!(error, Error::Deadline) {
+    if !error.is_transient() || matches!(error, Error::Deadline | Error::BudgetUsedUp { .. }) {
         return None;
     }
     let retry_after = error.retry_after().unwrap_or_default();

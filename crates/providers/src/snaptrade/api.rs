@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::budget::{self, Budgets};
 use super::sign::Signer;
 use super::{NAME, wire};
-use crate::http::{Attempts, Client, Response};
+use crate::http::{Attempts, Client, Response, count_rejected};
 use crate::{CallContext, Error, linking};
 
 /// The largest page of activities (docs/providers/snaptrade.md#activities).
@@ -219,8 +219,12 @@ impl Api {
             Subject::Account(id) => Some(id),
             Subject::Client | Subject::User | Subject::DeletedUser | Subject::Connection => None,
         };
-        let admit = || self.budgets.lock().admit(Instant::now(), account);
-        admit().map_err(|wait| Error::RateLimited { retry_after: Some(wait) })?;
+        let is_request = context.is_request();
+        let admit = || self.budgets.lock().admit(Instant::now(), account, is_request);
+        admit().map_err(|wait| {
+            count_rejected(NAME, "provider_budget");
+            Error::RateLimited { retry_after: Some(wait) }
+        })?;
         let build = |http: &reqwest::Client| self.signed(http, request, context.wall_clock());
         let accept = |response: &Response| {
             self.budgets.lock().update(Instant::now(), account, response);

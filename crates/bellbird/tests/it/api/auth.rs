@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::harness::{App, Database, Setup, on_both_databases};
+use crate::support::harness::{App, Database, Setup, eventually, on_both_databases};
 
 on_both_databases! {
     async fn v1_without_valid_key_is_always_401(app: App) {
@@ -184,22 +184,96 @@ async fn concurrent_live_requests_are_bounded() {
 }
 
 #[tokio::test]
-async fn failed_auth_limit_spares_valid_keys() {
+async fn failed_auth_limit_spares_known_keys() {
     let mut setup = Setup::default();
     setup.api.failed_auth_per_minute = 3;
     setup.api.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
     let app = App::start(setup).await;
+    assert_eq!(app.get("/v1/accounts").await.status, 200, "known from here on");
     for _ in 0..3 {
         app.get_without_key("/v1/accounts").await.error(401);
     }
     let rejected = app.get_as("nonsense", "/v1/accounts").await;
     rejected.error(429);
+    app.get_as(&app.ben.key, "/v1/accounts").await.error(429);
     assert_eq!(rejected.header("retry-after"), Some("20"));
     assert_eq!(app.get("/v1/accounts").await.status, 200);
     let elsewhere = app.http.get(format!("{}/v1/accounts", app.url)).header("x-forwarded-for", "203.0.113.9");
     app.send(elsewhere).await.error(401);
     app.clock.set(app.clock.now() + SignedDuration::from_secs(20));
+    assert_eq!(app.get_as(&app.ben.key, "/v1/accounts").await.status, 200, "a good key costs nothing of the limit");
     app.get_without_key("/v1/accounts").await.error(401);
+}
+
+/// A made-up key with a valid checksum. Each number makes another one.
+fn made_up_key(number: u32) -> String {
+    let digits: Vec<u8> = (0..32).map(|at| (number >> at) as u8 % 2 + 40).collect();
+    ApiKey::from_random(digits.try_into().unwrap()).expose().to_owned()
+}
+
+#[tokio::test]
+async fn made_up_keys_do_not_reach_the_database() {
+    let mut setup = Setup::default();
+    setup.api.failed_auth_per_minute = 3;
+    setup.api.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
+    let app = App::start(setup).await;
+    let path = "/v1/accounts";
+    assert_eq!(app.get(path).await.status, 200, "the key is known from here on");
+    for number in 0..3 {
+        app.get_as(&made_up_key(number), path).await.error(401);
+    }
+    // A key that did not work here before is not looked up either.
+    app.get_as(&app.ben.key, path).await.error(429);
+    assert_eq!(app.get(path).await.status, 200);
+    app.storage.clone().close().await;
+    for number in 3..1_000 {
+        app.get_as(&made_up_key(number), path).await.error(429);
+    }
+    assert_ne!(app.get(path).await.status, 429, "a known key is looked up, so that a revoked one is rejected");
+    let elsewhere = app.http.get(format!("{}{path}", app.url)).header("x-forwarded-for", "203.0.113.9");
+    assert_ne!(app.send(elsewhere.bearer_auth(&app.ben.key)).await.status, 429, "another address");
+}
+
+#[tokio::test]
+async fn revoked_key_is_not_known_any_more() {
+    let mut setup = Setup::default();
+    setup.api.failed_auth_per_minute = 1;
+    let app = App::start(setup).await;
+    let path = "/v1/accounts";
+    assert_eq!(app.get(path).await.status, 200);
+    let key = &app.storage.list_keys(app.olivia.user.id).await.unwrap()[0];
+    app.storage.revoke_key(key.id, app.clock.now()).await.unwrap();
+    app.get(path).await.error(401);
+    app.get(path).await.error(429);
+}
+
+#[tokio::test]
+async fn lookups_of_made_up_keys_leave_database_connections() {
+    let app = App::start(Setup { database: Database::Postgres, ..Setup::default() }).await;
+    let (mut locker, connection) = tokio_postgres::connect(&app.shared.database, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let locked = locker.transaction().await.unwrap();
+    locked.batch_execute("LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let keys: Vec<String> = (0..40).map(made_up_key).collect();
+    let strangers = futures_util::future::join_all(keys.iter().map(|key| app.get_as(key, "/v1/accounts")));
+    let watch = async {
+        let waiting = "SELECT count(*) FROM pg_stat_activity \
+            WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let count = async || {
+            // Within a transaction, the view shows its first answer again.
+            locked.batch_execute("SELECT pg_stat_clear_snapshot()").await.unwrap();
+            locked.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0)
+        };
+        eventually(async || count().await >= 4).await;
+        let mut most = 0;
+        for _ in 0..200 {
+            most = most.max(count().await);
+        }
+        assert_eq!(most, 4, "the other connections of the pool are free");
+        locked.rollback().await.unwrap();
+    };
+    let (answers, ()) = tokio::join!(strangers, watch);
+    assert!(answers.iter().all(|answer| answer.status == 401));
 }
 
 #[tokio::test]

@@ -11,4 +11,5 @@ mod faults;
 mod isolation;
 mod openapi;
 mod serve;
+mod shares;
 mod transactions;

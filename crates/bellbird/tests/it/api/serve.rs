@@ -9,11 +9,15 @@ use axum::extract::ConnectInfo;
 use axum::http::HeaderMap;
 use axum::routing::get;
 use bellbird::serve::{ServeOptions, listen, serve};
+use futures_util::FutureExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+/// Long enough for a slow machine, and shorter than the time after which an idle connection is closed anyway.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 struct Server {
     address: SocketAddr,
@@ -245,4 +249,91 @@ async fn shutdown_has_a_deadline() {
     server.stop.cancel();
     server.ended.await.unwrap();
     assert_eq!(busy.read(&mut [0; 16]).await.unwrap_or(0), 0);
+}
+
+/// Opens a connection from an address of this machine.
+async fn connect_from(server: &Server, address: [u8; 4]) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((address, 0).into()).unwrap();
+    socket.connect(server.address).await.unwrap()
+}
+
+async fn get_from(server: &Server, address: [u8; 4]) -> String {
+    let mut stream = connect_from(server, address).await;
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    tokio::time::timeout(ANSWER_TIMEOUT, stream.read_to_string(&mut answer)).await.expect("answered").unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn one_address_leaves_connections_to_others() {
+    bellbird::serve::raise_open_files_limit();
+    let server = start(ServeOptions { idle_min: Duration::MAX, ..ServeOptions::default() }).await;
+    let mut held = Vec::new();
+    for _ in 0..1_100 {
+        held.push(connect_from(&server, [127, 0, 0, 1]).await);
+    }
+    assert!(get_from(&server, [127, 0, 0, 2]).await.ends_with("hello"));
+    // The last one gets an answer, and is closed.
+    let mut answer = String::new();
+    held.last_mut().unwrap().read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 429 Too Many Requests\r\n") && head.contains("\r\nretry-after: 1\r\n"));
+    assert!(head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())), "{answer}");
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert!(body["error"]["message"].as_str().unwrap().contains("Too many connections"));
+}
+
+#[tokio::test]
+async fn trusted_proxy_may_open_all_connections() {
+    let trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
+    let options = ServeOptions { connections_per_address_max: 1, trusted_proxies, ..ServeOptions::default() };
+    let server = start(options).await;
+    let mut held = [connect(&server).await, connect(&server).await];
+    for stream in &mut held {
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        read_answer(stream, "hello").await;
+    }
+}
+
+#[tokio::test]
+async fn idle_connection_gives_way_to_a_new_one() {
+    let options = ServeOptions { connections_max: 3, idle_min: Duration::ZERO, ..ServeOptions::default() };
+    let server = start(options).await;
+    let mut busy = connect_from(&server, [127, 0, 0, 1]).await;
+    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    server.slow_reached.notified().await;
+    let mut idle = connect_from(&server, [127, 0, 0, 2]).await;
+    let mut slow_head = connect_from(&server, [127, 0, 0, 3]).await;
+    slow_head.write_all(b"GET / HT").await.unwrap();
+    let mut newer = Vec::new();
+    for last in [4, 5] {
+        let mut stream = connect_from(&server, [127, 0, 0, last]).await;
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        tokio::time::timeout(ANSWER_TIMEOUT, read_answer(&mut stream, "hello")).await.expect("answered");
+        newer.push(stream);
+    }
+    for stream in [&mut idle, &mut slow_head] {
+        let closed = tokio::time::timeout(ANSWER_TIMEOUT, stream.read(&mut [0; 16])).await.expect("closed");
+        assert_eq!(closed.unwrap_or(0), 0);
+    }
+    server.release.notify_one();
+    assert!(read_answer(&mut busy, "done").await.starts_with("HTTP/1.1 200 OK"));
+}
+
+#[tokio::test]
+async fn connection_handles_one_request_at_a_time() {
+    let server = start(ServeOptions::default()).await;
+    let mut stream = connect(&server).await;
+    stream.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\nGET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    server.slow_reached.notified().await;
+    // A request on another connection has been answered, and the second one has not begun.
+    assert!(get_from(&server, [127, 0, 0, 1]).await.ends_with("hello"));
+    assert!(server.slow_reached.notified().now_or_never().is_none());
+    server.release.notify_one();
+    read_answer(&mut stream, "done").await;
+    server.slow_reached.notified().await;
+    server.release.notify_one();
+    read_answer(&mut stream, "done").await;
 }

@@ -43,6 +43,7 @@ fn nothing_set_gives_the_documented_defaults() {
     let limits = &settings.limits;
     assert_eq!((limits.metadata_per_minute, limits.balances_per_minute, limits.live_per_minute), (60, 30, 30));
     assert_eq!((limits.live_in_flight, limits.failed_auth_per_minute), (4, 60));
+    assert_eq!(limits.provider_calls_per_minute, 300);
     let sync = &settings.sync;
     assert_eq!((sync.enabled, sync.interval_seconds, sync.announce_first), (true, 21_600, true));
     assert_eq!((sync.overlap_days, sync.first_days), (7, 30));

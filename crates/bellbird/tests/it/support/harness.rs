@@ -62,6 +62,7 @@ impl Default for Setup {
                 balances_per_minute: 0,
                 live_per_minute: 0,
                 live_in_flight: 0,
+                provider_calls_per_minute: 0,
                 failed_auth_per_minute: 0,
                 trusted_proxies: Vec::new(),
                 cors_origins: Vec::new(),
@@ -208,12 +209,18 @@ impl App {
         let webhooks = Webhooks::new(storage.clone(), providers.clone(), clock.clone(), event_buffer, setup.webhooks)
             .expect("TLS");
         let reads = Reads::new(storage.clone(), providers, clock.clone(), setup.limits);
+        let pages = ConsoleSettings {
+            api_url: String::new(),
+            console_url: console_url.clone(),
+            trusted_proxies: setup.api.trusted_proxies.clone(),
+            failed_auth_per_minute: setup.api.failed_auth_per_minute,
+        };
         let state = AppState::new(storage.clone(), reads, connections.clone(), clock.clone(), setup.api);
         let listener = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");
         let url = format!("http://{}", listener.address());
         let stop = CancellationToken::new();
         tokio::spawn(serve::serve(listener, bellbird_api::router(state), ServeOptions::default(), stop.clone()));
-        let pages = ConsoleSettings { api_url: url.clone(), console_url: console_url.clone() };
+        let pages = ConsoleSettings { api_url: url.clone(), ..pages };
         let pages = bellbird_console::router(connections.clone(), pages);
         tokio::spawn(serve::serve(console, pages, ServeOptions::default(), stop.clone()));
 

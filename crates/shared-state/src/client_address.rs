@@ -1,4 +1,4 @@
-//! Finds a client's IP address behind trusted proxies, for the limit on failed authentication.
+//! Finds a client's IP address behind trusted proxies, for the limits by address.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;

@@ -1,0 +1,164 @@
+//! The open connections of a listener: how many each client address has, and which one to close for a new one.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellbird_shared_state::client_address::{Network, rate_limit_key};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The open connections of a listener.
+#[derive(Default)]
+pub(super) struct Slots {
+    open: Arc<Mutex<Open>>,
+}
+
+#[derive(Default)]
+struct Open {
+    connections: HashMap<u64, Arc<Connection>>,
+    next_id: u64,
+}
+
+struct Connection {
+    /// Absent for a trusted proxy, which has no limit of its own.
+    address: Option<IpAddr>,
+    /// Since when the client may send a request. None while one is handled.
+    idle_since: Mutex<Option<Instant>>,
+    closed: CancellationToken,
+}
+
+/// An open connection. Dropping it gives the slot back.
+pub(super) struct Slot {
+    id: u64,
+    connection: Arc<Connection>,
+    open: Arc<Mutex<Open>>,
+}
+
+impl Slots {
+    /// Registers a connection that was accepted at `now`. An address that already has `max` connections loses the one
+    /// that has been idle longest. None if none of them has been idle for `idle_min`.
+    pub(super) fn open(
+        &self,
+        peer: IpAddr,
+        trusted_proxies: &[Network],
+        max: usize,
+        idle_min: Duration,
+        now: Instant,
+    ) -> Option<Slot> {
+        let is_proxy = trusted_proxies.iter().any(|network| network.contains(peer));
+        let address = (!is_proxy).then(|| rate_limit_key(peer));
+        let mut open = self.open.lock();
+        if address.is_some() && open.of(address).count() >= max && !open.close_longest_idle(address, idle_min, now) {
+            return None;
+        }
+        let connection =
+            Arc::new(Connection { address, idle_since: Mutex::new(Some(now)), closed: CancellationToken::new() });
+        let id = open.next_id;
+        open.next_id += 1;
+        open.connections.insert(id, Arc::clone(&connection));
+        Some(Slot { id, connection, open: Arc::clone(&self.open) })
+    }
+
+    /// Closes the connection that has been idle longest, if one has been idle for `idle_min`, except `newest`.
+    pub(super) fn close_longest_idle(&self, newest: &Slot, idle_min: Duration, now: Instant) {
+        let mut open = self.open.lock();
+        let kept = open.connections.remove(&newest.id);
+        open.close_longest_idle(None, idle_min, now);
+        open.connections.extend(kept.map(|connection| (newest.id, connection)));
+    }
+}
+
+impl Open {
+    /// The connections of an address, or all.
+    fn of(&self, address: Option<IpAddr>) -> impl Iterator<Item = (&u64, &Arc<Connection>)> {
+        self.connections.iter().filter(move |(_, connection)| address.is_none() || connection.address == address)
+    }
+
+    fn close_longest_idle(&mut self, address: Option<IpAddr>, idle_min: Duration, now: Instant) -> bool {
+        let idle = self.of(address).filter_map(|(id, connection)| Some(((*connection.idle_since.lock())?, *id)));
+        let longest = idle.min().filter(|(since, _)| now.duration_since(*since) >= idle_min);
+        let Some(connection) = longest.and_then(|(_, id)| self.connections.remove(&id)) else { return false };
+        connection.closed.cancel();
+        true
+    }
+}
+
+impl Slot {
+    pub(super) fn set_busy(&self) {
+        *self.connection.idle_since.lock() = None;
+    }
+
+    pub(super) fn set_idle(&self, now: Instant) {
+        *self.connection.idle_since.lock() = Some(now);
+    }
+
+    /// Returns when the connection has to be closed for another one.
+    pub(super) async fn closed(&self) {
+        self.connection.closed.cancelled().await;
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.open.lock().connections.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDLE_MIN: Duration = Duration::from_secs(1);
+
+    fn open(slots: &Slots, peer: &str, now: Instant) -> Option<Slot> {
+        let proxies = ["10.0.0.1".parse().unwrap()];
+        slots.open(peer.parse().unwrap(), &proxies, 2, IDLE_MIN, now)
+    }
+
+    fn is_closed(slot: &Slot) -> bool {
+        slot.connection.closed.is_cancelled()
+    }
+
+    #[test]
+    fn address_replaces_its_own_longest_idle_connection() {
+        let (slots, start) = (Slots::default(), Instant::now());
+        let other = open(&slots, "2001:db8:2::1", start).unwrap();
+        let first = open(&slots, "2001:db8:1::1", start).unwrap();
+        let second = open(&slots, "2001:db8:1::2", start).unwrap();
+        assert!(open(&slots, "2001:db8:1::3", start).is_none(), "too young to be closed");
+        let later = start + IDLE_MIN;
+        first.set_busy();
+        let third = open(&slots, "2001:db8:1::3", later).unwrap();
+        assert_eq!([&other, &first, &second, &third].map(is_closed), [false, false, true, false]);
+        third.set_busy();
+        assert!(open(&slots, "2001:db8:1::4", later + IDLE_MIN).is_none(), "all are busy");
+        drop(third);
+        assert!(open(&slots, "2001:db8:1::4", later).is_some());
+    }
+
+    #[test]
+    fn proxy_has_no_limit_of_its_own() {
+        let (slots, now) = (Slots::default(), Instant::now());
+        let opened: Vec<Slot> = (0..100).map(|_| open(&slots, "10.0.0.1", now).unwrap()).collect();
+        assert!(!opened.iter().any(is_closed));
+    }
+
+    #[test]
+    fn longest_idle_of_all_is_closed_but_never_the_newest() {
+        let (slots, start) = (Slots::default(), Instant::now());
+        let first = open(&slots, "10.0.0.1", start).unwrap();
+        let second = open(&slots, "10.0.0.2", start + IDLE_MIN).unwrap();
+        first.set_busy();
+        first.set_idle(start + 2 * IDLE_MIN);
+        let newest = open(&slots, "10.0.0.3", start).unwrap();
+        for _ in 0..2 {
+            slots.close_longest_idle(&newest, IDLE_MIN, start + 2 * IDLE_MIN);
+            assert_eq!([&first, &second, &newest].map(is_closed), [false, true, false]);
+        }
+        slots.close_longest_idle(&newest, IDLE_MIN, start + 3 * IDLE_MIN);
+        assert_eq!([&first, &second, &newest].map(is_closed), [true, true, false]);
+    }
+}

@@ -1,0 +1,119 @@
+//! How users and jobs share a provider: one user's requests leave enough for all others, and a provider that hangs
+//! does not stop the others.
+
+use std::time::Duration;
+
+use bellbird_connections::SyncSettings;
+use bellbird_domain::{Connection, Plan};
+use jiff::SignedDuration;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::harness::{Answer, App, Person, Setup, eventually};
+
+const PROVIDER: &str = "snaptrade";
+/// As the provider documents it.
+const CALLS_PER_MINUTE: u64 = 250;
+/// More requests than the provider allows calls.
+const REQUESTS: u32 = 300;
+
+async fn limited(calls_per_minute: u32) -> (App, Person, Person) {
+    let mut setup = Setup::default();
+    setup.api.provider_calls_per_minute = calls_per_minute;
+    let app = App::start(setup).await;
+    let credentials = app.credentials_of(PROVIDER);
+    let greedy = app.add_person("mia@example.com", Plan::Professional, &[&credentials[0]]).await;
+    let other = app.add_person("noah@example.com", Plan::Professional, &[&credentials[1]]).await;
+    app.control_of(PROVIDER, Method::POST, "/limits", json!({"perMinute": CALLS_PER_MINUTE})).await;
+    app.reset_calls().await;
+    (app, greedy, other)
+}
+
+/// Requests one window after the other, none of them cached, until one is rejected.
+async fn read_until_rejected(app: &App, person: &Person) -> Option<Answer> {
+    let connection = person.connections[0].id;
+    for limit in 1..=REQUESTS {
+        let path = format!("/v1/trades?connectionId={connection}&limit={limit}");
+        let answer = app.get_as(&person.key, &path).await;
+        if answer.status != 200 {
+            return Some(answer);
+        }
+    }
+    None
+}
+
+async fn holdings(app: &App, person: &Person) -> Answer {
+    app.get_as(&person.key, &format!("/v1/holdings?connectionId={}", person.connections[0].id)).await
+}
+
+#[tokio::test]
+async fn greedy_user_leaves_calls_to_others_and_jobs() {
+    let (app, greedy, other) = limited(300).await;
+    let rejected = read_until_rejected(&app, &greedy).await.expect("the budget was never used up");
+    assert!(rejected.error(429).contains("Too many requests"));
+    let wait: u64 = rejected.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=120).contains(&wait), "{wait}");
+    assert!(app.total_calls(PROVIDER).await <= 100, "at most twice the user's share");
+    assert_eq!(holdings(&app, &other).await.status, 200, "another user");
+    app.sync(&greedy.connections[0]).await;
+    // What needs no provider call is still answered.
+    let cached =
+        app.get_as(&greedy.key, &format!("/v1/trades?connectionId={}&limit=1", greedy.connections[0].id)).await;
+    assert_eq!((cached.status.as_u16(), cached.header("x-cache")), (200, Some("HIT")));
+}
+
+#[tokio::test]
+async fn requests_leave_the_last_calls_to_jobs() {
+    let (app, greedy, other) = limited(0).await;
+    let rejected = read_until_rejected(&app, &greedy).await.expect("the provider's budget was never used up");
+    rejected.error(503);
+    assert!(rejected.header("retry-after").is_some());
+    holdings(&app, &other).await.error(503);
+    // Some more may be on their way when the last answer comes.
+    assert!(app.total_calls(PROVIDER).await <= CALLS_PER_MINUTE * 8 / 10);
+    app.sync(&greedy.connections[0]).await;
+    app.connections.refresh(other.user.id, other.connections[0].id).await.unwrap();
+}
+
+#[tokio::test]
+async fn hanging_provider_stops_no_sync_elsewhere() {
+    let syncing = SyncSettings { enabled: true, ..SyncSettings::default() };
+    let app = App::start(Setup { syncing, ..Setup::default() }).await;
+    let elsewhere = app.person_at(PROVIDER).await;
+    let credentials = app.credentials_of("fiskil");
+    app.add_person("ava@example.com", Plan::Professional, &[&credentials[3]]).await;
+    app.add_person("leo@example.com", Plan::Professional, &[&credentials[4]]).await;
+    app.fault(json!({"match": "/", "kind": "delay", "delayMs": 600_000})).await;
+    let synced_at = async |connection: &Connection| {
+        app.storage.find_sync(connection.user_id, connection.id).await.unwrap().unwrap().synced_at
+    };
+    assert_eq!(synced_at(&elsewhere.connections[0]).await, None);
+    app.clock.set(app.clock.now() + SignedDuration::from_hours(12));
+    app.control_of(PROVIDER, Method::POST, "/clock", json!({"advanceSeconds": 12 * 3600})).await;
+    app.start_background_jobs();
+    // Five connections of the hanging provider fill its lane of four syncs.
+    eventually(async || app.total_calls("fiskil").await >= 4).await;
+    eventually(async || synced_at(&elsewhere.connections[0]).await.is_some()).await;
+    assert_eq!(synced_at(&app.olivia.connections[0]).await, None, "it still hangs");
+}
+
+#[tokio::test]
+async fn provider_that_hangs_is_rejected_fast() {
+    let call_timeout = Duration::from_millis(100);
+    let app = App::start(Setup { call_timeout, ..Setup::default() }).await;
+    let connection = app.olivia.connections[0].id;
+    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 600_000})).await;
+    let path = |limit: u32| format!("/v1/transactions?connectionId={connection}&limit={limit}");
+    // Each makes three attempts, and eight in a row without an answer are enough.
+    for limit in 1..=3 {
+        app.get(&path(limit)).await.error(503);
+    }
+    app.reset_calls().await;
+    let paths: Vec<String> = (4..=23).map(path).collect();
+    for answer in futures_util::future::join_all(paths.iter().map(|path| app.get(path))).await {
+        answer.error(503);
+    }
+    assert!(app.transaction_calls().await < 20, "only trial calls are made");
+    app.clear_faults().await;
+    eventually(async || app.get(&path(30)).await.status == 200).await;
+}
