@@ -27,6 +27,7 @@ use bellbird_storage::Storage;
 use bellbird_webhooks::webhook_events::WebhookEventBuffer;
 use jiff::Timestamp;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 
 pub use bellbird_domain::LinkOutcome;
 pub use bellbird_providers::linking::Url;
@@ -34,8 +35,8 @@ pub use bellbird_providers::webhook_verifier::Rejection;
 pub use error::ConnectionsError;
 pub use import::{Imported, SkippedConsent};
 pub use jobs::JOB_RUNS_METRIC;
-pub use linking::callback::CallbackOutcome;
-pub use linking::start::{CreatedLink, LinkPage, LinkTarget, LinkableProvider};
+pub use linking::callback::{CallbackAnswer, CallbackOutcome, HandledCallback};
+pub use linking::start::{CreatedLink, LinkPage, LinkTarget, LinkableProvider, UnconfirmedSession, new_browser_cookie};
 pub use provider_events::{PROVIDER_EVENTS_METRIC, ReceiveError};
 pub use removal::Removal;
 pub use runner::job_kinds;
@@ -49,6 +50,8 @@ pub struct Connections {
     clock: Clock,
     /// Merges concurrent background refreshes of one connection.
     refreshes: Arc<SingleFlight<ConnectionId, ()>>,
+    /// Tasks that outlive their request.
+    tasks: TaskTracker,
     subscribe_lock: Arc<tokio::sync::Mutex<()>>,
     signals: Arc<runner::Signals>,
     console_url: Option<Url>,
@@ -58,11 +61,13 @@ pub struct Connections {
 
 impl Connections {
     pub fn new(storage: Storage, providers: Registry, clock: Clock) -> Self {
+        let tasks = TaskTracker::new();
         Self {
             storage,
             providers,
             clock,
-            refreshes: Arc::default(),
+            refreshes: Arc::new(SingleFlight::tracked(tasks.clone())),
+            tasks,
             subscribe_lock: Arc::default(),
             signals: Arc::default(),
             console_url: None,
@@ -81,6 +86,21 @@ impl Connections {
     #[must_use]
     pub fn with_syncs(self, sync_settings: SyncSettings, event_buffer: WebhookEventBuffer) -> Self {
         Self { sync_settings, event_buffer, ..self }
+    }
+
+    /// The tasks that outlive their request. A stopping service waits for them with [`Self::finish_tasks`].
+    pub fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+
+    /// Waits for the tasks that outlive their request: an interrupted exchange of a code would lose the consent.
+    ///
+    /// Call it after the listeners have closed. A task that takes longer than `time` is cut off.
+    pub async fn finish_tasks(&self, time: Duration) {
+        self.tasks.close();
+        if tokio::time::timeout(time, self.tasks.wait()).await.is_err() {
+            tracing::warn!(tasks = self.tasks.len(), "tasks cut off by shutdown");
+        }
     }
 
     fn call_context_within(&self, time: Duration) -> CallContext {

@@ -6,6 +6,7 @@ use bellbird_connections::Connections;
 use tokio::sync::Semaphore;
 
 use crate::assets::Assets;
+use crate::cookie::BrowserCookie;
 
 /// Maximum number of large provider events read, and of events processed, at the same time.
 pub(crate) const PROVIDER_EVENTS_CONCURRENT_MAX: usize = 64;
@@ -27,6 +28,7 @@ pub(crate) struct Inner {
     pub(crate) connections: Connections,
     pub(crate) settings: ConsoleSettings,
     pub(crate) assets: Assets,
+    pub(crate) cookie: BrowserCookie,
     pub(crate) event_permits: Semaphore,
     pub(crate) large_event_permits: Semaphore,
 }
@@ -35,7 +37,8 @@ impl Console {
     /// `events_max` limits the provider events in progress: see [`PROVIDER_EVENTS_CONCURRENT_MAX`].
     pub(crate) fn new(connections: Connections, settings: ConsoleSettings, events_max: usize) -> Self {
         let assets = Assets::new(&settings.console_url);
+        let cookie = BrowserCookie::new(&settings.console_url);
         let (event_permits, large_event_permits) = (Semaphore::new(events_max), Semaphore::new(events_max));
-        Self { inner: Arc::new(Inner { connections, settings, assets, event_permits, large_event_permits }) }
+        Self { inner: Arc::new(Inner { connections, settings, assets, cookie, event_permits, large_event_permits }) }
     }
 }
