@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{ConnectionId, TimestampExt as _};
+use bellbird_providers::registry::PROVIDERS;
 use bellbird_providers::{CallContext, Provider, Registry};
 use bellbird_shared_state::{Clock, SingleFlight};
 use bellbird_storage::Storage;
@@ -116,4 +117,9 @@ impl Connections {
     fn provider(&self, name: &str) -> Result<&Arc<dyn Provider>, ConnectionsError> {
         self.providers.find(name).ok_or_else(|| ConnectionsError::NotConfigured(name.to_owned()))
     }
+}
+
+/// The names of all providers, configured or not.
+pub fn provider_names() -> impl Iterator<Item = &'static str> {
+    PROVIDERS.iter().map(|provider| provider.name.as_str())
 }

@@ -146,7 +146,15 @@ mod tests {
         assert_eq!(submitted("provider=somebank"), Some(Submitted::Start(LinkTarget::Provider("somebank"))));
         assert_eq!(submitted(&format!("connection={id}")), Some(Submitted::Start(LinkTarget::Connection(id))));
         assert_eq!(submitted(&format!("session={}", Uuid::nil())), Some(Submitted::Confirm(Uuid::nil())));
-        for wrong in ["", "provider=", "provider=other", "connection=1", "provider=somebank&provider=somebank", "session=1", "x=1"] {
+        for wrong in [
+            "",
+            "provider=",
+            "provider=other",
+            "connection=1",
+            "provider=somebank&provider=somebank",
+            "session=1",
+            "x=1",
+        ] {
             assert_eq!(submitted(wrong), None, "{wrong}");
         }
     }

@@ -91,11 +91,7 @@ impl Connections {
         params: &[(String, String)],
         answer: CallbackAnswer<'_>,
     ) -> Result<HandledCallback, ConnectionsError> {
-        let unknown = HandledCallback {
-            email: String::new(),
-            can_deny: false,
-            outcome: CallbackOutcome::UnknownState,
-        };
+        let unknown = HandledCallback { email: String::new(), can_deny: false, outcome: CallbackOutcome::UnknownState };
         let (state, params) = split_state(params);
         let Some(state) = state else { return Ok(unknown) };
         let Some(session) = self.storage.find_link_session(&state).await? else { return Ok(unknown) };

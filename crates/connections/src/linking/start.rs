@@ -138,15 +138,12 @@ impl Connections {
         let connections = self.storage.list_connections(user.id).await?;
         let repair_target = connections.iter().find(|connection| Some(connection.id) == link.connection_id).cloned();
         let unconfirmed = match browser {
-            Some(browser) => {
-                self.storage.list_unconfirmed_link_sessions(user.id, browser, self.clock.now()).await?
-            }
+            Some(browser) => self.storage.list_unconfirmed_link_sessions(user.id, browser, self.clock.now()).await?,
             None => Vec::new(),
         };
         // Without its callback, a session whose code is to be exchanged has no result.
-        let can_finish = |session: &LinkSession| {
-            self.linking_for(&session.provider).is_ok_and(|linking| linking.can_finish(&[]))
-        };
+        let can_finish =
+            |session: &LinkSession| self.linking_for(&session.provider).is_ok_and(|linking| linking.can_finish(&[]));
         let unconfirmed = unconfirmed.into_iter().filter(can_finish).map(|session| UnconfirmedSession {
             id: session.id(),
             provider: session.provider,
@@ -167,7 +164,12 @@ impl Connections {
     /// Confirms a link session without a callback, for the browser that started it, and polls it once.
     ///
     /// Fails with [`ConnectionsError::LinkExpired`] if the link or the session is unknown or has expired.
-    pub async fn confirm_link_session(&self, token: &str, session: Uuid, browser: &str) -> Result<(), ConnectionsError> {
+    pub async fn confirm_link_session(
+        &self,
+        token: &str,
+        session: Uuid,
+        browser: &str,
+    ) -> Result<(), ConnectionsError> {
         let (_, user) = self.find_open_link(token).await?.ok_or(ConnectionsError::LinkExpired)?;
         let confirmed = self.storage.confirm_link_session(user.id, session, browser, self.clock.now()).await?;
         let key = confirmed.ok_or(ConnectionsError::LinkExpired)?;

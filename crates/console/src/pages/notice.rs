@@ -107,14 +107,12 @@ impl Notice {
     pub(crate) fn for_callback(callback: &HandledCallback, api_url: &str, title_of: impl Fn(&str) -> String) -> Self {
         let HandledCallback { email, can_deny, outcome } = callback;
         let notice = Self::for_callback_outcome(outcome, api_url, title_of);
-        Self { email: (!email.is_empty()).then(|| email.clone()), can_deny: *can_deny, ..notice }
+        Self { email: (!email.is_empty()).then(|| sanitized(email)), can_deny: *can_deny, ..notice }
     }
 
     fn for_callback_outcome(callback: &CallbackOutcome, api_url: &str, title_of: impl Fn(&str) -> String) -> Self {
         match callback {
-            CallbackOutcome::NeedsAnswer { provider, is_urgent } => {
-                Self::for_question(&title_of(provider), *is_urgent)
-            }
+            CallbackOutcome::NeedsAnswer { provider, is_urgent } => Self::for_question(&title_of(provider), *is_urgent),
             CallbackOutcome::UnknownState => Self::new(Tone::Attention, "This link does not work")
                 .with("It is forged, too old, or incomplete. Nothing was changed.")
                 .with("If you came from a provider's page, start again with the link that you were given."),
@@ -135,9 +133,10 @@ impl Notice {
     }
 
     fn for_question(provider: &str, is_urgent: bool) -> Self {
-        let question = Self::new(Tone::Waiting, "Is that you?")
-            .with(&format!("You gave this user access to your accounts, through {provider}. Linking started in another \
-                            browser, so please confirm that it was you. Nothing is connected before you answer."));
+        let question = Self::new(Tone::Waiting, "Is that you?").with(&format!(
+            "You gave this user access to your accounts, through {provider}. Linking started in another \
+                            browser, so please confirm that it was you. Nothing is connected before you answer."
+        ));
         let question = if is_urgent {
             question.with(
                 "Please answer within a minute. After that, the consent can no longer be used: start again with your \
