@@ -95,6 +95,7 @@ impl AppState {
     pub fn new(storage: Storage, reads: Reads, connections: Connections, clock: Clock, settings: ApiSettings) -> Self {
         let bytes_of = |key: &BalancesKey, value: &CachedBalances| key.account_ids.len() * 16 + value.body.len() + 200;
         let link = format!("<{}/docs>; rel=\"deprecation\"; type=\"text/html\"", settings.public_url);
+        let tasks = connections.tasks().clone();
         let inner = Inner {
             deprecation_link: HeaderValue::from_str(&link)
                 .unwrap_or(HeaderValue::from_static("</docs>; rel=\"deprecation\"")),
@@ -112,10 +113,10 @@ impl AppState {
                 cached.answer.body.len() + 300
             }),
             metadata_cache: MetadataCache::new(),
-            balances_flights: SingleFlight::default(),
-            holdings_flights: SingleFlight::default(),
-            trades_flights: SingleFlight::default(),
-            transactions_flights: SingleFlight::default(),
+            balances_flights: SingleFlight::tracked(tasks.clone()),
+            holdings_flights: SingleFlight::tracked(tasks.clone()),
+            trades_flights: SingleFlight::tracked(tasks.clone()),
+            transactions_flights: SingleFlight::tracked(tasks.clone()),
             storage,
             reads,
             connections,

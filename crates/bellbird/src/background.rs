@@ -18,6 +18,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How long running jobs may continue after a stop. A job that is cut off is due again once its lease expires; any
 /// instance can then claim it.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+/// How long tasks that outlive their request may continue after a stop: longer than the exchange of a code and the
+/// writes after it.
+pub const TASK_GRACE: Duration = Duration::from_secs(15);
 /// Instances have different clocks. Each read of removals starts this much earlier, to find rows that a slower clock
 /// wrote.
 const CLOCK_SKEW_MAX: SignedDuration = SignedDuration::from_secs(120);

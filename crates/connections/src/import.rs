@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 use tokio::time::Instant;
 
-use crate::{Connections, ConnectionsError, schedule};
+use crate::{Connections, ConnectionsError, removal, schedule};
 
 /// For the provider calls of one step of an import.
 const STEP_DEADLINE: Duration = Duration::from_secs(60);
@@ -99,6 +99,20 @@ impl Connections {
         self.store_connection(user_id, provider, active_consent, Some(backfill)).await
     }
 
+    /// Starts the removal of a consent that is not connected.
+    pub(crate) async fn withdraw_unconnected(
+        &self,
+        user_id: UserId,
+        provider: &dyn Provider,
+        consent: &FoundConnection,
+        cause: &str,
+    ) -> Result<(), ConnectionsError> {
+        let now = self.clock.now();
+        self.storage.withdraw_unconnected(&new_connection(user_id, provider, consent, cause, now), now).await?;
+        self.wake(&removal::KIND, provider.name().as_str());
+        Ok(())
+    }
+
     async fn store_connection(
         &self,
         user_id: UserId,
@@ -108,23 +122,39 @@ impl Connections {
     ) -> Result<Connection, ConnectionsError> {
         let ActiveConsent { consent, accounts, known_as, replaces } = active_consent;
         let now = self.clock.now();
+        let cause = if backfill.is_some() { "linked" } else { "imported" };
         let connection = NewConnection {
-            user_id,
-            provider: provider.name().as_str(),
-            category: provider.kind().category(),
-            provider_connection_id: &consent.provider_connection_id,
-            provider_user_id: consent.provider_user_id.as_deref(),
-            institution_id: &consent.institution_id,
-            institution_name: &consent.institution_name,
-            institution_logo: consent.institution_logo.as_deref(),
-            credentials: &consent.credentials,
             repairs: *replaces,
             next_refresh_at: backfill.map(|(next_refresh_at, _)| next_refresh_at),
             backfill_ends_at: backfill.map(|(_, backfill_ends_at)| backfill_ends_at),
-            next_sync_at: schedule::first_sync_at(now),
-            cause: if backfill.is_some() { "linked" } else { "imported" },
+            ..new_connection(user_id, provider, consent, cause, now)
         };
         Ok(self.storage.import_connection(&connection, &new_accounts(accounts, known_as), now).await?)
+    }
+}
+
+fn new_connection<'a>(
+    user_id: UserId,
+    provider: &dyn Provider,
+    consent: &'a FoundConnection,
+    cause: &'a str,
+    now: Timestamp,
+) -> NewConnection<'a> {
+    NewConnection {
+        user_id,
+        provider: provider.name().as_str(),
+        category: provider.kind().category(),
+        provider_connection_id: &consent.provider_connection_id,
+        provider_user_id: consent.provider_user_id.as_deref(),
+        institution_id: &consent.institution_id,
+        institution_name: &consent.institution_name,
+        institution_logo: consent.institution_logo.as_deref(),
+        credentials: &consent.credentials,
+        repairs: None,
+        next_refresh_at: None,
+        backfill_ends_at: None,
+        next_sync_at: schedule::first_sync_at(now),
+        cause,
     }
 }
 

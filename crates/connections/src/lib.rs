@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{ConnectionId, TimestampExt as _};
+use bellbird_providers::registry::PROVIDERS;
 use bellbird_providers::{CallContext, Provider, Registry};
 use bellbird_shared_state::{Clock, SingleFlight};
 use bellbird_storage::{Storage, StorageError};
@@ -28,6 +29,7 @@ use bellbird_webhooks::webhook_events::WebhookEventBuffer;
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 
 pub use bellbird_domain::LinkOutcome;
 pub use bellbird_providers::linking::Url;
@@ -35,8 +37,8 @@ pub use bellbird_providers::webhook_verifier::Rejection;
 pub use error::ConnectionsError;
 pub use import::{Imported, SkippedConsent};
 pub use jobs::JOB_RUNS_METRIC;
-pub use linking::callback::CallbackOutcome;
-pub use linking::start::{CreatedLink, LinkPage, LinkTarget, LinkableProvider};
+pub use linking::callback::{CallbackAnswer, CallbackOutcome, HandledCallback};
+pub use linking::start::{CreatedLink, LinkPage, LinkTarget, LinkableProvider, UnconfirmedSession, new_browser_cookie};
 pub use provider_events::{PROVIDER_EVENTS_METRIC, ReceiveError};
 pub use removal::Removal;
 pub use runner::job_kinds;
@@ -55,6 +57,8 @@ pub struct Connections {
     /// Merges concurrent background refreshes of one connection.
     refreshes: Arc<SingleFlight<ConnectionId, ()>>,
     unverified_reads: Arc<Semaphore>,
+    /// Tasks that outlive their request.
+    tasks: TaskTracker,
     subscribe_lock: Arc<tokio::sync::Mutex<()>>,
     signals: Arc<runner::Signals>,
     console_url: Option<Url>,
@@ -64,12 +68,14 @@ pub struct Connections {
 
 impl Connections {
     pub fn new(storage: Storage, providers: Registry, clock: Clock) -> Self {
+        let tasks = TaskTracker::new();
         Self {
             storage,
             providers,
             clock,
-            refreshes: Arc::default(),
             unverified_reads: Arc::new(Semaphore::new(UNVERIFIED_READS_MAX)),
+            refreshes: Arc::new(SingleFlight::tracked(tasks.clone())),
+            tasks,
             subscribe_lock: Arc::default(),
             signals: Arc::default(),
             console_url: None,
@@ -88,6 +94,21 @@ impl Connections {
     #[must_use]
     pub fn with_syncs(self, sync_settings: SyncSettings, event_buffer: WebhookEventBuffer) -> Self {
         Self { sync_settings, event_buffer, ..self }
+    }
+
+    /// The tasks that outlive their request. A stopping service waits for them with [`Self::finish_tasks`].
+    pub fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+
+    /// Waits for the tasks that outlive their request: an interrupted exchange of a code would lose the consent.
+    ///
+    /// Call it after the listeners have closed. A task that takes longer than `time` is cut off.
+    pub async fn finish_tasks(&self, time: Duration) {
+        self.tasks.close();
+        if tokio::time::timeout(time, self.tasks.wait()).await.is_err() {
+            tracing::warn!(tasks = self.tasks.len(), "tasks cut off by shutdown");
+        }
     }
 
     fn call_context_within(&self, time: Duration) -> CallContext {
@@ -109,4 +130,9 @@ impl Connections {
     fn provider(&self, name: &str) -> Result<&Arc<dyn Provider>, ConnectionsError> {
         self.providers.find(name).ok_or_else(|| ConnectionsError::NotConfigured(name.to_owned()))
     }
+}
+
+/// The names of all providers, configured or not.
+pub fn provider_names() -> impl Iterator<Item = &'static str> {
+    PROVIDERS.iter().map(|provider| provider.name.as_str())
 }

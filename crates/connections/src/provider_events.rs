@@ -19,10 +19,23 @@ use crate::{Connections, refresh, sync};
 /// For verifying an event. Akahu expects a response within 5 s (docs/providers/akahu.md#webhooks), and its signing key
 /// may have to be fetched first.
 const DEADLINE: Duration = Duration::from_secs(4);
-/// Minimum time between two refreshes of a connection, however many events come.
-const REFRESH_INTERVAL_MIN: SignedDuration = SignedDuration::from_secs(10);
-/// Minimum time between two syncs of a connection: providers send several events for one change.
-const SYNC_INTERVAL_MIN: SignedDuration = SignedDuration::from_secs(30);
+/// For the calls that prepare a provider for its events.
+const PREPARE_DEADLINE: Duration = Duration::from_secs(40);
+/// How long to wait before a provider is prepared for its events again, after a failure.
+const PREPARE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Minimum times between two runs of a connection's jobs, however many events come. Providers send several events for
+/// one change. A request within that time is not lost: the job runs at its end.
+#[derive(Clone, Copy)]
+struct Intervals {
+    refresh: SignedDuration,
+    sync: SignedDuration,
+}
+
+const WITH_ID: Intervals = Intervals { refresh: SignedDuration::from_secs(10), sync: SignedDuration::from_secs(30) };
+/// Events without an id can be replayed, so a replay costs at most 144 syncs a day.
+const WITHOUT_ID: Intervals = Intervals { refresh: SignedDuration::from_secs(30), sync: SignedDuration::from_mins(10) };
+
 /// Counts received events. Labels: `provider` and `outcome`.
 pub const PROVIDER_EVENTS_METRIC: &str = "bellbird_provider_events_total";
 
@@ -73,7 +86,8 @@ impl Connections {
             count("ignored");
         } else {
             count("accepted");
-            self.request_jobs(adapter.as_ref(), &affected).await?;
+            let intervals = if event.id.is_some() { WITH_ID } else { WITHOUT_ID };
+            self.request_jobs(adapter.as_ref(), &affected, intervals).await?;
         }
         // Recorded last: if this process is killed before that, the provider sends the event again.
         if let Some(id) = &event.id {
@@ -82,12 +96,33 @@ impl Connections {
         Ok(())
     }
 
-    async fn request_jobs(&self, provider: &dyn Provider, affected: &[AffectedRef<'_>]) -> Result<(), StorageError> {
+    /// Fetches what the provider's events are verified with, until that has succeeded once.
+    pub(crate) async fn prepare_provider_events(&self, provider: &dyn Provider) {
+        let Some(webhook_verifier) = provider.webhook_verifier() else { return };
+        while let Err(error) = webhook_verifier.prepare(&self.call_context_within(PREPARE_DEADLINE)).await {
+            tracing::warn!(provider = %provider.name(), %error, "could not fetch the keys of provider events");
+            tokio::time::sleep(PREPARE_INTERVAL).await;
+        }
+    }
+
+    async fn request_jobs(
+        &self,
+        provider: &dyn Provider,
+        affected: &[AffectedRef<'_>],
+        intervals: Intervals,
+    ) -> Result<(), StorageError> {
         let (name, now) = (provider.name().as_str(), self.clock.now());
         self.storage.wake_link_sessions(name, affected, now).await?;
         self.wake(&poll::KIND, name);
-        for (user, connection) in self.storage.find_affected_connections(name, affected).await? {
-            for (kind, interval_min) in [(&refresh::KIND, REFRESH_INTERVAL_MIN), (&sync::KIND, SYNC_INTERVAL_MIN)] {
+        // A reference names all connections of a user, who may have many. It counts only if nothing else is known.
+        let (references, named): (Vec<_>, Vec<_>) =
+            affected.iter().copied().partition(|affected| matches!(affected, AffectedRef::User(_)));
+        let mut connections = self.storage.find_affected_connections(name, &named).await?;
+        if connections.is_empty() {
+            connections = self.storage.find_affected_connections(name, &references).await?;
+        }
+        for (user, connection) in connections {
+            for (kind, interval_min) in [(&refresh::KIND, intervals.refresh), (&sync::KIND, intervals.sync)] {
                 if (kind.is_enabled)(self) {
                     let job = JobKey::new(kind.name, user, connection);
                     self.storage.request_job(&job, now, interval_min).await?;

@@ -86,7 +86,7 @@ impl Connections {
             let refresh = || async move { drop(connections.refresh(user_id, id).await) };
             let _ = refreshes.join(id, refresh).await;
         };
-        tokio::spawn(work.in_current_span());
+        self.tasks.spawn(work.in_current_span());
     }
 
     /// Refreshes, then releases the job until the next refresh, if one is planned.
@@ -169,7 +169,7 @@ impl Connections {
                 connections.subscribe(provider.as_ref(), user, &credentials).await;
             }
         };
-        tokio::spawn(work.in_current_span());
+        self.tasks.spawn(work.in_current_span());
     }
 
     /// Subscribes to the provider's events for these credentials, if the provider requires that. Failures are only

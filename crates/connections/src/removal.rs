@@ -99,6 +99,20 @@ impl Connections {
         }
     }
 
+    /// Starts the removal of a connection after the user who gave its consent has denied the link session.
+    pub(crate) async fn remove_denied(
+        &self,
+        user: UserId,
+        id: ConnectionId,
+        provider: &str,
+    ) -> Result<(), ConnectionsError> {
+        let now = self.clock.now();
+        // The lease has ended already, so a job claims the removal at once.
+        self.storage.begin_removal_because("denied", user, id, now, now).await?;
+        self.wake(&KIND, provider);
+        Ok(())
+    }
+
     /// Claims the removal. `Some(None)` if the connection is deleted already.
     async fn claim_removal(
         &self,

@@ -53,6 +53,13 @@ impl Connections {
                 lanes.spawn(async move { connections.run_lane(kind, lane, stop).await });
             }
         }
+        for provider in self.providers.iter().cloned() {
+            let (connections, stop) = (self.clone(), stop.clone());
+            lanes.spawn(async move {
+                let prepared = connections.prepare_provider_events(provider.as_ref());
+                stop.run_until_cancelled(prepared).await;
+            });
+        }
         while lanes.join_next().await.is_some() {}
     }
 

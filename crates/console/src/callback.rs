@@ -1,16 +1,19 @@
-//! `GET /link/callback`: the redirect URI to which providers send the browser after consent.
+//! `GET /link/callback`: the redirect URI to which providers send the browser after consent. A browser that did not start
+//! the session gets a page that asks whose consent it is, and posts the answer to the same URL.
 
+use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use bellbird_connections::CallbackOutcome;
+use bellbird_connections::{CallbackAnswer, CallbackOutcome, HandledCallback};
 use http::header::{ALLOW, REFRESH};
 use http::{HeaderValue, StatusCode};
 
-use crate::error_page;
+use crate::link::{FORM_BYTES_MAX, is_cross_site};
 use crate::pages::{Notice, page_response};
 use crate::prefetch::is_prefetch;
 use crate::state::Console;
+use crate::{body, error_page};
 
 const QUERY_BYTES_MAX: usize = 8 * 1024;
 const PARAMETERS_MAX: usize = 50;
@@ -29,16 +32,45 @@ pub(crate) async fn handle_callback(
     let Some(parameters) = parameters(query.as_deref().unwrap_or_default()) else {
         return error_page::query_too_long(&console);
     };
-    match console.inner.connections.handle_callback(&parameters).await {
-        Ok(outcome) => callback_response(&console, &outcome),
-        Err(error) => error_page::connections_error(&console, &error),
+    let answer = CallbackAnswer::Browser(console.inner.cookie.value(&headers));
+    handled(&console, &parameters, answer).await
+}
+
+/// `POST /link/callback` with the field `answer`, `yes` or `no`. The `state` in the URL is the authentication.
+pub(crate) async fn submit_answer(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+    form: Body,
+) -> Response {
+    if is_cross_site(&headers) {
+        return error_page::cross_site_form(&console);
+    }
+    let Some(parameters) = parameters(query.as_deref().unwrap_or_default()) else {
+        return error_page::query_too_long(&console);
+    };
+    let form = match body::read(&headers, form, FORM_BYTES_MAX).await {
+        Ok(form) => form,
+        Err(error) => return error_page::form_body_error(&console, error),
+    };
+    match form.as_ref() {
+        b"answer=yes" => handled(&console, &parameters, CallbackAnswer::Yes).await,
+        b"answer=no" => handled(&console, &parameters, CallbackAnswer::No).await,
+        _ => error_page::invalid_form(&console),
     }
 }
 
-/// Rejects every method but GET. It also rejects HEAD, because a request for this page completes a link session.
+async fn handled(console: &Console, parameters: &[(String, String)], answer: CallbackAnswer<'_>) -> Response {
+    match console.inner.connections.handle_callback(parameters, answer).await {
+        Ok(callback) => callback_response(console, &callback),
+        Err(error) => error_page::connections_error(console, &error),
+    }
+}
+
+/// Rejects every method but GET and POST. It also rejects HEAD, because a GET of this page can complete a link session.
 pub(crate) async fn method_not_allowed(State(console): State<Console>, headers: HeaderMap) -> Response {
     let mut response = error_page::method_not_allowed(&console, &headers);
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET,POST"));
     response
 }
 
@@ -51,11 +83,11 @@ fn parameters(query: &str) -> Option<Vec<(String, String)>> {
     (parameters.len() <= PARAMETERS_MAX).then_some(parameters)
 }
 
-fn callback_response(console: &Console, outcome: &CallbackOutcome) -> Response {
+fn callback_response(console: &Console, callback: &HandledCallback) -> Response {
     let title_of = |provider: &str| console.inner.connections.provider_title(provider).to_owned();
-    let notice = Notice::for_callback(outcome, &console.inner.settings.api_url, title_of);
-    let mut response = page_response(status(outcome), &notice.page(&console.inner.assets));
-    if matches!(outcome, CallbackOutcome::Pending | CallbackOutcome::AlreadyUsed(None)) {
+    let notice = Notice::for_callback(callback, &console.inner.settings.api_url, title_of);
+    let mut response = page_response(status(&callback.outcome), &notice.page(&console.inner.assets));
+    if matches!(callback.outcome, CallbackOutcome::Pending | CallbackOutcome::AlreadyUsed(None)) {
         response.headers_mut().insert(REFRESH, REFRESH_AFTER);
     }
     response
@@ -63,9 +95,10 @@ fn callback_response(console: &Console, outcome: &CallbackOutcome) -> Response {
 
 fn status(outcome: &CallbackOutcome) -> StatusCode {
     match outcome {
-        CallbackOutcome::Finished { .. } | CallbackOutcome::Pending | CallbackOutcome::AlreadyUsed(None) => {
-            StatusCode::OK
-        }
+        CallbackOutcome::Finished { .. }
+        | CallbackOutcome::NeedsAnswer { .. }
+        | CallbackOutcome::Pending
+        | CallbackOutcome::AlreadyUsed(None) => StatusCode::OK,
         CallbackOutcome::AlreadyUsed(Some(_)) => StatusCode::CONFLICT,
         CallbackOutcome::UnknownState => StatusCode::BAD_REQUEST,
     }
@@ -86,6 +119,7 @@ mod tests {
             (CallbackOutcome::AlreadyUsed(None), 200, true),
             (CallbackOutcome::AlreadyUsed(Some(LinkOutcome::Linked)), 409, false),
             (CallbackOutcome::UnknownState, 400, false),
+            (CallbackOutcome::NeedsAnswer { provider: "somebank".to_owned(), is_urgent: true }, 200, false),
             (
                 CallbackOutcome::Finished {
                     outcome: LinkOutcome::Failed,
@@ -97,9 +131,10 @@ mod tests {
                 false,
             ),
         ] {
-            let response = callback_response(&console, &outcome);
-            assert_eq!(response.status(), status, "{outcome:?}");
-            assert_eq!(response.headers().get(REFRESH), refreshes.then_some(&REFRESH_AFTER), "{outcome:?}");
+            let callback = HandledCallback { email: "emma@example.com".to_owned(), can_deny: true, outcome };
+            let response = callback_response(&console, &callback);
+            assert_eq!(response.status(), status, "{callback:?}");
+            assert_eq!(response.headers().get(REFRESH), refreshes.then_some(&REFRESH_AFTER), "{callback:?}");
         }
     }
 

@@ -1,11 +1,12 @@
 //! The console listener: the pages for linking in a browser, and the endpoint for provider events.
 //!
-//! The pages use no script, no cookie and nothing from other servers. The token in a link URL is the only
-//! authentication.
+//! The pages use no script and nothing from other servers. The token in a link URL is the only authentication. A cookie
+//! binds a link session to the browser that started it.
 
 mod assets;
 mod body;
 mod callback;
+mod cookie;
 mod error_page;
 mod failed_links;
 mod link;
@@ -41,7 +42,10 @@ pub fn router(connections: Connections, settings: ConsoleSettings) -> Router {
         .route("/", get(home))
         .route(
             "/link/callback",
-            get(callback::handle_callback).head(callback::method_not_allowed).fallback(callback::method_not_allowed),
+            get(callback::handle_callback)
+                .post(callback::submit_answer)
+                .head(callback::method_not_allowed)
+                .fallback(callback::method_not_allowed),
         )
         .route("/link/{token}", get(link::open_link).post(link::submit_choice))
         .route("/webhooks/{provider}", post(provider_events::receive))

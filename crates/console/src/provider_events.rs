@@ -36,15 +36,16 @@ pub(crate) async fn receive(
     event: Body,
 ) -> Response {
     let Ok(Path(provider)) = provider else { return error_page::json(StatusCode::NOT_FOUND, NOT_CONFIGURED) };
+    let Some(permits) = console.event_permits(&provider) else { return too_many_events() };
     // Only large bodies need a permit while they are read, so that slow clients cannot block small events.
     let large = body::content_length(&headers).is_none_or(|bytes| bytes > SMALL_EVENT_BYTES_MAX);
-    let Some(permit) = try_acquire(&console.inner.large_event_permits, large) else { return too_many_events() };
+    let Some(permit) = try_acquire(&permits.reading, large) else { return too_many_events() };
     let event = match body::read(&headers, event, EVENT_BYTES_MAX).await {
         Ok(event) => event,
         Err(error) => return event_body_error(error),
     };
     drop(permit);
-    let Some(_permit) = try_acquire(&console.inner.event_permits, true) else { return too_many_events() };
+    let Some(_permit) = try_acquire(&permits.running, true) else { return too_many_events() };
     match console.inner.connections.receive_provider_event(&provider, &headers, &event).await {
         Ok(()) => {
             tracing::info!(provider, "provider event received");

@@ -70,8 +70,8 @@ async fn errors_are_pages_for_browsers_and_json_for_programs() {
     for (method, path, allow) in [
         ("POST", "/", "GET,HEAD"),
         ("PUT", CHOICE_LINK, "GET,HEAD,POST"),
-        ("POST", "/link/callback", "GET"),
-        ("HEAD", "/link/callback?state=x", "GET"),
+        ("PUT", "/link/callback", "GET,POST"),
+        ("HEAD", "/link/callback?state=x", "GET,POST"),
         ("GET", "/webhooks/somebank", "POST"),
     ] {
         let response = console.send(request(method, path, &[html], "")).await;
@@ -111,17 +111,29 @@ async fn choice_link_shows_providers_and_connections() {
 }
 
 #[tokio::test]
-async fn provider_link_redirects_on_get_only() {
+async fn provider_link_shows_a_page_that_names_the_user() {
     let console = TestConsole::new().await;
     let opened = console.get(PROVIDER_LINK).await;
-    assert_eq!(opened.status, 500, "the provider is not configured");
-    assert!(opened.text.contains("does not let this service link accounts"), "{}", opened.text);
+    assert_eq!(opened.status, 200);
+    assert!(opened.text.contains("&#60;emma&#62;@example.com"), "{}", opened.text);
+    assert!(opened.headers.get("set-cookie").is_none(), "only the button binds a browser");
     assert_eq!(console.send(request("HEAD", PROVIDER_LINK, &[], "")).await.status, 200);
-    for path in [PROVIDER_LINK, "/link/callback?state=x"] {
-        let prefetched = console.send(request("GET", path, &[("sec-purpose", "prefetch;prerender")], "")).await;
-        assert_eq!(prefetched.status, 503, "{path}");
-        assert_eq!(prefetched.headers["cache-control"], "no-store");
-    }
+    let prefetch = [("sec-purpose", "prefetch;prerender")];
+    let prefetched = console.send(request("GET", "/link/callback?state=x", &prefetch, "")).await;
+    assert_eq!(prefetched.status, 503);
+    assert_eq!(prefetched.headers["cache-control"], "no-store");
+}
+
+#[tokio::test]
+async fn answers_are_small_and_same_site() {
+    let console = TestConsole::new().await;
+    let post = async |headers: &[(&str, &str)], form: String| {
+        console.send(request("POST", "/link/callback?state=x", headers, form)).await.status.as_u16()
+    };
+    assert_eq!(post(&[("sec-fetch-site", "cross-site")], "answer=yes".to_owned()).await, 403);
+    assert_eq!(post(&[("sec-fetch-site", "same-origin")], "answer=yes".to_owned()).await, 400, "no such session");
+    assert_eq!(post(&[], "answer=perhaps".to_owned()).await, 400);
+    assert_eq!(post(&[], "x".repeat(4 * 1024 + 1)).await, 413);
 }
 
 #[tokio::test]
@@ -207,6 +219,8 @@ async fn concurrent_provider_events_are_bounded() {
     assert_eq!(rejected.headers()["retry-after"], "1");
     let small = request("POST", "/webhooks/somebank", &[("content-length", "2")], Body::from("{}"));
     assert_eq!(router.clone().oneshot(small).await.unwrap().status(), 404, "small events need no permit to be read");
+    let other = request("POST", "/webhooks/fiskil", &[], Body::empty());
+    assert_eq!(router.clone().oneshot(other).await.unwrap().status(), 404, "another provider has permits of its own");
     waiting.clear();
     assert_eq!(post(Body::empty()).await.unwrap().status(), 404, "the permits are free again");
 }

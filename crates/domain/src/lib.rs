@@ -34,7 +34,7 @@ pub use fingerprint::{ContentDigest, Fingerprint};
 pub use holding::Holding;
 pub use id::{AccountId, ConnectionId, EndpointId, EventId, KeyId, SyncRunId, UserId};
 pub use key::ApiKey;
-pub use linking::{LinkOutcome, LinkPhase};
+pub use linking::{Confirmation, LinkOutcome, LinkPhase};
 pub use minor_units::MinorUnits;
 pub use page::{Page, PageLimits};
 pub use timestamp::TimestampExt;

@@ -17,6 +17,18 @@ string_enum! {
 }
 
 string_enum! {
+    /// Whether the user who gave the consent of a link session has confirmed whose connection it becomes.
+    Confirmation {
+        /// Not answered yet. Until then, nothing is stored.
+        Open "open",
+        /// The browser that started the session has returned, or the user has answered yes.
+        Confirmed "confirmed",
+        /// The user has answered no. What the session found is withdrawn.
+        Denied "denied",
+    }
+}
+
+string_enum! {
     /// The outcome of a link session.
     LinkOutcome {
         /// The consent led to new connections.
@@ -34,5 +46,15 @@ string_enum! {
         Expired "expired",
         /// The consent is connected for another user of this service.
         OwnedByOtherUser "owned_by_other_user",
+        /// The user denied the session, or did not confirm it in time. Its consent is withdrawn.
+        Withdrawn "withdrawn",
+    }
+}
+
+impl LinkOutcome {
+    /// Whether the session created or repaired a connection.
+    #[must_use]
+    pub fn is_connected(self) -> bool {
+        matches!(self, Self::Linked | Self::Reconnected | Self::LinkedOther)
     }
 }

@@ -71,6 +71,11 @@ pub trait WebhookVerifier: Send + Sync {
     async fn verify(&self, context: &CallContext, headers: &HeaderMap, body: &[u8])
     -> Result<ProviderEvent, Rejection>;
 
+    /// Fetches what verifying needs, so that the first event does not have to wait for it.
+    async fn prepare(&self, _context: &CallContext) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Subscribes to the events of a consent, if the provider needs subscriptions. Existing subscriptions are not
     /// repeated. The events carry `reference` as [`AffectedResource::Reference`].
     async fn subscribe(

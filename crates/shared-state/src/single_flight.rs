@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 /// The task that ran the work panicked.
@@ -20,11 +21,19 @@ type Flights<K, V> = Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>;
 
 pub struct SingleFlight<K, V> {
     flights: Flights<K, V>,
+    tasks: TaskTracker,
 }
 
 impl<K, V> Default for SingleFlight<K, V> {
     fn default() -> Self {
-        Self { flights: Arc::default() }
+        Self::tracked(TaskTracker::new())
+    }
+}
+
+impl<K, V> SingleFlight<K, V> {
+    /// The work runs in tasks of this tracker, so that a stopping service can wait for it.
+    pub fn tracked(tasks: TaskTracker) -> Self {
+        Self { flights: Arc::default(), tasks }
     }
 }
 
@@ -75,7 +84,7 @@ where
             drop(guard);
             sender.send_replace(Some(value));
         };
-        tokio::spawn(run.in_current_span());
+        self.tasks.spawn(run.in_current_span());
         (receiver, true)
     }
 }

@@ -209,6 +209,12 @@ CREATE TABLE link_sessions (
     phase TEXT NOT NULL,
     -- When that phase began. Linking waits for the provider for limited times from there on.
     phase_since INTEGER NOT NULL,
+    -- SHA-256 of the cookie of the browser that started the session.
+    browser_hash BLOB NOT NULL,
+    -- open, confirmed or denied.
+    confirmation TEXT NOT NULL DEFAULT 'open',
+    -- The ids of the connections that the session created or repaired, separated by spaces.
+    connections TEXT NOT NULL DEFAULT '',
     -- How the session ended, as one word.
     outcome TEXT,
     created_at INTEGER NOT NULL,

@@ -87,9 +87,10 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let link = connections.create_link(people[0].user.id, LinkTarget::UserChoice).await?;
     print_ready(&storage, args.format, &urls, &people, link.url.expose_secret(), sandbox.description()).await?;
     let evict = move |user, connection| api.evict_connection(user, connection);
-    let background = background::start(storage.clone(), connections, webhooks, evict, stop.clone());
+    let background = background::start(storage.clone(), connections.clone(), webhooks, evict, stop.clone());
     listeners.serve(&settings, routers, stop).await;
     background.await?;
+    connections.finish_tasks(background::TASK_GRACE).await;
     storage.close().await;
     sandbox.stop().await;
     if let Some(folder) = folder {

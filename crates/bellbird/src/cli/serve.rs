@@ -53,9 +53,10 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
         format!("Bellbird is running.\n\nAPI      {api_url}\nconsole  {console_url}\nops      {ops_url}")
     })?;
     let evict = move |user, connection| api.evict_connection(user, connection);
-    let background = background::start(storage.clone(), connections, webhooks, evict, stop.clone());
+    let background = background::start(storage.clone(), connections.clone(), webhooks, evict, stop.clone());
     listeners.serve(&settings, routers, stop).await;
     background.await?;
+    connections.finish_tasks(background::TASK_GRACE).await;
     storage.close().await;
     tracing::info!("stopped");
     Ok(())

@@ -39,7 +39,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static [&'static str],
 use Kind::{Counter, Gauge, Histogram};
 
 #[rustfmt::skip]
-pub const METRICS: [Metric; 15] = [
+pub const METRICS: &[Metric] = &[
     metric(Counter, "bellbird_requests_total", &["route", "status"], "Requests, by route and class of status."),
     metric(Histogram, "bellbird_request_seconds", &["route"], "Time until the answer began."),
     metric(Counter, "bellbird_provider_calls_total", &["provider", "operation", "outcome"],
@@ -62,7 +62,7 @@ pub const METRICS: [Metric; 15] = [
 
 /// Gives the recorder the help texts.
 pub(super) fn describe() {
-    for Metric { name, kind, help, .. } in METRICS {
+    for &Metric { name, kind, help, .. } in METRICS {
         match kind {
             Counter => describe_counter!(name, help),
             Gauge => describe_gauge!(name, help),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use bellbird_domain::Connection;
+use bellbird_domain::{Confirmation, Connection};
 use bellbird_providers::{CallContext, Error, FoundConnection, Provider};
 use bellbird_storage::{AffectedRef, ClaimedLinkSession};
 
@@ -31,6 +31,7 @@ impl<'a> ApplyRequest<'a> {
         Session {
             created_at: self.claim.session.created_at,
             is_expired: self.is_expired,
+            confirmation: self.claim.session.confirmation,
             registers_users: self.provider.linking().is_some_and(bellbird_providers::Linking::registers_users),
             repair_targets: self.repair_targets.iter().filter(|target| !applied.is_repaired(target.id)).collect(),
         }
@@ -95,12 +96,36 @@ impl Connections {
         match (decide::decide(&consent, &session, request.elapsed), &consent.existing) {
             (Action::Wait, _) => applied.undecided = true,
             (Action::OwnedByOtherUser, _) => applied.owned_by_other_user = true,
+            (Action::Withdraw, existing) => {
+                self.withdraw_unconfirmed(request, &consent, existing).await?;
+                applied.withdrawn = true;
+            }
             (Action::Count(effect), Existing::Connected(connection)) => applied.add(effect, connection.clone()),
             (Action::ReadAccounts(effect), _) => {
                 return self.place_consent(request, &consent, &session, effect, applied).await;
             }
             (Action::Ignore | Action::Count(_), _) => {}
         }
+        Ok(())
+    }
+
+    /// Starts the removal of what a denied or unconfirmed session found. The removal is a job, so it is retried until
+    /// the provider has withdrawn the consent.
+    async fn withdraw_unconfirmed(
+        &self,
+        request: &ApplyRequest<'_>,
+        consent: &Consent<'_>,
+        existing: &Existing,
+    ) -> Result<(), ConnectionsError> {
+        let session = &request.claim.session;
+        let cause = if session.confirmation == Confirmation::Denied { "denied" } else { "unconfirmed" };
+        match existing {
+            Existing::Connected(connection) => {
+                self.remove_denied(session.user_id, connection.id, connection.provider.as_str()).await?;
+            }
+            _ => self.withdraw_unconnected(session.user_id, request.provider, consent.found, cause).await?,
+        }
+        tracing::info!(provider = session.provider, cause, "consent of link session withdrawn");
         Ok(())
     }
 

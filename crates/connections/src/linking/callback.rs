@@ -1,10 +1,14 @@
 //! Handles OAuth callbacks. Each one starts to poll its link session while the browser waits.
+//!
+//! A callback in the browser that started the session confirms it. In any other browser the user is asked first, because
+//! the provider's page may have been sent to another person. That person can also deny the session later.
 
 use std::time::Duration;
 
-use bellbird_domain::{Account, Connection, LinkOutcome, LinkPhase};
+use bellbird_domain::{Account, Confirmation, Connection, LinkOutcome, LinkPhase};
 use bellbird_providers::linking;
-use bellbird_storage::LinkSession;
+use bellbird_storage::{ClaimedLinkSession, LinkSession};
+use jiff::SignedDuration;
 use tracing::Instrument as _;
 
 use super::outcome::Conclusion;
@@ -17,11 +21,40 @@ const EXCHANGE_LEASE: Duration = Duration::from_secs(25);
 /// How long a browser waits for the outcome.
 const BROWSER_WAIT_MAX: Duration = Duration::from_secs(12);
 
-/// What the callback page shows.
+/// How long a user can deny a link session after its start. Less than the day after which sessions are deleted.
+const DENY_TTL: SignedDuration = SignedDuration::from_hours(24);
+
+/// Who returned from the provider.
+#[derive(Debug, Clone, Copy)]
+pub enum CallbackAnswer<'a> {
+    /// A browser with this cookie, which has not been asked.
+    Browser(Option<&'a str>),
+    /// The user has confirmed that the consent is theirs.
+    Yes,
+    /// The user has denied it.
+    No,
+}
+
+/// What the callback page shows, and for whom.
+#[derive(Debug)]
+pub struct HandledCallback {
+    /// The user of the session. Empty if no session was found.
+    pub email: String,
+    /// Whether the user who gave the consent can still deny the session.
+    pub can_deny: bool,
+    pub outcome: CallbackOutcome,
+}
+
 #[derive(Debug)]
 pub enum CallbackOutcome {
     /// No open session has this `state`: the URL is forged, incomplete or too old.
     UnknownState,
+    /// Another browser started the session: ask whose consent it is. Nothing has changed yet.
+    NeedsAnswer {
+        provider: String,
+        /// Whether the answer has to come within a minute, because the provider's code is no longer valid afterwards.
+        is_urgent: bool,
+    },
     /// The callback was handled before. Holds its outcome if the session has ended.
     AlreadyUsed(Option<LinkOutcome>),
     /// The provider has not confirmed the consent yet. The session continues without the browser.
@@ -37,34 +70,95 @@ pub enum CallbackOutcome {
     },
 }
 
+impl CallbackOutcome {
+    /// Whether the session has connected something, or still may.
+    fn is_deniable(&self) -> bool {
+        match self {
+            Self::UnknownState | Self::NeedsAnswer { .. } => false,
+            Self::AlreadyUsed(None) | Self::Pending => true,
+            Self::AlreadyUsed(Some(outcome)) | Self::Finished { outcome, .. } => outcome.is_connected(),
+        }
+    }
+}
+
 impl Connections {
     /// Handles a callback with these decoded query parameters. Each `state` works once.
     ///
-    /// Polls the provider for up to twelve seconds, then returns the outcome or [`CallbackOutcome::Pending`].
-    pub async fn handle_callback(&self, params: &[(String, String)]) -> Result<CallbackOutcome, ConnectionsError> {
+    /// Polls the provider for up to twelve seconds, then returns the outcome or [`CallbackOutcome::Pending`]. Without
+    /// the cookie of the browser that started the session, it changes nothing and asks for an answer.
+    pub async fn handle_callback(
+        &self,
+        params: &[(String, String)],
+        answer: CallbackAnswer<'_>,
+    ) -> Result<HandledCallback, ConnectionsError> {
+        let unknown = HandledCallback { email: String::new(), can_deny: false, outcome: CallbackOutcome::UnknownState };
         let (state, params) = split_state(params);
-        let Some(state) = state else { return Ok(CallbackOutcome::UnknownState) };
+        let Some(state) = state else { return Ok(unknown) };
         let Some(session) = self.unverified_read(self.storage.find_link_session(&state)).await? else {
-            return Ok(CallbackOutcome::UnknownState);
+            return Ok(unknown);
+        };
+        let Some(user) = self.storage.find_user(session.user_id).await? else { return Ok(unknown) };
+        let outcome = self.answer_callback(&state, &session, &params, answer).await?;
+        // A denial may precede or follow this callback, so the session is read again.
+        let session = self.storage.find_link_session(&state).await?;
+        let is_open = |session: &LinkSession| {
+            session.confirmation != Confirmation::Denied
+                && self.clock.now().duration_since(session.created_at) < DENY_TTL
+        };
+        let can_deny = outcome.is_deniable() && session.as_ref().is_some_and(is_open);
+        Ok(HandledCallback { email: user.email, can_deny, outcome })
+    }
+
+    async fn answer_callback(
+        &self,
+        state: &str,
+        session: &LinkSession,
+        params: &[(String, String)],
+        answer: CallbackAnswer<'_>,
+    ) -> Result<CallbackOutcome, ConnectionsError> {
+        let is_waiting = session.phase == LinkPhase::Started && self.clock.now() < session.expires_at;
+        let linking = self.linking_for(&session.provider);
+        let confirmation = match answer {
+            CallbackAnswer::Yes => Confirmation::Confirmed,
+            CallbackAnswer::No if !is_waiting => return self.deny(state, session).await,
+            CallbackAnswer::No => Confirmation::Denied,
+            CallbackAnswer::Browser(Some(browser)) if session.is_started_by(browser) => Confirmation::Confirmed,
+            // The callback was received before, or is too late: this one changes nothing.
+            CallbackAnswer::Browser(_) if !is_waiting => Confirmation::Open,
+            // The user returned without consent, so there is nothing to ask. What is found all the same is withdrawn.
+            CallbackAnswer::Browser(_) if linking.as_ref().is_ok_and(|linking| linking.hint(params).is_err()) => {
+                match session.confirmation {
+                    Confirmation::Confirmed => Confirmation::Confirmed,
+                    Confirmation::Open | Confirmation::Denied => Confirmation::Denied,
+                }
+            }
+            CallbackAnswer::Browser(_) => {
+                let is_urgent = linking.is_ok_and(|linking| !linking.can_finish(&[]));
+                return Ok(CallbackOutcome::NeedsAnswer { provider: session.provider.clone(), is_urgent });
+            }
         };
         // Providers that register users send no code to exchange.
         let exchanges_code = self.linking_for(&session.provider).is_ok_and(|linking| !linking.registers_users());
         let (now, lease) = self.lease(if exchanges_code { EXCHANGE_LEASE } else { LEASE });
-        let Some(claim) = self.storage.receive_link_callback(&state, &seal_params(&params), now, lease).await? else {
-            return Ok(match self.storage.find_link_session(&state).await? {
+        let sealed = seal_params(params);
+        let claim = self.storage.receive_link_callback(state, &sealed, confirmation, now, lease).await?;
+        let Some(claim) = claim else {
+            return Ok(match self.storage.find_link_session(state).await? {
                 None | Some(LinkSession { phase: LinkPhase::Started, .. }) => CallbackOutcome::UnknownState,
-                Some(session) => CallbackOutcome::AlreadyUsed(
-                    session.outcome.map(|outcome| outcome.parse().unwrap_or(LinkOutcome::Failed)),
-                ),
+                Some(session) => CallbackOutcome::AlreadyUsed(outcome_of(&session)),
             });
         };
+        self.run_while_browser_waits(claim).await
+    }
+
+    async fn run_while_browser_waits(&self, claim: ClaimedLinkSession) -> Result<CallbackOutcome, ConnectionsError> {
         let this = self.clone();
         // In a task of its own, which neither a closed browser nor the timeout below cancels.
         let task = async move {
             let job = claim.job.clone();
             this.run_claimed(&poll::KIND, &job, this.run_session(claim, BROWSER_WAIT_MAX)).await
         };
-        let task = tokio::spawn(task.in_current_span());
+        let task = self.tasks.spawn(task.in_current_span());
         match tokio::time::timeout(BROWSER_WAIT_MAX, task).await {
             Ok(Ok(Ok(Some(Conclusion { outcome, connections, reason })))) => {
                 let mut accounts = Vec::new();
@@ -77,6 +171,50 @@ impl Connections {
             Ok(Ok(Ok(None)) | Err(_)) | Err(_) => Ok(CallbackOutcome::Pending),
         }
     }
+
+    /// Denies a session whose callback was received before, or that has ended: withdraws its consents and removes its
+    /// connections. Works once, and for a day.
+    async fn deny(&self, state: &str, session: &LinkSession) -> Result<CallbackOutcome, ConnectionsError> {
+        let now = self.clock.now();
+        if session.phase == LinkPhase::Started || now.duration_since(session.created_at) >= DENY_TTL {
+            return Ok(CallbackOutcome::UnknownState);
+        }
+        if self.storage.deny_link_session(session, now).await? {
+            let (now, lease) = self.lease(LEASE);
+            let Some(job) = self.storage.claim_job(&session.job(), now, lease).await? else {
+                return Ok(CallbackOutcome::Pending);
+            };
+            return match self.storage.find_claimed_link_session(&job).await? {
+                Some(claim) => self.run_while_browser_waits(claim).await,
+                None => Ok(CallbackOutcome::Pending),
+            };
+        }
+        // It may have ended since it was read.
+        let session = self.storage.find_link_session(state).await?;
+        let Some(session) = session.filter(|session| session.phase == LinkPhase::Ended) else {
+            return Ok(CallbackOutcome::Pending);
+        };
+        let outcome = outcome_of(&session);
+        if session.confirmation == Confirmation::Denied || !outcome.is_some_and(LinkOutcome::is_connected) {
+            return Ok(CallbackOutcome::AlreadyUsed(outcome));
+        }
+        // Recorded last: after a crash in between, the user can deny again.
+        for connection in &session.connections {
+            self.remove_denied(session.user_id, *connection, &session.provider).await?;
+        }
+        self.storage.deny_ended_link_session(&session).await?;
+        tracing::info!(provider = session.provider, "link session denied");
+        Ok(CallbackOutcome::Finished {
+            outcome: LinkOutcome::Withdrawn,
+            connections: Vec::new(),
+            accounts: Vec::new(),
+            reason: None,
+        })
+    }
+}
+
+fn outcome_of(session: &LinkSession) -> Option<LinkOutcome> {
+    session.outcome.as_ref().map(|outcome| outcome.parse().unwrap_or(LinkOutcome::Failed))
 }
 
 /// Separates `state` from the other callback parameters. A repeated `state` is invalid: Bellbird sends it once.

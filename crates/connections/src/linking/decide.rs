@@ -14,7 +14,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bellbird_domain::{Account, AccountId, Connection, ConnectionId, ConnectionStatus};
+use bellbird_domain::{Account, AccountId, Confirmation, Connection, ConnectionId, ConnectionStatus};
 use bellbird_providers::{ConsentStatus, FoundAccount, FoundConnection};
 use jiff::Timestamp;
 
@@ -30,6 +30,8 @@ pub(crate) const WITHDRAWAL_WAIT: Duration = Duration::from_secs(4);
 pub(crate) struct Session<'a> {
     pub(crate) created_at: Timestamp,
     pub(crate) is_expired: bool,
+    /// Nothing is stored before the user has confirmed the session.
+    pub(crate) confirmation: Confirmation,
     /// Whether the credentials are those of a provider user, and cover all consents of that user.
     pub(crate) registers_users: bool,
     /// The connection that this session is to repair, unless it has done so. If the user has not approved in this
@@ -80,6 +82,9 @@ pub(crate) enum Action {
     /// The next poll decides.
     Wait,
     OwnedByOtherUser,
+    /// The user denied the session, or did not confirm it before it expired: withdraw the consent, and remove its
+    /// connection if there is one.
+    Withdraw,
     /// The connection is as it should be, and counts as this.
     Count(Effect),
     /// The accounts are needed for [`place`], which gets this effect.
@@ -115,6 +120,14 @@ pub(crate) fn put_repairs_first(consents: &mut [Consent<'_>], session: &Session<
 }
 
 pub(crate) fn decide(consent: &Consent<'_>, session: &Session<'_>, elapsed: Duration) -> Action {
+    match session.confirmation {
+        Confirmation::Confirmed => decide_confirmed(consent, session, elapsed),
+        Confirmation::Open if !session.is_expired => Action::Wait,
+        Confirmation::Open | Confirmation::Denied => decide_withdrawal(consent, session),
+    }
+}
+
+fn decide_confirmed(consent: &Consent<'_>, session: &Session<'_>, elapsed: Duration) -> Action {
     match &consent.existing {
         Existing::OwnedByOtherUser => Action::OwnedByOtherUser,
         Existing::Connected(connection) => decide_connected(consent, connection, session),
@@ -123,6 +136,24 @@ pub(crate) fn decide(consent: &Consent<'_>, session: &Session<'_>, elapsed: Dura
         // The user gave it again, but a withdrawal in progress may still remove it.
         Existing::NotConnected if consent.is_known && elapsed < WITHDRAWAL_WAIT => Action::Wait,
         Existing::NotConnected => Action::ReadAccounts(Effect::Linked),
+    }
+}
+
+/// A connection is removed only after a denial. Without an answer, its consent may be that of another session, or the
+/// same login may have become active again.
+fn decide_withdrawal(consent: &Consent<'_>, session: &Session<'_>) -> Action {
+    let is_of_session = !consent.is_known || consent.is_named;
+    match &consent.existing {
+        Existing::NotConnected if is_of_session => Action::Withdraw,
+        Existing::Connected(connection)
+            if session.confirmation == Confirmation::Denied
+                && is_of_session
+                && (session.is_to_repair(connection) || connection.created_at >= session.created_at) =>
+        {
+            Action::Withdraw
+        }
+        // Another user's consent is not this session's to withdraw.
+        Existing::NotConnected | Existing::Connected(_) | Existing::OwnedByOtherUser => Action::Ignore,
     }
 }
 

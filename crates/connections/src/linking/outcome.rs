@@ -7,7 +7,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bellbird_domain::{Connection, ConnectionId, LinkOutcome, LinkPhase, TimestampExt as _};
+use bellbird_domain::{Confirmation, Connection, ConnectionId, LinkOutcome, LinkPhase, TimestampExt as _};
 use bellbird_providers::linking::NoConsent;
 use jiff::Timestamp;
 
@@ -43,6 +43,10 @@ impl Conclusion {
         Self { reason: Some(reason), ..Self::new(LinkOutcome::Failed, Vec::new()) }
     }
 
+    pub(crate) fn withdrawn() -> Self {
+        Self::new(LinkOutcome::Withdrawn, Vec::new())
+    }
+
     fn no_consent(why: NoConsent) -> Self {
         match why {
             NoConsent::Declined => Self::new(LinkOutcome::Declined, Vec::new()),
@@ -57,6 +61,8 @@ pub(crate) struct Applied {
     connections: BTreeMap<ConnectionId, (Effect, Connection)>,
     /// Whether a consent is connected for another user of this service.
     pub(crate) owned_by_other_user: bool,
+    /// Whether a consent was withdrawn, because the user has not confirmed the session.
+    pub(crate) withdrawn: bool,
     /// Whether a consent needs another poll.
     pub(crate) undecided: bool,
 }
@@ -91,6 +97,7 @@ impl Applied {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionFacts {
     pub(crate) phase: LinkPhase,
+    pub(crate) confirmation: Confirmation,
     pub(crate) created_at: Timestamp,
     pub(crate) expires_at: Timestamp,
     /// The connection to repair.
@@ -122,6 +129,9 @@ pub(crate) fn conclude(session: &SessionFacts, applied: &Applied, elapsed: Durat
     if applied.undecided || session.phase == LinkPhase::Started {
         return None;
     }
+    if session.confirmation != Confirmation::Confirmed {
+        return conclude_denied(session, applied, elapsed);
+    }
     if let Some(conclusion) = conclude_changes(session, applied) {
         return Some(conclusion);
     }
@@ -136,8 +146,20 @@ pub(crate) fn conclude(session: &SessionFacts, applied: &Applied, elapsed: Durat
     }
 }
 
+/// The conclusion after the user denied the session. A consent may be listed late, so there is time to find it.
+fn conclude_denied(session: &SessionFacts, applied: &Applied, elapsed: Duration) -> Option<Conclusion> {
+    match session.callback_result {
+        Err(why) if !applied.withdrawn => Some(Conclusion::no_consent(why)),
+        Ok(()) if !applied.withdrawn && elapsed < UNCHANGED_WAIT => None,
+        _ => Some(Conclusion::withdrawn()),
+    }
+}
+
 /// The conclusion of a session that has expired. `failed`: its last poll ended with an error.
 fn conclude_expired(session: &SessionFacts, applied: &Applied, failed: bool) -> Conclusion {
+    if applied.withdrawn || session.confirmation == Confirmation::Denied {
+        return Conclusion::withdrawn();
+    }
     conclude_changes(session, applied).unwrap_or_else(|| {
         if session.is_approved() && !failed {
             conclude_unchanged(session, applied)

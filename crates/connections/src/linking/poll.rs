@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use bellbird_domain::{Connection, LinkPhase};
+use bellbird_domain::{Confirmation, Connection, LinkPhase};
 use bellbird_providers::linking::{CallbackParams, Purpose};
 use bellbird_providers::{CallContext, Error, FoundConnection, Linking, Provider};
-use bellbird_storage::{ClaimedJob, ClaimedLinkSession, LinkSession, StorageError, job_kinds};
+use bellbird_storage::{ClaimedJob, ClaimedLinkSession, JobKey, LinkSession, StorageError, job_kinds};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
@@ -46,16 +46,19 @@ struct SessionRun {
     /// When this process began to poll in the present phase.
     phase_seen_since: Instant,
     applied: Applied,
+    /// Whether another session of the user at this provider has not expired. A new consent may be that session's.
+    has_open_rival: bool,
 }
 
 impl SessionRun {
     fn new(claim: ClaimedLinkSession) -> Self {
-        let LinkSession { phase, created_at, expires_at, connection_id, .. } = claim.session;
+        let LinkSession { phase, confirmation, created_at, expires_at, connection_id, .. } = claim.session;
         // Other phases have no parameters: there is no secret before the callback, and after the exchange it holds
         // credentials.
         let sealed = claim.secret.as_ref().filter(|_| phase == LinkPhase::CallbackReceived);
         let facts = SessionFacts {
             phase,
+            confirmation,
             created_at,
             expires_at,
             repairs: connection_id,
@@ -63,7 +66,14 @@ impl SessionRun {
             is_only_session: false,
         };
         let params = sealed.map(unseal_params).unwrap_or_default();
-        Self { claim, params, facts, phase_seen_since: Instant::now(), applied: Applied::default() }
+        Self {
+            claim,
+            params,
+            facts,
+            phase_seen_since: Instant::now(),
+            applied: Applied::default(),
+            has_open_rival: false,
+        }
     }
 
     /// Time in the present phase, zero before the callback. The clock may be set back, or be that of another machine,
@@ -86,6 +96,14 @@ impl Connections {
         }
     }
 
+    /// Polls the session of a job once, unless another task runs the job.
+    pub(crate) async fn run_session_now(&self, key: &JobKey) -> Result<(), ConnectionsError> {
+        let (now, lease) = self.lease(LEASE);
+        let Some(job) = self.storage.claim_job(key, now, lease).await? else { return Ok(()) };
+        let run = self.run_claimed(&KIND, &job, self.run_session_job(&job));
+        run.await.map_err(|failed| failed.error)
+    }
+
     /// Polls a session until it has a conclusion or `time` has passed, then finishes or postpones it.
     ///
     /// Returns None if it was postponed, or if the lease was lost.
@@ -100,19 +118,23 @@ impl Connections {
             let result = self.poll_session(&mut run).await;
             let Some(poll) = poll_result(&run, result)? else { return Ok(None) };
             let browser_waits = Instant::now() + POLL_INTERVAL < until;
-            let (claim, state) = (&run.claim, (&run.facts, &run.applied));
-            match outcome::after_poll(poll, state, claim.job.attempts, self.clock.now(), browser_waits) {
+            let (attempts, state) = (run.claim.job.attempts, (&run.facts, &run.applied));
+            match outcome::after_poll(poll, state, attempts, self.clock.now(), browser_waits) {
                 Next::PollAgain => tokio::time::sleep(POLL_INTERVAL).await,
                 Next::PostponeUntil(time) => {
-                    self.storage.postpone_job(&claim.job, time).await?;
+                    self.storage.postpone_job(&run.claim.job, time).await?;
                     return Ok(None);
                 }
                 Next::Finish(conclusion) => {
                     let word = conclusion.outcome.as_str();
-                    if !self.storage.end_link_session(claim, word).await? {
+                    if conclusion.outcome.is_connected() {
+                        run.claim.session.connections =
+                            conclusion.connections.iter().map(|connection| connection.id).collect();
+                    }
+                    if !self.storage.end_link_session(&run.claim, word).await? {
                         return Ok(None);
                     }
-                    tracing::info!(provider = claim.session.provider, outcome = word, "link session finished");
+                    tracing::info!(provider = run.claim.session.provider, outcome = word, "link session finished");
                     return Ok(Some(conclusion));
                 }
             }
@@ -122,6 +144,11 @@ impl Connections {
     /// Returns None if the lease was lost.
     async fn poll_session(&self, run: &mut SessionRun) -> Result<Option<Poll>, ConnectionsError> {
         let LinkSession { user_id, provider, .. } = run.claim.session.clone();
+        let now = self.clock.now();
+        // Nothing may be stored before the user has confirmed the session, so there is nothing to ask the provider.
+        if run.facts.confirmation == Confirmation::Open && now < run.facts.expires_at {
+            return Ok(Some(Poll::Pending));
+        }
         let provider = self.provider(&provider)?.as_ref();
         let linking = self.linking_for(provider.name().as_str())?;
         if run.facts.phase == LinkPhase::CallbackReceived {
@@ -137,7 +164,6 @@ impl Connections {
         let Some(credentials) = self.session_credentials(run, linking, repair_target.as_ref()).await? else {
             return Ok(None);
         };
-        let now = self.clock.now();
         let (elapsed, is_expired) = (run.elapsed(now), now >= run.facts.expires_at);
         let context = self.call_context_within(ATTEMPT_DEADLINE);
         let mut found = self.discover(provider, &context, &credentials).await?;
@@ -150,6 +176,9 @@ impl Connections {
             found.extend(self.discover(provider, &context, &provider_user).await?);
         }
         let repair_targets = self.repair_targets(run, repair_target).await?;
+        if run.facts.confirmation == Confirmation::Open && run.has_open_rival {
+            return Ok(Some(Poll::Failed));
+        }
         let SessionRun { claim, params, applied, .. } = run;
         let request = ApplyRequest {
             claim,
@@ -175,10 +204,12 @@ impl Connections {
         let since = session.created_at.saturating_sub(LINK_SESSION_TTL).unwrap_or(Timestamp::MIN);
         let others = self.storage.list_other_link_sessions(session, since).await?;
         run.facts.is_only_session = others.is_empty();
+        let now = self.clock.now();
+        run.has_open_rival = others.iter().any(|other| other.phase != LinkPhase::Ended && now < other.expires_at);
         let mut targets: Vec<Connection> = own.into_iter().collect();
         // After an approval in this session, the found consents belong to it. Without one, they may belong to another
         // open session of the user, so the connection that the other session is to repair counts too.
-        if !run.facts.is_approved() {
+        if !run.facts.is_approved() && run.facts.confirmation == Confirmation::Confirmed {
             for other in others.iter().filter(|other| other.phase != LinkPhase::Ended) {
                 let known = |id: &_| targets.iter().any(|target| target.id == *id);
                 if let Some(id) = other.connection_id.filter(|id| !known(id)) {
@@ -258,6 +289,9 @@ fn poll_result(
         }
         Err(error) => {
             tracing::warn!(provider, %error, "link session failed");
+            if run.facts.confirmation == Confirmation::Denied {
+                return Ok(Some(Poll::Concluded(Conclusion::withdrawn())));
+            }
             Ok(Some(Poll::Concluded(Conclusion::failed(error.user_message()))))
         }
         polled => polled,

@@ -2,8 +2,8 @@
 //!
 //! A link URL contains a secret token. Until it expires, everyone who has it can link accounts for its user, several
 //! times. Each link session sends a random `state` to the provider, which works once. The session's user, purpose and
-//! expiry are stored under the hash of the `state`. There is no cookie, because a bank's app may return the user in
-//! another browser.
+//! expiry are stored under the hash of the `state`, with the hash of a cookie of the browser. A bank's app may return the
+//! user in another browser, which has no such cookie. `callback.rs` then asks before anything is stored.
 
 use std::time::Duration;
 
@@ -11,9 +11,10 @@ use bellbird_domain::{Connection, ConnectionId, TimestampExt as _, User, UserId}
 use bellbird_providers::linking::{AuthorizationRequest, CallbackParams, Purpose, Url};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_providers::{ConsentStatus, Linking};
-use bellbird_storage::{Link, NewLink, NewLinkSession, random_bytes};
+use bellbird_storage::{Link, LinkSession, NewLink, NewLinkSession, random_bytes};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
+use uuid::Uuid;
 
 use crate::{Connections, ConnectionsError};
 
@@ -67,7 +68,17 @@ pub struct LinkPage {
     pub providers: Vec<LinkableProvider>,
     /// Newest first.
     pub connections: Vec<Connection>,
+    /// The sessions that this browser started and that wait for the browser to return.
+    pub unconfirmed: Vec<UnconfirmedSession>,
     pub expires_at: Timestamp,
+}
+
+/// A link session that has neither a callback nor a confirmation.
+#[derive(Debug)]
+pub struct UnconfirmedSession {
+    pub id: Uuid,
+    pub provider: String,
+    pub started_at: Timestamp,
 }
 
 struct StartRequest<'a> {
@@ -75,6 +86,12 @@ struct StartRequest<'a> {
     provider: &'a str,
     linking: &'a dyn Linking,
     repair_target: Option<&'a Connection>,
+    browser: &'a str,
+}
+
+/// Returns a new value for the cookie that binds link sessions to a browser.
+pub fn new_browser_cookie() -> SecretString {
+    random_token()
 }
 
 impl Connections {
@@ -110,26 +127,65 @@ impl Connections {
         Ok(CreatedLink { url: String::from(url).into(), expires_at })
     }
 
-    /// Returns the page at a link URL, or `None` if the link is unknown or has expired.
-    pub async fn find_link_page(&self, token: &str) -> Result<Option<LinkPage>, ConnectionsError> {
+    /// Returns the page at a link URL for the browser with this cookie, or `None` if the link is unknown or has
+    /// expired.
+    pub async fn find_link_page(
+        &self,
+        token: &str,
+        browser: Option<&str>,
+    ) -> Result<Option<LinkPage>, ConnectionsError> {
         let Some((link, user)) = self.find_open_link(token).await? else { return Ok(None) };
         let connections = self.storage.list_connections(user.id).await?;
         let repair_target = connections.iter().find(|connection| Some(connection.id) == link.connection_id).cloned();
+        let unconfirmed = match browser {
+            Some(browser) => self.storage.list_unconfirmed_link_sessions(user.id, browser, self.clock.now()).await?,
+            None => Vec::new(),
+        };
+        // Without its callback, a session whose code is to be exchanged has no result.
+        let can_finish =
+            |session: &LinkSession| self.linking_for(&session.provider).is_ok_and(|linking| linking.can_finish(&[]));
+        let unconfirmed = unconfirmed.into_iter().filter(can_finish).map(|session| UnconfirmedSession {
+            id: session.id(),
+            provider: session.provider,
+            started_at: session.created_at,
+        });
+        let unconfirmed = unconfirmed.collect();
         Ok(Some(LinkPage {
             email: user.email,
             provider: link.provider,
             repair_target,
             providers: self.linkable_providers(),
             connections,
+            unconfirmed,
             expires_at: link.expires_at,
         }))
     }
 
-    /// Starts a link session and returns the provider's consent page.
+    /// Confirms a link session without a callback, for the browser that started it, and polls it once.
+    ///
+    /// Fails with [`ConnectionsError::LinkExpired`] if the link or the session is unknown or has expired.
+    pub async fn confirm_link_session(
+        &self,
+        token: &str,
+        session: Uuid,
+        browser: &str,
+    ) -> Result<(), ConnectionsError> {
+        let (_, user) = self.find_open_link(token).await?.ok_or(ConnectionsError::LinkExpired)?;
+        let confirmed = self.storage.confirm_link_session(user.id, session, browser, self.clock.now()).await?;
+        let key = confirmed.ok_or(ConnectionsError::LinkExpired)?;
+        self.run_session_now(&key).await
+    }
+
+    /// Starts a link session for the browser with this cookie, and returns the provider's consent page.
     ///
     /// Fails with [`ConnectionsError::LinkExpired`] if the link is unknown, has expired, was used too often, or is
     /// restricted to something other than `to`.
-    pub async fn start_link_session(&self, token: &str, to: LinkTarget<'_>) -> Result<Url, ConnectionsError> {
+    pub async fn start_link_session(
+        &self,
+        token: &str,
+        to: LinkTarget<'_>,
+        browser: &str,
+    ) -> Result<Url, ConnectionsError> {
         let (link, user) = self.find_open_link(token).await?.ok_or(ConnectionsError::LinkExpired)?;
         let connection_id = match (to, link.connection_id) {
             (LinkTarget::UserChoice, allowed) => allowed,
@@ -155,7 +211,7 @@ impl Connections {
         if !self.storage.open_link(token, SESSIONS_PER_LINK_MAX, self.clock.now()).await? {
             return Err(ConnectionsError::LinkExpired);
         }
-        let request = StartRequest { user: &user, provider, linking, repair_target: repair_target.as_ref() };
+        let request = StartRequest { user: &user, provider, linking, repair_target: repair_target.as_ref(), browser };
         if let Some(connection) = request.repair_target {
             let credentials =
                 self.storage.find_credentials(user.id, connection.id).await?.ok_or(ConnectionsError::LinkExpired)?;
@@ -185,7 +241,7 @@ impl Connections {
 
     /// Stores the link session, then requests the provider's page. So every consent given there has a session here.
     async fn create_session(&self, request: &StartRequest<'_>, purpose: Purpose<'_>) -> Result<Url, ConnectionsError> {
-        let StartRequest { user, provider, linking, repair_target } = request;
+        let StartRequest { user, provider, linking, repair_target, browser } = request;
         let redirect_uri = self.console_page_url("link/callback")?;
         let context = self.call_context_within(START_DEADLINE);
         // Consents that exist already do not result from this session, whether or not they are connected here.
@@ -209,6 +265,7 @@ impl Connections {
             user_id: user.id,
             provider,
             connection_id: repair_target.map(|connection| connection.id),
+            browser,
             state: state.expose_secret(),
             known_consents: &known,
             expires_at: now.plus(LINK_SESSION_TTL),

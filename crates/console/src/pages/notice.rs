@@ -1,7 +1,7 @@
 //! The pages with a message: the outcome of a link session, and errors.
 
 use askama::Template;
-use bellbird_connections::{CallbackOutcome, LinkOutcome};
+use bellbird_connections::{CallbackOutcome, HandledCallback, LinkOutcome};
 use bellbird_domain::{Account, Connection};
 
 use super::names::{institution_name, sanitized};
@@ -37,6 +37,12 @@ impl Tone {
 pub(crate) struct Notice {
     tone: Tone,
     title: String,
+    /// The user whose accounts they become.
+    email: Option<String>,
+    /// Whether the page asks for an answer, yes or no.
+    asks: bool,
+    /// Whether the user who gave the consent can deny it.
+    can_deny: bool,
     /// Shown above the title.
     remark: Option<&'static str>,
     connected: Vec<Connected>,
@@ -67,6 +73,9 @@ impl Notice {
         Self {
             tone,
             title: title.into(),
+            email: None,
+            asks: false,
+            can_deny: false,
             remark: None,
             connected: Vec::new(),
             paragraphs: Vec::new(),
@@ -95,8 +104,15 @@ impl Notice {
     }
 
     /// The page after consent. `title_of` maps the name of a provider to its title.
-    pub(crate) fn for_callback(callback: &CallbackOutcome, api_url: &str, title_of: impl Fn(&str) -> String) -> Self {
+    pub(crate) fn for_callback(callback: &HandledCallback, api_url: &str, title_of: impl Fn(&str) -> String) -> Self {
+        let HandledCallback { email, can_deny, outcome } = callback;
+        let notice = Self::for_callback_outcome(outcome, api_url, title_of);
+        Self { email: (!email.is_empty()).then(|| sanitized(email)), can_deny: *can_deny, ..notice }
+    }
+
+    fn for_callback_outcome(callback: &CallbackOutcome, api_url: &str, title_of: impl Fn(&str) -> String) -> Self {
         match callback {
+            CallbackOutcome::NeedsAnswer { provider, is_urgent } => Self::for_question(&title_of(provider), *is_urgent),
             CallbackOutcome::UnknownState => Self::new(Tone::Attention, "This link does not work")
                 .with("It is forged, too old, or incomplete. Nothing was changed.")
                 .with("If you came from a provider's page, start again with the link that you were given."),
@@ -114,6 +130,23 @@ impl Notice {
                 Self::for_outcome(outcome, (connections, accounts), *reason, api_url, title_of)
             }
         }
+    }
+
+    fn for_question(provider: &str, is_urgent: bool) -> Self {
+        let question = Self::new(Tone::Waiting, "Is that you?").with(&format!(
+            "You gave this user access to your accounts, through {provider}. Linking started in another \
+                            browser, so please confirm that it was you. Nothing is connected before you answer."
+        ));
+        let question = if is_urgent {
+            question.with(
+                "Please answer within a minute. After that, the consent can no longer be used: start again with your \
+                 link.",
+            )
+        } else {
+            question
+        };
+        let question = question.with("If you do not know this user, answer no. Your consent is then withdrawn.");
+        Self { asks: true, ..question }
     }
 
     fn for_outcome(
@@ -168,6 +201,9 @@ impl Notice {
             LinkOutcome::OwnedByOtherUser => Self::new(Tone::Attention, "Already connected by another user")
                 .with("Another user of this service has connected these accounts. Nothing was changed.")
                 .with("You can connect them after that user removes the connection."),
+            LinkOutcome::Withdrawn => Self::new(Tone::Neutral, "Nothing is connected")
+                .with("This user has no access to your accounts. Your consent is withdrawn at the provider.")
+                .with("The reason is that you said that it was not you, or that the consent was not confirmed in time."),
             LinkOutcome::Expired => Self::new(Tone::Attention, "That took too long")
                 .with("The provider did not report your consent in time. Nothing was changed.")
                 .with("Ask for a new link, and start again."),
@@ -208,15 +244,16 @@ mod tests {
     use super::super::fixtures::{HOSTILE, account, assert_harmless, connection};
     use super::*;
 
-    fn notice(callback: &CallbackOutcome) -> Notice {
-        Notice::for_callback(callback, "http://127.0.0.1:8080/", str::to_uppercase)
+    fn notice(outcome: CallbackOutcome) -> Notice {
+        let callback = HandledCallback { email: HOSTILE.to_owned(), can_deny: true, outcome };
+        Notice::for_callback(&callback, "http://127.0.0.1:8080/", str::to_uppercase)
     }
 
     fn notice_of(outcome: LinkOutcome, names: &[&str], reason: Option<&'static str>) -> Notice {
         let connections: Vec<Connection> =
             names.iter().map(|name| connection(name, ConnectionStatus::Active)).collect();
         let accounts = connections.iter().map(|connection| account(connection, HOSTILE)).collect();
-        notice(&CallbackOutcome::Finished { outcome, connections, accounts, reason })
+        notice(CallbackOutcome::Finished { outcome, connections, accounts, reason })
     }
 
     #[test]
@@ -231,11 +268,12 @@ mod tests {
             (LinkOutcome::Failed, &[], "That did not work"),
             (LinkOutcome::OwnedByOtherUser, &[], "Already connected by another user"),
             (LinkOutcome::Expired, &[], "That took too long"),
+            (LinkOutcome::Withdrawn, &[], "Nothing is connected"),
         ];
         for (outcome, names, title) in titles {
             assert_eq!(notice_of(outcome, names, None).title, title);
         }
-        assert_eq!(notice(&CallbackOutcome::AlreadyUsed(None)), notice(&CallbackOutcome::Pending));
+        assert_eq!(notice(CallbackOutcome::AlreadyUsed(None)), notice(CallbackOutcome::Pending));
         assert_eq!(
             notice_of(LinkOutcome::Linked, &["A"], None).command.as_deref(),
             Some("GET http://127.0.0.1:8080/v1/accounts")
@@ -243,8 +281,19 @@ mod tests {
     }
 
     #[test]
+    fn question_names_the_user_and_has_two_answers() {
+        let question = |is_urgent| notice(CallbackOutcome::NeedsAnswer { provider: "a".to_owned(), is_urgent });
+        let html = question(true).page(&Assets::new("")).render().unwrap();
+        for words in ["Is that you?", "For <strong><bdi>", "through A.", "value=\"yes\"", "value=\"no\"", "a minute"] {
+            assert!(html.contains(words), "no {words:?} in {html}");
+        }
+        let html = question(false).page(&Assets::new("")).render().unwrap();
+        assert!(!html.contains("a minute"), "{html}");
+    }
+
+    #[test]
     fn used_callback_says_so_and_shows_its_outcome() {
-        let used = notice(&CallbackOutcome::AlreadyUsed(Some(LinkOutcome::Reconnected)));
+        let used = notice(CallbackOutcome::AlreadyUsed(Some(LinkOutcome::Reconnected)));
         assert_eq!(used.title, "Your accounts are connected again");
         assert!(used.remark.is_some_and(|remark| remark.contains("nothing was done again")));
     }

@@ -1,9 +1,12 @@
 //! The public keys for webhook signatures. A key is fetched when an event names it and cached for a day
 //! (docs/providers/akahu.md#webhook-keys).
 //!
-//! Anyone can send events that name keys. So fetches are rate-limited, and a key is cached only after a valid
-//! signature.
+//! Anyone can send events that name keys. So a number is fetched at most once in ten minutes, and numbers far above the
+//! one in use are rejected. A fetched key comes from the provider, whatever event named it, so it is cached: a stranger
+//! who names the next key only fetches it early.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::signature::{ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256};
@@ -18,25 +21,57 @@ use crate::{CallContext, Error};
 
 /// How long a key is cached (docs/providers/akahu.md#webhook-keys).
 const KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
-/// The shortest time between two fetches.
-const FETCH_INTERVAL_MIN: Duration = Duration::from_secs(5);
+/// The shortest time between two answers about one number.
+const ANSWER_INTERVAL_MIN: Duration = Duration::from_secs(10 * 60);
+/// The shortest time between two attempts, if the provider did not answer. Nothing that strangers send makes it fail.
+const RETRY_INTERVAL_MIN: Duration = Duration::from_secs(5);
+/// How far a number may be above the one in use. Numbers grow by one with each new key.
+const AHEAD_MAX: u64 = 8;
+/// Numbers that are remembered. It limits what strangers can make us fetch before the number in use is known.
+const NUMBERS_MAX: usize = 32;
+/// The numbers that [`Keys::find_first`] tries.
+const FIRST_MAX: u64 = 32;
 
 #[derive(Default)]
 pub(super) struct Keys {
-    cached: Mutex<Option<CachedKey>>,
-    /// The holder of this lock may fetch a key.
-    last_fetch: tokio::sync::Mutex<Option<Instant>>,
+    state: Mutex<State>,
 }
 
-struct CachedKey {
-    id: u64,
-    key: ParsedPublicKey,
-    until: Instant,
+#[derive(Default)]
+struct State {
+    numbers: BTreeMap<u64, Number>,
+    /// The number of the last valid signature. Lower ones are rejected (docs/providers/akahu.md#webhook-keys).
+    in_use: Option<u64>,
+    /// The lowest number that has a key, from [`Keys::find_first`].
+    first: Option<u64>,
+}
+
+/// What the provider answered about a number. The holder of the lock asks.
+type Number = Arc<tokio::sync::Mutex<Fetched>>;
+
+#[derive(Default)]
+struct Fetched {
+    key: Option<ParsedPublicKey>,
+    answered_at: Option<Instant>,
+    failed_at: Option<Instant>,
+}
+
+impl Fetched {
+    /// When the next fetch is allowed. None: now.
+    fn next_fetch(&self, now: Instant) -> Option<Instant> {
+        let answered = self.answered_at.map(|at| at + if self.key.is_some() { KEY_TTL } else { ANSWER_INTERVAL_MIN });
+        let failed = self.failed_at.map(|at| at + RETRY_INTERVAL_MIN);
+        answered.max(failed).filter(|next| now < *next)
+    }
+
+    /// Whether it keeps strangers from fetching the number again.
+    fn is_fresh(&self, now: Instant) -> bool {
+        self.next_fetch(now).is_some()
+    }
 }
 
 impl Keys {
-    /// Checks that a body was signed with the key `id`. Ids grow, so an id below that of the cached key is rejected
-    /// (docs/providers/akahu.md#webhook-keys).
+    /// Checks that a body was signed with the key `id`.
     pub(super) async fn check(
         &self,
         (api, context): (&Api, &CallContext),
@@ -45,41 +80,93 @@ impl Keys {
         body: &[u8],
         signature: &[u8],
     ) -> Result<(), Rejection> {
-        if let Some(outcome) = self.check_with_cached(now, id, body, signature) {
-            return outcome;
+        let number = self.state.lock().number(now, id)?;
+        // Concurrent checks wait for a running fetch of the same number, and for no other.
+        let guard = tokio::time::timeout_at(context.deadline, number.lock()).await;
+        let mut fetched = guard.map_err(|_| Rejection::Unchecked(Error::Deadline))?;
+        let is_new = fetched.next_fetch(now).is_none();
+        if is_new {
+            let failed = fetch(&mut fetched, (api, context), now, id).await.err();
+            // A key that expired a moment ago still counts while the provider does not answer.
+            if let Some(error) = failed.filter(|_| fetched.key.is_none()) {
+                return Err(Rejection::Unchecked(error));
+            }
         }
-        // Concurrent checks wait for a running fetch, which may be of the same key.
-        let guard = tokio::time::timeout_at(context.deadline, self.last_fetch.lock()).await;
-        let mut last_fetch = guard.map_err(|_| Rejection::Unchecked(Error::Deadline))?;
-        if let Some(outcome) = self.check_with_cached(now, id, body, signature) {
-            return outcome;
+        match &fetched.key {
+            Some(key) => verify_signature(key, body, signature)?,
+            None if is_new => return Err(Rejection::Forged),
+            // The provider may have begun to use this number since, so it should send the event again.
+            None => {
+                let retry_after = fetched.next_fetch(now).map(|next| next - now);
+                return Err(Rejection::Unchecked(Error::RateLimited { retry_after }));
+            }
         }
-        if let Some(next) = last_fetch.map(|last| last + FETCH_INTERVAL_MIN).filter(|next| now < *next) {
-            // Forged key ids must not block events that are signed with a key that expired a moment ago.
-            let unchecked = Rejection::Unchecked(Error::RateLimited { retry_after: Some(next - now) });
-            return self.check_with_expired(id, body, signature).unwrap_or(Err(unchecked));
-        }
-        *last_fetch = Some(now);
-        let pem = api.signing_key(context, id).await.map_err(Rejection::Unchecked)?.ok_or(Rejection::Forged)?;
-        let key = parse_public_key(&pem)
-            .ok_or(Rejection::Unchecked(Error::Malformed("the signing key could not be parsed")))?;
-        verify_signature(&key, body, signature)?;
-        *self.cached.lock() = Some(CachedKey { id, key, until: now + KEY_TTL });
+        self.state.lock().set_in_use(id);
         Ok(())
     }
 
-    /// Checks with the cached key even if it has expired. None if the cached key has another id.
-    fn check_with_expired(&self, id: u64, body: &[u8], signature: &[u8]) -> Option<Result<(), Rejection>> {
-        let cached = self.cached.lock();
-        cached.as_ref().filter(|cached| id == cached.id).map(|cached| verify_signature(&cached.key, body, signature))
+    /// Finds the lowest number with a key, so that the first event after a start need not wait for strangers. Earlier
+    /// keys have expired, and later ones are not there yet.
+    pub(super) async fn find_first(&self, api: &Api, context: &CallContext, now: Instant) -> Result<(), Error> {
+        for id in 1..=FIRST_MAX {
+            let known = |state: &State| state.first.or(state.in_use).is_some();
+            if known(&self.state.lock()) {
+                return Ok(());
+            }
+            let mut fetched = Fetched::default();
+            fetch(&mut fetched, (api, context), now, id).await?;
+            if fetched.key.is_some() {
+                let mut state = self.state.lock();
+                state.first = Some(id);
+                state.numbers.insert(id, Arc::new(tokio::sync::Mutex::new(fetched)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// The entry of a number, unless the number cannot be that of a key.
+    fn number(&mut self, now: Instant, id: u64) -> Result<Number, Rejection> {
+        let highest = self.in_use.or(self.first).map(|known| known.saturating_add(AHEAD_MAX));
+        if self.in_use.is_some_and(|in_use| id < in_use) || highest.is_some_and(|highest| id > highest) {
+            return Err(Rejection::Forged);
+        }
+        if let Some(number) = self.numbers.get(&id) {
+            return Ok(Arc::clone(number));
+        }
+        if self.numbers.len() >= NUMBERS_MAX {
+            self.numbers.retain(|_, number| number.try_lock().map_or(true, |fetched| fetched.is_fresh(now)));
+        }
+        if self.numbers.len() >= NUMBERS_MAX {
+            return Err(Rejection::Unchecked(Error::RateLimited { retry_after: Some(RETRY_INTERVAL_MIN) }));
+        }
+        Ok(Arc::clone(self.numbers.entry(id).or_default()))
     }
 
-    /// Checks with the cached key. None if it has expired or is older than `id`.
-    fn check_with_cached(&self, now: Instant, id: u64, body: &[u8], signature: &[u8]) -> Option<Result<(), Rejection>> {
-        let cached = self.cached.lock();
-        let cached = cached.as_ref().filter(|cached| now < cached.until && id <= cached.id)?;
-        Some(if id == cached.id { verify_signature(&cached.key, body, signature) } else { Err(Rejection::Forged) })
+    fn set_in_use(&mut self, id: u64) {
+        if self.in_use.is_none_or(|in_use| in_use < id) {
+            self.in_use = Some(id);
+            self.numbers.retain(|number, _| (id..=id.saturating_add(AHEAD_MAX)).contains(number));
+        }
     }
+}
+
+/// Asks the provider for a key. Keeps the former one if the provider does not answer.
+async fn fetch(
+    fetched: &mut Fetched,
+    (api, context): (&Api, &CallContext),
+    now: Instant,
+    id: u64,
+) -> Result<(), Error> {
+    // Stays if this future is dropped.
+    fetched.failed_at = Some(now);
+    let key = match api.signing_key(context, id).await? {
+        Some(pem) => Some(parse_public_key(&pem).ok_or(Error::Malformed("the signing key could not be parsed"))?),
+        None => None,
+    };
+    *fetched = Fetched { key, answered_at: Some(now), failed_at: None };
+    Ok(())
 }
 
 fn verify_signature(key: &ParsedPublicKey, body: &[u8], signature: &[u8]) -> Result<(), Rejection> {

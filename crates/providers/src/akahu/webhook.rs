@@ -29,6 +29,10 @@ impl WebhookVerifier for Akahu {
         parse_event(body)
     }
 
+    async fn prepare(&self, context: &CallContext) -> Result<(), Error> {
+        self.keys.find_first(&self.api, context, Instant::now()).await
+    }
+
     /// The provider lists only the `state` of a subscription and not its type, so the state includes the type.
     async fn subscribe(&self, context: &CallContext, credentials: &SecretString, reference: &str) -> Result<(), Error> {
         let user_token = Credentials::read(credentials)?.user_token;

@@ -11,7 +11,10 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 /// Webhook bodies with deeper nesting are rejected.
-const DEPTH_MAX: usize = 32;
+const DEPTH_MAX: usize = 8;
+
+/// The length of an HMAC-SHA256.
+const SIGNATURE_BYTES: usize = 32;
 
 /// Signs and verifies with the consumer key.
 pub(super) struct Signer(Key);
@@ -30,7 +33,10 @@ impl Signer {
 
     /// Verifies the base64 signature of a webhook in constant time. It covers the canonical form of the whole body.
     pub(super) fn is_signed(&self, body: &[u8], signature: &str) -> bool {
-        let (Ok(signature), Some(message)) = (STANDARD.decode(signature), canonical_text(body)) else { return false };
+        // Checked first, because it costs less than the body.
+        let signature = STANDARD.decode(signature).ok().filter(|signature| signature.len() == SIGNATURE_BYTES);
+        let Some(signature) = signature else { return false };
+        let Some(message) = canonical_text(body) else { return false };
         hmac::verify(&self.0, message.as_bytes(), &signature).is_ok()
     }
 
@@ -59,55 +65,112 @@ fn canonical(value: &Value) -> String {
 
 /// The canonical form of a webhook body. None if the body is not JSON or is nested too deep.
 ///
-/// Numbers keep their text. For floats that is what Python would write, if Python sent them.
+/// Numbers keep their text. For floats that is what Python would write, if Python sent them. serde_json checks the body
+/// once, and [`Walker`] goes through it once, because strangers can send bodies too.
 pub(super) fn canonical_text(json: &[u8]) -> Option<String> {
     let json: &RawValue = serde_json::from_slice(json).ok()?;
     let mut out = String::with_capacity(json.get().len());
-    write(&mut out, json, DEPTH_MAX)?;
+    Walker { json: json.get(), at: 0 }.write(&mut out, DEPTH_MAX)?;
     Some(out)
 }
 
-fn write(out: &mut String, json: &RawValue, depth: usize) -> Option<()> {
-    match json.get().as_bytes().first()? {
-        b'{' => {
-            // If two members have the same name, the later one counts, as in Python.
-            let members: BTreeMap<String, &RawValue> = serde_json::from_str(json.get()).ok()?;
-            list(out, ('{', '}'), members, |out, (name, value)| {
-                out.push_str(&quoted(&name));
-                out.push(':');
-                write(out, value, depth.checked_sub(1)?)
-            })
-        }
-        b'[' => {
-            let items: Vec<&RawValue> = serde_json::from_str(json.get()).ok()?;
-            list(out, ('[', ']'), items, |out, item| write(out, item, depth.checked_sub(1)?))
-        }
-        b'"' => {
-            out.push_str(&quoted(&serde_json::from_str::<String>(json.get()).ok()?));
-            Some(())
-        }
-        _ => {
-            out.push_str(json.get());
-            Some(())
-        }
-    }
+/// Reads text that is known to be JSON.
+struct Walker<'a> {
+    json: &'a str,
+    at: usize,
 }
 
-fn list<T>(
-    out: &mut String,
-    (open, close): (char, char),
-    items: impl IntoIterator<Item = T>,
-    mut each: impl FnMut(&mut String, T) -> Option<()>,
-) -> Option<()> {
-    out.push(open);
-    for (at, item) in items.into_iter().enumerate() {
-        if at > 0 {
-            out.push(',');
+impl Walker<'_> {
+    fn write(&mut self, out: &mut String, depth: usize) -> Option<()> {
+        match self.peek()? {
+            b'{' => self.write_object(out, depth.checked_sub(1)?),
+            b'[' => self.write_array(out, depth.checked_sub(1)?),
+            b'"' => {
+                out.push_str(&quoted(&self.string()?));
+                Some(())
+            }
+            _ => {
+                let rest = self.json.get(self.at..)?;
+                let end = rest.find([',', ']', '}', ' ', '\t', '\r', '\n']).unwrap_or(rest.len());
+                out.push_str(rest.get(..end)?);
+                self.at += end;
+                Some(())
+            }
         }
-        each(out, item)?;
     }
-    out.push(close);
-    Some(())
+
+    fn write_object(&mut self, out: &mut String, depth: usize) -> Option<()> {
+        // If two members have the same name, the later one counts, as in Python.
+        let mut members = BTreeMap::new();
+        self.at += 1;
+        while self.peek()? != b'}' {
+            let name = self.string()?;
+            self.skip(b':')?;
+            let mut value = String::new();
+            self.write(&mut value, depth)?;
+            members.insert(name, value);
+            self.skip_comma()?;
+        }
+        self.at += 1;
+        let members = members.iter().map(|(name, value)| format!("{}:{value}", quoted(name)));
+        out.push('{');
+        out.push_str(&members.collect::<Vec<String>>().join(","));
+        out.push('}');
+        Some(())
+    }
+
+    fn write_array(&mut self, out: &mut String, depth: usize) -> Option<()> {
+        self.at += 1;
+        out.push('[');
+        let mut separator = "";
+        while self.peek()? != b']' {
+            out.push_str(separator);
+            self.write(out, depth)?;
+            self.skip_comma()?;
+            separator = ",";
+        }
+        self.at += 1;
+        out.push(']');
+        Some(())
+    }
+
+    fn string(&mut self) -> Option<String> {
+        self.peek()?;
+        let start = self.at;
+        let mut is_escaped = true;
+        for byte in self.json.as_bytes().get(start..)? {
+            self.at += 1;
+            match byte {
+                b'"' if !is_escaped => break,
+                b'\\' if !is_escaped => is_escaped = true,
+                // The opening quote counts as escaped.
+                _ => is_escaped = false,
+            }
+        }
+        serde_json::from_str(self.json.get(start..self.at)?).ok()
+    }
+
+    /// The next byte that is no space.
+    fn peek(&mut self) -> Option<u8> {
+        let bytes = self.json.as_bytes();
+        while bytes.get(self.at)?.is_ascii_whitespace() {
+            self.at += 1;
+        }
+        bytes.get(self.at).copied()
+    }
+
+    fn skip(&mut self, expected: u8) -> Option<()> {
+        let found = self.peek()? == expected;
+        self.at += usize::from(found);
+        found.then_some(())
+    }
+
+    fn skip_comma(&mut self) -> Option<()> {
+        if self.peek()? == b',' {
+            self.at += 1;
+        }
+        Some(())
+    }
 }
 
 /// A JSON string in which all but printable ASCII is escaped, as UTF-16 units if there is no short form.
@@ -219,7 +282,38 @@ mod tests {
         assert_eq!(canonical(&value), expected);
     }
 
+    #[test]
+    fn bodies_may_be_eight_deep() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(canonical_text(nested(8).as_bytes()), Some(nested(8)));
+        assert_eq!(canonical_text(nested(9).as_bytes()), None);
+        let objects = |depth: usize| format!("{}1{}", "{\"a\" : ".repeat(depth), " }".repeat(depth));
+        assert_eq!(canonical_text(objects(8).as_bytes()), Some(objects(8).replace(' ', "")));
+        assert_eq!(canonical_text(objects(9).as_bytes()), None);
+    }
+
+    #[test]
+    fn later_of_two_members_counts() {
+        let canonical = canonical_text(br#" {"b":[ 1 , "x\"]}\\" ] , "a":1,"b":{"c":-0.50e+1}} "#);
+        assert_eq!(canonical.as_deref(), Some(r#"{"a":1,"b":{"c":-0.50e+1}}"#));
+        let canonical = canonical_text(br#"{"a":[ 1 , "x\"]}\\" , [ ] , { } , null ]}"#);
+        assert_eq!(canonical.as_deref(), Some(r#"{"a":[1,"x\"]}\\",[],{},null]}"#));
+    }
+
     proptest! {
+        /// Values up to the limit of depth, as serde_json writes them.
+        #[test]
+        fn canonical_text_of_any_body(
+            names in prop::collection::vec("\\PC{0,6}", 1..4), text in any::<String>(), number in any::<i64>(),
+        ) {
+            let mut value = json!([text, number, null, true]);
+            for name in &names {
+                value = json!({ name.as_str(): value, "z": [{}, []] });
+            }
+            let pretty = serde_json::to_vec_pretty(&value).unwrap();
+            prop_assert_eq!(canonical_text(&pretty), Some(canonical(&value)));
+        }
+
         #[test]
         fn canonical_json_is_ascii_and_equivalent(
             name in "\\PC{0,10}",

@@ -32,7 +32,7 @@ pub struct AuditRow {
     pub from: Option<ConnectionStatus>,
     /// None: the connection is deleted.
     pub to: Option<ConnectionStatus>,
-    /// One word: `imported`, `refreshed`, `reconnected`, `replaced`, `removed` or `deleted`.
+    /// One word: see docs/hosting.md.
     pub cause: String,
 }
 

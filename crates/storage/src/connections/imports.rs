@@ -104,6 +104,40 @@ impl Storage {
         imported.ok_or(StorageError::NotFound("connection"))
     }
 
+    /// Stores the removal of a consent that no connection has: a hidden connection, whose removal withdraws the consent.
+    /// The audit trail records the cause of `new`. Does nothing if a connection has the consent.
+    pub async fn withdraw_unconnected(&self, new: &NewConnection<'_>, now: Timestamp) -> Result<()> {
+        let mut tx = self.db.begin().await?;
+        bump_revision(&mut tx, new.user_id).await?;
+        let (user, id) = (new.user_id, ConnectionId::new());
+        let (consent, institution) = (strip_nul(new.provider_connection_id), strip_nul(new.institution_id));
+        if tx.one(FIND_BY_CONSENT, params![new.provider, &*consent], |_| Ok(())).await?.is_some() {
+            tx.rollback().await;
+            return Ok(());
+        }
+        let (name, logo) = (strip_nul(new.institution_name), new.institution_logo.map(strip_nul));
+        let provider_user = new.provider_user_id.map(provider_user_digest);
+        let values = params![
+            user,
+            id,
+            new.provider,
+            new.category.as_str(),
+            &*consent,
+            &*institution,
+            &*name,
+            logo.as_deref(),
+            now,
+            provider_user.as_deref()
+        ];
+        tx.run(INSERT_REPLACED, values).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
+        jobs::insert(&mut tx, &JobKey::new(job_kinds::REMOVAL, user, id), new.provider, Some(now)).await?;
+        self.store_secret(&mut tx, &SecretSlot::credentials(user, id), new.credentials).await?;
+        let to = Some(ConnectionStatus::Deleting);
+        let change = StatusChange { user, connection: id, from: None, to, cause: new.cause };
+        audit::record(&mut tx, &change, now).await?;
+        tx.commit().await
+    }
+
     /// Inserts or updates the connection's row, without its credentials.
     async fn upsert_connection(&self, tx: &mut Tx, new: &NewConnection<'_>, now: Timestamp) -> Result<ConnectionId> {
         let consent = strip_nul(new.provider_connection_id);

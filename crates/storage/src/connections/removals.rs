@@ -53,6 +53,18 @@ impl Storage {
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
+        self.begin_removal_because("removed", user, id, now, lease_until).await
+    }
+
+    /// As [`Self::begin_removal`], with another cause in the audit trail.
+    pub async fn begin_removal_because(
+        &self,
+        cause: &str,
+        user: UserId,
+        id: ConnectionId,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> Result<Option<ClaimedJob>> {
         let mut tx = self.db.begin().await?;
         if !bump_revision_if_exists(&mut tx, user).await? {
             return Ok(None);
@@ -73,7 +85,7 @@ impl Storage {
         jobs::insert(&mut tx, &removal, &provider, Some(now)).await?;
         let claim = jobs::claim(&mut tx, &removal, now, lease_until).await?;
         webhook_events::delete_webhook_events_of(&mut tx, user, id).await?;
-        let change = StatusChange { user, connection: id, from: Some(from), to: Some(to), cause: "removed" };
+        let change = StatusChange { user, connection: id, from: Some(from), to: Some(to), cause };
         audit::record(&mut tx, &change, now).await?;
         tx.commit().await?;
         Ok(claim)

@@ -3,7 +3,7 @@
 //! Each result is sealed and stored before the next step, so a killed program continues where it stopped. An open
 //! session has a job (see `jobs.rs`), which ends with the session.
 
-use bellbird_domain::LinkPhase;
+use bellbird_domain::{Confirmation, LinkPhase};
 use jiff::Timestamp;
 use secrecy::SecretString;
 use uuid::Uuid;
@@ -25,7 +25,8 @@ statements! {
     );
 
     RECEIVE_CALLBACK = concat!(
-        "UPDATE link_sessions SET phase = 'callback_received', phase_since = $2
+        "UPDATE link_sessions SET phase = 'callback_received', phase_since = $2,
+            confirmation = CASE WHEN confirmation = 'denied' THEN confirmation ELSE $3 END
         WHERE state_hash = $1 AND phase = 'started' AND expires_at > $2
         RETURNING ",
         columns!()
@@ -34,7 +35,7 @@ statements! {
     STORE_CREDENTIALS = "UPDATE link_sessions SET phase = 'credentials_obtained', phase_since = $3
         WHERE user_id = $1 AND id = $2 AND phase = 'callback_received'";
 
-    END = "UPDATE link_sessions SET phase = 'ended', outcome = $3 WHERE user_id = $1 AND id = $2";
+    END = "UPDATE link_sessions SET phase = 'ended', outcome = $3, connections = $4 WHERE user_id = $1 AND id = $2";
 }
 
 /// The right to work on one session, until the lease of its job ends and another instance claims it.
@@ -54,12 +55,13 @@ impl ClaimedLinkSession {
 }
 
 impl Storage {
-    /// Seals the parameters of the first callback, and claims the session. Of several concurrent callers, exactly one
+    /// Seals the parameters of the first callback, records whether the user confirmed, and claims the session. Of several concurrent callers, exactly one
     /// gets the claim. None if the state is unknown, the session has expired, or a callback was received before.
     pub async fn receive_link_callback(
         &self,
         state: &str,
         callback_params: &SecretString,
+        confirmation: Confirmation,
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedLinkSession>> {
@@ -71,7 +73,9 @@ impl Storage {
         if !lock_user_if_exists(&mut tx, found.user_id).await? {
             return Ok(None);
         }
-        let Some(session) = tx.one(RECEIVE_CALLBACK, params![hash(state).as_ref(), now], session).await? else {
+        let state_hash = hash(state);
+        let values = params![state_hash.as_ref(), now, confirmation.as_str()];
+        let Some(session) = tx.one(RECEIVE_CALLBACK, values, session).await? else {
             tx.rollback().await;
             return Ok(None);
         };
@@ -127,7 +131,8 @@ impl Storage {
         Ok(true)
     }
 
-    /// Ends a session and deletes its secret. `outcome` is one word. Returns false, and changes nothing, if the lease
+    /// Ends a session and deletes its secret. `outcome` is one word. The claim's session names the connections that it created
+    /// or repaired. Returns false, and changes nothing, if the lease
     /// was lost.
     pub async fn end_link_session(&self, claim: &ClaimedLinkSession, outcome: &str) -> Result<bool> {
         let LinkSession { user_id, id, .. } = claim.session;
@@ -136,7 +141,8 @@ impl Storage {
             tx.rollback().await;
             return Ok(false);
         }
-        tx.run(END, params![user_id, Param::Id(id), outcome]).await?;
+        let connections: Vec<String> = claim.session.connections.iter().map(ToString::to_string).collect();
+        tx.run(END, params![user_id, Param::Id(id), outcome, connections.join(" ").as_str()]).await?;
         delete_secret(&mut tx, &claim.session.secret_slot()).await?;
         tx.commit().await?;
         Ok(true)

@@ -2,7 +2,7 @@
 //! `state`. `link_session_claims.rs` continues a session after its callback.
 
 use aws_lc_rs::digest::{Context, SHA256};
-use bellbird_domain::{ConnectionId, LinkPhase, UserId};
+use bellbird_domain::{Confirmation, ConnectionId, LinkPhase, UserId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -12,7 +12,7 @@ use crate::digest::{hash, hex};
 use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
 use crate::linking::links::require_connection;
-use crate::locks::lock_user;
+use crate::locks::{lock_user, lock_user_if_exists};
 use crate::secrets::store::{SecretSlot, delete_secret};
 
 /// Bytes kept of a digest: enough to distinguish consents.
@@ -22,7 +22,7 @@ const KNOWN_DIGEST_BYTES: usize = 16;
 macro_rules! columns {
     () => {
         "user_id, id, provider, connection_id, phase, phase_since, outcome, created_at, expires_at, state_hash,
-            known_consents"
+            known_consents, browser_hash, confirmation, connections"
     };
 }
 pub(crate) use columns;
@@ -30,12 +30,29 @@ pub(crate) use columns;
 statements! {
     INSERT = "INSERT INTO link_sessions
             (user_id, id, state_hash, provider, connection_id, known_consents, phase, phase_since, created_at,
-                expires_at)
-        VALUES ($1, $2, $3, $4, $5, $6, 'started', $7, $7, $8)";
+                expires_at, browser_hash)
+        VALUES ($1, $2, $3, $4, $5, $6, 'started', $7, $7, $8, $9)";
 
     FIND = concat!("SELECT ", columns!(), " FROM link_sessions WHERE state_hash = $1");
 
-    LIST_OTHERS = "SELECT connection_id, phase FROM link_sessions
+    LIST_UNCONFIRMED = concat!(
+        "SELECT ",
+        columns!(),
+        " FROM link_sessions WHERE user_id = $1 AND browser_hash = $2 AND confirmation = 'open'
+            AND phase = 'started' AND expires_at > $3 ORDER BY created_at DESC, id"
+    );
+
+    CONFIRM = "UPDATE link_sessions SET confirmation = 'confirmed'
+        WHERE user_id = $1 AND id = $2 AND browser_hash = $3 AND confirmation = 'open' AND phase = 'started'
+            AND expires_at > $4";
+
+    DENY = "UPDATE link_sessions SET confirmation = 'denied'
+        WHERE user_id = $1 AND id = $2 AND confirmation <> 'denied' AND phase <> 'ended'";
+
+    DENY_ENDED = "UPDATE link_sessions SET confirmation = 'denied', outcome = 'withdrawn'
+        WHERE user_id = $1 AND id = $2 AND phase = 'ended'";
+
+    LIST_OTHERS = "SELECT connection_id, phase, expires_at FROM link_sessions
         WHERE user_id = $1 AND provider = $2 AND id <> $3 AND created_at >= $4";
 
     CLEAR_CONNECTION = "UPDATE link_sessions SET connection_id = NULL WHERE user_id = $1 AND connection_id = $2";
@@ -53,6 +70,8 @@ pub struct NewLinkSession<'a> {
     pub connection_id: Option<ConnectionId>,
     /// The provider's ids of the consents that the user already has. Only salted digests of them are stored.
     pub known_consents: &'a [&'a str],
+    /// The cookie of the browser that starts the session. Only its SHA-256 is stored.
+    pub browser: &'a str,
     /// The secret OAuth `state`, which the callback returns.
     pub state: &'a str,
     /// A later callback is rejected.
@@ -73,11 +92,15 @@ pub struct LinkSession {
     pub phase_since: Timestamp,
     /// How the session ended, as one word.
     pub outcome: Option<String>,
+    pub confirmation: Confirmation,
+    /// The connections that the ended session created or repaired.
+    pub connections: Vec<ConnectionId>,
     pub created_at: Timestamp,
     /// A later callback is rejected.
     pub expires_at: Timestamp,
     pub(crate) id: Uuid,
     pub(crate) state_hash: Vec<u8>,
+    pub(crate) browser_hash: Vec<u8>,
     /// Digests of the consents that the user had when the session started.
     pub(crate) known_consents: Vec<String>,
 }
@@ -88,6 +111,7 @@ pub struct OtherLinkSession {
     /// The connection to repair, if any.
     pub connection_id: Option<ConnectionId>,
     pub phase: LinkPhase,
+    pub expires_at: Timestamp,
 }
 
 impl Storage {
@@ -110,7 +134,7 @@ impl Storage {
         let mut tx = self.db.begin().await?;
         lock_user(&mut tx, new.user_id).await?;
         require_connection(&mut tx, new.user_id, new.connection_id).await?;
-        let (id, state) = (Uuid::now_v7(), hash(new.state));
+        let (id, state, browser) = (Uuid::now_v7(), hash(new.state), hash(new.browser));
         let known_consents: Vec<String> =
             new.known_consents.iter().map(|consent| known_consent_digest(state.as_ref(), consent)).collect();
         let known_consents = known_consents.join(" ");
@@ -122,7 +146,8 @@ impl Storage {
             new.connection_id,
             known_consents.as_str(),
             now,
-            new.expires_at
+            new.expires_at,
+            browser.as_ref()
         ];
         tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this state"))?;
         let job = JobKey::new(job_kinds::LINK_SESSION, new.user_id, id);
@@ -134,15 +159,77 @@ impl Storage {
     pub async fn find_link_session(&self, state: &str) -> Result<Option<LinkSession>> {
         self.db.one(FIND, params![hash(state).as_ref()], session).await
     }
+
+    /// Lists the user's sessions that this browser started and that have neither a callback nor a confirmation.
+    pub async fn list_unconfirmed_link_sessions(
+        &self,
+        user: UserId,
+        browser: &str,
+        now: Timestamp,
+    ) -> Result<Vec<LinkSession>> {
+        self.db.all(LIST_UNCONFIRMED, params![user, hash(browser).as_ref(), now], session).await
+    }
+
+    /// Confirms a session without a callback, and makes it due. Returns its job, or None unless this browser started
+    /// the session and it is open.
+    pub async fn confirm_link_session(
+        &self,
+        user: UserId,
+        id: Uuid,
+        browser: &str,
+        now: Timestamp,
+    ) -> Result<Option<JobKey>> {
+        let mut tx = self.db.begin().await?;
+        let browser = hash(browser);
+        if !lock_user_if_exists(&mut tx, user).await?
+            || tx.run(CONFIRM, params![user, Param::Id(id), browser.as_ref(), now]).await? == 0
+        {
+            tx.rollback().await;
+            return Ok(None);
+        }
+        let job = JobKey::new(job_kinds::LINK_SESSION, user, id);
+        jobs::restart(&mut tx, &job, Some(now)).await?;
+        tx.commit().await?;
+        Ok(Some(job))
+    }
+
+    /// Denies an open session, and makes it due. The holder of its job loses the lease. Returns false if the session
+    /// has ended or was denied before.
+    pub async fn deny_link_session(&self, session: &LinkSession, now: Timestamp) -> Result<bool> {
+        let mut tx = self.db.begin().await?;
+        if !lock_user_if_exists(&mut tx, session.user_id).await?
+            || tx.run(DENY, params![session.user_id, Param::Id(session.id)]).await? == 0
+        {
+            tx.rollback().await;
+            return Ok(false);
+        }
+        jobs::restart(&mut tx, &session.job(), Some(now)).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Records that what an ended session connected is withdrawn.
+    pub async fn deny_ended_link_session(&self, session: &LinkSession) -> Result<()> {
+        self.db.run(DENY_ENDED, params![session.user_id, Param::Id(session.id)]).await.map(|_| ())
+    }
 }
 
 impl LinkSession {
+    /// Whether the browser with this cookie started the session.
+    pub fn is_started_by(&self, browser: &str) -> bool {
+        self.browser_hash == hash(browser).as_ref()
+    }
+
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
     /// The slot of the callback parameters, and later of the credentials.
     pub(crate) fn secret_slot(&self) -> SecretSlot {
         SecretSlot::link_session(self.user_id, self.id)
     }
 
-    pub(crate) fn job(&self) -> JobKey {
+    pub fn job(&self) -> JobKey {
         JobKey::new(job_kinds::LINK_SESSION, self.user_id, self.id)
     }
 }
@@ -168,7 +255,8 @@ pub(crate) async fn delete_secrets(tx: &mut Tx, mut sessions: Vec<(UserId, Uuid)
 }
 
 fn other_session(row: &Row<'_>) -> Result<OtherLinkSession> {
-    Ok(OtherLinkSession { connection_id: row.opt_id(0)?, phase: row.word(1, "the phase of a link session")? })
+    let phase = row.word(1, "the phase of a link session")?;
+    Ok(OtherLinkSession { connection_id: row.opt_id(0)?, phase, expires_at: row.time(2)? })
 }
 
 /// Reads a session from the first columns of a row.
@@ -185,6 +273,9 @@ pub(crate) fn session(row: &Row<'_>) -> Result<LinkSession> {
         expires_at: row.time(8)?,
         state_hash: row.blob(9)?.to_vec(),
         known_consents: row.text(10)?.split_whitespace().map(str::to_owned).collect(),
+        browser_hash: row.blob(11)?.to_vec(),
+        confirmation: row.word(12, "the confirmation of a link session")?,
+        connections: row.text(13)?.split_whitespace().filter_map(|id| id.parse().ok()).collect(),
     })
 }
 

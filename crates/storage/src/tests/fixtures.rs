@@ -5,7 +5,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::{
-    ConnectionId, ContentDigest, DeliveryState, Digest, EndpointId, EventId, EventType, Fingerprint, SyncRunId, UserId,
+    Confirmation, ConnectionId, ContentDigest, DeliveryState, Digest, EndpointId, EventId, EventType, Fingerprint,
+    SyncRunId, UserId,
 };
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -24,6 +25,7 @@ pub(crate) fn new_session(user_id: UserId, state: &str) -> NewLinkSession<'_> {
         provider: "akahu",
         connection_id: None,
         known_consents: &[],
+        browser: "browser",
         state,
         expires_at: at(60),
         next_attempt_at: at(120),
@@ -37,7 +39,10 @@ pub(crate) fn secret(text: &str) -> SecretString {
 /// A link session whose callback was received, with a lease from 10 to 40.
 pub(crate) async fn session_with_callback(db: &Storage, user: UserId, state: &str) -> ClaimedLinkSession {
     db.insert_link_session(&new_session(user, state), at(0)).await.unwrap();
-    db.receive_link_callback(state, &secret("code=answer"), at(10), at(40)).await.unwrap().expect("in time")
+    db.receive_link_callback(state, &secret("code=answer"), Confirmation::Confirmed, at(10), at(40))
+        .await
+        .unwrap()
+        .expect("in time")
 }
 
 /// A link for any provider.

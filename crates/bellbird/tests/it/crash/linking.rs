@@ -1,7 +1,7 @@
 //! The service crashes at every step of linking and reconnecting, starts again, and completes the link session.
 
-use bellbird_connections::{Connections, LinkTarget};
-use bellbird_domain::{Connection, ConnectionStatus, Plan, UserId};
+use bellbird_connections::{CallbackAnswer, Connections, LinkTarget};
+use bellbird_domain::{Confirmation, Connection, ConnectionStatus, Plan, UserId};
 use bellbird_storage::UserChange;
 use jiff::SignedDuration;
 use reqwest::{Method, Url};
@@ -67,6 +67,9 @@ impl App {
     }
 }
 
+/// The cookie of the browser that starts the sessions which no page starts.
+const BROWSER: &str = "another browser";
+
 /// Work that is not finished yet, by kind.
 const PENDING_WORK: &str =
     "SELECT kind FROM jobs WHERE kind <> 'sync' AND (run_at IS NOT NULL OR lease_until IS NOT NULL)
@@ -99,7 +102,7 @@ impl LinkFlow<'_> {
         if self.step == Step::Start {
             let token = link_url.rsplit('/').next().unwrap().to_owned();
             let start_session = async move |connections: Connections| {
-                let _ = connections.start_link_session(&token, LinkTarget::UserChoice).await;
+                let _ = connections.start_link_session(&token, LinkTarget::UserChoice, BROWSER).await;
             };
             outcome = Some(app.run_until_crash(provider, crash_point, start_session).await);
             app.expire_leases().await;
@@ -136,7 +139,7 @@ impl LinkFlow<'_> {
         match self.step {
             Step::Start | Step::Callback => {
                 let handle_callback = async move |connections: Connections| {
-                    let _ = connections.handle_callback(&answer).await;
+                    let _ = connections.handle_callback(&answer, CallbackAnswer::Yes).await;
                 };
                 app.run_until_crash(provider, crash_point, handle_callback).await
             }
@@ -148,7 +151,7 @@ impl LinkFlow<'_> {
                 let sealed = SecretString::from(params.query().unwrap_or_default());
                 let now = app.clock.now();
                 app.storage
-                    .receive_link_callback(&state, &sealed, now, now)
+                    .receive_link_callback(&state, &sealed, Confirmation::Confirmed, now, now)
                     .await
                     .unwrap()
                     .expect("the session waits for its callback");
@@ -286,7 +289,7 @@ on_both_databases! {
             "akahu",
             CrashPoint::AtCall { after: 0, applied: false },
             async move |connections: Connections| {
-                let _ = connections.handle_callback(&answer).await;
+                let _ = connections.handle_callback(&answer, CallbackAnswer::Yes).await;
             },
         );
         assert!(!outcome.await.finished);

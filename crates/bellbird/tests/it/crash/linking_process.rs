@@ -3,7 +3,7 @@
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use crate::support::browser::{client, email_at, open};
+use crate::support::browser::{client, email_at, open, start, start_request, with_cookie};
 use crate::support::database::execute;
 use crate::support::harness::{Database, eventually};
 use crate::support::process::{RunningCommand, Workdir, get, new_deployment, text};
@@ -49,19 +49,19 @@ impl Deployment {
         matching.map(|call| call["count"].as_u64().unwrap()).sum()
     }
 
-    /// Opens a page in the browser, kills the service while the provider handles its call, and starts another service.
+    /// Sends a request of the browser, kills the service while the provider handles its call, and starts another service.
     async fn kill_during_call(
         &self,
         provider: &str,
         service: RunningCommand,
-        url: &str,
+        request: reqwest::RequestBuilder,
         call: (&str, &str),
         kind: &str,
     ) -> (RunningCommand, String) {
         let (method, path) = call;
         self.control(provider, Method::DELETE, "calls", json!({})).await;
         self.control(provider, Method::POST, "faults", json!({"match": path, "kind": kind, "delayMs": 60_000})).await;
-        let request = tokio::spawn(client().get(url).header("accept", "text/html").send());
+        let request = tokio::spawn(with_cookie(request).header("accept", "text/html").send());
         eventually(async || self.calls(provider, method, path).await > 0).await;
         assert_eq!(service.stop("-KILL").0, None);
         assert!(request.await.unwrap().is_err(), "the browser gets no answer");
@@ -80,7 +80,7 @@ impl Deployment {
 
     /// Opens the link URL, approves at the provider and returns the callback URL, which is not opened.
     async fn answer_consent_page(&self, link_url: &str) -> String {
-        let mut page = open(link_url).await.location();
+        let mut page = start(link_url).await.location();
         page.query_pairs_mut().append_pair("sandbox_auto", "accept");
         open(page.as_str()).await.location().into()
     }
@@ -111,13 +111,15 @@ async fn link_despite_kills(database: Database) {
 
     // Killed while a user is registered, and again while the consent is looked up.
     let link_url = deployment.link_url("fiskil");
-    let (service, _) =
-        deployment.kill_during_call("fiskil", service, &link_url, ("POST", "/v1/end-users"), "drip").await;
+    let (service, _) = deployment
+        .kill_during_call("fiskil", service, start_request(&link_url).await, ("POST", "/v1/end-users"), "drip")
+        .await;
     let callback_url = deployment.answer_consent_page(&link_url).await;
     assert_eq!(deployment.calls("fiskil", "DELETE", "/v1/end-users/{id}").await, 1, "the orphaned user is deleted");
     assert_eq!(deployment.calls("fiskil", "POST", "/v1/end-users").await, 2);
-    let (service, api) =
-        deployment.kill_during_call("fiskil", service, &callback_url, ("GET", "/v1/consent"), "delay").await;
+    let (service, api) = deployment
+        .kill_during_call("fiskil", service, client().get(&callback_url), ("GET", "/v1/consent"), "delay")
+        .await;
     eventually(async || deployment.works(&api, "fiskil").await).await;
     // The session ends right after the connection is stored.
     eventually(async || open(&callback_url).await.status == 409).await;
@@ -128,7 +130,7 @@ async fn link_despite_kills(database: Database) {
     let link_url = deployment.link_url("akahu");
     let callback_url = deployment.answer_consent_page(&link_url).await;
     let (service, api) =
-        deployment.kill_during_call("akahu", service, &callback_url, ("POST", "/v1/token"), "drip").await;
+        deployment.kill_during_call("akahu", service, client().get(&callback_url), ("POST", "/v1/token"), "drip").await;
     eventually(async || open(&callback_url).await.status == 409).await;
     assert!(!deployment.works(&api, "akahu").await);
     assert_eq!(open(&deployment.answer_consent_page(&link_url).await).await.status, 200);
@@ -141,14 +143,35 @@ async fn link_despite_kills(database: Database) {
     assert_eq!(service.stop("-KILL").0, None);
     assert!(client().get(&callback_url).send().await.is_err());
     let (service, _) = deployment.serve();
-    let (service, api) =
-        deployment.kill_during_call("snaptrade", service, &callback_url, ("GET", "/authorizations"), "drip").await;
+    let (service, api) = deployment
+        .kill_during_call("snaptrade", service, client().get(&callback_url), ("GET", "/authorizations"), "drip")
+        .await;
     eventually(async || deployment.works(&api, "snaptrade").await).await;
     assert_eq!(open(&callback_url).await.status, 409);
     deployment.remove();
 
     deployment.workdir.json(&format!("user remove {}", email_at("akahu")));
     assert_eq!(deployment.calls("snaptrade", "DELETE", "/snapTrade/deleteUser").await, 1);
+    assert_eq!(service.stop("-TERM").0, Some(0));
+    assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
+}
+
+#[tokio::test]
+async fn stopping_service_completes_the_exchange_of_a_code() {
+    let deployment = Deployment::start(Database::Sqlite).await;
+    let (service, _) = deployment.serve();
+    let callback_url = deployment.answer_consent_page(&deployment.link_url("akahu")).await;
+    deployment.control("akahu", Method::DELETE, "calls", json!({})).await;
+    let fault = json!({"match": "/v1/token", "kind": "drip", "delayMs": 300});
+    deployment.control("akahu", Method::POST, "faults", fault).await;
+    // The browser leaves while the provider answers, and the operator stops the service.
+    let request = tokio::spawn(with_cookie(client().get(&callback_url)).send());
+    eventually(async || deployment.calls("akahu", "POST", "/v1/token").await > 0).await;
+    request.abort();
+    assert_eq!(service.stop("-TERM").0, Some(0));
+    deployment.control("akahu", Method::DELETE, "faults", json!({})).await;
+    let (service, api) = deployment.serve();
+    eventually(async || deployment.works(&api, "akahu").await).await;
     assert_eq!(service.stop("-TERM").0, Some(0));
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }

@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::browser::{email_at, open};
+use crate::support::browser::{email_at, open, start};
 use crate::support::database::{query, tables, tables_containing};
 use crate::support::harness::{AccountLabel, App, Database, Person, Setup, eventually, on_both_databases};
 
@@ -104,7 +104,7 @@ on_both_databases! {
             assert!(paths.len() > 2, "{paths:?}");
             read_all(&app, &person, &connection, &accounts).await;
             // A link session is in progress during the removal.
-            open(&link_url).await.location();
+            start(&link_url).await.location();
 
             app.connections.remove(connection.id).await.unwrap();
             for path in paths {

@@ -1,6 +1,8 @@
 //! A minimal browser over HTTP. It opens link URLs, answers the consent page of a simulated provider and opens the
 //! callback URL.
 
+use std::sync::Mutex;
+
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{Connection, ConnectionId, UserId};
 use reqwest::Url;
@@ -33,10 +35,76 @@ impl BrowserPage {
     }
 }
 
+/// The cookie of the console. A test is a process, and so has one browser.
+static COOKIE: Mutex<Option<String>> = Mutex::new(None);
+
+/// Sends a request of the test's browser.
 pub(crate) async fn browse(request: reqwest::RequestBuilder) -> BrowserPage {
+    let page = browse_elsewhere(with_cookie(request)).await;
+    if let Some(cookie) = page.headers.get("set-cookie") {
+        let cookie = cookie.to_str().unwrap();
+        assert!(cookie.contains("; HttpOnly; SameSite=Lax"), "{cookie}");
+        *COOKIE.lock().unwrap() = Some(cookie.split(';').next().unwrap().to_owned());
+    }
+    page
+}
+
+pub(crate) fn with_cookie(request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+    match COOKIE.lock().unwrap().as_deref() {
+        Some(cookie) => request.header("cookie", cookie),
+        None => request,
+    }
+}
+
+/// Sends a request of another browser, which has no cookie.
+pub(crate) async fn browse_elsewhere(request: reqwest::RequestBuilder) -> BrowserPage {
     let answer = request.header("accept", "text/html").send().await.unwrap();
     let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
     BrowserPage { status, headers, text: answer.text().await.unwrap() }
+}
+
+pub(crate) async fn open_elsewhere(url: &str) -> BrowserPage {
+    browse_elsewhere(client().get(url)).await
+}
+
+/// A form as a browser posts it.
+pub(crate) fn post(url: &str, form: &str) -> reqwest::RequestBuilder {
+    client().post(url).header("content-type", "application/x-www-form-urlencoded").body(form.to_owned())
+}
+
+/// Answers the question of a callback page in another browser.
+pub(crate) async fn answer_elsewhere(callback_url: &str, answer: &str) -> BrowserPage {
+    browse_elsewhere(post(callback_url, &format!("answer={answer}"))).await
+}
+
+/// The form of the only button on the page of a link URL. The page without one.
+async fn only_choice(link_url: &str) -> Result<String, BrowserPage> {
+    let page = open(link_url).await;
+    let choices = ["provider", "connection"].iter().flat_map(|name| {
+        let buttons = page.text.split(&format!("name=\"{name}\"")).skip(1);
+        buttons.map(move |rest| {
+            let value = rest.trim_start().strip_prefix("value=\"").unwrap().split('"').next().unwrap();
+            format!("{name}={value}")
+        })
+    });
+    let choices: Vec<String> = choices.collect();
+    match &choices[..] {
+        [only] => Ok(only.clone()),
+        _ => Err(page),
+    }
+}
+
+/// The request of the only button on the page of a link URL.
+pub(crate) async fn start_request(link_url: &str) -> reqwest::RequestBuilder {
+    post(link_url, &only_choice(link_url).await.expect("a page with one button"))
+}
+
+/// Opens a link URL for one provider or connection, and presses its button.
+pub(crate) async fn start(link_url: &str) -> BrowserPage {
+    match only_choice(link_url).await {
+        Ok(form) => browse(post(link_url, &form)).await,
+        Err(page) => page,
+    }
 }
 
 pub(crate) fn client() -> reqwest::Client {
@@ -54,8 +122,7 @@ impl App {
 
     /// Opens the link URL, answers the provider's consent page and returns the callback URL, which is not opened yet.
     pub(crate) async fn answer_consent_page(&self, link_url: &str, answer: &str) -> Url {
-        let page = open(link_url).await;
-        let mut page = page.location();
+        let mut page = start(link_url).await.location();
         page.query_pairs_mut().append_pair("sandbox_auto", answer);
         open(page.as_str()).await.location()
     }

@@ -141,20 +141,59 @@ fn table_of_decisions() {
     }
 }
 
-fn action(belongs_to: BelongsTo, [is_known, is_named, registers_users, has_waited]: Facts) -> Action {
-    let existing = match belongs_to {
+/// A session that started at 0 and is to repair this connection.
+fn session(confirmation: Confirmation, target: &Connection) -> Session<'_> {
+    Session { created_at: at(0), is_expired: false, confirmation, registers_users: true, repair_targets: vec![target] }
+}
+
+#[test]
+fn table_of_unconfirmed_sessions() {
+    use Confirmation::{Denied, Open};
+    let all = [Nothing, OtherUser, Target(Active), Target(Revoked), Newer(Active), Older(Active), Older(Revoked)];
+    let own = [Nothing, Target(Active), Target(Revoked), Newer(Active)];
+    for (sentence, confirmation, is_expired, [is_known, is_named], withdrawn) in [
+        ("before the answer, nothing happens", Open, false, [false, false], None),
+        ("without an answer, a new consent is withdrawn at the end", Open, true, [false, false], Some(&own[..1])),
+        ("an earlier consent is not that of the session", Open, true, [true, false], Some(&[])),
+        ("unless the callback names it", Open, true, [true, true], Some(&own[..1])),
+        ("a denial withdraws what the session gave", Denied, false, [false, false], Some(&own[..])),
+        ("also what the callback names", Denied, false, [true, true], Some(&own[..])),
+        ("and leaves earlier consents alone", Denied, false, [true, false], Some(&[])),
+    ] {
+        for belongs_to in all {
+            let target = connection(if matches!(belongs_to, Target(_)) { 1 } else { 2 }, 1, Revoked, at(-1));
+            let session = Session { is_expired, ..session(confirmation, &target) };
+            let existing = existing(belongs_to);
+            let found = found(1, 1, ConsentStatus::Active);
+            let action = decide(&Consent { found: &found, is_known, is_named, existing }, &session, WITHDRAWAL_WAIT);
+            let expected = match withdrawn {
+                None => Action::Wait,
+                Some(withdrawn) if withdrawn.contains(&belongs_to) => Action::Withdraw,
+                Some(_) => Action::Ignore,
+            };
+            assert_eq!(action, expected, "{sentence}: {belongs_to:?}");
+        }
+    }
+}
+
+fn existing(belongs_to: BelongsTo) -> Existing {
+    match belongs_to {
         Nothing => Existing::NotConnected,
         OtherUser => Existing::OwnedByOtherUser,
         Target(status) | Older(status) => Existing::Connected(connection(1, 1, status, at(-1))),
         // The same moment counts as after.
         Newer(status) => Existing::Connected(connection(1, 1, status, at(0))),
-    };
+    }
+}
+
+fn action(belongs_to: BelongsTo, [is_known, is_named, registers_users, has_waited]: Facts) -> Action {
     let target = connection(if matches!(belongs_to, Target(_)) { 1 } else { 2 }, 1, Revoked, at(-1));
-    let session = Session { created_at: at(0), is_expired: false, registers_users, repair_targets: vec![&target] };
+    let session = Session { registers_users, ..session(Confirmation::Confirmed, &target) };
     let found = found(1, 1, ConsentStatus::Active);
     let just_before = WITHDRAWAL_WAIT.saturating_sub(Duration::from_nanos(1));
     let elapsed = if has_waited { WITHDRAWAL_WAIT } else { just_before };
-    decide(&Consent { found: &found, is_known, is_named, existing }, &session, elapsed)
+    let consent = Consent { found: &found, is_known, is_named, existing: existing(belongs_to) };
+    decide(&consent, &session, elapsed)
 }
 
 #[test]
@@ -178,7 +217,7 @@ fn table_of_placements() {
         ("other accounts make it another connection", 1, &other, false, Duration::ZERO, &stored),
         ("of two connections to repair, the one with the account counts", 1, &both, false, late, &replace),
     ] {
-        let session = Session { created_at: at(0), is_expired, registers_users: true, repair_targets: vec![&target] };
+        let session = Session { is_expired, ..session(Confirmation::Confirmed, &target) };
         let accounts: Vec<FoundAccount> = (0..accounts).map(|_| found_account(5, 7)).collect();
         assert_eq!(&place(Effect::Linked, &accounts, replaceable, &session, elapsed), expected, "{sentence}");
     }
@@ -220,6 +259,7 @@ struct World {
     targets: Vec<u8>,
     registers_users: bool,
     is_expired: bool,
+    confirmation: Confirmation,
 }
 
 prop_compose! {
@@ -258,7 +298,8 @@ prop_compose! {
         });
         let connections = connections.collect();
         let accounts = stored.into_iter().map(|(.., accounts)| accounts).collect();
-        World { consents, connections, accounts, targets, registers_users, is_expired }
+        let confirmation = Confirmation::Confirmed;
+        World { consents, connections, accounts, targets, registers_users, is_expired, confirmation }
     }
 }
 
@@ -281,6 +322,7 @@ impl World {
         Session {
             created_at: at(0),
             is_expired: self.is_expired,
+            confirmation: self.confirmation,
             registers_users: self.registers_users,
             repair_targets: targets.filter(|target| !repaired.contains(&target.id)).collect(),
         }
@@ -362,6 +404,19 @@ fn elapsed() -> impl Strategy<Value = Duration> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_024))]
+
+    #[test]
+    fn nothing_is_stored_without_a_confirmation(world in world(), elapsed in elapsed(), is_denied: bool) {
+        let confirmation = if is_denied { Confirmation::Denied } else { Confirmation::Open };
+        let world = World { confirmation, ..world };
+        for (index, fate) in world.fates(&world.order(), elapsed) {
+            let is_of_other_user = world.consents[index].belongs_to == 4;
+            let Fate::Decided(action) = fate else { return Err(TestCaseError::fail("placed")) };
+            prop_assert!(matches!(action, Action::Ignore | Action::Wait | Action::Withdraw));
+            prop_assert!(!is_of_other_user || action != Action::Withdraw);
+            prop_assert_eq!(action == Action::Wait, !is_denied && !world.is_expired);
+        }
+    }
 
     #[test]
     fn earlier_consent_is_linked_only_if_the_callback_names_it(world in world(), elapsed in elapsed()) {

@@ -17,6 +17,7 @@ const REJECTED: Result<(), NoConsent> = Err(NoConsent::Failed("The bank is down.
 fn session() -> SessionFacts {
     SessionFacts {
         phase: LinkPhase::CallbackReceived,
+        confirmation: Confirmation::Confirmed,
         created_at: at(0),
         expires_at: at(i64::try_from(LINK_SESSION_TTL.as_secs()).unwrap()),
         repairs: None,
@@ -153,6 +154,33 @@ fn table_of_conclusions() {
 }
 
 #[test]
+fn table_of_denials() {
+    let second = Duration::from_secs(1);
+    let early = UNCHANGED_WAIT.saturating_sub(second);
+    let denied = SessionFacts { confirmation: Confirmation::Denied, ..session() };
+    let with = |callback_result| SessionFacts { callback_result, ..denied };
+    let withdrawn = || Applied { withdrawn: true, ..Applied::default() };
+    let nothing = Applied::default;
+    for (sentence, session, applied, elapsed, expected) in [
+        ("a withdrawn consent ends it", denied, withdrawn(), Duration::ZERO, Some(LinkOutcome::Withdrawn)),
+        ("a consent may be listed late", denied, nothing(), early, None),
+        ("but not for ever", denied, nothing(), UNCHANGED_WAIT, Some(LinkOutcome::Withdrawn)),
+        ("a user who declined gave none", with(DECLINED), nothing(), Duration::ZERO, Some(LinkOutcome::Declined)),
+        ("or did all the same", with(DECLINED), withdrawn(), Duration::ZERO, Some(LinkOutcome::Withdrawn)),
+    ] {
+        let conclusion = conclude(&session, &applied, elapsed);
+        assert_eq!(conclusion.map(|conclusion| conclusion.outcome), expected, "{sentence}");
+    }
+    let unconfirmed = SessionFacts { phase: LinkPhase::Started, confirmation: Confirmation::Open, ..session() };
+    let ended = |applied: &Applied| match after_poll(Poll::Pending, (&unconfirmed, applied), 0, at(1_800), false) {
+        Next::Finish(conclusion) => conclusion.outcome,
+        next => panic!("{next:?}"),
+    };
+    assert_eq!(ended(&withdrawn()), LinkOutcome::Withdrawn);
+    assert_eq!(ended(&nothing()), LinkOutcome::Expired);
+}
+
+#[test]
 fn callback_without_a_result_ends_the_session() {
     let concluded = |phase, callback_result| {
         let session = SessionFacts { phase, callback_result, ..session() };
@@ -253,19 +281,23 @@ fn effect() -> impl Strategy<Value = Effect> {
 prop_compose! {
     fn facts()(
         phase in prop::sample::select(&OPEN_PHASES[..]),
+        is_denied: bool,
         repairs: bool,
         callback_result in prop::sample::select(&[APPROVED, DECLINED, REJECTED][..]),
         is_only_session: bool,
     ) -> SessionFacts {
-        SessionFacts { phase, callback_result, is_only_session, ..if repairs { repair() } else { session() } }
+        let confirmation = if is_denied { Confirmation::Denied } else { Confirmation::Confirmed };
+        let facts = if repairs { repair() } else { session() };
+        SessionFacts { phase, confirmation, callback_result, is_only_session, ..facts }
     }
 }
 
 prop_compose! {
     fn any_applied()(
         effects in prop::collection::vec((0..4_u8, effect()), 0..5), owned_by_other_user: bool, undecided: bool,
+        withdrawn: bool,
     ) -> Applied {
-        Applied { owned_by_other_user, undecided, ..applied(&effects) }
+        Applied { owned_by_other_user, undecided, withdrawn, ..applied(&effects) }
     }
 }
 
@@ -295,7 +327,8 @@ proptest! {
             matches!(outcome, LinkOutcome::Linked | LinkOutcome::LinkedOther | LinkOutcome::Reconnected);
         prop_assert!(shown.is_empty() || has_connections || outcome == LinkOutcome::Unchanged);
         prop_assert!(!has_connections || !shown.is_empty());
-        prop_assert!(has_connections || !applied.has_changes());
+        prop_assert!(has_connections || !applied.has_changes() || session.confirmation == Confirmation::Denied);
+        prop_assert!(!has_connections || session.confirmation == Confirmation::Confirmed);
         prop_assert_eq!(conclusion.reason.is_some(), outcome == LinkOutcome::Failed);
         let count = shown.len();
         shown.sort_unstable();

@@ -24,7 +24,8 @@ use crate::settings::Values;
 const BODY: &[u8] =
     br#"{"webhook_type": "ACCOUNT", "webhook_code": "UPDATE", "state": "u1:ACCOUNT", "item_id": "acc_1"}"#;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-const FETCH_INTERVAL: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+const ANSWER_INTERVAL: Duration = Duration::from_secs(600);
 
 static FIRST: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate(KeySize::Rsa2048).unwrap());
 static SECOND: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate(KeySize::Rsa2048).unwrap());
@@ -73,11 +74,6 @@ impl KeyServer {
     }
 }
 
-fn is_rate_limited(outcome: Result<(), Rejection>) -> bool {
-    let Err(Rejection::Unchecked(Error::RateLimited { retry_after: Some(wait) })) = outcome else { return false };
-    wait <= FETCH_INTERVAL
-}
-
 const EXPIRED: &str = r#"{"success": false, "message": "This key has expired"}"#;
 
 #[tokio::test]
@@ -86,7 +82,7 @@ async fn a_key_is_fetched_once_and_kept_for_a_day() {
     assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()));
     assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()));
     assert_eq!(akahu.check(Duration::ZERO, 7, &SECOND).await, Err(Rejection::Forged));
-    assert_eq!(akahu.check(DAY - FETCH_INTERVAL, 7, &FIRST).await, Ok(()));
+    assert_eq!(akahu.check(DAY - RETRY_INTERVAL, 7, &FIRST).await, Ok(()));
     assert_eq!(akahu.fetches(), 1);
     assert_eq!(akahu.peer.recorded()[0].header("authorization"), Some("Basic YXBwX3Rva2VuXzE6cw=="));
     assert_eq!(akahu.check(DAY, 7, &FIRST).await, Ok(()));
@@ -97,14 +93,14 @@ async fn a_key_is_fetched_once_and_kept_for_a_day() {
 async fn newer_key_replaces_an_older_one() {
     let akahu = KeyServer::new(|id| if id == "7" { key_response(&FIRST) } else { key_response(&SECOND) }).await;
     assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()));
-    assert_eq!(akahu.check(FETCH_INTERVAL, 8, &SECOND).await, Ok(()));
-    assert_eq!(akahu.check(FETCH_INTERVAL, 7, &FIRST).await, Err(Rejection::Forged));
-    assert_eq!(akahu.check(FETCH_INTERVAL, 8, &SECOND).await, Ok(()));
+    assert_eq!(akahu.check(Duration::ZERO, 8, &SECOND).await, Ok(()));
+    assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Err(Rejection::Forged));
+    assert_eq!(akahu.check(Duration::ZERO, 8, &SECOND).await, Ok(()));
     assert_eq!(akahu.fetches(), 2);
 }
 
 #[tokio::test]
-async fn forged_key_id_keeps_the_good_key() {
+async fn forged_key_ids_keep_the_good_key() {
     let akahu = KeyServer::new(|id| match id {
         "7" => key_response(&FIRST),
         "8" => key_response(&SECOND),
@@ -113,23 +109,57 @@ async fn forged_key_id_keeps_the_good_key() {
     })
     .await;
     assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()));
-    for (number, id) in (1..).zip([8, 9, 10, u64::MAX]) {
-        assert_eq!(akahu.check(number * FETCH_INTERVAL, id, &FIRST).await, Err(Rejection::Forged), "{id}");
-        assert_eq!(akahu.check(number * FETCH_INTERVAL, 7, &FIRST).await, Ok(()), "{id}");
+    for id in [8, 9, 10, 16, u64::MAX] {
+        assert_eq!(akahu.check(Duration::ZERO, id, &FIRST).await, Err(Rejection::Forged), "{id}");
+        assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()), "{id}");
     }
-    assert_eq!(akahu.fetches(), 5);
+    assert_eq!(akahu.peer.lines(), ["7", "8", "9", "10"].map(|id| format!("GET /v1/keys/{id}")));
+    // The stranger's fetch of the next key does not keep its first event out.
+    assert_eq!(akahu.check(Duration::ZERO, 8, &SECOND).await, Ok(()));
 }
 
 #[tokio::test]
-async fn forged_key_ids_make_few_calls() {
+async fn a_number_is_fetched_once_in_ten_minutes() {
     let akahu = KeyServer::new(|_| mock_response(404, r#"{"success": false}"#)).await;
-    assert_eq!(akahu.check(Duration::ZERO, 1, &FIRST).await, Err(Rejection::Forged));
-    for id in 0..100 {
-        assert!(is_rate_limited(akahu.check(FETCH_INTERVAL / 2, id, &FIRST).await));
+    let just_before = ANSWER_INTERVAL.saturating_sub(Duration::from_millis(1));
+    assert_eq!(akahu.check(Duration::ZERO, 9, &FIRST).await, Err(Rejection::Forged));
+    for after in [Duration::ZERO, Duration::from_secs(60), just_before] {
+        let outcome = akahu.check(after, 9, &FIRST).await;
+        assert!(matches!(outcome, Err(Rejection::Unchecked(Error::RateLimited { .. }))), "{outcome:?}");
+        assert_eq!(akahu.fetches(), 1);
     }
-    assert_eq!(akahu.fetches(), 1);
-    assert_eq!(akahu.check(FETCH_INTERVAL, 2, &FIRST).await, Err(Rejection::Forged));
+    assert_eq!(akahu.check(ANSWER_INTERVAL, 9, &FIRST).await, Err(Rejection::Forged));
     assert_eq!(akahu.fetches(), 2);
+}
+
+#[tokio::test]
+async fn strangers_cannot_keep_the_key_in_use_out() {
+    let akahu = KeyServer::new(|id| match id {
+        "7" => key_response(&FIRST),
+        "8" | "9" => mock_response(404, r#"{"success": false}"#),
+        _ => mock_response(400, EXPIRED),
+    })
+    .await;
+    assert_eq!(akahu.keys.find_first(&akahu.api, &context(), akahu.start).await, Ok(()));
+    let found = akahu.fetches();
+    for id in 0..1_000_u64 {
+        assert_eq!(akahu.check(Duration::ZERO, 9_000 + id, &SECOND).await, Err(Rejection::Forged));
+    }
+    assert_eq!(akahu.fetches(), found, "no forged number is fetched");
+    assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()));
+    assert_eq!(akahu.fetches(), found, "the key was fetched before");
+}
+
+#[tokio::test]
+async fn numbers_before_the_first_key_is_known_are_bounded() {
+    let akahu = KeyServer::new(|_| mock_response(404, r#"{"success": false}"#)).await;
+    for id in 0..200 {
+        let outcome = akahu.check(Duration::ZERO, id, &FIRST).await;
+        assert!(matches!(outcome, Err(Rejection::Forged | Rejection::Unchecked(_))), "{outcome:?}");
+    }
+    assert_eq!(akahu.fetches(), 32);
+    akahu.check(ANSWER_INTERVAL, 500, &FIRST).await.unwrap_err();
+    assert_eq!(akahu.fetches(), 33, "what is old makes room");
 }
 
 #[tokio::test]
@@ -156,7 +186,7 @@ async fn unavailable_key_is_fetched_later() {
     ];
     for (number, answer) in (0..).zip(broken.clone()) {
         *answers.lock() = answer.clone();
-        let outcome = akahu.check(number * FETCH_INTERVAL, 7, &FIRST).await;
+        let outcome = akahu.check(number * RETRY_INTERVAL, 7, &FIRST).await;
         assert!(matches!(outcome, Err(Rejection::Unchecked(_))), "{answer:?} {outcome:?}");
     }
     assert_eq!(akahu.fetches(), broken.len(), "each in one attempt");

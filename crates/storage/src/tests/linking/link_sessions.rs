@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_domain::{ConnectionId, LinkPhase, UserId};
+use bellbird_domain::{Confirmation, ConnectionId, LinkPhase, UserId};
 use secrecy::ExposeSecret as _;
 
 use crate::digest::{hash, hex};
@@ -46,7 +46,7 @@ both! {
         assert_eq!((started.created_at, started.phase_since, started.expires_at), (at(0), at(0), at(60)));
         assert_eq!(db.find_link_session("stale").await.unwrap(), None);
         let claim =
-            db.receive_link_callback("state", &secret("code=answer"), at(10), at(40)).await.unwrap().expect("in time");
+            db.receive_link_callback("state", &secret("code=answer"), Confirmation::Confirmed, at(10), at(40)).await.unwrap().expect("in time");
         assert_eq!(
             (claim.session.phase, secret_text(&claim), claim.job.attempts),
             (LinkPhase::CallbackReceived, Some("code=answer"), 0)
@@ -82,6 +82,57 @@ both! {
         assert_eq!(db.find_link_session("state").await.unwrap().unwrap().user_id, user);
     }
 
+    async fn only_the_browser_that_started_a_session_confirms_it(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
+        let session = db.find_link_session("state").await.unwrap().unwrap();
+        assert_eq!(session.confirmation, Confirmation::Open);
+        assert!(session.is_started_by("browser") && !session.is_started_by("another"));
+        let unconfirmed = async |user, browser, now| {
+            db.list_unconfirmed_link_sessions(user, browser, at(now)).await.unwrap().len()
+        };
+        assert_eq!(unconfirmed(user, "browser", 59).await, 1);
+        assert_eq!(unconfirmed(user, "another", 59).await, 0);
+        assert_eq!(unconfirmed(other, "browser", 59).await, 0);
+        assert_eq!(unconfirmed(user, "browser", 60).await, 0, "expired");
+        let confirm = async |user, browser, now| {
+            db.confirm_link_session(user, session.id(), browser, at(now)).await.unwrap().is_some()
+        };
+        assert!(!confirm(user, "another", 1).await);
+        assert!(!confirm(other, "browser", 1).await);
+        assert!(!confirm(user, "browser", 60).await, "expired");
+        assert!(confirm(user, "browser", 1).await);
+        assert!(!confirm(user, "browser", 1).await, "confirmed already");
+        assert_eq!(due(db, 1).await.len(), 1, "the session is polled at once");
+        assert_eq!(db.find_link_session("state").await.unwrap().unwrap().confirmation, Confirmation::Confirmed);
+        assert_eq!(unconfirmed(user, "browser", 1).await, 0);
+    }
+
+    async fn denied_session_stays_denied(db) {
+        let user = db.user("a@x").await.id;
+        let claim = session_with_callback(db, user, "state").await;
+        assert_eq!(claim.session.confirmation, Confirmation::Confirmed);
+        assert!(db.deny_link_session(&claim.session, at(20)).await.unwrap());
+        assert!(!db.deny_link_session(&claim.session, at(20)).await.unwrap(), "denied already");
+        assert!(!db.end_link_session(&claim, "linked").await.unwrap(), "the lease was lost");
+        let mut denied = due(db, 20).await.remove(0);
+        assert_eq!(denied.session.confirmation, Confirmation::Denied);
+        let connection = ConnectionId::new();
+        denied.session.connections = vec![connection];
+        assert!(db.end_link_session(&denied, "linked").await.unwrap());
+        let ended = db.find_link_session("state").await.unwrap().unwrap();
+        assert_eq!(ended.connections, [connection]);
+        assert!(!db.deny_link_session(&ended, at(30)).await.unwrap(), "ended");
+        db.deny_ended_link_session(&ended).await.unwrap();
+        assert_eq!(phase(db, "state").await, (LinkPhase::Ended, Some("withdrawn".to_owned())));
+        // A session that was denied before its callback stays denied.
+        db.insert_link_session(&new_session(user, "later"), at(0)).await.unwrap();
+        let later = db.find_link_session("later").await.unwrap().unwrap();
+        assert!(db.deny_link_session(&later, at(1)).await.unwrap());
+        let claim = db.receive_link_callback("later", &secret("x"), Confirmation::Confirmed, at(10), at(40)).await;
+        assert_eq!(claim.unwrap().unwrap().session.confirmation, Confirmation::Denied);
+    }
+
     async fn callback_is_received_once(db) {
         let user = db.user("a@x").await.id;
         let handles = [db.reopen().await, db.reopen().await];
@@ -90,8 +141,8 @@ both! {
             db.insert_link_session(&new_session(user, &state), at(0)).await.unwrap();
             let callbacks = [secret("one"), secret("other")];
             let (one, other) = tokio::join!(
-                handles[0].receive_link_callback(&state, &callbacks[0], at(10), at(40)),
-                handles[1].receive_link_callback(&state, &callbacks[1], at(10), at(40)),
+                handles[0].receive_link_callback(&state, &callbacks[0], Confirmation::Confirmed, at(10), at(40)),
+                handles[1].receive_link_callback(&state, &callbacks[1], Confirmation::Confirmed, at(10), at(40)),
             );
             let claims: Vec<_> = [one.unwrap(), other.unwrap()].into_iter().flatten().collect();
             assert_eq!(claims.len(), 1);
@@ -105,7 +156,7 @@ both! {
         let user = db.user("a@x").await.id;
         db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
         let callback =
-            async |state, now| db.receive_link_callback(state, &secret("forged"), at(now), at(99)).await.unwrap();
+            async |state, now| db.receive_link_callback(state, &secret("forged"), Confirmation::Confirmed, at(now), at(99)).await.unwrap();
         assert!(callback("state", 60).await.is_none(), "too late");
         assert!(callback("stale", 10).await.is_none(), "unknown");
         assert_eq!((db.secrets_for("link_session").await, phase(db, "state").await.0), (0, LinkPhase::Started));
@@ -167,7 +218,7 @@ both! {
         db.wake_link_sessions("akahu", &[AffectedRef::User(user)], at(5)).await.unwrap();
         let earlier = due(db, 5).await.remove(0);
         let callback =
-            db.receive_link_callback("state", &secret("answer"), at(10), at(40)).await.unwrap().expect("in time");
+            db.receive_link_callback("state", &secret("answer"), Confirmation::Confirmed, at(10), at(40)).await.unwrap().expect("in time");
         assert!(!db.end_link_session(&earlier, "cancelled").await.unwrap());
         assert!(!db.postpone_link_session(&earlier, at(999)).await.unwrap());
         assert!(db.end_link_session(&callback, "linked").await.unwrap());
@@ -201,7 +252,7 @@ both! {
         session_with_callback(db, user, "state").await;
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
         other_key.insert_link_session(&new_session(user, "other"), at(0)).await.unwrap();
-        other_key.receive_link_callback("other", &secret("answer"), at(11), at(40)).await.unwrap().expect("in time");
+        other_key.receive_link_callback("other", &secret("answer"), Confirmation::Confirmed, at(11), at(40)).await.unwrap().expect("in time");
         let claims = due(db, 40).await;
         let mut opened: Vec<_> = claims.iter().map(secret_text).collect();
         opened.sort_unstable();
@@ -226,7 +277,7 @@ both! {
         }
         db.insert_link_session(&new_session(user, "empty"), at(0)).await.unwrap();
         let callback = async |state| {
-            db.receive_link_callback(state, &secret("answer"), at(10), at(40)).await.unwrap().expect("in time")
+            db.receive_link_callback(state, &secret("answer"), Confirmation::Confirmed, at(10), at(40)).await.unwrap().expect("in time")
         };
         let (one, empty) = (callback("one").await, callback("empty").await);
         for claim in due(db, 120).await.iter().chain([&one]).filter(|claim| claim.session.id != empty.session.id) {
@@ -256,6 +307,6 @@ both! {
             .unwrap();
         let this = db.find_link_session("this").await.unwrap().unwrap();
         let others = db.list_other_link_sessions(&this, at(2)).await.unwrap();
-        assert_eq!(others, [OtherLinkSession { connection_id: Some(broken), phase: LinkPhase::Started }]);
+        assert_eq!(others, [OtherLinkSession { connection_id: Some(broken), phase: LinkPhase::Started, expires_at: at(60) }]);
     }
 }

@@ -154,7 +154,7 @@ impl Browser {
     pub(super) fn screenshot(&mut self, name: &str) {
         use base64::Engine as _;
         let Ok(folder) = std::env::var("BELLBIRD_SCREENSHOTS") else { return };
-        for (width, dark) in [(360, false), (1280, false), (1280, true)] {
+        for (width, dark) in [(360, false), (360, true), (1280, false), (1280, true)] {
             self.size(width, 800, dark);
             let shot = self.call("Page.captureScreenshot", json!({"format": "png"}));
             let bytes = base64::engine::general_purpose::STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();

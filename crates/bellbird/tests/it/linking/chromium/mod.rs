@@ -114,6 +114,44 @@ async fn from_link_to_transactions_at_every_provider() {
     browser.screenshot("home");
 }
 
+/// Another browser returns: it has no cookie, and the user answers yes, then regrets it.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_browser_is_asked_and_can_deny() {
+    let app = App::start(Default::default()).await;
+    let mut browser = Browser::start();
+    browser.size(1280, 800, false);
+    let user = app.ben.user.id;
+    for provider in simulated_providers() {
+        let before = app.storage.list_connections(user).await.unwrap().len();
+        for (answer, words) in [("yes", "connected"), ("no", "has no access to your accounts")] {
+            let link_url = block(app.link_url(user, LinkTarget::Provider(provider)));
+            browser.open(block(app.answer_consent_page(&link_url, "accept")).as_str());
+            let text = browser.text();
+            assert!(text.contains("Is that you?") && text.contains("ben@example.com"), "{provider}: {text}");
+            browser.screenshot(&format!("{provider}-8-question"));
+            browser.click(&format!("button[name=answer][value={answer}]"));
+            assert!(browser.text().contains(words), "{provider}: {}", browser.text());
+            assert!(browser.text().contains("ben@example.com"), "{provider}: {}", browser.text());
+            browser.screenshot(&format!("{provider}-9-{answer}"));
+            if answer == "yes" {
+                assert!(app.storage.list_connections(user).await.unwrap().len() > before, "{provider}");
+                browser.click("button[name=answer][value=no]");
+                assert!(browser.text().contains("has no access to your accounts"), "{}", browser.text());
+            }
+            assert_eq!(app.storage.list_connections(user).await.unwrap().len(), before, "{provider}");
+        }
+    }
+    // The browser that started a session sees it on the page of its link URL.
+    let link_url = block(app.link_url(user, LinkTarget::UserChoice));
+    browser.open(&link_url);
+    browser.click("button[name=provider][value=fiskil]");
+    browser.open(&link_url);
+    assert!(browser.text().contains("Not finished yet"), "{}", browser.text());
+    browser.screenshot("not-finished");
+    browser.click("button[name=session]");
+    assert!(!browser.text().contains("Not finished yet"), "{}", browser.text());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn reconnecting_revoked_connection_keeps_ids() {
     let app = App::start(Default::default()).await;
@@ -124,6 +162,8 @@ async fn reconnecting_revoked_connection_keeps_ids() {
             block(app.add_person(&format!("{provider}@example.com"), bellbird_domain::Plan::Professional, &[]));
         let user = person.user.id;
         browser.open(&block(app.link_url(user, LinkTarget::Provider(provider))));
+        browser.screenshot(&format!("{provider}-0-one-provider"));
+        browser.click("button[name=provider]");
         complete_consent_pages(&mut browser, &app, provider, UserAction::Approve);
         let connection = app.storage.list_connections(user).await.unwrap().remove(0);
         let accounts = app.storage.list_connection_accounts(user, connection.id).await.unwrap();
@@ -137,6 +177,7 @@ async fn reconnecting_revoked_connection_keeps_ids() {
         complete_consent_pages(&mut browser, &app, provider, UserAction::Approve);
         browser.screenshot(&format!("{provider}-7-again"));
         assert!(browser.text().contains("again"), "{provider}: {}", browser.text());
+        assert!(browser.text().contains("This was not me"), "{provider}: {}", browser.text());
         let now = app.storage.list_connections(user).await.unwrap();
         assert_eq!(now.len(), 1, "{provider}");
         assert_eq!(now[0].id, connection.id, "{provider}");

@@ -1,0 +1,229 @@
+//! Whose consent it is: pages that name the user, the cookie of a browser, the question in any other browser, and the
+//! denial afterwards.
+
+use bellbird_connections::LinkTarget;
+use bellbird_domain::{Plan, UserId};
+use jiff::SignedDuration;
+use reqwest::Url;
+
+use crate::support::browser::{
+    BrowserPage, answer_elsewhere, browse, browse_elsewhere, client, open, open_elsewhere, post, start,
+};
+use crate::support::harness::{App, Database, Setup, on_both_databases, simulated_providers};
+
+const QUESTION: &str = "Is that you?";
+const WITHDRAWN: &str = "This user has no access to your accounts";
+const DENY_BUTTON: &str = "This was not me";
+
+/// The routes with which consents are withdrawn.
+const WITHDRAWALS: [&str; 3] = ["/v1/consent/{arrangement_id}", "/v1/authorisations/{id}", "/connection/{id}"];
+
+/// Linking by Ben, up to the callback, which is not opened yet.
+async fn callback_of_ben(app: &App, provider: &str) -> Url {
+    app.answer_consent_page(&app.link_url(app.ben.user.id, LinkTarget::Provider(provider)).await, "accept").await
+}
+
+/// Runs the removals. Returns the audit trail's causes of those that were waiting.
+async fn complete_removals(app: &App) -> Vec<String> {
+    let removals = app.storage.list_removals().await.unwrap();
+    app.connections.run_due_jobs("removal").await.unwrap();
+    assert_eq!(app.storage.list_removals().await.unwrap().len(), 0);
+    let mut causes = Vec::new();
+    for removal in removals {
+        let audit = app.storage.list_audit(removal.connection.id).await.unwrap();
+        let hidden = audit.iter().find(|row| row.to.is_some_and(|to| to.as_str() == "deleting"));
+        causes.push(hidden.expect("an audit row").cause.clone());
+    }
+    causes
+}
+
+async fn count_of(app: &App, user: UserId) -> usize {
+    app.connections_of(user).await.len()
+}
+
+/// The button of the only session that the page of a link URL offers to confirm.
+fn session_button(page: &BrowserPage) -> String {
+    let (_, rest) = page.text.split_once("name=\"session\"").expect("a session to confirm");
+    format!("session={}", rest.split('"').nth(1).unwrap())
+}
+
+#[tokio::test]
+async fn opening_a_link_url_uses_nothing_up() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        app.reset_calls().await;
+        let link_url = app.link_url(app.ben.user.id, LinkTarget::Provider(provider)).await;
+        for _ in 0..25 {
+            open_elsewhere(&link_url).await.assert_shows(200, "ben@example.com");
+            assert_eq!(browse_elsewhere(client().head(&link_url)).await.status, 200);
+        }
+        assert_eq!(app.total_calls(provider).await, 0, "{provider}: the user is not registered");
+        let page = open(&link_url).await;
+        assert!(page.headers.get("set-cookie").is_none());
+        start(&link_url).await.location();
+    }
+    let connection = &app.ben.connections[0];
+    let link_url = app.link_url(app.ben.user.id, LinkTarget::Connection(connection.id)).await;
+    let page = open(&link_url).await;
+    page.assert_shows(200, &connection.institution_name);
+    page.assert_shows(200, "ben@example.com");
+}
+
+on_both_databases! {
+    async fn another_browser_is_asked_first(app: App) {
+        for provider in simulated_providers() {
+            let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
+            let callback_url = callback_of_ben(&app, provider).await;
+            app.reset_calls().await;
+            for _ in 0..2 {
+                let page = open_elsewhere(callback_url.as_str()).await;
+                page.assert_shows(200, QUESTION);
+                page.assert_shows(200, "ben@example.com");
+                assert_eq!(page.text.contains("within a minute"), provider == "akahu", "{provider}");
+            }
+            assert_eq!(app.total_calls(provider).await, 0, "{provider}: the code is not exchanged");
+            app.run_due_jobs().await;
+            assert_eq!(count_of(&app, user).await, before, "{provider}");
+            let cross_site = post(callback_url.as_str(), "answer=yes").header("sec-fetch-site", "cross-site");
+            assert_eq!(browse_elsewhere(cross_site).await.status, 403, "{provider}");
+            assert_eq!(answer_elsewhere(callback_url.as_str(), "maybe").await.status, 400, "{provider}");
+            assert_eq!(count_of(&app, user).await, before, "{provider}");
+
+            let shown = answer_elsewhere(callback_url.as_str(), "yes").await;
+            shown.assert_shows(200, "connected");
+            shown.assert_shows(200, "ben@example.com");
+            assert!(count_of(&app, user).await > before, "{provider}");
+            open_elsewhere(callback_url.as_str()).await.assert_shows(409, "used already");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn denied_consent_is_withdrawn(app: App) {
+        for provider in simulated_providers() {
+            let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
+            let callback_url = callback_of_ben(&app, provider).await;
+            app.reset_calls().await;
+            answer_elsewhere(callback_url.as_str(), "no").await.assert_shows(200, WITHDRAWN);
+            assert_eq!(count_of(&app, user).await, before, "{provider}: hidden at once");
+            assert_eq!(complete_removals(&app).await, ["denied"], "{provider}");
+            let calls = app.calls_of(provider).await;
+            assert!(WITHDRAWALS.iter().any(|route| calls.contains_key(*route)), "{provider}: {calls:?}");
+            // The browser that started the session cannot confirm it any more.
+            open(callback_url.as_str()).await.assert_shows(409, WITHDRAWN);
+            answer_elsewhere(callback_url.as_str(), "yes").await.assert_shows(409, WITHDRAWN);
+            app.advance_clock(SignedDuration::from_mins(40)).await;
+            app.run_due_jobs().await;
+            assert_eq!(count_of(&app, user).await, before, "{provider}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn unconfirmed_consent_is_withdrawn_at_its_end(app: App) {
+        for provider in ["fiskil", "snaptrade"] {
+            let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
+            let callback_url = callback_of_ben(&app, provider).await;
+            open_elsewhere(callback_url.as_str()).await.assert_shows(200, QUESTION);
+            for _ in 0..4 {
+                app.advance_clock(SignedDuration::from_mins(7)).await;
+                app.connections.run_due_jobs("link_session").await.unwrap();
+                assert_eq!(count_of(&app, user).await, before, "{provider}: not readable");
+                assert_eq!(app.storage.list_removals().await.unwrap().len(), 0, "{provider}: not withdrawn yet");
+            }
+            app.advance_clock(SignedDuration::from_mins(7)).await;
+            app.connections.run_due_jobs("link_session").await.unwrap();
+            assert_eq!(complete_removals(&app).await, ["unconfirmed"], "{provider}");
+            assert_eq!(count_of(&app, user).await, before, "{provider}");
+            open(callback_url.as_str()).await.assert_shows(409, WITHDRAWN);
+        }
+    }
+}
+
+on_both_databases! {
+    async fn link_page_confirms_a_session_of_its_browser(app: App) {
+        for provider in ["fiskil", "snaptrade"] {
+            let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
+            let link_url = app.link_url(user, LinkTarget::UserChoice).await;
+            let mut page = browse(post(&link_url, &format!("provider={provider}"))).await.location();
+            page.query_pairs_mut().append_pair("sandbox_auto", "accept");
+            let callback_url = open(page.as_str()).await.location();
+            assert!(!open_elsewhere(&link_url).await.text.contains("Not finished yet"), "another browser");
+            let form = session_button(&open(&link_url).await);
+            assert_eq!(browse_elsewhere(post(&link_url, &form)).await.status, 400, "no cookie");
+            assert_eq!(count_of(&app, user).await, before, "{provider}");
+
+            let confirmed = browse(post(&link_url, &form)).await;
+            assert_eq!(confirmed.status, 303, "{}", confirmed.text);
+            assert!(count_of(&app, user).await > before, "{provider}");
+            let page = open(&link_url).await;
+            assert!(!page.text.contains("Not finished yet"), "{provider}");
+            page.assert_shows(200, &app.connections_of(user).await[0].institution_name);
+            assert_eq!(browse(post(&link_url, &form)).await.status, 410, "confirmed already");
+
+            // The person who gave the consent is asked all the same, and can deny it.
+            open_elsewhere(callback_url.as_str()).await.assert_shows(200, QUESTION);
+            answer_elsewhere(callback_url.as_str(), "no").await.assert_shows(200, WITHDRAWN);
+            assert_eq!(count_of(&app, user).await, before, "{provider}");
+            complete_removals(&app).await;
+        }
+    }
+}
+
+on_both_databases! {
+    async fn linked_connection_can_be_denied_once(app: App) {
+        for provider in simulated_providers() {
+            let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
+            let callback_url = callback_of_ben(&app, provider).await;
+            let shown = open(callback_url.as_str()).await;
+            shown.assert_shows(200, DENY_BUTTON);
+            shown.assert_shows(200, "ben@example.com");
+            assert!(count_of(&app, user).await > before, "{provider}");
+            // The callback URL shows it to whoever returned there.
+            open_elsewhere(callback_url.as_str()).await.assert_shows(409, DENY_BUTTON);
+            answer_elsewhere(callback_url.as_str(), "no").await.assert_shows(200, WITHDRAWN);
+            assert_eq!(count_of(&app, user).await, before, "{provider}");
+            assert!(complete_removals(&app).await.iter().all(|cause| cause == "denied"), "{provider}");
+            let again = answer_elsewhere(callback_url.as_str(), "no").await;
+            again.assert_shows(409, WITHDRAWN);
+            assert!(!again.text.contains(DENY_BUTTON), "{provider}");
+
+            // A day later it is too late.
+            let callback_url = callback_of_ben(&app, provider).await;
+            open(callback_url.as_str()).await.assert_shows(200, DENY_BUTTON);
+            let linked = count_of(&app, user).await;
+            app.advance_clock(SignedDuration::from_hours(24)).await;
+            assert!(!open(callback_url.as_str()).await.text.contains(DENY_BUTTON), "{provider}");
+            answer_elsewhere(callback_url.as_str(), "no").await.assert_shows(400, "Nothing was changed");
+            assert_eq!(count_of(&app, user).await, linked, "{provider}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn denied_reconnect_removes_the_connection(app: App) {
+        for provider in simulated_providers() {
+            let person = app.add_person(&format!("{provider}.again@example.com"), Plan::Professional, &[]).await;
+            let user = person.user.id;
+            let (linked, _) = app.link_in_browser(user, LinkTarget::Provider(provider)).await;
+            app.set_consent(&linked[0], "revoked").await;
+            app.connections.refresh(user, linked[0].id).await.unwrap();
+            let link_url = app.link_url(user, LinkTarget::Connection(linked[0].id)).await;
+            let callback_url = app.answer_consent_page(&link_url, "accept").await;
+            open(callback_url.as_str()).await.assert_shows(200, DENY_BUTTON);
+            answer_elsewhere(callback_url.as_str(), "no").await.assert_shows(200, WITHDRAWN);
+            assert!(app.storage.find_connection(user, linked[0].id).await.unwrap().is_none(), "{provider}");
+            assert!(complete_removals(&app).await.contains(&"denied".to_owned()), "{provider}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn user_who_declined_is_not_asked() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let link_url = app.link_url(app.ben.user.id, LinkTarget::Provider(provider)).await;
+        let callback_url = app.answer_consent_page(&link_url, "deny").await;
+        open_elsewhere(callback_url.as_str()).await.assert_shows(200, "did not give your consent");
+    }
+}

@@ -1,0 +1,85 @@
+//! The cookie that binds link sessions to a browser. Its value is random and means nothing else.
+
+use bellbird_connections::new_browser_cookie;
+use http::header::COOKIE;
+use http::{HeaderMap, HeaderValue};
+use secrecy::{ExposeSecret as _, SecretString};
+
+/// Longer than a link session, so that the user can return to its link URL afterwards.
+const MAX_AGE_SECONDS: u32 = 3600;
+/// Of the value, which is hexadecimal.
+const VALUE_BYTES: usize = 64;
+
+/// The name and flags of the cookie.
+pub(crate) struct BrowserCookie {
+    is_https: bool,
+}
+
+impl BrowserCookie {
+    /// Browsers store a `__Host-` cookie only over HTTPS. Without TLS, on this machine, its name has no prefix, and any
+    /// program on the same host can set it.
+    pub(crate) fn new(console_url: &str) -> Self {
+        Self { is_https: console_url.starts_with("https:") }
+    }
+
+    fn name(&self) -> &'static str {
+        if self.is_https { "__Host-bellbird" } else { "bellbird" }
+    }
+
+    /// The value that the browser sent. None if it is absent, repeated or not ours.
+    pub(crate) fn value<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
+        let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let mut values = pairs.filter(|(name, _)| *name == self.name()).map(|(_, value)| value);
+        let value = values.next().filter(|_| values.next().is_none())?;
+        (value.len() == VALUE_BYTES && value.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(value)
+    }
+
+    /// The browser's value, or a new one. Several sessions of one browser share it.
+    pub(crate) fn value_or_new(&self, headers: &HeaderMap) -> SecretString {
+        self.value(headers).map_or_else(new_browser_cookie, SecretString::from)
+    }
+
+    /// `SameSite=Lax`, because the provider's page sends the browser back here.
+    pub(crate) fn header(&self, value: &SecretString) -> Option<HeaderValue> {
+        let secure = if self.is_https { "; Secure" } else { "" };
+        let (name, value) = (self.name(), value.expose_secret());
+        let cookie = format!("{name}={value}; Path=/; Max-Age={MAX_AGE_SECONDS}; HttpOnly; SameSite=Lax{secure}");
+        let mut header = HeaderValue::from_str(&cookie).ok()?;
+        header.set_sensitive(true);
+        Some(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookie_is_bound_to_the_host_over_https() {
+        let value = SecretString::from("a".repeat(64));
+        let header = |url| BrowserCookie::new(url).header(&value).unwrap().to_str().unwrap().to_owned();
+        let flags = "Path=/; Max-Age=3600; HttpOnly; SameSite=Lax";
+        let text = value.expose_secret();
+        assert_eq!(header("https://b.example/x"), format!("__Host-bellbird={text}; {flags}; Secure"));
+        assert_eq!(header("http://127.0.0.1:8081"), format!("bellbird={text}; {flags}"));
+    }
+
+    #[test]
+    fn only_a_single_value_of_ours_counts() {
+        let cookie = BrowserCookie::new("https://b.example");
+        let value = |headers: &[&str]| {
+            let headers = headers.iter().map(|text| (COOKIE, HeaderValue::from_str(text).unwrap()));
+            cookie.value(&headers.collect()).map(str::to_owned)
+        };
+        let ours = format!("__Host-bellbird={}", "0".repeat(64));
+        assert_eq!(value(&[&format!("a=b; {ours}")]), Some("0".repeat(64)));
+        for wrong in [format!("{ours}0"), ours.replace("__Host-", ""), format!("{ours}; {ours}"), "x".to_owned()] {
+            assert_eq!(value(&[&wrong]), None, "{wrong}");
+        }
+        let kept = cookie.value_or_new(&[(COOKIE, HeaderValue::from_str(&ours).unwrap())].into_iter().collect());
+        assert_eq!(kept.expose_secret(), "0".repeat(64));
+        let new = cookie.value_or_new(&HeaderMap::new());
+        assert_eq!(new.expose_secret().len(), VALUE_BYTES);
+    }
+}
