@@ -252,7 +252,7 @@ impl App {
     /// Runs the background jobs of the service until the end of the test.
     pub(crate) fn start_background_jobs(&self) {
         let (storage, connections) = (self.storage.clone(), self.connections.clone());
-        bellbird::background::start(storage, connections, self.webhooks.clone(), |_, _| (), self.stop.clone());
+        bellbird::background::start(storage, connections, self.webhooks.clone(), |_, _| (), || (), self.stop.clone());
     }
 
     pub(crate) fn credentials(&self, at: usize) -> Value {

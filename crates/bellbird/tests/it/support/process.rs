@@ -106,6 +106,10 @@ impl RunningCommand {
         serde_json::from_str(&self.ready_line).unwrap()
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal. Returns the exit status, the rest of standard output, and the log.
     pub(crate) fn stop(mut self, signal: &str) -> (Option<i32>, String, String) {
         let id = self.child.id().to_string();
