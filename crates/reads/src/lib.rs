@@ -79,6 +79,12 @@ impl Reads {
         self.inner.connection_contexts.purge_expired();
     }
 
+    /// The measured size of all page maps of transactions.
+    #[must_use]
+    pub fn page_maps_bytes(&self) -> u64 {
+        self.inner.page_maps.bytes()
+    }
+
     /// The call context of a request that starts now.
     #[must_use]
     pub fn call_context(&self) -> CallContext {

@@ -10,8 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use memchr::memmem::Finder;
 use serde_json::{Value, json};
 
-use crate::support::database::query;
-use crate::support::harness::{Database, simulated_providers};
+use crate::support::database::{execute, query};
+use crate::support::harness::{App, Database, Setup, simulated_providers};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
 
 /// In each description twice, since an allocator may write over the start of freed memory. Nothing else contains it.
@@ -138,6 +138,19 @@ fn find_in_memory(process: u32, needle: &str) -> Vec<String> {
         }
     }
     found
+}
+
+#[tokio::test]
+async fn unused_credentials_are_evicted_after_minutes() {
+    let app = App::start(Setup::default()).await;
+    // No row can be so late, so no provider is asked and the connection does not change.
+    let path = format!("/v1/transactions?connectionId={}&from=2030-01-01", app.olivia.connections[0].id);
+    assert_eq!(app.get(&path).await.status, 200);
+    execute(&app.shared.database, "DELETE FROM secrets WHERE purpose = 'credentials'", "").await;
+    for (minutes, status) in [(4, 200), (4, 200), (6, 404)] {
+        app.clock.set(app.clock.now() + SignedDuration::from_mins(minutes));
+        assert_eq!(app.get(&path).await.status, status, "{minutes} minutes later");
+    }
 }
 
 #[tokio::test]

@@ -114,6 +114,7 @@ pub(crate) struct App {
     pub(crate) storage: Storage,
     pub(crate) connections: Connections,
     pub(crate) webhooks: Webhooks,
+    pub(crate) reads: Reads,
     pub(crate) clock: Clock,
     /// Professional plan; two connections at Fiskil, under one end user.
     pub(crate) olivia: Person,
@@ -208,7 +209,7 @@ impl App {
         let webhooks = Webhooks::new(storage.clone(), providers.clone(), clock.clone(), event_buffer, setup.webhooks)
             .expect("TLS");
         let reads = Reads::new(storage.clone(), providers, clock.clone(), setup.limits);
-        let state = AppState::new(storage.clone(), reads, connections.clone(), clock.clone(), setup.api);
+        let state = AppState::new(storage.clone(), reads.clone(), connections.clone(), clock.clone(), setup.api);
         let listener = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");
         let url = format!("http://{}", listener.address());
         let stop = CancellationToken::new();
@@ -236,6 +237,7 @@ impl App {
             storage,
             connections,
             webhooks,
+            reads,
             clock,
             olivia,
             ben,
