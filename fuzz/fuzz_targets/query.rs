@@ -15,7 +15,7 @@ mod problem {
     }
 }
 
-use bellbird_domain::{AccountId, ConnectionId, page};
+use bellbird_domain::{AccountId, Bound, ConnectionId, page};
 use libfuzzer_sys::fuzz_target;
 use params::{ACCOUNT_IDS_MAX, AccountIds, DateBound, Id, Limit, Offset};
 use problem::Problem;
