@@ -42,7 +42,7 @@ pub const ENDPOINT_STATES: &str = "bellbird_webhook_endpoints";
 ///
 /// `on_removed` is called within seconds for each connection that any process hid or deleted, so that callers can drop
 /// cached data. It may be called more than once for the same connection. `purge_expired` is called every few seconds, to
-/// free what caches hold: a cache that nobody uses keeps what has expired.
+/// free what caches hold: an unused cache keeps what has expired.
 pub fn start(
     storage: Storage,
     connections: Connections,
