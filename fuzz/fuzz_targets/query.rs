@@ -15,7 +15,7 @@ mod problem {
     }
 }
 
-use bellbird_domain::{AccountId, ConnectionId, page};
+use bellbird_domain::{AccountId, Bound, ConnectionId, page};
 use libfuzzer_sys::fuzz_target;
 use params::{ACCOUNT_IDS_MAX, AccountIds, DateBound, Id, Limit, Offset};
 use problem::Problem;
@@ -67,8 +67,9 @@ fn parse_transactions(query: &str) {
             assert_eq!(read.account_id.is_some(), sent("accountId").is_some());
             let account_id = read.account_id.and_then(|id| id.0).map(|id| id.to_string());
             assert!(is_same(account_id, &sent("accountId").unwrap_or_default()));
-            assert_eq!(read.from.map(|from| (from.bound, from.text).1), sent("from"));
-            assert_eq!(read.to.map(|to| (to.bound, to.text).1), sent("to"));
+            let bound = |name| sent(name).map(|text| Bound::parse(&text).expect("an accepted bound"));
+            assert_eq!(read.from.map(|date| date.0), bound("from"));
+            assert_eq!(read.to.map(|date| date.0), bound("to"));
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The `/__control` routes that every simulated provider has: faults, call counts and the clock. Control calls need no
 //! token. They are not counted, and faults do not apply to them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use bytes::Bytes;
 use http::StatusCode;
@@ -44,6 +45,7 @@ pub(crate) fn routes(controls: Arc<ProviderControls>) -> Router {
         .route("/__control/faults", get(faults).post(add_fault).delete(clear_faults))
         .route("/__control/calls", get(calls).delete(clear_calls))
         .route("/__control/clock", post(set_clock).get(clock))
+        .route("/__control/unlisted", put(set_unlisted))
         .route("/__control/{*rest}", axum::routing::any(unknown))
         .with_state(controls)
 }
@@ -81,6 +83,12 @@ async fn calls(State(controls): State<Arc<ProviderControls>>) -> Response {
 async fn clear_calls(State(controls): State<Arc<ProviderControls>>) -> StatusCode {
     controls.calls.clear();
     StatusCode::NO_CONTENT
+}
+
+async fn set_unlisted(State(controls): State<Arc<ProviderControls>>, body: Bytes) -> Result<StatusCode, BadRequest> {
+    let ids: HashSet<String> = parse_body(&body, "an array of account ids")?;
+    *controls.unlisted.lock() = ids;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 #[derive(Deserialize)]

@@ -1,6 +1,7 @@
 //! HTTP listeners over hyper. The sandbox drives each connection itself, because a fault may break one in ways that no
 //! response can express.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -40,6 +41,8 @@ pub(crate) struct ProviderControls {
     pub(crate) clock: Clock,
     pub(crate) faults: Faults,
     pub(crate) calls: Calls,
+    /// Accounts that lists leave out. All other answers have them.
+    pub(crate) unlisted: Mutex<HashSet<String>>,
     /// Returns content type and body of the provider's error for a path and status.
     pub(crate) error_body: fn(&str, StatusCode) -> (&'static str, Vec<u8>),
 }

@@ -108,6 +108,7 @@ pub(super) async fn sync(
         run,
         started_at,
         covered_from,
+        unread_since: None,
         next_sync_at: started_at + SignedDuration::from_hours(6),
         fingerprints: Some(known),
         event_type: EventType::TransactionsSynced,

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use bellbird_domain::{Account, AccountId, Caller, ConnectionId, KeyId, Page, UserId};
-use bellbird_reads::{ConnectionContext, TradesKey};
+use bellbird_reads::{ConnectionContext, ListKey};
 use bellbird_shared_state::Expiring;
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -71,7 +71,7 @@ pub(crate) struct CachedTrades {
 }
 
 impl CachedTrades {
-    pub(crate) fn new(caller: &Caller, context: &ConnectionContext, list: &TradesKey) -> Result<Self, Problem> {
+    pub(crate) fn new(caller: &Caller, context: &ConnectionContext, list: &ListKey) -> Result<Self, Problem> {
         let accounts = context.accounts_of(list.account_id).map_err(|_| Problem::NotFound("Account"))?;
         Ok(Self {
             answer: LiveAnswer { body: Bytes::new(), truncated: false, complete: false },
@@ -80,7 +80,7 @@ impl CachedTrades {
         })
     }
 
-    pub(crate) fn is_valid_for(&self, caller: &Caller, context: &ConnectionContext, list: &TradesKey) -> bool {
+    pub(crate) fn is_valid_for(&self, caller: &Caller, context: &ConnectionContext, list: &ListKey) -> bool {
         let same_accounts =
             |accounts: &[Account]| accounts.iter().map(|account| account.id).eq(self.accounts.iter().copied());
         self.zone == caller.timezone && context.accounts_of(list.account_id).is_ok_and(same_accounts)
@@ -140,6 +140,10 @@ impl MetadataCache {
             let answer = MetadataAnswer { revision: caller.revision, list, body };
             self.answers.insert((caller.user_id, list.slot()), answer, now);
         }
+    }
+
+    pub(crate) fn purge_expired(&self) {
+        self.answers.purge_expired();
     }
 
     pub(crate) fn evict(&self, user_id: UserId) {

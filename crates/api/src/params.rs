@@ -293,18 +293,12 @@ impl<'de> Deserialize<'de> for Offset {
 
 /// `from` or `to`. Keeps the text, because equal concurrent requests are recognised by it.
 #[derive(Debug, Clone)]
-pub struct DateBound {
-    pub text: String,
-    pub bound: Bound,
-}
+pub struct DateBound(pub Bound);
 
 impl<'de> Deserialize<'de> for DateBound {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         const EXPECTED: &str = "a valid ISO 8601 date string (YYYY-MM-DD or YYYY-MM-DDTHH:mm:ssZ)";
-        parse_text(input, |text| match Bound::parse(text) {
-            Ok(bound) => Ok(Self { text: text.to_owned(), bound }),
-            Err(_) => Err(de::Error::custom(EXPECTED)),
-        })
+        parse_text(input, |text| Bound::parse(text).map(Self).map_err(|_| de::Error::custom(EXPECTED)))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellbird_connections::Connections;
 use bellbird_domain::{AccountId, ConnectionId, KeyId, Page, UserId};
-use bellbird_reads::{ListKey, Reads, TradesKey};
+use bellbird_reads::{ListKey, Reads};
 use bellbird_shared_state::client_address::Network;
 use bellbird_shared_state::{Clock, Expiring, InFlight, RateLimiter, SingleFlight};
 use bellbird_storage::Storage;
@@ -83,11 +83,12 @@ pub(crate) struct Inner {
     pub(crate) balances_cache: Expiring<BalancesKey, CachedBalances>,
     pub(crate) metadata_cache: MetadataCache,
     pub(crate) holdings_cache: Expiring<HoldingsKey, Arc<[(AccountId, Bytes)]>>,
-    pub(crate) trades_cache: Expiring<(TradesKey, Page), CachedTrades>,
-    pub(crate) balances_flights: SingleFlight<BalancesKey, SharedOutcome>,
+    pub(crate) trades_cache: Expiring<(ListKey, Page), CachedTrades>,
+    // Flights by revision: after a change, a request joins no read that began before it.
+    pub(crate) balances_flights: SingleFlight<(BalancesKey, i64), SharedOutcome>,
     pub(crate) holdings_flights: SingleFlight<(HoldingsKey, i64), SharedOutcome<AccountHoldings>>,
-    pub(crate) trades_flights: SingleFlight<((TradesKey, Page), i64), SharedOutcome>,
-    pub(crate) transactions_flights: SingleFlight<(ListKey, Page), SharedOutcome>,
+    pub(crate) trades_flights: SingleFlight<((ListKey, Page), i64), SharedOutcome>,
+    pub(crate) transactions_flights: SingleFlight<((ListKey, Page), i64), SharedOutcome>,
 }
 
 impl AppState {
@@ -124,6 +125,15 @@ impl AppState {
             settings,
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Frees the memory of all cached answers, credentials and page maps that have expired.
+    pub fn purge_expired(&self) {
+        self.inner.reads.purge_expired();
+        self.inner.balances_cache.purge_expired();
+        self.inner.holdings_cache.purge_expired();
+        self.inner.trades_cache.purge_expired();
+        self.inner.metadata_cache.purge_expired();
     }
 
     /// Evicts a removed connection from all caches. This frees memory only: every request checks first that the

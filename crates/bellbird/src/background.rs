@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How often removed connections are listed, which costs one indexed read.
+/// How often removed connections are listed, which costs one indexed read, and caches are purged.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How long running jobs may continue after a stop. A job that is cut off is due again once its lease expires; any
 /// instance can then claim it.
@@ -44,12 +44,14 @@ pub const ENDPOINT_STATES: &str = "bellbird_webhook_endpoints";
 /// Starts the background jobs, which run until `stop`.
 ///
 /// `on_removed` is called within seconds for each connection that any process hid or deleted, so that callers can drop
-/// cached data. It may be called more than once for the same connection.
+/// cached data. It may be called more than once for the same connection. `purge_expired` is called every few seconds, to
+/// free what caches hold: an unused cache keeps what has expired.
 pub fn start(
     storage: Storage,
     connections: Connections,
     webhooks: Webhooks,
     on_removed: impl Fn(UserId, ConnectionId) + Send + Sync + 'static,
+    purge_expired: impl Fn() + Send + Sync + 'static,
     stop: CancellationToken,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
@@ -59,6 +61,7 @@ pub fn start(
                 webhooks.deliver(stop.clone()),
                 record_queue_metrics(&storage, &stop),
                 report_removed(&connections, on_removed, &stop),
+                purge_regularly(purge_expired, &stop),
             )
         };
         let grace_period = async {
@@ -143,6 +146,12 @@ fn set_queue_metrics(jobs: &[JobCounts], deliveries: &DeliveryOverview, now: Tim
     }
     let late = deliveries.oldest_due.map_or(0, |due| now.duration_since(due).as_secs().max(0));
     metrics::gauge!(DELIVERY_LATENESS).set(gauge_value(late.unsigned_abs()));
+}
+
+async fn purge_regularly(purge_expired: impl Fn(), stop: &CancellationToken) {
+    while stop.run_until_cancelled(tokio::time::sleep(POLL_INTERVAL)).await.is_some() {
+        purge_expired();
+    }
 }
 
 /// Calls `on_removed` for each connection that was hidden or deleted.

@@ -1,8 +1,12 @@
 //! Bellbird: one read-only API over a person's bank and brokerage accounts.
 
-/// Faster than the system allocator under concurrent requests, and returns memory sooner.
+use mimalloc::MiMalloc;
+use zeroizing_alloc::ZeroAlloc;
+
+/// mimalloc is faster than the system allocator under concurrent requests, and returns memory sooner. Freed memory is
+/// overwritten, so no row stays in it (SECURITY.md, "In memory").
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: ZeroAlloc<MiMalloc> = ZeroAlloc(MiMalloc);
 
 fn main() -> std::process::ExitCode {
     bellbird::cli::run()

@@ -132,8 +132,8 @@ impl Connections {
 
     /// Updates the stored accounts to what the provider lists.
     ///
-    /// During the backfill window, accounts may still appear. So none is deleted, and accounts with new ids are matched
-    /// with stored ones.
+    /// During the backfill window, accounts may still appear. So none counts as missing, and accounts with new ids are
+    /// matched with stored ones, hidden ones included.
     async fn refresh_accounts(
         &self,
         claim: &ClaimedJob,
@@ -148,7 +148,7 @@ impl Connections {
         let is_backfilling = backfill_ends_at.is_some_and(|until| now < until);
         if !found.is_empty() {
             let known_as = if backfill_ends_at.is_some() {
-                match_accounts(&self.storage.list_connection_accounts(user, id).await?, &found)
+                match_accounts(&self.storage.list_accounts_with_hidden(user, id).await?, &found)
             } else {
                 Vec::new()
             };

@@ -1,22 +1,28 @@
 //! Loads and caches what a read needs: a connection of the caller, with its accounts and decrypted credentials.
 //!
-//! A cached context is valid until anything of its user changes.
+//! A cached context is valid until anything of its user changes, and kept while it is used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use bellbird_domain::{Account, AccountId, Caller, Connection, ConnectionCategory, ConnectionId, UserId};
 use bellbird_providers::{Banking, Brokerage, Kind, Provider};
-use jiff::Timestamp;
-use secrecy::SecretString;
+use bellbird_shared_state::Expiring;
+use jiff::{SignedDuration, Timestamp};
+use secrecy::{ExposeSecret as _, SecretString};
 use tracing::Instrument as _;
 
 use crate::{ReadError, Reads};
 
 /// Minimum time between two writes of a connection's refresh time: one write a minute, not one for each read.
 const REFRESH_WRITE_INTERVAL_US: i64 = 60_000_000;
-/// Maximum number of cached contexts.
-const CONTEXTS_MAX: u64 = 10_000;
+/// Time to live of a context after its last use: no longer than that do decrypted credentials stay in memory.
+const CONTEXT_TTL: Duration = Duration::from_secs(300);
+/// A use restarts the time to live once this much of it has passed, since restarting costs more than a use.
+const CONTEXT_RENEW_AFTER: SignedDuration = SignedDuration::from_secs(30);
+/// Maximum size in bytes of all cached contexts.
+const CONTEXTS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// A connection of the caller, and all that is needed to read it.
 pub struct ConnectionContext {
@@ -29,19 +35,26 @@ pub struct ConnectionContext {
 }
 
 /// Cached contexts by user and connection. Each is valid for one revision of its user.
-pub(crate) struct ConnectionContexts(moka::sync::Cache<(UserId, ConnectionId), Arc<ConnectionContext>>);
+pub(crate) struct ConnectionContexts(Expiring<(UserId, ConnectionId), Arc<ConnectionContext>>);
 
 impl Default for ConnectionContexts {
     fn default() -> Self {
-        Self(moka::sync::Cache::new(CONTEXTS_MAX))
+        let bytes_of = |_: &(UserId, ConnectionId), context: &Arc<ConnectionContext>| context.bytes();
+        Self(Expiring::with_lru(CONTEXT_TTL, CONTEXTS_BYTES_MAX, bytes_of))
     }
 }
 
 impl ConnectionContexts {
     /// Evicts a context. Returns its accounts.
-    pub(crate) fn remove(&self, user_id: UserId, connection_id: ConnectionId) -> Vec<AccountId> {
-        let context = self.0.remove(&(user_id, connection_id));
+    pub(crate) fn remove(&self, user_id: UserId, connection_id: ConnectionId, now: Timestamp) -> Vec<AccountId> {
+        let key = (user_id, connection_id);
+        let context = self.0.get(&key, now).map(|(context, _)| context);
+        self.0.remove(&key);
         context.iter().flat_map(|context| &context.accounts).map(|account| account.id).collect()
+    }
+
+    pub(crate) fn purge_expired(&self) {
+        self.0.purge_expired();
     }
 }
 
@@ -55,9 +68,12 @@ impl Reads {
         id: ConnectionId,
     ) -> Result<Arc<ConnectionContext>, ReadError> {
         let key = (caller.user_id, id);
-        if let Some(context) =
-            self.inner.connection_contexts.0.get(&key).filter(|context| context.revision == caller.revision)
+        let (contexts, now) = (&self.inner.connection_contexts.0, self.inner.clock.now());
+        if let Some((context, age)) = contexts.get(&key, now).filter(|(context, _)| context.revision == caller.revision)
         {
+            if age >= CONTEXT_RENEW_AFTER {
+                contexts.renew(&key, now);
+            }
             return Ok(context);
         }
         let storage = &self.inner.storage;
@@ -67,7 +83,7 @@ impl Reads {
         let refreshed_us = AtomicI64::new(connection.last_refreshed_at.map_or(i64::MIN, Timestamp::as_microsecond));
         let context =
             Arc::new(ConnectionContext { connection, accounts, credentials, revision: caller.revision, refreshed_us });
-        self.inner.connection_contexts.0.insert(key, Arc::clone(&context));
+        contexts.insert(key, Arc::clone(&context), now);
         Ok(context)
     }
 
@@ -112,6 +128,18 @@ impl Reads {
 }
 
 impl ConnectionContext {
+    /// Approximate size in memory.
+    fn bytes(&self) -> usize {
+        let text_of = |account: &Account| {
+            let optional = account.institution_name.as_ref().map_or(0, String::len);
+            account.provider_account_id.len() + account.provider.len() + account.name.len() + optional
+        };
+        let accounts: usize = self.accounts.iter().map(|account| size_of::<Account>() + text_of(account)).sum();
+        // The connection's texts are short, except for its logo.
+        let connection = self.connection.institution_logo.as_ref().map_or(0, String::len) + 200;
+        size_of::<Self>() + accounts + connection + self.credentials.expose_secret().len()
+    }
+
     /// Returns the requested account, or all accounts. Fails with [`ReadError::NotFound`] if the connection has no such
     /// account.
     pub fn accounts_of(&self, account_id: Option<AccountId>) -> Result<&[Account], ReadError> {

@@ -7,6 +7,7 @@ pub mod balances;
 mod connection_context;
 pub mod error;
 pub mod holdings;
+mod list_maps;
 pub mod page_map;
 pub mod trades;
 pub mod transactions;
@@ -15,24 +16,19 @@ pub mod window;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{AccountId, ConnectionId, KeyId, UserId};
+use bellbird_domain::{AccountId, ConnectionId, UserId};
 use bellbird_providers::{CallContext, Registry};
-use bellbird_shared_state::{Clock, Expiring};
+use bellbird_shared_state::Clock;
 use bellbird_storage::Storage;
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub use connection_context::ConnectionContext;
 use connection_context::ConnectionContexts;
 pub use error::ReadError;
+pub use list_maps::ListKey;
+use list_maps::ListMaps;
 use page_map::PageMap;
-pub use trades::TradesKey;
 use trades::TradesMap;
-
-/// Time to live of a page map after its last use.
-const PAGE_MAP_TTL: Duration = Duration::from_secs(600);
-/// Maximum size in bytes of all page maps of one kind (transactions or trades).
-const PAGE_MAPS_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -40,26 +36,6 @@ pub struct Limits {
     pub deadline: Duration,
     /// Maximum number of rows that one request reads or counts, from its offset on.
     pub row_cap: u64,
-}
-
-/// Key of a page map: the API key, the connection and the filters of a list.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ListKey {
-    pub key_id: KeyId,
-    pub connection_id: ConnectionId,
-    /// `None` for all accounts.
-    pub account_id: Option<AccountId>,
-    /// The query parameter as sent.
-    pub from: Option<String>,
-    /// The query parameter as sent.
-    pub to: Option<String>,
-}
-
-impl ListKey {
-    fn bytes(&self) -> usize {
-        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        size_of::<Self>() + text(&self.from) + text(&self.to)
-    }
 }
 
 /// The entry point of this crate. Cloning is cheap.
@@ -74,30 +50,39 @@ struct Inner {
     clock: Clock,
     limits: Limits,
     connection_contexts: ConnectionContexts,
-    page_maps: Expiring<ListKey, Arc<Mutex<PageMap>>>,
-    trade_maps: Expiring<TradesKey, Arc<Mutex<TradesMap>>>,
+    page_maps: ListMaps<PageMap>,
+    trades_maps: ListMaps<TradesMap>,
 }
 
 impl Reads {
     #[must_use]
     pub fn new(storage: Storage, providers: Registry, clock: Clock, limits: Limits) -> Self {
-        // Each request that uses a map measures it again, because maps grow.
-        let bytes_of = |list: &ListKey, map: &Arc<Mutex<PageMap>>| list.bytes() + map.lock().bytes();
-        let page_maps = Expiring::new(PAGE_MAP_TTL, PAGE_MAPS_BYTES_MAX, bytes_of);
-        let bytes_of = |_: &TradesKey, map: &Arc<Mutex<TradesMap>>| size_of::<TradesKey>() + map.lock().bytes();
-        let trade_maps = Expiring::new(PAGE_MAP_TTL, PAGE_MAPS_BYTES_MAX, bytes_of);
+        let (page_maps, trades_maps) = (ListMaps::new(), ListMaps::new());
         let connection_contexts = ConnectionContexts::default();
         Self {
-            inner: Arc::new(Inner { storage, providers, clock, limits, connection_contexts, page_maps, trade_maps }),
+            inner: Arc::new(Inner { storage, providers, clock, limits, connection_contexts, page_maps, trades_maps }),
         }
     }
 
     /// Evicts everything cached about a removed connection, above all its decrypted credentials. Returns the accounts
     /// that were cached.
     pub fn evict(&self, user_id: UserId, connection_id: ConnectionId) -> Vec<AccountId> {
-        self.inner.page_maps.remove_where(|list| list.connection_id == connection_id);
-        self.inner.trade_maps.remove_where(|list| list.connection_id == connection_id);
-        self.inner.connection_contexts.remove(user_id, connection_id)
+        self.inner.page_maps.remove_connection(connection_id);
+        self.inner.trades_maps.remove_connection(connection_id);
+        self.inner.connection_contexts.remove(user_id, connection_id, self.inner.clock.now())
+    }
+
+    /// Frees the memory of everything cached that has expired.
+    pub fn purge_expired(&self) {
+        self.inner.page_maps.purge_expired();
+        self.inner.trades_maps.purge_expired();
+        self.inner.connection_contexts.purge_expired();
+    }
+
+    /// The measured size of all page maps of transactions.
+    #[must_use]
+    pub fn page_maps_bytes(&self) -> u64 {
+        self.inner.page_maps.bytes()
     }
 
     /// The call context of a user's request that starts now. `calls_per_minute` is the user's budget at each provider;

@@ -7,6 +7,8 @@ use bellbird_providers::Cursor;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::list_maps::ListMap;
+
 /// Maximum number of cursors in one map: two million rows in windows of 200. Later cursors are not stored, so windows
 /// beyond are read from the last stored cursor.
 const CURSORS_MAX: usize = 10_000;
@@ -108,17 +110,17 @@ impl PageMap {
         self.end = Some(rows);
     }
 
-    /// Approximate size in memory.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        let cursor_bytes: usize =
-            self.cursors.iter().filter_map(|known| known.cursor.as_ref()).map(|cursor| cursor.0.len()).sum();
-        size_of::<Self>() + self.cursors.capacity() * size_of::<PageCursor>() + cursor_bytes
-    }
-
     /// Drops all cursors and counts. Needed when the provider no longer accepts a cursor.
     pub fn reset(&mut self) {
         *self = Self::new(self.interval, self.zone.clone(), self.as_of);
+    }
+}
+
+impl ListMap for PageMap {
+    fn bytes(&self) -> usize {
+        let cursor_bytes: usize =
+            self.cursors.iter().filter_map(|known| known.cursor.as_ref()).map(|cursor| cursor.0.len()).sum();
+        size_of::<Self>() + self.cursors.capacity() * size_of::<PageCursor>() + cursor_bytes
     }
 }
 

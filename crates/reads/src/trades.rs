@@ -8,7 +8,7 @@ mod stream;
 
 use std::sync::Arc;
 
-use bellbird_domain::{AccountId, Caller, ConnectionId, KeyId, Page, Span, Trade};
+use bellbird_domain::{AccountId, Caller, Page, Span, Trade};
 use bellbird_providers::{Brokerage, CallContext, Error};
 use futures_util::future::try_join_all;
 use jiff::tz::TimeZone;
@@ -16,23 +16,13 @@ use parking_lot::Mutex;
 use secrecy::SecretString;
 
 use crate::window::Extent;
-use crate::{ConnectionContext, ReadError, Reads};
+use crate::{ConnectionContext, ListKey, ReadError, Reads};
 pub(crate) use map::TradesMap;
 use stream::Stream;
 
 /// Extra rows to request if `from` or `to` is given. The query covers one day more on each side, and those rows are
 /// filtered out.
 const ROWS_SPARE: u64 = 50;
-
-/// Key of a trades map: the API key, the connection and the filters of a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TradesKey {
-    pub key_id: KeyId,
-    pub connection_id: ConnectionId,
-    /// `None` for all accounts.
-    pub account_id: Option<AccountId>,
-    pub span: Span,
-}
 
 pub struct TradesAnswer {
     /// The written rows, separated by commas.
@@ -63,7 +53,7 @@ impl Reads {
         call: &CallContext,
         caller: &Caller,
         context: &ConnectionContext,
-        list: TradesKey,
+        list: ListKey,
         page: Page,
         write: WriteTrade,
     ) -> Result<TradesAnswer, ReadError> {
@@ -80,6 +70,7 @@ impl Reads {
         let source = Source { brokerage, call, credentials, span, zone, write };
         let mut merge = Merge::new(source, streams, page);
         let more = merge.run(&map).await;
+        self.inner.trades_maps.measure(&list, call.now);
         let more = more.map_err(|error| ReadError::from_provider(&error, context.connection.status))?;
         if call.calls() > 0 {
             self.record_refresh(context);
@@ -93,22 +84,20 @@ impl Reads {
     fn trades_map(
         &self,
         call: &CallContext,
-        list: TradesKey,
+        list: ListKey,
         page: Page,
         streams: &[Stream<'_>],
         zone: &TimeZone,
     ) -> Arc<Mutex<TradesMap>> {
-        let maps = &self.inner.trade_maps;
+        let maps = &self.inner.trades_maps;
         let accounts: Vec<AccountId> = streams.iter().map(Stream::account_id).collect();
         if page.offset > 0
-            && let Some(map) = maps.renew(&list, call.now)
+            && let Some(map) = maps.find(&list, call.now)
             && map.lock().is_for(&accounts, zone)
         {
             return map;
         }
-        let map = Arc::new(Mutex::new(TradesMap::new(accounts, zone.clone())));
-        maps.insert(list, Arc::clone(&map), call.now);
-        map
+        maps.insert(list, TradesMap::new(accounts, zone.clone()), call.now)
     }
 }
 

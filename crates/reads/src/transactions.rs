@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bellbird_domain::date::DayFinder;
-use bellbird_domain::{Bound, Caller, Interval, Page, Transaction};
+use bellbird_domain::{Caller, Interval, Page, Transaction};
 use bellbird_providers::{Banking, CallContext, Cursor, Error, PageRequest, TransactionQuery};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -21,11 +21,10 @@ use crate::{ConnectionContext, ListKey, ReadError, Reads};
 /// Counting stops when less than this fraction of the request's deadline is left: 5 means one fifth.
 const RESERVED_TIME_SHARE: u32 = 5;
 
+#[derive(Debug, Clone, Copy)]
 pub struct TransactionsRequest {
     /// Also the key of the page map.
     pub list: ListKey,
-    pub from: Option<Bound>,
-    pub to: Option<Bound>,
     pub page: Page,
 }
 
@@ -62,14 +61,15 @@ impl Reads {
             map: &map,
         };
         let outcome = walk.complete(keep).await;
-        if let Err(error) = outcome {
-            return Err(ReadError::from_provider(&error, context.connection.status));
-        }
         let seen = walk.window.row();
-        if call.calls() > 0 {
-            self.record_refresh(context);
+        if outcome.is_ok() {
+            if call.calls() > 0 {
+                self.record_refresh(context);
+            }
+            walk.count(call.deadline - self.inner.limits.deadline / RESERVED_TIME_SHARE).await;
         }
-        walk.count(call.deadline - self.inner.limits.deadline / RESERVED_TIME_SHARE).await;
+        self.inner.page_maps.measure(&request.list, call.now);
+        outcome.map_err(|error| ReadError::from_provider(&error, context.connection.status))?;
         let map = map.lock();
         // A concurrent request may have reset the map. The rows seen here still count.
         Ok(walk.window.extent(map.counted().max(seen), map.end()))
@@ -80,15 +80,13 @@ impl Reads {
     fn page_map(&self, call: &CallContext, request: &TransactionsRequest, zone: &TimeZone) -> Arc<Mutex<PageMap>> {
         let maps = &self.inner.page_maps;
         if request.page.offset > 0
-            && let Some(map) = maps.renew(&request.list, call.now)
+            && let Some(map) = maps.find(&request.list, call.now)
             && map.lock().is_in_zone(zone)
         {
             return map;
         }
-        let interval = Interval::resolve(request.from, request.to, call.now);
-        let map = Arc::new(Mutex::new(PageMap::new(interval, zone.clone(), call.now)));
-        maps.insert(request.list.clone(), Arc::clone(&map), call.now);
-        map
+        let interval = Interval::resolve(request.list.span.from, request.list.span.to, call.now);
+        maps.insert(request.list, PageMap::new(interval, zone.clone(), call.now), call.now)
     }
 }
 

@@ -79,6 +79,40 @@ where
         }
     }
 
+    /// As [`Self::renew`], but inserts a value if there is none.
+    pub fn renew_or_insert_with(&self, key: K, now: Timestamp, value: impl FnOnce() -> V) -> V {
+        let renewed = self.entries.entry(key).and_compute_with(|entry| {
+            let value = match entry {
+                Some(entry) if now.duration_since(entry.value().inserted_at) < self.ttl => entry.into_value().value,
+                _ => value(),
+            };
+            Op::Put(Entry { value, inserted_at: now })
+        });
+        match renewed {
+            CompResult::Inserted(entry) | CompResult::ReplacedWith(entry) | CompResult::Unchanged(entry) => {
+                entry.into_value().value
+            }
+            CompResult::Removed(_) | CompResult::StillNone(_) => unreachable!("the closure puts a value"),
+        }
+    }
+
+    /// All values, whether or not they have expired.
+    pub fn values(&self) -> impl Iterator<Item = V> {
+        self.entries.iter().map(|(_, entry)| entry.value)
+    }
+
+    /// Frees the memory of entries that have expired by the system clock. Otherwise this happens only when the map is
+    /// used.
+    pub fn purge_expired(&self) {
+        self.entries.run_pending_tasks();
+    }
+
+    /// The measured size of all entries.
+    pub fn bytes(&self) -> u64 {
+        self.entries.run_pending_tasks();
+        self.entries.weighted_size()
+    }
+
     pub fn remove(&self, key: &K) {
         self.entries.invalidate(key);
     }
@@ -117,6 +151,10 @@ mod tests {
         assert_eq!(map.get(&1, at(1_598)), Some(("one", SignedDuration::from_secs(299))));
         assert_eq!(map.renew(&1, at(1_599)), None, "expired");
         assert_eq!(map.renew(&2, at(1_000)), None);
+        assert_eq!(map.renew_or_insert_with(1, at(1_599), || "two"), "two", "expired");
+        assert_eq!(map.renew_or_insert_with(1, at(1_898), || "three"), "two");
+        assert_eq!(map.get(&1, at(2_197)), Some(("two", SignedDuration::from_secs(299))));
+        assert_eq!(map.values().collect::<Vec<_>>(), ["two"]);
     }
 
     #[test]
@@ -132,8 +170,7 @@ mod tests {
         for key in 0..100 {
             map.insert(key, vec![0; 100], at(1));
         }
-        map.entries.run_pending_tasks();
-        assert!(map.entries.weighted_size() <= 1_000);
+        assert!(map.bytes() <= 1_000);
     }
 
     #[test]

@@ -64,6 +64,9 @@ CREATE TABLE connections (
     -- When the last successful sync started, which is the end of its date range, and the start of that range.
     synced_at INTEGER,
     covered_from INTEGER,
+    -- Since when an account was missing that is listed again. The next sync reads from there. NULL: none returned since
+    -- the last one.
+    unread_since INTEGER,
     -- Counts the finished syncs. Fingerprints name a sync by its number.
     sync_sequence INTEGER NOT NULL DEFAULT 0,
 
@@ -85,6 +88,10 @@ CREATE TABLE accounts (
     masked_number TEXT,
     -- ISO 4217. XXX: unknown.
     currency TEXT NOT NULL,
+    -- The first of the refreshes whose lists lack the account. NULL: the last list has it.
+    missing_since INTEGER,
+    -- When it was hidden from the user, because it stayed missing. NULL: visible.
+    hidden_at INTEGER,
     PRIMARY KEY (user_id, id),
     FOREIGN KEY (user_id, connection_id) REFERENCES connections (user_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;

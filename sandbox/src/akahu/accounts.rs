@@ -31,8 +31,9 @@ pub(super) async fn me(call: UserCall) -> Response {
 pub(super) async fn list(call: UserCall) -> Response {
     let mut store = call.akahu.store.write();
     store.apply_due_refreshes(call.now);
-    let accounts = store.accounts_of(call.user);
-    items(accounts.into_iter().map(|account| &account.members).collect::<Vec<&Members>>())
+    let unlisted = call.akahu.controls.unlisted.lock();
+    let accounts = store.accounts_of(call.user).into_iter().filter(|account| !unlisted.contains(account.id.as_str()));
+    items(accounts.map(|account| &account.members).collect::<Vec<&Members>>())
 }
 
 pub(super) async fn show(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {

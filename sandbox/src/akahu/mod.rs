@@ -60,6 +60,7 @@ impl Akahu {
             clock: Clock::new(options.now),
             faults: crate::faults::Faults::default(),
             calls: crate::calls::Calls::default(),
+            unlisted: Mutex::default(),
             error_body: errors::body,
         };
         let mut rng = Rng::new(options.seed, u64::MAX - 1);

@@ -10,21 +10,22 @@ use crate::members::Members;
 
 /// Lists the end user's accounts in pages. An unknown end user has none.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {
-    answer(&call, "accounts", None, |account| &account.members)
+    let unlisted = call.fiskil.controls.unlisted.lock().clone();
+    answer(&call, "accounts", |account| !unlisted.iter().any(|id| account.has_id(id)), |account| &account.members)
 }
 
 /// Answers a page of one member set per account.
 pub(super) fn answer(
     call: &Call,
     name: &str,
-    account_id: Option<&str>,
+    is_listed: impl Fn(&Account) -> bool,
     part: impl Fn(&Account) -> &Members,
 ) -> Result<Response, Failure> {
     let end_user_id = call.end_user_id()?;
     let page_request = PageRequest::of(call)?;
     let store = call.fiskil.store.read();
     let mut accounts = store.visible_accounts(end_user_id, call.now);
-    accounts.retain(|account| account_id.is_none_or(|id| account.has_id(id)));
+    accounts.retain(|account| is_listed(account));
     let list: Vec<&[Account]> = accounts.into_iter().map(std::slice::from_ref).collect();
     let page = call.fiskil.page(&call.path, page(&list, page_request, |_| true), page_request);
     let body = write(call, name, &page, |out, _, account| {

@@ -82,6 +82,7 @@ impl Fiskil {
             clock: Clock::new(options.now),
             faults: crate::faults::Faults::default(),
             calls: crate::calls::Calls::default(),
+            unlisted: Mutex::default(),
             error_body: |path, status| Failure::of_status(Family::of(path), status).body(),
         };
         let mut rng = Rng::new(options.seed, u64::MAX);

@@ -21,7 +21,9 @@ struct Results<T> {
 /// Lists all accounts of the user.
 pub(super) async fn list(UserCall { call, user }: UserCall) -> Response {
     let store = call.snaptrade.store.read();
-    json(&store.accounts_of(user, None, call.now).map(|account| &account.members).collect::<Vec<_>>())
+    let unlisted = call.snaptrade.controls.unlisted.lock();
+    let accounts = store.accounts_of(user, None, call.now).filter(|account| !unlisted.contains(account.id.as_str()));
+    json(&accounts.map(|account| &account.members).collect::<Vec<_>>())
 }
 
 /// Lists the accounts of a connection.
@@ -31,7 +33,10 @@ pub(super) async fn list_of_connection(
 ) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
     store.connection(user, &id, call.now).ok_or_else(Failure::missing)?;
-    Ok(json(&store.accounts_of(user, Some(&id), call.now).map(|account| &account.members).collect::<Vec<_>>()))
+    let unlisted = call.snaptrade.controls.unlisted.lock();
+    let accounts = store.accounts_of(user, Some(&id), call.now);
+    let accounts = accounts.filter(|account| !unlisted.contains(account.id.as_str()));
+    Ok(json(&accounts.map(|account| &account.members).collect::<Vec<_>>()))
 }
 
 /// Shows one account.

@@ -72,6 +72,7 @@ impl SnapTrade {
             clock: Clock::new(options.now),
             faults: crate::faults::Faults::default(),
             calls: crate::calls::Calls::default(),
+            unlisted: Mutex::default(),
             error_body: |_path, status| ("application/json", Failure::of_status(status).body()),
         };
         let mut rng = Rng::new(options.seed, u64::MAX - 2);

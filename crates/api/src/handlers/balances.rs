@@ -56,7 +56,7 @@ pub(crate) async fn list_balances(
         state.inner.balances_cache.insert(key.clone(), cached, now);
         live::response(live.body, CacheStatus::Miss, false)
     };
-    Ok(live::coalesce(&state.inner.balances_flights, key.clone(), work, respond).await)
+    Ok(live::coalesce(&state.inner.balances_flights, (key.clone(), revision), work, respond).await)
 }
 
 impl AppState {

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{Caller, ConnectionCategory, Page, Span};
-use bellbird_reads::{ConnectionContext, TradesKey};
+use bellbird_reads::{ConnectionContext, ListKey};
 
 use crate::cache::{CachedTrades, LiveAnswer, LiveOutcome};
 use crate::extract::{Admitted, Query};
@@ -42,8 +42,8 @@ pub(crate) async fn list_trades(
     let page = page(query.limit, query.offset);
     let (context, account_id) =
         state.connection_context(&caller, query.connection_id, query.account_id, ConnectionCategory::Brokerage).await?;
-    let span = Span { from: query.from.map(|from| from.bound), to: query.to.map(|to| to.bound) };
-    let list = TradesKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
+    let span = Span { from: query.from.map(|date| date.0), to: query.to.map(|date| date.0) };
+    let list = ListKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
     let cache_key = (list, page);
     let cached = state.inner.trades_cache.get(&cache_key, now);
     if let Some((cached, age)) = cached.filter(|(cached, _)| cached.is_valid_for(&caller, &context, &list)) {
@@ -72,7 +72,7 @@ impl AppState {
         &self,
         caller: &Caller,
         context: &ConnectionContext,
-        list: TradesKey,
+        list: ListKey,
         page: Page,
     ) -> LiveOutcome {
         let calls_per_minute = self.inner.settings.provider_calls_per_minute;

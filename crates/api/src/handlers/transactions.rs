@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{Caller, ConnectionCategory, Page};
+use bellbird_domain::{Caller, ConnectionCategory, Page, Span};
 use bellbird_reads::transactions::TransactionsRequest;
 use bellbird_reads::{ConnectionContext, ListKey};
 use http::HeaderValue;
@@ -13,7 +13,7 @@ use crate::deprecation::{DEPRECATION, SUNSET, SUNSET_DATE};
 use crate::extract::{Admitted, Query};
 use crate::json::write_json;
 use crate::live::{self, CacheStatus};
-use crate::params::{DateBound, page};
+use crate::params::page;
 use crate::problem::Problem;
 use crate::queries::TransactionsQuery;
 use crate::state::AppState;
@@ -45,12 +45,10 @@ pub(crate) async fn list_transactions(
 ) -> Result<Response, Problem> {
     let (context, account_id) =
         state.connection_context(&caller, query.connection_id, query.account_id, ConnectionCategory::Banking).await?;
-    let text_and_bound = |date: Option<DateBound>| date.map(|date| (date.text, date.bound)).unzip();
-    let ((from_text, from), (to_text, to)) = (text_and_bound(query.from), text_and_bound(query.to));
-    let connection_id = context.connection.id;
-    let list = ListKey { key_id: caller.key_id, connection_id, account_id, from: from_text, to: to_text };
-    let request = TransactionsRequest { list, from, to, page: page(query.limit, query.offset) };
-    let flight_key = (request.list.clone(), request.page);
+    let span = Span { from: query.from.map(|date| date.0), to: query.to.map(|date| date.0) };
+    let list = ListKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
+    let request = TransactionsRequest { list, page: page(query.limit, query.offset) };
+    let flight_key = ((list, request.page), caller.revision);
     let reader = state.clone();
     let work = move || async move {
         let _permit = permit;

@@ -86,8 +86,10 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let routers = Routers::new(&settings, api.clone(), &storage, connections.clone(), metrics, &urls);
     let link = connections.create_link(people[0].user.id, LinkTarget::UserChoice).await?;
     print_ready(&storage, args.format, &urls, &people, link.url.expose_secret(), sandbox.description()).await?;
+    let caches = api.clone();
     let evict = move |user, connection| api.evict_connection(user, connection);
-    let background = background::start(storage.clone(), connections.clone(), webhooks, evict, stop.clone());
+    let purge = move || caches.purge_expired();
+    let background = background::start(storage.clone(), connections.clone(), webhooks, evict, purge, stop.clone());
     listeners.serve(&settings, routers, stop).await;
     background.await?;
     connections.finish_tasks(background::TASK_GRACE).await;

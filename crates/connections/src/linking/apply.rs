@@ -145,7 +145,7 @@ impl Connections {
         };
         let mut replaceable = Vec::new();
         for target in decide::replaceable(consent, session) {
-            replaceable.push((target.id, self.storage.list_connection_accounts(user_id, target.id).await?));
+            replaceable.push((target.id, self.storage.list_accounts_with_hidden(user_id, target.id).await?));
         }
         let (effect, replaces, known_as) =
             match decide::place(effect, &accounts, &replaceable, session, request.elapsed) {

@@ -99,6 +99,12 @@ impl SyncSettings {
         covered_from.map_or(from, |covered| from.max(covered))
     }
 
+    /// Returns the oldest instant to read when an account that was missing `since` then is listed again: no sync has read
+    /// its rows meanwhile. Never before the start of the first sync's range.
+    pub(crate) fn range_start_of_absence(&self, since: Timestamp, linked_at: Timestamp) -> Timestamp {
+        since.minus(self.overlap).max(linked_at.minus(self.first))
+    }
+
     /// Fingerprints last seen before the returned instant can be deleted: no later date range reaches back so far.
     pub fn prune_before(from: Timestamp) -> Timestamp {
         from.minus(PRUNE_MARGIN)

@@ -99,8 +99,14 @@ impl Connections {
         let (synced_at, covered_from) = (last.synced_at, last.covered_from);
         let history = SyncHistory { linked_at: connection.created_at, synced_at, covered_from };
         let SyncPlan { from, next_sync_at, retry_if_empty_at } = self.sync_settings.plan(now, history, jitter());
+        // An account that is listed again is read from its absence on. Until then its fingerprints are kept.
+        let from_absence = |since: Option<Timestamp>| {
+            since
+                .map_or(from, |since| from.min(self.sync_settings.range_start_of_absence(since, connection.created_at)))
+        };
+        let (from, kept_from) = (from_absence(last.unread_since), from_absence(last.missing_since));
         let date_range = (from, now);
-        let mut pulled = match self.pull(&last, &connection, date_range).await {
+        let mut pulled = match self.pull(&last, &connection, date_range, kept_from.min(from)).await {
             Err(ConnectionsError::ConsentInactive(_)) => {
                 report.status = self.refresh_after_current(user, id).await?;
                 self.finish_job(claim, Some(next_sync_at)).await?;
@@ -119,6 +125,7 @@ impl Connections {
             run,
             started_at: now,
             covered_from: from,
+            unread_since: last.unread_since,
             next_sync_at,
             fingerprints: pulled.fingerprints.as_deref(),
             event_type: pulled.event_type,
@@ -144,6 +151,7 @@ impl Connections {
         last: &SyncState,
         connection: &Connection,
         date_range: (Timestamp, Timestamp),
+        kept_from: Timestamp,
     ) -> Result<Pulled, ConnectionsError> {
         let (user, id) = (connection.user_id, connection.id);
         let key = self.storage.fingerprint_key(user, id).await?.ok_or(ConnectionsError::NotFound)?;
@@ -153,11 +161,12 @@ impl Connections {
             provider: self.provider(&connection.provider)?.as_ref(),
             context: &self.call_context_within(SYNC_DEADLINE),
             credentials: &credentials,
-            accounts: &self.storage.list_connection_accounts(user, id).await?,
+            accounts: &self.storage.list_listed_accounts(user, id).await?,
             zone: &zone,
             hasher: &RowHasher::new(key.expose_secret().as_bytes()),
             known: &self.storage.list_fingerprints(user, id).await?,
             date_range,
+            prune_before: SyncSettings::prune_before(kept_from),
             sequence: last.next_sequence,
             announce: last.synced_at.is_some() || self.sync_settings.announce_first,
         };

@@ -13,7 +13,6 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use secrecy::SecretString;
 
-use super::SyncSettings;
 use super::changes::{Changes, DuplicateIds, Reading, RowDigests, detect_changes};
 
 /// Upper bound for the rows of one sync: many times a busy month. More rows mean that the provider is faulty.
@@ -37,6 +36,8 @@ pub(super) struct Pull<'a> {
     /// The stored fingerprints, sorted.
     pub(super) known: &'a [Fingerprint],
     pub(super) date_range: (Timestamp, Timestamp),
+    /// Fingerprints that were last seen before this time are deleted.
+    pub(super) prune_before: Timestamp,
     /// The number of the sync among those of the connection.
     pub(super) sequence: u32,
     /// Whether new and changed rows become webhook events.
@@ -99,8 +100,8 @@ impl Pull<'_> {
             }
         };
         let seen: Vec<RowDigests> = rows.iter().map(|row| row.seen).collect();
-        let (from, now) = self.date_range;
-        let reading = Reading { sequence: self.sequence, now, prune_before: SyncSettings::prune_before(from) };
+        let (_, now) = self.date_range;
+        let reading = Reading { sequence: self.sequence, now, prune_before: self.prune_before };
         let Changes { new, updated, fingerprints } = detect_changes(self.known, &seen, duplicate_ids, &reading);
         if fingerprints.as_ref().is_some_and(|all| all.len() > FINGERPRINTS_MAX) {
             return Err(TOO_MANY_ROWS);

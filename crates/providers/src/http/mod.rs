@@ -6,6 +6,7 @@
 mod breaker;
 pub mod pool;
 pub(crate) mod shares;
+mod stream;
 
 use std::io::Read as _;
 use std::pin::Pin;
@@ -17,18 +18,16 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::Uri;
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client as Pool;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::GaiResolver;
-use hyper_util::rt::TokioIo;
+use hyper_util::client::legacy::connect::{HttpConnector, capture_connection};
 use parking_lot::Mutex;
 use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER,
     USER_AGENT,
 };
 use reqwest::{RequestBuilder, StatusCode};
-use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tower::BoxError;
@@ -38,6 +37,7 @@ use tower::util::MapFuture;
 use crate::{CallContext, Error, json};
 use breaker::{Breaker, Outcome};
 use shares::{CallPermit, CallPermits, UserBudgets};
+use stream::{OpenedAt, Stream};
 
 /// The largest response body, before and after decompression.
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -52,13 +52,17 @@ const IDLE_CONNECTIONS_MAX: usize = 64;
 const ATTEMPTS_MAX: usize = 3;
 /// If `Retry-After` is longer than this, the call fails without another attempt.
 const RETRY_AFTER_WAIT_MAX: Duration = Duration::from_secs(2);
-const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
+/// An open connection keeps its read buffer, and so rows that it read. So a connection is reused only for a short time,
+/// and the pool closes an idle one after one to two times this. Together that is less than the minute that SECURITY.md
+/// promises.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
+/// A connection that has been open for this long is closed after its next response.
+const REUSE_MAX: Duration = Duration::from_secs(15);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 const TIMED_OUT: &str = "timed out";
 const CLOSED: Error = Error::Unavailable { reason: "shutting down", retry_after: None };
 
-type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 type Connecting = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
 type Connector =
     MapFuture<HttpsConnector<HttpConnector>, fn(<HttpsConnector<HttpConnector> as Service<Uri>>::Future) -> Connecting>;
@@ -83,6 +87,7 @@ pub struct Client {
     user_calls_per_minute: Option<u32>,
     user_budgets: Mutex<UserBudgets>,
     call_permits: CallPermits,
+    reuse_max: Duration,
     body_permits: Semaphore,
     breaker: Mutex<Breaker>,
 }
@@ -148,6 +153,7 @@ impl Client {
             user_calls_per_minute: None,
             user_budgets: Mutex::default(),
             call_permits: CallPermits::default(),
+            reuse_max: REUSE_MAX,
             body_permits: Semaphore::new(BODIES_AT_ONCE_MAX),
             breaker: Mutex::new(Breaker::default()),
         })
@@ -277,9 +283,16 @@ impl Client {
     ) -> Result<(Response, SemaphorePermit<'_>), Error> {
         let until = context.deadline.min(Instant::now() + self.call_timeout);
         let exchange = async {
-            let response = self.pool.request(build_request(request)?).await.map_err(|error| {
+            let mut request = build_request(request)?;
+            let connection = capture_connection(&mut request);
+            let response = self.pool.request(request).await.map_err(|error| {
                 Error::unavailable(if error.is_connect() { "could not connect" } else { "connection lost" })
             })?;
+            if response.extensions().get::<OpenedAt>().is_some_and(|opened| opened.0.elapsed() >= self.reuse_max)
+                && let Some(connected) = connection.connection_metadata().as_ref()
+            {
+                connected.poison();
+            }
             let permit = self.body_permits.acquire().await.map_err(|_| CLOSED)?;
             Ok((read(response).await?, permit))
         };
@@ -335,7 +348,7 @@ fn retry_delay(error: &Error, delay: Option<Duration>, deadline: Instant) -> Opt
 }
 
 fn with_timeout(connecting: <HttpsConnector<HttpConnector> as Service<Uri>>::Future) -> Connecting {
-    Box::pin(pool::connect_within(CONNECT_TIMEOUT, connecting))
+    Box::pin(async { pool::connect_within(CONNECT_TIMEOUT, connecting).await.map(Stream::new) })
 }
 
 fn build_request(request: RequestBuilder) -> Result<hyper::Request<reqwest::Body>, Error> {
@@ -393,6 +406,11 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
 
     use super::*;
 
@@ -406,6 +424,44 @@ mod tests {
         assert_eq!(gunzip(&pack(b"{}")).as_deref(), Ok(&b"{}"[..]));
         assert_eq!(gunzip(&pack(&vec![b' '; BODY_BYTES_MAX + 1])), Err(Error::Malformed("body too large")));
         assert_eq!(gunzip(b"no gzip"), Err(Error::Malformed("invalid gzip body")));
+    }
+
+    /// Answers every request with `{}`. Returns its URL and the number of connections.
+    async fn server() -> (String, Arc<AtomicU32>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (url, connections) = (format!("http://{}", listener.local_addr().unwrap()), Arc::new(AtomicU32::new(0)));
+        let count = Arc::clone(&connections);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(async move {
+                    // A request without a body is one packet.
+                    while stream.read(&mut [0; 4_096]).await.is_ok_and(|bytes| bytes > 0) {
+                        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
+                    }
+                });
+            }
+        });
+        (url, connections)
+    }
+
+    #[tokio::test]
+    async fn connection_is_reused_for_a_limited_time() {
+        const CALLS: u32 = 20;
+        let (url, connections) = server().await;
+        let provider = ProviderName::new("acme");
+        let mut client = Client::new(provider, Duration::from_secs(20)).unwrap();
+        for (reuse_max, expected) in [(REUSE_MAX, 1..CALLS), (Duration::ZERO, CALLS - 1..CALLS + 1)] {
+            // The first call may find a connection of the round before.
+            client.reuse_max = reuse_max;
+            connections.store(0, Ordering::Relaxed);
+            for _ in 0..CALLS {
+                let context = CallContext::new(Instant::now() + Duration::from_secs(20), jiff::Timestamp::UNIX_EPOCH);
+                client.call(&context, "test", |http| http.get(&url), |_| Ok(())).await.unwrap();
+            }
+            let opened = connections.load(Ordering::Relaxed);
+            assert!(expected.contains(&opened), "{reuse_max:?}: {opened}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

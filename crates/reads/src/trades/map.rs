@@ -5,6 +5,8 @@
 use bellbird_domain::AccountId;
 use jiff::tz::TimeZone;
 
+use crate::list_maps::ListMap;
+
 /// Maximum number of cursors in one map. Later ones are not stored, so windows beyond start at the last stored one.
 const CURSORS_MAX: usize = 10_000;
 
@@ -49,9 +51,10 @@ impl TradesMap {
             _ => self.cursors.insert(at, (row, positions)),
         }
     }
+}
 
-    /// Approximate size in memory.
-    pub(crate) fn bytes(&self) -> usize {
+impl ListMap for TradesMap {
+    fn bytes(&self) -> usize {
         let cursor_bytes = size_of::<(u64, Box<[u64]>)>() + self.accounts.len() * size_of::<u64>();
         size_of::<Self>() + self.accounts.len() * size_of::<AccountId>() + self.cursors.len() * cursor_bytes
     }

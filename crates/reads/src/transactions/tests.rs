@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, Decimal, UserId};
+use bellbird_domain::{Account, AccountId, AccountType, Bound, ConnectionId, Currency, Decimal, UserId};
 use bellbird_providers::RowSink;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};

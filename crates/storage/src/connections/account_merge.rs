@@ -1,17 +1,25 @@
-//! Updates the stored accounts of a connection to match the provider's list. A refresh may delete accounts that are
-//! missing from the list, an import never does.
+//! Updates the stored accounts of a connection to match the provider's list.
+//!
+//! A list may be incomplete by mistake. So an account that is missing from it stays visible until a refresh an hour
+//! later misses it too, and is deleted only after a month. If it is listed again before, it keeps its id.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use bellbird_domain::{AccountId, AccountType, ConnectionId, Currency, MaskedNumber, UserId};
+use jiff::{SignedDuration, Timestamp};
 
 use crate::connections::accounts::{NewAccount, currency, masked};
 use crate::db::{Row, Tx, params, statements, strip_nul};
 use crate::error::Result;
 
+/// How long an account is missing before a refresh hides it.
+const HIDE_AFTER: SignedDuration = SignedDuration::from_hours(1);
+/// How long an account is missing before a refresh deletes it.
+const DELETE_AFTER: SignedDuration = SignedDuration::from_hours(30 * 24);
+
 statements! {
-    LIST_STORED = "SELECT id, provider_account_id, name, account_type, masked_number, currency
+    LIST_STORED = "SELECT id, provider_account_id, name, account_type, masked_number, currency, missing_since, hidden_at
         FROM accounts WHERE user_id = $1 AND connection_id = $2";
 
     INSERT = "INSERT INTO accounts
@@ -19,8 +27,15 @@ statements! {
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
 
     UPDATE = "UPDATE accounts SET provider_account_id = $3, name = $4, account_type = $5, masked_number = $6,
-            currency = $7
+            currency = $7, missing_since = NULL, hidden_at = NULL
         WHERE user_id = $1 AND id = $2";
+
+    SET_MISSING = "UPDATE accounts SET missing_since = $3 WHERE user_id = $1 AND id = $2";
+
+    HIDE = "UPDATE accounts SET hidden_at = $3 WHERE user_id = $1 AND id = $2";
+
+    SET_UNREAD_SINCE = "UPDATE connections SET unread_since = $3
+        WHERE user_id = $1 AND id = $2 AND (unread_since IS NULL OR unread_since > $3)";
 
     DELETE = "DELETE FROM accounts WHERE user_id = $1 AND id = $2";
 }
@@ -33,18 +48,20 @@ struct Stored {
     account_type: AccountType,
     number: Option<MaskedNumber>,
     currency: Currency,
+    missing_since: Option<Timestamp>,
+    is_hidden: bool,
 }
 
-/// Writes the differences, and returns whether there were any. The caller holds the lock on the user's row.
+/// Writes the differences, and returns whether users can see any. The caller holds the lock on the user's row.
 ///
-/// If the list names an account twice, the first entry counts. A listed account matches the stored one with the same
+/// `missing_at` is the time of a list that should be complete: accounts that it lacks are missing since then. If the list names an account twice, the first entry counts. A listed account matches the stored one with the same
 /// provider id, or else the one in `known_as`.
 pub(crate) async fn merge_accounts(
     tx: &mut Tx,
     user: UserId,
     connection: ConnectionId,
     accounts: &[NewAccount<'_>],
-    remove_missing: bool,
+    missing_at: Option<Timestamp>,
 ) -> Result<bool> {
     let before = tx.all(LIST_STORED, params![user, connection], stored_account).await?;
     let keys: Vec<Cow<'_, str>> = accounts.iter().map(|account| strip_nul(account.provider_account_id)).collect();
@@ -63,17 +80,32 @@ pub(crate) async fn merge_accounts(
         }
         let known = same.remove(key.as_ref()).or_else(|| take_known(&mut missing, account.known_as));
         changed |= match known {
-            Some(stored) => update(tx, user, &stored, key, account).await?,
+            Some(stored) => update(tx, user, connection, &stored, key, account).await?,
             None => insert(tx, user, connection, key, account).await?,
         };
     }
-    if remove_missing {
+    if let Some(now) = missing_at {
         for stored in &missing {
-            tx.run(DELETE, params![user, stored.id]).await?;
-            changed = true;
+            changed |= miss(tx, user, stored, now).await?;
         }
     }
     Ok(changed)
+}
+
+/// Handles an account that is missing from a list. Returns true if it was hidden or deleted.
+async fn miss(tx: &mut Tx, user: UserId, stored: &Stored, now: Timestamp) -> Result<bool> {
+    let Some(since) = stored.missing_since else {
+        return tx.run(SET_MISSING, params![user, stored.id, now]).await.map(|_| false);
+    };
+    let missing_for = now.duration_since(since);
+    if missing_for >= DELETE_AFTER {
+        tx.run(DELETE, params![user, stored.id]).await?;
+    } else if missing_for >= HIDE_AFTER && !stored.is_hidden {
+        tx.run(HIDE, params![user, stored.id, now]).await?;
+    } else {
+        return Ok(false);
+    }
+    Ok(true)
 }
 
 fn take_known(missing: &mut Vec<Stored>, known_as: Option<AccountId>) -> Option<Stored> {
@@ -100,6 +132,7 @@ async fn insert(
 async fn update(
     tx: &mut Tx,
     user: UserId,
+    connection: ConnectionId,
     stored: &Stored,
     provider_account_id: &str,
     account: &NewAccount<'_>,
@@ -111,13 +144,16 @@ async fn update(
         && stored.account_type == account.account_type
         && stored.number.as_ref() == account.number
         && stored.currency == currency;
-    if same {
+    if same && stored.missing_since.is_none() {
         return Ok(false);
+    }
+    if let Some(since) = stored.missing_since {
+        tx.run(SET_UNREAD_SINCE, params![user, connection, since]).await?;
     }
     let number = account.number.map(MaskedNumber::as_str);
     let kind = account.account_type.as_str();
     let values = params![user, stored.id, provider_account_id, &*name, kind, number, &currency];
-    tx.run(UPDATE, values).await.map(|_| true)
+    tx.run(UPDATE, values).await.map(|_| !same || stored.is_hidden)
 }
 
 fn stored_account(row: &Row<'_>) -> Result<Stored> {
@@ -128,5 +164,7 @@ fn stored_account(row: &Row<'_>) -> Result<Stored> {
         account_type: row.word(3, "an account type")?,
         number: masked(row, 4)?,
         currency: currency(row, 5)?,
+        missing_since: row.opt_time(6)?,
+        is_hidden: row.opt_time(7)?.is_some(),
     })
 }

@@ -1,5 +1,7 @@
 //! Lists and finds accounts: names, types, currencies and masked numbers, without amounts. Also fills in a currency
 //! that was unknown.
+//!
+//! An account that its provider stopped listing is hidden after a while, and deleted later (`account_merge.rs`).
 
 use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, MaskedNumber, UserId};
 
@@ -11,7 +13,7 @@ use crate::{Storage, StorageError};
 /// Placeholders for ids in [`FIND_FEW`].
 const FIND_FEW_MAX: usize = 8;
 
-/// The columns that [`account`] expects, in its order.
+/// The columns that [`account`] expects, in its order. Includes hidden accounts.
 macro_rules! select_accounts {
     ($rest:literal) => {
         concat!(
@@ -27,18 +29,23 @@ macro_rules! select_accounts {
 statements! {
     /// `CROSS JOIN` makes SQLite read accounts by name and look up their connections, whatever its statistics say. A
     /// page then costs one step for each row.
-    LIST = select_accounts!("ORDER BY a.name, a.id LIMIT $2 OFFSET $3");
+    LIST = select_accounts!("AND a.hidden_at IS NULL ORDER BY a.name, a.id LIMIT $2 OFFSET $3");
 
     COUNT = "SELECT COUNT(*) FROM accounts a CROSS JOIN connections c
-        WHERE a.user_id = $1 AND c.user_id = a.user_id AND c.id = a.connection_id AND c.status <> 'deleting'";
+        WHERE a.user_id = $1 AND c.user_id = a.user_id AND c.id = a.connection_id AND c.status <> 'deleting'
+            AND a.hidden_at IS NULL";
 
-    LIST_ALL = select_accounts!("ORDER BY a.name, a.id");
+    LIST_ALL = select_accounts!("AND a.hidden_at IS NULL ORDER BY a.name, a.id");
 
     /// Sorted in Rust: with ORDER BY, SQLite would walk all accounts of the user by name.
-    LIST_OF_CONNECTION = select_accounts!("AND a.connection_id = $2");
+    LIST_OF_CONNECTION = select_accounts!("AND a.hidden_at IS NULL AND a.connection_id = $2");
+
+    LIST_LISTED = select_accounts!("AND a.missing_since IS NULL AND a.connection_id = $2");
+
+    LIST_WITH_HIDDEN = select_accounts!("AND a.connection_id = $2");
 
     /// Sorted in Rust, for the same reason.
-    FIND_FEW = select_accounts!("AND a.id IN ($2, $3, $4, $5, $6, $7, $8, $9)");
+    FIND_FEW = select_accounts!("AND a.hidden_at IS NULL AND a.id IN ($2, $3, $4, $5, $6, $7, $8, $9)");
 
     SET_UNKNOWN_CURRENCY = "UPDATE accounts SET currency = $3 WHERE user_id = $1 AND id = $2 AND currency = 'XXX'";
 }
@@ -59,8 +66,8 @@ pub struct NewAccount<'a> {
 }
 
 impl Storage {
-    /// Returns a page of the user's accounts by name (code points), then id, and the total count. Skips accounts of
-    /// connections that are being deleted.
+    /// Returns a page of the user's accounts by name (code points), then id, and the total count. Skips hidden accounts,
+    /// and accounts of connections that are being deleted.
     ///
     /// One indexed statement reads the page. A second one counts, but only if the page does not show where the list
     /// ends.
@@ -77,14 +84,25 @@ impl Storage {
         Ok((page, u64::try_from(counted).unwrap_or(0).max(seen)))
     }
 
-    /// The accounts of one connection, by name, then id. Empty if the connection belongs to another user or is being
+    /// The visible accounts of one connection, by name, then id. Empty if the connection belongs to another user or is being
     /// deleted.
     pub async fn list_connection_accounts(&self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
         self.db.all(LIST_OF_CONNECTION, params![user, connection], account).await.map(sorted)
     }
 
-    /// Finds the user's accounts with these ids, each once, by name, then id. Skips accounts of connections that are
-    /// being deleted.
+    /// As [`Self::list_connection_accounts`], without those that the provider's last list lacks. It may reject a query
+    /// that names one of these.
+    pub async fn list_listed_accounts(&self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
+        self.db.all(LIST_LISTED, params![user, connection], account).await.map(sorted)
+    }
+
+    /// As [`Self::list_connection_accounts`], and the hidden ones, which a found account may match.
+    pub async fn list_accounts_with_hidden(&self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
+        self.db.all(LIST_WITH_HIDDEN, params![user, connection], account).await.map(sorted)
+    }
+
+    /// Finds the user's accounts with these ids, each once, by name, then id. Skips hidden accounts, and accounts of
+    /// connections that are being deleted.
     ///
     /// Up to eight ids take one statement with eight lookups. More ids read all accounts of the user, because the
     /// databases have no common syntax for a list of values. A caller with more than eight ids rarely has many more

@@ -95,7 +95,7 @@ impl Storage {
         let user = new.user_id;
         let id = self.upsert_connection(&mut tx, new, now).await?;
         self.store_secret(&mut tx, &SecretSlot::credentials(user, id), new.credentials).await?;
-        account_merge::merge_accounts(&mut tx, user, id, accounts, false).await?;
+        account_merge::merge_accounts(&mut tx, user, id, accounts, None).await?;
         if !accounts.is_empty() {
             write_last_refreshed_at(&mut tx, user, id, now).await?;
         }

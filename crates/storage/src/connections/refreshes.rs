@@ -30,8 +30,9 @@ impl Storage {
         Ok(self.db.one(FIND_BACKFILL_END, params![user, id], |row| row.opt_time(0)).await?.flatten())
     }
 
-    /// Merges the accounts that a refresh read, and records that the provider answered. With `remove_missing`, accounts
-    /// that are no longer listed are deleted. The revision grows if an account changed.
+    /// Merges the accounts that a refresh read, and records that the provider answered. The list `is_complete` unless
+    /// accounts may still appear: only a complete one makes an account missing, hides it or deletes it. The revision
+    /// grows if users can see a change.
     ///
     /// Returns false, and changes nothing, if the lease was lost: to another task, by an import, or because the
     /// connection is being deleted.
@@ -39,7 +40,7 @@ impl Storage {
         &self,
         claim: &ClaimedJob,
         accounts: &[NewAccount<'_>],
-        remove_missing: bool,
+        is_complete: bool,
         now: Timestamp,
     ) -> Result<bool> {
         let (user, id) = (claim.user_id(), claim.subject_id());
@@ -49,7 +50,7 @@ impl Storage {
             return Ok(false);
         }
         write_last_refreshed_at(&mut tx, user, id, now).await?;
-        if account_merge::merge_accounts(&mut tx, user, id, accounts, remove_missing).await? {
+        if account_merge::merge_accounts(&mut tx, user, id, accounts, is_complete.then_some(now)).await? {
             bump_revision(&mut tx, user).await?;
         }
         tx.commit().await?;

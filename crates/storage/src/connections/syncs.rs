@@ -15,11 +15,14 @@ use crate::webhooks::endpoints::ENDPOINT_DISABLED;
 use crate::webhooks::webhook_events::{self, NewWebhookEvent, SyncedEvents};
 
 statements! {
-    FIND = "SELECT c.synced_at, c.covered_from, j.run_at, j.attempts, j.last_error, c.sync_sequence
+    FIND = "SELECT c.synced_at, c.covered_from, j.run_at, j.attempts, j.last_error, c.sync_sequence, c.unread_since,
+            (SELECT MIN(a.missing_since) FROM accounts a WHERE a.user_id = c.user_id AND a.connection_id = c.id)
         FROM connections c JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'sync' AND j.subject = c.id
         WHERE c.user_id = $1 AND c.id = $2";
 
-    FINISH = "UPDATE connections SET synced_at = $3, covered_from = $4, sync_sequence = sync_sequence + 1
+    /// A refresh may have set `unread_since` while the sync ran. Then it stays for the next one.
+    FINISH = "UPDATE connections SET synced_at = $3, covered_from = $4, sync_sequence = sync_sequence + 1,
+            unread_since = NULLIF(unread_since, $5)
         WHERE user_id = $1 AND id = $2";
 
     /// All that `finish_sync` writes, in one statement. NULL if the claim is stale, otherwise the number of written
@@ -30,7 +33,9 @@ statements! {
         "WITH finished AS (",
         jobs::release_done!(),
         " RETURNING subject), synced AS (
-            UPDATE connections SET synced_at = $6, covered_from = $7, sync_sequence = sync_sequence + 1 FROM finished
+            UPDATE connections SET synced_at = $6, covered_from = $7, sync_sequence = sync_sequence + 1,
+                unread_since = NULLIF(unread_since, $20)
+            FROM finished
             WHERE user_id = $1 AND id = $3
         ), stored AS (
             INSERT INTO fingerprints (user_id, connection_id, entries)
@@ -79,6 +84,12 @@ pub struct SyncState {
     /// The number of the next successful sync, from 1.
     #[serde(skip)]
     pub next_sequence: u32,
+    /// Since when an account was missing that is listed again, if no sync has read its rows since.
+    #[serde(skip)]
+    pub unread_since: Option<Timestamp>,
+    /// Since when an account is missing from the provider's list.
+    #[serde(skip)]
+    pub missing_since: Option<Timestamp>,
     /// The next sync. While one runs, this is when that one was due, or a later time that was requested meanwhile.
     pub next_at: Option<Timestamp>,
     /// Failures since the last success.
@@ -96,6 +107,8 @@ pub struct FinishedSync<'a> {
     pub started_at: Timestamp,
     /// The start of its date range.
     pub covered_from: Timestamp,
+    /// As in the state that the sync began with.
+    pub unread_since: Option<Timestamp>,
     pub next_sync_at: Timestamp,
     /// All fingerprints of the connection, sorted. None keeps the stored ones.
     pub fingerprints: Option<&'a [Fingerprint]>,
@@ -131,7 +144,7 @@ impl Storage {
             tx.rollback().await;
             return Ok(None);
         }
-        tx.run(FINISH, params![user, connection, started_at, covered_from]).await?;
+        tx.run(FINISH, params![user, connection, started_at, covered_from, finished.unread_since]).await?;
         if let Some(entries) = entries {
             fingerprints::store(&mut tx, user, connection, &entries).await?;
         }
@@ -183,7 +196,8 @@ impl Storage {
             finished.started_at,
             total_chunks.as_slice(),
             finished.first_attempt_at,
-            ENDPOINT_DISABLED
+            ENDPOINT_DISABLED,
+            finished.unread_since
         ];
         let answers = self.db.batch(&[(LOCK_USER, params![claim.user_id()]), (FINISH_ON_POSTGRES, values)]).await?;
         Ok(answers.last().copied().flatten().map(|written| u64::try_from(written).unwrap_or(0)))
@@ -197,6 +211,8 @@ fn state(row: &Row<'_>) -> Result<SyncState> {
         next_at: row.opt_time(2)?,
         attempts: row.attempts(3)?,
         last_error: row.opt_text(4)?.map(str::to_owned),
+        unread_since: row.opt_time(6)?,
+        missing_since: row.opt_time(7)?,
         next_sequence: row.number::<u32>(5, "a number of syncs")?.saturating_add(1),
     })
 }

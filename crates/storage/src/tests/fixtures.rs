@@ -98,6 +98,7 @@ pub(crate) async fn start_sync(db: &Storage, user: UserId, id: ConnectionId, now
 /// A sync that started at `now` and found nothing. The next one is due 1,000 seconds later.
 pub(crate) fn empty_sync(now: i64) -> FinishedSync<'static> {
     FinishedSync {
+        unread_since: None,
         run: SyncRunId::new(),
         started_at: at(now),
         covered_from: at(now - 500),

@@ -136,12 +136,12 @@ impl TestDb {
         &self,
         (user, connection): (UserId, ConnectionId),
         accounts: &[NewAccount<'_>],
-        remove_missing: bool,
+        is_complete: bool,
         now: Timestamp,
     ) -> bool {
         let claim = self.claim_refresh(user, connection, now, now).await.expect("claims");
         let Some(claim) = claim else { return false };
-        assert!(self.apply_refresh(&claim, accounts, remove_missing, now).await.expect("refreshed"));
+        assert!(self.apply_refresh(&claim, accounts, is_complete, now).await.expect("refreshed"));
         self.finish_job(&claim, None).await.expect("finished")
     }
 

@@ -1,10 +1,11 @@
 //! `/v1/balances`: sets of accounts, the cache, shared calls and failures.
 
+use bellbird_storage::UserChange;
 use jiff::SignedDuration;
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::support::harness::{App, Database, Setup, on_both_databases};
+use crate::support::harness::{App, Database, Setup, eventually, on_both_databases};
 
 async fn ids(app: &App) -> Vec<String> {
     let accounts = app.get("/v1/accounts?limit=200").await.data();
@@ -99,6 +100,24 @@ async fn concurrent_equal_requests_share_one_call() {
     let answers = futures_util::future::join_all((0..10).map(|_| app.get(&path))).await;
     assert!(answers.iter().all(|answer| answer.status == 200 && answer.text == answers[0].text));
     assert_eq!(app.calls().await["/v1/banking/balances"], 1);
+}
+
+#[tokio::test]
+async fn request_after_a_change_joins_no_earlier_read() {
+    let app = App::start(Setup::default()).await;
+    let path = path(&ids(&app).await[..1]);
+    app.reset_calls().await;
+    app.fault(json!({"match": "/v1/banking/balances", "kind": "delay", "delayMs": 1_500})).await;
+    let calls = async || app.calls().await.get("/v1/banking/balances").copied().unwrap_or(0);
+    let later = async {
+        eventually(async || calls().await > 0).await;
+        let change = UserChange { plan: None, timezone: Some(Some("America/New_York")) };
+        app.storage.update_user(app.olivia.user.id, &change).await.unwrap();
+        app.get(&path).await
+    };
+    let (before, after) = tokio::join!(app.get(&path), later);
+    assert_eq!((before.status, after.status), (StatusCode::OK, StatusCode::OK));
+    assert_eq!(calls().await, 2);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod answers;
 mod erasure;
+mod memory;
 mod pending_events;
 
 use std::path::Path;

@@ -115,6 +115,7 @@ pub(crate) struct App {
     pub(crate) storage: Storage,
     pub(crate) connections: Connections,
     pub(crate) webhooks: Webhooks,
+    pub(crate) reads: Reads,
     pub(crate) clock: Clock,
     /// Professional plan; two connections at Fiskil, under one end user.
     pub(crate) olivia: Person,
@@ -215,7 +216,7 @@ impl App {
             trusted_proxies: setup.api.trusted_proxies.clone(),
             failed_auth_per_minute: setup.api.failed_auth_per_minute,
         };
-        let state = AppState::new(storage.clone(), reads, connections.clone(), clock.clone(), setup.api);
+        let state = AppState::new(storage.clone(), reads.clone(), connections.clone(), clock.clone(), setup.api);
         let listener = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");
         let url = format!("http://{}", listener.address());
         let stop = CancellationToken::new();
@@ -243,6 +244,7 @@ impl App {
             storage,
             connections,
             webhooks,
+            reads,
             clock,
             olivia,
             ben,
@@ -259,7 +261,7 @@ impl App {
     /// Runs the background jobs of the service until the end of the test.
     pub(crate) fn start_background_jobs(&self) {
         let (storage, connections) = (self.storage.clone(), self.connections.clone());
-        bellbird::background::start(storage, connections, self.webhooks.clone(), |_, _| (), self.stop.clone());
+        bellbird::background::start(storage, connections, self.webhooks.clone(), |_, _| (), || (), self.stop.clone());
     }
 
     pub(crate) fn credentials(&self, at: usize) -> Value {

@@ -19,7 +19,11 @@ impl App {
 
     /// Adds a row with that time to an account of the connection, at the provider. Returns the provider's id of it.
     pub(crate) async fn add_row(&self, connection: &Connection, text: &str, at: Timestamp) -> String {
-        let account = self.account_at(connection).await;
+        self.add_row_to(connection, &self.account_at(connection).await, text, at).await
+    }
+
+    /// As [`App::add_row`], to an account that need not be visible.
+    pub(crate) async fn add_row_to(&self, connection: &Connection, account: &str, text: &str, at: Timestamp) -> String {
         let at = at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string();
         let row = match connection.provider.as_str() {
             "fiskil" => {

@@ -1,3 +1,4 @@
 //! Tests of syncs.
 
+mod missing_accounts;
 mod runs;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
+use bellbird_domain::{AccountId, ConnectionId, ConnectionStatus, UserId};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::tests::job_fixtures::ids;
 use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
-use crate::{ClaimedJob, NewConnection, Storage};
+use crate::{ClaimedJob, NewAccount, NewConnection, Storage};
 
 /// A connection with this next refresh, whose backfill ends at 500.
 async fn connection_to_refresh(
@@ -222,14 +222,56 @@ both! {
         let claim = due(db, 20).await.remove(0);
         let accounts = [new_account("acc_1", "One"), new_account("acc_2", "Two")];
         assert!(db.apply_refresh(&claim, &accounts, false, at(21)).await.unwrap());
-        assert!(db.apply_refresh(&claim, &accounts[..1], true, at(22)).await.unwrap());
-        assert_eq!((db.accounts(user).await.len(), db.revision(user).await), (1, 3));
-        assert!(db.apply_refresh(&claim, &accounts[..1], true, at(23)).await.unwrap());
+        assert_eq!((db.accounts(user).await.len(), db.revision(user).await), (2, 3));
+        assert!(db.apply_refresh(&claim, &accounts, true, at(23)).await.unwrap());
         assert_eq!(db.revision(user).await, 3, "no account changed");
         let found = db.find_connection(user, id).await.unwrap().unwrap();
         assert_eq!(found.last_refreshed_at, Some(at(23)));
         assert!(db.finish_job(&claim, None).await.unwrap());
         assert!(!db.apply_refresh(&claim, &[], true, at(24)).await.unwrap(), "released");
+    }
+
+    async fn missing_account_is_hidden_then_deleted(db) {
+        const HOUR: i64 = 3_600;
+        const DAY: i64 = 24 * HOUR;
+        let user = db.user("a@x").await.id;
+        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
+        let claim = due(db, 20).await.remove(0);
+        let accounts = [new_account("acc_1", "One"), new_account("acc_2", "Two")];
+        let refresh = async |listed: &[NewAccount<'_>], is_complete, now| {
+            assert!(db.apply_refresh(&claim, listed, is_complete, at(now)).await.unwrap());
+            let visible = db.accounts(user).await.len();
+            assert_eq!(db.list_connection_accounts(user, id).await.unwrap().len(), visible);
+            assert_eq!(db.list_accounts(user, 1, 0).await.unwrap().1, visible as u64, "the total");
+            let listed = db.list_listed_accounts(user, id).await.unwrap().len();
+            let stored = db.list_accounts_with_hidden(user, id).await.unwrap().len();
+            (listed, visible, stored, db.revision(user).await)
+        };
+        assert_eq!(refresh(&accounts, true, 30).await, (2, 2, 2, 3));
+        let two = db.accounts(user).await.remove(1);
+        for (now, is_complete, expected) in [
+            (40, false, (2, 2, 2, 3)),
+            (50, true, (1, 2, 2, 3)),
+            (49 + HOUR, true, (1, 2, 2, 3)),
+            (50 + HOUR, true, (1, 1, 2, 4)),
+            (51 + HOUR, true, (1, 1, 2, 4)),
+            (49 + 30 * DAY, true, (1, 1, 2, 4)),
+        ] {
+            assert_eq!(refresh(&accounts[..1], is_complete, now).await, expected, "{now}");
+        }
+        for ids in [vec![two.id], vec![two.id; 9]] {
+            assert_eq!(db.find_accounts(user, &ids).await.unwrap(), []);
+        }
+        assert_eq!(refresh(&accounts, true, 49 + 30 * DAY).await, (2, 2, 2, 5), "it returns");
+        assert_eq!(db.accounts(user).await[1], two);
+        let first = 50 + 30 * DAY;
+        let state = db.find_sync(user, id).await.unwrap().unwrap();
+        assert_eq!((state.unread_since, state.missing_since), (Some(at(50)), None));
+        assert_eq!(refresh(&accounts[..1], true, first).await, (1, 2, 2, 5));
+        assert_eq!(db.find_sync(user, id).await.unwrap().unwrap().missing_since, Some(at(first)));
+        assert_eq!(refresh(&accounts[..1], false, first + 31 * DAY).await, (1, 2, 2, 5), "an incomplete list");
+        assert_eq!(refresh(&accounts[..1], true, first + 32 * DAY).await, (1, 1, 1, 6), "no refresh came between");
+        assert_eq!(db.find_accounts(user, &[two.id, AccountId::new()]).await.unwrap(), []);
     }
 
     async fn later_backfill_end_is_kept(db) {

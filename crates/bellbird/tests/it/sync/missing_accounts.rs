@@ -1,0 +1,170 @@
+//! Accounts that a provider's list lacks: for one answer, for hours, for weeks, and for good.
+
+use bellbird_connections::LinkTarget;
+use bellbird_domain::{Connection, Plan};
+use jiff::SignedDuration;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::harness::{App, Database, Person, Setup, on_both_databases, simulated_providers};
+use crate::support::receiver::{Hook, SyncCounts};
+use crate::support::rows::all_rows;
+
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+impl App {
+    /// Lets the lists of a provider leave out these accounts, and no others.
+    pub(crate) async fn unlist(&self, provider: &str, provider_account_ids: &[&str]) {
+        self.control_of(provider, Method::PUT, "/unlisted", json!(provider_account_ids)).await;
+    }
+
+    /// The ids that `/v1/accounts` shows.
+    async fn shown_accounts(&self, person: &Person) -> Vec<String> {
+        let accounts = self.get_as(&person.key, "/v1/accounts?limit=200").await.data();
+        accounts.iter().map(|account| account["id"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The status of a read of the account's rows, and of its balance.
+    async fn read_statuses(&self, person: &Person, connection: &Connection, account: &str) -> [u16; 2] {
+        let list = if connection.provider == "snaptrade" { "trades" } else { "transactions" };
+        let rows = format!("/v1/{list}?connectionId={}&accountId={account}", connection.id);
+        let balance = format!("/v1/balances?accountIds={account}");
+        let [rows, balance] = [rows, balance].map(async |path| self.get_as(&person.key, &path).await.status.as_u16());
+        [rows.await, balance.await]
+    }
+
+    /// Syncs a time later. Returns the descriptions of the rows that it announced as new, and asserts that there was no
+    /// update.
+    async fn announced_after(&self, time: SignedDuration, connection: &Connection, hook: &Hook) -> Vec<String> {
+        self.advance_clock(time).await;
+        let report = self.sync(connection).await;
+        assert_eq!(report.updated_count, 0);
+        let received = self.delivered_to(hook).await;
+        let texts: Vec<String> =
+            all_rows(&received, "new").iter().map(|row| row["description"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(texts.len(), report.new_count);
+        texts
+    }
+}
+
+const NONE: [&str; 0] = [];
+
+on_both_databases! {
+    async fn account_missing_from_one_list_stays(app: App) {
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.hook(&person.user).await;
+            app.complete_initial_sync(connection, &hook).await;
+            app.advance_clock(HOUR).await;
+            let before = app.shown_accounts(&person).await;
+            let missing = app.account_at(connection).await;
+            app.unlist(provider, &[&missing]).await;
+            assert_eq!(SyncCounts::of(&app.sync(connection).await), SyncCounts { new: 0, updated: 0, events: 0 });
+            assert_eq!(app.shown_accounts(&person).await, before, "{provider}: while it is missing");
+            app.unlist(provider, &[]).await;
+            assert_eq!(app.announced_after(MINUTE, connection, &hook).await, NONE, "{provider}: its rows are known");
+            assert_eq!(app.shown_accounts(&person).await, before, "{provider}: after it returned");
+        }
+    }
+}
+
+#[tokio::test]
+async fn missing_account_is_hidden_and_returns_with_its_rows() {
+    for database in [Database::Sqlite, Database::Postgres] {
+        for provider in simulated_providers() {
+            let app = App::start(Setup { database, ..Setup::default() }).await;
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.hook(&person.user).await;
+            app.complete_initial_sync(connection, &hook).await;
+            app.advance_clock(HOUR).await;
+            let before = app.shown_accounts(&person).await;
+            let missing = app.account_at(connection).await;
+            let accounts = app.storage.list_connection_accounts(person.user.id, connection.id).await.unwrap();
+            let id = accounts.iter().find(|account| account.provider_account_id == missing).unwrap().id.to_string();
+            app.add_row(connection, "BEFORE", app.clock.now() - HOUR).await;
+            assert_eq!(app.announced_after(MINUTE, connection, &hook).await, ["BEFORE"]);
+
+            app.unlist(provider, &[&missing]).await;
+            app.add_row_to(connection, &missing, "WHILE MISSING", app.clock.now() - MINUTE).await;
+            assert_eq!(app.announced_after(MINUTE, connection, &hook).await, NONE);
+            assert_eq!(app.announced_after(59 * MINUTE, connection, &hook).await, NONE);
+            assert_eq!(app.shown_accounts(&person).await, before, "{provider}: not yet an hour");
+            assert_eq!(app.read_statuses(&person, connection, &id).await, [200, 200]);
+            assert_eq!(app.announced_after(MINUTE, connection, &hook).await, NONE);
+            let rest: Vec<&String> = before.iter().filter(|other| **other != id).collect();
+            assert!(!rest.is_empty(), "{provider}");
+            assert_eq!(app.shown_accounts(&person).await.iter().collect::<Vec<_>>(), rest, "{provider}: hidden");
+            assert_eq!(app.read_statuses(&person, connection, &id).await, [404, 404]);
+
+            // Longer than syncs overlap, and than fingerprints are kept otherwise.
+            for day in 1..=20 {
+                if day == 10 {
+                    app.add_row_to(connection, &missing, "WHILE HIDDEN", app.clock.now() - MINUTE).await;
+                }
+                assert_eq!(app.announced_after(DAY, connection, &hook).await, NONE, "{provider}: day {day}");
+            }
+            app.unlist(provider, &[]).await;
+            let mut announced = app.announced_after(DAY, connection, &hook).await;
+            announced.sort_unstable();
+            assert_eq!(announced, ["WHILE HIDDEN", "WHILE MISSING"], "{provider}: none twice, none left out");
+            assert_eq!(app.shown_accounts(&person).await, before, "{provider}: the same ids");
+            assert_eq!(app.read_statuses(&person, connection, &id).await, [200, 200]);
+            assert_eq!(app.announced_after(DAY, connection, &hook).await, NONE);
+        }
+    }
+}
+
+on_both_databases! {
+    async fn account_missing_for_thirty_days_is_deleted(app: App) {
+        let connection = &app.olivia.connections[0];
+        app.sync(connection).await;
+        app.advance_clock(HOUR).await;
+        let before = app.shown_accounts(&app.olivia).await;
+        let missing = app.account_at(connection).await;
+        app.unlist("fiskil", &[&missing]).await;
+        let stored = async || {
+            let sql = format!("SELECT COUNT(*) FROM accounts WHERE provider_account_id = '{missing}'");
+            app.query(&sql).await[0][0].clone()
+        };
+        for (days, expected) in [(0, "1"), (1, "1"), (28, "1"), (1, "0")] {
+            app.advance_clock(days * DAY).await;
+            app.sync(connection).await;
+            assert_eq!(stored().await, expected, "after {days} more days");
+        }
+        app.unlist("fiskil", &[]).await;
+        app.sync(connection).await;
+        let after = app.shown_accounts(&app.olivia).await;
+        assert_eq!(after.len(), before.len());
+        assert_eq!(after.iter().filter(|id| !before.contains(id)).count(), 1, "a new id");
+    }
+}
+
+/// A repair can give accounts new ids at the provider.
+#[tokio::test]
+async fn repair_finds_a_hidden_account() {
+    let app = App::start(Setup::default()).await;
+    let person = app.add_person("repair@example.com", Plan::Professional, &[]).await;
+    let (linked, _) = app.link_in_browser(person.user.id, LinkTarget::Provider("fiskil")).await;
+    let connection = &linked[0];
+    // None is missing before the backfill window ends.
+    app.advance_clock(HOUR).await;
+    app.run_due_jobs().await;
+    let before = app.accounts_of(connection).await;
+    let stored = app.storage.list_connection_accounts(connection.user_id, connection.id).await.unwrap();
+    let hidden = stored.iter().find(|account| account.number.is_some()).unwrap();
+    app.unlist("fiskil", &[&hidden.provider_account_id]).await;
+    for _ in 0..2 {
+        app.sync(connection).await;
+        app.advance_clock(HOUR).await;
+    }
+    assert_eq!(app.accounts_of(connection).await.len(), before.len() - 1);
+    app.control(Method::POST, "/relink", json!({"sameIds": false})).await;
+    app.set_consent(connection, "revoked").await;
+    app.connections.refresh(person.user.id, connection.id).await.unwrap();
+    app.link_in_browser(person.user.id, LinkTarget::Connection(connection.id)).await;
+    assert_eq!(app.accounts_of(connection).await, before);
+}
