@@ -79,6 +79,11 @@ where
         }
     }
 
+    /// Frees the memory of entries that have expired by the system clock. Otherwise that waits for the next access.
+    pub fn evict_expired(&self) {
+        self.entries.run_pending_tasks();
+    }
+
     pub fn remove(&self, key: &K) {
         self.entries.invalidate(key);
     }
