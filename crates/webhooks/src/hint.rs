@@ -1,9 +1,9 @@
-//! Where the rows of an event lie: their dates and accounts. Stored with the event, so that reading its rows again takes
-//! a few pages of the provider's list.
+//! Where the rows of an event lie: their dates and accounts. Stored with the event, so that reading its rows again
+//! takes a few pages of the provider's list.
 //!
-//! A hint tells when a user spent or traded. So it is sealed with a key that follows from the connection's fingerprint
-//! key: a rotation of the master key covers it, and removing the connection makes it unreadable. A hint that is missing,
-//! does not open or is wrong costs time only, because then the whole date range is read.
+//! A hint shows when a user spent or traded. So it is sealed with a key that follows from the connection's fingerprint
+//! key: a rotation of the master key covers it, and removing the connection makes it unreadable. A hint that is
+//! missing, does not open or is wrong costs time only, because then the whole date range is read.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ const NONCE_BYTES: usize = 12;
 const SECOND_BYTES: usize = 8;
 const ID_BYTES: usize = 16;
 
-/// Has no `Debug`, because it tells dates.
+/// Has no `Debug`, because it shows dates.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RowHint {
     /// Not after any row. In whole seconds.
@@ -104,11 +104,11 @@ mod tests {
             rows in prop::collection::vec((any::<i64>(), 0_u128..5), 1..20),
         ) {
             let (hint, hasher, event) = (hint(&rows), RowHasher::new(&[7; 32]), EventId::new());
-            prop_assert!(rows.iter().all(|&(nanosecond, account)| {
+            for &(nanosecond, account) in &rows {
                 let instant = Timestamp::from_nanosecond(nanosecond.into()).unwrap();
-                hint.from <= instant && instant <= hint.to
-                    && hint.accounts.contains(&AccountId::from(Uuid::from_u128(account)))
-            }));
+                prop_assert!(hint.from <= instant && instant <= hint.to);
+                prop_assert!(hint.accounts.contains(&AccountId::from(Uuid::from_u128(account))));
+            }
             let sealed = hint.seal(&hasher, event);
             prop_assert!(RowHint::open(&sealed, &hasher, event) == Some(hint.clone()));
             prop_assert!(RowHint::open(&sealed, &hasher, EventId::new()).is_none());

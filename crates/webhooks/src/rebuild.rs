@@ -3,8 +3,8 @@
 //! No row is stored, so every attempt but the first needs this. A first attempt needs it if its body is not in memory.
 //!
 //! One read serves the event that is due, the chunks that wait for it, and all endpoints that get these events. The
-//! events say where their rows lie (`hint.rs`), so it is a part of the provider's list. If a row of the event that is due
-//! is not there, the whole date range of the sync is read.
+//! events say where their rows lie (`hint.rs`), so it is a part of the provider's list. If a row of the event that is
+//! due is not there, the whole date range of the sync is read.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -186,7 +186,7 @@ impl Webhooks {
             first = first.or_else(|| (rebuilt.id == event.id).then_some(body));
         }
         match (outcome, first) {
-            // A failure that came after the last row of the event concerns other chunks only.
+            // A failure after the last row of the event affects other chunks only.
             (Err(error), _) if !has_first => Err(error),
             (_, first) => first.ok_or(RebuildError::Provider),
         }
@@ -408,5 +408,77 @@ impl<'e> RereadRows<'e> {
             let updated: Vec<_> = rows.flatten().collect();
             (event, payload::body(&envelope(event, version), &new, &updated))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bellbird_domain::{ConnectionId, EventId};
+    use serde_json::Value;
+
+    use super::*;
+
+    fn event(chunk: u32, rows: &[u8]) -> WebhookEvent {
+        WebhookEvent {
+            id: EventId::new(),
+            event_type: EventType::TransactionsSynced,
+            connection_id: Some(ConnectionId::new()),
+            sync_run_id: SyncRunId::new(),
+            created_at: Timestamp::UNIX_EPOCH,
+            date_range: (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH),
+            rows: rows.iter().map(|row| Digest([*row; 16])).collect(),
+            new_count: 1,
+            updated_count: u32::try_from(rows.len()).unwrap() - 1,
+            chunk,
+            total_chunks: 3,
+            hint: Vec::new(),
+        }
+    }
+
+    /// Rows and counts of each rebuilt body, by chunk.
+    fn bodies(found: RereadRows<'_>, is_final: bool) -> Vec<(u32, Value)> {
+        let body = |(event, body): (&WebhookEvent, Bytes)| {
+            (event.chunk, serde_json::from_slice::<Value>(&body).unwrap()["data"].clone())
+        };
+        found.bodies(ApiVersion::CURRENT, is_final).map(body).collect()
+    }
+
+    fn data(new: &[u8], updated: &[u8]) -> Value {
+        serde_json::json!({"new": new, "updated": updated})
+    }
+
+    #[test]
+    fn rows_are_given_to_their_events_in_order() {
+        let events = [event(1, &[1, 2]), event(2, &[2, 3])];
+        let mut found = RereadRows::new(&events.each_ref());
+        for row in [3, 9, 2, 1] {
+            assert!(found.take(Digest([row; 16]), || row.to_string().into_bytes()).is_continue());
+        }
+        assert!(found.has_first() && !found.is_done(), "the second chunk misses one of two equal rows");
+        assert!(found.take(Digest([2; 16]), || b"2".to_vec()).is_break());
+        assert_eq!(bodies(found, false), [(1, data(&[1], &[2])), (2, data(&[2], &[3]))]);
+    }
+
+    #[test]
+    fn missing_rows_are_gone_only_after_a_whole_read() {
+        for (is_final, expected) in [(false, vec![]), (true, vec![(1, data(&[], &[2]))])] {
+            let event = event(1, &[1, 2]);
+            let mut found = RereadRows::new(&[&event]);
+            assert!(found.take(Digest([2; 16]), || b"2".to_vec()).is_continue());
+            assert!(!found.is_empty());
+            assert_eq!(bodies(found, is_final), expected);
+        }
+    }
+
+    #[test]
+    fn chunks_that_take_too_much_memory_are_dropped() {
+        let large = |row: u8| format!("{}{row}", " ".repeat(READ_BYTES_MAX / 2)).into_bytes();
+        let events = [event(1, &[1]), event(2, &[2, 3]), event(3, &[4])];
+        let mut found = RereadRows::new(&events.each_ref());
+        for row in [2, 4, 3] {
+            assert!(found.take(Digest([row; 16]), || large(row)).is_continue());
+        }
+        assert!(found.take(Digest([1; 16]), || large(1)).is_break(), "the event that is due is completed");
+        assert_eq!(bodies(found, true), [(1, data(&[1], &[])), (3, data(&[4], &[]))]);
     }
 }
