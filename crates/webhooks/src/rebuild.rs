@@ -470,6 +470,18 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn long_read_ends_with_the_event_that_is_due() {
+        let events = [event(1, &[1, 2]), event(2, &[3])];
+        let mut found = RereadRows::new(&events.each_ref());
+        assert!(found.take(Digest([1; 16]), || b"1".to_vec()).is_continue());
+        tokio::time::advance(READ_TIME).await;
+        assert!(found.take(Digest([9; 16]), || b"9".to_vec()).is_continue(), "its rows are not complete");
+        assert!(found.take(Digest([2; 16]), || b"2".to_vec()).is_break());
+        assert!(found.has_stopped_early(), "so the rows of the next chunk are not gone");
+        assert_eq!(bodies(found, false), [(1, data(&[1], &[2]))]);
+    }
+
     #[test]
     fn chunks_that_take_too_much_memory_are_dropped() {
         let large = |row: u8| format!("{}{row}", " ".repeat(READ_BYTES_MAX / 2)).into_bytes();
