@@ -79,8 +79,9 @@ where
         }
     }
 
-    /// Frees the memory of entries that have expired by the system clock. Otherwise that waits for the next access.
-    pub fn evict_expired(&self) {
+    /// Frees the memory of entries that have expired by the system clock. Otherwise this happens only when the map is
+    /// used.
+    pub fn purge_expired(&self) {
         self.entries.run_pending_tasks();
     }
 

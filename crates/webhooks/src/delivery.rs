@@ -87,7 +87,7 @@ impl Webhooks {
     pub async fn deliver(&self, stop: CancellationToken) {
         let (mut healthy, mut failing) = (JoinSet::new(), JoinSet::new());
         while !stop.is_cancelled() {
-            self.inner.event_buffer.evict_expired_bodies();
+            self.inner.event_buffer.purge_expired_bodies();
             let is_full = self.start_time_slices(&mut healthy, HEALTHY_ENDPOINTS_MAX, false, &stop).await;
             self.start_time_slices(&mut failing, FAILING_ENDPOINTS_MAX, true, &stop).await;
             tokio::select! {

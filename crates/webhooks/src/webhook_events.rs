@@ -162,8 +162,8 @@ impl WebhookEventBuffer {
     }
 
     /// Frees the memory of expired bodies.
-    pub(crate) fn evict_expired_bodies(&self) {
-        self.bodies.evict_expired();
+    pub(crate) fn purge_expired_bodies(&self) {
+        self.bodies.purge_expired();
     }
 
     /// Wakes the delivery loop after events were stored.
