@@ -5,6 +5,7 @@ use bellbird_domain::{
     Fingerprint, SyncRunId, Transaction, UserId,
 };
 use bellbird_storage::{FinishedSync, JobKey, NewWebhookEvent, Storage, job_kinds};
+use bellbird_webhooks::digest::RowHasher;
 use bellbird_webhooks::payload;
 use bellbird_webhooks::webhook_events::{ChangedRow, PreparedWebhookEvent, WebhookEventBuffer};
 use jiff::tz::TimeZone;
@@ -88,8 +89,9 @@ pub(super) async fn sync(
         .claim_job(&JobKey::new(job_kinds::SYNC, user, connection), started_at, started_at + LEASE)
         .await?
         .context("another sync holds the lease")?;
-    let mut changed: Vec<ChangedRow> =
-        rows.iter().map(|json| ChangedRow { row: digest(), json: Some(json.clone()) }).collect();
+    let account = AccountId::new();
+    let row = |json: &Vec<u8>| ChangedRow { row: digest(), instant: started_at, account, json: Some(json.clone()) };
+    let mut changed: Vec<ChangedRow> = rows.iter().map(row).collect();
     let seen_at = Fingerprint::seconds(started_at);
     known.extend(changed.iter().map(|changed| Fingerprint {
         row: changed.row,
@@ -102,7 +104,8 @@ pub(super) async fn sync(
     known.sort_unstable();
     let run = SyncRunId::new();
     let covered_from = started_at - SignedDuration::from_hours(24 * DATE_RANGE_DAYS);
-    let prepared = event_buffer.prepare(EventType::TransactionsSynced, run, started_at, &mut changed, &mut []);
+    let (event_type, hasher) = (EventType::TransactionsSynced, RowHasher::new(&[7; 32]));
+    let prepared = event_buffer.prepare(event_type, run, started_at, &mut changed, &mut [], &hasher);
     let events: Vec<NewWebhookEvent<'_>> = prepared.iter().map(|event| new_event(event, without_digests)).collect();
     let finished = FinishedSync {
         run,

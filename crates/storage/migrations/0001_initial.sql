@@ -314,12 +314,12 @@ CREATE TABLE webhook_events (
     -- From 1 to total_chunks.
     chunk INTEGER NOT NULL,
     total_chunks INTEGER NOT NULL,
+    -- The dates and accounts of its rows, sealed with the key of the connection's fingerprints. Empty: unknown.
+    row_hint BLOB NOT NULL,
     PRIMARY KEY (user_id, id)
 ) STRICT;
 
 CREATE INDEX webhook_events_connection ON webhook_events (connection_id);
--- Finds the later chunks of a run, whose rows are read together.
-CREATE INDEX webhook_events_run ON webhook_events (sync_run_id, chunk) WHERE chunk > 1;
 CREATE INDEX webhook_events_created ON webhook_events (created_at);
 
 -- One event to one endpoint.

@@ -23,7 +23,7 @@ use hyper_util::client::legacy::Error as SendError;
 use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::time::Instant;
 use tower::util::{MapErr, MapFuture};
-use tower::{BoxError, Service};
+use tower::{BoxError, Service, ServiceExt as _};
 use url::Url;
 
 use crate::resolver::{ResolveError, Resolver};
@@ -85,6 +85,7 @@ type Connector = MapFuture<Tls, fn(<Tls as Service<Uri>>::Future) -> Connecting>
 
 pub struct Client {
     pool: Pool<Connector, Full<Bytes>>,
+    connector: Connector,
     rules: Rules,
     timeout: Duration,
 }
@@ -142,10 +143,26 @@ impl Client {
         // hyper divides this among the addresses of a name, so a dead address leaves time for the others.
         tcp.set_connect_timeout(Some(timeout / 2));
         let tls = pool::https_connector(MapErr::new(tcp, connect_error as fn(_) -> _), tls);
+        let connector: Connector = MapFuture::new(tls, with_timeout as fn(_) -> _);
         let pool = pool::builder(IDLE_MAX, IDLE_CONNECTIONS_MAX, READ_BUFFER_BYTES)
             .http1_max_headers(HEADERS_MAX)
-            .build(MapFuture::new(tls, with_timeout as fn(_) -> _));
-        Self { pool, rules, timeout }
+            .build(connector.clone());
+        Self { pool, connector, rules, timeout }
+    }
+
+    /// Resolves the host name, connects and finishes TLS as [`Self::post`] does, and closes the connection. Sends
+    /// nothing. Shows whether an endpoint is worth the provider calls of a message.
+    pub async fn connect(&self, url: &Url) -> Result<(), Exchange> {
+        let started = Instant::now();
+        let connecting = async {
+            let uri = allowed_uri(url, self.rules)?;
+            let connecting: Connecting = Box::pin(self.connector.clone().oneshot(uri));
+            connecting.await.map(drop).map_err(|error| connect_failure(&*error).unwrap_or(delivery_error::TLS_FAILED))
+        };
+        let connected = tokio::time::timeout(self.timeout, connecting).await.unwrap_or(Err(delivery_error::TIMED_OUT));
+        let failed =
+            |error| Exchange { status: None, retry_after: None, duration: started.elapsed(), error: Some(error) };
+        connected.map_err(failed)
     }
 
     /// Sends a message once. The status alone decides about success. The response body is read only to reuse the
@@ -174,11 +191,15 @@ impl Client {
     }
 }
 
-/// Builds the request if the rules allow the URL. This check is the only one for IP literals, because they never reach
-/// the resolver.
-fn request(url: &Url, rules: Rules, message: Message<'_>) -> Result<Request<Full<Bytes>>, &'static str> {
+/// Checks the URL against the rules. This check is the only one for IP literals, because they never reach the resolver.
+fn allowed_uri(url: &Url, rules: Rules) -> Result<Uri, &'static str> {
     let url = check_url(url.as_str(), rules).map_err(|_| delivery_error::NOT_ALLOWED)?;
-    let uri = request_uri(&url).ok_or(delivery_error::NOT_ALLOWED)?;
+    request_uri(&url).ok_or(delivery_error::NOT_ALLOWED)
+}
+
+/// Builds the request if the rules allow the URL.
+fn request(url: &Url, rules: Rules, message: Message<'_>) -> Result<Request<Full<Bytes>>, &'static str> {
+    let uri = allowed_uri(url, rules)?;
     let mut request = Request::new(Full::new(message.body));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = uri;
@@ -256,11 +277,17 @@ fn connect_error(error: TcpError) -> ConnectError {
     })
 }
 
-fn delivery_error_of(error: &SendError) -> &'static str {
+/// Why no connection was opened. `None` if TLS failed, or for another reason.
+fn connect_failure(error: &(dyn Error + 'static)) -> Option<&'static str> {
     if let Some(ConnectError(error)) = cause(error) {
+        return Some(error);
+    }
+    cause::<tokio::time::error::Elapsed>(error).map(|_| delivery_error::TIMED_OUT)
+}
+
+fn delivery_error_of(error: &SendError) -> &'static str {
+    if let Some(error) = connect_failure(error) {
         error
-    } else if cause::<tokio::time::error::Elapsed>(error).is_some() {
-        delivery_error::TIMED_OUT
     } else if error.is_connect() {
         delivery_error::TLS_FAILED
     } else if cause::<hyper::Error>(error).is_some_and(hyper::Error::is_parse) {

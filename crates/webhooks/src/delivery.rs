@@ -25,7 +25,7 @@ use crate::Webhooks;
 use crate::client::delivery_error::NAME_NOT_RESOLVED;
 use crate::client::{Exchange, Message};
 use crate::ping::PingError;
-use crate::rebuild::{REBUILD_DEADLINE, RebuildError};
+use crate::rebuild::{REBUILD_DEADLINE, RebuildError, has_rows};
 use crate::schedule::has_failed_too_long;
 use crate::sign::Signer;
 use crate::target::check_url;
@@ -87,6 +87,7 @@ impl Webhooks {
     pub async fn deliver(&self, stop: CancellationToken) {
         let (mut healthy, mut failing) = (JoinSet::new(), JoinSet::new());
         while !stop.is_cancelled() {
+            self.inner.event_buffer.purge_expired_bodies();
             let is_full = self.start_time_slices(&mut healthy, HEALTHY_ENDPOINTS_MAX, false, &stop).await;
             self.start_time_slices(&mut failing, FAILING_ENDPOINTS_MAX, true, &stop).await;
             tokio::select! {
@@ -292,22 +293,26 @@ impl Webhooks {
         Ok(())
     }
 
-    /// Makes one attempt. A first attempt sends the body from memory if it is there. Otherwise the body is rebuilt.
+    /// Makes one attempt. Sends the body from memory if it is there. Otherwise the body is rebuilt, after a connection
+    /// to an endpoint that has failed before.
     ///
     /// Returns `None` if no attempt was made: no time was left, the database failed, or the connection was removed.
     async fn attempt(&self, slice: &TimeSlice, delivery: &DueDelivery) -> Option<FinishedAttempt> {
         let (inner, event, claim) = (&self.inner, &delivery.event, &slice.claim);
         let started_at = inner.clock.now();
-        let cached_body = if delivery.is_first {
-            inner.event_buffer.find_body(event.id, claim.api_version, started_at)
-        } else {
-            None
-        };
-        let body = match cached_body {
+        let held = inner.event_buffer.find_body(event.id, claim.api_version, started_at, delivery.is_first);
+        let body = match held {
             Some(body) => Ok(body),
             None => {
-                let deadline = slice.cutoff.min(Instant::now() + REBUILD_DEADLINE);
-                self.rebuild(claim.user_id, event, claim.api_version, delivery.is_first, deadline).await
+                // The provider is not read for an endpoint that cannot be reached.
+                let has_failed = delivery.attempts > 0 || claim.failing_since.is_some();
+                if has_failed
+                    && has_rows(event)
+                    && let Err(exchange) = inner.client.connect(&slice.url).await
+                {
+                    return Some(self.finished_attempt(delivery, started_at, Ok(exchange)));
+                }
+                self.rebuild(claim, delivery, slice.cutoff.min(Instant::now() + REBUILD_DEADLINE)).await
             }
         };
         let body = match body {

@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
 use bellbird_domain::{AccountId, Category, ContentDigest, Decimal, Digest, Trade, TradeTime, Transaction};
+use zeroize::Zeroizing;
 
 /// Enough for the input of most rows.
 const INPUT_BYTES: usize = 512;
@@ -61,6 +62,11 @@ impl RowHasher {
         content.optional(row.settlement_date.as_deref());
         content.optional(row.description.as_deref());
         (self.row("trade", row.account.id, &row.id()), ContentDigest(content.digest()))
+    }
+
+    /// The key of the hints of the connection's events.
+    pub(crate) fn hint_key(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.feed("event hint").digest())
     }
 
     /// The id needs no length prefix, because it comes last and the account id has a fixed length.

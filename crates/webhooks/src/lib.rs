@@ -1,6 +1,6 @@
 //! Webhook delivery: builds events from changed rows, signs them, checks endpoint URLs, sends and retries.
 //!
-//! No row is stored. The first attempt usually sends a body from memory. Every later attempt reads the rows from the
+//! No row is stored. The first attempt usually sends a body from memory. For a later attempt the rows are read from the
 //! provider again.
 
 pub mod chunk;
@@ -8,6 +8,7 @@ pub mod cleanup;
 pub mod client;
 mod delivery;
 pub mod digest;
+pub mod hint;
 pub mod payload;
 mod ping;
 mod rebuild;
@@ -23,13 +24,12 @@ use std::time::Duration;
 use bellbird_providers::Registry;
 use bellbird_shared_state::Clock;
 use bellbird_storage::Storage;
-use tokio::sync::Semaphore;
 
 pub use delivery::ATTEMPTS;
 pub use ping::{PingError, PingOutcome};
 
 use client::Client;
-use rebuild::CONCURRENT_REBUILDS_MAX;
+use rebuild::Rebuilds;
 use resolver::Resolver;
 use schedule::Schedule;
 use target::Rules;
@@ -58,7 +58,7 @@ struct Inner {
     event_buffer: WebhookEventBuffer,
     settings: Settings,
     client: Client,
-    rebuilds: Semaphore,
+    rebuilds: Rebuilds,
 }
 
 impl Webhooks {
@@ -73,7 +73,7 @@ impl Webhooks {
     ) -> Result<Self, String> {
         let resolver = Resolver::from_system(settings.rules)?;
         let client = Client::new(resolver, settings.rules, settings.timeout)?;
-        let rebuilds = Semaphore::new(CONCURRENT_REBUILDS_MAX);
+        let rebuilds = Rebuilds::default();
         let inner = Inner { storage, providers, clock, event_buffer, settings, client, rebuilds };
         Ok(Self { inner: Arc::new(inner) })
     }

@@ -1,29 +1,50 @@
 //! Rebuilds the body of an event: reads its rows from the provider again and finds them by digest.
 //!
 //! No row is stored, so every attempt but the first needs this. A first attempt needs it if its body is not in memory.
+//!
+//! One read serves the event that is due, the chunks that wait for it, and all endpoints that get these events. The
+//! events say where their rows lie (`hint.rs`), so it is a part of the provider's list. If a row of the event that is
+//! due is not there, the whole date range of the sync is read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{ApiVersion, Bound, Digest, EventType, Interval, Span, Trade, Transaction, UserId};
-use bellbird_providers::{CallContext, ConsentStatus, Kind, TradeQuery, TransactionQuery, sweep};
-use bellbird_storage::WebhookEvent;
+use bellbird_domain::{
+    Account, ApiVersion, Bound, Digest, EventType, Interval, ProviderName, Span, SyncRunId, TimestampExt as _, Trade,
+    Transaction,
+};
+use bellbird_providers::{CallContext, ConsentStatus, Kind, Provider, TradeQuery, TransactionQuery, sweep};
+use bellbird_storage::{ClaimedEndpoint, DueDelivery, WebhookEvent};
 use bytes::Bytes;
-use secrecy::ExposeSecret as _;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use parking_lot::Mutex;
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::Webhooks;
 use crate::digest::RowHasher;
+use crate::hint::RowHint;
 use crate::payload::{self, Envelope};
 
 /// Maximum time for reading the rows of an event again.
 pub(crate) const REBUILD_DEADLINE: Duration = Duration::from_secs(40);
-/// Maximum number of concurrent rebuilds.
-pub(crate) const CONCURRENT_REBUILDS_MAX: usize = 8;
 
-/// Number of later chunks of the same sync that a first attempt rebuilds together with its own.
-const PREFETCHED_CHUNKS: u32 = 7;
+/// Maximum number of concurrent reads of one provider for healthy endpoints.
+const HEALTHY_READS_MAX: usize = 4;
+/// The same for endpoints that have failed since their last success, in addition to the others.
+const FAILING_READS_MAX: usize = 2;
+/// Number of rows that one read looks for: those of the event that is due, and of the chunks that wait for it.
+const READ_ROWS_MAX: usize = 5_000;
+/// Maximum bytes of JSON that one read keeps for waiting chunks.
+const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// A read that takes longer ends as soon as it has all rows of the event that is due.
+const READ_TIME: Duration = Duration::from_secs(10);
+/// Trades of a day without a time count as midnight in UTC, which is another day in the user's timezone.
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Why an event could not be rebuilt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,96 +88,219 @@ impl From<bellbird_providers::Error> for RebuildError {
     }
 }
 
+/// Limits the reads of this process, and lets one at a time serve the events of a sync.
+#[derive(Default)]
+pub(crate) struct Rebuilds {
+    permits: Mutex<HashMap<(ProviderName, bool), Arc<Semaphore>>>,
+    runs: Mutex<HashMap<(SyncRunId, bool), SharedRead>>,
+}
+
+/// Held during a read. Holds the last failure, which counts for all deliveries that have waited for it.
+type SharedRead = Arc<tokio::sync::Mutex<Option<(Instant, RebuildError)>>>;
+
+impl Rebuilds {
+    fn permits(&self, provider: ProviderName, is_failing: bool) -> Arc<Semaphore> {
+        let reads_max = if is_failing { FAILING_READS_MAX } else { HEALTHY_READS_MAX };
+        let mut permits = self.permits.lock();
+        Arc::clone(permits.entry((provider, is_failing)).or_insert_with(|| Arc::new(Semaphore::new(reads_max))))
+    }
+
+    /// A read for a failing endpoint may wait for others of its kind, so healthy endpoints do not wait for it.
+    fn shared_read(&self, run: SyncRunId, is_failing: bool) -> SharedRead {
+        let mut runs = self.runs.lock();
+        runs.retain(|_, read| Arc::strong_count(read) > 1);
+        Arc::clone(runs.entry((run, is_failing)).or_default())
+    }
+}
+
 impl Webhooks {
     /// Builds the body of an event from the provider's current rows. A row that the provider no longer has is missing
     /// from the body and from its counts.
-    ///
-    /// The body of a first attempt is not in memory if another process created the event, if this one has restarted, or
-    /// if the body was too large or too old. Then the next chunks of the sync need a rebuild too, so one read of the
-    /// provider serves several chunks.
     pub(crate) async fn rebuild(
         &self,
-        user: UserId,
-        event: &WebhookEvent,
-        version: ApiVersion,
-        is_first: bool,
+        claim: &ClaimedEndpoint,
+        delivery: &DueDelivery,
         deadline: Instant,
     ) -> Result<Bytes, RebuildError> {
-        // A ping has no connection and no rows.
-        if event.connection_id.is_none() || event.rows.is_empty() {
+        let (event, version) = (&delivery.event, claim.api_version);
+        if !has_rows(event) {
             return Ok(payload::body::<Vec<u8>>(&envelope(event, version), &[], &[]));
         }
-        let waiting = tokio::time::timeout_at(deadline, self.inner.rebuilds.acquire());
-        let Ok(Ok(_permit)) = waiting.await else { return Err(RebuildError::Busy) };
+        let waiting_since = Instant::now();
+        let shared = self.inner.rebuilds.shared_read(event.sync_run_id, claim.failing_since.is_some());
+        let Ok(mut last_failure) = tokio::time::timeout_at(deadline, shared.lock()).await else {
+            return Err(RebuildError::Busy);
+        };
+        // The read of another delivery may have found it, or may have failed.
         let now = self.inner.clock.now();
-        if is_first && let Some(body) = self.inner.event_buffer.find_body(event.id, version, now) {
-            // A delivery to another endpoint has rebuilt it meanwhile.
+        if let Some(body) = self.inner.event_buffer.find_body(event.id, version, now, delivery.is_first) {
             return Ok(body);
         }
-        let mut later_chunks = Vec::new();
-        if is_first && event.chunk < event.total_chunks {
-            let (run, chunk) = (event.sync_run_id, event.chunk);
-            later_chunks = self.inner.storage.list_later_chunks(user, run, chunk, PREFETCHED_CHUNKS).await?;
+        if let Some((failed_at, error)) = *last_failure
+            && failed_at >= waiting_since
+        {
+            return Err(error);
         }
-        let mut found = RereadRows::new(std::iter::once(event).chain(&later_chunks));
-        let reading = tokio::time::timeout_at(deadline, self.reread_rows(user, event, &mut found, deadline));
-        reading.await.unwrap_or(Err(RebuildError::Provider))?;
-        let bodies = found.bodies(version);
-        if is_first {
-            for (other, body) in std::iter::once(event).chain(&later_chunks).zip(&bodies) {
-                self.inner.event_buffer.hold_body(other.id, version, body.clone(), now);
-            }
+        let rebuilt = self.read_batch(claim, delivery, deadline).await;
+        if let Err(error @ (RebuildError::Provider | RebuildError::Reconnect)) = rebuilt {
+            *last_failure = Some((Instant::now(), error));
         }
-        bodies.into_iter().next().ok_or(RebuildError::Gone)
+        rebuilt
     }
 
-    async fn reread_rows(
+    /// Rebuilds the body of an event, and those of waiting chunks whose rows are read with it.
+    async fn read_batch(
         &self,
-        user: UserId,
-        event: &WebhookEvent,
-        found: &mut RereadRows<'_>,
+        claim: &ClaimedEndpoint,
+        delivery: &DueDelivery,
         deadline: Instant,
-    ) -> Result<(), RebuildError> {
-        let (storage, clock) = (&self.inner.storage, &self.inner.clock);
+    ) -> Result<Bytes, RebuildError> {
+        let (event, version) = (&delivery.event, claim.api_version);
+        let source = self.row_source(claim, event, deadline).await?;
+        let permits = self.inner.rebuilds.permits(source.provider.name(), claim.failing_since.is_some());
+        let Ok(Ok(_permit)) = tokio::time::timeout_at(deadline, permits.acquire()).await else {
+            return Err(RebuildError::Busy);
+        };
+        let waiting = self.waiting_chunks(claim, delivery).await?;
+        let batch: Vec<&WebhookEvent> = std::iter::once(event).chain(&waiting).collect();
+        let hints = batch.iter().map(|event| RowHint::open(&event.hint, &source.hasher, event.id));
+        let hint = hints.reduce(|one, other| Some(one?.and(other?))).flatten();
+
+        let context = CallContext::new(deadline.min(Instant::now() + REBUILD_DEADLINE), self.inner.clock.now());
+        let mut found = RereadRows::new(&batch);
+        let mut read_all = hint.is_none();
+        let mut outcome = source.read(event, hint.as_ref(), &context, &mut found).await;
+        if outcome.is_ok() && !read_all && !found.has_first() {
+            (found, read_all) = (RereadRows::new(&batch), true);
+            outcome = source.read(event, None, &context, &mut found).await;
+        }
+        if outcome.is_ok() && found.is_empty() {
+            outcome = source.check_consent(&context).await;
+        }
+        let has_first = found.has_first();
+        let is_final = outcome.is_ok() && read_all && !found.has_stopped_early();
+        let now = self.inner.clock.now();
+        let mut first = None;
+        for (rebuilt, body) in found.bodies(version, is_final) {
+            self.inner.event_buffer.hold_rebuilt_body(rebuilt.id, version, body.clone(), now);
+            first = first.or_else(|| (rebuilt.id == event.id).then_some(body));
+        }
+        match (outcome, first) {
+            // A failure after the last row of the event affects other chunks only.
+            (Err(error), _) if !has_first => Err(error),
+            (_, first) => first.ok_or(RebuildError::Provider),
+        }
+    }
+
+    /// The chunks that the endpoint gets next. A retry may fail again, so nothing is read for later chunks.
+    async fn waiting_chunks(
+        &self,
+        claim: &ClaimedEndpoint,
+        delivery: &DueDelivery,
+    ) -> Result<Vec<WebhookEvent>, RebuildError> {
+        let event = &delivery.event;
+        let chunks = u32::try_from(READ_ROWS_MAX / event.rows.len().max(1)).unwrap_or(0);
+        if delivery.attempts > 0 || chunks < 2 || event.chunk >= event.total_chunks {
+            return Ok(Vec::new());
+        }
+        let endpoint = (claim.user_id, claim.endpoint_id);
+        let waiting = self.inner.storage.list_waiting_chunks(endpoint, event.sync_run_id, event.chunk, chunks - 1);
+        let (mut waiting, now) = (waiting.await?, self.inner.clock.now());
+        let is_held = |id| self.inner.event_buffer.find_body(id, claim.api_version, now, delivery.is_first).is_some();
+        waiting.retain(|waiting| !is_held(waiting.id));
+        Ok(waiting)
+    }
+
+    async fn row_source(
+        &self,
+        claim: &ClaimedEndpoint,
+        event: &WebhookEvent,
+        deadline: Instant,
+    ) -> Result<RowSource, RebuildError> {
+        let (storage, user) = (&self.inner.storage, claim.user_id);
         let id = event.connection_id.ok_or(RebuildError::Gone)?;
         let connection = storage.find_connection(user, id).await?.ok_or(RebuildError::Gone)?;
-        let credentials = storage.find_credentials(user, id).await?.ok_or(RebuildError::Gone)?;
         let key = storage.fingerprint_key(user, id).await?.ok_or(RebuildError::Gone)?;
-        let hasher = RowHasher::new(key.expose_secret().as_bytes());
-        let accounts = storage.list_connection_accounts(user, id).await?;
-        let zone = storage.find_zone(user).await?.ok_or(RebuildError::Gone)?;
         let provider = self.inner.providers.find(&connection.provider).ok_or(RebuildError::Provider)?;
-        let context = CallContext::new(deadline.min(Instant::now() + REBUILD_DEADLINE), clock.now());
-        let (from, to) = event.date_range;
-        match (event.event_type, provider.kind()) {
-            (EventType::TransactionsSynced, Kind::Banking(banking)) if !accounts.is_empty() => {
-                let interval = Interval { from: Bound::Instant(from), to: Bound::Instant(to) };
-                let query =
-                    TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
-                let mut take =
-                    |row: &Transaction<'_>| found.take(hasher.transaction(row).0, || payload::transaction(row, &zone));
-                sweep::transactions(banking, &context, &credentials, &query, &mut take).await?;
-            }
-            (EventType::TradesSynced, Kind::Brokerage(brokerage)) => {
-                // Without an end, as in the sync: trades may have a future date.
-                let span = Span { from: Some(Bound::Instant(from)), to: None };
-                for account in &accounts {
-                    let query = TradeQuery { account, span: &span, zone: &zone };
-                    let mut take = |row: &Trade<'_>| found.take(hasher.trade(row).0, || payload::trade(row));
-                    sweep::trades(brokerage, &context, &credentials, &query, &mut take).await?;
-                    if found.is_complete() {
-                        break;
-                    }
-                }
-            }
-            _ => {}
-        }
-        // A provider may return an empty list after consent has ended. That must not count as an event without rows.
-        if found.is_empty() && provider.consent_status(&context, &credentials).await? != ConsentStatus::Active {
-            return Err(RebuildError::Reconnect);
-        }
-        Ok(())
+        Ok(RowSource {
+            provider: Arc::clone(provider),
+            credentials: storage.find_credentials(user, id).await?.ok_or(RebuildError::Gone)?,
+            hasher: RowHasher::new(key.expose_secret().as_bytes()),
+            accounts: storage.list_connection_accounts(user, id).await?,
+            zone: storage.find_zone(user).await?.ok_or(RebuildError::Gone)?,
+            deadline,
+        })
     }
+}
+
+/// Whether a body needs the provider. A ping has no connection and no rows.
+pub(crate) fn has_rows(event: &WebhookEvent) -> bool {
+    event.connection_id.is_some() && !event.rows.is_empty()
+}
+
+/// Where the rows of a connection are read.
+struct RowSource {
+    provider: Arc<dyn Provider>,
+    credentials: SecretString,
+    hasher: RowHasher,
+    accounts: Vec<Account>,
+    zone: TimeZone,
+    deadline: Instant,
+}
+
+impl RowSource {
+    /// Reads the rows of an event's date range, or the part of it that a hint names.
+    async fn read(
+        &self,
+        event: &WebhookEvent,
+        hint: Option<&RowHint>,
+        context: &CallContext,
+        found: &mut RereadRows<'_>,
+    ) -> Result<(), RebuildError> {
+        let reading = async {
+            match (event.event_type, self.provider.kind()) {
+                (EventType::TransactionsSynced, Kind::Banking(banking)) if !self.accounts.is_empty() => {
+                    let (from, to) = hint.map_or(event.date_range, |hint| (hint.from, hint.to));
+                    let interval = Interval { from: Bound::Instant(from), to: Bound::Instant(to) };
+                    let (accounts, interval, zone) = (&self.accounts, &interval, &self.zone);
+                    let query = TransactionQuery { accounts, one_account: false, interval, zone };
+                    let mut take = |row: &Transaction<'_>| {
+                        found.take(self.hasher.transaction(row).0, || payload::transaction(row, zone))
+                    };
+                    sweep::transactions(banking, context, &self.credentials, &query, &mut take).await
+                }
+                (EventType::TradesSynced, Kind::Brokerage(brokerage)) => {
+                    let span = span_of_trades(event.date_range.0, hint);
+                    let is_hinted = |account: &&Account| hint.is_none_or(|hint| hint.accounts.contains(&account.id));
+                    for account in self.accounts.iter().filter(is_hinted) {
+                        let query = TradeQuery { account, span: &span, zone: &self.zone };
+                        let mut take = |row: &Trade<'_>| found.take(self.hasher.trade(row).0, || payload::trade(row));
+                        sweep::trades(brokerage, context, &self.credentials, &query, &mut take).await?;
+                        if found.is_done() {
+                            break;
+                        }
+                    }
+                    Ok(())
+                }
+                _ => Ok(()),
+            }
+        };
+        Ok(tokio::time::timeout_at(self.deadline, reading).await.unwrap_or(Err(bellbird_providers::Error::Deadline))?)
+    }
+
+    /// A provider may return an empty list after consent has ended. That must not count as an event without rows.
+    async fn check_consent(&self, context: &CallContext) -> Result<(), RebuildError> {
+        match self.provider.consent_status(context, &self.credentials).await? {
+            ConsentStatus::Active => Ok(()),
+            ConsentStatus::Broken(_) => Err(RebuildError::Reconnect),
+        }
+    }
+}
+
+/// Without a hint the range has no end, as in the sync: trades may have a future date.
+fn span_of_trades(from: Timestamp, hint: Option<&RowHint>) -> Span {
+    let Some(hint) = hint else { return Span { from: Some(Bound::Instant(from)), to: None } };
+    Span { from: Some(Bound::Instant(hint.from.minus(DAY))), to: Some(Bound::Instant(hint.to.plus(DAY))) }
 }
 
 fn envelope(event: &WebhookEvent, api_version: ApiVersion) -> Envelope {
@@ -171,56 +315,182 @@ fn envelope(event: &WebhookEvent, api_version: ApiVersion) -> Envelope {
     }
 }
 
-/// The rows found so far for several events.
+/// The rows found so far for several events, the one that is due first.
 struct RereadRows<'e> {
-    /// Each event with its rows, in the order of the event.
-    events: Vec<(&'e WebhookEvent, Vec<Option<Vec<u8>>>)>,
+    events: Vec<EventRows<'e>>,
     /// Positions (event, row) of the rows that are not found yet, in reverse order, so that `pop` returns the first.
     /// Repeated ids have several positions.
     missing: HashMap<Digest, Vec<(usize, usize)>>,
+    json_bytes: usize,
+    started_at: Instant,
+}
+
+/// The rows of an event, in its order.
+struct EventRows<'e> {
+    event: &'e WebhookEvent,
+    rows: Vec<Option<Vec<u8>>>,
+    missing: usize,
+    /// Not looked for any more, because the rows take too much memory.
+    is_dropped: bool,
 }
 
 impl<'e> RereadRows<'e> {
-    fn new(events: impl Iterator<Item = &'e WebhookEvent>) -> Self {
-        let events: Vec<_> = events.map(|event| (event, vec![None; event.rows.len()])).collect();
+    fn new(events: &[&'e WebhookEvent]) -> Self {
         let mut missing: HashMap<Digest, Vec<(usize, usize)>> = HashMap::new();
-        for (number, (event, _)) in events.iter().enumerate().rev() {
+        for (number, event) in events.iter().enumerate().rev() {
             for (index, row) in event.rows.iter().enumerate().rev() {
                 missing.entry(*row).or_default().push((number, index));
             }
         }
-        Self { events, missing }
+        let rows = |event: &&'e WebhookEvent| {
+            let missing = event.rows.len();
+            EventRows { event, rows: vec![None; missing], missing, is_dropped: false }
+        };
+        Self { events: events.iter().map(rows).collect(), missing, json_bytes: 0, started_at: Instant::now() }
     }
 
-    /// Stores a row if one of the events still misses it. Stops the read when no row is missing any more.
+    /// Stores a row if one of the events still misses it. Stops the read when it is done.
     fn take(&mut self, row: Digest, write: impl FnOnce() -> Vec<u8>) -> ControlFlow<()> {
         if let Some(positions) = self.missing.get_mut(&row) {
             if let Some((number, index)) = positions.pop() {
-                self.events[number].1[index] = Some(write());
+                let (json, event) = (write(), &mut self.events[number]);
+                self.json_bytes += json.len();
+                event.rows[index] = Some(json);
+                event.missing -= 1;
             }
             if positions.is_empty() {
                 self.missing.remove(&row);
             }
+            if self.json_bytes > READ_BYTES_MAX {
+                self.drop_incomplete_chunks();
+            }
         }
-        if self.is_complete() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.is_done() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    fn is_complete(&self) -> bool {
-        self.missing.is_empty()
+    /// Only the event that is due is completed, however large it is.
+    fn drop_incomplete_chunks(&mut self) {
+        let mut dropped = HashSet::new();
+        for (number, event) in self.events.iter_mut().enumerate().skip(1).filter(|(_, event)| event.missing > 0) {
+            (event.rows, event.is_dropped) = (Vec::new(), true);
+            dropped.insert(number);
+        }
+        self.missing.retain(|_, positions| {
+            positions.retain(|(number, _)| !dropped.contains(number));
+            !positions.is_empty()
+        });
+        self.json_bytes = 0;
+    }
+
+    fn has_first(&self) -> bool {
+        self.events.first().is_some_and(|event| event.missing == 0)
+    }
+
+    fn has_stopped_early(&self) -> bool {
+        self.has_first() && self.started_at.elapsed() >= READ_TIME
+    }
+
+    fn is_done(&self) -> bool {
+        self.missing.is_empty() || self.has_stopped_early()
     }
 
     fn is_empty(&self) -> bool {
-        self.events.iter().all(|(_, rows)| rows.iter().all(Option::is_none))
+        self.events.iter().all(|event| event.rows.iter().all(Option::is_none))
     }
 
-    fn bodies(self, version: ApiVersion) -> Vec<Bytes> {
-        let body = |(event, rows): (&WebhookEvent, Vec<Option<Vec<u8>>>)| {
+    /// The bodies of the complete events. If the read was `final`, the rows that are missing are gone.
+    fn bodies(self, version: ApiVersion, is_final: bool) -> impl Iterator<Item = (&'e WebhookEvent, Bytes)> {
+        let is_ready = move |found: &EventRows<'_>| !found.is_dropped && (is_final || found.missing == 0);
+        self.events.into_iter().filter(is_ready).map(move |EventRows { event, rows, .. }| {
             let new_count = usize::try_from(event.new_count).unwrap_or(usize::MAX).min(rows.len());
             let mut rows = rows.into_iter();
             let new: Vec<_> = rows.by_ref().take(new_count).flatten().collect();
             let updated: Vec<_> = rows.flatten().collect();
-            payload::body(&envelope(event, version), &new, &updated)
+            (event, payload::body(&envelope(event, version), &new, &updated))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bellbird_domain::{ConnectionId, EventId};
+    use serde_json::Value;
+
+    use super::*;
+
+    fn event(chunk: u32, rows: &[u8]) -> WebhookEvent {
+        WebhookEvent {
+            id: EventId::new(),
+            event_type: EventType::TransactionsSynced,
+            connection_id: Some(ConnectionId::new()),
+            sync_run_id: SyncRunId::new(),
+            created_at: Timestamp::UNIX_EPOCH,
+            date_range: (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH),
+            rows: rows.iter().map(|row| Digest([*row; 16])).collect(),
+            new_count: 1,
+            updated_count: u32::try_from(rows.len()).unwrap() - 1,
+            chunk,
+            total_chunks: 3,
+            hint: Vec::new(),
+        }
+    }
+
+    /// Rows and counts of each rebuilt body, by chunk.
+    fn bodies(found: RereadRows<'_>, is_final: bool) -> Vec<(u32, Value)> {
+        let body = |(event, body): (&WebhookEvent, Bytes)| {
+            (event.chunk, serde_json::from_slice::<Value>(&body).unwrap()["data"].clone())
         };
-        self.events.into_iter().map(body).collect()
+        found.bodies(ApiVersion::CURRENT, is_final).map(body).collect()
+    }
+
+    fn data(new: &[u8], updated: &[u8]) -> Value {
+        serde_json::json!({"new": new, "updated": updated})
+    }
+
+    #[test]
+    fn rows_are_given_to_their_events_in_order() {
+        let events = [event(1, &[1, 2]), event(2, &[2, 3])];
+        let mut found = RereadRows::new(&events.each_ref());
+        for row in [3, 9, 2, 1] {
+            assert!(found.take(Digest([row; 16]), || row.to_string().into_bytes()).is_continue());
+        }
+        assert!(found.has_first() && !found.is_done(), "the second chunk misses one of two equal rows");
+        assert!(found.take(Digest([2; 16]), || b"2".to_vec()).is_break());
+        assert_eq!(bodies(found, false), [(1, data(&[1], &[2])), (2, data(&[2], &[3]))]);
+    }
+
+    #[test]
+    fn missing_rows_are_gone_only_after_a_whole_read() {
+        for (is_final, expected) in [(false, vec![]), (true, vec![(1, data(&[], &[2]))])] {
+            let event = event(1, &[1, 2]);
+            let mut found = RereadRows::new(&[&event]);
+            assert!(found.take(Digest([2; 16]), || b"2".to_vec()).is_continue());
+            assert!(!found.is_empty());
+            assert_eq!(bodies(found, is_final), expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_read_ends_with_the_event_that_is_due() {
+        let events = [event(1, &[1, 2]), event(2, &[3])];
+        let mut found = RereadRows::new(&events.each_ref());
+        assert!(found.take(Digest([1; 16]), || b"1".to_vec()).is_continue());
+        tokio::time::advance(READ_TIME).await;
+        assert!(found.take(Digest([9; 16]), || b"9".to_vec()).is_continue(), "its rows are not complete");
+        assert!(found.take(Digest([2; 16]), || b"2".to_vec()).is_break());
+        assert!(found.has_stopped_early(), "so the rows of the next chunk are not gone");
+        assert_eq!(bodies(found, false), [(1, data(&[1], &[2]))]);
+    }
+
+    #[test]
+    fn chunks_that_take_too_much_memory_are_dropped() {
+        let large = |row: u8| format!("{}{row}", " ".repeat(READ_BYTES_MAX / 2)).into_bytes();
+        let events = [event(1, &[1]), event(2, &[2, 3]), event(3, &[4])];
+        let mut found = RereadRows::new(&events.each_ref());
+        for row in [2, 4, 3] {
+            assert!(found.take(Digest([row; 16]), || large(row)).is_continue());
+        }
+        assert!(found.take(Digest([1; 16]), || large(1)).is_break(), "the event that is due is completed");
+        assert_eq!(bodies(found, true), [(1, data(&[1], &[])), (3, data(&[4], &[]))]);
     }
 }

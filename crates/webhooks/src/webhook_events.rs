@@ -4,20 +4,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{ApiVersion, Digest, EventId, EventType, SyncRunId, TimestampExt as _};
+use bellbird_domain::{AccountId, ApiVersion, Digest, EventId, EventType, SyncRunId, TimestampExt as _};
 use bellbird_shared_state::Expiring;
 use bellbird_storage::NewWebhookEvent;
 use bytes::Bytes;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
 
 use crate::chunk::chunks;
+use crate::digest::RowHasher;
+use crate::hint::RowHint;
 use crate::payload::{Envelope, body};
 
 /// Maximum number of rows in an event.
 pub const ROWS_MAX: usize = 500;
 /// Time to live of a body in memory. A first attempt after that reads the rows again.
 const BODY_TTL: Duration = Duration::from_secs(120);
+/// How long a body that was rebuilt serves later attempts too.
+const REBUILT_BODY_MAX_AGE: SignedDuration = SignedDuration::from_secs(60);
 /// Maximum size in bytes of all bodies in memory.
 const BODIES_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
@@ -25,6 +29,8 @@ const BODIES_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub struct ChangedRow {
     /// Digest of the row's identity.
     pub row: Digest,
+    pub instant: Timestamp,
+    pub account: AccountId,
     /// The row as an event shows it. `None` if it was not kept in memory.
     pub json: Option<Vec<u8>>,
 }
@@ -39,6 +45,8 @@ pub struct PreparedWebhookEvent {
     /// Number within the sync, from 1.
     pub chunk: u32,
     pub total_chunks: u32,
+    /// Where its rows lie, sealed.
+    hint: Vec<u8>,
     body: Option<Bytes>,
 }
 
@@ -51,8 +59,17 @@ impl PreparedWebhookEvent {
             updated_count: self.updated_count,
             chunk: self.chunk,
             total_chunks: self.total_chunks,
+            hint: &self.hint,
         }
     }
+}
+
+/// The body of an event in memory.
+#[derive(Clone)]
+struct HeldBody {
+    body: Bytes,
+    /// Its rows were read again. Otherwise it is for first attempts only, because later ones send current rows.
+    is_rebuilt: bool,
 }
 
 /// Connects the syncs and the deliveries of one process. Cheap to clone; clones share all state.
@@ -60,7 +77,7 @@ impl PreparedWebhookEvent {
 pub struct WebhookEventBuffer {
     rows_max: usize,
     first_delay: Duration,
-    bodies: Arc<Expiring<(EventId, ApiVersion), Bytes>>,
+    bodies: Arc<Expiring<(EventId, ApiVersion), HeldBody>>,
     pub(crate) new_events: Arc<Notify>,
 }
 
@@ -73,7 +90,7 @@ impl Default for WebhookEventBuffer {
 impl WebhookEventBuffer {
     /// `rows_max` limits the rows of one event.
     pub fn new(rows_max: usize) -> Self {
-        let bytes_of = |_: &(EventId, ApiVersion), body: &Bytes| body.len() + 64;
+        let bytes_of = |_: &(EventId, ApiVersion), held: &HeldBody| held.body.len() + 64;
         let bodies = Arc::new(Expiring::with_lru(BODY_TTL, BODIES_BYTES_MAX, bytes_of));
         Self { rows_max, first_delay: Duration::ZERO, bodies, new_events: Arc::default() }
     }
@@ -89,7 +106,7 @@ impl WebhookEventBuffer {
         now.plus(self.first_delay)
     }
 
-    /// Builds the events for these rows. Takes the JSON out of each row.
+    /// Builds the events for these rows. Takes the JSON out of each row. `hasher` seals where the rows lie.
     #[must_use]
     pub fn prepare(
         &self,
@@ -98,6 +115,7 @@ impl WebhookEventBuffer {
         created: Timestamp,
         new: &mut [ChangedRow],
         updated: &mut [ChangedRow],
+        hasher: &RowHasher,
     ) -> Vec<PreparedWebhookEvent> {
         let all = chunks(new.len(), updated.len(), self.rows_max);
         let total_chunks = count(all.len());
@@ -113,6 +131,7 @@ impl WebhookEventBuffer {
                 chunk: number,
                 total_chunks,
             };
+            let hint = RowHint::of_rows(new.iter().chain(&*updated).map(|row| (row.instant, row.account)));
             prepared.push(PreparedWebhookEvent {
                 id: envelope.id,
                 rows: new.iter().chain(&*updated).map(|row| row.row).collect(),
@@ -120,6 +139,7 @@ impl WebhookEventBuffer {
                 updated_count: count(updated.len()),
                 chunk: number,
                 total_chunks,
+                hint: hint.map_or_else(Vec::new, |hint| hint.seal(hasher, envelope.id)),
                 body: take_json(new).zip(take_json(updated)).map(|(new, updated)| body(&envelope, &new, &updated)),
             });
         }
@@ -131,13 +151,19 @@ impl WebhookEventBuffer {
     pub fn hold_bodies(&self, prepared: &[PreparedWebhookEvent], now: Timestamp) {
         for event in prepared {
             if let Some(body) = &event.body {
-                self.hold_body(event.id, ApiVersion::CURRENT, body.clone(), now);
+                let held = HeldBody { body: body.clone(), is_rebuilt: false };
+                self.bodies.insert((event.id, ApiVersion::CURRENT), held, now);
             }
         }
     }
 
-    pub(crate) fn hold_body(&self, id: EventId, version: ApiVersion, body: Bytes, now: Timestamp) {
-        self.bodies.insert((id, version), body, now);
+    pub(crate) fn hold_rebuilt_body(&self, id: EventId, version: ApiVersion, body: Bytes, now: Timestamp) {
+        self.bodies.insert((id, version), HeldBody { body, is_rebuilt: true }, now);
+    }
+
+    /// Frees the memory of expired bodies.
+    pub(crate) fn purge_expired_bodies(&self) {
+        self.bodies.purge_expired();
     }
 
     /// Wakes the delivery loop after events were stored.
@@ -152,9 +178,11 @@ impl WebhookEventBuffer {
         }
     }
 
-    /// Returns the body of an event if this process built it recently.
-    pub fn find_body(&self, id: EventId, version: ApiVersion, now: Timestamp) -> Option<Bytes> {
-        self.bodies.get(&(id, version), now).map(|(body, _)| body)
+    /// Returns the body of an event if this process built it recently. A later attempt gets only a body whose rows were
+    /// read again within the last minute.
+    pub fn find_body(&self, id: EventId, version: ApiVersion, now: Timestamp, is_first: bool) -> Option<Bytes> {
+        let (held, age) = self.bodies.get(&(id, version), now)?;
+        (is_first || held.is_rebuilt && age < REBUILT_BODY_MAX_AGE).then_some(held.body)
     }
 }
 

@@ -106,7 +106,7 @@ impl Connections {
         };
         let (from, kept_from) = (from_absence(last.unread_since), from_absence(last.missing_since));
         let date_range = (from, now);
-        let mut pulled = match self.pull(&last, &connection, date_range, kept_from.min(from)).await {
+        let (mut pulled, hasher) = match self.pull(&last, &connection, date_range, kept_from.min(from)).await {
             Err(ConnectionsError::ConsentInactive(_)) => {
                 report.status = self.refresh_after_current(user, id).await?;
                 self.finish_job(claim, Some(next_sync_at)).await?;
@@ -119,7 +119,8 @@ impl Connections {
             return Ok(report);
         }
         (report.new_count, report.updated_count) = (pulled.new_count, pulled.updated_count);
-        let prepared = self.event_buffer.prepare(pulled.event_type, run, now, &mut pulled.new, &mut pulled.updated);
+        let (event_type, new, updated) = (pulled.event_type, &mut pulled.new, &mut pulled.updated);
+        let prepared = self.event_buffer.prepare(event_type, run, now, new, updated, &hasher);
         let events: Vec<NewWebhookEvent<'_>> = prepared.iter().map(PreparedWebhookEvent::to_store).collect();
         let finished = FinishedSync {
             run,
@@ -152,24 +153,26 @@ impl Connections {
         connection: &Connection,
         date_range: (Timestamp, Timestamp),
         kept_from: Timestamp,
-    ) -> Result<Pulled, ConnectionsError> {
+    ) -> Result<(Pulled, RowHasher), ConnectionsError> {
         let (user, id) = (connection.user_id, connection.id);
         let key = self.storage.fingerprint_key(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let credentials = self.storage.find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let zone = self.storage.find_zone(user).await?.ok_or(ConnectionsError::NotFound)?;
+        let hasher = RowHasher::new(key.expose_secret().as_bytes());
         let pull = Pull {
             provider: self.provider(&connection.provider)?.as_ref(),
             context: &self.call_context_within(SYNC_DEADLINE),
             credentials: &credentials,
             accounts: &self.storage.list_listed_accounts(user, id).await?,
             zone: &zone,
-            hasher: &RowHasher::new(key.expose_secret().as_bytes()),
+            hasher: &hasher,
             known: &self.storage.list_fingerprints(user, id).await?,
             date_range,
             prune_before: SyncSettings::prune_before(kept_from),
             sequence: last.next_sequence,
             announce: last.synced_at.is_some() || self.sync_settings.announce_first,
         };
-        Ok(pull.run().await?)
+        let pulled = pull.run().await?;
+        Ok((pulled, hasher))
     }
 }

@@ -43,8 +43,8 @@ statements! {
             ON CONFLICT (user_id, connection_id) DO UPDATE SET entries = excluded.entries
         ), written AS (
             SELECT * FROM UNNEST(CAST($9 AS TEXT[]), CAST($10 AS BYTEA[]), CAST($11 AS BIGINT[]), CAST($12 AS BIGINT[]),
-                CAST($13 AS BIGINT[]), CAST($17 AS BIGINT[]))
-                AS e (id, row_digests, new_count, updated_count, chunk, total_chunks)
+                CAST($13 AS BIGINT[]), CAST($17 AS BIGINT[]), CAST($21 AS BYTEA[]))
+                AS e (id, row_digests, new_count, updated_count, chunk, total_chunks, row_hint)
         ), subscribers AS (
             SELECT id, status, due_at FROM webhook_endpoints
             WHERE user_id = $1 AND (',' || event_types || ',') LIKE ('%,' || $14 || ',%')
@@ -55,8 +55,9 @@ statements! {
             WHERE e.user_id = $1 AND e.id = s.id AND s.status <> 'disabled' AND (s.due_at > $18 OR s.due_at IS NULL)
         ), events AS (
             INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
-                date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks)
-            SELECT $1, id, $3, $15, $14, $16, $7, $6, row_digests, new_count, updated_count, chunk, total_chunks
+                date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks, row_hint)
+            SELECT $1, id, $3, $15, $14, $16, $7, $6, row_digests, new_count, updated_count, chunk, total_chunks,
+                row_hint
             FROM written WHERE EXISTS (SELECT 1 FROM subscribers) RETURNING id
         ), deliveries AS (
             INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at, state,
@@ -176,6 +177,7 @@ impl Storage {
         let updated_counts = list(|event| i64::from(event.updated_count).into());
         let chunks = list(|event| i64::from(event.chunk).into());
         let total_chunks = list(|event| i64::from(event.total_chunks).into());
+        let hints: Vec<Param<'_>> = finished.events.iter().map(|event| event.hint.into()).collect();
         let digests: Vec<Param<'_>> = digests.iter().map(|digests| digests.as_slice().into()).collect();
         let values = params![
             claim.user_id(),
@@ -197,7 +199,8 @@ impl Storage {
             total_chunks.as_slice(),
             finished.first_attempt_at,
             ENDPOINT_DISABLED,
-            finished.unread_since
+            finished.unread_since,
+            hints.as_slice()
         ];
         let answers = self.db.batch(&[(LOCK_USER, params![claim.user_id()]), (FINISH_ON_POSTGRES, values)]).await?;
         Ok(answers.last().copied().flatten().map(|written| u64::try_from(written).unwrap_or(0)))

@@ -112,7 +112,7 @@ pub(crate) fn empty_sync(now: i64) -> FinishedSync<'static> {
 
 /// An event of one new row.
 pub(crate) fn chunk(chunk: u32, total_chunks: u32) -> NewWebhookEvent<'static> {
-    NewWebhookEvent { id: EventId::new(), rows: &[], new_count: 1, updated_count: 0, chunk, total_chunks }
+    NewWebhookEvent { id: EventId::new(), rows: &[], new_count: 1, updated_count: 0, chunk, total_chunks, hint: &[] }
 }
 
 /// Runs a sync that ends with these events. Returns how many of them were stored.

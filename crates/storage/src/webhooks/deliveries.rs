@@ -431,5 +431,5 @@ fn claimed(row: &Row<'_>) -> Result<ClaimedEndpoint> {
 }
 
 fn due_delivery(row: &Row<'_>) -> Result<DueDelivery> {
-    Ok(DueDelivery { event: webhook_event(row)?, attempts: row.attempts(12)?, is_first: row.opt_int(13)?.is_none() })
+    Ok(DueDelivery { event: webhook_event(row)?, attempts: row.attempts(13)?, is_first: row.opt_int(14)?.is_none() })
 }

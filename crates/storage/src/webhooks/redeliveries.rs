@@ -103,7 +103,9 @@ impl Storage {
             tx.rollback().await;
             return Ok(false);
         }
-        let ping = NewWebhookEvent { id: event, rows: &[], new_count: 0, updated_count: 0, chunk: 1, total_chunks: 1 };
+        let (chunk, total_chunks) = (1, 1);
+        let ping =
+            NewWebhookEvent { id: event, rows: &[], new_count: 0, updated_count: 0, chunk, total_chunks, hint: &[] };
         let event_type = EventType::Ping;
         let common = SyncedEvents { user, connection: None, run, event_type, date_range: (at, at), now: at };
         webhook_events::insert(&mut tx, &common, &ping).await?;

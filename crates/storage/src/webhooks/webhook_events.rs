@@ -41,7 +41,9 @@ macro_rules! webhook_event_columns {
             $table,
             "chunk, ",
             $table,
-            "total_chunks"
+            "total_chunks, ",
+            $table,
+            "row_hint"
         )
     };
 }
@@ -49,8 +51,8 @@ pub(crate) use webhook_event_columns;
 
 statements! {
     INSERT = "INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
-            date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
+            date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks, row_hint)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
 
     /// Makes the user's endpoints that subscribe to an event type due at `$3`, if they are not due before.
     NOTIFY = "UPDATE webhook_endpoints
@@ -63,11 +65,13 @@ statements! {
 
     FIND = concat!("SELECT ", webhook_event_columns!(""), " FROM webhook_events WHERE user_id = $1 AND id = $2");
 
-    LIST_LATER = concat!(
+    LIST_WAITING = concat!(
         "SELECT ",
-        webhook_event_columns!(""),
-        " FROM webhook_events WHERE sync_run_id = $2 AND chunk > $3 AND chunk > 1 AND user_id = $1
-        ORDER BY chunk LIMIT $4"
+        webhook_event_columns!("e."),
+        " FROM webhook_deliveries d CROSS JOIN webhook_events e
+        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.sync_run_id = $3 AND d.chunk > $4 AND d.ended_at IS NULL
+            AND e.user_id = $1 AND e.id = d.event_id
+        ORDER BY d.chunk LIMIT $5"
     );
 
     LIST_OUTDATED = "SELECT user_id, id FROM webhook_events WHERE created_at < $1 ORDER BY created_at LIMIT $2";
@@ -99,6 +103,8 @@ pub struct NewWebhookEvent<'a> {
     pub chunk: u32,
     /// The number of events of the run.
     pub total_chunks: u32,
+    /// Where its rows lie, sealed by the caller. Empty: unknown.
+    pub hint: &'a [u8],
 }
 
 impl NewWebhookEvent<'_> {
@@ -128,6 +134,8 @@ pub struct WebhookEvent {
     pub chunk: u32,
     /// The number of events of the run.
     pub total_chunks: u32,
+    /// Where its rows lie, as [`NewWebhookEvent::hint`].
+    pub hint: Vec<u8>,
 }
 
 impl Storage {
@@ -135,15 +143,16 @@ impl Storage {
         self.db.one(FIND, params![user, id], webhook_event).await
     }
 
-    /// Lists the next events of a run after a chunk, in their order.
-    pub async fn list_later_chunks(
+    /// Lists the events of a run that an endpoint gets after a chunk, in their order.
+    pub async fn list_waiting_chunks(
         &self,
-        user: UserId,
+        (user, endpoint): (UserId, EndpointId),
         run: SyncRunId,
         chunk: u32,
         limit: u32,
     ) -> Result<Vec<WebhookEvent>> {
-        self.db.all(LIST_LATER, params![user, run, i64::from(chunk), i64::from(limit)], webhook_event).await
+        let values = params![user, endpoint, run, i64::from(chunk), i64::from(limit)];
+        self.db.all(LIST_WAITING, values, webhook_event).await
     }
 
     /// Deletes up to `limit` of the oldest events created before `before`, with their deliveries and attempts. Returns
@@ -247,7 +256,8 @@ pub(crate) async fn insert(tx: &mut Tx, sync: &SyncedEvents, new: &NewWebhookEve
         i64::from(new.new_count),
         i64::from(new.updated_count),
         i64::from(new.chunk),
-        i64::from(new.total_chunks)
+        i64::from(new.total_chunks),
+        new.hint
     ];
     tx.run(INSERT, values).await.map(|_| ())
 }
@@ -274,5 +284,6 @@ pub(crate) fn webhook_event(row: &Row<'_>) -> Result<WebhookEvent> {
         updated_count: row.number(9, "a count of rows")?,
         chunk: row.number(10, "the number of a chunk")?,
         total_chunks: row.number(11, "a count of chunks")?,
+        hint: row.blob(12)?.to_vec(),
     })
 }

@@ -44,7 +44,7 @@ impl App {
         counted[0][0].parse().unwrap()
     }
 
-    async fn row_calls(&self, provider: &str) -> u64 {
+    pub(crate) async fn row_calls(&self, provider: &str) -> u64 {
         let calls = self.calls_of(provider).await;
         let rows = calls.iter().filter(|(path, _)| path.contains("/transactions") || path.contains("/activities"));
         rows.map(|(_, count)| count).sum()

@@ -2,6 +2,7 @@
 
 mod concurrency;
 mod events;
+mod rebuild;
 mod receivers;
 mod retention;
 mod retries;

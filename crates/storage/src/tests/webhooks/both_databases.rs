@@ -50,6 +50,7 @@ const TABLES: [(&str, &[&str]); 7] = [
             "updated_count",
             "chunk",
             "total_chunks",
+            "LENGTH(row_hint)",
         ],
     ),
     (
@@ -204,7 +205,7 @@ impl Play<'_> {
         let events: Vec<NewWebhookEvent<'_>> = (1..=total_chunks)
             .map(|chunk| {
                 let id = EventId::from(self.id());
-                NewWebhookEvent { id, rows: &rows, new_count: 1, updated_count: 1, chunk, total_chunks }
+                NewWebhookEvent { id, rows: &rows, new_count: 1, updated_count: 1, chunk, total_chunks, hint: &[7] }
             })
             .collect();
         let fingerprints = [fingerprint(1, 0, 1), fingerprint(2, 0, 1)];
@@ -235,7 +236,7 @@ impl Play<'_> {
                 _ => AttemptOutcome::Delivered,
             };
             let WebhookEventParts { id, chunk, total_chunks, run } = WebhookEventParts::of(due);
-            let new = NewWebhookEvent { id, rows: &[], new_count: 1, updated_count: 0, chunk, total_chunks };
+            let new = NewWebhookEvent { id, rows: &[], new_count: 1, updated_count: 0, chunk, total_chunks, hint: &[] };
             let finished = finished_attempt(&new, run, now, outcome);
             attempts.push(FinishedAttempt { attempt: due.attempts + 1, ..finished });
         }

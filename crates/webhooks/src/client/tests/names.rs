@@ -141,6 +141,26 @@ async fn unchecked_url_is_rejected() {
 }
 
 #[tokio::test]
+async fn connecting_alone_fails_as_an_exchange_does() {
+    let trap = Trap::new();
+    for (configured, error) in [
+        (MockAnswer::NoSuchName, "name not found"),
+        (MockAnswer::ServerFailure, "name not resolved"),
+        (MockAnswer::addresses(&["127.0.0.1"]), "address not allowed"),
+    ] {
+        let server = NameServer::new(move |_| configured.clone()).await;
+        let endpoint = url(format!("https://hooks.example.com:{}/", trap.port()));
+        let failed = client_with(&server, STRICT).connect(&endpoint).await.unwrap_err();
+        assert_eq!((failed.status, failed.error), (None, Some(error)));
+    }
+    let literal = url(format!("https://127.0.0.1:{}/", trap.port()));
+    assert_eq!(client(STRICT).connect(&literal).await.unwrap_err().error, Some("address not allowed"));
+    assert_eq!(trap.caught(), 0);
+    drop(trap);
+    assert_eq!(client(DEVELOPMENT).connect(&literal).await.unwrap_err().error, Some("not reached"));
+}
+
+#[tokio::test]
 async fn localhost_is_allowed_by_the_setting_only() {
     let peer = Peer::answering(status("200 OK")).await;
     let endpoint = url(format!("http://localhost:{}/", peer.address.port()));

@@ -164,6 +164,16 @@ async fn tls_connection_is_reused() {
 }
 
 #[tokio::test]
+async fn connecting_alone_finishes_tls() {
+    let endpoint = TlsPeer::accepting(Identity::valid()).await;
+    trusting().await.connect(&endpoint.url()).await.unwrap();
+    endpoint.peer.ended.notified().await;
+    assert_eq!(endpoint.handshakes(), 1);
+    let endpoint = TlsPeer::accepting(Identity::self_signed()).await;
+    assert_eq!(trusting().await.connect(&endpoint.url()).await.unwrap_err().error, Some("TLS failed"));
+}
+
+#[tokio::test]
 async fn untrusted_certificate_gets_no_request() {
     for (identity, alert) in [
         (Identity::self_signed(), AlertDescription::UnknownCA),

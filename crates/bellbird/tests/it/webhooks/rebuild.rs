@@ -1,0 +1,212 @@
+//! How many provider calls it costs to send bodies again, and who waits for whom.
+
+use std::time::Duration;
+
+use bellbird_connections::SyncSettings;
+use bellbird_domain::{Connection, DeliveryState, User};
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::{BODY_EXPIRED, BOTH, DAY, HOUR};
+use crate::support::database::execute;
+use crate::support::harness::{App, Setup, eventually, simulated_providers};
+use crate::support::receiver::{Hook, Receiver, Reply};
+
+/// Past the second attempt, and before the third.
+const RETRY: SignedDuration = SignedDuration::from_secs(7);
+
+impl App {
+    async fn enable_and_recover(&self, hook: &Hook) -> u64 {
+        let (user, id) = (hook.endpoint.user_id, hook.endpoint.id);
+        assert!(self.storage.enable_endpoint(user, id).await.unwrap());
+        let now = self.clock.now();
+        self.storage.recover(user, id, now - DAY, now).await.unwrap()
+    }
+
+    /// Redelivers one event. Returns the calls that read rows.
+    async fn calls_to_redeliver(&self, hook: &Hook, connection: &Connection, event: &str) -> u64 {
+        self.advance_clock(BODY_EXPIRED).await;
+        self.reset_calls().await;
+        let (user, id, event) = (hook.endpoint.user_id, hook.endpoint.id, event.parse().unwrap());
+        assert!(self.storage.redeliver(user, id, event, self.clock.now()).await.unwrap());
+        self.webhooks.run_due_deliveries().await;
+        self.row_calls(&connection.provider).await
+    }
+}
+
+/// An application whose first syncs read all rows: 10,000 at Fiskil.
+async fn with_long_runs(rows: u32, chunk_rows: usize) -> App {
+    let first = Duration::from_secs(10_000 * 86_400);
+    let syncing = SyncSettings { enabled: false, first, ..SyncSettings::default() };
+    App::start(Setup { rows, chunk_rows, syncing, ..Setup::default() }).await
+}
+
+async fn person_with_rows(app: &App, provider: &str) -> (User, Connection) {
+    if provider != "fiskil" {
+        let person = app.person_at(provider).await;
+        return (person.user, person.connections.into_iter().next().unwrap());
+    }
+    let (account, _) = app.busiest().await;
+    let is_busiest = |connection: &&Connection| connection.id.to_string() == account["connectionId"];
+    (app.olivia.user.clone(), app.olivia.connections.iter().find(is_busiest).unwrap().clone())
+}
+
+#[tokio::test]
+async fn redelivered_run_costs_at_most_twice_its_sync() {
+    for provider in simulated_providers() {
+        let app = with_long_runs(10_000, if provider == "fiskil" { 500 } else { 100 }).await;
+        let (user, connection) = person_with_rows(&app, provider).await;
+        let (from_memory, again) = (app.hook(&user).await, app.hook(&user).await);
+        app.storage.disable_endpoint(user.id, again.endpoint.id, "by command", app.clock.now()).await.unwrap();
+        app.reset_calls().await;
+        let report = app.sync(&connection).await;
+        let of_sync = app.row_calls(provider).await;
+        assert!(provider != "fiskil" || report.new_count > 10_000, "{report:?}");
+        assert!(report.events > 3, "{provider}: {report:?}");
+        let sent = app.delivered_to(&from_memory).await;
+        assert_eq!(sent.len(), report.events);
+
+        app.advance_clock(BODY_EXPIRED).await;
+        app.reset_calls().await;
+        assert_eq!(app.enable_and_recover(&again).await, report.events as u64);
+        let received = app.delivered_to(&again).await;
+        let of_recovery = app.row_calls(provider).await;
+        assert_eq!(received.len(), sent.len());
+        for (received, sent) in received.iter().zip(&sent) {
+            assert_eq!(received.raw, sent.raw, "{provider}");
+        }
+        assert!(of_recovery <= 2 * of_sync, "{provider}: {of_recovery} calls, the sync had {of_sync}");
+
+        // One event from the middle of the run: its own pages, and one at each border.
+        let single = app.calls_to_redeliver(&again, &connection, &sent[sent.len() / 2].id).await;
+        assert_eq!(again.drain()[0].raw, sent[sent.len() / 2].raw);
+        let accounts = app.accounts_of(&connection).await.len() as u64;
+        let few = if provider == "snaptrade" { accounts } else { 3 };
+        assert!(single <= few, "{provider}: {single} calls, the sync had {of_sync}");
+    }
+}
+
+#[tokio::test]
+async fn rows_that_moved_are_found_by_reading_everything() {
+    for database in BOTH {
+        let app = App::start(Setup { database, chunk_rows: 5, ..Setup::default() }).await;
+        let connection = &app.olivia.connections[0];
+        let hook = app.hook(&app.olivia.user).await;
+        let at = app.clock.now() - HOUR;
+        let mut ids = Vec::new();
+        for number in 0..3 {
+            ids.push(app.add_row(connection, &format!("ROW {number}"), at).await);
+        }
+        app.complete_initial_sync(connection, &hook).await;
+        let first = app.deliveries_to(&hook).await.remove(0).event_id.to_string();
+        let moved = (at - 20 * DAY).strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string();
+        app.change_row(connection, &ids[1], json!({"posting_date_time": moved})).await;
+        app.calls_to_redeliver(&hook, connection, &first).await;
+        let received = hook.drain().remove(0);
+        let found: Vec<&str> = received.rows("new").iter().filter_map(|row| row["id"].as_str()).collect();
+        assert!(ids.iter().all(|id| found.contains(&id.as_str())), "{found:?}");
+
+        // A hint that does not open is no hint.
+        execute(&app.shared.database, "UPDATE webhook_events SET row_hint = row_digests", "").await;
+        app.calls_to_redeliver(&hook, connection, &first).await;
+        assert_eq!(hook.drain()[0].body, received.body);
+    }
+}
+
+#[tokio::test]
+async fn unreachable_endpoint_costs_no_provider_call() {
+    for database in BOTH {
+        let app = App::start(Setup { database, ..Setup::default() }).await;
+        let connection = &app.olivia.connections[0];
+        let mut hook = app.hook(&app.olivia.user).await;
+        app.complete_initial_sync(connection, &hook).await;
+        app.add_row(connection, "UNDELIVERED", app.clock.now() - HOUR).await;
+        app.sync(connection).await;
+        // The dropped receiver closes its port.
+        hook.receiver = Receiver::start().await;
+        let error_of_attempt = async || {
+            app.webhooks.run_due_deliveries().await;
+            app.deliveries_to(&hook).await.pop().unwrap()
+        };
+        eventually(async || tokio::net::TcpStream::connect(authority(&hook.endpoint.url)).await.is_err()).await;
+        assert_eq!(error_of_attempt().await.last_error.as_deref(), Some("not reached"));
+        app.reset_calls().await;
+        app.advance_to_next_attempt(&hook).await;
+        let delivery = error_of_attempt().await;
+        assert_eq!((delivery.attempts, delivery.last_error.as_deref()), (2, Some("not reached")));
+        assert!(app.endpoint_of(&hook).await.failing_since.is_some());
+        assert_eq!(app.total_calls("fiskil").await, 0);
+    }
+}
+
+fn authority(url: &str) -> String {
+    reqwest::Url::parse(url).unwrap().socket_addrs(|| None).unwrap()[0].to_string()
+}
+
+#[tokio::test]
+async fn endpoints_of_a_user_share_what_is_read() {
+    for database in BOTH {
+        let app = App::start(Setup { database, ..Setup::default() }).await;
+        let connection = &app.olivia.connections[0];
+        let mut hooks = Vec::new();
+        for _ in 0..20 {
+            hooks.push(app.hook(&app.olivia.user).await);
+        }
+        app.sync(connection).await;
+        app.webhooks.run_due_deliveries().await;
+        let first: Vec<_> = hooks.iter().map(|hook| hook.drain().remove(0)).collect();
+        app.add_row(connection, "REJECTED ONCE", app.clock.now() - HOUR).await;
+        app.sync(connection).await;
+        for hook in &hooks {
+            hook.receiver.reply_next_with([Reply::Status(500)]);
+        }
+        app.webhooks.run_due_deliveries().await;
+        app.advance_clock(RETRY).await;
+        app.reset_calls().await;
+        app.webhooks.run_due_deliveries().await;
+        for (hook, first) in hooks.iter().zip(&first) {
+            let received = hook.drain();
+            assert_eq!(received.len(), 2, "both attempts");
+            assert_eq!(received[0].raw, received[1].raw);
+            assert_ne!(received[0].id, first.id);
+            assert!(app.states_at(hook).await.iter().all(|state| *state == DeliveryState::Delivered));
+        }
+        assert_eq!(app.transaction_calls().await, 1);
+        // A minute later the rows are read again.
+        let event = app.deliveries_to(&hooks[0]).await.pop().unwrap().event_id.to_string();
+        assert!(app.calls_to_redeliver(&hooks[0], connection, &event).await > 0);
+    }
+}
+
+#[tokio::test]
+async fn hanging_provider_blocks_no_retry_at_another() {
+    let app = App::start(Setup { chunk_rows: 5, ..Setup::default() }).await;
+    let hung = app.hook(&app.olivia.user).await;
+    let connection = &app.olivia.connections[0];
+    app.complete_initial_sync(connection, &hung).await;
+    let other = app.person_at("akahu").await;
+    let hook = app.hook(&other.user).await;
+    app.complete_initial_sync(&other.connections[0], &hook).await;
+    hung.receiver.reply_with(Reply::Status(500));
+    for number in 0..12 {
+        app.add_row(connection, &format!("HUNG {number}"), app.clock.now() - HOUR).await;
+        app.sync(connection).await;
+    }
+    app.webhooks.run_due_deliveries().await;
+    hung.drain();
+    app.advance_clock(RETRY).await;
+    app.fault(json!({"match": "/v1/banking", "kind": "delay", "delayMs": 600_000})).await;
+    let webhooks = app.webhooks.clone();
+    let hanging = tokio::spawn(async move { webhooks.run_due_deliveries().await });
+    eventually(async || app.transaction_calls().await > 0).await;
+    // More than all rebuilds of a provider wait now.
+    let (user, id) = (other.user.id, hook.endpoint.id);
+    let event = app.deliveries_to(&hook).await[0].event_id;
+    assert!(app.storage.redeliver(user, id, event, app.clock.now()).await.unwrap());
+    let webhooks = app.webhooks.clone();
+    let delivering = tokio::spawn(async move { webhooks.run_due_deliveries().await });
+    eventually(async || hook.receiver.has_requests()).await;
+    assert!(!hung.receiver.has_requests());
+    hanging.abort();
+    delivering.abort();
+}
