@@ -66,7 +66,7 @@ fn expired_link() -> Notice {
         .with_command(LINK_COMMAND)
 }
 
-/// Rejects a prefetch. Opening a link can start a link session, so it must not happen in advance.
+/// Rejects a prefetch. A callback can complete a link session, so it must not happen in advance.
 pub(crate) fn prefetch(console: &Console) -> Response {
     let notice = Notice::new(Tone::Neutral, "Open this page again")
         .with("Your browser loaded it before you opened it.")
