@@ -57,6 +57,9 @@ statements! {
 
     CLEAR_CONNECTION = "UPDATE link_sessions SET connection_id = NULL WHERE user_id = $1 AND connection_id = $2";
 
+    CLEAR_RESULT = "UPDATE link_sessions SET connections = REPLACE(connections, $2, '')
+        WHERE user_id = $1 AND connections <> ''";
+
     DELETE_OF_USER = "DELETE FROM link_sessions WHERE user_id = $1 RETURNING user_id, id";
 }
 
@@ -236,7 +239,8 @@ impl LinkSession {
 
 /// Clears a deleted connection from the user's sessions. The caller holds the lock on the user's row.
 pub(crate) async fn clear_connection(tx: &mut Tx, user: UserId, connection: ConnectionId) -> Result<()> {
-    tx.run(CLEAR_CONNECTION, params![user, connection]).await.map(|_| ())
+    tx.run(CLEAR_CONNECTION, params![user, connection]).await?;
+    tx.run(CLEAR_RESULT, params![user, connection]).await.map(|_| ())
 }
 
 /// Deletes the user's sessions, but not their jobs. The caller holds the lock on the user's row.

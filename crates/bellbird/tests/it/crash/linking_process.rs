@@ -162,7 +162,7 @@ async fn stopping_service_completes_the_exchange_of_a_code() {
     let (service, _) = deployment.serve();
     let callback_url = deployment.answer_consent_page(&deployment.link_url("akahu")).await;
     deployment.control("akahu", Method::DELETE, "calls", json!({})).await;
-    let fault = json!({"match": "/v1/token", "kind": "drip", "delayMs": 300});
+    let fault = json!({"match": "/v1/token", "kind": "delay", "delayMs": 2_000});
     deployment.control("akahu", Method::POST, "faults", fault).await;
     // The browser leaves while the provider answers, and the operator stops the service.
     let request = tokio::spawn(with_cookie(client().get(&callback_url)).send());

@@ -106,7 +106,8 @@ on_both_databases! {
             app.reset_calls().await;
             answer_elsewhere(callback_url.as_str(), "no").await.assert_shows(200, WITHDRAWN);
             assert_eq!(count_of(&app, user).await, before, "{provider}: hidden at once");
-            assert_eq!(complete_removals(&app).await, ["denied"], "{provider}");
+            let causes = complete_removals(&app).await;
+            assert!(!causes.is_empty() && causes.iter().all(|cause| cause == "denied"), "{provider}: {causes:?}");
             let calls = app.calls_of(provider).await;
             assert!(WITHDRAWALS.iter().any(|route| calls.contains_key(*route)), "{provider}: {calls:?}");
             // The browser that started the session cannot confirm it any more.
@@ -179,7 +180,7 @@ on_both_databases! {
             shown.assert_shows(200, DENY_BUTTON);
             shown.assert_shows(200, "ben@example.com");
             assert!(count_of(&app, user).await > before, "{provider}");
-            // The callback URL shows it to whoever returned there.
+            // The callback URL shows it in any browser.
             open_elsewhere(callback_url.as_str()).await.assert_shows(409, DENY_BUTTON);
             answer_elsewhere(callback_url.as_str(), "no").await.assert_shows(200, WITHDRAWN);
             assert_eq!(count_of(&app, user).await, before, "{provider}");

@@ -182,3 +182,43 @@ async fn malformed_events_are_rejected() {
         assert_eq!(answer.headers()["allow"], "POST");
     }
 }
+
+#[tokio::test]
+async fn event_about_a_known_account_affects_only_its_connection() {
+    let syncing = bellbird_connections::SyncSettings { enabled: true, ..Default::default() };
+    let app = App::start(Setup { syncing, ..Setup::default() }).await;
+    let credentials = app.credentials_of("akahu");
+    let person = app.add_person("two.banks@example.com", bellbird_domain::Plan::Professional, &[]).await;
+    let mut connections = Vec::new();
+    for credentials in credentials.iter().take(2) {
+        let credentials = secrecy::SecretString::from(credentials.to_string());
+        connections.extend(app.connections.import(person.user.id, "akahu", &credentials).await.unwrap().connections);
+    }
+    assert!(connections.len() > 1, "{connections:?}");
+    let url = format!("{}/webhooks/akahu", app.console_url);
+    app.control_of("akahu", Method::POST, "/webhooks", json!({ "url": url })).await;
+    let next_sync_at = async |connection: &Connection| {
+        let sync = app.storage.find_sync(connection.user_id, connection.id).await.unwrap().unwrap();
+        sync.next_at.unwrap()
+    };
+    let accounts = app.storage.list_connection_accounts(person.user.id, connections[0].id).await.unwrap();
+    for (item, all_are_affected) in [(accounts[0].provider_account_id.as_str(), false), ("acc_unknown", true)] {
+        app.advance_clock(SignedDuration::from_hours(1)).await;
+        app.connections.run_due_jobs("sync").await.unwrap();
+        app.control_of("akahu", Method::DELETE, "/webhooks", json!({})).await;
+        app.control_of("akahu", Method::POST, "/webhooks", json!({ "url": url })).await;
+        let event = json!({
+            "event": "TRANSACTION:DEFAULT_UPDATE",
+            "state": format!("{}:TRANSACTION", person.user.id),
+            "item_id": item,
+        });
+        app.advance_clock(SignedDuration::from_hours(1)).await;
+        app.control_of("akahu", Method::POST, "/webhooks/send", event).await;
+        assert_eq!(app.delivered("akahu").await, [json!(200)]);
+        let now = app.clock.now();
+        for (index, connection) in connections.iter().enumerate() {
+            let is_affected = all_are_affected || index == 0;
+            assert_eq!(next_sync_at(connection).await <= now, is_affected, "{item}: {index}");
+        }
+    }
+}

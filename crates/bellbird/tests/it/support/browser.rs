@@ -80,14 +80,14 @@ pub(crate) async fn answer_elsewhere(callback_url: &str, answer: &str) -> Browse
 /// The form of the only button on the page of a link URL. The page without one.
 async fn only_choice(link_url: &str) -> Result<String, BrowserPage> {
     let page = open(link_url).await;
-    let choices = ["provider", "connection"].iter().flat_map(|name| {
-        let buttons = page.text.split(&format!("name=\"{name}\"")).skip(1);
-        buttons.map(move |rest| {
+    let mut choices = Vec::new();
+    for name in ["provider", "connection"] {
+        let attribute = format!("name=\"{name}\"");
+        for rest in page.text.split(attribute.as_str()).skip(1) {
             let value = rest.trim_start().strip_prefix("value=\"").unwrap().split('"').next().unwrap();
-            format!("{name}={value}")
-        })
-    });
-    let choices: Vec<String> = choices.collect();
+            choices.push(format!("{name}={value}"));
+        }
+    }
     match &choices[..] {
         [only] => Ok(only.clone()),
         _ => Err(page),
