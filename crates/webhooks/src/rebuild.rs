@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bellbird_domain::{ApiVersion, Bound, Digest, EventType, Interval, Span, Trade, Transaction, UserId};
 use bellbird_providers::{CallContext, ConsentStatus, Kind, TradeQuery, TransactionQuery, sweep};
-use bellbird_storage::WebhookEvent;
+use bellbird_storage::{StorageError, WebhookEvent};
 use bytes::Bytes;
 use secrecy::ExposeSecret as _;
 use tokio::time::Instant;
@@ -35,6 +35,10 @@ pub(crate) enum RebuildError {
     /// The provider failed, or is not configured here.
     Provider,
     Storage,
+    /// The credentials, or the key of the digests, cannot be opened.
+    Sealed,
+    /// The database holds an invalid value.
+    Corrupt,
     /// Other rebuilds took all the time until the deadline. The provider was not called.
     Busy,
 }
@@ -47,14 +51,20 @@ impl RebuildError {
             Self::Reconnect => "rows not read: connection must be reconnected",
             Self::Provider => "rows not read: provider does not answer",
             Self::Storage => "rows not read: database does not answer",
+            Self::Sealed => "rows not read: credentials cannot be opened",
+            Self::Corrupt => "rows not read: stored data is invalid",
             Self::Busy => "rows not read: too many concurrent reads",
         }
     }
 }
 
-impl From<bellbird_storage::StorageError> for RebuildError {
-    fn from(_: bellbird_storage::StorageError) -> Self {
-        Self::Storage
+impl From<StorageError> for RebuildError {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Sealed(_) => Self::Sealed,
+            StorageError::Corrupt(_) => Self::Corrupt,
+            _ => Self::Storage,
+        }
     }
 }
 

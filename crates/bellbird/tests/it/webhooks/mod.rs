@@ -2,9 +2,12 @@
 
 mod concurrency;
 mod events;
+mod health;
+mod interrupted;
 mod receivers;
 mod retention;
 mod retries;
+mod unopenable;
 
 use jiff::SignedDuration;
 
