@@ -30,7 +30,7 @@ use crate::service::{self, Workdir};
 
 const NAME: &str = "healthy tenant beside dead endpoints, sqlite";
 /// Events of a side in a round.
-const EVENTS: usize = 200;
+const EVENTS: usize = 100;
 /// Target: how many times longer the 99th percentile may be beside the dead endpoints.
 const RATIO_MAX: f64 = 2.0;
 /// Users with dead endpoints, and endpoints of each.
@@ -138,9 +138,18 @@ impl Side {
             hang(&description).await?;
         }
         let (service, _) = workdir.serve().await?;
-        let (_service, _sandbox) = (service, sandbox);
-        let (access, folder) = (access, folder);
-        Ok(Self { folder, access, storage, tenant, endpoint, connections, has_dead, receiver, _service, _sandbox })
+        Ok(Self {
+            folder,
+            access,
+            storage,
+            tenant,
+            endpoint,
+            connections,
+            has_dead,
+            receiver,
+            _service: service,
+            _sandbox: sandbox,
+        })
     }
 
     /// Milliseconds from the end of a sync to the end of its event's delivery, for each of `events` events.
