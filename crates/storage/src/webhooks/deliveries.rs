@@ -266,8 +266,8 @@ impl Storage {
     }
 
     /// Records attempts in one transaction. When a chunk has ended, the next chunk of its run becomes due. Skips events
-    /// that were deleted, are no longer pending, or were redelivered since the attempt was due. Returns false, and changes nothing, if the lease was lost or the
-    /// endpoint is disabled.
+    /// that were deleted, are no longer pending, or were redelivered since the attempt was due. Returns false, and
+    /// changes nothing, if the lease was lost or the endpoint is disabled.
     pub async fn finish_attempts(
         &self,
         claim: &ClaimedEndpoint,
