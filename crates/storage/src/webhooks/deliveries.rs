@@ -170,7 +170,7 @@ pub struct ClaimedEndpoint {
     pub api_version: ApiVersion,
     /// The first failure since the last success.
     pub failing_since: Option<Timestamp>,
-    /// Whether the last exchange failed, whoever was at fault.
+    /// Whether the last exchange failed, also if the endpoint was not at fault.
     pub is_unhealthy: bool,
     /// Whether exchanges have failed for a minute or longer.
     pub is_failing: bool,
