@@ -1,4 +1,4 @@
-//! Ends leases that reach too far into the future. An instance whose clock was ahead took them, and if it was killed, no
+//! Ends leases that reach too far into the future. An instance whose clock was ahead took them. If it was killed, no
 //! other would claim its work before then.
 
 use jiff::{SignedDuration, Timestamp};

@@ -358,8 +358,8 @@ impl ToSql for Param<'_> {
 ///
 /// * Over TLS, the server's certificate is always checked against the system's roots and the host name. So `verify-ca`
 ///   and `verify-full` mean `require`.
-/// * Without `sslmode`, a connection to this machine uses no TLS, and any other requires it: with `prefer`, whoever is
-///   between the two could answer that the server has no TLS.
+/// * Without `sslmode`, a connection to this machine uses no TLS, and any other requires it: with `prefer`, an
+///   attacker between the two could answer that the server has no TLS.
 fn configure(url: &str) -> Result<Config> {
     let strict = ["sslmode=verify-full", "sslmode=verify-ca"];
     let plain_url = strict.iter().fold(url.to_owned(), |url, mode| url.replace(mode, "sslmode=require"));

@@ -102,6 +102,10 @@ impl RunningCommand {
         Self { child, out, ready_line }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.ready_line).unwrap()
     }
