@@ -91,6 +91,9 @@ async fn record_queue_metrics(storage: &Storage, stop: &CancellationToken) {
         {
             tracing::warn!(%error, "could not collect queue metrics");
         }
+        if lease.is_some() {
+            end_overlong_leases(storage).await;
+        }
         if stop.run_until_cancelled(tokio::time::sleep(METRICS_INTERVAL)).await.is_none() {
             break;
         }
@@ -121,6 +124,15 @@ async fn record_queue_metrics_once(storage: &Storage) -> Result<(), StorageError
     let now = Timestamp::now();
     set_queue_metrics(&storage.count_jobs(now).await?, &storage.delivery_overview(now).await?, now);
     Ok(())
+}
+
+/// So that work of a killed instance whose clock was ahead does not wait until then.
+async fn end_overlong_leases(storage: &Storage) {
+    match storage.end_overlong_leases(Timestamp::now()).await {
+        Ok(0) => {}
+        Ok(count) => tracing::warn!(count, "ended leases of an instance whose clock is ahead"),
+        Err(error) => tracing::warn!(%error, "could not end overlong leases"),
+    }
 }
 
 fn set_queue_metrics(jobs: &[JobCounts], deliveries: &DeliveryOverview, now: Timestamp) {

@@ -20,6 +20,7 @@ mod webhook;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use arguments::SettingArgs;
 #[cfg(feature = "sandbox")]
@@ -83,6 +84,7 @@ enum Command {
 /// Runs the command line of this process.
 #[must_use]
 pub fn run() -> ExitCode {
+    forbid_core_files();
     let cli = Cli::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -97,6 +99,13 @@ pub fn run() -> ExitCode {
         Ok(code) => code,
         Err(error) => output::report_failure(&error),
     }
+}
+
+/// A core file would hold the master keys, and rows of requests in flight.
+fn forbid_core_files() {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    // Lowering a limit is always allowed.
+    let _ = setrlimit(Resource::Core, none);
 }
 
 async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {

@@ -1,6 +1,7 @@
 //! Settings: their types, defaults and bounds. `bellbird.example.toml` documents each one for the operator.
 //!
 //! The settings file is read first, then environment variables, then flags; a later source overrides an earlier one.
+//! A secret may also be in a file of its own, which another key of the same name and `_file` names.
 //! A new setting is a field, a line in `Settings::read`, and a paragraph in the example file, which a test compares
 //! with this list. Each provider declares its own settings.
 
@@ -14,6 +15,7 @@ use std::net::SocketAddr;
 
 use bellbird_providers::registry::ProviderSettings;
 use bellbird_shared_state::client_address::Network;
+use bellbird_storage::POOL_SIZE;
 use clap::ValueEnum;
 use secrecy::SecretString;
 
@@ -43,6 +45,7 @@ pub struct Settings {
 #[derive(Debug, Clone)]
 pub struct Database {
     pub url: SecretString,
+    pub pool_size: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -137,7 +140,8 @@ pub enum LogLevel {
 impl Settings {
     /// Reads and checks all sources, and returns all errors together.
     pub fn load(sources: &Sources) -> Result<Self, SettingErrors> {
-        let mut values = Values::collect(sources, &Self::names());
+        let known = Self::known();
+        let mut values = Values::collect(sources, &known.names, &known.secrets);
         let settings = Self::read(&mut values);
         if values.errors.is_empty() { Ok(settings) } else { Err(SettingErrors(values.errors)) }
     }
@@ -145,9 +149,20 @@ impl Settings {
     /// The names of all settings, such as `api.listen`, in the order of the example file.
     #[must_use]
     pub fn names() -> Vec<String> {
+        Self::known().names
+    }
+
+    /// The names of the settings that hold secrets. Each may be given as a file: `secrets.key_file`.
+    #[must_use]
+    pub fn secret_names() -> Vec<String> {
+        Self::known().secrets
+    }
+
+    /// The names of all settings.
+    fn known() -> Values {
         let mut values = Values::default();
         Self::read(&mut values);
-        values.names
+        values
     }
 
     /// The source of a setting such as `api.listen`; `None` if it has its default.
@@ -162,7 +177,10 @@ impl Settings {
         const ORIGINS: &str = "a list of web origins such as https://app.example.com, without a path";
         const DELAYS: [u32; 10] = [0, 5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600];
         Self {
-            database: Database { url: from.database_url("database.url", "sqlite:bellbird.db") },
+            database: Database {
+                url: from.database_url("database.url", "sqlite:bellbird.db"),
+                pool_size: from.number("database.pool_size", POOL_SIZE, 2..=1_000),
+            },
             api: Api {
                 listen: from.listen("api.listen", 8080),
                 public_url: from.optional_url("api.public_url"),

@@ -37,7 +37,8 @@ pub async fn open_sealed_storage(settings: &Settings) -> anyhow::Result<Storage>
 }
 
 pub async fn open(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
-    let opened = Storage::open(settings.database.url.expose_secret(), sealer).await;
+    let database = &settings.database;
+    let opened = Storage::open_pooled(database.url.expose_secret(), sealer, database.pool_size).await;
     opened.context("could not open the database of database.url")
 }
 

@@ -1,6 +1,7 @@
 //! The settings of a provider: the declaration of its configuration section, and the values that are set.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ pub struct Setting {
 /// The type of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// An http or https URL without a trailing slash. Holds the default.
+    /// An https URL, or an http URL of this machine, without a trailing slash. Holds the default.
     Url(&'static str),
     /// A string that may be shown.
     Text,
@@ -70,8 +71,23 @@ impl Values {
 
     /// A URL that has a default. An error means that the configuration has not validated the value.
     pub fn url(&self, name: &str) -> Result<Url, String> {
-        let url = self.get(name).and_then(|text| text.parse::<Url>().ok());
-        let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        url.ok_or_else(|| format!("{name} must be an http or https URL"))
+        let url = self.get(name).and_then(provider_url);
+        url.ok_or_else(|| format!("{name} must be an https URL, or an http URL of this machine"))
     }
+}
+
+/// Parses the URL of a provider. Calls to it carry credentials, so http is for simulated providers on this machine.
+pub fn provider_url(text: &str) -> Option<Url> {
+    let url = text.parse::<Url>().ok().filter(Url::has_host)?;
+    let is_safe = match url.scheme() {
+        "https" => true,
+        "http" => url.host_str().is_some_and(is_this_machine),
+        _ => false,
+    };
+    is_safe.then_some(url)
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }

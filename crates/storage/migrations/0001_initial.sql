@@ -1,3 +1,6 @@
+-- oldest-compatible: 1
+-- The line above names the oldest version whose programs work with this schema: see src/migrate.rs.
+--
 -- The schema of both databases, written for SQLite. For PostgreSQL, src/migrate.rs replaces the type words and drops
 -- the table options. A comment that starts with "PostgreSQL:" is a statement for PostgreSQL alone. Text then gets the
 -- collation "C", so that PostgreSQL sorts by bytes, as SQLite does.

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::db::{Db, Row, Tx, params, statements};
 use crate::error::Result;
+use crate::leases::latest_end;
 use crate::{Storage, StorageError};
 
 /// The kinds of jobs whose rows this crate adds and deletes. Other kinds have one job with an empty subject.
@@ -107,7 +108,8 @@ statements! {
     CLAIM = concat!(
         "UPDATE jobs SET lease_until = $5, fence = $6, ",
         start!("$4"),
-        " WHERE user_id = $1 AND kind = $2 AND subject = $3 AND (lease_until IS NULL OR lease_until <= $4)
+        " WHERE user_id = $1 AND kind = $2 AND subject = $3
+            AND (lease_until IS NULL OR lease_until <= $4 OR lease_until > $7)
         RETURNING provider, attempts"
     );
 
@@ -204,10 +206,12 @@ impl Storage {
         self.db.run(INSERT, job_params![key, provider, run_at]).await.map(|_| ())
     }
 
-    /// Claims a job, due or not. None while another task holds its lease, or if there is no such job.
+    /// Claims a job, due or not. None while another task holds its lease, or if there is no such job. A lease that is
+    /// too long does not count: see [`Storage::end_overlong_leases`].
     pub async fn claim_job(&self, key: &JobKey, now: Timestamp, lease_until: Timestamp) -> Result<Option<ClaimedJob>> {
         let fence = new_fence();
-        let found = self.db.write_one(CLAIM, job_params![key, now, lease_until, fence], claimed).await?;
+        let values = job_params![key, now, lease_until, fence, latest_end(now)?];
+        let found = self.db.write_one(CLAIM, values, claimed).await?;
         Ok(found.map(|(provider, attempts)| ClaimedJob { key: key.clone(), provider, attempts, fence }))
     }
 
@@ -281,7 +285,7 @@ pub(crate) async fn claim(
     lease_until: Timestamp,
 ) -> Result<Option<ClaimedJob>> {
     let fence = new_fence();
-    let found = tx.one(CLAIM, job_params![key, now, lease_until, fence], claimed).await?;
+    let found = tx.one(CLAIM, job_params![key, now, lease_until, fence, latest_end(now)?], claimed).await?;
     Ok(found.map(|(provider, attempts)| ClaimedJob { key: key.clone(), provider, attempts, fence }))
 }
 

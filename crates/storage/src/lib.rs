@@ -24,6 +24,7 @@ mod digest;
 mod error;
 mod job_overview;
 mod jobs;
+mod leases;
 mod linking;
 mod locks;
 mod migrate;
@@ -46,6 +47,7 @@ pub use connections::syncs::{FinishedSync, SyncState};
 pub use error::{SealError, StorageError};
 pub use job_overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};
+pub use leases::LEASE_LEFT_MAX;
 pub use linking::link_session_claims::ClaimedLinkSession;
 pub use linking::link_sessions::{LinkSession, NewLinkSession, OtherLinkSession};
 pub use linking::links::{Link, NewLink};
@@ -66,6 +68,9 @@ use db::postgres::Postgres;
 use db::sqlite::Sqlite;
 use db::{Db, params, statements};
 
+/// The connections to PostgreSQL of one instance, by default. PostgreSQL allows 100 by default.
+pub const POOL_SIZE: u32 = 16;
+
 statements! {
     PING = "SELECT 1 FROM users WHERE id = $1";
 }
@@ -83,18 +88,29 @@ impl Storage {
     /// folder is not.
     ///
     /// For PostgreSQL, `sslmode` may be `disable`, `prefer`, `require`, `verify-ca` or `verify-full`. Over TLS, the
-    /// certificate is always checked. The default is `disable` for a server on this machine, otherwise `prefer`.
+    /// certificate is always checked. The default is `disable` for a server on this machine, otherwise `require`.
     pub async fn open(url: &str, sealer: Sealer) -> Result<Self, StorageError> {
+        Self::open_pooled(url, sealer, POOL_SIZE).await
+    }
+
+    /// As [`Self::open`], with a number of connections to PostgreSQL. SQLite ignores it.
+    pub async fn open_pooled(url: &str, sealer: Sealer, pool_size: u32) -> Result<Self, StorageError> {
         let db = if let Some(path) = url.strip_prefix("sqlite:") {
             Db::Sqlite(Arc::new(Sqlite::open(sqlite_path(path)?).await?))
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            Db::Postgres(Box::pin(Postgres::open(url)).await?)
+            Db::Postgres(Box::pin(Postgres::open(url, pool_size as usize)).await?)
         } else {
             return Err(StorageError::BadUrl(
                 "the database URL must be sqlite:PATH, postgres://... or postgresql://...".to_owned(),
             ));
         };
         Ok(Self { db, sealer })
+    }
+
+    /// Whether a URL of PostgreSQL lets the connection to another machine go without TLS, so that others on the way can
+    /// read and change it.
+    pub fn allows_plain_text(url: &str) -> bool {
+        db::postgres::allows_plain_text(url)
     }
 
     /// Optimizes and closes the database, within seconds. Do not use other clones afterwards: on PostgreSQL their calls

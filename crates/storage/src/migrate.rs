@@ -1,12 +1,18 @@
 //! Applies pending migrations to the database.
 //!
-//! The table `schema_migrations` records the applied migrations with the SHA-256 of their text. An edited migration and
-//! a database of a newer version are errors.
+//! The table `schema_migrations` records the applied migrations with the SHA-256 of their text. An edited migration is
+//! an error.
+//!
+//! The version of a program is that of its newest migration. Instances are upgraded one after another, so an older
+//! program starts and stays ready on a newer schema, unless a migration needs a newer program: see
+//! [`Migration::oldest_compatible`].
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::db::postgres::is_lock_conflict;
 use crate::db::{Db, Row, params, statements};
 use crate::digest::{hash, hex};
 use crate::error::Result;
@@ -20,6 +26,29 @@ pub(crate) struct Migration {
     pub(crate) text: &'static str,
 }
 
+const HEADER: &str = "-- oldest-compatible: ";
+
+impl Migration {
+    /// The oldest version whose programs work with the schema after this migration, from the first line of its file.
+    /// Without that line it is the migration's own version.
+    pub(crate) fn oldest_compatible(&self) -> i64 {
+        let header = self.text.lines().next().and_then(|line| line.strip_prefix(HEADER));
+        header.and_then(|version| version.trim().parse().ok()).unwrap_or(self.version)
+    }
+}
+
+/// How long a migration waits for other sessions of PostgreSQL. While it waits for a table, everything behind it waits
+/// for that table too, so one try is short. `tries` also bounds how long an instance waits for another that migrates.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    pub(crate) lock_timeout: Duration,
+    pub(crate) pause: Duration,
+    pub(crate) tries: u32,
+}
+
+/// Five minutes.
+const PATIENCE: Patience = Patience { lock_timeout: Duration::from_secs(3), pause: Duration::from_secs(1), tries: 75 };
+
 /// Oldest first. Never edit a released migration.
 pub(crate) const MIGRATIONS: &[Migration] =
     &[Migration { version: 1, name: "0001_initial", text: include_str!("../migrations/0001_initial.sql") }];
@@ -28,6 +57,7 @@ const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
     version INTEGER NOT NULL PRIMARY KEY,
     name TEXT NOT NULL,
     sha256 TEXT NOT NULL,
+    oldest_compatible INTEGER NOT NULL,
     applied_at INTEGER NOT NULL
 ) STRICT;";
 
@@ -43,31 +73,49 @@ const POSTGRES_WORDS: [(&str, &str); 6] = [
 ];
 
 statements! {
-    LIST_APPLIED = "SELECT version, name, sha256 FROM schema_migrations ORDER BY version";
+    LIST_APPLIED = "SELECT version, name, sha256, oldest_compatible FROM schema_migrations ORDER BY version";
 
-    INSERT_APPLIED = "INSERT INTO schema_migrations (version, name, sha256, applied_at) VALUES ($1, $2, $3, $4)";
+    INSERT_APPLIED = "INSERT INTO schema_migrations (version, name, sha256, oldest_compatible, applied_at)
+        VALUES ($1, $2, $3, $4, $5)";
 }
 
 impl Storage {
     /// Applies the pending migrations in one transaction, while other instances wait. Returns the names of the applied
-    /// ones.
+    /// ones. On PostgreSQL, it tries again for minutes if other sessions hold locks.
     ///
     /// # Errors
-    /// [`StorageError::Schema`] if an applied migration differs from this program's, or is unknown to it.
+    /// [`StorageError::Schema`] if an applied migration differs from this program's, or needs a newer program.
     pub async fn migrate(&self) -> Result<Vec<String>> {
-        self.migrate_to(MIGRATIONS).await
+        self.migrate_to(MIGRATIONS, PATIENCE).await
     }
 
     /// As [`Self::migrate`], with a given list.
-    pub(crate) async fn migrate_to(&self, migrations: &[Migration]) -> Result<Vec<String>> {
-        let mut tx = self.db.begin_migration().await?;
+    pub(crate) async fn migrate_to(&self, migrations: &[Migration], patience: Patience) -> Result<Vec<String>> {
+        let mut tries = 1;
+        // Takes no lock if nothing is pending, which is so for all instances but the first of a new version.
+        while !self.pending_of(migrations).await?.is_empty() {
+            match self.try_migrate(migrations, patience.lock_timeout).await {
+                Err(error) if is_lock_conflict(&error) && tries < patience.tries => {
+                    tracing::warn!(tries, "migration waits for other sessions");
+                    tokio::time::sleep(patience.pause).await;
+                    tries += 1;
+                }
+                done => return done,
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    async fn try_migrate(&self, migrations: &[Migration], lock_timeout: Duration) -> Result<Vec<String>> {
+        let mut tx = self.db.begin_migration(lock_timeout).await?;
         tx.script(script(&self.db, CREATE_TABLE)).await?;
         let applied = tx.all(LIST_APPLIED, params![], applied).await?;
         let pending = pending(migrations, &applied)?;
         for migration in &pending {
             tx.script(script(&self.db, migration.text)).await?;
             let sha256 = sha256(migration.text);
-            let values = params![migration.version, migration.name, sha256.as_str(), Timestamp::now()];
+            let oldest = migration.oldest_compatible();
+            let values = params![migration.version, migration.name, sha256.as_str(), oldest, Timestamp::now()];
             tx.run(INSERT_APPLIED, values).await?;
         }
         tx.commit().await?;
@@ -76,12 +124,17 @@ impl Storage {
 
     /// The names of the migrations that [`Self::migrate`] would apply.
     pub async fn pending_migrations(&self) -> Result<Vec<String>> {
+        self.pending_of(MIGRATIONS).await
+    }
+
+    /// As [`Self::pending_migrations`], with a given list.
+    pub(crate) async fn pending_of(&self, migrations: &[Migration]) -> Result<Vec<String>> {
         let applied = match self.db.all(LIST_APPLIED, params![], applied).await {
             // The table does not exist yet, so no migration was ever applied.
             Err(StorageError::Schema(_)) => Vec::new(),
             other => other?,
         };
-        Ok(names(&pending(MIGRATIONS, &applied)?))
+        Ok(names(&pending(migrations, &applied)?))
     }
 }
 
@@ -100,18 +153,29 @@ struct Applied {
     version: i64,
     name: String,
     sha256: String,
+    oldest_compatible: i64,
 }
 
 fn applied(row: &Row<'_>) -> Result<Applied> {
-    Ok(Applied { version: row.int(0)?, name: row.text(1)?.to_owned(), sha256: row.text(2)?.to_owned() })
+    Ok(Applied {
+        version: row.int(0)?,
+        name: row.text(1)?.to_owned(),
+        sha256: row.text(2)?.to_owned(),
+        oldest_compatible: row.int(3)?,
+    })
 }
 
 /// Checks the applied migrations, then returns the pending ones.
 fn pending<'m>(migrations: &'m [Migration], applied: &[Applied]) -> Result<Vec<&'m Migration>> {
+    let own_version = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
     for entry in applied {
         let Some(migration) = migrations.iter().find(|migration| migration.version == entry.version) else {
+            if entry.version > own_version && entry.oldest_compatible <= own_version {
+                continue;
+            }
             return Err(StorageError::Schema(format!(
-                "the database was migrated by a newer version: it has {}, which this version does not know",
+                "the database was migrated by a newer version: it has {}, with which this version does not work; \
+                 upgrade this instance",
                 entry.name
             )));
         };

@@ -1,5 +1,6 @@
 //! `bellbird doctor`: checks settings, database, secrets, providers, jobs and ports.
 
+mod files;
 mod jobs;
 
 use std::path::Path;
@@ -80,6 +81,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
                 format!("{} set, all others at their defaults", settings.origins.len()),
             );
             check_secrets(&mut checks, &settings);
+            files::check(&mut checks, &settings);
             check_database(&mut checks, &settings).await;
             check_providers(&mut checks, &settings).await;
             check_ports(&mut checks, &settings).await;
@@ -110,7 +112,12 @@ fn check_secrets(checks: &mut Checks, settings: &Settings) {
 }
 
 async fn check_database(checks: &mut Checks, settings: &Settings) {
-    let path = settings.database.url.expose_secret().strip_prefix("sqlite:");
+    let url = settings.database.url.expose_secret();
+    if Storage::allows_plain_text(url) {
+        let detail = "the connection to another machine may go without TLS: set sslmode=require in database.url";
+        checks.add("database TLS", Verdict::Note, detail);
+    }
+    let path = url.strip_prefix("sqlite:");
     if path.is_some_and(|path| !Path::new(path).exists()) {
         return checks.add("database", Verdict::Wrong, "the file does not exist yet; run `bellbird migrate`");
     }

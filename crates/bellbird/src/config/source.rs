@@ -36,6 +36,8 @@ pub enum Origin {
     File(PathBuf, usize),
     Variable(String),
     Flag(&'static str),
+    /// A file that holds one secret.
+    SecretFile(PathBuf),
 }
 
 impl fmt::Display for Origin {
@@ -44,6 +46,7 @@ impl fmt::Display for Origin {
             Self::File(path, line) => write!(out, "{}, line {line}", path.display()),
             Self::Variable(name) => write!(out, "the environment variable {name}"),
             Self::Flag(name) => write!(out, "the flag {name}"),
+            Self::SecretFile(path) => write!(out, "the file {}", path.display()),
         }
     }
 }
@@ -72,13 +75,18 @@ impl Sources {
 pub(super) struct Given<'a> {
     /// The names of all settings, such as `api.listen`.
     known: &'a [String],
+    /// The names of those that may be in a file of their own.
+    secrets: &'a [String],
+    /// The last source that set a value, or named its file.
+    set_by: BTreeMap<String, Origin>,
     pub(super) values: BTreeMap<String, (Raw, Origin)>,
     pub(super) errors: Vec<String>,
 }
 
 impl<'a> Given<'a> {
-    pub(super) fn collect(sources: &Sources, known: &'a [String]) -> Self {
-        let mut given = Self { known, values: BTreeMap::new(), errors: Vec::new() };
+    pub(super) fn collect(sources: &Sources, known: &'a [String], secrets: &'a [String]) -> Self {
+        let (set_by, values) = (BTreeMap::new(), BTreeMap::new());
+        let mut given = Self { known, secrets, set_by, values, errors: Vec::new() };
         if let Err(error) = given.add_file(sources.file.as_deref()) {
             given.errors.push(error);
         }
@@ -143,11 +151,50 @@ impl<'a> Given<'a> {
         if keys.is_empty() {
             self.unknown_section(section, &origin);
         } else if keys.contains(&key) {
-            self.values.insert(format!("{section}.{key}"), (raw, origin));
+            self.set(format!("{section}.{key}"), raw, origin.clone(), origin);
+        } else if let Some(name) = self.secret_of_file(section, key) {
+            self.add_secret_file(name, &raw, origin);
         } else {
             let (key, known) = (shortened(key), keys.join(", "));
             self.errors.push(format!("unknown setting `{section}.{key}` in {origin}: section {section} has {known}"));
         }
+    }
+
+    /// The secret whose file the key names.
+    fn secret_of_file(&self, section: &str, key: &str) -> Option<String> {
+        let name = format!("{section}.{}", key.strip_suffix("_file")?);
+        self.secrets.contains(&name).then_some(name)
+    }
+
+    /// Reads a secret from its file, without the line break at its end. An empty path sets nothing.
+    fn add_secret_file(&mut self, name: String, path: &Raw, origin: Origin) {
+        let path = match path {
+            Raw::Text(path) if path.is_empty() => return,
+            Raw::Text(path) => Path::new(path),
+            _ => return self.errors.push(format!("{name}_file in {origin}: it must be the path of a file, in quotes")),
+        };
+        match std::fs::read_to_string(path) {
+            Ok(secret) => {
+                let secret = Raw::Text(secret.trim_end_matches(['\r', '\n']).to_owned());
+                self.set(name, secret, Origin::SecretFile(path.to_owned()), origin);
+            }
+            Err(error) => {
+                let path = shortened(&path.display().to_string());
+                self.errors.push(format!("{name}_file in {origin}: the file {path} cannot be read: {error}"));
+            }
+        }
+    }
+
+    /// Sets a value that came from `origin`. `source` is where the setting itself is.
+    fn set(&mut self, name: String, raw: Raw, origin: Origin, source: Origin) {
+        if let Some(other) = self.set_by.get(&name)
+            && std::mem::discriminant(other) == std::mem::discriminant(&source)
+        {
+            let message = format!("{name} and {name}_file are both set, in {other} and in {source}: remove one");
+            self.errors.push(message);
+        }
+        self.set_by.insert(name.clone(), source);
+        self.values.insert(name, (raw, origin));
     }
 
     fn unknown_section(&mut self, section: &str, origin: &Origin) {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
-use bellbird_providers::settings::Form;
+use bellbird_providers::settings::{Form, provider_url};
 use clap::ValueEnum;
 use secrecy::SecretString;
 
@@ -13,6 +13,8 @@ use super::source::{Given, Origin, Raw, Sources, shortened};
 
 const TEXT: &str = "text, in quotes";
 const URL: &str = "a URL such as https://example.com, without user name, query or fragment";
+const PROVIDER_URL: &str =
+    "a URL such as https://example.com, without user name, query or fragment, and http only for this machine";
 
 /// Whether an error message may show the value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,14 +28,16 @@ pub(super) struct Values {
     given: BTreeMap<String, (Raw, Origin)>,
     /// The settings that were read, in order.
     pub(super) names: Vec<String>,
+    /// Those of them that hold secrets.
+    pub(super) secrets: Vec<String>,
     pub(super) errors: Vec<String>,
 }
 
 impl Values {
-    /// `known` are the names of all settings.
-    pub(super) fn collect(sources: &Sources, known: &[String]) -> Self {
-        let given = Given::collect(sources, known);
-        Self { given: given.values, names: Vec::new(), errors: given.errors }
+    /// `known` are the names of all settings, `secrets` those of settings that hold secrets.
+    pub(super) fn collect(sources: &Sources, known: &[String], secrets: &[String]) -> Self {
+        let given = Given::collect(sources, known, secrets);
+        Self { given: given.values, errors: given.errors, ..Self::default() }
     }
 
     pub(super) fn origins(&self) -> BTreeMap<String, Origin> {
@@ -118,7 +122,8 @@ impl Values {
                 let name = format!("{}.{}", provider.name, setting.name);
                 let value = match setting.form {
                     Form::Url(_) => {
-                        self.read(&name, Show::Value, URL, |raw| web_url(raw.text()?)).map(SecretString::from)
+                        let parse = |raw: &Raw| web_url(raw.text()?).filter(|url| provider_url(url).is_some());
+                        self.read(&name, Show::Value, PROVIDER_URL, parse).map(SecretString::from)
                     }
                     Form::Text => self.text(&name, Show::Value),
                     Form::Secret => self.secret(&name),
@@ -140,6 +145,9 @@ impl Values {
     /// "it must be".
     fn read<T>(&mut self, name: &str, show: Show, accepted: &str, parse: impl FnOnce(&Raw) -> Option<T>) -> Option<T> {
         self.names.push(name.to_owned());
+        if show == Show::Nothing {
+            self.secrets.push(name.to_owned());
+        }
         let (raw, origin) = self.given.get(name)?;
         let value = parse(raw);
         if value.is_none() {

@@ -54,6 +54,14 @@ const fn kind(name: &'static str, run: for<'a> fn(&'a Connections, &'a ClaimedJo
     JobKind { name, is_periodic: false, has_connection: false, lease: LEASE, concurrency_max: 2, is_enabled, run }
 }
 
+/// Otherwise the storage takes a usual lease for one of a wrong clock.
+#[test]
+fn leases_are_half_of_what_counts_at_most() {
+    for kind in KINDS {
+        assert!(kind.lease * 2 <= bellbird_storage::LEASE_LEFT_MAX.unsigned_abs(), "{}", kind.name);
+    }
+}
+
 /// Waits in paused time, which passes when all tasks wait.
 async fn until(condition: impl Fn() -> bool) {
     let reached = async {

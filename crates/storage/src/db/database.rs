@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -46,11 +47,11 @@ impl Db {
         }
     }
 
-    /// Begins a transaction that excludes other migrations.
-    pub(crate) async fn begin_migration(&self) -> Result<Tx> {
+    /// Begins a transaction that excludes other migrations. On PostgreSQL, it waits up to `lock_timeout` for each lock.
+    pub(crate) async fn begin_migration(&self, lock_timeout: Duration) -> Result<Tx> {
         match self {
             Self::Sqlite(db) => db.begin("BEGIN EXCLUSIVE").await.map(Tx::Sqlite),
-            Self::Postgres(db) => Box::pin(db.begin_migration()).await.map(Tx::Postgres),
+            Self::Postgres(db) => Box::pin(db.begin_migration(lock_timeout)).await.map(Tx::Postgres),
         }
     }
 

@@ -1,6 +1,13 @@
 //! Runs statements on PostgreSQL, over a pool of connections that keep their prepared statements.
 //!
 //! PgBouncer in transaction mode works from version 1.21 on, with `max_prepared_statements` set.
+//!
+//! # Time limits
+//!
+//! The server ends a statement, a lock wait and an idle transaction by itself ([`SESSION`]), because it may not notice
+//! for hours that a client is gone. The client's limit is a little longer, for a server that does not answer. A
+//! statement that is given up, because of that limit or because its caller left, keeps its connection out of the pool
+//! until it has ended or is cancelled. So the server never has more sessions of this process than the pool allows.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,11 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use deadpool_postgres::{Manager, Object, Pool, QueueMode, Runtime};
+use deadpool_postgres::{Hook, HookError, Manager, Object, Pool, PoolError, QueueMode, Runtime};
 use futures_util::future::{join_all, join3};
 use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls_platform_verifier::BuilderVerifierExt;
+use tokio::runtime::Handle;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode};
@@ -28,16 +36,25 @@ use crate::error::{Result, StorageError};
 
 type PgResult<T> = std::result::Result<T, tokio_postgres::Error>;
 
-/// For one instance. PostgreSQL allows 100 connections by default.
-const CONNECTIONS_MAX: usize = 16;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait of a request for a free connection.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 const RECYCLE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Far longer than any statement takes. A server that does not answer in this time counts as unavailable.
+/// Far longer than any statement takes. A server that does not answer in this time counts as unavailable. Longer than
+/// the server's own limit, which leaves the connection usable.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limits at the server, where a client that vanished is not noticed otherwise. docs/hosting.md has the same ones
+/// for a role, because a pooler does not pass settings of a session on.
+const SESSION: &str = "SET statement_timeout = '9s'; SET lock_timeout = '4s';
+    SET idle_in_transaction_session_timeout = '15s'; SET tcp_user_timeout = '15s';
+    SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3";
 /// Detects a server that vanished without closing the connection.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_RETRIES: u32 = 3;
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a statement that was given up may still end by itself. Nearly all do, and their connections stay in use.
+const SETTLE_GRACE: Duration = Duration::from_secs(1);
 /// The advisory lock of a migration. The number is arbitrary, but the same in every version.
 const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(4279165203816401)";
 
@@ -45,19 +62,43 @@ const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(4279165203816401)";
 #[derive(Clone)]
 pub(crate) struct Postgres {
     pool: Pool,
+    cancel: Cancel,
+}
+
+/// Cancels statements, over TLS if the connections use it.
+#[derive(Clone)]
+struct Cancel(Option<MakeRustlsConnect>);
+
+impl Cancel {
+    /// Returns after the server has passed the request on. Without an answer the server's own limits end the statement.
+    async fn send(&self, client: &Object) {
+        let token = client.cancel_token();
+        let sent = match &self.0 {
+            Some(tls) => timeout(CONNECT_TIMEOUT, token.cancel_query(tls.clone())).await,
+            None => timeout(CONNECT_TIMEOUT, token.cancel_query(NoTls)).await,
+        };
+        if !matches!(sent, Ok(Ok(()))) {
+            tracing::warn!("could not cancel statement that was given up");
+        }
+    }
 }
 
 impl Postgres {
     /// Parses the URL and connects once, so that a wrong password fails at startup.
-    pub(crate) async fn open(url: &str) -> Result<Self> {
+    pub(crate) async fn open(url: &str, pool_size: usize) -> Result<Self> {
         let config = configure(url)?;
-        let manager = if config.get_ssl_mode() == SslMode::Disable {
-            Manager::new(config, NoTls)
+        let (manager, cancel) = if config.get_ssl_mode() == SslMode::Disable {
+            (Manager::new(config, NoTls), Cancel(None))
         } else {
-            Manager::new(config, MakeRustlsConnect::new(tls().map_err(StorageError::unavailable)?))
+            let tls = MakeRustlsConnect::new(tls().map_err(StorageError::unavailable)?);
+            (Manager::new(config, tls.clone()), Cancel(Some(tls)))
         };
+        let set_limits = Hook::async_fn(|client, _| {
+            Box::pin(async move { client.batch_execute(SESSION).await.map_err(HookError::Backend) })
+        });
         let pool = Pool::builder(manager)
-            .max_size(CONNECTIONS_MAX)
+            .max_size(pool_size)
+            .post_create(set_limits)
             // The connection used last has its statements prepared and its caches warm.
             .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
@@ -66,49 +107,53 @@ impl Postgres {
             .recycle_timeout(Some(RECYCLE_TIMEOUT))
             .build()
             .map_err(StorageError::unavailable)?;
-        let db = Self { pool };
+        let db = Self { pool, cancel };
         drop(db.client().await?);
         Ok(db)
     }
 
-    async fn client(&self) -> Result<Object> {
-        self.pool.get().await.map_err(|error| match error {
-            deadpool_postgres::PoolError::Backend(error) => to_storage_error(error),
-            other => StorageError::unavailable(other.to_string()),
-        })
+    async fn client(&self) -> Result<PooledClient> {
+        match self.pool.get().await {
+            Ok(client) => Ok(PooledClient::new(client, self.cancel.clone())),
+            Err(PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error))) => {
+                Err(to_storage_error(error))
+            }
+            Err(other) => Err(StorageError::unavailable(other.to_string())),
+        }
     }
 
     pub(crate) async fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
-        let mut client = PooledClient::new(self.client().await?);
-        let rows = client.query(sql, params).await?;
+        let rows = self.client().await?.query(sql, params).await?;
         rows.iter().map(|row| map(&Row::Postgres(row))).collect()
     }
 
     pub(crate) async fn run(&self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
-        PooledClient::new(self.client().await?).execute(sql, params).await
+        self.client().await?.execute(sql, params).await
     }
 
     /// Runs statements in one transaction, with one round trip. Returns the first number of each statement's first row.
     ///
     /// A dropped future does not roll back: its COMMIT may be on the way already.
     pub(crate) async fn batch(&self, statements: &[(Sql, &[Param<'_>])]) -> Result<Vec<Option<i64>>> {
-        let mut client = PooledClient::new(self.client().await?);
-        let outcome = timeout(STATEMENT_TIMEOUT, batch(client.client()?, statements)).await;
-        let answers = client.check_timeout(outcome)?;
+        let mut client = self.client().await?;
+        let outcome = timeout(STATEMENT_TIMEOUT, batch(client.start()?, statements)).await;
+        let answers = client.finish(outcome)?;
         answers.iter().map(|rows| rows.first().map_or(Ok(None), |row| Row::Postgres(row).opt_int(0))).collect()
     }
 
     pub(crate) async fn begin(&self) -> Result<Box<PostgresTx>> {
-        let client = PooledClient::new(self.client().await?);
-        // From here on, dropping `tx` closes the connection, which rolls back.
-        let mut tx = Box::new(PostgresTx { client, ended: false });
-        tx.client.simple("BEGIN").await?;
+        // From here on, dropping `tx` rolls back.
+        let mut tx = Box::new(PostgresTx { client: self.client().await? });
+        tx.client.simple("BEGIN", true).await?;
         Ok(tx)
     }
 
-    /// Waits while another instance migrates. The lock ends with the transaction.
-    pub(crate) async fn begin_migration(&self) -> Result<Box<PostgresTx>> {
+    /// Excludes other migrations until the transaction ends, and waits for any lock up to `lock_timeout` only. Has no
+    /// other time limit: a migration may take long.
+    pub(crate) async fn begin_migration(&self, lock_timeout: Duration) -> Result<Box<PostgresTx>> {
         let mut tx = self.begin().await?;
+        let lock_timeout = lock_timeout.as_millis();
+        tx.script(&format!("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = {lock_timeout}")).await?;
         tx.script(MIGRATION_LOCK).await?;
         Ok(tx)
     }
@@ -120,52 +165,81 @@ impl Postgres {
     /// Prepares a statement and returns its number of parameters.
     #[cfg(test)]
     pub(crate) async fn check(&self, sql: Sql) -> Result<usize> {
-        let client = self.client().await?;
-        client.prepare(sql.postgres).await.map(|statement| statement.params().len()).map_err(to_storage_error)
+        let mut client = self.client().await?;
+        let outcome = timeout(STATEMENT_TIMEOUT, client.start()?.prepare(sql.postgres)).await;
+        client.finish(outcome).map(|statement| statement.params().len())
     }
 }
 
-/// A pooled connection. It returns to the pool unless it was discarded.
-struct PooledClient(Option<Object>);
+/// A pooled connection. It returns to the pool once nothing is open on it.
+struct PooledClient {
+    /// None only while it is dropped.
+    client: Option<Object>,
+    in_transaction: bool,
+    /// A statement runs, or was given up.
+    is_running: bool,
+    cancel: Cancel,
+}
 
 impl PooledClient {
-    fn new(client: Object) -> Self {
-        Self(Some(client))
-    }
-
-    fn client(&self) -> Result<&Object> {
-        self.0.as_ref().ok_or_else(|| StorageError::unavailable("the connection was closed after a timeout"))
+    fn new(client: Object, cancel: Cancel) -> Self {
+        Self { client: Some(client), in_transaction: false, is_running: false, cancel }
     }
 
     async fn query(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<Vec<tokio_postgres::Row>> {
-        let outcome = timeout(STATEMENT_TIMEOUT, query(self.client()?, sql, params)).await;
-        self.check_timeout(outcome)
+        let outcome = timeout(STATEMENT_TIMEOUT, query(self.start()?, sql, params)).await;
+        self.finish(outcome)
     }
 
     async fn execute(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
-        let outcome = timeout(STATEMENT_TIMEOUT, execute(self.client()?, sql, params)).await;
-        self.check_timeout(outcome)
+        let outcome = timeout(STATEMENT_TIMEOUT, execute(self.start()?, sql, params)).await;
+        self.finish(outcome)
     }
 
-    async fn simple(&mut self, text: &str) -> Result<()> {
-        let outcome = timeout(STATEMENT_TIMEOUT, self.client()?.batch_execute(text)).await;
-        self.check_timeout(outcome)
+    async fn simple(&mut self, text: &str, in_transaction: bool) -> Result<()> {
+        let outcome = timeout(STATEMENT_TIMEOUT, self.start()?.batch_execute(text)).await;
+        self.finish(outcome)?;
+        self.in_transaction = in_transaction;
+        Ok(())
     }
 
-    /// Closes a connection that timed out, because its next user would have to wait for the running statement.
-    fn check_timeout<T>(&mut self, outcome: std::result::Result<PgResult<T>, Elapsed>) -> Result<T> {
-        outcome.map_or_else(
-            |elapsed| {
-                self.discard();
-                Err(StorageError::unavailable(elapsed))
-            },
-            |done| done.map_err(to_storage_error),
-        )
+    /// The connection for one statement. Without [`Self::finish`], because the caller left, the statement is given up.
+    fn start(&mut self) -> Result<&Object> {
+        match &self.client {
+            Some(client) if !self.is_running => {
+                self.is_running = true;
+                Ok(client)
+            }
+            _ => Err(StorageError::unavailable("an earlier statement of this connection was given up")),
+        }
     }
 
-    /// Closes the connection and removes it from the pool.
-    fn discard(&mut self) {
-        drop(self.0.take().map(Object::take));
+    fn finish<T>(&mut self, outcome: std::result::Result<PgResult<T>, Elapsed>) -> Result<T> {
+        let done = outcome.map_err(StorageError::unavailable)?;
+        self.is_running = false;
+        done.map_err(to_storage_error)
+    }
+}
+
+impl Drop for PooledClient {
+    fn drop(&mut self) {
+        let is_open = self.is_running || self.in_transaction;
+        let Some(client) = self.client.take().filter(|_| is_open) else { return };
+        let last = if self.in_transaction { "ROLLBACK" } else { "" };
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(settle(client, last, self.cancel.clone()))),
+            // The process ends.
+            Err(_) => drop(Object::take(client)),
+        }
+    }
+}
+
+/// Returns a connection to the pool once its statement has ended and its transaction is rolled back, or else cancels
+/// and closes it. Until then it counts as in use. `last` is sent after that statement, and the server answers in order.
+async fn settle(client: Object, last: &'static str, cancel: Cancel) {
+    if !matches!(timeout(SETTLE_GRACE, client.batch_execute(last)).await, Ok(Ok(()))) {
+        cancel.send(&client).await;
+        drop(Object::take(client));
     }
 }
 
@@ -198,7 +272,6 @@ async fn batch(client: &Object, statements: &[(Sql, &[Param<'_>])]) -> PgResult<
 /// A transaction on one connection.
 pub(crate) struct PostgresTx {
     client: PooledClient,
-    ended: bool,
 }
 
 impl PostgresTx {
@@ -213,27 +286,25 @@ impl PostgresTx {
 
     /// Has no time limit: a migration may take long.
     pub(crate) async fn script(&mut self, text: &str) -> Result<()> {
-        self.client.client()?.batch_execute(text).await.map_err(to_storage_error)
+        let outcome = self.client.start()?.batch_execute(text).await;
+        self.client.finish(Ok(outcome))
     }
 
     pub(crate) async fn commit(mut self) -> Result<()> {
-        self.client.simple("COMMIT").await?;
-        self.ended = true;
-        Ok(())
+        self.client.simple("COMMIT", false).await
     }
 
     pub(crate) async fn rollback(mut self) {
-        self.ended = self.client.simple("ROLLBACK").await.is_ok();
+        // After an error, dropping the connection rolls back.
+        let _ = self.client.simple("ROLLBACK", false).await;
     }
 }
 
-impl Drop for PostgresTx {
-    /// `drop` cannot await a ROLLBACK, so closing the connection ends an open transaction.
-    fn drop(&mut self) {
-        if !self.ended {
-            self.client.discard();
-        }
-    }
+/// Whether another session kept a lock for too long, so that a retry may succeed.
+pub(crate) fn is_lock_conflict(error: &StorageError) -> bool {
+    let StorageError::Unavailable(source) = error else { return false };
+    let conflicts = [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED];
+    source.downcast_ref::<ServerError>().is_some_and(|error| conflicts.iter().any(|state| state.code() == error.code))
 }
 
 fn references<'a>(params: &'a [Param<'_>]) -> Vec<&'a (dyn ToSql + Sync)> {
@@ -287,15 +358,16 @@ impl ToSql for Param<'_> {
 ///
 /// * Over TLS, the server's certificate is always checked against the system's roots and the host name. So `verify-ca`
 ///   and `verify-full` mean `require`.
-/// * Without `sslmode`, a connection to this machine uses no TLS.
+/// * Without `sslmode`, a connection to this machine uses no TLS, and any other requires it: with `prefer`, an
+///   attacker between the two could answer that the server has no TLS.
 fn configure(url: &str) -> Result<Config> {
-    let (strict, has_sslmode) = (["sslmode=verify-full", "sslmode=verify-ca"], url.contains("sslmode="));
-    let url = strict.iter().fold(url.to_owned(), |url, mode| url.replace(mode, "sslmode=require"));
+    let strict = ["sslmode=verify-full", "sslmode=verify-ca"];
+    let plain_url = strict.iter().fold(url.to_owned(), |url, mode| url.replace(mode, "sslmode=require"));
     // The parser's message may repeat parts of the URL, for example of a password that contains `?`.
-    let mut config: Config = url.parse().map_err(|_| {
+    let mut config: Config = plain_url.parse().map_err(|_| {
         StorageError::BadUrl(
-            "could not parse the PostgreSQL URL: expected postgres://user:password@host:port/database?sslmode=require, \
-             with special characters of user and password percent-encoded"
+            "could not parse the PostgreSQL URL: expected postgres://user:password@host:port/database, with special \
+             characters of user and password percent-encoded"
                 .to_owned(),
         )
     })?;
@@ -304,8 +376,8 @@ fn configure(url: &str) -> Result<Config> {
             "the PostgreSQL URL has no host: expected postgres://user:password@host:port/database".to_owned(),
         ));
     }
-    if !has_sslmode && config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(is_local) {
-        config.ssl_mode(SslMode::Disable);
+    if !has_sslmode(url) {
+        config.ssl_mode(if reaches_this_machine(&config) { SslMode::Disable } else { SslMode::Require });
     }
     if config.get_application_name().is_none() {
         config.application_name("bellbird");
@@ -313,8 +385,29 @@ fn configure(url: &str) -> Result<Config> {
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_TIMEOUT);
     }
-    config.keepalives_idle(KEEPALIVE_IDLE);
+    config.keepalives_idle(KEEPALIVE_IDLE).keepalives_interval(KEEPALIVE_INTERVAL);
+    config.keepalives_retries(KEEPALIVE_RETRIES).tcp_user_timeout(TCP_USER_TIMEOUT);
     Ok(config)
+}
+
+/// Whether the URL lets a connection to another machine go without TLS.
+pub(crate) fn allows_plain_text(url: &str) -> bool {
+    configure(url).is_ok_and(|config| config.get_ssl_mode() != SslMode::Require && !reaches_this_machine(&config))
+}
+
+/// Reads the parameters where the parser does: after user and password, which may contain anything.
+fn has_sslmode(url: &str) -> bool {
+    let address = url.split_once('@').map_or(url, |(_, address)| address);
+    let parameters = address.split_once('?').map_or("", |(_, parameters)| parameters);
+    parameters.split('&').any(|parameter| parameter.starts_with("sslmode="))
+}
+
+/// The address decides, if the URL has one: the host is only its name in the certificate then.
+fn reaches_this_machine(config: &Config) -> bool {
+    match config.get_hostaddrs() {
+        [] => config.get_hosts().iter().all(is_local),
+        addresses => addresses.iter().all(IpAddr::is_loopback),
+    }
 }
 
 fn is_local(host: &Host) -> bool {

@@ -6,6 +6,8 @@
 //! * `synchronous = FULL`: a commit is on disk before the call returns. With `NORMAL`, a power failure would keep the
 //!   file intact but lose the commits since the last checkpoint. A revoked key would work again, and renewed
 //!   credentials would be gone. Writes are rare here, so the wait for the disk is worth it.
+//! * `fullfsync`, `checkpoint_fullfsync`: on macOS, `fsync` leaves the data in the disk's own cache, and these write it
+//!   through. Other systems ignore them.
 //! * `busy_timeout = 5000`: waits up to 5 s for another process that writes, such as the command line.
 //! * `foreign_keys = ON`: SQLite checks them only on connections that ask for it.
 //! * `cache_size = -8000`: 8 MB of pages for each connection, which holds the whole database of most installations.
@@ -46,6 +48,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest time for closing. A reader in another process can delay the checkpoint.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const PRAGMAS: &str = "PRAGMA synchronous = FULL;
+    PRAGMA fullfsync = ON;
+    PRAGMA checkpoint_fullfsync = ON;
     PRAGMA foreign_keys = ON;
     PRAGMA cache_size = -8000;
     PRAGMA mmap_size = 67108864;

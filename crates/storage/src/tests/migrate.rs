@@ -1,5 +1,8 @@
-use crate::migrate::{MIGRATIONS, Migration};
-use crate::tests::support::{both, connect, on_empty_postgres, on_postgres, on_sqlite};
+use std::time::Duration;
+
+use crate::migrate::{MIGRATIONS, Migration, Patience};
+use crate::tests::fixtures::wait_for_lock_waiters;
+use crate::tests::support::{TestDb, both, connect, on_empty_postgres, on_postgres, on_sqlite};
 use crate::{Sealer, Storage, StorageError};
 
 /// Table, column, type, whether it is nullable, and its position in the primary key (0: not part of it).
@@ -36,41 +39,98 @@ fn concurrent_postgres_migrations_apply_once() {
     });
 }
 
-/// A migration of a later version.
+/// A migration of a later version, with which no older program works.
 const fn later(version: i64, name: &'static str) -> Migration {
     Migration { version, name, text: "CREATE TABLE IF NOT EXISTS later (id TEXT NOT NULL, number INTEGER) STRICT;" }
+}
+
+/// Adds what programs of version 1 do not need.
+const EXPAND: Migration = Migration {
+    version: 2,
+    name: "0002_expand",
+    text: "-- oldest-compatible: 1\nALTER TABLE users ADD COLUMN nickname TEXT;",
+};
+
+/// Drops what programs of version 1 need.
+const CONTRACT: Migration = Migration {
+    version: 3,
+    name: "0003_contract",
+    text: "-- oldest-compatible: 2\nALTER TABLE users DROP COLUMN timezone;",
+};
+
+/// Short times, so that a try fails soon.
+const PATIENCE: Patience =
+    Patience { lock_timeout: Duration::from_millis(50), pause: Duration::from_millis(1), tries: 2 };
+
+async fn migrate_to(db: &Storage, migrations: &[Migration]) -> Result<Vec<String>, StorageError> {
+    db.migrate_to(migrations, PATIENCE).await
+}
+
+fn schema_error(error: StorageError) -> String {
+    let StorageError::Schema(text) = error else { panic!("{error:?}") };
+    text
+}
+
+#[test]
+fn every_migration_says_which_programs_work_with_it() {
+    for migration in MIGRATIONS {
+        assert!(migration.text.starts_with("-- oldest-compatible: "), "{}", migration.name);
+        assert!((1..=migration.version).contains(&migration.oldest_compatible()), "{}", migration.name);
+    }
 }
 
 both! {
     async fn changed_migration_is_rejected(db) {
         db.raw("UPDATE schema_migrations SET sha256 = 'another' WHERE version = 1").await;
         for error in [db.migrate().await.unwrap_err(), db.pending_migrations().await.unwrap_err()] {
-            let StorageError::Schema(text) = error else { panic!("{error:?}") };
+            let text = schema_error(error);
             assert!(text.contains("0001_initial"), "{text}");
         }
     }
 
-    async fn newer_database_is_rejected(db) {
-        db.raw("INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 0)").await;
+    // Instances are upgraded one after another: the older ones start, stay ready and write.
+    async fn older_program_works_with_an_expanded_schema(db) {
+        let newer = db.reopen().await;
+        let migrations = [MIGRATIONS, &[EXPAND]].concat();
+        assert_eq!(migrate_to(&newer, &migrations).await.unwrap(), ["0002_expand"]);
+        assert_eq!(db.pending_migrations().await.unwrap(), [""; 0]);
+        assert_eq!(db.migrate().await.unwrap(), [""; 0]);
+        let user = db.user("a@x").await;
+        assert_eq!(newer.find_user(user.id).await.unwrap(), Some(user));
+        assert_eq!(newer.pending_of(&migrations).await.unwrap(), [""; 0]);
+    }
+
+    async fn older_program_rejects_a_contracted_schema(db) {
+        let migrations = [MIGRATIONS, &[EXPAND, CONTRACT]].concat();
+        migrate_to(db, &migrations).await.unwrap();
         for error in [db.migrate().await.unwrap_err(), db.pending_migrations().await.unwrap_err()] {
-            let StorageError::Schema(text) = error else { panic!("{error:?}") };
+            let text = schema_error(error);
+            assert!(text.contains("0003_contract") && text.contains("upgrade"), "{text}");
+        }
+        assert_eq!(migrate_to(db, &migrations[..2]).await.unwrap(), [""; 0], "version 2 works with it");
+    }
+
+    async fn newer_database_is_rejected(db) {
+        db.raw("INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 9999, 0)").await;
+        for error in [db.migrate().await.unwrap_err(), db.pending_migrations().await.unwrap_err()] {
+            let text = schema_error(error);
             assert!(text.contains("newer version") && text.contains("9999_later"), "{text}");
         }
     }
 
     async fn gap_in_applied_migrations_is_rejected(db) {
         let (second, third) = (later(2, "0002_second"), later(3, "0003_third"));
-        assert_eq!(db.migrate_to(&[MIGRATIONS, &[third]].concat()).await.unwrap(), ["0003_third"]);
-        let error = db.migrate_to(&[MIGRATIONS, &[second, third]].concat()).await.unwrap_err();
-        let StorageError::Schema(text) = error else { panic!("{error:?}") };
+        assert_eq!(migrate_to(db, &[MIGRATIONS, &[third]].concat()).await.unwrap(), ["0003_third"]);
+        let error = migrate_to(db, &[MIGRATIONS, &[second, third]].concat()).await.unwrap_err();
+        let text = schema_error(error);
         assert!(text.contains("0002_second"), "{text}");
     }
 
     async fn later_migration_keeps_the_rows(db) {
         let user = db.user("a@x").await;
         let migrations = [MIGRATIONS, &[later(2, "0002_second")]].concat();
-        assert_eq!(db.migrate_to(&migrations).await.unwrap(), ["0002_second"]);
-        assert_eq!(db.migrate_to(&migrations).await.unwrap(), [""; 0]);
+        assert_eq!(migrate_to(db, &migrations).await.unwrap(), ["0002_second"]);
+        assert_eq!(migrate_to(db, &migrations).await.unwrap(), [""; 0]);
         assert_eq!(db.find_user(user.id).await.unwrap(), Some(user));
         assert_eq!(db.texts("SELECT id FROM later").await, [""; 0]);
     }
@@ -79,6 +139,41 @@ both! {
         db.raw("ALTER TABLE users DROP COLUMN timezone").await;
         assert!(matches!(db.list_users().await, Err(StorageError::Schema(_))));
     }
+}
+
+/// A session that holds a lock on `users`, as a long report does.
+async fn lock_users(db: &TestDb) -> tokio_postgres::Client {
+    let holder = connect(&db.url).await;
+    holder.batch_execute("BEGIN; LOCK TABLE users IN ACCESS SHARE MODE").await.unwrap();
+    holder
+}
+
+#[test]
+fn postgres_migration_gives_way_and_tries_again() {
+    on_postgres(async |db| {
+        let holder = lock_users(db).await;
+        let migrations = [MIGRATIONS, &[EXPAND]].concat();
+        let other = db.reopen().await;
+        let patience = Patience { tries: u32::MAX, ..PATIENCE };
+        let release = async {
+            wait_for_lock_waiters(db, 1).await;
+            // Behind a waiting migration, this waits too, until the try ends.
+            db.user("a@x").await;
+            holder.batch_execute("COMMIT").await.unwrap();
+        };
+        let (applied, ()) = tokio::join!(other.migrate_to(&migrations, patience), release);
+        assert_eq!(applied.unwrap(), ["0002_expand"]);
+    });
+}
+
+#[test]
+fn postgres_migration_ends_after_some_tries() {
+    on_postgres(async |db| {
+        let _holder = lock_users(db).await;
+        let error = migrate_to(db, &[MIGRATIONS, &[EXPAND]].concat()).await.unwrap_err();
+        assert!(matches!(error, StorageError::Unavailable(_)), "{error:?}");
+        db.user("a@x").await;
+    });
 }
 
 const SQLITE_COLUMNS: &str = "SELECT t.name, c.name, c.type, c.\"notnull\" = 0, c.pk

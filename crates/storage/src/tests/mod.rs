@@ -7,6 +7,7 @@ mod fixtures;
 mod job_fixtures;
 mod job_plans;
 mod jobs;
+mod leases;
 mod linking;
 mod migrate;
 mod secrets;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::process::{Workdir, errors};
+use crate::support::process::{Workdir, errors, text};
 
 fn names(object: &Value) -> Vec<&str> {
     object.as_object().unwrap().keys().map(String::as_str).collect()
@@ -303,6 +303,50 @@ fn doctor_reports_failures() {
     assert_eq!(verdicts(&workdir, 1), ["fiskil"]);
     workdir.set("BELLBIRD_READS__ROW_CAP", "0");
     assert_eq!(verdicts(&workdir, 1), ["settings"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn doctor_notes_files_that_others_may_open() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let mut workdir = Workdir::new();
+    let key = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    std::fs::write(workdir.folder.path().join("key"), format!("{key}\n")).unwrap();
+    std::fs::write(workdir.folder.path().join("bellbird.toml"), "[fiskil]\nwebhook_secret = \"x\"\n").unwrap();
+    workdir.set("BELLBIRD_SECRETS__KEY_FILE", "key");
+    workdir.json("migrate");
+    let files = ["bellbird.db", "bellbird.toml", "key"];
+    let set_mode = |file: &str, mode: u32| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(workdir.folder.path().join(file), permissions).unwrap();
+    };
+    let report = || {
+        let report =
+            workdir.json("doctor --api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0");
+        let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == "files");
+        checks.map(|check| format!("{} {}", text(check, "verdict"), text(check, "detail"))).collect::<Vec<_>>()
+    };
+    files.iter().for_each(|file| set_mode(file, 0o640));
+    assert_eq!(report(), ["ok database, settings and keys are closed to other users of this machine"]);
+    files.iter().for_each(|file| set_mode(file, 0o644));
+    for (file, note) in files.iter().zip(report()) {
+        assert!(note.starts_with("note ") && note.contains(&format!("{file} (mode 0644)")), "{note}");
+    }
+    assert_eq!(report().len(), files.len());
+}
+
+/// A URL that asks for less than TLS of a server elsewhere. Nothing listens there.
+#[test]
+fn doctor_notes_a_database_without_tls() {
+    let mut workdir = Workdir::new();
+    for (parameters, is_noted) in [("", false), ("?sslmode=prefer", true), ("?sslmode=disable", true)] {
+        workdir.set("BELLBIRD_DATABASE__URL", &format!("postgres://me:x@0.0.0.0:1/db{parameters}"));
+        let output = workdir.run("doctor --json --api-listen 127.0.0.1:0");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let notes = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == "database TLS");
+        assert_eq!(notes.count(), usize::from(is_noted), "{parameters}: {report}");
+    }
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn error_of(sources: &Sources) -> String {
 #[test]
 fn nothing_set_gives_the_documented_defaults() {
     let settings = Settings::load(&from_file("")).unwrap();
-    assert_eq!(settings.database.url.expose_secret(), "sqlite:bellbird.db");
+    assert_eq!((settings.database.url.expose_secret(), settings.database.pool_size), ("sqlite:bellbird.db", 16));
     assert_eq!(settings.api.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(settings.console.listen.to_string(), "127.0.0.1:8081");
     assert_eq!(settings.ops.listen.to_string(), "127.0.0.1:9090");
@@ -238,7 +238,7 @@ fn error_names_setting_value_expectation_and_source() {
         (
             "[akahu]\nbase_url = \"akahu\"",
             "akahu.base_url is `akahu` in FILE, line 2: it must be a URL such as https://example.com, without \
-             user name, query or fragment",
+             user name, query or fragment, and http only for this machine",
         ),
         (
             "[cache]\nholdings_seconds = 86401",
@@ -290,6 +290,79 @@ fn an_error_never_shows_a_secret() {
          [database]\nurl = \"postgres://me:98765@h/d\"",
     ));
     assert!(!format!("{:?}", settings.unwrap()).contains("98765"));
+}
+
+/// The path of a new file with a secret in it.
+fn secret_file(secret: &str) -> String {
+    from_file(secret).file.unwrap().display().to_string()
+}
+
+#[test]
+fn secrets_are_read_from_files() {
+    let postgres = "postgres://me:from-a-file@localhost/db";
+    let mut secrets: Vec<_> = Settings::secret_names();
+    assert_eq!(secrets[..2], ["database.url", "secrets.key"]);
+    secrets.remove(0);
+    for name in &secrets {
+        let (section, key) = name.split_once('.').unwrap();
+        let path = secret_file("from-a-file\n");
+        let in_file = from_file(&format!("[{section}]\n{key}_file = \"{path}\"\n"));
+        let variable = format!("BELLBIRD_{section}__{key}_FILE").to_ascii_uppercase();
+        // A variable overrides the file, also where one of them names a file.
+        let overridden = with_variable(from_file(&format!("[{section}]\n{key} = \"old\"\n")), &variable, &path);
+        for sources in [in_file, overridden] {
+            let mut settings = Settings::load(&sources).unwrap();
+            let value = match PROVIDERS.iter().find(|provider| provider.name.as_str() == section) {
+                Some(provider) => settings.providers.section(provider).get(key).map(str::to_owned),
+                None => settings.secrets.key.as_ref().map(|key| key.expose_secret().to_owned()),
+            };
+            assert_eq!(value.as_deref(), Some("from-a-file"), "{name}");
+            assert_eq!(settings.origin(name).unwrap().to_string(), format!("the file {path}"));
+        }
+    }
+    let sources = with_variable(from_file(""), "BELLBIRD_DATABASE__URL_FILE", &secret_file(postgres));
+    assert_eq!(Settings::load(&sources).unwrap().database.url.expose_secret(), postgres);
+}
+
+#[test]
+fn errors_of_secret_files_name_the_file() {
+    assert_eq!(
+        error_of(&from_file("[secrets]\nkey_file = \"/nowhere/key\"")),
+        "secrets.key_file in FILE, line 2: the file /nowhere/key cannot be read: No such file or directory (os error 2)"
+    );
+    assert_eq!(
+        error_of(&from_file("[secrets]\nkey_file = 1")),
+        "secrets.key_file in FILE, line 2: it must be the path of a file, in quotes"
+    );
+    assert_eq!(
+        error_of(&from_file("[secrets]\nkey = \"a\"\nkey_file = \"Cargo.toml\"")),
+        "secrets.key and secrets.key_file are both set, in FILE, line 2 and in FILE, line 3: remove one"
+    );
+    let path = secret_file("mysql://me:98765@host/db");
+    let error = error_of(&with_variable(from_file(""), "BELLBIRD_DATABASE__URL_FILE", &path));
+    assert!(error.starts_with(&format!("database.url in the file {path}: ")) && !error.contains("98765"), "{error}");
+    let error = error_of(&from_file("[log]\nlevel_file = \"Cargo.toml\""));
+    assert!(error.starts_with("unknown setting `log.level_file`"), "only secrets: {error}");
+}
+
+#[test]
+fn provider_is_called_in_plain_text_on_this_machine_only() {
+    for (url, is_accepted) in [
+        ("https://api.example", true),
+        ("http://localhost:8090", true),
+        ("http://127.0.0.1:8090/v1", true),
+        ("http://[::1]:8090", true),
+        ("http://api.example", false),
+        ("http://localhost.example", false),
+        ("http://127.0.0.1.example", false),
+        ("http://192.168.1.2", false),
+        ("http://0.0.0.0", false),
+    ] {
+        for (provider, setting) in provider_settings().filter(|(_, setting)| matches!(setting.form, Form::Url(_))) {
+            let file = from_file(&format!("[{}]\n{} = \"{url}\"\n", provider.name, setting.name));
+            assert_eq!(Settings::load(&file).is_ok(), is_accepted, "{}.{} = {url}", provider.name, setting.name);
+        }
+    }
 }
 
 #[test]

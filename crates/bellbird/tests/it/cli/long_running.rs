@@ -4,8 +4,11 @@ use std::io::BufRead as _;
 
 use serde_json::{Value, json};
 
-use crate::support::harness::simulated_providers;
-use crate::support::process::{ANY_PORTS, ANY_SANDBOX_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, text};
+use crate::support::database::execute;
+use crate::support::harness::{Database, simulated_providers};
+use crate::support::process::{
+    ANY_PORTS, ANY_SANDBOX_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment, text,
+};
 
 #[tokio::test]
 async fn serve_prints_ready_and_stops_on_sigterm() {
@@ -28,6 +31,43 @@ async fn serve_prints_ready_and_stops_on_sigterm() {
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(lines.iter().any(|line| line["message"] == "ready"));
     assert_eq!(lines.last().unwrap()["message"], "stopped");
+}
+
+/// While instances are upgraded one after another, the newest one migrates and the others go on.
+async fn instance_works_with_a_newer_schema(database: Database) {
+    let (workdir, _sandbox, database) = new_deployment(database).await;
+    let serve = || RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let running = serve();
+    let ready = async |running: &RunningCommand| get(&format!("{}/ready", text(&running.json(), "opsUrl")), None).await;
+    execute(&database, "INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 1, 0)", "").await;
+    assert_eq!(ready(&running).await.0, 200);
+    assert_eq!(ready(&serve()).await.0, 200, "it starts, too");
+    execute(&database, "UPDATE schema_migrations SET oldest_compatible = 9999 WHERE version = 9999", "").await;
+    let (status, body) = ready(&running).await;
+    assert_eq!((status, text(&body, "database")), (503, "the database schema has an unknown version"));
+    let error = workdir.error(&format!("serve {ANY_PORTS}"), 1);
+    assert!(error.contains("9999_later"), "{error}");
+}
+
+#[tokio::test]
+async fn instance_works_with_a_newer_schema_sqlite() {
+    instance_works_with_a_newer_schema(Database::Sqlite).await;
+}
+
+#[tokio::test]
+async fn instance_works_with_a_newer_schema_postgres() {
+    instance_works_with_a_newer_schema(Database::Postgres).await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn service_writes_no_core_file() {
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let running = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", running.id())).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().collect::<Vec<_>>()[4..6], ["0", "0"], "{core}");
 }
 
 /// Asserts that this describes all simulated providers, and nothing else.

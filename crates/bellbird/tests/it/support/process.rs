@@ -116,12 +116,12 @@ impl RunningCommand {
         Self { child, out, ready_line }
     }
 
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.ready_line).unwrap()
-    }
-
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.ready_line).unwrap()
     }
 
     /// Sends a signal. Returns the exit status, the rest of standard output, and the log unless a file has it.

@@ -46,7 +46,17 @@ both! {
         assert!(!db.renew_job(&first, at(1)).await.unwrap());
         let (synced_at, covered_from) = (Some(at(20)), Some(at(-480)));
         let next_at = Some(at(1020));
-        let state = SyncState { synced_at, covered_from, next_sequence: 2, next_at, attempts: 0, last_error: None };
+        let (unread_since, missing_since) = (None, None);
+        let state = SyncState {
+            synced_at,
+            covered_from,
+            next_sequence: 2,
+            unread_since,
+            missing_since,
+            next_at,
+            attempts: 0,
+            last_error: None,
+        };
         assert_eq!(db.find_sync(user, id).await.unwrap(), Some(state));
         assert_eq!(due(db, 1019).await, []);
         let second = due(db, 1020).await.remove(0);

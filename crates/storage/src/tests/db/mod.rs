@@ -1,2 +1,3 @@
 mod open;
 mod statement;
+mod time_limits;

@@ -24,6 +24,7 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
         crate::locks::STATEMENTS,
         crate::jobs::STATEMENTS,
         crate::job_overview::STATEMENTS,
+        crate::leases::STATEMENTS,
         crate::migrate::STATEMENTS,
         crate::linking::cleanup::STATEMENTS,
         crate::webhooks::webhook_events::STATEMENTS,

@@ -215,6 +215,7 @@ impl Play<'_> {
             run: SyncRunId::from(self.id()),
             started_at: at(now),
             covered_from: at(now - 500),
+            unread_since: None,
             next_sync_at: at(now + 5),
             fingerprints: self.random.below(2).eq(&0).then_some(&fingerprints[self.random.below(3) as usize..]),
             first_attempt_at: at(now + i64::from(total_chunks == 1)),

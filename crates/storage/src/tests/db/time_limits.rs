@@ -1,0 +1,129 @@
+//! Time limits of PostgreSQL: what waits at the server ends there, and what is given up is cancelled.
+
+use bellbird_domain::UserId;
+use tokio::task::JoinSet;
+use tokio_postgres::Client;
+
+use crate::db::{Sql, params};
+use crate::error::Result;
+use crate::tests::fixtures::wait_for_lock_waiters;
+use crate::tests::support::{TestDb, connect, on_postgres};
+use crate::{POOL_SIZE, Storage, StorageError, UserChange};
+
+const ROUNDS: u32 = 3;
+
+const SETTING: Sql = Sql::new("SETTING", "").on_postgres("SELECT current_setting($1)");
+const LOCK: Sql = Sql::new("LOCK", "").on_postgres("SELECT 1 FROM users WHERE id = $1 FOR UPDATE");
+
+impl TestDb {
+    async fn setting(&self, name: &str) -> String {
+        self.db.one(SETTING, params![name], |row| row.text(0).map(str::to_owned)).await.unwrap().unwrap()
+    }
+
+    /// Runs `body` while another session holds the lock on a user's row, as an instance does that lost its network.
+    async fn with_locked_user(&self, body: impl AsyncFnOnce(Locked<'_>)) {
+        let user = self.user("a@x").await.id;
+        let holder = connect(&self.url).await;
+        holder.batch_execute(&format!("BEGIN; SELECT 1 FROM users WHERE id = '{user}' FOR UPDATE")).await.unwrap();
+        let other = connect(&self.url).await;
+        body(Locked { user, observer: &other }).await;
+        holder.batch_execute("COMMIT").await.unwrap();
+        write(self, user).await.expect("the lock is free");
+    }
+}
+
+struct Locked<'a> {
+    user: UserId,
+    observer: &'a Client,
+}
+
+impl Locked<'_> {
+    async fn count(&self, condition: &str) -> i64 {
+        let sql = format!("SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND {condition}");
+        self.observer.query_one(&sql, &[]).await.unwrap().get(0)
+    }
+
+    async fn waiting(&self) -> i64 {
+        self.count("wait_event_type = 'Lock'").await
+    }
+
+    /// Sessions of the pool.
+    async fn sessions(&self) -> i64 {
+        self.count("application_name = 'bellbird'").await
+    }
+}
+
+async fn write(db: &Storage, user: UserId) -> Result<()> {
+    db.update_user(user, &UserChange { plan: None, timezone: Some(None) }).await.map(|_| ())
+}
+
+async fn lock(db: &Storage, user: UserId) -> Result<()> {
+    db.db.run(LOCK, params![user]).await.map(|_| ())
+}
+
+#[test]
+fn postgres_sessions_have_time_limits() {
+    on_postgres(async |db| {
+        for (name, value) in [
+            ("statement_timeout", "9s"),
+            ("lock_timeout", "4s"),
+            ("idle_in_transaction_session_timeout", "15s"),
+            ("tcp_user_timeout", "15000"),
+            ("tcp_keepalives_idle", "30"),
+        ] {
+            assert_eq!(db.setting(name).await, value, "{name}");
+        }
+    });
+}
+
+#[test]
+fn postgres_ends_a_lock_wait() {
+    on_postgres(async |db| {
+        db.with_locked_user(async |locked| {
+            let error = write(db, locked.user).await.unwrap_err();
+            assert!(matches!(error, StorageError::Unavailable(_)), "{error:?}");
+            assert_eq!(locked.waiting().await, 0, "the server ended the wait before the caller did");
+        })
+        .await;
+    });
+}
+
+/// As requests do whose clients left: in a transaction, and in a single statement.
+#[test]
+fn postgres_cancels_what_is_given_up() {
+    on_postgres(async |db| {
+        db.with_locked_user(async |locked| {
+            for _ in 0..ROUNDS {
+                let mut requests = JoinSet::new();
+                for number in 0..POOL_SIZE * 2 {
+                    let (storage, user) = (Storage::clone(db), locked.user);
+                    requests.spawn(async move {
+                        if number % 2 == 0 { write(&storage, user).await } else { lock(&storage, user).await }
+                    });
+                }
+                wait_for_lock_waiters(db, POOL_SIZE as usize).await;
+                drop(requests);
+                while locked.waiting().await > 0 {
+                    assert!(locked.sessions().await <= i64::from(POOL_SIZE), "given up, and replaced by others");
+                }
+            }
+            assert!(db.find_user(locked.user).await.unwrap().is_some());
+        })
+        .await;
+    });
+}
+
+#[test]
+fn postgres_given_up_statement_does_not_block_the_next() {
+    on_postgres(async |db| {
+        db.with_locked_user(async |locked| {
+            tokio::select! {
+                _ = lock(db, locked.user) => panic!("the lock is held"),
+                () = wait_for_lock_waiters(db, 1) => {}
+            }
+            // The pool hands out the connection used last. It must not be the one that still waits.
+            assert!(db.find_user(locked.user).await.unwrap().is_some());
+        })
+        .await;
+    });
+}
