@@ -131,7 +131,7 @@ async fn timed(connection: &mut Connection, request: &[u8]) -> anyhow::Result<f6
 }
 
 /// Settings for the other two providers. The cache is off, so that every request is live.
-fn settings(description: &Value) -> anyhow::Result<Vec<(&'static str, String)>> {
+pub(crate) fn settings(description: &Value) -> anyhow::Result<Vec<(&'static str, String)>> {
     let (akahu, snaptrade) = (&description["akahu"], &description["snaptrade"]);
     Ok(vec![
         ("BELLBIRD_AKAHU__BASE_URL", recording::text(&akahu["baseUrl"])?),

@@ -105,7 +105,8 @@ pub(crate) struct WebhooksArgs {
     #[command(flatten)]
     program: ProgramArgs,
 
-    /// Measure only names that contain this text, such as postgres, one row, 500 rows, first sync, bad receivers
+    /// Measure only names that contain this text, such as postgres, one row, 500 rows, first sync, bad receivers, dead
+    /// endpoints
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 

@@ -5,6 +5,7 @@ mod fairness;
 mod fan_out;
 mod feed;
 mod first_sync;
+mod neighbours;
 pub(crate) mod receiver;
 mod rows;
 mod send_only;
@@ -40,6 +41,7 @@ pub(crate) async fn run(args: &WebhooksArgs) -> anyhow::Result<Report> {
     fan_out::run(args, &mut report).await?;
     first_sync::run(args, &mut report).await?;
     fairness::run(args, &mut report).await?;
+    neighbours::run(args, &mut report).await?;
     Ok(report)
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use bellbird_domain::{ApiVersion, EndpointId, EventId, EventType, SyncRunId};
-use bellbird_webhooks::client::{Client, Message};
+use bellbird_webhooks::client::{Client, ConnectTime, Message};
 use bellbird_webhooks::payload::{Envelope, body};
 use bellbird_webhooks::resolver::Resolver;
 use bellbird_webhooks::sign::Signer;
@@ -67,7 +67,7 @@ async fn send(client: &Client, destination: &Destination, body: Bytes) -> anyhow
     let (id, timestamp) = (EventId::new(), Timestamp::now().as_second());
     let signature = destination.signer.signature(id, timestamp, &body);
     let message = Message { id, timestamp, signature: &signature, endpoint: destination.endpoint, body };
-    let exchange = client.post(&destination.url, message).await;
+    let exchange = client.post(&destination.url, message, ConnectTime::Usual).await;
     ensure!(exchange.is_success(), "the receiver did not accept a message: {:?}", exchange.error);
     Ok(())
 }

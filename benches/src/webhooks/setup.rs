@@ -133,7 +133,7 @@ impl Setup {
 }
 
 /// Its next sync is a day away, so only the benchmark syncs it.
-fn new_connection<'a>(user_id: UserId, consent: &'a str) -> NewConnection<'a> {
+pub(super) fn new_connection<'a>(user_id: UserId, consent: &'a str) -> NewConnection<'a> {
     static CREDENTIALS: std::sync::LazyLock<SecretString> = std::sync::LazyLock::new(|| SecretString::from("{}"));
     NewConnection {
         user_id,

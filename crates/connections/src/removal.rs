@@ -1,4 +1,5 @@
-//! Removes a connection: hides it at once, withdraws its consent at the provider, then deletes its data.
+//! Removes a connection: hides it at once, deletes its webhook events, withdraws its consent at the provider, then
+//! deletes its data.
 //!
 //! A removal is a job, which an instance or the command line claims with a lease. It is retried until the consent is
 //! withdrawn, and then deletes the connection. The operator can also remove the connection locally.
@@ -20,6 +21,9 @@ use crate::{Connections, ConnectionsError};
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(30);
 /// Longer than an attempt, with time for a slow database before and after it.
 const LEASE: Duration = Duration::from_secs(120);
+
+/// Webhook events deleted in one transaction.
+const EVENTS_BATCH: u32 = 100;
 
 pub(crate) static KIND: JobKind = JobKind {
     name: job_kinds::REMOVAL,
@@ -118,6 +122,7 @@ impl Connections {
     }
 
     async fn attempt_removal(&self, claim: &ClaimedJob, consent: ConsentAction) -> Result<(), ConnectionsError> {
+        self.delete_webhook_events(claim).await?;
         let cause = match consent {
             ConsentAction::Withdraw => {
                 self.withdraw(claim).await?;
@@ -128,6 +133,18 @@ impl Connections {
         require_lease(self.storage.finish_removal(claim, cause, self.clock.now()).await?)?;
         tracing::info!(cause, "connection removed");
         Ok(())
+    }
+
+    /// Deletes the webhook events in batches, before the consent, whose withdrawal may fail for days.
+    async fn delete_webhook_events(&self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
+        loop {
+            let deleted = self.storage.delete_removed_webhook_events(claim, EVENTS_BATCH).await?;
+            match deleted {
+                None => return Err(ConnectionsError::Busy),
+                Some(deleted) if deleted < EVENTS_BATCH => return Ok(()),
+                Some(_) => {}
+            }
+        }
     }
 
     /// Withdraws the consent. Idempotent: succeeds if the consent is already gone.

@@ -259,6 +259,10 @@ CREATE TABLE webhook_endpoints (
     created_at INTEGER NOT NULL,
     -- The first failure since the last success.
     failing_since INTEGER,
+    -- The first failed exchange since the last success, whoever is at fault: our own name servers count here too.
+    unhealthy_since INTEGER,
+    -- 1: exchanges have failed for a minute. Such endpoints are claimed separately.
+    is_failing INTEGER NOT NULL DEFAULT 0,
     -- The last success.
     delivered_at INTEGER,
     -- Until then, messages carry signatures of the current and of the previous secret.
@@ -274,9 +278,9 @@ CREATE TABLE webhook_endpoints (
 CREATE UNIQUE INDEX webhook_endpoints_id ON webhook_endpoints (id);
 -- The order of claims. An endpoint whose lease expired was not released, so it is claimed too.
 CREATE INDEX webhook_endpoints_due_healthy ON webhook_endpoints (COALESCE(lease_until, due_at))
-    WHERE status = 'enabled' AND failing_since IS NULL;
+    WHERE status = 'enabled' AND is_failing = 0;
 CREATE INDEX webhook_endpoints_due_failing ON webhook_endpoints (COALESCE(lease_until, due_at))
-    WHERE status = 'enabled' AND failing_since IS NOT NULL;
+    WHERE status = 'enabled' AND is_failing = 1;
 
 -- Envelopes without rows: a redelivery reads the rows from the provider again and selects them by digest.
 -- With a rowid, because SQLite handles long rows badly in a table without one.

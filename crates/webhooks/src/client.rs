@@ -44,6 +44,8 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 const IDLE_CONNECTIONS_MAX: usize = 16;
 /// Time limit for opening a connection, even if no exchange waits for it any more.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The same for an endpoint that has been failing, so that a dead one is given up soon.
+const SHORT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum `Retry-After` of an endpoint.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -54,6 +56,8 @@ const BELLBIRD_ENDPOINT: HeaderName = HeaderName::from_static("bellbird-endpoint
 
 /// All error texts of an exchange, as stored in the delivery log.
 pub(crate) mod delivery_error {
+    /// The signing secret cannot be opened.
+    pub(crate) const NOT_SIGNED: &str = "not signed: secret cannot be opened";
     /// The rules reject the URL, or an address that its host name resolves to.
     pub(super) const NOT_ALLOWED: &str = "address not allowed";
     /// The message could not be turned into a request.
@@ -84,10 +88,24 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>
 type Connector = MapFuture<Tls, fn(<Tls as Service<Uri>>::Future) -> Connecting>;
 
 pub struct Client {
-    pool: Pool<Connector, Full<Bytes>>,
-    connector: Connector,
+    usual: Opener,
+    /// Its connections have to be open within [`SHORT_CONNECT_TIMEOUT`].
+    impatient: Opener,
     rules: Rules,
     timeout: Duration,
+}
+
+struct Opener {
+    connector: Connector,
+    pool: Pool<Connector, Full<Bytes>>,
+}
+
+/// How long a connection may take to open, within the deadline of the exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectTime {
+    Usual,
+    /// Two seconds for name resolution, TCP and TLS.
+    Short,
 }
 
 /// One signed message for one endpoint.
@@ -139,24 +157,41 @@ impl Client {
     }
 
     fn with_tls(tls: rustls::ClientConfig, resolver: Resolver, rules: Rules, timeout: Duration) -> Self {
-        let mut tcp = pool::tcp_connector(resolver);
-        // hyper divides this among the addresses of a name, so a dead address leaves time for the others.
-        tcp.set_connect_timeout(Some(timeout / 2));
-        let tls = pool::https_connector(MapErr::new(tcp, connect_error as fn(_) -> _), tls);
-        let connector: Connector = MapFuture::new(tls, with_timeout as fn(_) -> _);
-        let pool = pool::builder(IDLE_MAX, IDLE_CONNECTIONS_MAX, READ_BUFFER_BYTES)
-            .http1_max_headers(HEADERS_MAX)
-            .build(connector.clone());
-        Self { pool, connector, rules, timeout }
+        let opener = |tcp_timeout: Duration, within: fn(<Tls as Service<Uri>>::Future) -> Connecting| {
+            let mut tcp = pool::tcp_connector(resolver.clone());
+            // hyper divides this among the addresses of a name, so a dead address leaves time for the others.
+            tcp.set_connect_timeout(Some(tcp_timeout));
+            let tls = pool::https_connector(MapErr::new(tcp, connect_error as fn(_) -> _), tls.clone());
+            let connector: Connector = MapFuture::new(tls, within);
+            let pool = pool::builder(IDLE_MAX, IDLE_CONNECTIONS_MAX, READ_BUFFER_BYTES)
+                .http1_max_headers(HEADERS_MAX)
+                .build(connector.clone());
+            Opener { connector, pool }
+        };
+        Self {
+            usual: opener(timeout / 2, |connecting| connect_within(CONNECT_TIMEOUT, connecting)),
+            impatient: opener(timeout.min(SHORT_CONNECT_TIMEOUT), |connecting| {
+                connect_within(SHORT_CONNECT_TIMEOUT, connecting)
+            }),
+            rules,
+            timeout,
+        }
+    }
+
+    fn opener(&self, connect_time: ConnectTime) -> &Opener {
+        match connect_time {
+            ConnectTime::Usual => &self.usual,
+            ConnectTime::Short => &self.impatient,
+        }
     }
 
     /// Resolves the host name, connects and finishes TLS as [`Self::post`] does, and closes the connection. Sends
     /// nothing. Shows whether an endpoint is worth the provider calls of a message.
-    pub async fn connect(&self, url: &Url) -> Result<(), Exchange> {
+    pub async fn connect(&self, url: &Url, connect_time: ConnectTime) -> Result<(), Exchange> {
         let started = Instant::now();
         let connecting = async {
             let uri = allowed_uri(url, self.rules)?;
-            let connecting: Connecting = Box::pin(self.connector.clone().oneshot(uri));
+            let connecting: Connecting = Box::pin(self.opener(connect_time).connector.clone().oneshot(uri));
             connecting.await.map(drop).map_err(|error| connect_failure(&*error).unwrap_or(delivery_error::TLS_FAILED))
         };
         let connected = tokio::time::timeout(self.timeout, connecting).await.unwrap_or(Err(delivery_error::TIMED_OUT));
@@ -169,12 +204,13 @@ impl Client {
     /// connection, for at most 250 ms and 4 KiB; otherwise the connection is closed.
     ///
     /// Checks the URL again. Each address that its host name resolves to is vetted when the connection is opened.
-    pub async fn post(&self, url: &Url, message: Message<'_>) -> Exchange {
+    pub async fn post(&self, url: &Url, message: Message<'_>, connect_time: ConnectTime) -> Exchange {
+        let pool = &self.opener(connect_time).pool;
         let started = Instant::now();
         let deadline = started + self.timeout;
         let sent_at = message.timestamp;
         let response = match request(url, self.rules, message) {
-            Ok(request) => tokio::time::timeout_at(deadline, self.pool.request(request))
+            Ok(request) => tokio::time::timeout_at(deadline, pool.request(request))
                 .await
                 .map_or(Err(delivery_error::TIMED_OUT), |response| response.map_err(|error| delivery_error_of(&error))),
             Err(error) => Err(error),
@@ -297,8 +333,8 @@ fn delivery_error_of(error: &SendError) -> &'static str {
     }
 }
 
-fn with_timeout(connecting: <Tls as Service<Uri>>::Future) -> Connecting {
-    Box::pin(async { pool::connect_within(CONNECT_TIMEOUT, connecting).await.map(Stream::new) })
+fn connect_within(limit: Duration, connecting: <Tls as Service<Uri>>::Future) -> Connecting {
+    Box::pin(async move { pool::connect_within(limit, connecting).await.map(Stream::new) })
 }
 
 #[cfg(test)]

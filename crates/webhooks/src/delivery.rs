@@ -2,17 +2,18 @@
 //!
 //! An instance claims an endpoint with a lease and serves it for a time slice of ten seconds. No other instance serves
 //! it meanwhile. Each endpoint has its own time slice, so a slow or dead endpoint delays only itself. The number of
-//! concurrent time slices is limited, for healthy and for failing endpoints separately, so failing ones cannot crowd
-//! out healthy ones.
+//! concurrent time slices is limited, separately for endpoints that have been failing for a minute, so those cannot
+//! crowd out the others. Such an endpoint gets one event in each time slice, until it accepts one (`health.rs`).
 //!
 //! A time slice ends long before the lease. So no two instances send the same event, except for attempts that were
-//! running when a process was killed.
+//! running when a process was killed. Deliveries that were loaded a while ago are checked again right before they are
+//! sent: the lease may be lost, the connection removed or the event redelivered.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::TimestampExt as _;
-use bellbird_storage::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt, StorageError};
+use bellbird_storage::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt, SealError, StorageError};
 use jiff::Timestamp;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
@@ -22,25 +23,25 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::Webhooks;
-use crate::client::delivery_error::NAME_NOT_RESOLVED;
-use crate::client::{Exchange, Message};
+use crate::client::delivery_error::{NAME_NOT_RESOLVED, NOT_SIGNED};
+use crate::client::{ConnectTime, Exchange, Message};
+use crate::health::Health;
 use crate::ping::PingError;
 use crate::rebuild::{REBUILD_DEADLINE, RebuildError, has_rows};
 use crate::schedule::has_failed_too_long;
 use crate::sign::Signer;
 use crate::target::check_url;
 
-/// Maximum number of healthy endpoints that one instance serves concurrently.
+/// Maximum number of endpoints that one instance serves concurrently.
 const HEALTHY_ENDPOINTS_MAX: usize = 32;
-/// The same for endpoints that have only failed recently. They are served in addition to the healthy ones.
-const FAILING_ENDPOINTS_MAX: usize = 8;
-/// Maximum number of concurrent attempts for one endpoint.
-const CONCURRENT_ATTEMPTS_MAX: usize = 16;
+/// The same for endpoints that have been failing for a minute. They are served in addition to the others.
+const FAILING_ENDPOINTS_MAX: usize = 32;
 /// Number of deliveries loaded in one query.
 const BATCH_SIZE: u32 = 128;
 /// Length of a time slice. It starts no attempt after that.
 const TIME_SLICE: Duration = Duration::from_secs(10);
 /// Only failures from this attempt on can disable an endpoint. It comes at least half an hour after the first attempt.
+/// From this attempt on, even a failing endpoint has the usual time to accept a connection.
 const LATE_ATTEMPT: u32 = 5;
 /// Time for running attempts to finish when the service stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
@@ -53,16 +54,21 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const CLAIM_DELAY: Duration = Duration::from_millis(100);
 /// Delay before results are stored, so that one write covers several.
 const RESULTS_DELAY: Duration = Duration::from_millis(5);
+/// Delay before results that could not be stored are stored again. It doubles up to the maximum.
+const STORE_RETRY_DELAY: Duration = Duration::from_millis(100);
+const STORE_RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
 
 /// Metric: attempts by outcome.
 pub const ATTEMPTS: &str = "bellbird_webhook_attempts_total";
 
 struct TimeSlice {
     claim: ClaimedEndpoint,
-    signer: Signer,
+    /// None: the secret's key is not configured here.
+    signer: Option<Signer>,
     url: Url,
     /// No request is sent after this time, because the lease could expire before the response comes.
     cutoff: Instant,
+    lease_ends_at: Instant,
 }
 
 /// Why a time slice ended early.
@@ -184,26 +190,33 @@ impl Webhooks {
     }
 
     async fn serve(&self, claim: &ClaimedEndpoint, stop: &CancellationToken) -> Result<(), ServeError> {
-        let slice_ends_at = Instant::now() + TIME_SLICE;
+        let started_at = Instant::now();
+        let slice_ends_at = started_at + TIME_SLICE;
         let Ok(url) = check_url(&claim.url, self.inner.settings.rules) else {
             return self.disable(claim, "address not allowed").await;
         };
         let signer = match self.signer(claim.user_id, claim.endpoint_id).await {
-            Ok(Some(signer)) => signer,
+            Ok(Some(signer)) => Some(signer),
             Ok(None) => return Err(ServeError::LeaseLost),
-            Err(PingError::Storage(error)) => return Err(error.into()),
+            // The operator can configure the key again, so this disables nothing. The attempts fail.
+            Err(PingError::Storage(StorageError::Sealed(SealError::UnknownKeyId(_)))) => None,
+            Err(PingError::Storage(error)) if !matches!(error, StorageError::Sealed(_) | StorageError::Corrupt(_)) => {
+                return Err(error.into());
+            }
             Err(_) => return self.disable(claim, "secret broken").await,
         };
-        let cutoff = slice_ends_at + REBUILD_DEADLINE;
-        let slice = Arc::new(TimeSlice { claim: claim.clone(), signer, url, cutoff });
-        let mut failing_since = claim.failing_since;
+        let (cutoff, lease_ends_at) = (slice_ends_at + REBUILD_DEADLINE, started_at + self.lease());
+        let slice = Arc::new(TimeSlice { claim: claim.clone(), signer, url, cutoff, lease_ends_at });
+        let mut health = Health::of(claim);
         loop {
-            let due = self.inner.storage.list_due_deliveries(claim, self.inner.clock.now(), BATCH_SIZE).await?;
+            let limit = health.batch_size(BATCH_SIZE);
+            let due = self.inner.storage.list_due_deliveries(claim, self.inner.clock.now(), limit).await?;
             let has_more =
-                due.len() >= BATCH_SIZE as usize || due.iter().any(|due| due.event.chunk < due.event.total_chunks);
-            self.send_all(&slice, due, slice_ends_at, stop, &mut failing_since).await?;
+                due.len() >= limit as usize || due.iter().any(|due| due.event.chunk < due.event.total_chunks);
+            self.send_all(&slice, due, slice_ends_at, stop, &mut health).await?;
             // Deliveries that became due meanwhile wait for the next time slice.
-            if !has_more || Instant::now() >= slice_ends_at || stop.is_cancelled() {
+            let is_over = Instant::now() >= slice_ends_at || health.concurrent_attempts_max() == 0;
+            if !has_more || is_over || stop.is_cancelled() {
                 return Ok(());
             }
         }
@@ -217,13 +230,20 @@ impl Webhooks {
         due: Vec<DueDelivery>,
         slice_ends_at: Instant,
         stop: &CancellationToken,
-        failing_since: &mut Option<Timestamp>,
+        health: &mut Health,
     ) -> Result<(), ServeError> {
         let mut due = due.into_iter();
         let mut attempts = JoinSet::new();
+        let mut is_just_listed = true;
         loop {
-            while attempts.len() < CONCURRENT_ATTEMPTS_MAX && Instant::now() < slice_ends_at && !stop.is_cancelled() {
-                let Some(delivery) = due.next() else { break };
+            let is_over = Instant::now() >= slice_ends_at || stop.is_cancelled();
+            let free = health.concurrent_attempts_max().saturating_sub(attempts.len());
+            let mut next: Vec<DueDelivery> = due.by_ref().take(if is_over { 0 } else { free }).collect();
+            if !is_just_listed {
+                self.retain_due(slice, &mut next).await?;
+            }
+            is_just_listed = false;
+            for delivery in next {
                 let (webhooks, slice) = (self.clone(), Arc::clone(slice));
                 let span = tracing::error_span!(
                     "delivery",
@@ -233,7 +253,13 @@ impl Webhooks {
                 );
                 attempts.spawn(async move { webhooks.attempt(&slice, &delivery).await }.instrument(span));
             }
-            let Some(first) = attempts.join_next().await else { return Ok(()) };
+            let Some(first) = attempts.join_next().await else {
+                // If none of them was still due, the rest is checked too.
+                if is_over || free == 0 || due.len() == 0 {
+                    return Ok(());
+                }
+                continue;
+            };
             if !attempts.is_empty() {
                 tokio::time::sleep(RESULTS_DELAY).await;
             }
@@ -241,8 +267,38 @@ impl Webhooks {
             for attempt in std::iter::once(first).chain(std::iter::from_fn(|| attempts.try_join_next())) {
                 finished.extend(attempt.map_err(ServeError::Panicked)?);
             }
+            health.update(&finished);
             if !finished.is_empty() {
-                self.record_attempts(slice, &finished, failing_since).await?;
+                self.record_attempts(slice, &finished, health).await?;
+            }
+        }
+    }
+
+    /// Keeps the deliveries that are still due, if the lease lasts for an exchange. A paused machine may have lost it.
+    async fn retain_due(&self, slice: &TimeSlice, deliveries: &mut Vec<DueDelivery>) -> Result<(), StorageError> {
+        if deliveries.is_empty() {
+            return Ok(());
+        }
+        let now = self.inner.clock.now();
+        let lease_after = now.plus(self.inner.settings.timeout);
+        // All that one batch listed are still among the first of them, and so are those that are being sent.
+        let ids = self.inner.storage.list_due_ids(&slice.claim, now, lease_after, 2 * BATCH_SIZE).await?;
+        deliveries.retain(|delivery| ids.contains(&delivery.event.id));
+        Ok(())
+    }
+
+    /// Stores results, again and again while the lease lasts: events whose results are lost are sent again.
+    async fn store_results(&self, slice: &TimeSlice, finished: &[FinishedAttempt]) -> Result<bool, StorageError> {
+        let mut delay = STORE_RETRY_DELAY;
+        loop {
+            match self.inner.storage.finish_attempts(&slice.claim, finished, self.inner.clock.now()).await {
+                Err(error) if Instant::now() + delay < slice.lease_ends_at => {
+                    let endpoint_id = slice.claim.endpoint_id;
+                    tracing::warn!(%endpoint_id, %error, "could not store results of attempts, retry scheduled");
+                    tokio::time::sleep(delay).await;
+                    delay = STORE_RETRY_DELAY_MAX.min(delay * 2);
+                }
+                stored => return stored,
             }
         }
     }
@@ -251,12 +307,12 @@ impl Webhooks {
         &self,
         slice: &TimeSlice,
         finished: &[FinishedAttempt],
-        failing_since: &mut Option<Timestamp>,
+        health: &mut Health,
     ) -> Result<(), ServeError> {
-        let now = self.inner.clock.now();
-        if !self.inner.storage.finish_attempts(&slice.claim, finished, now).await? {
+        if !self.store_results(slice, finished).await? {
             return Err(ServeError::LeaseLost);
         }
+        let now = self.inner.clock.now();
         let (mut gone, mut has_late_failure) = (false, false);
         for attempt in finished {
             let outcome = match attempt.outcome {
@@ -271,16 +327,11 @@ impl Webhooks {
             has_late_failure |= attempt.endpoint_at_fault
                 && (attempt.attempt >= LATE_ATTEMPT || attempt.outcome == AttemptOutcome::Failed);
             log_attempt(slice, attempt);
-            if attempt.outcome == AttemptOutcome::Delivered {
-                *failing_since = None;
-            } else if attempt.endpoint_at_fault {
-                failing_since.get_or_insert(now);
-            }
         }
         if gone {
             return self.disable(&slice.claim, "gone").await.and(Err(ServeError::Disabled));
         }
-        if has_late_failure && has_failed_too_long(*failing_since, now) {
+        if has_late_failure && has_failed_too_long(health.failing_since, now) {
             return self.disable(&slice.claim, "failing").await.and(Err(ServeError::Disabled));
         }
         Ok(())
@@ -300,7 +351,11 @@ impl Webhooks {
     async fn attempt(&self, slice: &TimeSlice, delivery: &DueDelivery) -> Option<FinishedAttempt> {
         let (inner, event, claim) = (&self.inner, &delivery.event, &slice.claim);
         let started_at = inner.clock.now();
+        let Some(signer) = &slice.signer else {
+            return Some(self.finished_attempt(delivery, started_at, Err(NOT_SIGNED)));
+        };
         let held = inner.event_buffer.find_body(event.id, claim.api_version, started_at, delivery.is_first);
+        let is_rebuilt = held.is_none();
         let body = match held {
             Some(body) => Ok(body),
             None => {
@@ -308,7 +363,7 @@ impl Webhooks {
                 let has_failed = delivery.attempts > 0 || claim.failing_since.is_some();
                 if has_failed
                     && has_rows(event)
-                    && let Err(exchange) = inner.client.connect(&slice.url).await
+                    && let Err(exchange) = inner.client.connect(&slice.url, connect_time(claim, delivery)).await
                 {
                     return Some(self.finished_attempt(delivery, started_at, Ok(exchange)));
                 }
@@ -319,17 +374,23 @@ impl Webhooks {
             Ok(body) => body,
             // Not an attempt. The delivery stays due.
             Err(RebuildError::Storage | RebuildError::Busy | RebuildError::Gone) => return None,
-            Err(error) => return Some(self.finished_attempt(delivery, started_at, Err(error))),
+            Err(error) => return Some(self.finished_attempt(delivery, started_at, Err(error.message()))),
         };
-        if Instant::now() >= slice.cutoff {
+        if Instant::now() >= slice.cutoff || is_rebuilt && !self.is_still_due(slice, delivery).await {
             return None;
         }
         let sent_at = inner.clock.now();
         let timestamp = sent_at.as_second();
-        let signature = slice.signer.signature(event.id, timestamp, &body);
+        let signature = signer.signature(event.id, timestamp, &body);
         let message = Message { id: event.id, timestamp, signature: &signature, endpoint: claim.endpoint_id, body };
-        let exchange = inner.client.post(&slice.url, message).await;
+        let exchange = inner.client.post(&slice.url, message, connect_time(claim, delivery)).await;
         Some(self.finished_attempt(delivery, sent_at, Ok(exchange)))
+    }
+
+    /// Whether nothing has changed while the rows were read again.
+    async fn is_still_due(&self, slice: &TimeSlice, delivery: &DueDelivery) -> bool {
+        let mut deliveries = vec![delivery.clone()];
+        self.retain_due(slice, &mut deliveries).await.is_ok() && !deliveries.is_empty()
     }
 
     /// Builds the result of an attempt, with the time of the next one.
@@ -337,7 +398,7 @@ impl Webhooks {
         &self,
         delivery: &DueDelivery,
         at: Timestamp,
-        exchange: Result<Exchange, RebuildError>,
+        exchange: Result<Exchange, &'static str>,
     ) -> FinishedAttempt {
         let event = &delivery.event;
         let attempt = delivery.attempts.saturating_add(1);
@@ -347,7 +408,7 @@ impl Webhooks {
                 let at_fault = exchange.error != Some(NAME_NOT_RESOLVED);
                 (exchange.status, exchange.error, exchange.duration, exchange.retry_after, at_fault)
             }
-            Err(error) => (None, Some(error.message()), Duration::ZERO, None, false),
+            Err(error) => (None, Some(*error), Duration::ZERO, None, false),
         };
         let outcome = if exchange.as_ref().is_ok_and(Exchange::is_success) {
             AttemptOutcome::Delivered
@@ -364,14 +425,22 @@ impl Webhooks {
             chunk: event.chunk,
             total_chunks: event.total_chunks,
             attempt,
+            due_at: delivery.due_at,
             at,
             duration_ms: u32::try_from(duration.as_millis()).unwrap_or(u32::MAX),
             status,
             error,
+            exchange_failed: exchange.is_ok() && outcome != AttemptOutcome::Delivered,
             endpoint_at_fault: at_fault && outcome != AttemptOutcome::Delivered,
             outcome,
         }
     }
+}
+
+/// A dead endpoint shall not hold a permit for long, but a slow one has to be reached at last.
+fn connect_time(claim: &ClaimedEndpoint, delivery: &DueDelivery) -> ConnectTime {
+    let is_short = claim.is_failing && delivery.attempts.saturating_add(1) < LATE_ATTEMPT;
+    if is_short { ConnectTime::Short } else { ConnectTime::Usual }
 }
 
 /// Logs no URL and no body.

@@ -8,6 +8,7 @@ pub mod cleanup;
 pub mod client;
 mod delivery;
 pub mod digest;
+mod health;
 pub mod hint;
 pub mod payload;
 mod ping;

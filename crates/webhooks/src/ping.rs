@@ -4,7 +4,7 @@ use bellbird_domain::{ApiVersion, EndpointId, EventId, EventType, SyncRunId, Use
 use bellbird_storage::{Endpoint, PingResult, StorageError};
 
 use crate::Webhooks;
-use crate::client::{Exchange, Message};
+use crate::client::{ConnectTime, Exchange, Message};
 use crate::payload::{Envelope, body};
 use crate::sign::Signer;
 use crate::target::{TargetError, check_url};
@@ -46,7 +46,7 @@ impl Webhooks {
         let timestamp = now.as_second();
         let signature = signer.signature(event, timestamp, &body);
         let message = Message { id: event, timestamp, signature: &signature, endpoint: id, body };
-        let exchange = inner.client.post(&url, message).await;
+        let exchange = inner.client.post(&url, message, ConnectTime::Usual).await;
         let result = PingResult {
             at: now,
             duration_ms: u32::try_from(exchange.duration.as_millis()).unwrap_or(u32::MAX),

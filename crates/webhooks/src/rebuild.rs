@@ -16,7 +16,7 @@ use bellbird_domain::{
     Transaction,
 };
 use bellbird_providers::{CallContext, ConsentStatus, Kind, Provider, TradeQuery, TransactionQuery, sweep};
-use bellbird_storage::{ClaimedEndpoint, DueDelivery, WebhookEvent};
+use bellbird_storage::{ClaimedEndpoint, DueDelivery, StorageError, WebhookEvent};
 use bytes::Bytes;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -33,9 +33,9 @@ use crate::payload::{self, Envelope};
 /// Maximum time for reading the rows of an event again.
 pub(crate) const REBUILD_DEADLINE: Duration = Duration::from_secs(40);
 
-/// Maximum number of concurrent reads of one provider for healthy endpoints.
+/// Maximum number of concurrent reads of one provider, for endpoints that are not failing.
 const HEALTHY_READS_MAX: usize = 4;
-/// The same for endpoints that have failed since their last success, in addition to the others.
+/// The same for endpoints that have been failing for a minute, in addition to the others.
 const FAILING_READS_MAX: usize = 2;
 /// Number of rows that one read looks for: those of the event that is due, and of the chunks that wait for it.
 const READ_ROWS_MAX: usize = 5_000;
@@ -56,6 +56,10 @@ pub(crate) enum RebuildError {
     /// The provider failed, or is not configured here.
     Provider,
     Storage,
+    /// The credentials, or the key of the digests, cannot be opened.
+    Sealed,
+    /// The database holds an invalid value.
+    Corrupt,
     /// Other rebuilds took all the time until the deadline. The provider was not called.
     Busy,
 }
@@ -68,14 +72,20 @@ impl RebuildError {
             Self::Reconnect => "rows not read: connection must be reconnected",
             Self::Provider => "rows not read: provider does not answer",
             Self::Storage => "rows not read: database does not answer",
+            Self::Sealed => "rows not read: credentials cannot be opened",
+            Self::Corrupt => "rows not read: stored data is invalid",
             Self::Busy => "rows not read: too many concurrent reads",
         }
     }
 }
 
-impl From<bellbird_storage::StorageError> for RebuildError {
-    fn from(_: bellbird_storage::StorageError) -> Self {
-        Self::Storage
+impl From<StorageError> for RebuildError {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Sealed(_) => Self::Sealed,
+            StorageError::Corrupt(_) => Self::Corrupt,
+            _ => Self::Storage,
+        }
     }
 }
 
@@ -127,7 +137,7 @@ impl Webhooks {
             return Ok(payload::body::<Vec<u8>>(&envelope(event, version), &[], &[]));
         }
         let waiting_since = Instant::now();
-        let shared = self.inner.rebuilds.shared_read(event.sync_run_id, claim.failing_since.is_some());
+        let shared = self.inner.rebuilds.shared_read(event.sync_run_id, claim.is_failing);
         let Ok(mut last_failure) = tokio::time::timeout_at(deadline, shared.lock()).await else {
             return Err(RebuildError::Busy);
         };
@@ -157,7 +167,7 @@ impl Webhooks {
     ) -> Result<Bytes, RebuildError> {
         let (event, version) = (&delivery.event, claim.api_version);
         let source = self.row_source(claim, event, deadline).await?;
-        let permits = self.inner.rebuilds.permits(source.provider.name(), claim.failing_since.is_some());
+        let permits = self.inner.rebuilds.permits(source.provider.name(), claim.is_failing);
         let Ok(Ok(_permit)) = tokio::time::timeout_at(deadline, permits.acquire()).await else {
             return Err(RebuildError::Busy);
         };

@@ -78,12 +78,19 @@ impl Values {
         self.read(name, Show::Value, accepted, parse_all).unwrap_or_default()
     }
 
+    /// Delays of attempts.
     pub(super) fn seconds_list(&mut self, name: &str, default: &[u32]) -> Vec<u32> {
         const LONGEST: u32 = 30 * 86_400;
-        let accepted = format!("a list of 1 to 20 whole numbers of seconds, each at most {LONGEST}");
+        // Bodies wait in memory for their first attempt, and not for longer.
+        const LONGEST_FIRST: u32 = 30;
+        let accepted = format!(
+            "a list of 1 to 20 whole numbers of seconds, the first at most {LONGEST_FIRST}, each at most {LONGEST}"
+        );
         let parse = |raw: &Raw| {
             let items = raw.items().filter(|items| (1..=20).contains(&items.len()))?;
-            items.into_iter().map(|item| whole_number(item).filter(|seconds| *seconds <= LONGEST)).collect()
+            let longest = std::iter::once(LONGEST_FIRST).chain(std::iter::repeat(LONGEST));
+            let seconds = |(item, longest)| whole_number(item).filter(|seconds| *seconds <= longest);
+            items.into_iter().zip(longest).map(seconds).collect()
         };
         self.read(name, Show::Value, &accepted, parse).unwrap_or_else(|| default.to_vec())
     }

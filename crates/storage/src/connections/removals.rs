@@ -12,7 +12,7 @@ use crate::db::{Row, params, statements};
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob, JobKey, job_kinds};
 use crate::linking::{link_sessions, links};
-use crate::locks::bump_revision_if_exists;
+use crate::locks::{bump_revision_if_exists, lock_user_if_exists};
 use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::webhooks::{endpoints, webhook_events};
 
@@ -44,7 +44,7 @@ pub struct PendingRemoval {
 }
 
 impl Storage {
-    /// Hides a connection, deletes its webhook events, and claims its removal. If the caller is killed, the removal is
+    /// Hides a connection, deletes its deliveries that have not ended, and claims its removal. If the caller is killed, the removal is
     /// due when the lease ends. None if the user has no such connection, or it is hidden already.
     pub async fn begin_removal(
         &self,
@@ -72,11 +72,30 @@ impl Storage {
         jobs::delete_of(&mut tx, user, &removal.subject).await?;
         jobs::insert(&mut tx, &removal, &provider, Some(now)).await?;
         let claim = jobs::claim(&mut tx, &removal, now, lease_until).await?;
-        webhook_events::delete_webhook_events_of(&mut tx, user, id).await?;
+        webhook_events::delete_open_deliveries_of(&mut tx, user, id).await?;
         let change = StatusChange { user, connection: id, from: Some(from), to: Some(to), cause: "removed" };
         audit::record(&mut tx, &change, now).await?;
         tx.commit().await?;
         Ok(claim)
+    }
+
+    /// Deletes up to `limit` webhook events of a connection that is being removed, with their deliveries: months of
+    /// them would take too long for one transaction. Returns their number, which is less than `limit` at the end, or
+    /// None if the lease was lost.
+    pub async fn delete_removed_webhook_events(&self, claim: &ClaimedJob, limit: u32) -> Result<Option<u32>> {
+        let (user, id) = (claim.user_id(), claim.subject_id());
+        let mut tx = self.db.begin().await?;
+        if !lock_user_if_exists(&mut tx, user).await? {
+            return Ok(None);
+        }
+        endpoints::lock_endpoints(&mut tx, user).await?;
+        if !jobs::hold(&mut tx, claim).await? {
+            tx.rollback().await;
+            return Ok(None);
+        }
+        let deleted = webhook_events::delete_webhook_events_of(&mut tx, user, id, limit).await?;
+        tx.commit().await?;
+        Ok(Some(deleted))
     }
 
     /// Deletes a connection with its credentials, accounts, fingerprints, webhook events, deliveries and repair links.
@@ -94,7 +113,8 @@ impl Storage {
             return Ok(false);
         }
         tx.run(DELETE, params![user, id]).await?;
-        webhook_events::delete_webhook_events_of(&mut tx, user, id).await?;
+        // Few or none: the removal has deleted them before, and no sync adds any to a hidden connection.
+        webhook_events::delete_webhook_events_of(&mut tx, user, id, u32::MAX).await?;
         links::delete_links_to(&mut tx, user, id).await?;
         link_sessions::clear_connection(&mut tx, user, id).await?;
         let change = StatusChange { user, connection: id, from: Some(ConnectionStatus::Deleting), to: None, cause };

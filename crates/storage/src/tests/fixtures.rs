@@ -148,10 +148,12 @@ pub(crate) fn finished_attempt(
         chunk: event.chunk,
         total_chunks: event.total_chunks,
         attempt: 1,
+        due_at: at(now),
         at: at(now),
         duration_ms: 12,
         status: Some(if delivered { 204 } else { 500 }),
         error: if delivered { None } else { Some("unexpected status") },
+        exchange_failed: !delivered,
         endpoint_at_fault: !delivered,
         outcome,
     }

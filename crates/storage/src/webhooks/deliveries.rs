@@ -19,7 +19,7 @@ macro_rules! due {
     ($health:literal) => {
         concat!(
             "FROM webhook_endpoints e
-            WHERE e.status = 'enabled' AND e.failing_since ",
+            WHERE e.status = 'enabled' AND e.is_failing = ",
             $health,
             " AND COALESCE(e.lease_until, e.due_at) <= $1"
         )
@@ -37,7 +37,8 @@ macro_rules! claim_due {
             ")
             UPDATE webhook_endpoints SET lease_until = $2, fence = fence + 1
             FROM due WHERE webhook_endpoints.user_id = due.user_id AND webhook_endpoints.id = due.id
-            RETURNING webhook_endpoints.user_id, webhook_endpoints.id, url, api_version, failing_since, fence"
+            RETURNING webhook_endpoints.user_id, webhook_endpoints.id, url, api_version, failing_since, fence,
+                unhealthy_since, is_failing"
         )
     };
 }
@@ -57,36 +58,47 @@ macro_rules! lock_claimed {
 
 statements! {
     /// Runs before [`CLAIM_HEALTHY`], which takes SQLite's one writer even if nothing is due.
-    IS_HEALTHY_DUE = concat!("SELECT e.id ", due!("IS NULL"), " LIMIT 1");
+    IS_HEALTHY_DUE = concat!("SELECT e.id ", due!("0"), " LIMIT 1");
 
-    CLAIM_HEALTHY = claim_due!("IS NULL", ""), on_postgres = claim_due!("IS NULL", " FOR UPDATE SKIP LOCKED");
+    CLAIM_HEALTHY = claim_due!("0", ""), on_postgres = claim_due!("0", " FOR UPDATE SKIP LOCKED");
 
-    IS_FAILING_DUE = concat!("SELECT e.id ", due!("IS NOT NULL"), " LIMIT 1");
+    IS_FAILING_DUE = concat!("SELECT e.id ", due!("1"), " LIMIT 1");
 
-    CLAIM_FAILING = claim_due!("IS NOT NULL", ""), on_postgres = claim_due!("IS NOT NULL", " FOR UPDATE SKIP LOCKED");
+    CLAIM_FAILING = claim_due!("1", ""), on_postgres = claim_due!("1", " FOR UPDATE SKIP LOCKED");
 
     LIST_DUE = concat!(
         "SELECT ",
         webhook_event_columns!("e."),
-        ", d.attempts, d.last_attempt_at FROM webhook_deliveries d
+        ", d.attempts, d.last_attempt_at, d.next_attempt_at FROM webhook_deliveries d
         CROSS JOIN webhook_events e CROSS JOIN webhook_endpoints p
         WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.next_attempt_at <= $4 AND e.user_id = $1 AND e.id = d.event_id
             AND p.user_id = $1 AND p.id = $2 AND p.fence = $3 AND p.lease_until IS NOT NULL
         ORDER BY d.next_attempt_at, d.created_at, d.chunk, d.event_id LIMIT $5"
     );
 
-    /// `$4` is the last success of these attempts, which clears `failing_since`. Without one, `$5` is their first
-    /// failure, which does not replace an earlier one.
+    /// The ids of [`LIST_DUE`], if the lease lasts beyond `$5`.
+    LIST_DUE_IDS = "SELECT d.event_id FROM webhook_deliveries d CROSS JOIN webhook_endpoints p
+        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.next_attempt_at <= $4
+            AND p.user_id = $1 AND p.id = $2 AND p.fence = $3 AND p.lease_until > $5
+        ORDER BY d.next_attempt_at, d.created_at, d.chunk, d.event_id LIMIT $6";
+
+    /// `$4` is the last success of these attempts, which clears the failures. Without one, `$5` is their first failure,
+    /// which does not replace an earlier one. `$6` and `$7` are their first and last failed exchange. The endpoint is
+    /// failing once a minute, in microseconds, lies between two failed exchanges without a success in between.
     UPDATE_HEALTH = concat!(
         "UPDATE webhook_endpoints SET delivered_at = COALESCE($4, delivered_at),
-            failing_since = CASE WHEN CAST($4 AS BIGINT) IS NULL THEN COALESCE(failing_since, $5) END",
+            failing_since = CASE WHEN CAST($4 AS BIGINT) IS NULL THEN COALESCE(failing_since, $5) END,
+            unhealthy_since = CASE WHEN CAST($4 AS BIGINT) IS NULL THEN COALESCE(unhealthy_since, $6) END,
+            is_failing = CASE WHEN CAST($4 AS BIGINT) IS NOT NULL THEN 0
+                WHEN CAST($7 AS BIGINT) - COALESCE(unhealthy_since, $6) >= 60000000 THEN 1 ELSE is_failing END",
         claimed_row!(),
         " RETURNING fence"
     );
 
+    /// A redelivery that was requested after this attempt became due, at `$12`, stays requested.
     FINISH = "UPDATE webhook_deliveries SET state = $4, attempts = $5, next_attempt_at = $6, ended_at = $7,
             last_status = $8, last_error = $9, last_duration_ms = $10, last_attempt_at = $11
-        WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3 AND state = 'pending'";
+        WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3 AND state = 'pending' AND next_attempt_at <= $12";
 
     INSERT_ATTEMPT = "INSERT INTO webhook_attempts
             (user_id, endpoint_id, id, event_id, attempt, attempted_at, duration_ms, status, error)
@@ -98,15 +110,16 @@ statements! {
         "WITH results AS (
             SELECT * FROM UNNEST(CAST($4 AS TEXT[]), CAST($5 AS TEXT[]), CAST($6 AS BIGINT[]), CAST($7 AS BIGINT[]),
                 CAST($8 AS BIGINT[]), CAST($9 AS BIGINT[]), CAST($10 AS TEXT[]), CAST($11 AS BIGINT[]),
-                CAST($12 AS BIGINT[]), CAST($13 AS TEXT[]))
-                AS r (event_id, state, attempt, next_attempt_at, ended_at, status, error, duration_ms, at, attempt_id)
+                CAST($12 AS BIGINT[]), CAST($13 AS TEXT[]), CAST($14 AS BIGINT[]))
+                AS r (event_id, state, attempt, next_attempt_at, ended_at, status, error, duration_ms, at, attempt_id,
+                    due_at)
         ), finished AS (
             UPDATE webhook_deliveries d SET state = r.state, attempts = r.attempt, next_attempt_at = r.next_attempt_at,
                 ended_at = r.ended_at, last_status = r.status, last_error = r.error,
                 last_duration_ms = r.duration_ms, last_attempt_at = r.at
             FROM results r
             WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.event_id = r.event_id AND d.state = 'pending'
-                AND EXISTS (SELECT 1 FROM webhook_endpoints ",
+                AND d.next_attempt_at <= r.due_at AND EXISTS (SELECT 1 FROM webhook_endpoints ",
         claimed_row!(),
         ")
             RETURNING r.*
@@ -157,6 +170,10 @@ pub struct ClaimedEndpoint {
     pub api_version: ApiVersion,
     /// The first failure since the last success.
     pub failing_since: Option<Timestamp>,
+    /// Whether the last exchange failed, whoever was at fault.
+    pub is_unhealthy: bool,
+    /// Whether exchanges have failed for a minute or longer.
+    pub is_failing: bool,
     fence: i64,
 }
 
@@ -168,6 +185,7 @@ pub struct DueDelivery {
     pub attempts: u32,
     /// Whether no attempt was ever made.
     pub is_first: bool,
+    pub due_at: Timestamp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,6 +208,8 @@ pub struct FinishedAttempt {
     pub total_chunks: u32,
     /// From 1.
     pub attempt: u32,
+    /// When the attempt was due.
+    pub due_at: Timestamp,
     /// The start of the attempt.
     pub at: Timestamp,
     pub duration_ms: u32,
@@ -197,15 +217,17 @@ pub struct FinishedAttempt {
     pub status: Option<u16>,
     /// A few words, never the provider's or the endpoint's text.
     pub error: Option<&'static str>,
-    /// Whether the endpoint failed. False if the attempt failed before it was sent.
+    /// Whether the exchange with the endpoint failed. False if the attempt failed before that.
+    pub exchange_failed: bool,
+    /// Whether the endpoint was at fault.
     pub endpoint_at_fault: bool,
     pub outcome: AttemptOutcome,
 }
 
 impl Storage {
     /// Claims up to `limit` endpoints with due deliveries and no lease, the longest due first. `failing` selects
-    /// the endpoints that have failed since their last success, otherwise the rest. So slow failing endpoints do not
-    /// delay healthy ones.
+    /// the endpoints whose exchanges have failed for a minute or longer, otherwise the rest. So endpoints that are dead
+    /// do not delay the others, and a single failure does not put an endpoint behind them.
     pub async fn claim_due_endpoints(
         &self,
         now: Timestamp,
@@ -230,8 +252,21 @@ impl Storage {
         self.db.all(LIST_DUE, values, due_delivery).await
     }
 
+    /// Lists the ids of the due deliveries of a claimed endpoint, in the order of [`Self::list_due_deliveries`]. Empty
+    /// if the lease was lost or ends before `lease_after`. Costs less than listing the deliveries.
+    pub async fn list_due_ids(
+        &self,
+        claim: &ClaimedEndpoint,
+        now: Timestamp,
+        lease_after: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<EventId>> {
+        let values = params![claim.user_id, claim.endpoint_id, claim.fence, now, lease_after, i64::from(limit)];
+        self.db.all(LIST_DUE_IDS, values, |row| row.id(0)).await
+    }
+
     /// Records attempts in one transaction. When a chunk has ended, the next chunk of its run becomes due. Skips events
-    /// that were deleted or are no longer pending. Returns false, and changes nothing, if the lease was lost or the
+    /// that were deleted, are no longer pending, or were redelivered since the attempt was due. Returns false, and changes nothing, if the lease was lost or the
     /// endpoint is disabled.
     pub async fn finish_attempts(
         &self,
@@ -246,7 +281,10 @@ impl Storage {
             .map(|finished| finished.at)
             .max();
         let failed = attempts.iter().filter(|finished| finished.endpoint_at_fault).map(|finished| finished.at).min();
-        let health: &[Param<'_>] = params![user, endpoint, claim.fence, delivered, failed];
+        let failed_exchanges =
+            || attempts.iter().filter(|finished| finished.exchange_failed).map(|finished| finished.at);
+        let (first, last) = (failed_exchanges().min(), failed_exchanges().max());
+        let health: &[Param<'_>] = params![user, endpoint, claim.fence, delivered, failed, first, last];
         if matches!(self.db, Db::Postgres(_)) {
             return self.finish_attempts_on_postgres(claim, attempts, now, health).await;
         }
@@ -270,7 +308,7 @@ impl Storage {
         health: &[Param<'_>],
     ) -> Result<bool> {
         let (user, endpoint, fence) = (claim.user_id, claim.endpoint_id, claim.fence);
-        let columns: Vec<[Param<'_>; 10]> = attempts
+        let columns: Vec<[Param<'_>; 11]> = attempts
             .iter()
             .map(|finished| {
                 let (state, next, ended) = finished.outcome.columns(now);
@@ -286,10 +324,11 @@ impl Storage {
                     i64::from(finished.duration_ms).into(),
                     finished.at.into(),
                     attempt_id,
+                    finished.due_at.into(),
                 ]
             })
             .collect();
-        let lists: [Vec<Param<'_>>; 10] =
+        let lists: [Vec<Param<'_>>; 11] =
             std::array::from_fn(|column| columns.iter().map(|columns| columns[column]).collect());
         let mut values: Vec<Param<'_>> = params![user, endpoint, fence].to_vec();
         values.extend(lists.iter().map(|list| Param::List(list)));
@@ -369,7 +408,8 @@ async fn finish(tx: &mut Tx, claim: &ClaimedEndpoint, finished: &FinishedAttempt
         finished.status.map(i64::from),
         finished.error,
         i64::from(finished.duration_ms),
-        finished.at
+        finished.at,
+        finished.due_at
     ];
     let is_pending = tx.run(FINISH, values).await? > 0;
     if is_pending && finished.has_row() {
@@ -427,9 +467,16 @@ fn claimed(row: &Row<'_>) -> Result<ClaimedEndpoint> {
         api_version: row.word(3, "an API version")?,
         failing_since: row.opt_time(4)?,
         fence: row.int(5)?,
+        is_unhealthy: row.opt_time(6)?.is_some(),
+        is_failing: row.int(7)? != 0,
     })
 }
 
 fn due_delivery(row: &Row<'_>) -> Result<DueDelivery> {
-    Ok(DueDelivery { event: webhook_event(row)?, attempts: row.attempts(13)?, is_first: row.opt_int(14)?.is_none() })
+    Ok(DueDelivery {
+        event: webhook_event(row)?,
+        attempts: row.attempts(13)?,
+        is_first: row.opt_int(14)?.is_none(),
+        due_at: row.time(15)?,
+    })
 }

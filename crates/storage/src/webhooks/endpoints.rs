@@ -59,7 +59,8 @@ statements! {
 
     FIND_OLD_SECRET_EXPIRES_AT = "SELECT old_secret_expires_at FROM webhook_endpoints WHERE user_id = $1 AND id = $2";
 
-    ENABLE = "UPDATE webhook_endpoints SET status = 'enabled', failing_since = NULL, disabled_reason = NULL
+    ENABLE = "UPDATE webhook_endpoints SET status = 'enabled', failing_since = NULL, unhealthy_since = NULL,
+            is_failing = 0, disabled_reason = NULL
         WHERE user_id = $1 AND id = $2";
 
     /// Raising the fence makes the claim holder lose its lease.
@@ -209,7 +210,7 @@ impl Storage {
         Ok(true)
     }
 
-    /// The secrets of the user's endpoint. None if there is no such endpoint.
+    /// The secrets of the user's endpoint. None if there is no such endpoint. An old one that does not open is left out.
     pub async fn endpoint_secrets(
         &self,
         user: UserId,
@@ -220,7 +221,10 @@ impl Storage {
         let Some(until) = until else { return Ok(None) };
         let Some(current) = self.find_secret(&SecretSlot::webhook(user, id)).await? else { return Ok(None) };
         let old = match until.filter(|until| *until > now) {
-            Some(_) => self.find_secret(&SecretSlot::old_webhook(user, id)).await?,
+            Some(_) => match self.find_secret(&SecretSlot::old_webhook(user, id)).await {
+                Err(StorageError::Sealed(_)) => None,
+                found => found?,
+            },
             None => None,
         };
         Ok(Some(EndpointSecrets { current, old }))

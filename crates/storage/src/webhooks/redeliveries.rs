@@ -21,6 +21,19 @@ macro_rules! earlier_chunk {
     };
 }
 
+/// An event that may be sent again: no ping, and not of a connection that is being removed.
+macro_rules! can_be_sent_again {
+    ($event:literal) => {
+        concat!(
+            "EXISTS (SELECT e.id FROM webhook_events e
+                WHERE e.user_id = $1 AND e.id = ",
+            $event,
+            " AND e.event_type <> 'endpoint.ping' AND NOT EXISTS (SELECT c.id FROM connections c
+                    WHERE c.user_id = $1 AND c.id = e.connection_id AND c.status = 'deleting'))"
+        )
+    };
+}
+
 macro_rules! lock {
     ($lock:literal) => {
         concat!("SELECT 1 FROM webhook_endpoints WHERE user_id = $1 AND id = $2", $lock)
@@ -45,15 +58,17 @@ statements! {
             state, attempts, ended_at, last_status, last_error, last_duration_ms, last_attempt_at)
         VALUES ($1, $2, $3, $4, 1, $5, $6, 1, $5, $7, $8, $9, $5)";
 
-    REDELIVER = "UPDATE webhook_deliveries SET state = 'pending', attempts = 0, next_attempt_at = $4, ended_at = NULL
-        WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3 AND state <> 'waiting'
-            AND EXISTS (SELECT e.id FROM webhook_events e
-                WHERE e.user_id = $1 AND e.id = $3 AND e.event_type <> 'endpoint.ping')";
+    REDELIVER = concat!(
+        "UPDATE webhook_deliveries SET state = 'pending', attempts = 0, next_attempt_at = $4, ended_at = NULL
+        WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3 AND state <> 'waiting' AND ",
+        can_be_sent_again!("$3")
+    );
 
-    RECOVER = "UPDATE webhook_deliveries SET state = 'waiting', attempts = 0, ended_at = NULL
-        WHERE user_id = $1 AND endpoint_id = $2 AND state = 'failed' AND created_at >= $3
-            AND EXISTS (SELECT e.id FROM webhook_events e
-                WHERE e.user_id = $1 AND e.id = webhook_deliveries.event_id AND e.event_type <> 'endpoint.ping')";
+    RECOVER = concat!(
+        "UPDATE webhook_deliveries SET state = 'waiting', attempts = 0, ended_at = NULL
+        WHERE user_id = $1 AND endpoint_id = $2 AND state = 'failed' AND created_at >= $3 AND ",
+        can_be_sent_again!("webhook_deliveries.event_id")
+    );
 
     /// Holds a chunk back while a recovered earlier one is unfinished. If it is being sent at this moment, it is sent
     /// twice.

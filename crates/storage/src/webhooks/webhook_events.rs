@@ -85,7 +85,11 @@ statements! {
     DELETE_ATTEMPTS = "DELETE FROM webhook_attempts WHERE user_id = $1 AND event_id = $2
         AND endpoint_id IN (SELECT id FROM webhook_endpoints WHERE user_id = $1)";
 
-    DELETE_OF_CONNECTION = "DELETE FROM webhook_events WHERE connection_id = $2 AND user_id = $1 RETURNING id";
+    LIST_OF_CONNECTION = "SELECT id FROM webhook_events WHERE connection_id = $2 AND user_id = $1 LIMIT $3";
+
+    DELETE_OPEN_DELIVERIES = "DELETE FROM webhook_deliveries WHERE user_id = $1 AND ended_at IS NULL
+        AND endpoint_id IN (SELECT id FROM webhook_endpoints WHERE user_id = $1)
+        AND event_id IN (SELECT id FROM webhook_events WHERE connection_id = $2 AND user_id = $1)";
 }
 
 /// An event to store.
@@ -179,12 +183,28 @@ impl Storage {
     }
 }
 
-/// Deletes all events of a connection, with their deliveries. The caller holds the locks on the user's endpoints.
-pub(crate) async fn delete_webhook_events_of(tx: &mut Tx, user: UserId, connection: ConnectionId) -> Result<()> {
-    for event in tx.all(DELETE_OF_CONNECTION, params![user, connection], |row| row.id(0)).await? {
+/// Deletes the deliveries of a connection's events that have not ended, so that none is sent any more. The caller holds
+/// the locks on the user's endpoints.
+pub(crate) async fn delete_open_deliveries_of(tx: &mut Tx, user: UserId, connection: ConnectionId) -> Result<()> {
+    tx.run(DELETE_OPEN_DELIVERIES, params![user, connection]).await.map(|_| ())
+}
+
+/// Deletes up to `limit` events of a connection, with their deliveries, and returns their number. The caller holds the
+/// locks on the user's endpoints.
+pub(crate) async fn delete_webhook_events_of(
+    tx: &mut Tx,
+    user: UserId,
+    connection: ConnectionId,
+    limit: u32,
+) -> Result<u32> {
+    let mut deleted = 0;
+    let values = params![user, connection, i64::from(limit)];
+    for event in tx.all(LIST_OF_CONNECTION, values, |row| row.id(0)).await? {
+        tx.run(DELETE, params![user, event]).await?;
         delete_deliveries(tx, user, event).await?;
+        deleted += 1;
     }
-    Ok(())
+    Ok(deleted)
 }
 
 async fn delete_deliveries(tx: &mut Tx, user: UserId, event: EventId) -> Result<()> {

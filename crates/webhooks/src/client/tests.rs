@@ -108,7 +108,7 @@ fn message(body: impl Into<Bytes>) -> Message<'static> {
 }
 
 async fn post(client: &Client, url: &Url) -> Exchange {
-    client.post(url, message(r#"{"type":"endpoint.ping"}"#)).await
+    client.post(url, message(r#"{"type":"endpoint.ping"}"#), ConnectTime::Usual).await
 }
 
 /// Posts a ping with loopback allowed. Returns status and error.

@@ -73,6 +73,7 @@ fn booleans_and_number_lists_are_parsed() {
     let settings = load("[sync]\nenabled = false\n[webhooks]\nallow_loopback = true\nattempt_delays_seconds = [0, 7]");
     assert!(!settings.sync.enabled && settings.webhooks.allow_loopback);
     assert_eq!(settings.webhooks.attempt_delays_seconds, [0, 7]);
+    assert_eq!(load("[webhooks]\nattempt_delays_seconds = [30, 31]").webhooks.attempt_delays_seconds, [30, 31]);
     let sources = with_variable(from_file(""), "BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS", "0, 1,2");
     let sources = with_variable(sources, "BELLBIRD_SYNC__ENABLED", "false");
     let settings = Settings::load(&sources).unwrap();
@@ -84,7 +85,8 @@ fn booleans_and_number_lists_are_parsed() {
         ("[webhooks]\nattempt_delays_seconds = []", "1 to 20 whole numbers"),
         ("[webhooks]\nattempt_delays_seconds = [1.5]", "1 to 20 whole numbers"),
         ("[webhooks]\nattempt_delays_seconds = [-1]", "1 to 20 whole numbers"),
-        ("[webhooks]\nattempt_delays_seconds = [9999999]", "1 to 20 whole numbers"),
+        ("[webhooks]\nattempt_delays_seconds = [0, 9999999]", "1 to 20 whole numbers"),
+        ("[webhooks]\nattempt_delays_seconds = [31, 31]", "the first at most 30"),
         ("[webhooks]\nchunk_rows = 501", "from 1 to 500"),
     ] {
         assert!(error_of(&from_file(text)).contains(accepted), "{text}");

@@ -88,6 +88,27 @@ struct ReceiverState {
     default_reply: Reply,
     next_replies: VecDeque<Reply>,
     received: Vec<ReceivedEvent>,
+    in_flight: usize,
+    in_flight_max: usize,
+}
+
+/// A request that has no answer yet, and whose sender has not disconnected.
+struct InFlight(Arc<Mutex<ReceiverState>>);
+
+impl InFlight {
+    fn start(state: Arc<Mutex<ReceiverState>>) -> Self {
+        let mut locked = state.lock().unwrap();
+        locked.in_flight += 1;
+        locked.in_flight_max = locked.in_flight_max.max(locked.in_flight);
+        drop(locked);
+        Self(state)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().in_flight -= 1;
+    }
 }
 
 /// Listens until it is dropped.
@@ -110,6 +131,8 @@ impl Receiver {
             default_reply: Reply::Status(204),
             next_replies: VecDeque::new(),
             received: Vec::new(),
+            in_flight: 0,
+            in_flight_max: 0,
         }));
         let router = Router::new().fallback(receive).with_state(Arc::clone(&state));
         let listener = serve::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
@@ -134,6 +157,16 @@ impl Receiver {
         !self.state.lock().unwrap().received.is_empty()
     }
 
+    /// The number of requests since the last [`Receiver::drain`].
+    pub(crate) fn request_count(&self) -> usize {
+        self.state.lock().unwrap().received.len()
+    }
+
+    /// The most requests that came at the same time.
+    pub(crate) fn in_flight_max(&self) -> usize {
+        self.state.lock().unwrap().in_flight_max
+    }
+
     /// Takes the recorded requests, in the order in which they came.
     pub(crate) fn drain(&self) -> Vec<ReceivedEvent> {
         std::mem::take(&mut self.state.lock().unwrap().received)
@@ -141,6 +174,7 @@ impl Receiver {
 }
 
 async fn receive(State(state): State<Arc<Mutex<ReceiverState>>>, headers: HeaderMap, raw: Bytes) -> Response {
+    let _in_flight = InFlight::start(Arc::clone(&state));
     let header = |name: &str| headers[name].to_str().unwrap().to_owned();
     assert_eq!(header("content-type"), "application/json");
     let received = ReceivedEvent {

@@ -2,10 +2,13 @@
 
 mod concurrency;
 mod events;
+mod health;
+mod interrupted;
 mod rebuild;
 mod receivers;
 mod retention;
 mod retries;
+mod unopenable;
 
 use jiff::SignedDuration;
 

@@ -6,8 +6,8 @@ use bellbird_domain::{ConnectionId, ConnectionStatus, Digest, EventType, UserId}
 
 use crate::digest::provider_user_digest;
 use crate::tests::fixtures::{
-    chunk, empty_sync, endpoint, fingerprint, new_link, new_session, session_with_callback, start_sync,
-    wait_for_lock_waiters,
+    chunk, empty_sync, endpoint, fingerprint, finish_sync_with, new_link, new_session, session_with_callback,
+    start_sync, wait_for_lock_waiters,
 };
 use crate::tests::support::{TestDb, at, both, connect, credentials, masked, new_account, new_connection, on_postgres};
 use crate::{
@@ -58,6 +58,27 @@ both! {
         assert!(db.finish_removal(&other[0], "deleted", at(60)).await.unwrap());
         assert!(!db.finish_removal(&other[0], "deleted", at(60)).await.unwrap());
         assert_eq!((db.list_removals().await.unwrap().len(), db.revision(user).await), (0, 3));
+    }
+
+    async fn events_are_deleted_in_batches(db) {
+        let user = db.user("a@x").await.id;
+        let id = db.connection(user, "c", &[]).await.id;
+        let kept = db.connection(user, "kept", &[]).await.id;
+        endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        for connection in [id, kept] {
+            finish_sync_with(db, (user, connection), 14, &[chunk(1, 3), chunk(2, 3), chunk(3, 3)]).await;
+        }
+        let count = async |table: &str| db.texts(&format!("SELECT event_type FROM {table}")).await.len();
+        let claim = db.begin_removal(user, id, at(20), at(50)).await.unwrap().expect("hidden");
+        assert_eq!(db.texts("SELECT state FROM webhook_deliveries").await.len(), 3, "only the other's");
+        assert_eq!(db.delete_removed_webhook_events(&claim, 2).await.unwrap(), Some(2));
+        assert_eq!(count("webhook_events").await, 4);
+        assert_eq!(db.delete_removed_webhook_events(&claim, 2).await.unwrap(), Some(1));
+        assert_eq!(db.delete_removed_webhook_events(&claim, 2).await.unwrap(), Some(0));
+        let next = db.claim_removal(user, id, at(60), at(90)).await.unwrap().expect("the lease has expired");
+        assert_eq!(db.delete_removed_webhook_events(&claim, 2).await.unwrap(), None, "lease lost");
+        assert!(db.finish_removal(&next, "deleted", at(61)).await.unwrap());
+        assert_eq!(count("webhook_events").await, 3);
     }
 
     async fn failed_attempt_records_error_and_time(db) {
@@ -173,6 +194,8 @@ both! {
             assert!(!columns_containing(db, name).await.is_empty(), "{name}: the search works");
         }
         let claim = db.begin_removal(user, made.id, at(20), at(50)).await.unwrap().expect("hidden");
+        assert_eq!(columns_containing(db, &events[0].id.to_string()).await, ["webhook_events.id"], "nothing is sent");
+        assert_eq!(db.delete_removed_webhook_events(&claim, 9).await.unwrap(), Some(1));
         assert!(db.fail_job(&claim, "the provider is not available", at(30)).await.unwrap());
         assert_eq!(columns_containing(db, &events[0].id.to_string()).await, [""; 0], "its events are deleted");
         let claim = db.claim_removal(user, made.id, at(30), at(50)).await.unwrap().expect("claimed");

@@ -29,6 +29,8 @@ const TABLES: [(&str, &[&str]); 7] = [
             "status",
             "disabled_reason",
             "failing_since",
+            "unhealthy_since",
+            "is_failing",
             "delivered_at",
             "due_at",
             "lease_until",

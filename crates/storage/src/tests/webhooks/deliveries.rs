@@ -232,29 +232,73 @@ both! {
         let claim = claimed_endpoint(db, id, 30).await;
         let find = async || db.find_endpoint_any(id).await.unwrap().expect("there");
         let retry = |now: i64, index: usize| finished_attempt(&events[index], run, now, AttemptOutcome::Retry(at(now)));
-        let local_failure = FinishedAttempt { endpoint_at_fault: false, ..retry(30, 0) };
-        assert!(db.finish_attempts(&claim, &[local_failure], at(31)).await.unwrap());
+        let finish = async |claim: &ClaimedEndpoint, attempts: &[FinishedAttempt], now: i64| {
+            assert!(db.finish_attempts(claim, attempts, at(now)).await.unwrap());
+        };
+        // Releases the endpoint and claims it again. Returns in which of the two classes it is now.
+        let reclaim = async |claim: ClaimedEndpoint, now: i64| {
+            assert!(db.release_endpoint(&claim, at(now)).await.unwrap());
+            let [healthy, failing] = [due(db, now, false).await, due(db, now, true).await];
+            assert_eq!(healthy.len() + failing.len(), 1);
+            let claim = healthy.into_iter().chain(failing).next().unwrap();
+            (claim.is_failing, claim)
+        };
+        let not_sent = FinishedAttempt { exchange_failed: false, endpoint_at_fault: false, ..retry(30, 0) };
+        finish(&claim, &[not_sent], 31).await;
         assert_eq!(find().await.failing_since, None, "the endpoint was not reached");
-        assert!(db.finish_attempts(&claim, &[retry(33, 1), retry(32, 0)], at(34)).await.unwrap());
-        assert!(db.finish_attempts(&claim, &[retry(35, 0)], at(36)).await.unwrap());
+        let (is_failing, claim) = reclaim(claim, 31).await;
+        assert_eq!((is_failing, claim.is_unhealthy), (false, false));
+
+        finish(&claim, &[retry(33, 1), retry(32, 0)], 34).await;
         assert_eq!((find().await.failing_since, find().await.delivered_at), (Some(at(32)), None), "since the first");
-        assert!(db.release_endpoint(&claim, at(36)).await.unwrap());
-        assert_eq!(due(db, 40, false).await, []);
-        let claim = due(db, 40, true).await.remove(0);
-        assert_eq!(claim.failing_since, Some(at(32)));
-        assert!(
-            db.finish_attempts(
-                &claim,
-                &[finished_attempt(&events[0], run, 41, AttemptOutcome::Delivered), retry(42, 1)],
-                at(43)
-            )
-            .await
-            .unwrap()
-        );
-        assert_eq!((find().await.failing_since, find().await.delivered_at), (None, Some(at(41))));
-        let failure = retry(50, 1);
-        assert!(db.finish_attempts(&claim, &[failure], at(51)).await.unwrap());
-        assert_eq!((find().await.failing_since, find().await.delivered_at), (Some(at(50)), Some(at(41))));
+        let (is_failing, claim) = reclaim(claim, 40).await;
+        assert_eq!((is_failing, claim.is_unhealthy, claim.failing_since), (false, true, Some(at(32))));
+        finish(&claim, &[retry(91, 0)], 91).await;
+        let (is_failing, claim) = reclaim(claim, 91).await;
+        assert!(!is_failing, "for less than a minute");
+        finish(&claim, &[retry(92, 0)], 92).await;
+        let (is_failing, claim) = reclaim(claim, 92).await;
+        assert!(is_failing, "for a minute");
+        let not_sent = FinishedAttempt { exchange_failed: false, endpoint_at_fault: false, ..retry(93, 0) };
+        finish(&claim, &[not_sent], 93).await;
+        let (is_failing, claim) = reclaim(claim, 93).await;
+        assert!(is_failing, "still");
+
+        finish(&claim, &[finished_attempt(&events[0], run, 94, AttemptOutcome::Delivered), retry(95, 1)], 95).await;
+        assert_eq!((find().await.failing_since, find().await.delivered_at), (None, Some(at(94))));
+        let (is_failing, claim) = reclaim(claim, 96).await;
+        assert_eq!((is_failing, claim.is_unhealthy), (false, false));
+
+        // Name servers that do not answer are not the endpoint's fault, but it is as slow.
+        for now in [100, 160] {
+            finish(&claim, &[FinishedAttempt { endpoint_at_fault: false, ..retry(now, 1) }], now).await;
+        }
+        let (is_failing, claim) = reclaim(claim, 160).await;
+        assert!(is_failing);
+        assert_eq!(find().await.failing_since, None);
+        finish(&claim, &[retry(170, 1)], 170).await;
+        assert_eq!((find().await.failing_since, find().await.delivered_at), (Some(at(170)), Some(at(94))));
+        assert!(db.enable_endpoint(user, id).await.unwrap());
+        let (is_failing, claim) = reclaim(claim, 171).await;
+        assert_eq!((is_failing, claim.is_unhealthy, claim.failing_since), (false, false, None));
+    }
+
+    async fn due_ids_need_the_lease(db) {
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let events = [chunk(1, 1), chunk(1, 1)];
+        finish_sync_with(db, (user, connection), 20, &events).await;
+        let claim = claimed_endpoint(db, id, 30).await;
+        let ids = async |claim: &ClaimedEndpoint, now, lease_after, limit| {
+            db.list_due_ids(claim, at(now), at(lease_after), limit).await.unwrap()
+        };
+        assert_eq!(ids(&claim, 30, 59, 9).await, due_events(db, &claim, 30).await);
+        assert_eq!(ids(&claim, 30, 59, 1).await, [events[0].id]);
+        assert_eq!(ids(&claim, 19, 59, 9).await, [], "not due");
+        assert_eq!(ids(&claim, 30, 60, 9).await, [], "the lease ends before");
+        assert_eq!(due(db, 60, false).await.len(), 1);
+        assert_eq!(ids(&claim, 60, 61, 9).await, [], "lease lost");
     }
 
     async fn claim_holder_can_disable_the_endpoint(db) {

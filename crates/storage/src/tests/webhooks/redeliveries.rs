@@ -7,7 +7,7 @@ use crate::tests::fixtures::{
     wait_for_lock_waiters,
 };
 use crate::tests::support::{TestDb, at, both, connect, on_postgres};
-use crate::{AttemptOutcome, PingResult, Storage, StorageError};
+use crate::{AttemptOutcome, FinishedAttempt, PingResult, Storage, StorageError};
 
 use DeliveryState::{Delivered, Failed, Pending, Waiting};
 
@@ -56,13 +56,15 @@ both! {
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let event = events[0].id;
         let claim = claimed_endpoint(db, id, 30).await;
-        for outcome in [AttemptOutcome::Delivered, AttemptOutcome::Failed, AttemptOutcome::Retry(at(900))] {
-            assert!(
-                db.finish_attempts(&claim, &[finished_attempt(&events[0], run, 30, outcome)], at(31)).await.unwrap()
-            );
-            assert!(db.redeliver(user, id, event, at(40)).await.unwrap());
+        for (now, outcome) in
+            [(30, AttemptOutcome::Delivered), (32, AttemptOutcome::Failed), (34, AttemptOutcome::Retry(at(900)))]
+        {
+            let finished = finished_attempt(&events[0], run, now, outcome);
+            assert!(db.finish_attempts(&claim, &[finished], at(now)).await.unwrap());
+            let again = at(now + 2);
+            assert!(db.redeliver(user, id, event, again).await.unwrap());
             let delivery = db.list_deliveries(user, id, Some(Pending), 9).await.unwrap().remove(0);
-            assert_eq!((delivery.attempts, delivery.next_attempt_at, delivery.ended_at), (0, Some(at(40)), None));
+            assert_eq!((delivery.attempts, delivery.next_attempt_at, delivery.ended_at), (0, Some(again), None));
         }
         assert_eq!(db.list_due_deliveries(&claim, at(40), 9).await.unwrap().len(), 1);
         assert_eq!(db.list_attempts(user, id, event).await.unwrap().len(), 3, "recorded attempts stay");
@@ -74,6 +76,49 @@ both! {
         db.disable_endpoint(user, id, "by command", at(60)).await.unwrap().expect("there");
         assert!(!db.redeliver(user, id, event, at(70)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Failed]);
+    }
+
+    async fn running_attempt_does_not_undo_a_redelivery(db) {
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
+        let events = [chunk(1, 2), chunk(2, 2)];
+        let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
+        let claim = claimed_endpoint(db, id, 30).await;
+        let due = db.list_due_deliveries(&claim, at(30), 9).await.unwrap().remove(0);
+        assert_eq!(due.due_at, at(20));
+        assert!(db.redeliver(user, id, events[0].id, at(31)).await.unwrap());
+        for outcome in [AttemptOutcome::Retry(at(900)), AttemptOutcome::Failed, AttemptOutcome::Delivered] {
+            let late = FinishedAttempt { due_at: due.due_at, ..finished_attempt(&events[0], run, 30, outcome) };
+            assert!(db.finish_attempts(&claim, &[late], at(32)).await.unwrap());
+            let delivery = db.list_deliveries(user, id, Some(Pending), 9).await.unwrap().remove(0);
+            assert_eq!((delivery.attempts, delivery.next_attempt_at), (0, Some(at(31))));
+            assert_eq!(states(db, user, id).await, [Pending, Waiting]);
+        }
+        let due = db.list_due_deliveries(&claim, at(33), 9).await.unwrap().remove(0);
+        let redelivered = finished_attempt(&events[0], run, 33, AttemptOutcome::Delivered);
+        let redelivered = FinishedAttempt { due_at: due.due_at, ..redelivered };
+        assert!(db.finish_attempts(&claim, &[redelivered], at(34)).await.unwrap());
+        assert_eq!(states(db, user, id).await, [Delivered, Pending]);
+    }
+
+    async fn events_of_hidden_connection_are_not_sent_again(db) {
+        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
+        let events = [chunk(1, 1), chunk(1, 1), chunk(1, 1)];
+        let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
+        let claim = claimed_endpoint(db, id, 30).await;
+        let ended = [
+            finished_attempt(&events[0], run, 30, AttemptOutcome::Delivered),
+            finished_attempt(&events[1], run, 30, AttemptOutcome::Failed),
+        ];
+        assert!(db.finish_attempts(&claim, &ended, at(31)).await.unwrap());
+        assert_eq!(db.list_due_ids(&claim, at(31), at(31), 9).await.unwrap(), [events[2].id]);
+        db.begin_removal(user, connection, at(32), at(90)).await.unwrap().expect("hidden");
+        assert_eq!(db.list_due_deliveries(&claim, at(33), 9).await.unwrap(), []);
+        assert_eq!(db.list_due_ids(&claim, at(33), at(33), 9).await.unwrap(), []);
+        for event in events {
+            assert!(!db.redeliver(user, id, event.id, at(34)).await.unwrap());
+        }
+        assert_eq!(db.recover(user, id, at(0), at(34)).await.unwrap(), 0);
+        assert_eq!(db.list_due_deliveries(&claim, at(35), 9).await.unwrap(), []);
     }
 
     async fn failed_deliveries_recover_in_order(db) {
@@ -201,7 +246,8 @@ fn transactions_do_not_deadlock() {
                 if prunes {
                     db.delete_outdated_webhook_events(at(99), 99).await.unwrap() == 2
                 } else {
-                    db.begin_removal(user, removed, at(30), at(90)).await.unwrap().is_some()
+                    let claim = db.begin_removal(user, removed, at(30), at(90)).await.unwrap().expect("hidden");
+                    db.delete_removed_webhook_events(&claim, 9).await.unwrap() == Some(2)
                 }
             };
             let working = async {

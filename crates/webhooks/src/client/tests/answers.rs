@@ -176,7 +176,8 @@ async fn endpoint_that_never_reads_times_out() {
         while stream.read(&mut read).await.is_ok_and(|length| length > 0) {}
     })
     .await;
-    let exchange = client(DEVELOPMENT).post(&peer.url("http"), message(vec![b' '; 32 * 1024 * 1024])).await;
+    let exchange =
+        client(DEVELOPMENT).post(&peer.url("http"), message(vec![b' '; 32 * 1024 * 1024]), ConnectTime::Usual).await;
     assert_eq!((exchange.status, exchange.error), (None, Some("no response in time")));
     peer.ended.notified().await;
 }

@@ -163,14 +163,41 @@ async fn tls_connection_is_reused() {
     assert_eq!(endpoint.peer.connections(), 1);
 }
 
+/// The peer accepts the connection and never shakes hands.
+#[tokio::test(start_paused = true)]
+async fn short_connect_time_includes_tls() {
+    for (connect_time, limit) in [(ConnectTime::Short, SHORT_CONNECT_TIMEOUT), (ConnectTime::Usual, TIMEOUT)] {
+        let peer = Peer::new(|mut stream| async move { while stream.read_u8().await.is_ok() {} }).await;
+        let url: Url = format!("https://{HOST}:{}/hook", peer.address.port()).parse().unwrap();
+        let exchange = trusting().await.post(&url, message("{}"), connect_time).await;
+        assert_eq!((exchange.status, exchange.error), (None, Some("no response in time")));
+        assert_eq!(exchange.duration.as_secs(), limit.as_secs());
+    }
+}
+
+#[tokio::test]
+async fn short_connect_time_leaves_time_to_answer() {
+    let endpoint = TlsPeer::accepting(Identity::valid()).await;
+    let client = trusting().await;
+    for _ in 0..2 {
+        let exchange = client.post(&endpoint.url(), message("{}"), ConnectTime::Short).await;
+        assert_eq!(exchange.status, Some(204));
+        yield_now().await;
+    }
+    assert_eq!(endpoint.handshakes(), 1);
+}
+
 #[tokio::test]
 async fn connecting_alone_finishes_tls() {
     let endpoint = TlsPeer::accepting(Identity::valid()).await;
-    trusting().await.connect(&endpoint.url()).await.unwrap();
+    trusting().await.connect(&endpoint.url(), ConnectTime::Usual).await.unwrap();
     endpoint.peer.ended.notified().await;
     assert_eq!(endpoint.handshakes(), 1);
     let endpoint = TlsPeer::accepting(Identity::self_signed()).await;
-    assert_eq!(trusting().await.connect(&endpoint.url()).await.unwrap_err().error, Some("TLS failed"));
+    assert_eq!(
+        trusting().await.connect(&endpoint.url(), ConnectTime::Usual).await.unwrap_err().error,
+        Some("TLS failed")
+    );
 }
 
 #[tokio::test]
@@ -205,7 +232,7 @@ async fn test_authority_is_not_trusted_by_default() {
 /// time.
 async fn assert_times_out(endpoint: &TlsPeer) {
     let (client, url) = (trusting().await, endpoint.url());
-    let sending = client.post(&url, message(vec![b' '; 32 * 1024 * 1024]));
+    let sending = client.post(&url, message(vec![b' '; 32 * 1024 * 1024]), ConnectTime::Usual);
     let pausing = async {
         endpoint.shaken.notified().await;
         tokio::time::pause();

@@ -1,0 +1,112 @@
+//! What happens to attempts while something else happens: a removal, a redelivery, a lost lease, a failing database.
+
+use std::time::Duration;
+
+use bellbird_domain::{DeliveryState, TimestampExt as _};
+use bellbird_webhooks::Settings as WebhookSettings;
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::{BODY_EXPIRED, BOTH, HOUR};
+use crate::support::database::query;
+use crate::support::harness::{App, Database, Setup, eventually};
+use crate::support::receiver::Reply;
+
+/// Concurrent attempts for one endpoint.
+const CONCURRENT: usize = 16;
+/// Longer than any lease of an endpoint.
+const LEASE_EXPIRED: SignedDuration = SignedDuration::from_secs(120);
+
+async fn with_short_timeout(database: Database) -> App {
+    let webhooks = WebhookSettings { timeout: Duration::from_millis(300), ..Setup::default().webhooks };
+    App::start(Setup { database, webhooks, ..Setup::default() }).await
+}
+
+#[tokio::test]
+async fn removal_stops_deliveries_that_are_loaded() {
+    for database in BOTH {
+        let app = with_short_timeout(database).await;
+        let connection = &app.olivia.connections[0];
+        let hook = app.hook_on(connection).await;
+        for number in 0..CONCURRENT + 4 {
+            app.add_event(connection, &format!("EVENT {number}")).await;
+        }
+        // The consent cannot be withdrawn now, so the removal takes long.
+        app.fault(json!({"match": "/v1/consent", "kind": "status", "status": 503})).await;
+        hook.receiver.reply_with(Reply::Never);
+        let removing = async {
+            eventually(async || hook.receiver.request_count() == CONCURRENT).await;
+            let _ = app.connections.remove(connection.id).await;
+        };
+        tokio::join!(app.webhooks.run_due_deliveries(), removing);
+        assert_eq!(hook.drain().len(), CONCURRENT, "nothing is sent after the removal began");
+    }
+}
+
+#[tokio::test]
+async fn running_attempt_does_not_undo_a_redelivery() {
+    for database in BOTH {
+        let app = with_short_timeout(database).await;
+        let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+        let hook = app.hook_on(connection).await;
+        app.add_event(connection, "SENT TWICE").await;
+        let event = app.deliveries_to(&hook).await.pop().unwrap().event_id;
+        hook.receiver.reply_next_with([Reply::Never]);
+        let redelivering = async {
+            eventually(async || hook.receiver.has_requests()).await;
+            app.clock.set(app.clock.now().plus(Duration::from_secs(1)));
+            assert!(app.storage.redeliver(user, hook.endpoint.id, event, app.clock.now()).await.unwrap());
+        };
+        tokio::join!(app.webhooks.run_due_deliveries(), redelivering);
+        assert_eq!(hook.drain().len(), 2, "the redelivery does not wait for a retry");
+        let delivery = app.deliveries_to(&hook).await.pop().unwrap();
+        assert_eq!((delivery.state, delivery.attempts), (DeliveryState::Delivered, 1));
+    }
+}
+
+#[tokio::test]
+async fn attempt_is_not_sent_after_its_lease_was_lost() {
+    for database in BOTH {
+        let app = App::start(Setup { database, ..Setup::default() }).await;
+        let connection = &app.olivia.connections[0];
+        let hook = app.hook_on(connection).await;
+        app.add_event(connection, "SENT BY ANOTHER INSTANCE").await;
+        app.advance_clock(BODY_EXPIRED).await;
+        app.reset_calls().await;
+        app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 500, "times": 1})).await;
+        let other_instance = async {
+            eventually(async || app.transaction_calls().await > 0).await;
+            // As if this one had been paused meanwhile.
+            app.clock.set(app.clock.now().checked_add(LEASE_EXPIRED).unwrap());
+            let now = app.clock.now();
+            let claims = app.storage.claim_due_endpoints(now, now + HOUR, 9, false).await.unwrap();
+            assert_eq!(claims.len(), 1);
+        };
+        tokio::join!(app.webhooks.run_due_deliveries(), other_instance);
+        assert!(hook.drain().is_empty());
+    }
+}
+
+/// A sequence of PostgreSQL counts the failures, because a rolled back transaction cannot.
+#[tokio::test]
+async fn results_are_stored_once_the_database_answers_again() {
+    let app = App::start(Setup { database: Database::Postgres, ..Setup::default() }).await;
+    let (database, connection) = (&app.shared.database, &app.olivia.connections[0]);
+    let hook = app.hook_on(connection).await;
+    app.add_event(connection, "SENT ONCE").await;
+    let broken = "CREATE SEQUENCE failures;
+        CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN PERFORM nextval('failures'); RAISE EXCEPTION USING ERRCODE = '57P03'; END $$;
+        CREATE TRIGGER fail BEFORE UPDATE ON webhook_deliveries FOR EACH ROW EXECUTE FUNCTION fail()";
+    query(database, broken).await;
+    let repairing = async {
+        let failures = async || query(database, "SELECT last_value FROM failures WHERE is_called").await;
+        eventually(async || !failures().await.is_empty()).await;
+        query(database, "DROP TRIGGER fail ON webhook_deliveries").await;
+    };
+    tokio::join!(app.webhooks.run_due_deliveries(), repairing);
+    app.advance_clock(LEASE_EXPIRED).await;
+    app.webhooks.run_due_deliveries().await;
+    assert_eq!(hook.drain().len(), 1, "not sent again");
+    assert_eq!(app.states_at(&hook).await.pop(), Some(DeliveryState::Delivered));
+}
