@@ -1,5 +1,5 @@
-//! Measures the time from a sync to the delivery of its event, alone and beside 1,000 dead endpoints and a provider that
-//! hangs.
+//! Measures the time from a sync to the delivery of its event, alone, and beside 1,000 dead endpoints and a provider
+//! that hangs.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -30,7 +30,7 @@ use crate::service::{self, Workdir};
 
 const NAME: &str = "healthy tenant beside dead endpoints, sqlite";
 /// Events of a side in a round.
-const EVENTS: usize = 200;
+const EVENTS: usize = 100;
 /// Target: how many times longer the 99th percentile may be beside the dead endpoints.
 const RATIO_MAX: f64 = 2.0;
 /// Users with dead endpoints, and endpoints of each.
@@ -138,9 +138,18 @@ impl Side {
             hang(&description).await?;
         }
         let (service, _) = workdir.serve().await?;
-        let (_service, _sandbox) = (service, sandbox);
-        let (access, folder) = (access, folder);
-        Ok(Self { folder, access, storage, tenant, endpoint, connections, has_dead, receiver, _service, _sandbox })
+        Ok(Self {
+            folder,
+            access,
+            storage,
+            tenant,
+            endpoint,
+            connections,
+            has_dead,
+            receiver,
+            _service: service,
+            _sandbox: sandbox,
+        })
     }
 
     /// Milliseconds from the end of a sync to the end of its event's delivery, for each of `events` events.
@@ -256,9 +265,9 @@ async fn hang(description: &Value) -> anyhow::Result<()> {
 }
 
 /// Adds users with dead endpoints, which have been failing for an hour and have due deliveries. A third resolves to no
-/// address, a third refuses connections, a third accepts them and never answers.
+/// address, a third has a closed port, a third accepts connections and never answers.
 async fn add_dead_endpoints(storage: &Storage, silent_port: u16) -> anyhow::Result<()> {
-    let refusing = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let closed_port = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let mut number = 0;
     for user in 0..DEAD_USERS {
         let now = Timestamp::now();
@@ -268,7 +277,7 @@ async fn add_dead_endpoints(storage: &Storage, silent_port: u16) -> anyhow::Resu
         for _ in 0..DEAD_ENDPOINTS {
             let url = match number % 3 {
                 0 => format!("https://hooks-{number}.example.com/"),
-                1 => format!("http://{refusing}/"),
+                1 => format!("http://{closed_port}/"),
                 _ => format!("http://{}:{silent_port}{}", receiver::loopback_address(number), receiver::SILENT),
             };
             let (event_types, secret) = (&[EventType::TransactionsSynced], &new_secret());

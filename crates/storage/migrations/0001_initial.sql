@@ -259,7 +259,7 @@ CREATE TABLE webhook_endpoints (
     created_at INTEGER NOT NULL,
     -- The first failure since the last success.
     failing_since INTEGER,
-    -- The first failed exchange since the last success, whoever is at fault: our own name servers count here too.
+    -- The first failed exchange since the last success, at fault or not: our own name servers count here too.
     unhealthy_since INTEGER,
     -- 1: exchanges have failed for a minute. Such endpoints are claimed separately.
     is_failing INTEGER NOT NULL DEFAULT 0,

@@ -39,7 +39,7 @@ impl Health {
         if self.is_failing { 1 } else { max }
     }
 
-    /// Takes in the attempts that ended. Empty: attempts ended before an exchange and without a result to store.
+    /// Learns from attempts that ended. Empty: they ended before an exchange and without a result to store.
     pub(crate) fn update(&mut self, finished: &[FinishedAttempt]) {
         if finished.iter().any(|attempt| attempt.outcome == AttemptOutcome::Delivered) {
             *self = Self { failing_since: None, is_unhealthy: false, is_failing: false, has_failed_again: false };

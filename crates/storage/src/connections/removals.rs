@@ -44,8 +44,8 @@ pub struct PendingRemoval {
 }
 
 impl Storage {
-    /// Hides a connection, deletes its deliveries that have not ended, and claims its removal. If the caller is killed, the removal is
-    /// due when the lease ends. None if the user has no such connection, or it is hidden already.
+    /// Hides a connection, deletes its deliveries that have not ended, and claims its removal. If the caller is killed,
+    /// the removal is due when the lease ends. None if the user has no such connection, or it is hidden already.
     pub async fn begin_removal(
         &self,
         user: UserId,

@@ -170,7 +170,7 @@ pub struct ClaimedEndpoint {
     pub api_version: ApiVersion,
     /// The first failure since the last success.
     pub failing_since: Option<Timestamp>,
-    /// Whether the last exchange failed, whoever was at fault.
+    /// Whether the last exchange failed, also if the endpoint was not at fault.
     pub is_unhealthy: bool,
     /// Whether exchanges have failed for a minute or longer.
     pub is_failing: bool,
@@ -266,8 +266,8 @@ impl Storage {
     }
 
     /// Records attempts in one transaction. When a chunk has ended, the next chunk of its run becomes due. Skips events
-    /// that were deleted, are no longer pending, or were redelivered since the attempt was due. Returns false, and changes nothing, if the lease was lost or the
-    /// endpoint is disabled.
+    /// that were deleted, are no longer pending, or were redelivered since the attempt was due. Returns false, and
+    /// changes nothing, if the lease was lost or the endpoint is disabled.
     pub async fn finish_attempts(
         &self,
         claim: &ClaimedEndpoint,

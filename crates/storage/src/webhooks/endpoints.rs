@@ -210,7 +210,7 @@ impl Storage {
         Ok(true)
     }
 
-    /// The secrets of the user's endpoint. None if there is no such endpoint. An old one that does not open is left out.
+    /// The secrets of the user's endpoint, without an old one that does not open. None if there is no such endpoint.
     pub async fn endpoint_secrets(
         &self,
         user: UserId,
