@@ -88,13 +88,16 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>
 type Connector = MapFuture<Tls, fn(<Tls as Service<Uri>>::Future) -> Connecting>;
 
 pub struct Client {
-    pool: Pool<Connector, Full<Bytes>>,
-    connector: Connector,
+    usual: Opener,
     /// Its connections have to be open within [`SHORT_CONNECT_TIMEOUT`].
-    impatient_pool: Pool<Connector, Full<Bytes>>,
-    impatient_connector: Connector,
+    impatient: Opener,
     rules: Rules,
     timeout: Duration,
+}
+
+struct Opener {
+    connector: Connector,
+    pool: Pool<Connector, Full<Bytes>>,
 }
 
 /// How long a connection may take to open, within the deadline of the exchange.
@@ -154,37 +157,41 @@ impl Client {
     }
 
     fn with_tls(tls: rustls::ClientConfig, resolver: Resolver, rules: Rules, timeout: Duration) -> Self {
-        let connector = |tcp_timeout: Duration, within: fn(<Tls as Service<Uri>>::Future) -> Connecting| -> Connector {
+        let opener = |tcp_timeout: Duration, within: fn(<Tls as Service<Uri>>::Future) -> Connecting| {
             let mut tcp = pool::tcp_connector(resolver.clone());
             // hyper divides this among the addresses of a name, so a dead address leaves time for the others.
             tcp.set_connect_timeout(Some(tcp_timeout));
             let tls = pool::https_connector(MapErr::new(tcp, connect_error as fn(_) -> _), tls.clone());
-            MapFuture::new(tls, within)
-        };
-        let pool = |connector: &Connector| {
-            pool::builder(IDLE_MAX, IDLE_CONNECTIONS_MAX, READ_BUFFER_BYTES)
+            let connector: Connector = MapFuture::new(tls, within);
+            let pool = pool::builder(IDLE_MAX, IDLE_CONNECTIONS_MAX, READ_BUFFER_BYTES)
                 .http1_max_headers(HEADERS_MAX)
-                .build(connector.clone())
+                .build(connector.clone());
+            Opener { connector, pool }
         };
-        let usual = connector(timeout / 2, |connecting| connect_within(CONNECT_TIMEOUT, connecting));
-        let impatient = connector(timeout.min(SHORT_CONNECT_TIMEOUT), |connecting| {
-            connect_within(SHORT_CONNECT_TIMEOUT, connecting)
-        });
-        let (pool, impatient_pool) = (pool(&usual), pool(&impatient));
-        Self { pool, connector: usual, impatient_pool, impatient_connector: impatient, rules, timeout }
+        Self {
+            usual: opener(timeout / 2, |connecting| connect_within(CONNECT_TIMEOUT, connecting)),
+            impatient: opener(timeout.min(SHORT_CONNECT_TIMEOUT), |connecting| {
+                connect_within(SHORT_CONNECT_TIMEOUT, connecting)
+            }),
+            rules,
+            timeout,
+        }
+    }
+
+    fn opener(&self, connect_time: ConnectTime) -> &Opener {
+        match connect_time {
+            ConnectTime::Usual => &self.usual,
+            ConnectTime::Short => &self.impatient,
+        }
     }
 
     /// Resolves the host name, connects and finishes TLS as [`Self::post`] does, and closes the connection. Sends
     /// nothing. Shows whether an endpoint is worth the provider calls of a message.
     pub async fn connect(&self, url: &Url, connect_time: ConnectTime) -> Result<(), Exchange> {
-        let connector = match connect_time {
-            ConnectTime::Usual => &self.connector,
-            ConnectTime::Short => &self.impatient_connector,
-        };
         let started = Instant::now();
         let connecting = async {
             let uri = allowed_uri(url, self.rules)?;
-            let connecting: Connecting = Box::pin(connector.clone().oneshot(uri));
+            let connecting: Connecting = Box::pin(self.opener(connect_time).connector.clone().oneshot(uri));
             connecting.await.map(drop).map_err(|error| connect_failure(&*error).unwrap_or(delivery_error::TLS_FAILED))
         };
         let connected = tokio::time::timeout(self.timeout, connecting).await.unwrap_or(Err(delivery_error::TIMED_OUT));
@@ -198,10 +205,7 @@ impl Client {
     ///
     /// Checks the URL again. Each address that its host name resolves to is vetted when the connection is opened.
     pub async fn post(&self, url: &Url, message: Message<'_>, connect_time: ConnectTime) -> Exchange {
-        let pool = match connect_time {
-            ConnectTime::Usual => &self.pool,
-            ConnectTime::Short => &self.impatient_pool,
-        };
+        let pool = &self.opener(connect_time).pool;
         let started = Instant::now();
         let deadline = started + self.timeout;
         let sent_at = message.timestamp;

@@ -33,9 +33,9 @@ use crate::payload::{self, Envelope};
 /// Maximum time for reading the rows of an event again.
 pub(crate) const REBUILD_DEADLINE: Duration = Duration::from_secs(40);
 
-/// Maximum number of concurrent reads of one provider for healthy endpoints.
+/// Maximum number of concurrent reads of one provider, for endpoints that are not failing.
 const HEALTHY_READS_MAX: usize = 4;
-/// The same for endpoints that have failed since their last success, in addition to the others.
+/// The same for endpoints that have been failing for a minute, in addition to the others.
 const FAILING_READS_MAX: usize = 2;
 /// Number of rows that one read looks for: those of the event that is due, and of the chunks that wait for it.
 const READ_ROWS_MAX: usize = 5_000;
@@ -137,7 +137,7 @@ impl Webhooks {
             return Ok(payload::body::<Vec<u8>>(&envelope(event, version), &[], &[]));
         }
         let waiting_since = Instant::now();
-        let shared = self.inner.rebuilds.shared_read(event.sync_run_id, claim.is_unhealthy);
+        let shared = self.inner.rebuilds.shared_read(event.sync_run_id, claim.is_failing);
         let Ok(mut last_failure) = tokio::time::timeout_at(deadline, shared.lock()).await else {
             return Err(RebuildError::Busy);
         };
@@ -167,7 +167,7 @@ impl Webhooks {
     ) -> Result<Bytes, RebuildError> {
         let (event, version) = (&delivery.event, claim.api_version);
         let source = self.row_source(claim, event, deadline).await?;
-        let permits = self.inner.rebuilds.permits(source.provider.name(), claim.is_unhealthy);
+        let permits = self.inner.rebuilds.permits(source.provider.name(), claim.is_failing);
         let Ok(Ok(_permit)) = tokio::time::timeout_at(deadline, permits.acquire()).await else {
             return Err(RebuildError::Busy);
         };

@@ -150,14 +150,17 @@ async fn connecting_alone_fails_as_an_exchange_does() {
     ] {
         let server = NameServer::new(move |_| configured.clone()).await;
         let endpoint = url(format!("https://hooks.example.com:{}/", trap.port()));
-        let failed = client_with(&server, STRICT).connect(&endpoint).await.unwrap_err();
+        let failed = client_with(&server, STRICT).connect(&endpoint, ConnectTime::Usual).await.unwrap_err();
         assert_eq!((failed.status, failed.error), (None, Some(error)));
     }
     let literal = url(format!("https://127.0.0.1:{}/", trap.port()));
-    assert_eq!(client(STRICT).connect(&literal).await.unwrap_err().error, Some("address not allowed"));
+    assert_eq!(
+        client(STRICT).connect(&literal, ConnectTime::Usual).await.unwrap_err().error,
+        Some("address not allowed")
+    );
     assert_eq!(trap.caught(), 0);
     drop(trap);
-    assert_eq!(client(DEVELOPMENT).connect(&literal).await.unwrap_err().error, Some("not reached"));
+    assert_eq!(client(DEVELOPMENT).connect(&literal, ConnectTime::Usual).await.unwrap_err().error, Some("not reached"));
 }
 
 #[tokio::test]

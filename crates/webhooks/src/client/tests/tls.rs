@@ -190,11 +190,14 @@ async fn short_connect_time_leaves_time_to_answer() {
 #[tokio::test]
 async fn connecting_alone_finishes_tls() {
     let endpoint = TlsPeer::accepting(Identity::valid()).await;
-    trusting().await.connect(&endpoint.url()).await.unwrap();
+    trusting().await.connect(&endpoint.url(), ConnectTime::Usual).await.unwrap();
     endpoint.peer.ended.notified().await;
     assert_eq!(endpoint.handshakes(), 1);
     let endpoint = TlsPeer::accepting(Identity::self_signed()).await;
-    assert_eq!(trusting().await.connect(&endpoint.url()).await.unwrap_err().error, Some("TLS failed"));
+    assert_eq!(
+        trusting().await.connect(&endpoint.url(), ConnectTime::Usual).await.unwrap_err().error,
+        Some("TLS failed")
+    );
 }
 
 #[tokio::test]
