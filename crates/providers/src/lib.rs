@@ -21,6 +21,7 @@ pub mod settings;
 pub mod snaptrade;
 pub mod sweep;
 pub mod text;
+pub mod unreadable;
 pub mod webhook_verifier;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -38,6 +39,7 @@ use tokio::time::Instant;
 pub use error::Error;
 pub use linking::Linking;
 pub use registry::Registry;
+pub use unreadable::UnreadableRow;
 pub use webhook_verifier::WebhookVerifier;
 
 /// The deadline, the clock and the call counter of the provider calls that serve one request or job.
@@ -49,11 +51,25 @@ pub struct CallContext {
     pub now: Timestamp,
     started: Instant,
     calls: AtomicU32,
+    unreadable: unreadable::UnreadableRows,
 }
 
 impl CallContext {
     pub fn new(deadline: Instant, now: Timestamp) -> Self {
-        Self { deadline, now, started: Instant::now(), calls: AtomicU32::new(0) }
+        Self { deadline, now, started: Instant::now(), calls: AtomicU32::new(0), unreadable: Default::default() }
+    }
+
+    /// Skips rows that cannot be read, instead of failing their page. [`CallContext::take_unreadable`] returns
+    /// them.
+    #[must_use]
+    pub fn past_unreadable_rows(self) -> Self {
+        Self { unreadable: unreadable::UnreadableRows::collected(), ..self }
+    }
+
+    /// The rows that could not be read since the last call. They may lie outside the query's interval, and a row that
+    /// was read twice is there twice.
+    pub fn take_unreadable(&self) -> Vec<UnreadableRow> {
+        self.unreadable.take()
     }
 
     /// The current time. Unlike [`CallContext::now`], it advances while the request runs.
