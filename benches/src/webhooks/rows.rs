@@ -4,7 +4,7 @@ use bellbird_domain::{
     Account, AccountId, AccountType, Category, ConnectionId, ContentDigest, Currency, Decimal, Digest, EventType,
     Fingerprint, SyncRunId, Transaction, UserId,
 };
-use bellbird_storage::{FinishedSync, JobKey, NewWebhookEvent, Storage, job_kinds};
+use bellbird_storage::{FinishedSync, JobKey, NewWebhookEvent, Storage, SyncProgress, job_kinds};
 use bellbird_webhooks::payload;
 use bellbird_webhooks::webhook_events::{ChangedRow, PreparedWebhookEvent, WebhookEventBuffer};
 use jiff::tz::TimeZone;
@@ -104,10 +104,20 @@ pub(super) async fn sync(
     let covered_from = started_at - SignedDuration::from_hours(24 * DATE_RANGE_DAYS);
     let prepared = event_buffer.prepare(EventType::TransactionsSynced, run, started_at, &mut changed, &mut []);
     let events: Vec<NewWebhookEvent<'_>> = prepared.iter().map(|event| new_event(event, without_digests)).collect();
+    let progress = SyncProgress {
+        synced_at: started_at,
+        covered_from,
+        continues: false,
+        newest_row_at: Some(started_at),
+        rows_backfill_began_at: covered_from,
+        unread: None,
+        unreadable: None,
+    };
     let finished = FinishedSync {
         run,
         started_at,
-        covered_from,
+        date_range: (covered_from, started_at),
+        progress: &progress,
         next_sync_at: started_at + SignedDuration::from_hours(6),
         fingerprints: Some(known),
         event_type: EventType::TransactionsSynced,

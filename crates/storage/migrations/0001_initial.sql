@@ -64,6 +64,19 @@ CREATE TABLE connections (
     -- When the last successful sync started, which is the end of its date range, and the start of that range.
     synced_at INTEGER,
     covered_from INTEGER,
+    -- The newest row that a sync has read. The provider may have no later rows yet.
+    newest_row_at INTEGER,
+    -- Since when the provider may be loading older rows: when the connection was linked or last renewed, or when the
+    -- first rows came after a silence.
+    rows_backfill_began_at INTEGER NOT NULL,
+    -- A sync too large for one run has not read the part of its date range up to this time. NULL: it has read all.
+    unread_to INTEGER,
+    -- If set: it has not read the accounts after this one, by id.
+    unread_after_account TEXT,
+    -- Rows that the last sync could not read: how many, why the oldest of them, as one word, and when that one was.
+    unreadable_rows INTEGER NOT NULL DEFAULT 0,
+    unreadable_reason TEXT,
+    unreadable_since INTEGER,
     -- Counts the finished syncs. Fingerprints name a sync by its number.
     sync_sequence INTEGER NOT NULL DEFAULT 0,
 

@@ -126,7 +126,8 @@ impl Webhooks {
         let accounts = storage.list_connection_accounts(user, id).await?;
         let zone = storage.find_zone(user).await?.ok_or(RebuildError::Gone)?;
         let provider = self.inner.providers.find(&connection.provider).ok_or(RebuildError::Provider)?;
-        let context = CallContext::new(deadline.min(Instant::now() + REBUILD_DEADLINE), clock.now());
+        let context =
+            CallContext::new(deadline.min(Instant::now() + REBUILD_DEADLINE), clock.now()).past_unreadable_rows();
         let (from, to) = event.date_range;
         match (event.event_type, provider.kind()) {
             (EventType::TransactionsSynced, Kind::Banking(banking)) if !accounts.is_empty() => {
@@ -150,6 +151,10 @@ impl Webhooks {
                 }
             }
             _ => {}
+        }
+        // The missing row may be the unreadable one. Then it is not gone.
+        if !found.is_complete() && !context.take_unreadable().is_empty() {
+            return Err(RebuildError::Provider);
         }
         // A provider may return an empty list after consent has ended. That must not count as an event without rows.
         if found.is_empty() && provider.consent_status(&context, &credentials).await? != ConsentStatus::Active {

@@ -39,13 +39,15 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static [&'static str],
 use Kind::{Counter, Gauge, Histogram};
 
 #[rustfmt::skip]
-pub const METRICS: [Metric; 14] = [
+pub const METRICS: [Metric; 15] = [
     metric(Counter, "bellbird_requests_total", &["route", "status"], "Requests, by route and class of status."),
     metric(Histogram, "bellbird_request_seconds", &["route"], "Time until the answer began."),
     metric(Counter, "bellbird_provider_calls_total", &["provider", "operation", "outcome"],
         "Calls to providers, retries included."),
     metric(Histogram, "bellbird_provider_call_seconds", &["provider", "operation"], "Duration of calls to providers."),
     metric(Counter, "bellbird_dropped_rows_total", &["provider", "reason"], "Provider rows that could not be shown."),
+    metric(Counter, "bellbird_unreadable_rows_total", &["provider", "reason"],
+        "Provider rows that could not be read, each time."),
     metric(Counter, "bellbird_unknown_categories_total", &["provider"], "Provider categories outside the sixteen."),
     metric(Counter, "bellbird_provider_events_total", &["provider", "outcome"], "Webhooks received from providers."),
     metric(Gauge, "bellbird_jobs", &["kind", "state"], "Jobs that are due, running or failing."),

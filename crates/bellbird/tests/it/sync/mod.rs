@@ -1,3 +1,6 @@
 //! Tests of syncs.
 
+mod gaps;
+mod large;
 mod runs;
+mod unreadable;
