@@ -4,7 +4,7 @@ use bellbird_domain::{
     Account, AccountId, AccountType, Category, ConnectionId, ContentDigest, Currency, Decimal, Digest, EventType,
     Fingerprint, SyncRunId, Transaction, UserId,
 };
-use bellbird_storage::{FinishedSync, JobKey, NewWebhookEvent, Storage, job_kinds};
+use bellbird_storage::{FinishedSync, JobKey, NewWebhookEvent, Storage, SyncProgress, job_kinds};
 use bellbird_webhooks::digest::RowHasher;
 use bellbird_webhooks::payload;
 use bellbird_webhooks::webhook_events::{ChangedRow, PreparedWebhookEvent, WebhookEventBuffer};
@@ -107,11 +107,21 @@ pub(super) async fn sync(
     let (event_type, hasher) = (EventType::TransactionsSynced, RowHasher::new(&[7; 32]));
     let prepared = event_buffer.prepare(event_type, run, started_at, &mut changed, &mut [], &hasher);
     let events: Vec<NewWebhookEvent<'_>> = prepared.iter().map(|event| new_event(event, without_digests)).collect();
+    let progress = SyncProgress {
+        synced_at: started_at,
+        covered_from,
+        continues: false,
+        newest_row_at: Some(started_at),
+        rows_backfill_began_at: covered_from,
+        unread: None,
+        unreadable: None,
+    };
     let finished = FinishedSync {
         run,
         started_at,
-        covered_from,
-        unread_since: None,
+        date_range: (covered_from, started_at),
+        progress: &progress,
+        absent_since: None,
         next_sync_at: started_at + SignedDuration::from_hours(6),
         fingerprints: Some(known),
         event_type: EventType::TransactionsSynced,

@@ -96,6 +96,7 @@ fn sync_settings(settings: &Settings) -> SyncSettings {
         overlap: days(sync.overlap_days),
         first: days(sync.first_days),
         announce_first: sync.announce_first,
+        ..SyncSettings::default()
     }
 }
 

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::Error;
 use crate::json::Token;
+use crate::unreadable::UnreadableReason;
 
 /// A decimal that is sent as a JSON string or a JSON number. It keeps the characters as sent.
 #[derive(Deserialize)]
@@ -29,6 +30,12 @@ impl<'a> ExactNumber<'a> {
 /// [`Error::Malformed`], since its other amounts cannot be trusted either.
 pub(crate) fn amount<'a>(number: Option<&ExactNumber<'a>>) -> Result<Option<Decimal<'a>>, Error> {
     number.map_or(Ok(None), |number| number.decimal().map_err(|_| Error::Malformed("an amount is not a decimal")))
+}
+
+/// The decimal of a member that every row has.
+pub(crate) fn required<'a>(number: Option<&ExactNumber<'a>>) -> Result<Decimal<'a>, UnreadableReason> {
+    let decimal = number.map_or(Ok(None), ExactNumber::decimal).map_err(|_| UnreadableReason::InvalidAmount)?;
+    decimal.ok_or(UnreadableReason::MissingAmount)
 }
 
 #[cfg(test)]

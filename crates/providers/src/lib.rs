@@ -21,6 +21,7 @@ pub mod settings;
 pub mod snaptrade;
 pub mod sweep;
 pub mod text;
+pub mod unreadable;
 pub mod webhook_verifier;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,6 +40,7 @@ pub use error::Error;
 use http::shares::Requester;
 pub use linking::Linking;
 pub use registry::Registry;
+pub use unreadable::UnreadableRow;
 pub use webhook_verifier::WebhookVerifier;
 
 /// The deadline, the clock, the call counter and the requester of the provider calls that serve one request or job.
@@ -52,12 +54,14 @@ pub struct CallContext {
     calls: AtomicU32,
     /// Absent for jobs.
     requester: Option<Requester>,
+    unreadable: unreadable::UnreadableRows,
 }
 
 impl CallContext {
     /// The context of a job, or of another call that no user's request makes.
     pub fn new(deadline: Instant, now: Timestamp) -> Self {
-        Self { deadline, now, started: Instant::now(), calls: AtomicU32::new(0), requester: None }
+        let (started, calls) = (Instant::now(), AtomicU32::new(0));
+        Self { deadline, now, started, calls, requester: None, unreadable: Default::default() }
     }
 
     /// The context of a user's request. Its calls count against the user's budget at each provider, where 0 is no
@@ -69,6 +73,19 @@ impl CallContext {
 
     fn is_request(&self) -> bool {
         self.requester.is_some()
+    }
+
+    /// Skips rows that cannot be read, instead of failing their page. [`CallContext::take_unreadable`] returns
+    /// them.
+    #[must_use]
+    pub fn past_unreadable_rows(self) -> Self {
+        Self { unreadable: unreadable::UnreadableRows::collected(), ..self }
+    }
+
+    /// The rows that could not be read since the last call. They may lie outside the query's interval, and a row that
+    /// was read twice is there twice.
+    pub fn take_unreadable(&self) -> Vec<UnreadableRow> {
+        self.unreadable.take()
     }
 
     /// The current time. Unlike [`CallContext::now`], it advances while the request runs.

@@ -6,6 +6,10 @@ use bellbird_domain::{AccountId, Decimal, ProviderName, Transaction};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
+use serde::Deserialize;
+
+use crate::json::{self, Invalid, Token};
+use crate::unreadable::{UnreadableReason, UnreadableRow};
 
 /// Sorts the rows of a page if the provider did not: newest first, then by account. Equal rows keep their order.
 pub(crate) fn newest_first(rows: &mut [Transaction<'_>]) {
@@ -47,6 +51,38 @@ fn number(digits: &[u8]) -> Option<i32> {
 /// Counts a row that is left out in the metrics.
 pub(crate) fn count_dropped(provider: ProviderName, reason: &'static str) {
     metrics::counter!("bellbird_dropped_rows_total", "provider" => provider.as_str(), "reason" => reason).increment(1);
+}
+
+/// Counts a row that cannot be read in the metrics, each time that it is met. A read drops a row with an invalid date
+/// as it does one without, and counts it by `undated`.
+pub(crate) fn count_unreadable(provider: ProviderName, reason: UnreadableReason, undated: &'static str) {
+    if reason == UnreadableReason::InvalidDate {
+        count_dropped(provider, undated);
+    }
+    let labels = [("provider", provider.as_str()), ("reason", reason.as_str())];
+    metrics::counter!("bellbird_unreadable_rows_total", &labels).increment(1);
+}
+
+/// Parses the rows of a page one by one, after the page could not be parsed whole. Also returns those that have another
+/// form.
+pub(crate) fn parse_each<'a, T: Deserialize<'a>>(
+    provider: ProviderName,
+    rows: Vec<Token<'a>>,
+) -> (Vec<T>, Vec<UnreadableRow>) {
+    let mut parsed = Vec::with_capacity(rows.len());
+    let mut unreadable = Vec::new();
+    for row in rows {
+        let Token::Other(text) = row else { continue };
+        match json::from_str(text) {
+            Ok(row) => parsed.push(row),
+            Err(Invalid) => {
+                let reason = UnreadableReason::InvalidForm;
+                count_unreadable(provider, reason, "");
+                unreadable.push(UnreadableRow { reason, at: None });
+            }
+        }
+    }
+    (parsed, unreadable)
 }
 
 /// Asserts the invariants of every page, for the fuzz targets. `page_rows` is the number of rows that the provider

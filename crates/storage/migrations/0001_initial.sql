@@ -69,7 +69,20 @@ CREATE TABLE connections (
     covered_from INTEGER,
     -- Since when an account was missing that is listed again. The next sync reads from there. NULL: none returned since
     -- the last one.
-    unread_since INTEGER,
+    absent_since INTEGER,
+    -- The newest row that a sync has read. The provider may have no later rows yet.
+    newest_row_at INTEGER,
+    -- Since when the provider may be loading older rows: when the connection was linked or last renewed, or when the
+    -- first rows came after a silence.
+    rows_backfill_began_at INTEGER NOT NULL,
+    -- A sync too large for one run has not read the part of its date range up to this time. NULL: it has read all.
+    unread_to INTEGER,
+    -- If set: it has not read the accounts after this one, by id.
+    unread_after_account TEXT,
+    -- Rows that the last sync could not read: how many, why the oldest of them, as one word, and when that one was.
+    unreadable_rows INTEGER NOT NULL DEFAULT 0,
+    unreadable_reason TEXT,
+    unreadable_since INTEGER,
     -- Counts the finished syncs. Fingerprints name a sync by its number.
     sync_sequence INTEGER NOT NULL DEFAULT 0,
 

@@ -43,7 +43,7 @@ pub use connections::accounts::NewAccount;
 pub use connections::audit::AuditRow;
 pub use connections::imports::NewConnection;
 pub use connections::removals::PendingRemoval;
-pub use connections::syncs::{FinishedSync, SyncState};
+pub use connections::syncs::{DegradedConnection, FinishedSync, SyncProgress, SyncState, UnreadRange, UnreadableRows};
 pub use error::{SealError, StorageError};
 pub use job_overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};

@@ -6,6 +6,8 @@ use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
 use bellbird_domain::{AccountId, Category, ContentDigest, Decimal, Digest, Trade, TradeTime, Transaction};
 use zeroize::Zeroizing;
 
+use crate::payload;
+
 /// Enough for the input of most rows.
 const INPUT_BYTES: usize = 512;
 
@@ -22,11 +24,11 @@ impl RowHasher {
     /// an event shows.
     ///
     /// Neither depends on the account's name or the user's timezone. `local_date` is left out, since it follows from
-    /// `datetime`.
+    /// `datetime`. The currency is the one that the event shows, which may be the account's.
     pub fn transaction(&self, row: &Transaction<'_>) -> (Digest, ContentDigest) {
         let mut content = self.feed("transaction content");
         content.text(row.amount.as_str());
-        content.optional(row.currency.as_ref().map(|code| code.as_str()));
+        content.optional(Some(payload::currency_of(row).as_str()));
         content.text(&row.description);
         content.text(&row.datetime);
         content.optional(row.executed.as_deref());

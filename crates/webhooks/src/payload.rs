@@ -4,7 +4,8 @@ use std::io::Write;
 
 use bellbird_domain::trade::TradeId;
 use bellbird_domain::{
-    AccountId, ApiVersion, Category, Decimal, EventId, EventType, MinorUnits, SyncRunId, Trade, TradeType, Transaction,
+    AccountId, ApiVersion, Category, Currency, Decimal, EventId, EventType, MinorUnits, SyncRunId, Trade, TradeType,
+    Transaction,
 };
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -45,10 +46,14 @@ struct TransactionObject<'a> {
     extended_description: Option<&'a str>,
 }
 
-/// Writes a transaction. `local_date` is the row's own day, else the day in `zone`. The currency is the row's own, else
-/// that of the account.
+/// The currency that an event shows: the row's own, else that of the account.
+pub(crate) fn currency_of(row: &Transaction<'_>) -> Currency {
+    row.currency.unwrap_or(row.account.currency)
+}
+
+/// Writes a transaction. `local_date` is the row's own day, else the day in `zone`.
 pub fn transaction(row: &Transaction<'_>, zone: &TimeZone) -> Vec<u8> {
-    let currency = row.currency.unwrap_or(row.account.currency);
+    let currency = currency_of(row);
     to_json(&TransactionObject {
         id: &row.id,
         object: "transaction",

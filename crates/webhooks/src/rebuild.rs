@@ -177,6 +177,7 @@ impl Webhooks {
         let hint = hints.reduce(|one, other| Some(one?.and(other?))).flatten();
 
         let context = CallContext::new(deadline.min(Instant::now() + REBUILD_DEADLINE), self.inner.clock.now());
+        let context = context.past_unreadable_rows();
         let mut found = RereadRows::new(&batch);
         let mut read_all = hint.is_none();
         let mut outcome = source.read(event, hint.as_ref(), &context, &mut found).await;
@@ -188,7 +189,9 @@ impl Webhooks {
             outcome = source.check_consent(&context).await;
         }
         let has_first = found.has_first();
-        let is_final = outcome.is_ok() && read_all && !found.has_stopped_early();
+        // A missing row may be the unreadable one. Then it is not gone.
+        let is_whole = !found.has_stopped_early() && context.take_unreadable().is_empty();
+        let is_final = outcome.is_ok() && read_all && is_whole;
         let now = self.inner.clock.now();
         let mut first = None;
         for (rebuilt, body) in found.bodies(version, is_final) {

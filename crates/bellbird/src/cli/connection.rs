@@ -10,7 +10,7 @@ use bellbird_api::views::{AccountView, ConnectionView};
 use bellbird_connections::{Connections, LinkTarget, Removal};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_providers::registry::PROVIDERS;
-use bellbird_storage::{AuditRow, PendingRemoval, Storage, SyncState};
+use bellbird_storage::{AuditRow, PendingRemoval, Storage, SyncState, UnreadableRows};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
@@ -301,6 +301,10 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         ("refreshed", output::format_instant(connection.last_refreshed_at)),
         ("synced", output::format_instant(sync.as_ref().and_then(|sync| sync.synced_at))),
         ("next sync", output::format_instant(sync.as_ref().and_then(|sync| sync.next_at))),
+        (
+            "unreadable",
+            sync.as_ref().and_then(|sync| sync.unreadable.as_ref()).map_or_else(|| "-".to_owned(), unreadable),
+        ),
         ("last error", sync.and_then(|sync| sync.last_error).unwrap_or_else(|| "-".to_owned())),
         ("created", output::format_instant(Some(connection.created_at))),
     ]);
@@ -316,6 +320,13 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         .map(|row| [output::format_instant(Some(row.at)), status(row.from), status(row.to), row.cause.clone()]);
     let steps = output::table(["at", "from", "to", "cause"], steps);
     output::print_text(&format!("{text}\n\n{table}\n\n{steps}"))
+}
+
+/// Describes the rows that the last sync could not read.
+pub(super) fn unreadable(rows: &UnreadableRows) -> String {
+    let UnreadableRows { count, reason, since } = rows;
+    let noun = if *count == 1 { "row" } else { "rows" };
+    format!("{count} {noun} ({reason}), the oldest of {}", since.strftime("%Y-%m-%d"))
 }
 
 async fn remove(storage: &Storage, connections: &Connections, args: &RemoveArgs) -> anyhow::Result<ExitCode> {

@@ -48,6 +48,8 @@ pub const METRICS: &[Metric] = &[
         "Provider calls that were not made, to keep within a limit."),
     metric(Histogram, "bellbird_provider_call_seconds", &["provider", "operation"], "Duration of calls to providers."),
     metric(Counter, "bellbird_dropped_rows_total", &["provider", "reason"], "Provider rows that could not be shown."),
+    metric(Counter, "bellbird_unreadable_rows_total", &["provider", "reason"],
+        "Provider rows that could not be read, each time."),
     metric(Counter, "bellbird_unknown_categories_total", &["provider"], "Provider categories outside the sixteen."),
     metric(Counter, "bellbird_provider_events_total", &["provider", "outcome"], "Webhooks received from providers."),
     metric(Gauge, "bellbird_jobs", &["kind", "state"], "Jobs that are due, running or failing."),

@@ -5,17 +5,26 @@ use std::ops::ControlFlow;
 use bellbird_domain::{
     Account, AccountId, Bound, ContentDigest, Digest, EventType, Fingerprint, Interval, Span, Trade, Transaction,
 };
-use bellbird_providers::{CallContext, Error, Kind, Provider, TradeQuery, TransactionQuery, sweep};
+use bellbird_providers::{
+    Banking, Brokerage, CallContext, Error, Kind, Provider, TradeQuery, TransactionQuery, UnreadableRow, sweep,
+};
+use bellbird_storage::UnreadRange;
 use bellbird_webhooks::digest::RowHasher;
 use bellbird_webhooks::payload;
 use bellbird_webhooks::webhook_events::ChangedRow;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use secrecy::SecretString;
+use tokio::time::Instant;
 
+use super::SyncSettings;
 use super::changes::{Changes, DuplicateIds, Reading, RowDigests, detect_changes};
 
-/// Upper bound for the rows of one sync: many times a busy month. More rows mean that the provider is faulty.
+/// A run stops after this many rows, many times a busy month, and the next run continues. It is below the rows of
+/// [`sweep::PAGES_MAX`] pages of any provider.
+const RUN_ROWS_MAX: usize = 150_000;
+/// Upper bound for the rows of one run, where it cannot stop in between: rows of one instant, or trades of one account.
+/// More rows mean that the provider is faulty.
 const ROWS_MAX: usize = 500_000;
 /// Upper bound for the fingerprints of a connection: rows that the date range left behind stay for some days.
 const FINGERPRINTS_MAX: usize = 2 * ROWS_MAX;
@@ -35,9 +44,14 @@ pub(super) struct Pull<'a> {
     pub(super) hasher: &'a RowHasher,
     /// The stored fingerprints, sorted.
     pub(super) known: &'a [Fingerprint],
+    pub(super) now: Timestamp,
     pub(super) date_range: (Timestamp, Timestamp),
     /// Fingerprints that were last seen before this time are deleted.
     pub(super) prune_before: Timestamp,
+    /// If set, only the accounts after this one are read, by id.
+    pub(super) after_account: Option<AccountId>,
+    /// The run stops at the first row, or account of a broker, that begins after this instant.
+    pub(super) stop_at: Instant,
     /// The number of the sync among those of the connection.
     pub(super) sequence: u32,
     /// Whether new and changed rows become webhook events.
@@ -57,6 +71,23 @@ pub(super) struct Pulled {
     pub(super) updated: Vec<ChangedRow>,
     /// All fingerprints of the connection, if they have to be written.
     pub(super) fingerprints: Option<Vec<Fingerprint>>,
+    /// The time of the newest row, which is not in the future.
+    pub(super) newest_row_at: Option<Timestamp>,
+    /// The start of what was read: that of the date range, unless the run stopped before.
+    pub(super) read_from: Timestamp,
+    /// What is left to read.
+    pub(super) unread: Option<UnreadRange>,
+    pub(super) unreadable: Vec<UnreadableRow>,
+}
+
+/// The rows that a run has read, and where it stopped.
+struct Read {
+    event_type: EventType,
+    duplicate_ids: DuplicateIds,
+    rows: Vec<Row>,
+    unread: Option<UnreadRange>,
+    /// The first row that was not read, if the run stopped between rows.
+    stopped_at: Option<Timestamp>,
 }
 
 /// A row that was read. Its JSON is kept only if the row may have to be delivered.
@@ -68,46 +99,24 @@ struct Row {
 }
 
 impl Pull<'_> {
-    /// Reads the whole date range. Fails if it has more than [`ROWS_MAX`] rows.
+    /// Reads the date range, or as much of it as there is time for. At least one row or account is read, so that runs
+    /// come to an end.
     pub(super) async fn run(&self) -> Result<Pulled, Error> {
-        let (event_type, duplicate_ids, mut rows) = match self.provider.kind() {
-            Kind::Banking(banking) => {
-                let (from, to) = self.date_range;
-                let interval = Interval { from: Bound::Instant(from), to: Bound::Instant(to) };
-                let (accounts, zone) = (self.accounts, self.zone);
-                let query = TransactionQuery { accounts, one_account: false, interval: &interval, zone };
-                let mut collector = RowCollector::new(self);
-                if !accounts.is_empty() {
-                    let mut sink = |row: &Transaction<'_>| collector.transaction(row);
-                    sweep::transactions(banking, self.context, self.credentials, &query, &mut sink).await?;
-                }
-                (EventType::TransactionsSynced, DuplicateIds::SameRow, collector.finish()?)
-            }
-            Kind::Brokerage(brokerage) => {
-                // Without an end, so that trades with a future date are reported at once.
-                let span = Span { from: Some(Bound::Instant(self.date_range.0)), to: None };
-                let mut collector = RowCollector::new(self);
-                let mut accounts: Vec<&Account> = self.accounts.iter().collect();
-                accounts.sort_unstable_by_key(|account| account.id);
-                for account in accounts {
-                    let query = TradeQuery { account, span: &span, zone: self.zone };
-                    let mut sink = |row: &Trade<'_>| collector.trade(row);
-                    sweep::trades(brokerage, self.context, self.credentials, &query, &mut sink).await?;
-                }
-                let mut rows = collector.finish()?;
-                // In the order of `/v1/trades`: newest first, then by account, then as the provider lists them.
-                rows.sort_by_key(|row| std::cmp::Reverse(row.instant));
-                (EventType::TradesSynced, DuplicateIds::DistinctRows, rows)
-            }
+        let read = match self.provider.kind() {
+            Kind::Banking(banking) => self.transactions(banking).await?,
+            Kind::Brokerage(brokerage) => self.trades(brokerage).await?,
         };
+        let Read { event_type, duplicate_ids, mut rows, unread, stopped_at } = read;
         let seen: Vec<RowDigests> = rows.iter().map(|row| row.seen).collect();
-        let (_, now) = self.date_range;
-        let reading = Reading { sequence: self.sequence, now, prune_before: self.prune_before };
+        let reading = Reading { sequence: self.sequence, now: self.now, prune_before: self.prune_before };
         let Changes { new, updated, fingerprints } = detect_changes(self.known, &seen, duplicate_ids, &reading);
         if fingerprints.as_ref().is_some_and(|all| all.len() > FINGERPRINTS_MAX) {
             return Err(TOO_MANY_ROWS);
         }
         let (new_count, updated_count) = (new.len(), updated.len());
+        let newest_row_at = rows.iter().map(|row| row.instant.min(self.now)).max();
+        let oldest = rows.iter().map(|row| row.instant).min();
+        let read_from = stopped_at.and(oldest).unwrap_or(self.date_range.0);
         let mut changed_rows = |indexes: Vec<usize>| -> Vec<ChangedRow> {
             if !self.announce {
                 return Vec::new();
@@ -120,16 +129,78 @@ impl Pull<'_> {
                 })
                 .collect()
         };
-        let is_empty = seen.is_empty();
         Ok(Pulled {
             event_type,
-            is_empty,
+            is_empty: seen.is_empty(),
             new_count,
             updated_count,
             new: changed_rows(new),
             updated: changed_rows(updated),
             fingerprints,
+            newest_row_at,
+            read_from,
+            unread,
+            unreadable: self.unreadable(event_type, stopped_at),
         })
+    }
+
+    async fn transactions(&self, banking: &dyn Banking) -> Result<Read, Error> {
+        let (from, to) = self.date_range;
+        let interval = Interval { from: Bound::Instant(from), to: Bound::Instant(to) };
+        let (accounts, zone) = (self.accounts, self.zone);
+        let query = TransactionQuery { accounts, one_account: false, interval: &interval, zone };
+        let mut collector = RowCollector::new(self);
+        if !accounts.is_empty() {
+            let mut sink = |row: &Transaction<'_>| collector.transaction(row);
+            sweep::transactions(banking, self.context, self.credentials, &query, &mut sink).await?;
+        }
+        let stopped_at = collector.stopped_at;
+        let left = |at| UnreadRange { to: SyncSettings::unread_to(to, at), after_account: None };
+        Ok(Read {
+            event_type: EventType::TransactionsSynced,
+            duplicate_ids: DuplicateIds::SameRow,
+            rows: collector.finish()?,
+            unread: stopped_at.map(left),
+            stopped_at,
+        })
+    }
+
+    /// Reads account by account. A run stops between two accounts only: equal trades are distinct rows, so none may be
+    /// read twice.
+    async fn trades(&self, brokerage: &dyn Brokerage) -> Result<Read, Error> {
+        // Without an end, so that trades with a future date are reported at once.
+        let span = Span { from: Some(Bound::Instant(self.date_range.0)), to: None };
+        let mut collector = RowCollector::new(self);
+        let mut accounts: Vec<&Account> =
+            self.accounts.iter().filter(|account| self.after_account.is_none_or(|last| account.id > last)).collect();
+        accounts.sort_unstable_by_key(|account| account.id);
+        let mut unread = None;
+        for (index, account) in accounts.iter().enumerate() {
+            let query = TradeQuery { account, span: &span, zone: self.zone };
+            let mut sink = |row: &Trade<'_>| collector.trade(row);
+            sweep::trades(brokerage, self.context, self.credentials, &query, &mut sink).await?;
+            if index + 1 < accounts.len() && collector.must_stop() {
+                unread = Some(UnreadRange { to: self.date_range.1, after_account: Some(account.id) });
+                break;
+            }
+        }
+        let mut rows = collector.finish()?;
+        // In the order of `/v1/trades`: newest first, then by account, then as the provider lists them.
+        rows.sort_by_key(|row| std::cmp::Reverse(row.instant));
+        let (event_type, duplicate_ids) = (EventType::TradesSynced, DuplicateIds::DistinctRows);
+        Ok(Read { event_type, duplicate_ids, rows, unread, stopped_at: None })
+    }
+
+    /// The unreadable rows of what was read. A page reaches beyond it.
+    fn unreadable(&self, event_type: EventType, stopped_at: Option<Timestamp>) -> Vec<UnreadableRow> {
+        let (from, to) = self.date_range;
+        let has_end = event_type == EventType::TransactionsSynced;
+        let mut unreadable = self.context.take_unreadable();
+        unreadable.retain(|row| {
+            row.at
+                .is_none_or(|at| at >= from && (!has_end || at <= to) && stopped_at.is_none_or(|stopped| at > stopped))
+        });
+        unreadable
     }
 }
 
@@ -141,6 +212,7 @@ struct RowCollector<'p> {
     rows: Vec<Row>,
     json_bytes: usize,
     overflowed: bool,
+    stopped_at: Option<Timestamp>,
 }
 
 impl<'p> RowCollector<'p> {
@@ -153,10 +225,20 @@ impl<'p> RowCollector<'p> {
             *count += u32::from(is_same);
             is_same
         });
-        Self { pull, known, rows: Vec::new(), json_bytes: 0, overflowed: false }
+        Self { pull, known, rows: Vec::new(), json_bytes: 0, overflowed: false, stopped_at: None }
+    }
+
+    /// Whether the run has read enough.
+    fn must_stop(&self) -> bool {
+        self.rows.len() >= RUN_ROWS_MAX || Instant::now() >= self.pull.stop_at
     }
 
     fn transaction(&mut self, row: &Transaction<'_>) -> ControlFlow<()> {
+        // Rows of one instant are read together, so that the next run has a place to continue at.
+        if self.rows.first().is_some_and(|newest| row.instant < newest.instant) && self.must_stop() {
+            self.stopped_at = Some(row.instant);
+            return ControlFlow::Break(());
+        }
         let digests = self.pull.hasher.transaction(row);
         self.add(digests, (row.instant, row.account.id), || payload::transaction(row, self.pull.zone))
     }

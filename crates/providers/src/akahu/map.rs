@@ -11,7 +11,8 @@ use super::{NAME, categories, wire};
 use crate::exact::{self, ExactNumber};
 use crate::rows::parse_instant;
 use crate::text::{Text, non_blank};
-use crate::{ConsentStatus, Error, FoundAccount};
+use crate::unreadable::UnreadableReason;
+use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow};
 
 const DAY_NANOSECONDS: i128 = 86_400_000_000_000;
 
@@ -20,27 +21,28 @@ const DAY_NANOSECONDS: i128 = 86_400_000_000_000;
 pub(super) enum Skipped {
     /// The row belongs to an account that was not requested.
     OtherAccount,
-    /// The row has no valid date.
+    /// The row has no date.
     NoTime,
+    Unreadable(UnreadableRow),
 }
 
-/// Maps a row of one of `accounts`. `auckland` is the time zone of New Zealand. An amount that is not a decimal fails
-/// the whole page with [`Error::Malformed`], since its other amounts cannot be trusted either.
+/// Maps a row of one of `accounts`. `auckland` is the time zone of New Zealand.
 pub(super) fn transaction<'a>(
     row: wire::Transaction<'a>,
     accounts: &'a [Account],
     auckland: &TimeZone,
-) -> Result<Result<Transaction<'a>, Skipped>, Error> {
+) -> Result<Transaction<'a>, Skipped> {
     let account = accounts.iter().find(|account| account.provider_account_id == row.account.as_str());
-    let Some(account) = account else { return Ok(Err(Skipped::OtherAccount)) };
-    let time = row.date.and_then(|text| parse_instant(text.as_str()).map(|instant| (instant, text)));
-    let Some((instant, datetime)) = time else { return Ok(Err(Skipped::NoTime)) };
-    let amount = exact::amount(Some(&row.amount))?.ok_or(Error::Malformed("a transaction has no amount"))?;
+    let Some(account) = account else { return Err(Skipped::OtherAccount) };
+    let Some(datetime) = row.date else { return Err(Skipped::NoTime) };
+    let unreadable = |reason, at| Skipped::Unreadable(UnreadableRow { reason, at });
+    let instant = parse_instant(datetime.as_str()).ok_or(unreadable(UnreadableReason::InvalidDate, None))?;
+    let amount = exact::required(row.amount.as_ref()).map_err(|reason| unreadable(reason, Some(instant)))?;
     let category = categories::category(row.category.as_ref(), row.kind.as_ref().map(Text::as_str), &amount);
     if category.is_err() {
         metrics::counter!("bellbird_unknown_categories_total", "provider" => NAME.as_str()).increment(1);
     }
-    Ok(Ok(Transaction {
+    Ok(Transaction {
         id: row.id.0,
         account,
         instant,
@@ -57,7 +59,7 @@ pub(super) fn transaction<'a>(
         executed: None,
         reference: row.meta.and_then(|meta| non_blank(meta.reference)),
         extended_description: None,
-    }))
+    })
 }
 
 /// The day of a row that has a day but no time. Most banks send such a day as midnight in New Zealand, one card issuer

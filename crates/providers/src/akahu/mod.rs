@@ -22,12 +22,12 @@ use serde::{Deserialize, Serialize};
 use crate::balances::{BalanceRequest, by_provider_user};
 use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::Client;
-use crate::rows::{assert_page_invariants, count_dropped, newest_first};
+use crate::rows::{assert_page_invariants, count_dropped, count_unreadable, newest_first, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, CallContext, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind, Linking,
-    PageRequest, Provider, RowSink, TransactionQuery, WebhookVerifier, credentials, json,
+    PageRequest, Provider, RowSink, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, TransactionsQuery};
 use keys::Keys;
@@ -280,10 +280,12 @@ impl Banking for Akahu {
         let read = self
             .api
             .transactions(context, &authorisation.user_token, &query_params, |body| {
-                let page: wire::List<wire::Transaction<'_>> = api::list(body)?;
+                let (page, malformed) = parse_page(context, body)?;
                 let next = api::next(page.cursor, query_params.cursor)?;
-                let kept = posted(page.items, query, &self.auckland)?;
-                let row_count = kept.len();
+                let (kept, unreadable) = posted(page.items, query, &self.auckland);
+                let row_count = kept.len() + unreadable.len() + malformed.len();
+                context.unreadable.accept(&unreadable)?;
+                context.unreadable.accept(&malformed)?;
                 kept.into_iter().for_each(&mut *rows);
                 Ok((next, row_count))
             })
@@ -303,17 +305,37 @@ impl Banking for Akahu {
     }
 }
 
-/// Maps the rows of a page that match the query, newest first. The provider's order is observed, not documented
-/// (docs/providers/akahu.md#transactions), so a page in another order is sorted.
+/// Parses a page, row by row if it cannot be parsed whole and a page with unreadable rows is read.
+fn parse_page<'a>(
+    context: &CallContext,
+    body: &'a [u8],
+) -> Result<(wire::List<wire::Transaction<'a>>, Vec<UnreadableRow>), Error> {
+    match api::list(body) {
+        Err(_) if context.unreadable.are_collected() => {
+            let wire::List { success, items, cursor } = api::list(body)?;
+            let (items, unreadable) = parse_each(NAME, items);
+            Ok((wire::List { success, items, cursor }, unreadable))
+        }
+        page => Ok((page?, Vec::new())),
+    }
+}
+
+/// Maps the rows of a page that match the query, newest first, and those that cannot be read. The provider's order is
+/// observed, not documented (docs/providers/akahu.md#transactions), so a page in another order is sorted.
 fn posted<'a>(
     page: Vec<wire::Transaction<'a>>,
     query: &TransactionQuery<'a>,
     auckland: &TimeZone,
-) -> Result<Vec<Transaction<'a>>, Error> {
+) -> (Vec<Transaction<'a>>, Vec<UnreadableRow>) {
     let mut kept: Vec<Transaction<'a>> = Vec::with_capacity(page.len());
+    let mut unreadable = Vec::new();
     for row in page {
-        match map::transaction(row, query.accounts, auckland)? {
+        match map::transaction(row, query.accounts, auckland) {
             Ok(row) => kept.push(row),
+            Err(Skipped::Unreadable(row)) => {
+                count_unreadable(NAME, row.reason, "no_time");
+                unreadable.push(row);
+            }
             Err(Skipped::NoTime) => count_dropped(NAME, "no_time"),
             Err(Skipped::OtherAccount) if query.one_account => count_dropped(NAME, "other_account"),
             // Rows of another authorisation of the same user token are expected, so they are not counted.
@@ -321,7 +343,7 @@ fn posted<'a>(
         }
     }
     newest_first(&mut kept);
-    Ok(kept)
+    (kept, unreadable)
 }
 
 /// Parses any bytes as a page of transactions and asserts the invariants of every page, for the fuzz target.
@@ -334,7 +356,7 @@ pub fn fuzz_transactions_page(body: &[u8], account: Account) {
     json::fuzz::<wire::List<wire::Transaction<'_>>>(body);
     let (Ok(auckland), Ok(page)) = (auckland(), api::list::<wire::Transaction<'_>>(body)) else { return };
     let rows = page.items.len();
-    let Ok(kept) = posted(page.items, &query, &auckland) else { return };
+    let (kept, _) = posted(page.items, &query, &auckland);
     assert_page_invariants(&kept, rows);
     for row in &kept {
         let day = row.local_day(&zone);

@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use super::*;
+use crate::unreadable::UnreadableRows;
 
 const ACCOUNTS: &str = include_str!("fixtures/accounts.json");
 const TRANSACTIONS: &str = include_str!("fixtures/transactions.json");
@@ -49,7 +50,8 @@ fn read(body: &str) -> Result<Vec<String>, Error> {
     let zone = sydney();
     let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
     let page = api::list::<wire::Transaction<'_>>(body.as_bytes())?;
-    let rows = posted(page.items, &query, &auckland().unwrap())?;
+    let (rows, unreadable) = posted(page.items, &query, &auckland().unwrap());
+    UnreadableRows::default().accept(&unreadable)?;
     Ok(rows.iter().map(|row| line(row, &zone)).collect())
 }
 

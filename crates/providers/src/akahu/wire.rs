@@ -121,7 +121,7 @@ pub(super) struct Transaction<'a> {
     pub(super) created_at: Option<Text<'a>>,
     pub(super) date: Option<Text<'a>>,
     pub(super) description: Option<Text<'a>>,
-    pub(super) amount: ExactNumber<'a>,
+    pub(super) amount: Option<ExactNumber<'a>>,
     #[serde(rename = "type", default, deserialize_with = "none_if_invalid")]
     pub(super) kind: Option<Text<'a>>,
     pub(super) merchant: Option<Merchant<'a>>,

@@ -9,7 +9,8 @@ use super::wire;
 use crate::exact::{self, ExactNumber};
 use crate::rows::parse_instant;
 use crate::text::{Text, non_blank};
-use crate::{ConsentStatus, Error, FoundAccount};
+use crate::unreadable::UnreadableReason;
+use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow};
 
 /// Why a row is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,29 +18,32 @@ pub(super) enum Skipped {
     /// The row belongs to an account that was not requested, or to another consent of the same end user.
     OtherAccount,
     Pending,
-    /// The row is posted but has no valid posting or execution time.
+    /// The row is posted but has no posting or execution time.
     NoTime,
+    Unreadable(UnreadableRow),
 }
 
-/// Maps a posted row of one of `accounts` in the consent `arrangement_id`. An amount that is not a decimal fails the
-/// whole page with [`Error::Malformed`], since its other amounts cannot be trusted either.
+/// Maps a posted row of one of `accounts` in the consent `arrangement_id`.
 pub(super) fn transaction<'a>(
     row: wire::Transaction<'a>,
     arrangement_id: &str,
     accounts: &'a [Account],
-) -> Result<Result<Transaction<'a>, Skipped>, Error> {
+) -> Result<Transaction<'a>, Skipped> {
     let is_own = row.arrangement_id.as_ref().is_none_or(|id| id.as_str() == arrangement_id);
     let account = accounts.iter().find(|account| is_own && account.provider_account_id == row.account_id.as_str());
-    let Some(account) = account else { return Ok(Err(Skipped::OtherAccount)) };
+    let Some(account) = account else { return Err(Skipped::OtherAccount) };
     if row.status.as_str() != "POSTED" {
-        return Ok(Err(Skipped::Pending));
+        return Err(Skipped::Pending);
     }
+    let unreadable = |reason, at| Skipped::Unreadable(UnreadableRow { reason, at });
+    let has_time = row.posting_date_time.is_some() || row.execution_date_time.is_some();
     let executed = time(row.execution_date_time);
     let Some((instant, datetime)) = time(row.posting_date_time).or_else(|| executed.clone()) else {
-        return Ok(Err(Skipped::NoTime));
+        let invalid = unreadable(UnreadableReason::InvalidDate, None);
+        return Err(if has_time { invalid } else { Skipped::NoTime });
     };
-    let amount = exact::amount(Some(&row.amount))?.ok_or(Error::Malformed("a transaction has no amount"))?;
-    Ok(Ok(Transaction {
+    let amount = exact::required(row.amount.as_ref()).map_err(|reason| unreadable(reason, Some(instant)))?;
+    Ok(Transaction {
         id: row.fiskil_id.0,
         account,
         instant,
@@ -59,7 +63,7 @@ pub(super) fn transaction<'a>(
             .extended_data
             .and_then(|data| data.npp_payload)
             .and_then(|payload| non_blank(payload.extended_description)),
-    }))
+    })
 }
 
 fn time(text: Option<Text<'_>>) -> Option<(Timestamp, Text<'_>)> {

@@ -19,12 +19,12 @@ use serde::{Deserialize, Serialize};
 use crate::balances::{BalanceRequest, by_provider_user};
 use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::{Client, parse_json};
-use crate::rows::{assert_page_invariants, count_dropped, newest_first};
+use crate::rows::{assert_page_invariants, count_dropped, count_unreadable, newest_first, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, CallContext, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind, Linking,
-    PageRequest, Provider, RowSink, TransactionQuery, WebhookVerifier, credentials, json,
+    PageRequest, Provider, RowSink, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, TransactionsQuery};
 use map::Skipped;
@@ -324,13 +324,15 @@ impl Banking for Fiskil {
         let (next, row_count) = self
             .api
             .transactions(context, &query_params, |body| {
-                let page: wire::TransactionsPage<'_> = parse_json(body)?;
+                let (page, malformed) = parse_page(context, body)?;
                 let next = self.api.next(page.links)?;
                 if next.is_some() && next.as_ref() == query_params.cursor {
                     return Err(Error::Malformed("the next page is the current page"));
                 }
-                let kept = posted(page.transactions, &arrangement.id, query)?;
-                let row_count = kept.len();
+                let (kept, unreadable) = posted(page.transactions, &arrangement.id, query)?;
+                let row_count = kept.len() + unreadable.len() + malformed.len();
+                context.unreadable.accept(&unreadable)?;
+                context.unreadable.accept(&malformed)?;
                 kept.into_iter().for_each(&mut *rows);
                 Ok((next, row_count))
             })
@@ -342,7 +344,22 @@ impl Banking for Fiskil {
     }
 }
 
-/// Maps the posted rows of a page that match the query, newest first.
+/// Parses a page, row by row if it cannot be parsed whole and a page with unreadable rows is read.
+fn parse_page<'a>(
+    context: &CallContext,
+    body: &'a [u8],
+) -> Result<(wire::TransactionsPage<'a, wire::Transaction<'a>>, Vec<UnreadableRow>), Error> {
+    match parse_json(body) {
+        Err(_) if context.unreadable.are_collected() => {
+            let wire::TransactionsPage { transactions, links } = parse_json(body)?;
+            let (transactions, unreadable) = parse_each(NAME, transactions);
+            Ok((wire::TransactionsPage { transactions, links }, unreadable))
+        }
+        page => Ok((page?, Vec::new())),
+    }
+}
+
+/// Maps the posted rows of a page that match the query, newest first, and those that cannot be read.
 ///
 /// The provider's order is observed, not documented (docs/providers/fiskil.md#transactions). A page in another order is
 /// sorted by instant, then by account id. Rows that are equal in both keep their order.
@@ -350,19 +367,24 @@ fn posted<'a>(
     page: Vec<wire::Transaction<'a>>,
     arrangement_id: &str,
     query: &TransactionQuery<'a>,
-) -> Result<Vec<Transaction<'a>>, Error> {
+) -> Result<(Vec<Transaction<'a>>, Vec<UnreadableRow>), Error> {
     if page.len() > api::PAGE_ROWS_MAX as usize {
         return Err(Error::Malformed("too many rows in a page"));
     }
     let mut kept: Vec<Transaction<'a>> = Vec::with_capacity(page.len());
+    let mut unreadable = Vec::new();
     for row in page {
-        match map::transaction(row, arrangement_id, query.accounts)? {
+        match map::transaction(row, arrangement_id, query.accounts) {
             Ok(row) => kept.push(row),
+            Err(Skipped::Unreadable(row)) => {
+                count_unreadable(NAME, row.reason, "no_time");
+                unreadable.push(row);
+            }
             Err(skipped) => count_skipped(skipped, query.one_account),
         }
     }
     newest_first(&mut kept);
-    Ok(kept)
+    Ok((kept, unreadable))
 }
 
 fn count_skipped(skipped: Skipped, one_account: bool) {
@@ -377,7 +399,7 @@ fn count_skipped(skipped: Skipped, one_account: bool) {
             "other_account"
         }
         // Rows of another consent of the same end user are expected, so they are not counted.
-        Skipped::OtherAccount => return,
+        Skipped::OtherAccount | Skipped::Unreadable(_) => return,
     };
     count_dropped(NAME, reason);
 }
@@ -391,7 +413,7 @@ pub fn read_transactions_page(
     rows: &mut RowSink<'_>,
 ) -> Result<(), Error> {
     let page: wire::TransactionsPage<'_> = parse_json(body)?;
-    posted(page.transactions, arrangement_id, query)?.into_iter().for_each(rows);
+    posted(page.transactions, arrangement_id, query)?.0.into_iter().for_each(rows);
     Ok(())
 }
 
@@ -405,7 +427,7 @@ pub fn fuzz_transactions_page(body: &[u8], account: Account) {
     json::fuzz::<wire::TransactionsPage<'_>>(body);
     let Ok(page) = parse_json::<wire::TransactionsPage<'_>>(body) else { return };
     let rows = page.transactions.len();
-    let Ok(kept) = posted(page.transactions, "arrangement", &query) else { return };
+    let Ok((kept, _)) = posted(page.transactions, "arrangement", &query) else { return };
     assert_page_invariants(&kept, rows);
     for row in &kept {
         let _ = row.local_day(&zone);

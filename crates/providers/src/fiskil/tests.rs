@@ -4,6 +4,7 @@ use bellbird_domain::{AccountId, AccountType, ConnectionId, Currency, Interval, 
 use jiff::tz::TimeZone;
 
 use super::*;
+use crate::unreadable::UnreadableRows;
 
 fn account(provider_account_id: &str) -> Account {
     Account {
@@ -31,7 +32,8 @@ fn read(body: &str) -> Result<Vec<String>, Error> {
     let interval = Interval::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
     let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
     let page: wire::TransactionsPage<'_> = parse_json(body.as_bytes())?;
-    let rows = posted(page.transactions, "90bfd779-e8eb-4e9f-87b3-5191ba7332c2", &query)?;
+    let (rows, unreadable) = posted(page.transactions, "90bfd779-e8eb-4e9f-87b3-5191ba7332c2", &query)?;
+    UnreadableRows::default().accept(&unreadable)?;
     Ok(rows.iter().map(|row| line(row, &zone)).collect())
 }
 

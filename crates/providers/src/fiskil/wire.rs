@@ -152,9 +152,8 @@ pub(super) struct Balance<'a> {
 
 /// `GET /v1/banking/transactions`.
 #[derive(Deserialize)]
-pub(super) struct TransactionsPage<'a> {
-    #[serde(borrow)]
-    pub(super) transactions: Vec<Transaction<'a>>,
+pub(super) struct TransactionsPage<'a, T = Transaction<'a>> {
+    pub(super) transactions: Vec<T>,
     #[serde(borrow, default)]
     pub(super) links: Option<Links<'a>>,
 }
@@ -167,7 +166,7 @@ pub(super) struct Transaction<'a> {
     pub(super) account_id: Text<'a>,
     pub(super) arrangement_id: Option<Text<'a>>,
     pub(super) status: Text<'a>,
-    pub(super) amount: ExactNumber<'a>,
+    pub(super) amount: Option<ExactNumber<'a>>,
     pub(super) description: Option<Text<'a>>,
     pub(super) posting_date_time: Option<Text<'a>>,
     #[serde(default, deserialize_with = "none_if_invalid")]

@@ -201,11 +201,11 @@ impl Api {
         user: Option<&User>,
         account_id: &str,
         query: &[(&str, &str)],
-        mut read: impl FnMut(wire::Activities<'_>) -> Result<T, Error> + Send,
+        read: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let path = &["accounts", account_id, "activities"];
         let request = Request { query, ..get("activities", Subject::Account(account_id), path, user) };
-        self.send(context, &request, |response| read(response.success()?)).await
+        self.send(context, &request, read).await
     }
 
     /// Makes a call unless its rate budget is used up. `read` gets responses with status 2xx only.

@@ -15,13 +15,20 @@ use jiff::tz::TimeZone;
 use super::wire;
 use crate::exact::{self, ExactNumber};
 use crate::text::{Text, non_blank};
-use crate::{ConsentStatus, Error, FoundAccount};
+use crate::unreadable::UnreadableReason;
+use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow};
 
 /// A response with more positions than this is rejected as malformed.
 const POSITIONS_MAX: usize = 10_000;
 
 /// Why a row is left out: a label in metrics.
 pub(super) struct Skipped(pub(super) &'static str);
+
+/// Why an activity is left out.
+pub(super) enum SkippedTrade {
+    NoDate,
+    Unreadable(UnreadableRow),
+}
 
 /// The status of a connection. The provider serves the last data of a disabled one
 /// (docs/providers/snaptrade.md#disabled-connections).
@@ -181,20 +188,23 @@ fn multiplier<'a>(instrument: &wire::Instrument<'a>) -> Result<Multiplier<'a>, E
     })
 }
 
-/// Maps one activity. An amount that is not a decimal fails the whole page, since its other amounts cannot be trusted
-/// either.
-pub(super) fn trade<'a>(row: wire::Activity<'a>, account: &'a Account) -> Result<Result<Trade<'a>, Skipped>, Error> {
-    let quantity = exact::amount(row.units.as_ref())?;
-    let price = exact::amount(row.price.as_ref())?;
-    let total_amount = exact::amount(row.amount.as_ref())?;
-    let fees = exact::amount(row.fee.as_ref())?;
-    let Some((time, trade_date)) = row.trade_date.and_then(|date| Some((trade_time(date.as_str())?, date))) else {
-        return Ok(Err(Skipped("no_date")));
+/// Maps one activity.
+pub(super) fn trade<'a>(row: wire::Activity<'a>, account: &'a Account) -> Result<Trade<'a>, SkippedTrade> {
+    let unreadable = |reason, at| SkippedTrade::Unreadable(UnreadableRow { reason, at });
+    let time = row.trade_date.as_ref().and_then(|date| trade_time(date.as_str()));
+    // The amounts come first: where one is invalid, a read fails, even if the row has no date.
+    let decimal = |number: &Option<ExactNumber<'a>>| {
+        exact::amount(number.as_ref())
+            .map_err(|_| unreadable(UnreadableReason::InvalidAmount, time.map(TradeTime::instant)))
     };
+    let (quantity, price) = (decimal(&row.units)?, decimal(&row.price)?);
+    let (total_amount, fees) = (decimal(&row.amount)?, decimal(&row.fee)?);
+    let trade_date = row.trade_date.ok_or(SkippedTrade::NoDate)?;
+    let time = time.ok_or(unreadable(UnreadableReason::InvalidDate, None))?;
     let (symbol, name) = security(row.option_symbol, row.symbol);
     let quote = row.currency_universal_symbol.and_then(|symbol| non_blank(symbol.symbol));
     let provider_type = row.activity_type.unwrap_or_default().0;
-    Ok(Ok(Trade {
+    Ok(Trade {
         account,
         symbol,
         name,
@@ -211,7 +221,7 @@ pub(super) fn trade<'a>(row: wire::Activity<'a>, account: &'a Account) -> Result
         time,
         settlement_date: non_blank(row.settlement_date).map(with_t_separator),
         description: non_blank(row.description),
-    }))
+    })
 }
 
 /// Ticker and name. Some brokers send the underlying as the symbol of an option, so `option` takes precedence

@@ -20,15 +20,15 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use crate::consent_status_cache::ConsentStatusCache;
-use crate::http::{Client, parse_json};
-use crate::rows::count_dropped;
+use crate::http::{Client, Response, parse_json};
+use crate::rows::{count_dropped, count_unreadable, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::{
     BalancesQuery, Brokerage, CallContext, ConsentStatus, Error, FoundAccount, FoundConnection, HoldingSink, Kind,
-    Linking, Provider, TradePage, TradeQuery, TradeSink, WebhookVerifier, credentials, json,
+    Linking, Provider, TradePage, TradeQuery, TradeSink, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, User};
-use map::Skipped;
+use map::{Skipped, SkippedTrade};
 
 /// A user's share of the 250 calls a minute of the whole app (docs/providers/snaptrade.md#rate-limits). With what a
 /// request may overdraw, a user takes two fifths at once.
@@ -335,9 +335,13 @@ impl Brokerage for SnapTrade {
             params.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
         let outcome = self
             .api
-            .activities(context, stored.user(), &query.account.provider_account_id, &params, |page| {
-                let counts = count_page(&page, offset, limit)?;
-                trades(page, query.account)?.into_iter().for_each(|(index, trade)| rows(index, trade));
+            .activities(context, stored.user(), &query.account.provider_account_id, &params, |response| {
+                let (page, malformed) = parse_page(context, response)?;
+                let counts = count_page(&page, malformed.len() as u64, offset, limit)?;
+                let (trades, unreadable) = trades(page, query.account);
+                context.unreadable.accept(&unreadable)?;
+                context.unreadable.accept(&malformed)?;
+                trades.into_iter().for_each(|(index, trade)| rows(index, trade));
                 Ok(counts)
             })
             .await;
@@ -354,9 +358,25 @@ fn day_text(day: Date) -> String {
 /// Larger totals are clamped, so that sums of several totals cannot overflow.
 const TRADES_TOTAL_MAX: u64 = 1 << 53;
 
-/// The size of the page and of the list. If the total is smaller than the rows seen, it is raised to them.
-fn count_page(page: &wire::Activities<'_>, offset: u64, limit: u32) -> Result<TradePage, Error> {
-    let rows = page.data.len() as u64;
+/// Parses a page, row by row if it cannot be parsed whole and a page with unreadable rows is read.
+fn parse_page<'a>(
+    context: &CallContext,
+    response: &'a Response,
+) -> Result<(wire::Activities<wire::Activity<'a>>, Vec<UnreadableRow>), Error> {
+    match response.success() {
+        Err(_) if context.unreadable.are_collected() => {
+            let wire::Activities { data, pagination } = response.success()?;
+            let (data, unreadable) = parse_each(NAME, data);
+            Ok((wire::Activities { data, pagination }, unreadable))
+        }
+        page => Ok((page?, Vec::new())),
+    }
+}
+
+/// The size of the page and of the list. If the total is smaller than the rows seen, it is raised to them. `malformed`
+/// rows of the page are not in its data.
+fn count_page<T>(page: &wire::Activities<T>, malformed: u64, offset: u64, limit: u32) -> Result<TradePage, Error> {
+    let rows = page.data.len() as u64 + malformed;
     if rows > u64::from(limit) {
         return Err(Error::Malformed("more rows than requested"));
     }
@@ -364,17 +384,25 @@ fn count_page(page: &wire::Activities<'_>, offset: u64, limit: u32) -> Result<Tr
     Ok(TradePage { rows, total: page.pagination.total.max(seen).min(TRADES_TOTAL_MAX) })
 }
 
-/// Maps the trades of a page, each with its index on the page. The provider's order is newest first
-/// (docs/providers/snaptrade.md#activities).
-fn trades<'a>(page: wire::Activities<'a>, account: &'a Account) -> Result<Vec<(u64, Trade<'a>)>, Error> {
+/// Maps the trades of a page, each with its index on the page, and those that cannot be read. The provider's order is
+/// newest first (docs/providers/snaptrade.md#activities).
+fn trades<'a>(
+    page: wire::Activities<wire::Activity<'a>>,
+    account: &'a Account,
+) -> (Vec<(u64, Trade<'a>)>, Vec<UnreadableRow>) {
     let mut trades = Vec::with_capacity(page.data.len());
+    let mut unreadable = Vec::new();
     for (index, row) in (0_u64..).zip(page.data) {
-        match map::trade(row, account)? {
+        match map::trade(row, account) {
             Ok(trade) => trades.push((index, trade)),
-            Err(skipped) => count_skipped(skipped),
+            Err(SkippedTrade::NoDate) => count_dropped(NAME, "no_date"),
+            Err(SkippedTrade::Unreadable(row)) => {
+                count_unreadable(NAME, row.reason, "no_date");
+                unreadable.push(row);
+            }
         }
     }
-    Ok(trades)
+    (trades, unreadable)
 }
 
 fn count_skipped(skipped: Skipped) {
@@ -384,12 +412,12 @@ fn count_skipped(skipped: Skipped) {
 /// Parses any bytes as a page of activities and asserts the invariants of every page, for the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_activities_page(body: &[u8], account: &Account) {
-    json::fuzz::<wire::Activities<'_>>(body);
-    let Ok(page) = parse_json::<wire::Activities<'_>>(body) else { return };
-    let Ok(counts) = count_page(&page, 7, api::ACTIVITIES_MAX) else { return };
+    json::fuzz::<wire::Activities<wire::Activity<'_>>>(body);
+    let Ok(page) = parse_json::<wire::Activities<wire::Activity<'_>>>(body) else { return };
+    let Ok(counts) = count_page(&page, 0, 7, api::ACTIVITIES_MAX) else { return };
     let rows = page.data.len() as u64;
     assert!(counts.rows == rows && (rows == 0 || counts.total >= 7 + rows), "the total includes all rows seen");
-    let Ok(trades) = trades(page, account) else { return };
+    let (trades, _) = trades(page, account);
     assert!(trades.iter().all(|(index, _)| *index < rows), "the index is on the page");
     assert!(trades.is_sorted_by(|(index, _), (next, _)| index < next), "in the provider's order, each once");
     for (_, trade) in &trades {

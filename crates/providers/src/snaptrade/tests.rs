@@ -13,6 +13,7 @@ use tokio::sync::Barrier;
 use tokio::time::Instant;
 
 use super::*;
+use crate::unreadable::UnreadableRows;
 
 const CONNECTION: &str = "87b24961-b51e-4db8-9226-f198f6518a89";
 const ACCOUNT: &str = "917c8734-8470-4a3e-a18f-57c3f2ee6631";
@@ -355,9 +356,9 @@ async fn given_days_are_widened_by_a_day() {
 #[test]
 fn pages_are_counted_and_malformed_ones_rejected() {
     let count = |body: &str, offset, limit| {
-        let page: wire::Activities<'_> = parse_json(body.as_bytes())?;
-        let counts = count_page(&page, offset, limit)?;
-        trades(page, &account(ACCOUNT)).map(|_| counts)
+        let page: wire::Activities<wire::Activity<'_>> = parse_json(body.as_bytes())?;
+        let counts = count_page(&page, 0, offset, limit)?;
+        UnreadableRows::default().accept(&trades(page, &account(ACCOUNT)).1).map(|()| counts)
     };
     let of = |total: &str| ACTIVITIES.replace("\"total\":10", total);
     assert_eq!(count(&of("\"total\":4000"), 20, 10), Ok(TradePage { rows: 10, total: 4000 }));

@@ -131,9 +131,8 @@ pub(super) struct Instrument<'a> {
 
 /// `GET /accounts/{id}/activities`.
 #[derive(Deserialize)]
-pub(super) struct Activities<'a> {
-    #[serde(borrow)]
-    pub(super) data: Vec<Activity<'a>>,
+pub(super) struct Activities<T> {
+    pub(super) data: Vec<T>,
     pub(super) pagination: Pagination,
 }
 

@@ -34,8 +34,8 @@ statements! {
 
     HIDE = "UPDATE accounts SET hidden_at = $3 WHERE user_id = $1 AND id = $2";
 
-    SET_UNREAD_SINCE = "UPDATE connections SET unread_since = $3
-        WHERE user_id = $1 AND id = $2 AND (unread_since IS NULL OR unread_since > $3)";
+    SET_ABSENT_SINCE = "UPDATE connections SET absent_since = $3
+        WHERE user_id = $1 AND id = $2 AND (absent_since IS NULL OR absent_since > $3)";
 
     DELETE = "DELETE FROM accounts WHERE user_id = $1 AND id = $2";
 }
@@ -148,7 +148,7 @@ async fn update(
         return Ok(false);
     }
     if let Some(since) = stored.missing_since {
-        tx.run(SET_UNREAD_SINCE, params![user, connection, since]).await?;
+        tx.run(SET_ABSENT_SINCE, params![user, connection, since]).await?;
     }
     let number = account.number.map(MaskedNumber::as_str);
     let kind = account.account_type.as_str();

@@ -28,17 +28,19 @@ statements! {
         WHERE user_id = $1 AND id = $2";
 
     INSERT = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
-            institution_name, institution_logo, status, created_at, provider_user_digest, backfill_ends_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11)";
+            institution_name, institution_logo, status, created_at, provider_user_digest, backfill_ends_at,
+            rows_backfill_began_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $9)";
 
     UPDATE = "UPDATE connections SET category = $3, institution_id = $4, institution_name = $5, institution_logo = $6,
             status = 'active', provider_connection_id = $7,
-            provider_user_digest = COALESCE($8, provider_user_digest), backfill_ends_at = $9
+            provider_user_digest = COALESCE($8, provider_user_digest), backfill_ends_at = $9,
+            rows_backfill_began_at = $10
         WHERE user_id = $1 AND id = $2";
 
     INSERT_REPLACED = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
-            institution_name, institution_logo, status, created_at, provider_user_digest)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'deleting', $9, $10)";
+            institution_name, institution_logo, status, created_at, provider_user_digest, rows_backfill_began_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'deleting', $9, $10, $9)";
 }
 
 const CONSENT_TAKEN: &str = "the consent belongs to another connection";
@@ -245,7 +247,8 @@ async fn renew(
         logo.as_deref(),
         consent,
         provider_user.as_deref(),
-        new.backfill_ends_at
+        new.backfill_ends_at,
+        now
     ];
     tx.run(UPDATE, values).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
     // A running refresh or sync loses its lease: it holds the old credentials, and its result says nothing about the

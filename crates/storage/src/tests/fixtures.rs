@@ -15,7 +15,7 @@ use crate::tests::support::{TestDb, at, credentials, new_connection};
 use crate::{
     AttemptOutcome, ClaimedEndpoint, ClaimedJob, ClaimedLinkSession, ClaimedProviderUser, FinishedAttempt,
     FinishedSync, NewConnection, NewEndpoint, NewLink, NewLinkSession, NewWebhookEvent, ProviderUserState,
-    ResealedBatch, Sealer, Storage,
+    ResealedBatch, Sealer, Storage, SyncProgress,
 };
 
 /// A link session that expires after a minute and is due after two.
@@ -95,13 +95,27 @@ pub(crate) async fn start_sync(db: &Storage, user: UserId, id: ConnectionId, now
     db.claim_sync(user, id, at(now), at(now + 30)).await.unwrap().expect("claimed")
 }
 
+/// The progress of the first sync, which started at `now`.
+pub(crate) fn progress(now: i64) -> &'static SyncProgress {
+    Box::leak(Box::new(SyncProgress {
+        synced_at: at(now),
+        covered_from: at(now - 500),
+        continues: false,
+        newest_row_at: None,
+        rows_backfill_began_at: at(0),
+        unread: None,
+        unreadable: None,
+    }))
+}
+
 /// A sync that started at `now` and found nothing. The next one is due 1,000 seconds later.
 pub(crate) fn empty_sync(now: i64) -> FinishedSync<'static> {
     FinishedSync {
-        unread_since: None,
+        absent_since: None,
         run: SyncRunId::new(),
         started_at: at(now),
-        covered_from: at(now - 500),
+        date_range: (at(now - 500), at(now)),
+        progress: progress(now),
         next_sync_at: at(now + 1000),
         fingerprints: None,
         first_attempt_at: at(now),

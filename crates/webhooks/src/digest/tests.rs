@@ -111,7 +111,6 @@ fn every_transaction_field_changes_the_digest() {
         |row| row.merchant_name = Some("".into()),
         |row| row.merchant_category_code = None,
         |row| row.merchant_category_code = Some("".into()),
-        |row| row.currency = None,
         |row| row.currency = Currency::parse("NZD"),
         |row| row.provider_type = None,
         |row| row.provider_type = Some("".into()),
@@ -160,6 +159,16 @@ fn every_trade_field_changes_the_digest() {
         |row| (row.quantity, row.price) = (row.price.clone(), row.quantity.clone()),
     ];
     all_differ(&trade(&account), changes, |row| hasher().trade(row).1);
+}
+
+#[test]
+fn digest_covers_the_currency_that_is_shown() {
+    let content = |currency, account_currency| {
+        let account = account(1, "Everyday", account_currency);
+        hasher().transaction(&Transaction { currency, ..transaction(&account) }).1
+    };
+    assert_ne!(content(None, "XXX"), content(None, "JPY"), "the account's, learned later");
+    assert_eq!(content(None, "JPY"), content(Currency::parse("JPY"), "AUD"), "shown alike");
 }
 
 #[test]

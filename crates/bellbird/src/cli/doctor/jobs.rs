@@ -1,9 +1,10 @@
 //! Checks of the doctor for jobs and webhook deliveries.
 
 use bellbird_connections::job_kinds;
-use bellbird_storage::{FailingJob, JobCounts, Storage, StorageError};
+use bellbird_storage::{DegradedConnection, FailingJob, JobCounts, Storage, StorageError};
 use jiff::{SignedDuration, Timestamp};
 
+use super::super::connection::unreadable;
 use super::super::output;
 use super::{Checks, Verdict};
 use crate::config::Settings;
@@ -19,7 +20,24 @@ pub(super) async fn check(checks: &mut Checks, settings: &Settings, storage: &St
     if let Err(error) = check_jobs(checks, settings, storage).await {
         checks.add("jobs", Verdict::Wrong, error.to_string());
     }
+    if let Err(error) = check_unreadable_rows(checks, storage).await {
+        checks.add("rows", Verdict::Wrong, error.to_string());
+    }
     check_webhooks(checks, settings, storage).await;
+}
+
+/// Reports connections whose last sync could not read all rows.
+async fn check_unreadable_rows(checks: &mut Checks, storage: &Storage) -> Result<(), StorageError> {
+    const NAME: &str = "rows";
+    let degraded = storage.list_degraded_connections(SHOWN_MAX + 1).await?;
+    for DegradedConnection { id, provider, rows } in degraded.iter().take(SHOWN_MAX as usize) {
+        let detail = format!("connection {id} at {provider}: could not read {}", unreadable(rows));
+        checks.add(NAME, Verdict::Note, detail);
+    }
+    if degraded.len() > SHOWN_MAX as usize {
+        checks.add(NAME, Verdict::Note, "more connections have unreadable rows; see `bellbird connection show ID`");
+    }
+    Ok(())
 }
 
 async fn check_jobs(checks: &mut Checks, settings: &Settings, storage: &Storage) -> Result<(), StorageError> {

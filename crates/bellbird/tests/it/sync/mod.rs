@@ -1,4 +1,7 @@
 //! Tests of syncs.
 
+mod gaps;
+mod large;
 mod missing_accounts;
 mod runs;
+mod unreadable;

@@ -266,7 +266,7 @@ both! {
         assert_eq!(db.accounts(user).await[1], two);
         let first = 50 + 30 * DAY;
         let state = db.find_sync(user, id).await.unwrap().unwrap();
-        assert_eq!((state.unread_since, state.missing_since), (Some(at(50)), None));
+        assert_eq!((state.absent_since, state.missing_since), (Some(at(50)), None));
         assert_eq!(refresh(&accounts[..1], true, first).await, (1, 2, 2, 5));
         assert_eq!(db.find_sync(user, id).await.unwrap().unwrap().missing_since, Some(at(first)));
         assert_eq!(refresh(&accounts[..1], false, first + 31 * DAY).await, (1, 2, 2, 5), "an incomplete list");

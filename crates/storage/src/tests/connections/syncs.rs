@@ -2,15 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_domain::{ConnectionId, EventType, UserId};
+use bellbird_domain::{AccountId, ConnectionId, EventType, UserId};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::tests::fixtures::{
-    chunk, connection_to_sync, digest, empty_sync, endpoint, fingerprint, finish_sync_with, start_sync,
+    chunk, connection_to_sync, digest, empty_sync, endpoint, fingerprint, finish_sync_with, progress, start_sync,
 };
 use crate::tests::job_fixtures::ids;
 use crate::tests::support::{TestDb, at, both, credentials, new_connection};
-use crate::{ClaimedJob, FailingJob, FinishedSync, JobCounts, NewConnection, NewWebhookEvent, Storage, SyncState};
+use crate::{
+    ClaimedJob, DegradedConnection, FailingJob, FinishedSync, JobCounts, NewConnection, NewWebhookEvent, Storage,
+    SyncProgress, SyncState, UnreadRange, UnreadableRows,
+};
 
 async fn due(db: &Storage, now: i64) -> Vec<ClaimedJob> {
     db.claim_due_syncs(at(now), at(now + 30), 8).await.unwrap()
@@ -46,13 +49,16 @@ both! {
         assert!(!db.renew_job(&first, at(1)).await.unwrap());
         let (synced_at, covered_from) = (Some(at(20)), Some(at(-480)));
         let next_at = Some(at(1020));
-        let (unread_since, missing_since) = (None, None);
         let state = SyncState {
             synced_at,
             covered_from,
             next_sequence: 2,
-            unread_since,
-            missing_since,
+            absent_since: None,
+            missing_since: None,
+            newest_row_at: None,
+            rows_backfill_began_at: at(0),
+            unread: None,
+            unreadable: None,
             next_at,
             attempts: 0,
             last_error: None,
@@ -65,6 +71,51 @@ both! {
         assert_eq!(range_of(db, user, id).await, (synced_at, covered_from), "nothing was read");
         assert_eq!(db.revision(user).await, 1, "syncs do not change it");
         assert_eq!(db.find_sync(UserId::new(), id).await.unwrap(), None);
+    }
+
+    async fn progress_of_a_run_is_kept(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_sync(db, user, "c", 20).await;
+        assert_eq!(db.list_degraded_connections(9).await.unwrap(), []);
+        let unread = UnreadRange { to: at(-100), after_account: Some(AccountId::new()) };
+        let unreadable = UnreadableRows { count: 3, reason: "invalid_amount".to_owned(), since: at(-200) };
+        let kept = SyncProgress {
+            newest_row_at: Some(at(15)),
+            rows_backfill_began_at: at(10),
+            unread: Some(unread.clone()),
+            unreadable: Some(unreadable.clone()),
+            ..progress(20).clone()
+        };
+        let claim = start_sync(db, user, id, 20).await;
+        db.finish_sync(&claim, &FinishedSync { progress: &kept, ..empty_sync(20) }).await.unwrap().expect("finished");
+        let state = db.find_sync(user, id).await.unwrap().unwrap();
+        assert_eq!((state.synced_at, state.covered_from, state.next_sequence), (Some(at(20)), Some(at(-480)), 2));
+        assert_eq!((state.newest_row_at, state.rows_backfill_began_at), (Some(at(15)), at(10)));
+        assert_eq!((state.unread, state.unreadable), (Some(unread), Some(unreadable.clone())));
+        let degraded = DegradedConnection { id, provider: "akahu".to_owned(), rows: unreadable };
+        assert_eq!(db.list_degraded_connections(9).await.unwrap(), [degraded]);
+
+        // The run that continues it has its number.
+        let claim = start_sync(db, user, id, 30).await;
+        let continued = SyncProgress { continues: true, ..progress(20).clone() };
+        let finished = FinishedSync { progress: &continued, ..empty_sync(30) };
+        db.finish_sync(&claim, &finished).await.unwrap().expect("finished");
+        let state = db.find_sync(user, id).await.unwrap().unwrap();
+        assert_eq!((state.next_sequence, state.unread, state.unreadable), (2, None, None));
+        assert_eq!(db.list_degraded_connections(9).await.unwrap(), []);
+    }
+
+    async fn renewal_begins_the_backfill_anew(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_sync(db, user, "c", 20).await;
+        let began = async || db.find_sync(user, id).await.unwrap().unwrap().rows_backfill_began_at;
+        assert_eq!(began().await, at(0));
+        let credentials = credentials();
+        db.import_connection(&new_connection(user, "c", &credentials), &[], at(70)).await.unwrap();
+        assert_eq!(began().await, at(70));
+        let repair = NewConnection { repairs: Some(id), ..new_connection(user, "after", &credentials) };
+        db.import_connection(&repair, &[], at(90)).await.unwrap();
+        assert_eq!(began().await, at(90));
     }
 
     async fn one_instance_syncs_at_a_time(db) {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bellbird_domain::{ConnectionId, EndpointId, EventId, EventType, SyncRunId, UserId};
 use uuid::Uuid;
 
-use crate::tests::fixtures::{connection_to_sync, digest, endpoint, fingerprint, finished_attempt};
+use crate::tests::fixtures::{connection_to_sync, digest, endpoint, fingerprint, finished_attempt, progress};
 use crate::tests::support::{TestDb, at, on_postgres, on_sqlite};
 use crate::{
     AttemptOutcome, ClaimedEndpoint, ClaimedJob, FinishedAttempt, FinishedSync, JobKey, NewWebhookEvent, PingResult,
@@ -214,8 +214,9 @@ impl Play<'_> {
         let finished = FinishedSync {
             run: SyncRunId::from(self.id()),
             started_at: at(now),
-            covered_from: at(now - 500),
-            unread_since: None,
+            date_range: (at(now - 500), at(now)),
+            progress: progress(now),
+            absent_since: None,
             next_sync_at: at(now + 5),
             fingerprints: self.random.below(2).eq(&0).then_some(&fingerprints[self.random.below(3) as usize..]),
             first_attempt_at: at(now + i64::from(total_chunks == 1)),

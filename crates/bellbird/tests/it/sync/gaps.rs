@@ -1,0 +1,96 @@
+//! Rows that come late after a gap: a repaired connection, or a provider without news from the bank.
+
+use bellbird_domain::Connection;
+use jiff::SignedDuration;
+use secrecy::SecretString;
+
+use crate::support::harness::{App, Database, Person, Setup, simulated_providers};
+use crate::support::receiver::{ReceivedEvent, SyncCounts};
+use crate::support::rows::all_rows;
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+/// The clock of a test advances for all providers, so each has an app of its own.
+fn databases_and_providers() -> impl Iterator<Item = (Database, &'static str)> {
+    let databases = [Database::Sqlite, Database::Postgres];
+    databases.into_iter().flat_map(|database| simulated_providers().map(move |provider| (database, provider)))
+}
+
+fn texts(received: &[ReceivedEvent]) -> Vec<String> {
+    all_rows(received, "new").iter().map(|row| row["description"].as_str().unwrap().to_owned()).collect()
+}
+
+impl App {
+    /// Imports the connection's own consent again, which renews the connection.
+    async fn renew(&self, person: &Person, connection: &Connection) {
+        let stored = self.storage.find_credentials(person.user.id, connection.id).await.unwrap().unwrap();
+        let credentials = SecretString::from(secrecy::ExposeSecret::expose_secret(&stored).to_owned());
+        let imported = self.connections.import(person.user.id, &connection.provider, &credentials).await.unwrap();
+        assert_eq!(imported.connections[0].id, connection.id);
+    }
+
+    async fn assert_nothing_new(&self, connection: &Connection) {
+        let counts = SyncCounts::of(&self.sync(connection).await);
+        assert_eq!(counts, SyncCounts { new: 0, updated: 0, events: 0 }, "{}", connection.provider);
+    }
+}
+
+#[tokio::test]
+async fn rows_that_load_late_after_a_repair_are_announced() {
+    for (database, provider) in databases_and_providers() {
+        let app = App::start(Setup { database, ..Setup::default() }).await;
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let hook = app.hook(&person.user).await;
+        app.complete_initial_sync(connection, &hook).await;
+        app.advance_clock(2 * HOUR).await;
+        app.sync(connection).await;
+        app.set_consent(connection, "expired").await;
+        app.sync(connection).await;
+        app.advance_clock(20 * DAY).await;
+        app.set_consent(connection, "active").await;
+        app.renew(&person, connection).await;
+        app.assert_nothing_new(connection).await;
+
+        // The bank's newest rows come first, and those of the gap within the day.
+        app.add_row(connection, "TODAY", app.clock.now() - HOUR).await;
+        app.sync(connection).await;
+        assert_eq!(texts(&app.delivered_to(&hook).await), ["TODAY"], "{provider}");
+        app.advance_clock(6 * HOUR).await;
+        app.add_row(connection, "IN THE GAP", app.clock.now() - 12 * DAY).await;
+        app.add_row(connection, "AT ITS START", app.clock.now() - 20 * DAY).await;
+        app.sync(connection).await;
+        assert_eq!(texts(&app.delivered_to(&hook).await), ["IN THE GAP", "AT ITS START"], "{provider}");
+        app.advance_clock(2 * DAY).await;
+        app.assert_nothing_new(connection).await;
+    }
+}
+
+#[tokio::test]
+async fn rows_after_a_silence_are_announced() {
+    for (database, provider) in databases_and_providers() {
+        let app = App::start(Setup { database, ..Setup::default() }).await;
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let hook = app.hook(&person.user).await;
+        app.complete_initial_sync(connection, &hook).await;
+        for days in [9, 30] {
+            let silent_since = app.clock.now();
+            for _ in 0..days {
+                app.advance_clock(DAY).await;
+                app.assert_nothing_new(connection).await;
+            }
+            app.add_row(connection, "LATEST", app.clock.now() - HOUR).await;
+            app.add_row(connection, "FIRST", silent_since + HOUR).await;
+            app.sync(connection).await;
+            assert_eq!(texts(&app.delivered_to(&hook).await), ["LATEST", "FIRST"], "{provider}: {days} days");
+            // Not all rows come at the same time.
+            app.advance_clock(20 * HOUR).await;
+            app.add_row(connection, "SECOND", silent_since + 2 * HOUR).await;
+            app.sync(connection).await;
+            assert_eq!(texts(&app.delivered_to(&hook).await), ["SECOND"], "{provider}: {days} days");
+            app.assert_nothing_new(connection).await;
+        }
+    }
+}

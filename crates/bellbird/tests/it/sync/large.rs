@@ -1,0 +1,138 @@
+//! Syncs that are too large for one run: each run keeps what it has read, and the next continues.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bellbird_connections::{Connections, SyncSettings};
+use bellbird_domain::Connection;
+use bellbird_webhooks::webhook_events::WebhookEventBuffer;
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE};
+use crate::support::harness::{App, Database, Setup, simulated_providers};
+use crate::support::receiver::{Hook, SyncCounts};
+use crate::support::rows::all_rows;
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+const BOTH: [Database; 2] = [Database::Sqlite, Database::Postgres];
+
+/// Each run stops as soon as it may: after the rows of one instant, or after one account of a broker.
+fn short_runs(first_days: u64) -> SyncSettings {
+    let first = Duration::from_secs(first_days * 86_400);
+    SyncSettings { enabled: false, run_time: Duration::ZERO, first, ..SyncSettings::default() }
+}
+
+/// As the service has them after a start with these settings.
+fn with_short_runs(instance: Connections, first_days: u64) -> Connections {
+    instance.with_syncs(short_runs(first_days), WebhookEventBuffer::default())
+}
+
+impl App {
+    async fn ids_delivered_to(&self, hook: &Hook) -> Vec<String> {
+        let received = self.delivered_to(hook).await;
+        all_rows(&received, "new").iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The ids that the first sync announces.
+    async fn ids_shown(&self, key: &str, connection: &Connection, days: u64) -> Vec<String> {
+        let list = if connection.provider == "snaptrade" { "trades" } else { "transactions" };
+        let from = (self.clock.now() - short_runs(days).first).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let path = format!("/v1/{list}?connectionId={}&from={from}&limit=500", connection.id);
+        let answer = self.get_as(key, &path).await;
+        assert_eq!(answer.json()["pagination"]["hasMore"], false);
+        answer.data().iter().map(|row: &Value| row["id"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+fn sorted(mut ids: Vec<String>) -> Vec<String> {
+    ids.sort_unstable();
+    ids
+}
+
+#[tokio::test]
+async fn large_sync_continues_in_later_runs() {
+    const DAYS: u64 = 9;
+    for database in BOTH {
+        let app = App::start(Setup { database, syncing: short_runs(DAYS), ..Setup::default() }).await;
+        let other = with_short_runs(app.shared.new_instance().await, DAYS);
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let (user, connection) = (person.user.id, &person.connections[0]);
+            let hook = app.hook(&person.user).await;
+            let expected = app.ids_shown(&person.key, connection, DAYS).await;
+            let (mut delivered, mut runs, mut left) = (Vec::new(), BTreeSet::new(), None);
+            for instance in [&app.connections, &other].into_iter().cycle() {
+                let report = instance.sync_one_run(user, connection.id).await.unwrap();
+                runs.insert(report.run);
+                // The next run is due at once.
+                let sync_state = app.storage.find_sync(user, connection.id).await.unwrap().unwrap();
+                assert_eq!(sync_state.next_at == Some(app.clock.now()), !report.is_complete, "{provider}");
+                delivered.extend(app.ids_delivered_to(&hook).await);
+                if report.is_complete {
+                    break;
+                }
+                assert_ne!(sync_state.unread, left, "{provider}: each run leaves less");
+                left = sync_state.unread;
+            }
+            assert!(runs.len() > 1, "{provider}: {} runs", runs.len());
+            assert_eq!(sorted(delivered), sorted(expected), "{provider}: every row once");
+            app.advance_clock(DAY).await;
+            let counts = SyncCounts::of(&app.sync(connection).await);
+            assert_eq!(counts, SyncCounts { new: 0, updated: 0, events: 0 }, "{provider}");
+        }
+    }
+}
+
+/// Also in the runs that continue the first sync.
+#[tokio::test]
+async fn large_first_sync_can_be_silent() {
+    let syncing = SyncSettings { announce_first: false, ..short_runs(3) };
+    let app = App::start(Setup { syncing, ..Setup::default() }).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let hook = app.hook(&person.user).await;
+        let report = app.sync(connection).await;
+        assert_eq!(report.events, 0, "{provider}");
+        app.add_row(connection, "AFTERWARDS", app.clock.now()).await;
+        app.sync(connection).await;
+        let received = app.delivered_to(&hook).await;
+        let texts: Vec<&Value> = all_rows(&received, "new").iter().map(|row| &row["description"]).collect();
+        assert_eq!(texts, ["AFTERWARDS"], "{provider}");
+    }
+}
+
+#[tokio::test]
+async fn crashed_large_sync_announces_every_row_once() {
+    const DAYS: u64 = 5;
+    for database in BOTH {
+        let app = App::start(Setup { database, syncing: short_runs(DAYS), ..Setup::default() }).await;
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let (user, connection) = (person.user.id, &person.connections[0]);
+            let hook = app.hook(&person.user).await;
+            let expected = app.ids_shown(&person.key, connection, DAYS).await;
+            // Its first run fixes the date range.
+            let first = app.connections.sync_one_run(user, connection.id).await.unwrap();
+            assert!(!first.is_complete, "{provider}");
+            let mut delivered = app.ids_delivered_to(&hook).await;
+            // Several runs, then a crash, each time at another place.
+            for polls in (40..).step_by(67) {
+                let id = connection.id;
+                let sync = async move |instance: Connections| {
+                    let _ = with_short_runs(instance, DAYS).sync(user, id).await;
+                };
+                let outcome = app.run_until_crash(provider, CrashPoint::AfterPolls(polls), sync).await;
+                delivered.extend(app.ids_delivered_to(&hook).await);
+                app.advance_clock(PAST_EVERY_LEASE).await;
+                if outcome.finished {
+                    break;
+                }
+            }
+            app.sync(connection).await;
+            delivered.extend(app.ids_delivered_to(&hook).await);
+            assert_eq!(sorted(delivered), sorted(expected), "{provider}: every row once");
+        }
+    }
+}
