@@ -7,6 +7,7 @@
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_providers::registry::PROVIDERS;
@@ -53,8 +54,8 @@ impl Connections {
                 lanes.spawn(async move { connections.run_lane(kind, lane, stop).await });
             }
         }
-        for provider in self.providers.iter().cloned() {
-            let (connections, stop) = (self.clone(), stop.clone());
+        for provider in self.providers.iter() {
+            let (connections, provider, stop) = (self.clone(), Arc::clone(provider), stop.clone());
             lanes.spawn(async move {
                 let prepared = connections.prepare_provider_events(provider.as_ref());
                 stop.run_until_cancelled(prepared).await;
