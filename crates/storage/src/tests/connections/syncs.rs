@@ -46,7 +46,16 @@ both! {
         assert!(!db.renew_job(&first, at(1)).await.unwrap());
         let (synced_at, covered_from) = (Some(at(20)), Some(at(-480)));
         let next_at = Some(at(1020));
-        let state = SyncState { synced_at, covered_from, next_sequence: 2, next_at, attempts: 0, last_error: None };
+        let state = SyncState {
+                synced_at,
+                covered_from,
+                unread_since: None,
+                missing_since: None,
+                next_sequence: 2,
+                next_at,
+                attempts: 0,
+                last_error: None,
+            };
         assert_eq!(db.find_sync(user, id).await.unwrap(), Some(state));
         assert_eq!(due(db, 1019).await, []);
         let second = due(db, 1020).await.remove(0);
