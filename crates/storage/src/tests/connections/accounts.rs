@@ -101,11 +101,15 @@ both! {
 
         let fourth = new_account("acc_4", "Four");
         assert!(db.refresh((user.id, connection), &[fourth, changed, fourth], true, at(40)).await);
-        assert_eq!(names(&db.accounts(user.id).await), ["Deux", "Four"]);
+        assert_eq!(names(&db.accounts(user.id).await), ["Deux", "Four", "One", "Three"], "two are missing");
         assert_eq!(db.revision(user.id).await, 3, "one increment for all changes");
-        assert!(db.refresh((user.id, connection), &[], true, at(50)).await);
+        assert!(db.refresh((user.id, connection), &[fourth, changed], true, at(3_700)).await);
+        assert_eq!(names(&db.accounts(user.id).await), ["Deux", "Four"]);
+        assert_eq!(db.revision(user.id).await, 4, "one increment for both");
+        assert!(db.refresh((user.id, connection), &[], true, at(3_800)).await);
+        assert!(db.refresh((user.id, connection), &[], true, at(7_500)).await);
         assert_eq!(db.list_accounts(user.id, 10, 0).await.unwrap(), (vec![], 0));
-        assert_eq!(db.revision(user.id).await, 4);
+        assert_eq!(db.revision(user.id).await, 5);
     }
 
     async fn unknown_currency_is_set_once(db) {
