@@ -212,7 +212,6 @@ impl Play<'_> {
             .collect();
         let fingerprints = [fingerprint(1, 0, 1), fingerprint(2, 0, 1)];
         let finished = FinishedSync {
-            unread_since: None,
             run: SyncRunId::from(self.id()),
             started_at: at(now),
             date_range: (at(now - 500), at(now)),
