@@ -44,8 +44,8 @@ pub const ENDPOINT_STATES: &str = "bellbird_webhook_endpoints";
 /// Starts the background jobs, which run until `stop`.
 ///
 /// `on_removed` is called within seconds for each connection that any process hid or deleted, so that callers can drop
-/// cached data. It may be called more than once for the same connection. `purge_expired` is called every few seconds, to
-/// free what caches hold: an unused cache keeps what has expired.
+/// cached data. It may be called more than once for the same connection. `purge_expired` is called every few seconds,
+/// to free what caches hold: an unused cache keeps what has expired.
 pub fn start(
     storage: Storage,
     connections: Connections,

@@ -1,5 +1,5 @@
-//! `GET /link/callback`: the redirect URI to which providers send the browser after consent. A browser that did not start
-//! the session gets a page that asks whose consent it is, and posts the answer to the same URL.
+//! `GET /link/callback`: the redirect URI to which providers send the browser after consent. A browser that did not
+//! start the session gets a page that asks whose consent it is, and posts the answer to the same URL.
 
 use axum::body::Body;
 use axum::extract::{RawQuery, State};

@@ -1,7 +1,7 @@
 //! Handles OAuth callbacks. Each one starts to poll its link session while the browser waits.
 //!
-//! A callback in the browser that started the session confirms it. In any other browser the user is asked first, because
-//! the provider's page may have been sent to another person. That person can also deny the session later.
+//! A callback in the browser that started the session confirms it. In any other browser the user is asked first,
+//! because the provider's page may have been sent to another person. That person can also deny the session later.
 
 use std::time::Duration;
 

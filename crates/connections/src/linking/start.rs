@@ -2,8 +2,8 @@
 //!
 //! A link URL contains a secret token. Until it expires, everyone who has it can link accounts for its user, several
 //! times. Each link session sends a random `state` to the provider, which works once. The session's user, purpose and
-//! expiry are stored under the hash of the `state`, with the hash of a cookie of the browser. A bank's app may return the
-//! user in another browser, which has no such cookie. `callback.rs` then asks before anything is stored.
+//! expiry are stored under the hash of the `state`, with the hash of a cookie of the browser. A bank's app may return
+//! the user in another browser, which has no such cookie. `callback.rs` then asks before anything is stored.
 
 use std::time::Duration;
 

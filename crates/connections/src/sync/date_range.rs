@@ -178,8 +178,8 @@ impl SyncSettings {
         if again.plus(CONTINUED_OVERLAP) < to { again } else { stopped_at }
     }
 
-    /// Returns the oldest instant to read when an account that was missing `since` then is listed again: no sync has read
-    /// its rows meanwhile. Never before the start of the first sync's range.
+    /// Returns the oldest instant to read when an account that was missing `since` then is listed again: no sync has
+    /// read its rows meanwhile. Never before the start of the first sync's range.
     fn range_start_of_absence(&self, since: Timestamp, linked_at: Timestamp) -> Timestamp {
         since.minus(self.overlap).max(linked_at.minus(self.first))
     }

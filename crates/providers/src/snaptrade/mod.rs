@@ -31,8 +31,8 @@ use api::{Api, User};
 use map::{Skipped, SkippedTrade};
 
 /// A user's share of the 250 calls a minute of the whole app (docs/providers/snaptrade.md#rate-limits). With what a
-/// request may overdraw, a user takes two fifths at once.
-const USER_CALLS_PER_MINUTE: u32 = 50;
+/// request may overdraw, a user takes three fifths at once.
+const USER_CALLS_PER_MINUTE: u32 = 75;
 
 pub const NAME: ProviderName = ProviderName::new("snaptrade");
 

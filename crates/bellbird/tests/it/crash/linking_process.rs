@@ -49,7 +49,7 @@ impl Deployment {
         matching.map(|call| call["count"].as_u64().unwrap()).sum()
     }
 
-    /// Sends a request of the browser, kills the service while the provider handles its call, and starts another service.
+    /// Sends a request of the browser, kills the service while the provider handles its call, and starts another.
     async fn kill_during_call(
         &self,
         provider: &str,

@@ -149,7 +149,8 @@ fn find_in_memory(process: u32, needle: &str) -> Vec<String> {
     found
 }
 
-#[tokio::test]
+// The request may still be writing, so it needs a thread of its own.
+#[tokio::test(flavor = "multi_thread")]
 async fn unused_credentials_are_evicted_after_minutes() {
     let app = App::start(Setup::default()).await;
     // No row can be so late, so no provider is asked and the connection does not change.
@@ -172,6 +173,7 @@ async fn rows_leave_memory_within_a_minute() {
         ("LIMITS__LIVE_PER_MINUTE", "0"),
         ("LIMITS__LIVE_IN_FLIGHT", "0"),
         ("LIMITS__METADATA_PER_MINUTE", "0"),
+        ("LIMITS__PROVIDER_CALLS_PER_MINUTE", "0"),
     ] {
         workdir.set(&format!("BELLBIRD_{name}"), value);
     }

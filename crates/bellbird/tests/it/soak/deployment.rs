@@ -72,6 +72,7 @@ impl Deployment {
             ("LIMITS__BALANCES_PER_MINUTE", "0"),
             ("LIMITS__LIVE_PER_MINUTE", "0"),
             ("LIMITS__LIVE_IN_FLIGHT", "0"),
+            ("LIMITS__PROVIDER_CALLS_PER_MINUTE", "0"),
             ("LIMITS__FAILED_AUTH_PER_MINUTE", "0"),
         ] {
             workdir.set(&format!("BELLBIRD_{name}"), value);

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::deployment::{Deployment, LEASES_END, LINKER, PROVIDERS, READER};
 use super::measure::{Figures, measure};
 use super::reads::{Known, get};
-use crate::support::browser::client;
+use crate::support::browser::{client, post};
 use crate::support::checked_endpoint::EndpointCounts;
 use crate::support::harness::eventually_within;
 use crate::support::known_rows::{DESCRIPTION, Rows};
@@ -259,7 +259,7 @@ impl Shared {
     async fn link_and_remove(&self, random: &mut Random) {
         let deployment = &self.deployment;
         let provider = PROVIDERS[random.below(3)];
-        if self.link(provider).await.is_some() {
+        if self.link(provider, random).await.is_some() {
             self.counts.add(format!("links at {provider}"), 1);
             let _ = self.get(&deployment.linker_key, "/v1/accounts", random).await;
             let _ = deployment.command(&format!("connection sync --user {LINKER}")).await;
@@ -277,15 +277,26 @@ impl Shared {
         }
     }
 
-    async fn link(&self, provider: &str) -> Option<()> {
+    async fn link(&self, provider: &str, random: &mut Random) -> Option<()> {
         let created =
             self.deployment.command(&format!("connection link --user {LINKER} --provider {provider}")).await.ok()?;
         let url = text(&created, "url");
-        self.deployment.secrets.lock().unwrap().push(url.rsplit('/').next()?.to_owned());
-        let mut page = follow(url).await?;
+        let started = post(url, &format!("provider={provider}")).send().await.ok()?;
+        let cookie = started.headers().get("set-cookie")?.to_str().ok()?.split(';').next()?.to_owned();
+        let token = url.rsplit('/').next()?;
+        self.deployment.secrets.lock().unwrap().extend([token.to_owned(), cookie.split('=').nth(1)?.to_owned()]);
+        let mut page = location(&started)?;
         page.query_pairs_mut().append_pair("sandbox_auto", "accept");
-        let callback = follow(page.as_str()).await?;
-        (client().get(callback).send().await.ok()?.status() == 200).then_some(())
+        let callback = location(&client().get(page).send().await.ok()?)?;
+        let ended = if random.one_in(3) {
+            // The bank's app returns in another browser, where the user is asked first.
+            let asked = client().get(callback.clone()).send().await.ok()?;
+            assert!(matches!(asked.status().as_u16(), 200 | 409 | 503), "{}", asked.status());
+            post(callback.as_str(), "answer=yes").send().await.ok()?
+        } else {
+            client().get(callback).header("cookie", cookie).send().await.ok()?
+        };
+        (ended.status() == 200).then_some(())
     }
 
     async fn connections_of_linker(&self) -> Result<Vec<String>, String> {
@@ -301,8 +312,7 @@ impl Shared {
     }
 }
 
-/// Where a page leads, unless the service is dead or the provider fails.
-async fn follow(url: &str) -> Option<Url> {
-    let answer = client().get(url).header("accept", "text/html").send().await.ok()?;
+/// Where an answer leads, unless the service or the provider fails.
+fn location(answer: &reqwest::Response) -> Option<Url> {
     answer.headers().get("location")?.to_str().ok()?.parse().ok()
 }

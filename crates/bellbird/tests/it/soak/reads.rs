@@ -1,6 +1,7 @@
 //! What the API must answer: the rows of the first walk never change, and added rows have an amount that they had once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -8,6 +9,9 @@ use tokio::sync::Mutex;
 use crate::support::browser::client;
 use crate::support::known_rows::{DESCRIPTION, Rows};
 use crate::support::process::text;
+
+const REPEAT_DELAY: Duration = Duration::from_secs(2);
+const REPEATED_MAX: u32 = 60;
 
 /// An answer of the API, or the error of the connection.
 pub(super) type Answer = Result<(u16, Value), reqwest::Error>;
@@ -52,8 +56,7 @@ impl Known {
             let mut offset = 0;
             loop {
                 let path = format!("/v1/{kind}?connectionId={connection}&from=2000-01-01&limit=100&offset={offset}");
-                let (status, body) = get(api, key, &path).await.unwrap();
-                assert_eq!(status, 200, "{path}: {body}");
+                let body = patient_get(api, key, &path).await;
                 for row in body["data"].as_array().unwrap() {
                     all.entry(key_of(row)).or_default().push(row.clone());
                 }
@@ -122,6 +125,19 @@ fn sorted(rows: &[Value]) -> Vec<String> {
 
 fn key_of(row: &Value) -> (String, String) {
     (text(row, "accountId").to_owned(), text(row, "id").to_owned())
+}
+
+/// A GET that is repeated while the provider's limit of calls is used up.
+async fn patient_get(api: &str, key: &str, path: &str) -> Value {
+    for _ in 0..REPEATED_MAX {
+        let (status, body) = get(api, key, path).await.unwrap();
+        if status == 200 {
+            return body;
+        }
+        assert_eq!(status, 503, "{path}: {body}");
+        tokio::time::sleep(REPEAT_DELAY).await;
+    }
+    panic!("{path}: no answer");
 }
 
 async fn data(api: &str, key: &str, path: &str) -> Vec<Value> {
