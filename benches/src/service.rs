@@ -18,12 +18,13 @@ use crate::recording::Access;
 const EMAIL: &str = "bench@example.com";
 pub(crate) const MASTER_KEY: &str = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 /// No rate limits, balances cached for the whole run, and one log line per request as in production.
-const SETTINGS: [(&str, &str); 8] = [
+const SETTINGS: [(&str, &str); 9] = [
     ("BELLBIRD_SECRETS__KEY", MASTER_KEY),
     ("BELLBIRD_LIMITS__METADATA_PER_MINUTE", "0"),
     ("BELLBIRD_LIMITS__BALANCES_PER_MINUTE", "0"),
     ("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "0"),
     ("BELLBIRD_LIMITS__LIVE_IN_FLIGHT", "0"),
+    ("BELLBIRD_LIMITS__PROVIDER_CALLS_PER_MINUTE", "0"),
     ("BELLBIRD_LIMITS__FAILED_AUTH_PER_MINUTE", "0"),
     ("BELLBIRD_CACHE__BALANCES_SECONDS", "3600"),
     ("BELLBIRD_LOG__LEVEL", "info"),

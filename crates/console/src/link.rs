@@ -65,9 +65,9 @@ pub(crate) async fn submit_choice(
     }
 }
 
-/// Whether another website submits a form.
+/// Whether another origin submits a form, also one of the same site: another program may run there.
 pub(crate) fn is_cross_site(headers: &HeaderMap) -> bool {
-    headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site")
+    headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none")
 }
 
 /// Returns `None` unless the form has exactly one field that names a linkable provider, a connection or a session.

@@ -26,7 +26,7 @@ impl AppState {
     pub(crate) async fn authenticate(&self, request: &Parts, now: Timestamp) -> Result<Caller, Problem> {
         let Some(key) = bearer_key(&request.headers) else { return Err(self.reject(request, now)) };
         let key_digest = digest_of(&key);
-        let is_known = self.inner.known_keys.get(&key_digest, now).is_some();
+        let is_known = self.inner.known_keys.renew(&key_digest, now).is_some();
         let permit = if is_known { None } else { Some(self.admit_unknown_key(request, now).await?) };
         let found = self.inner.storage.find_caller(&key, now).await?;
         drop(permit);

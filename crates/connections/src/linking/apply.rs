@@ -24,6 +24,7 @@ pub(crate) struct ApplyRequest<'a> {
     /// See `decide.rs`.
     pub(crate) elapsed: Duration,
     pub(crate) is_expired: bool,
+    pub(crate) is_declined: bool,
 }
 
 impl<'a> ApplyRequest<'a> {
@@ -32,6 +33,7 @@ impl<'a> ApplyRequest<'a> {
             created_at: self.claim.session.created_at,
             is_expired: self.is_expired,
             confirmation: self.claim.session.confirmation,
+            is_declined: self.is_declined,
             registers_users: self.provider.linking().is_some_and(bellbird_providers::Linking::registers_users),
             repair_targets: self.repair_targets.iter().filter(|target| !applied.is_repaired(target.id)).collect(),
         }

@@ -71,6 +71,11 @@ pub enum CallbackOutcome {
 }
 
 impl CallbackOutcome {
+    fn withdrawn() -> Self {
+        let (outcome, connections, accounts) = (LinkOutcome::Withdrawn, Vec::new(), Vec::new());
+        Self::Finished { outcome, connections, accounts, reason: None }
+    }
+
     /// Whether the session has connected something, or still may.
     fn is_deniable(&self) -> bool {
         match self {
@@ -104,6 +109,12 @@ impl Connections {
         let is_open = |session: &LinkSession| {
             session.confirmation != Confirmation::Denied
                 && self.clock.now().duration_since(session.created_at) < DENY_TTL
+        };
+        let is_denied = session.as_ref().is_some_and(|session| session.confirmation == Confirmation::Denied);
+        let outcome = match outcome {
+            // What the provider still lists until the session expires is withdrawn too.
+            CallbackOutcome::Pending | CallbackOutcome::AlreadyUsed(None) if is_denied => CallbackOutcome::withdrawn(),
+            outcome => outcome,
         };
         let can_deny = outcome.is_deniable() && session.as_ref().is_some_and(is_open);
         Ok(HandledCallback { email: user.email, can_deny, outcome })
@@ -204,12 +215,7 @@ impl Connections {
         }
         self.storage.deny_ended_link_session(&session).await?;
         tracing::info!(provider = session.provider, "link session denied");
-        Ok(CallbackOutcome::Finished {
-            outcome: LinkOutcome::Withdrawn,
-            connections: Vec::new(),
-            accounts: Vec::new(),
-            reason: None,
-        })
+        Ok(CallbackOutcome::withdrawn())
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Session<'a> {
     pub(crate) is_expired: bool,
     /// Nothing is stored before the user has confirmed the session.
     pub(crate) confirmation: Confirmation,
+    /// Whether the callback says that the user gave no consent.
+    pub(crate) is_declined: bool,
     /// Whether the credentials are those of a provider user, and cover all consents of that user.
     pub(crate) registers_users: bool,
     /// The connection that this session is to repair, unless it has done so. If the user has not approved in this
@@ -139,14 +141,15 @@ fn decide_confirmed(consent: &Consent<'_>, session: &Session<'_>, elapsed: Durat
     }
 }
 
-/// A connection is removed only after a denial. Without an answer, its consent may be that of another session, or the
-/// same login may have become active again.
+/// A connection is removed only after a denial. If the user gave no answer or no consent, its consent may be that of
+/// another session, or the same login may have become active again.
 fn decide_withdrawal(consent: &Consent<'_>, session: &Session<'_>) -> Action {
     let is_of_session = !consent.is_known || consent.is_named;
     match &consent.existing {
         Existing::NotConnected if is_of_session => Action::Withdraw,
         Existing::Connected(connection)
             if session.confirmation == Confirmation::Denied
+                && !session.is_declined
                 && is_of_session
                 && (session.is_to_repair(connection) || connection.created_at >= session.created_at) =>
         {

@@ -130,7 +130,7 @@ pub(crate) fn conclude(session: &SessionFacts, applied: &Applied, elapsed: Durat
         return None;
     }
     if session.confirmation != Confirmation::Confirmed {
-        return conclude_denied(session, applied, elapsed);
+        return conclude_denied(session, applied);
     }
     if let Some(conclusion) = conclude_changes(session, applied) {
         return Some(conclusion);
@@ -146,11 +146,12 @@ pub(crate) fn conclude(session: &SessionFacts, applied: &Applied, elapsed: Durat
     }
 }
 
-/// The conclusion after the user denied the session. A consent may be listed late, so there is time to find it.
-fn conclude_denied(session: &SessionFacts, applied: &Applied, elapsed: Duration) -> Option<Conclusion> {
+/// The conclusion after the user denied the session. A consent may be listed late, so it has time until the session
+/// expires: otherwise another session could connect it.
+fn conclude_denied(session: &SessionFacts, applied: &Applied) -> Option<Conclusion> {
     match session.callback_result {
         Err(why) if !applied.withdrawn => Some(Conclusion::no_consent(why)),
-        Ok(()) if !applied.withdrawn && elapsed < UNCHANGED_WAIT => None,
+        Ok(()) if !applied.withdrawn => None,
         _ => Some(Conclusion::withdrawn()),
     }
 }

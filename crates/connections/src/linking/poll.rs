@@ -179,6 +179,11 @@ impl Connections {
         if run.facts.confirmation == Confirmation::Open && run.has_open_rival {
             return Ok(Some(Poll::Failed));
         }
+        let is_declined = run.facts.callback_result.is_err();
+        // What was found may be the consent of the other session. This one has none.
+        if run.facts.confirmation == Confirmation::Denied && is_declined && run.has_open_rival {
+            return Ok(outcome::conclude_without_polling(&run.facts).map(Poll::Concluded));
+        }
         let SessionRun { claim, params, applied, .. } = run;
         let request = ApplyRequest {
             claim,
@@ -188,6 +193,7 @@ impl Connections {
             params,
             elapsed,
             is_expired,
+            is_declined,
         };
         self.apply_consents(&request, &found, applied).await?;
         Ok(Some(outcome::conclude(&run.facts, applied, elapsed).map_or(Poll::Pending, Poll::Concluded)))

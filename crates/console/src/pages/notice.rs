@@ -135,7 +135,7 @@ impl Notice {
     fn for_question(provider: &str, is_urgent: bool) -> Self {
         let question = Self::new(Tone::Waiting, "Is that you?").with(&format!(
             "You gave this user access to your accounts, through {provider}. Linking started in another \
-                            browser, so please confirm that it was you. Nothing is connected before you answer."
+                            browser, so please confirm that it was you. This page connects nothing before you answer."
         ));
         let question = if is_urgent {
             question.with(
@@ -202,7 +202,7 @@ impl Notice {
                 .with("Another user of this service has connected these accounts. Nothing was changed.")
                 .with("You can connect them after that user removes the connection."),
             LinkOutcome::Withdrawn => Self::new(Tone::Neutral, "Nothing is connected")
-                .with("This user has no access to your accounts. Your consent is withdrawn at the provider.")
+                .with("This user gets no access to your accounts. Your consent is withdrawn at the provider.")
                 .with("You said that it was not you, or the consent was not confirmed in time."),
             LinkOutcome::Expired => Self::new(Tone::Attention, "That took too long")
                 .with("The provider did not report your consent in time. Nothing was changed.")

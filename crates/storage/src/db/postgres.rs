@@ -197,6 +197,8 @@ impl PooledClient {
     }
 
     async fn simple(&mut self, text: &str, in_transaction: bool) -> Result<()> {
+        // The caller may leave while BEGIN is on its way. A ROLLBACK too many does no harm.
+        self.in_transaction |= in_transaction;
         let outcome = timeout(STATEMENT_TIMEOUT, self.start()?.batch_execute(text)).await;
         self.finish(outcome)?;
         self.in_transaction = in_transaction;

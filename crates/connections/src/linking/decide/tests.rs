@@ -143,7 +143,9 @@ fn table_of_decisions() {
 
 /// A session that started at 0 and is to repair this connection.
 fn session(confirmation: Confirmation, target: &Connection) -> Session<'_> {
-    Session { created_at: at(0), is_expired: false, confirmation, registers_users: true, repair_targets: vec![target] }
+    let (is_expired, is_declined) = (false, false);
+    let repair_targets = vec![target];
+    Session { created_at: at(0), is_expired, confirmation, is_declined, registers_users: true, repair_targets }
 }
 
 #[test]
@@ -165,7 +167,13 @@ fn table_of_unconfirmed_sessions() {
             let session = Session { is_expired, ..session(confirmation, &target) };
             let existing = existing(belongs_to);
             let found = found(1, 1, ConsentStatus::Active);
-            let action = decide(&Consent { found: &found, is_known, is_named, existing }, &session, WITHDRAWAL_WAIT);
+            let consent = Consent { found: &found, is_known, is_named, existing };
+            if let (Existing::Connected(_), Denied) = (&consent.existing, confirmation) {
+                let declined = Session { is_declined: true, ..self::session(confirmation, &target) };
+                let action = decide(&consent, &declined, WITHDRAWAL_WAIT);
+                assert_eq!(action, Action::Ignore, "a user who declined removes nothing: {belongs_to:?}");
+            }
+            let action = decide(&consent, &session, WITHDRAWAL_WAIT);
             let expected = match withdrawn {
                 None => Action::Wait,
                 Some(withdrawn) if withdrawn.contains(&belongs_to) => Action::Withdraw,
@@ -323,6 +331,7 @@ impl World {
             created_at: at(0),
             is_expired: self.is_expired,
             confirmation: self.confirmation,
+            is_declined: false,
             registers_users: self.registers_users,
             repair_targets: targets.filter(|target| !repaired.contains(&target.id)).collect(),
         }

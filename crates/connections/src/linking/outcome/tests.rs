@@ -164,7 +164,7 @@ fn table_of_denials() {
     for (sentence, session, applied, elapsed, expected) in [
         ("a withdrawn consent ends it", denied, withdrawn(), Duration::ZERO, Some(LinkOutcome::Withdrawn)),
         ("a consent may be listed late", denied, nothing(), early, None),
-        ("but not for ever", denied, nothing(), UNCHANGED_WAIT, Some(LinkOutcome::Withdrawn)),
+        ("until the session expires", denied, nothing(), UNCHANGED_WAIT, None),
         ("a user who declined gave none", with(DECLINED), nothing(), Duration::ZERO, Some(LinkOutcome::Declined)),
         ("or did all the same", with(DECLINED), withdrawn(), Duration::ZERO, Some(LinkOutcome::Withdrawn)),
     ] {
@@ -178,6 +178,8 @@ fn table_of_denials() {
     };
     assert_eq!(ended(&withdrawn()), LinkOutcome::Withdrawn);
     assert_eq!(ended(&nothing()), LinkOutcome::Expired);
+    let expired = after_poll(Poll::Pending, (&denied, &nothing()), 0, at(1_800), false);
+    assert!(matches!(expired, Next::Finish(Conclusion { outcome: LinkOutcome::Withdrawn, .. })), "{expired:?}");
 }
 
 #[test]
@@ -314,7 +316,9 @@ proptest! {
 
     #[test]
     fn decided_session_is_concluded_in_time(session in facts(), applied in any_applied()) {
-        let is_open = session.phase == LinkPhase::Started || applied.undecided;
+        let waits_for_consent =
+            session.confirmation == Confirmation::Denied && session.callback_result.is_ok() && !applied.withdrawn;
+        let is_open = session.phase == LinkPhase::Started || applied.undecided || waits_for_consent;
         prop_assert_eq!(conclude(&session, &applied, UNCHANGED_WAIT).is_none(), is_open);
     }
 

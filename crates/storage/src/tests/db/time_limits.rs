@@ -1,6 +1,7 @@
 //! Time limits of PostgreSQL: what waits at the server ends there, and what is given up is cancelled.
 
 use bellbird_domain::UserId;
+use futures_util::FutureExt as _;
 use tokio::task::JoinSet;
 use tokio_postgres::Client;
 
@@ -125,5 +126,20 @@ fn postgres_given_up_statement_does_not_block_the_next() {
             assert!(db.find_user(locked.user).await.unwrap().is_some());
         })
         .await;
+    });
+}
+
+#[test]
+fn postgres_transaction_that_is_given_up_while_it_begins_is_rolled_back() {
+    on_postgres(async |db| {
+        let user = db.user("a@x").await.id;
+        let observer = connect(&db.url).await;
+        // The first poll sends BEGIN, and its answer is not waited for.
+        assert!(db.db.begin().now_or_never().is_none());
+        write(db, user).await.unwrap();
+        let committed = "SELECT COUNT(*) FROM users WHERE timezone IS NULL";
+        assert_eq!(observer.query_one(committed, &[]).await.unwrap().get::<_, i64>(0), 1);
+        let open = Locked { user, observer: &observer };
+        assert_eq!(open.count("application_name = 'bellbird' AND state = 'idle in transaction'").await, 0);
     });
 }
