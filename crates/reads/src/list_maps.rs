@@ -1,7 +1,7 @@
 //! The page maps and trades maps of all lists that clients page through, by API key.
 //!
-//! Each API key has a few maps of its own and a share of the memory. So a client that asks for many lists pushes out its
-//! own maps before those of others: a list whose map is lost begins anew.
+//! Each API key has a few maps of its own and a share of the memory. So a client that asks for many lists pushes out
+//! its own maps before those of others: a list whose map is lost begins anew.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -267,7 +267,7 @@ CREATE INDEX provider_users_digest ON provider_users (provider, provider_user_di
 -- key.
 CREATE TABLE provider_events (
     provider TEXT NOT NULL,
-    -- SHA-256 of the event's id, or of its body where it has no id.
+    -- SHA-256 of the event's id.
     event_hash BLOB NOT NULL,
     received_at INTEGER NOT NULL,
     PRIMARY KEY (provider, event_hash)

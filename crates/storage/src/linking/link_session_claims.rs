@@ -55,8 +55,9 @@ impl ClaimedLinkSession {
 }
 
 impl Storage {
-    /// Seals the parameters of the first callback, records whether the user confirmed, and claims the session. Of several concurrent callers, exactly one
-    /// gets the claim. None if the state is unknown, the session has expired, or a callback was received before.
+    /// Seals the parameters of the first callback, records whether the user confirmed, and claims the session. Of
+    /// several concurrent callers, exactly one gets the claim. None if the state is unknown, the session has expired, or
+    /// a callback was received before.
     pub async fn receive_link_callback(
         &self,
         state: &str,
@@ -131,9 +132,8 @@ impl Storage {
         Ok(true)
     }
 
-    /// Ends a session and deletes its secret. `outcome` is one word. The claim's session names the connections that it created
-    /// or repaired. Returns false, and changes nothing, if the lease
-    /// was lost.
+    /// Ends a session and deletes its secret. `outcome` is one word. The claim's session names the connections that it
+    /// created or repaired. Returns false, and changes nothing, if the lease was lost.
     pub async fn end_link_session(&self, claim: &ClaimedLinkSession, outcome: &str) -> Result<bool> {
         let LinkSession { user_id, id, .. } = claim.session;
         let mut tx = self.db.begin().await?;

@@ -31,6 +31,11 @@ fn phase_names_round_trip() {
     assert!("Started".parse::<LinkPhase>().is_err());
 }
 
+/// A confirmed callback with this text, and a lease that ends at the second time.
+async fn receive(db: &Storage, state: &str, text: &str, (now, until): (i64, i64)) -> Option<ClaimedLinkSession> {
+    db.receive_link_callback(state, &secret(text), Confirmation::Confirmed, at(now), at(until)).await.unwrap()
+}
+
 both! {
     async fn link_session_from_start_to_end(db) {
         let user = db.user("a@x").await.id;
@@ -46,7 +51,7 @@ both! {
         assert_eq!((started.created_at, started.phase_since, started.expires_at), (at(0), at(0), at(60)));
         assert_eq!(db.find_link_session("stale").await.unwrap(), None);
         let claim =
-            db.receive_link_callback("state", &secret("code=answer"), Confirmation::Confirmed, at(10), at(40)).await.unwrap().expect("in time");
+            receive(db, "state", "code=answer", (10, 40)).await.expect("in time");
         assert_eq!(
             (claim.session.phase, secret_text(&claim), claim.job.attempts),
             (LinkPhase::CallbackReceived, Some("code=answer"), 0)
@@ -156,7 +161,7 @@ both! {
         let user = db.user("a@x").await.id;
         db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
         let callback =
-            async |state, now| db.receive_link_callback(state, &secret("forged"), Confirmation::Confirmed, at(now), at(99)).await.unwrap();
+            async |state, now| receive(db, state, "forged", (now, 99)).await;
         assert!(callback("state", 60).await.is_none(), "too late");
         assert!(callback("stale", 10).await.is_none(), "unknown");
         assert_eq!((db.secrets_for("link_session").await, phase(db, "state").await.0), (0, LinkPhase::Started));
@@ -218,7 +223,7 @@ both! {
         db.wake_link_sessions("akahu", &[AffectedRef::User(user)], at(5)).await.unwrap();
         let earlier = due(db, 5).await.remove(0);
         let callback =
-            db.receive_link_callback("state", &secret("answer"), Confirmation::Confirmed, at(10), at(40)).await.unwrap().expect("in time");
+            receive(db, "state", "answer", (10, 40)).await.expect("in time");
         assert!(!db.end_link_session(&earlier, "cancelled").await.unwrap());
         assert!(!db.postpone_link_session(&earlier, at(999)).await.unwrap());
         assert!(db.end_link_session(&callback, "linked").await.unwrap());
@@ -252,7 +257,7 @@ both! {
         session_with_callback(db, user, "state").await;
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
         other_key.insert_link_session(&new_session(user, "other"), at(0)).await.unwrap();
-        other_key.receive_link_callback("other", &secret("answer"), Confirmation::Confirmed, at(11), at(40)).await.unwrap().expect("in time");
+        receive(&other_key, "other", "answer", (11, 40)).await.expect("in time");
         let claims = due(db, 40).await;
         let mut opened: Vec<_> = claims.iter().map(secret_text).collect();
         opened.sort_unstable();
@@ -277,7 +282,7 @@ both! {
         }
         db.insert_link_session(&new_session(user, "empty"), at(0)).await.unwrap();
         let callback = async |state| {
-            db.receive_link_callback(state, &secret("answer"), Confirmation::Confirmed, at(10), at(40)).await.unwrap().expect("in time")
+            receive(db, state, "answer", (10, 40)).await.expect("in time")
         };
         let (one, empty) = (callback("one").await, callback("empty").await);
         for claim in due(db, 120).await.iter().chain([&one]).filter(|claim| claim.session.id != empty.session.id) {
@@ -307,6 +312,8 @@ both! {
             .unwrap();
         let this = db.find_link_session("this").await.unwrap().unwrap();
         let others = db.list_other_link_sessions(&this, at(2)).await.unwrap();
-        assert_eq!(others, [OtherLinkSession { connection_id: Some(broken), phase: LinkPhase::Started, expires_at: at(60) }]);
+        let (connection_id, phase) = (Some(broken), LinkPhase::Started);
+        let other = OtherLinkSession { connection_id, phase, expires_at: at(60) };
+        assert_eq!(others, [other]);
     }
 }
