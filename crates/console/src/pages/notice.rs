@@ -202,7 +202,7 @@ impl Notice {
                 .with("Another user of this service has connected these accounts. Nothing was changed.")
                 .with("You can connect them after that user removes the connection."),
             LinkOutcome::Withdrawn => Self::new(Tone::Neutral, "Nothing is connected")
-                .with("This user gets no access to your accounts. Your consent is withdrawn at the provider.")
+                .with("This user has no access to your accounts. Your consent is withdrawn at the provider.")
                 .with("You said that it was not you, or the consent was not confirmed in time."),
             LinkOutcome::Expired => Self::new(Tone::Attention, "That took too long")
                 .with("The provider did not report your consent in time. Nothing was changed.")

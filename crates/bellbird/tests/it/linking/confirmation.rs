@@ -220,6 +220,24 @@ on_both_databases! {
 }
 
 #[tokio::test]
+async fn user_who_declined_elsewhere_removes_nothing() {
+    let app = App::start(Setup::default()).await;
+    for provider in ["fiskil", "snaptrade"] {
+        let person = app.add_person(&format!("{provider}.heals@example.com"), Plan::Professional, &[]).await;
+        let user = person.user.id;
+        let (linked, _) = app.link_in_browser(user, LinkTarget::Provider(provider)).await;
+        app.set_consent(&linked[0], "revoked").await;
+        app.connections.refresh(user, linked[0].id).await.unwrap();
+        let link_url = app.link_url(user, LinkTarget::Connection(linked[0].id)).await;
+        let callback_url = app.answer_consent_page(&link_url, "deny").await;
+        // The same consent becomes active again while the user declines a new one.
+        app.set_consent(&linked[0], "active").await;
+        open_elsewhere(callback_url.as_str()).await.assert_shows(200, "did not give your consent");
+        assert!(app.storage.find_connection(user, linked[0].id).await.unwrap().is_some(), "{provider}");
+    }
+}
+
+#[tokio::test]
 async fn user_who_declined_is_not_asked() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
