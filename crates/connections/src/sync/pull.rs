@@ -17,9 +17,9 @@ use jiff::tz::TimeZone;
 use secrecy::SecretString;
 use tokio::time::Instant;
 
-use super::SyncSettings;
 use super::changes::{Changes, DuplicateIds, Reading, RowDigests, detect_changes};
 
+use super::{SyncSettings, start_of_day};
 /// A run stops after this many rows, many times a busy month, and the next run continues. It is below the rows of
 /// [`sweep::PAGES_MAX`] pages of any provider.
 const RUN_ROWS_MAX: usize = 150_000;
@@ -71,9 +71,9 @@ pub(super) struct Pulled {
     pub(super) updated: Vec<ChangedRow>,
     /// All fingerprints of the connection, if they have to be written.
     pub(super) fingerprints: Option<Vec<Fingerprint>>,
-    /// The time of the newest row, which is not in the future.
+    /// The day of the newest row that is not in the future. It is stored, so it is not the time of a row.
     pub(super) newest_row_at: Option<Timestamp>,
-    /// The start of what was read: that of the date range, unless the run stopped before.
+    /// The start of what was read: that of the date range, or of the oldest row's day if the run stopped before.
     pub(super) read_from: Timestamp,
     /// What is left to read.
     pub(super) unread: Option<UnreadRange>,
@@ -114,9 +114,10 @@ impl Pull<'_> {
             return Err(TOO_MANY_ROWS);
         }
         let (new_count, updated_count) = (new.len(), updated.len());
-        let newest_row_at = rows.iter().map(|row| row.instant.min(self.now)).max();
-        let oldest = rows.iter().map(|row| row.instant).min();
-        let read_from = stopped_at.and(oldest).unwrap_or(self.date_range.0);
+        let times = || rows.iter().map(|row| row.instant);
+        let day_of = |at| start_of_day(at).max(self.date_range.0);
+        let newest_row_at = times().filter(|at| *at <= self.now).max().map(day_of);
+        let read_from = stopped_at.and(times().min()).map_or(self.date_range.0, day_of);
         let mut changed_rows = |indexes: Vec<usize>| -> Vec<ChangedRow> {
             if !self.announce {
                 return Vec::new();
