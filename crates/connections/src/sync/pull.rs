@@ -1,6 +1,7 @@
 //! Reads the rows of a sync's date range from the provider, and keeps the JSON of new and changed rows for delivery.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use bellbird_domain::{
     Account, AccountId, Bound, ContentDigest, Digest, EventType, Fingerprint, Interval, Span, Trade, Transaction,
@@ -18,8 +19,8 @@ use secrecy::SecretString;
 use tokio::time::Instant;
 
 use super::changes::{Changes, DuplicateIds, Reading, RowDigests, detect_changes};
-
 use super::{SyncSettings, start_of_day};
+
 /// A run stops after this many rows, many times a busy month, and the next run continues. It is below the rows of
 /// [`sweep::PAGES_MAX`] pages of any provider.
 const RUN_ROWS_MAX: usize = 150_000;
@@ -77,6 +78,8 @@ pub(super) struct Pulled {
     pub(super) read_from: Timestamp,
     /// What is left to read.
     pub(super) unread: Option<UnreadRange>,
+    /// Set if the provider's rate limit stopped the run: the shortest time until the next one.
+    pub(super) wait: Option<Duration>,
     pub(super) unreadable: Vec<UnreadableRow>,
 }
 
@@ -86,6 +89,7 @@ struct Read {
     duplicate_ids: DuplicateIds,
     rows: Vec<Row>,
     unread: Option<UnreadRange>,
+    wait: Option<Duration>,
     /// The first row that was not read, if the run stopped between rows.
     stopped_at: Option<Timestamp>,
 }
@@ -106,7 +110,7 @@ impl Pull<'_> {
             Kind::Banking(banking) => self.transactions(banking).await?,
             Kind::Brokerage(brokerage) => self.trades(brokerage).await?,
         };
-        let Read { event_type, duplicate_ids, mut rows, unread, stopped_at } = read;
+        let Read { event_type, duplicate_ids, mut rows, unread, wait, stopped_at } = read;
         let seen: Vec<RowDigests> = rows.iter().map(|row| row.seen).collect();
         let reading = Reading { sequence: self.sequence, now: self.now, prune_before: self.prune_before };
         let Changes { new, updated, fingerprints } = detect_changes(self.known, &seen, duplicate_ids, &reading);
@@ -141,6 +145,7 @@ impl Pull<'_> {
             newest_row_at,
             read_from,
             unread,
+            wait,
             unreadable: self.unreadable(event_type, stopped_at),
         })
     }
@@ -162,12 +167,13 @@ impl Pull<'_> {
             duplicate_ids: DuplicateIds::SameRow,
             rows: collector.finish()?,
             unread: stopped_at.map(left),
+            wait: None,
             stopped_at,
         })
     }
 
     /// Reads account by account. A run stops between two accounts only: equal trades are distinct rows, so none may be
-    /// read twice.
+    /// read twice. If a later account meets a limit, the rows of those before it are kept.
     async fn trades(&self, brokerage: &dyn Brokerage) -> Result<Read, Error> {
         // Without an end, so that trades with a future date are reported at once.
         let span = Span { from: Some(Bound::Instant(self.date_range.0)), to: None };
@@ -175,13 +181,24 @@ impl Pull<'_> {
         let mut accounts: Vec<&Account> =
             self.accounts.iter().filter(|account| self.after_account.is_none_or(|last| account.id > last)).collect();
         accounts.sort_unstable_by_key(|account| account.id);
-        let mut unread = None;
+        let left_after = |account: &Account| UnreadRange { to: self.date_range.1, after_account: Some(account.id) };
+        let (mut unread, mut wait) = (None, None);
         for (index, account) in accounts.iter().enumerate() {
             let query = TradeQuery { account, span: &span, zone: self.zone };
+            let rows_before = collector.rows.len();
             let mut sink = |row: &Trade<'_>| collector.trade(row);
-            sweep::trades(brokerage, self.context, self.credentials, &query, &mut sink).await?;
+            match sweep::trades(brokerage, self.context, self.credentials, &query, &mut sink).await {
+                Err(error @ (Error::Deadline | Error::RateLimited { .. })) if index > 0 => {
+                    collector.rows.truncate(rows_before);
+                    unread = Some(left_after(accounts[index - 1]));
+                    let is_limited = matches!(error, Error::RateLimited { .. });
+                    wait = is_limited.then(|| error.retry_after().unwrap_or_default());
+                    break;
+                }
+                read => read?,
+            }
             if index + 1 < accounts.len() && collector.must_stop() {
-                unread = Some(UnreadRange { to: self.date_range.1, after_account: Some(account.id) });
+                unread = Some(left_after(account));
                 break;
             }
         }
@@ -189,7 +206,7 @@ impl Pull<'_> {
         // In the order of `/v1/trades`: newest first, then by account, then as the provider lists them.
         rows.sort_by_key(|row| std::cmp::Reverse(row.instant));
         let (event_type, duplicate_ids) = (EventType::TradesSynced, DuplicateIds::DistinctRows);
-        Ok(Read { event_type, duplicate_ids, rows, unread, stopped_at: None })
+        Ok(Read { event_type, duplicate_ids, rows, unread, wait, stopped_at: None })
     }
 
     /// The unreadable rows of what was read. A page reaches beyond it.
