@@ -63,22 +63,35 @@ pub(crate) fn count_unreadable(provider: ProviderName, reason: UnreadableReason,
     metrics::counter!("bellbird_unreadable_rows_total", &labels).increment(1);
 }
 
+/// What is known of a row of another form.
+#[derive(Debug, Default)]
+pub(crate) struct MalformedRow {
+    pub(crate) is_other_account: bool,
+    /// None if the time cannot be read.
+    pub(crate) at: Option<Timestamp>,
+}
+
 /// Parses the rows of a page one by one, after the page could not be parsed whole. Also returns those that have another
-/// form.
+/// form. `inspect` gets the text of such a row, if it is not a string or null. Rows of other accounts are left out.
 pub(crate) fn parse_each<'a, T: Deserialize<'a>>(
     provider: ProviderName,
     rows: Vec<Token<'a>>,
+    inspect: impl Fn(&'a str) -> MalformedRow,
 ) -> (Vec<T>, Vec<UnreadableRow>) {
     let mut parsed = Vec::with_capacity(rows.len());
     let mut unreadable = Vec::new();
     for row in rows {
-        let Token::Other(text) = row else { continue };
-        match json::from_str(text) {
+        let row = match row {
+            Token::Other(text) => json::from_str(text).map_err(|Invalid| inspect(text)),
+            Token::Null | Token::String(_) => Err(MalformedRow::default()),
+        };
+        match row {
             Ok(row) => parsed.push(row),
-            Err(Invalid) => {
+            Err(MalformedRow { is_other_account: true, .. }) => {}
+            Err(MalformedRow { at, .. }) => {
                 let reason = UnreadableReason::InvalidForm;
                 count_unreadable(provider, reason, "");
-                unreadable.push(UnreadableRow { reason, at: None });
+                unreadable.push(UnreadableRow { reason, at });
             }
         }
     }
@@ -115,6 +128,18 @@ mod tests {
             assert_eq!(utc_instant(text.as_bytes()), by_jiff(text), "{text}");
             assert!(by_jiff(text).is_some(), "{text}");
         }
+    }
+
+    #[test]
+    fn row_of_any_other_form_is_unreadable() {
+        #[derive(Deserialize)]
+        struct Row {
+            amount: u8,
+        }
+        let rows = json::from_str(r#"[{"amount": 1}, "two", null, 3, [], {"amount": "four"}, {"amount": 5}]"#).unwrap();
+        let (parsed, unreadable) = parse_each::<Row>(ProviderName::new("fiskil"), rows, |_| MalformedRow::default());
+        assert_eq!(parsed.iter().map(|row| row.amount).collect::<Vec<_>>(), [1, 5]);
+        assert_eq!(unreadable, [UnreadableRow { reason: UnreadableReason::InvalidForm, at: None }; 5]);
     }
 
     proptest! {

@@ -60,6 +60,8 @@ pub(crate) enum RebuildError {
     Sealed,
     /// The database holds an invalid value.
     Corrupt,
+    /// The provider does not return a row that may not be gone.
+    Incomplete,
     /// Other rebuilds took all the time until the deadline. The provider was not called.
     Busy,
 }
@@ -74,6 +76,7 @@ impl RebuildError {
             Self::Storage => "rows not read: database does not answer",
             Self::Sealed => "rows not read: credentials cannot be opened",
             Self::Corrupt => "rows not read: stored data is invalid",
+            Self::Incomplete => "rows not read: provider does not return all of them",
             Self::Busy => "rows not read: too many concurrent reads",
         }
     }
@@ -189,19 +192,24 @@ impl Webhooks {
             outcome = source.check_consent(&context).await;
         }
         let has_first = found.has_first();
-        // A missing row may be the unreadable one. Then it is not gone.
-        let is_whole = !found.has_stopped_early() && context.take_unreadable().is_empty();
-        let is_final = outcome.is_ok() && read_all && is_whole;
+        // A row that is not found may be an unreadable one, or of an account that the provider's list lacks. Then it is
+        // not gone, but the last attempt goes without it.
+        let are_missing_gone = source.has_all_accounts && context.take_unreadable().is_empty();
+        let is_last = self.inner.settings.schedule.after(delivery.attempts.saturating_add(1), None, 0).is_none();
+        let is_final = outcome.is_ok() && read_all && !found.has_stopped_early() && (are_missing_gone || is_last);
         let now = self.inner.clock.now();
         let mut first = None;
         for (rebuilt, body) in found.bodies(version, is_final) {
-            self.inner.event_buffer.hold_rebuilt_body(rebuilt.id, version, body.clone(), now);
+            // Another endpoint may have attempts left.
+            if are_missing_gone || !is_last {
+                self.inner.event_buffer.hold_rebuilt_body(rebuilt.id, version, body.clone(), now);
+            }
             first = first.or_else(|| (rebuilt.id == event.id).then_some(body));
         }
         match (outcome, first) {
             // A failure after the last row of the event affects other chunks only.
             (Err(error), _) if !has_first => Err(error),
-            (_, first) => first.ok_or(RebuildError::Provider),
+            (_, first) => first.ok_or(RebuildError::Incomplete),
         }
     }
 
@@ -235,8 +243,10 @@ impl Webhooks {
         let connection = storage.find_connection(user, id).await?.ok_or(RebuildError::Gone)?;
         let key = storage.fingerprint_key(user, id).await?.ok_or(RebuildError::Gone)?;
         let provider = self.inner.providers.find(&connection.provider).ok_or(RebuildError::Provider)?;
+        let sync = storage.find_sync(user, id).await?.ok_or(RebuildError::Gone)?;
         Ok(RowSource {
             provider: Arc::clone(provider),
+            has_all_accounts: sync.missing_since.is_none(),
             credentials: storage.find_credentials(user, id).await?.ok_or(RebuildError::Gone)?,
             hasher: RowHasher::new(key.expose_secret().as_bytes()),
             accounts: storage.list_connection_accounts(user, id).await?,
@@ -257,6 +267,8 @@ struct RowSource {
     credentials: SecretString,
     hasher: RowHasher,
     accounts: Vec<Account>,
+    /// Whether the provider's last list had all accounts of the connection.
+    has_all_accounts: bool,
     zone: TimeZone,
     deadline: Instant,
 }

@@ -112,7 +112,7 @@ impl SyncSettings {
         SyncPlan {
             from,
             to,
-            kept_from: or_absence(from, history.missing_since),
+            kept_from: or_absence(or_absence(from, history.absent_since), history.missing_since),
             continues: unread.is_some(),
             next_sync_at,
             retry_if_empty_at: (rows_may_be_late && synced_at.is_none()).then_some(retry_at),
@@ -356,7 +356,7 @@ mod tests {
         // What a run has left is read first.
         let unread_to = Some(at("2026-11-14T00:00:00Z"));
         let continued = settings.plan(now, SyncHistory { unread_to, ..returned }, 1_000);
-        assert_eq!(continued.from, at("2026-11-12T12:00:00Z"));
+        assert_eq!((continued.from, continued.kept_from), (at("2026-11-12T12:00:00Z"), week_before));
         let linked_at = at("2026-11-10T00:00:00Z");
         assert_eq!(
             settings.plan(now, SyncHistory { linked_at, absent_since: Some(linked_at), ..last }, 1_000).from,

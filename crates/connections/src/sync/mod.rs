@@ -11,7 +11,7 @@ mod pull;
 
 use std::time::Duration;
 
-use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, SyncRunId, UserId};
+use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, SyncRunId, TimestampExt as _, UserId};
 use bellbird_providers::UnreadableRow;
 use bellbird_storage::{
     ClaimedJob, FinishedSync, JobKey, NewWebhookEvent, SyncProgress, SyncState, UnreadableRows, job_kinds,
@@ -25,6 +25,7 @@ use tokio::time::Instant;
 pub use date_range::SyncSettings;
 
 use crate::jobs::{JobKind, claim_or_wait, jitter};
+use crate::schedule::{self, Failure};
 use crate::{Connections, ConnectionsError};
 use date_range::{SyncHistory, SyncPlan};
 use pull::{Pull, Pulled};
@@ -61,23 +62,27 @@ pub struct SyncReport {
     /// False if the sync was too large for one run.
     #[serde(skip)]
     pub is_complete: bool,
+    /// Whether the rest is read at once. After a rate limit, the next run waits.
+    #[serde(skip)]
+    continues_at_once: bool,
 }
 
 impl SyncReport {
     fn empty(connection_id: ConnectionId, run: SyncRunId, status: ConnectionStatus) -> Self {
-        Self { connection_id, run, new_count: 0, updated_count: 0, events: 0, status, is_complete: true }
+        let (is_complete, continues_at_once) = (true, false);
+        Self { connection_id, run, new_count: 0, updated_count: 0, events: 0, status, is_complete, continues_at_once }
     }
 }
 
 impl Connections {
     /// Syncs one connection now. If another process is syncing it, waits for that sync, then syncs again. A sync that
-    /// is too large for one run takes several.
+    /// is too large for one run takes several. If the provider's rate limit ends a run, the rest is left to the job.
     ///
     /// Fails with [`ConnectionsError::Busy`] if the other process takes too long, or if this one loses its lease. A
     /// failed sync is retried as a job, with a delay that grows with each failure.
     pub async fn sync(&self, user: UserId, id: ConnectionId) -> Result<SyncReport, ConnectionsError> {
         let mut report = self.sync_one_run(user, id).await?;
-        while !report.is_complete {
+        while report.continues_at_once {
             let SyncReport { new_count, updated_count, events, .. } = report;
             report = self.sync_one_run(user, id).await?;
             report.new_count += new_count;
@@ -138,6 +143,7 @@ impl Connections {
         }
         (report.new_count, report.updated_count) = (pulled.new_count, pulled.updated_count);
         report.is_complete = pulled.unread.is_none();
+        report.continues_at_once = !report.is_complete && pulled.wait.is_none();
         let (event_type, new, updated) = (pulled.event_type, &mut pulled.new, &mut pulled.updated);
         let prepared = self.event_buffer.prepare(event_type, run, now, new, updated, &hasher);
         let events: Vec<NewWebhookEvent<'_>> = prepared.iter().map(PreparedWebhookEvent::to_store).collect();
@@ -150,8 +156,7 @@ impl Connections {
             started_at: now,
             date_range: (pulled.read_from, plan.to),
             progress: &progress,
-            // The next run continues at once.
-            next_sync_at: if report.is_complete { plan.next_sync_at } else { now },
+            next_sync_at: self.next_run_at(now, &plan, &pulled),
             // The absence is read from a new date range only.
             absent_since: last.absent_since.filter(|_| !plan.continues),
             fingerprints: pulled.fingerprints.as_deref(),
@@ -171,6 +176,16 @@ impl Connections {
             self.event_buffer.evict_bodies(&prepared);
         }
         Ok(report)
+    }
+
+    fn next_run_at(&self, now: Timestamp, plan: &SyncPlan, pulled: &Pulled) -> Timestamp {
+        match (&pulled.unread, pulled.wait) {
+            (None, _) => plan.next_sync_at,
+            (Some(_), None) => now,
+            (Some(_), Some(wait)) => {
+                self.clock.now().plus(schedule::backoff(1, Failure::Transient(Some(wait)), jitter()))
+            }
+        }
     }
 
     async fn pull(
@@ -248,7 +263,7 @@ fn sequence(last: &SyncState, plan: &SyncPlan) -> u32 {
 }
 
 /// Adds the unreadable rows of a run to those that the runs `before` it have met. A row without a time counts as one of
-/// the start of the date range.
+/// the start of the date range. Runs overlap by a day, whose unreadable rows count twice.
 fn add_unreadable(before: Option<&UnreadableRows>, found: &[UnreadableRow], from: Timestamp) -> Option<UnreadableRows> {
     let oldest = found.iter().map(|row| (row.at.unwrap_or(from), row.reason)).min_by_key(|(at, _)| *at);
     let Some((since, reason)) = oldest else { return before.cloned() };

@@ -1,6 +1,7 @@
 //! Reads the rows of a sync's date range from the provider, and keeps the JSON of new and changed rows for delivery.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use bellbird_domain::{
     Account, AccountId, Bound, ContentDigest, Digest, EventType, Fingerprint, Interval, Span, Trade, Transaction,
@@ -17,8 +18,8 @@ use jiff::tz::TimeZone;
 use secrecy::SecretString;
 use tokio::time::Instant;
 
-use super::SyncSettings;
 use super::changes::{Changes, DuplicateIds, Reading, RowDigests, detect_changes};
+use super::{SyncSettings, start_of_day};
 
 /// A run stops after this many rows, many times a busy month, and the next run continues. It is below the rows of
 /// [`sweep::PAGES_MAX`] pages of any provider.
@@ -71,12 +72,14 @@ pub(super) struct Pulled {
     pub(super) updated: Vec<ChangedRow>,
     /// All fingerprints of the connection, if they have to be written.
     pub(super) fingerprints: Option<Vec<Fingerprint>>,
-    /// The time of the newest row, which is not in the future.
+    /// The day of the newest row that is not in the future. It is stored, so it is not the time of a row.
     pub(super) newest_row_at: Option<Timestamp>,
-    /// The start of what was read: that of the date range, unless the run stopped before.
+    /// The start of what was read: that of the date range, or of the oldest row's day if the run stopped before.
     pub(super) read_from: Timestamp,
     /// What is left to read.
     pub(super) unread: Option<UnreadRange>,
+    /// Set if the provider's rate limit stopped the run: the shortest time until the next one.
+    pub(super) wait: Option<Duration>,
     pub(super) unreadable: Vec<UnreadableRow>,
 }
 
@@ -86,6 +89,7 @@ struct Read {
     duplicate_ids: DuplicateIds,
     rows: Vec<Row>,
     unread: Option<UnreadRange>,
+    wait: Option<Duration>,
     /// The first row that was not read, if the run stopped between rows.
     stopped_at: Option<Timestamp>,
 }
@@ -106,7 +110,7 @@ impl Pull<'_> {
             Kind::Banking(banking) => self.transactions(banking).await?,
             Kind::Brokerage(brokerage) => self.trades(brokerage).await?,
         };
-        let Read { event_type, duplicate_ids, mut rows, unread, stopped_at } = read;
+        let Read { event_type, duplicate_ids, mut rows, unread, wait, stopped_at } = read;
         let seen: Vec<RowDigests> = rows.iter().map(|row| row.seen).collect();
         let reading = Reading { sequence: self.sequence, now: self.now, prune_before: self.prune_before };
         let Changes { new, updated, fingerprints } = detect_changes(self.known, &seen, duplicate_ids, &reading);
@@ -114,9 +118,10 @@ impl Pull<'_> {
             return Err(TOO_MANY_ROWS);
         }
         let (new_count, updated_count) = (new.len(), updated.len());
-        let newest_row_at = rows.iter().map(|row| row.instant.min(self.now)).max();
-        let oldest = rows.iter().map(|row| row.instant).min();
-        let read_from = stopped_at.and(oldest).unwrap_or(self.date_range.0);
+        let times = || rows.iter().map(|row| row.instant);
+        let day_of = |at| start_of_day(at).max(self.date_range.0);
+        let newest_row_at = times().filter(|at| *at <= self.now).max().map(day_of);
+        let read_from = stopped_at.and(times().min()).map_or(self.date_range.0, day_of);
         let mut changed_rows = |indexes: Vec<usize>| -> Vec<ChangedRow> {
             if !self.announce {
                 return Vec::new();
@@ -140,6 +145,7 @@ impl Pull<'_> {
             newest_row_at,
             read_from,
             unread,
+            wait,
             unreadable: self.unreadable(event_type, stopped_at),
         })
     }
@@ -161,12 +167,13 @@ impl Pull<'_> {
             duplicate_ids: DuplicateIds::SameRow,
             rows: collector.finish()?,
             unread: stopped_at.map(left),
+            wait: None,
             stopped_at,
         })
     }
 
     /// Reads account by account. A run stops between two accounts only: equal trades are distinct rows, so none may be
-    /// read twice.
+    /// read twice. If a later account meets a limit, the rows of those before it are kept.
     async fn trades(&self, brokerage: &dyn Brokerage) -> Result<Read, Error> {
         // Without an end, so that trades with a future date are reported at once.
         let span = Span { from: Some(Bound::Instant(self.date_range.0)), to: None };
@@ -174,13 +181,24 @@ impl Pull<'_> {
         let mut accounts: Vec<&Account> =
             self.accounts.iter().filter(|account| self.after_account.is_none_or(|last| account.id > last)).collect();
         accounts.sort_unstable_by_key(|account| account.id);
-        let mut unread = None;
+        let left_after = |account: &Account| UnreadRange { to: self.date_range.1, after_account: Some(account.id) };
+        let (mut unread, mut wait) = (None, None);
         for (index, account) in accounts.iter().enumerate() {
             let query = TradeQuery { account, span: &span, zone: self.zone };
+            let rows_before = collector.rows.len();
             let mut sink = |row: &Trade<'_>| collector.trade(row);
-            sweep::trades(brokerage, self.context, self.credentials, &query, &mut sink).await?;
+            match sweep::trades(brokerage, self.context, self.credentials, &query, &mut sink).await {
+                Err(error @ (Error::Deadline | Error::RateLimited { .. })) if index > 0 => {
+                    collector.rows.truncate(rows_before);
+                    unread = Some(left_after(accounts[index - 1]));
+                    let is_limited = matches!(error, Error::RateLimited { .. });
+                    wait = is_limited.then(|| error.retry_after().unwrap_or_default());
+                    break;
+                }
+                read => read?,
+            }
             if index + 1 < accounts.len() && collector.must_stop() {
-                unread = Some(UnreadRange { to: self.date_range.1, after_account: Some(account.id) });
+                unread = Some(left_after(account));
                 break;
             }
         }
@@ -188,7 +206,7 @@ impl Pull<'_> {
         // In the order of `/v1/trades`: newest first, then by account, then as the provider lists them.
         rows.sort_by_key(|row| std::cmp::Reverse(row.instant));
         let (event_type, duplicate_ids) = (EventType::TradesSynced, DuplicateIds::DistinctRows);
-        Ok(Read { event_type, duplicate_ids, rows, unread, stopped_at: None })
+        Ok(Read { event_type, duplicate_ids, rows, unread, wait, stopped_at: None })
     }
 
     /// The unreadable rows of what was read. A page reaches beyond it.

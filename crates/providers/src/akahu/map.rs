@@ -9,10 +9,10 @@ use jiff::tz::TimeZone;
 
 use super::{NAME, categories, wire};
 use crate::exact::{self, ExactNumber};
-use crate::rows::parse_instant;
+use crate::rows::{MalformedRow, parse_instant};
 use crate::text::{Text, non_blank};
 use crate::unreadable::UnreadableReason;
-use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow};
+use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow, json};
 
 const DAY_NANOSECONDS: i128 = 86_400_000_000_000;
 
@@ -60,6 +60,16 @@ pub(super) fn transaction<'a>(
         reference: row.meta.and_then(|meta| non_blank(meta.reference)),
         extended_description: None,
     })
+}
+
+/// A page also has rows of other authorisations of the user token.
+pub(super) fn malformed(text: &str, accounts: &[Account]) -> MalformedRow {
+    let Ok(row) = json::from_str::<wire::MalformedTransaction<'_>>(text) else { return MalformedRow::default() };
+    let is_other = |id: Text<'_>| accounts.iter().all(|account| account.provider_account_id != id.as_str());
+    MalformedRow {
+        is_other_account: row.account.is_some_and(is_other),
+        at: row.date.and_then(|date| parse_instant(date.as_str())),
+    }
 }
 
 /// The day of a row that has a day but no time. Most banks send such a day as midnight in New Zealand, one card issuer

@@ -280,7 +280,7 @@ impl Banking for Akahu {
         let read = self
             .api
             .transactions(context, &authorisation.user_token, &query_params, |body| {
-                let (page, malformed) = parse_page(context, body)?;
+                let (page, malformed) = parse_page(context, query.accounts, body)?;
                 let next = api::next(page.cursor, query_params.cursor)?;
                 let (kept, unreadable) = posted(page.items, query, &self.auckland);
                 let row_count = kept.len() + unreadable.len() + malformed.len();
@@ -308,12 +308,13 @@ impl Banking for Akahu {
 /// Parses a page, row by row if it cannot be parsed whole and a page with unreadable rows is read.
 fn parse_page<'a>(
     context: &CallContext,
+    accounts: &[Account],
     body: &'a [u8],
 ) -> Result<(wire::List<wire::Transaction<'a>>, Vec<UnreadableRow>), Error> {
     match api::list(body) {
         Err(_) if context.unreadable.are_collected() => {
             let wire::List { success, items, cursor } = api::list(body)?;
-            let (items, unreadable) = parse_each(NAME, items);
+            let (items, unreadable) = parse_each(NAME, items, |text| map::malformed(text, accounts));
             Ok((wire::List { success, items, cursor }, unreadable))
         }
         page => Ok((page?, Vec::new())),

@@ -114,6 +114,23 @@ fn malformed_page_is_rejected() {
     }
 }
 
+/// A page has the rows of all authorisations of a user token.
+#[test]
+fn malformed_rows_of_other_accounts_are_left_out() {
+    let context = CallContext::new(Instant::now(), Timestamp::UNIX_EPOCH).past_unreadable_rows();
+    let date = "2026-11-19T03:00:00Z";
+    let row =
+        |account: &str| format!(r#"{{"_id": "t", "_account": {account}, "date": "{date}", "description": {{}}}}"#);
+    let own = format!("{EVERYDAY:?}");
+    for (account_id, unreadable_at) in [("\"other\"", None), (&*own, Some(date)), ("7", Some(date))] {
+        let body = format!(r#"{{"success": true, "items": [{}]}}"#, row(account_id));
+        let (page, unreadable) = parse_page(&context, &[account(1, EVERYDAY)], body.as_bytes()).unwrap();
+        assert!(page.items.is_empty());
+        let times: Vec<_> = unreadable.iter().map(|row| row.at.unwrap().to_string()).collect();
+        assert_eq!(times, Vec::from_iter(unreadable_at), "{account_id}");
+    }
+}
+
 #[test]
 fn accounts_are_masked_and_named() {
     let list = api::list::<wire::Account<'_>>(ACCOUNTS.as_bytes()).unwrap();

@@ -130,6 +130,15 @@ pub(super) struct Transaction<'a> {
     pub(super) meta: Option<Meta<'a>>,
 }
 
+/// What is read of a row of another form.
+#[derive(Deserialize)]
+pub(super) struct MalformedTransaction<'a> {
+    #[serde(borrow, rename = "_account", default, deserialize_with = "none_if_invalid")]
+    pub(super) account: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "none_if_invalid")]
+    pub(super) date: Option<Text<'a>>,
+}
+
 /// The text of the payer. A New Zealand payment has three short fields for it.
 #[derive(Deserialize)]
 pub(super) struct Meta<'a> {

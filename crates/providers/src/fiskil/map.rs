@@ -7,10 +7,10 @@ use jiff::Timestamp;
 
 use super::wire;
 use crate::exact::{self, ExactNumber};
-use crate::rows::parse_instant;
+use crate::rows::{MalformedRow, parse_instant};
 use crate::text::{Text, non_blank};
 use crate::unreadable::UnreadableReason;
-use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow};
+use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow, json};
 
 /// Why a row is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +64,17 @@ pub(super) fn transaction<'a>(
             .and_then(|data| data.npp_payload)
             .and_then(|payload| non_blank(payload.extended_description)),
     })
+}
+
+/// A page also has rows of other consents of the end user.
+pub(super) fn malformed(text: &str, arrangement_id: &str, accounts: &[Account]) -> MalformedRow {
+    let Ok(row) = json::from_str::<wire::MalformedTransaction<'_>>(text) else { return MalformedRow::default() };
+    let is_other_consent = row.arrangement_id.is_some_and(|id| id.as_str() != arrangement_id);
+    let is_other = |id: Text<'_>| accounts.iter().all(|account| account.provider_account_id != id.as_str());
+    MalformedRow {
+        is_other_account: is_other_consent || row.account_id.is_some_and(is_other),
+        at: time(row.posting_date_time).or_else(|| time(row.execution_date_time)).map(|(instant, _)| instant),
+    }
 }
 
 fn time(text: Option<Text<'_>>) -> Option<(Timestamp, Text<'_>)> {

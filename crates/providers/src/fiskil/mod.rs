@@ -324,7 +324,7 @@ impl Banking for Fiskil {
         let (next, row_count) = self
             .api
             .transactions(context, &query_params, |body| {
-                let (page, malformed) = parse_page(context, body)?;
+                let (page, malformed) = parse_page(context, &arrangement.id, query.accounts, body)?;
                 let next = self.api.next(page.links)?;
                 if next.is_some() && next.as_ref() == query_params.cursor {
                     return Err(Error::Malformed("the next page is the current page"));
@@ -347,12 +347,15 @@ impl Banking for Fiskil {
 /// Parses a page, row by row if it cannot be parsed whole and a page with unreadable rows is read.
 fn parse_page<'a>(
     context: &CallContext,
+    arrangement_id: &str,
+    accounts: &[Account],
     body: &'a [u8],
 ) -> Result<(wire::TransactionsPage<'a, wire::Transaction<'a>>, Vec<UnreadableRow>), Error> {
     match parse_json(body) {
         Err(_) if context.unreadable.are_collected() => {
             let wire::TransactionsPage { transactions, links } = parse_json(body)?;
-            let (transactions, unreadable) = parse_each(NAME, transactions);
+            let (transactions, unreadable) =
+                parse_each(NAME, transactions, |text| map::malformed(text, arrangement_id, accounts));
             Ok((wire::TransactionsPage { transactions, links }, unreadable))
         }
         page => Ok((page?, Vec::new())),

@@ -186,6 +186,19 @@ pub(super) struct Transaction<'a> {
     pub(super) categories: Option<Category<'a>>,
 }
 
+/// What is read of a row of another form.
+#[derive(Deserialize)]
+pub(super) struct MalformedTransaction<'a> {
+    #[serde(borrow, default, deserialize_with = "none_if_invalid")]
+    pub(super) account_id: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "none_if_invalid")]
+    pub(super) arrangement_id: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "none_if_invalid")]
+    pub(super) posting_date_time: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "none_if_invalid")]
+    pub(super) execution_date_time: Option<Text<'a>>,
+}
+
 /// Only present in payments through the New Payments Platform.
 #[derive(Deserialize)]
 pub(super) struct ExtendedData<'a> {

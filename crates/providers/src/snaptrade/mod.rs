@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::{Client, Response, parse_json};
-use crate::rows::{count_dropped, count_unreadable, parse_each};
+use crate::rows::{MalformedRow, count_dropped, count_unreadable, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::{
     BalancesQuery, Brokerage, CallContext, ConsentStatus, Error, FoundAccount, FoundConnection, HoldingSink, Kind,
@@ -366,7 +366,7 @@ fn parse_page<'a>(
     match response.success() {
         Err(_) if context.unreadable.are_collected() => {
             let wire::Activities { data, pagination } = response.success()?;
-            let (data, unreadable) = parse_each(NAME, data);
+            let (data, unreadable) = parse_each(NAME, data, |_| MalformedRow::default());
             Ok((wire::Activities { data, pagination }, unreadable))
         }
         page => Ok((page?, Vec::new())),

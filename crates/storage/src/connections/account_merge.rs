@@ -15,7 +15,7 @@ use crate::error::Result;
 
 /// How long an account is missing before a refresh hides it.
 const HIDE_AFTER: SignedDuration = SignedDuration::from_hours(1);
-/// How long an account is missing before a refresh deletes it.
+/// How long an account is missing before a refresh deletes it, after an earlier one has hidden it.
 const DELETE_AFTER: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 statements! {
@@ -34,8 +34,10 @@ statements! {
 
     HIDE = "UPDATE accounts SET hidden_at = $3 WHERE user_id = $1 AND id = $2";
 
-    SET_ABSENT_SINCE = "UPDATE connections SET absent_since = $3
-        WHERE user_id = $1 AND id = $2 AND (absent_since IS NULL OR absent_since > $3)";
+    /// Each return changes the value, so that a sync that began before it does not clear it.
+    SET_ABSENT_SINCE = "UPDATE connections
+        SET absent_since = CASE WHEN absent_since <= $3 THEN absent_since - 1 ELSE $3 END
+        WHERE user_id = $1 AND id = $2";
 
     DELETE = "DELETE FROM accounts WHERE user_id = $1 AND id = $2";
 }
@@ -54,8 +56,9 @@ struct Stored {
 
 /// Writes the differences, and returns whether users can see any. The caller holds the lock on the user's row.
 ///
-/// `missing_at` is the time of a list that should be complete: accounts that it lacks are missing since then. If the list names an account twice, the first entry counts. A listed account matches the stored one with the same
-/// provider id, or else the one in `known_as`.
+/// `missing_at` is the time of a list that should be complete: accounts that it lacks are missing since then. If the
+/// list names an account twice, the first entry counts. A listed account matches the stored one with the same provider
+/// id, or else the one in `known_as`.
 pub(crate) async fn merge_accounts(
     tx: &mut Tx,
     user: UserId,
@@ -98,10 +101,10 @@ async fn miss(tx: &mut Tx, user: UserId, stored: &Stored, now: Timestamp) -> Res
         return tx.run(SET_MISSING, params![user, stored.id, now]).await.map(|_| false);
     };
     let missing_for = now.duration_since(since);
-    if missing_for >= DELETE_AFTER {
-        tx.run(DELETE, params![user, stored.id]).await?;
-    } else if missing_for >= HIDE_AFTER && !stored.is_hidden {
+    if missing_for >= HIDE_AFTER && !stored.is_hidden {
         tx.run(HIDE, params![user, stored.id, now]).await?;
+    } else if missing_for >= DELETE_AFTER {
+        tx.run(DELETE, params![user, stored.id]).await?;
     } else {
         return Ok(false);
     }

@@ -66,8 +66,8 @@ pub struct NewAccount<'a> {
 }
 
 impl Storage {
-    /// Returns a page of the user's accounts by name (code points), then id, and the total count. Skips hidden accounts,
-    /// and accounts of connections that are being deleted.
+    /// Returns a page of the user's accounts by name (code points), then id, and the total count. Skips hidden
+    /// accounts, and accounts of connections that are being deleted.
     ///
     /// One indexed statement reads the page. A second one counts, but only if the page does not show where the list
     /// ends.
@@ -84,8 +84,8 @@ impl Storage {
         Ok((page, u64::try_from(counted).unwrap_or(0).max(seen)))
     }
 
-    /// The visible accounts of one connection, by name, then id. Empty if the connection belongs to another user or is being
-    /// deleted.
+    /// The visible accounts of one connection, by name, then id. Empty if the connection belongs to another user or is
+    /// being deleted.
     pub async fn list_connection_accounts(&self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
         self.db.all(LIST_OF_CONNECTION, params![user, connection], account).await.map(sorted)
     }

@@ -106,8 +106,8 @@ impl Storage {
         imported.ok_or(StorageError::NotFound("connection"))
     }
 
-    /// Stores the removal of a consent that no connection has: a hidden connection, whose removal withdraws the consent.
-    /// The audit trail records the cause of `new`. Does nothing if a connection has the consent.
+    /// Stores the removal of a consent that no connection has: a hidden connection, whose removal withdraws the
+    /// consent. The audit trail records the cause of `new`. Does nothing if a connection has the consent.
     pub async fn withdraw_unconnected(&self, new: &NewConnection<'_>, now: Timestamp) -> Result<()> {
         let mut tx = self.db.begin().await?;
         bump_revision(&mut tx, new.user_id).await?;

@@ -130,6 +130,7 @@ pub struct UnreadRange {
 /// Rows that a sync could not read. Serialized as commands print it with `--json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnreadableRows {
+    /// At most so many: a row that two runs of the sync read counts twice.
     pub count: u32,
     /// Why the oldest one cannot be read, as one word.
     pub reason: String,

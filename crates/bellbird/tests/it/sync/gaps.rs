@@ -67,6 +67,34 @@ async fn rows_that_load_late_after_a_repair_are_announced() {
     }
 }
 
+/// The range of a sync depends on the newest row. Its day is stored, not its time.
+#[tokio::test]
+async fn day_of_the_newest_row_is_stored() {
+    for (database, provider) in databases_and_providers() {
+        let app = App::start(Setup { database, ..Setup::default() }).await;
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        app.sync(connection).await;
+        let newest_row_at = async || {
+            let state = app.storage.find_sync(person.user.id, connection.id).await.unwrap().unwrap();
+            state.newest_row_at.unwrap()
+        };
+        let at = app.clock.now() - HOUR;
+        app.add_row(connection, "NEWEST", at).await;
+        assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
+        let day = newest_row_at().await;
+        assert!(day <= at && at.duration_since(day) < DAY, "{provider}");
+        assert_eq!(day.as_second() % DAY.as_secs(), 0, "{provider}: {day}");
+        if provider == "snaptrade" {
+            // A trade of the future says nothing of the days before it.
+            app.advance_clock(3 * DAY).await;
+            app.add_row(connection, "LATER", app.clock.now() + 5 * DAY).await;
+            assert_eq!(app.sync(connection).await.new_count, 1);
+            assert_eq!(newest_row_at().await, day);
+        }
+    }
+}
+
 #[tokio::test]
 async fn rows_after_a_silence_are_announced() {
     for (database, provider) in databases_and_providers() {

@@ -7,7 +7,7 @@ use bellbird_connections::{Connections, SyncSettings};
 use bellbird_domain::Connection;
 use bellbird_webhooks::webhook_events::WebhookEventBuffer;
 use jiff::SignedDuration;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE};
 use crate::support::harness::{App, Database, Setup, simulated_providers};
@@ -15,6 +15,7 @@ use crate::support::receiver::{Hook, SyncCounts};
 use crate::support::rows::all_rows;
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
+const DAY_MICROSECONDS: i64 = 86_400_000_000;
 const BOTH: [Database; 2] = [Database::Sqlite, Database::Postgres];
 
 /// Each run stops as soon as it may: after the rows of one instant, or after one account of a broker.
@@ -76,6 +77,14 @@ async fn large_sync_continues_in_later_runs() {
                 left = sync_state.unread;
             }
             assert!(runs.len() > 1, "{provider}: {} runs", runs.len());
+            // No time of a row: the start of the date range, or of a day.
+            let sync_state = app.storage.find_sync(user, connection.id).await.unwrap().unwrap();
+            let covered_from = sync_state.covered_from.unwrap().as_microsecond();
+            let sql = format!("SELECT date_range_from FROM webhook_events WHERE connection_id = '{}'", connection.id);
+            for row in app.query(&sql).await {
+                let from: i64 = row[0].parse().unwrap();
+                assert!(from == covered_from || from % DAY_MICROSECONDS == 0, "{provider}: {from}");
+            }
             assert_eq!(sorted(delivered), sorted(expected), "{provider}: every row once");
             app.advance_clock(DAY).await;
             let counts = SyncCounts::of(&app.sync(connection).await);
@@ -93,13 +102,52 @@ async fn large_first_sync_can_be_silent() {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
         let hook = app.hook(&person.user).await;
-        let report = app.sync(connection).await;
-        assert_eq!(report.events, 0, "{provider}");
+        let first = app.connections.sync_one_run(person.user.id, connection.id).await.unwrap();
+        assert!(!first.is_complete, "{provider}");
+        let rest = app.sync(connection).await;
+        assert_eq!((first.events, rest.events), (0, 0), "{provider}");
         app.add_row(connection, "AFTERWARDS", app.clock.now()).await;
         app.sync(connection).await;
         let received = app.delivered_to(&hook).await;
         let texts: Vec<&Value> = all_rows(&received, "new").iter().map(|row| &row["description"]).collect();
         assert_eq!(texts, ["AFTERWARDS"], "{provider}");
+    }
+}
+
+/// A broker limits the calls of each account. What the run has read before it meets the limit is kept.
+#[tokio::test]
+async fn limit_of_one_account_keeps_the_rows_of_others() {
+    const DAYS: u64 = 30;
+    for database in BOTH {
+        let syncing = SyncSettings { run_time: SyncSettings::default().run_time, ..short_runs(DAYS) };
+        let app = App::start(Setup { database, syncing, ..Setup::default() }).await;
+        let person = app.person_at("snaptrade").await;
+        let (user, connection) = (person.user.id, &person.connections[0]);
+        let hook = app.hook(&person.user).await;
+        let mut accounts = app.storage.list_connection_accounts(user, connection.id).await.unwrap();
+        accounts.sort_unstable_by_key(|account| account.id);
+        let [before, limited] = [0, 1].map(|number| &accounts[number].provider_account_id);
+        for (account, text) in [(before, "BEFORE"), (limited, "AFTER")] {
+            app.add_row_to(connection, account, text, app.clock.now() - DAY).await;
+        }
+        let expected = app.ids_shown(&person.key, connection, DAYS).await;
+        let fault = json!({"match": format!("/accounts/{limited}/activities"), "kind": "status", "status": 429});
+        app.fault_at("snaptrade", fault).await;
+
+        let report = app.sync(connection).await;
+        assert!(!report.is_complete);
+        let state = app.storage.find_sync(user, connection.id).await.unwrap().unwrap();
+        assert_eq!(state.unread.unwrap().after_account, Some(accounts[0].id));
+        let wait = state.next_at.unwrap().duration_since(app.clock.now()).as_secs();
+        assert!((30..=36).contains(&wait), "the delay after a failure: {wait} seconds");
+        let mut delivered = app.ids_delivered_to(&hook).await;
+        assert!(!delivered.is_empty());
+
+        app.clear_faults().await;
+        app.advance_clock(SignedDuration::from_secs(wait)).await;
+        assert!(app.sync(connection).await.is_complete);
+        delivered.extend(app.ids_delivered_to(&hook).await);
+        assert_eq!(sorted(delivered), sorted(expected), "every row once");
     }
 }
 

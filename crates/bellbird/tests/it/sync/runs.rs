@@ -203,14 +203,15 @@ on_both_databases! {
         let connection = &app.olivia.connections[0];
         let hook = app.hook(&app.olivia.user).await;
         let first = app.clock.now();
-        // The range of the next sync goes back from the newest row.
+        // The range of the next sync goes back from the day of the newest row.
+        let week_before = first - 7 * DAY - SignedDuration::from_secs(first.as_second() % DAY.as_secs());
         app.add_row(connection, "NEWEST", first).await;
         app.complete_initial_sync(connection, &hook).await;
         app.advance_clock(HOUR).await;
         for (text, at) in [
             ("5 DAYS AGO", first - 5 * DAY),
-            ("7 DAYS AGO", first - 7 * DAY),
-            ("A SECOND BEFORE", first - 7 * DAY - SignedDuration::from_secs(1)),
+            ("7 DAYS AGO", week_before),
+            ("A SECOND BEFORE", week_before - SignedDuration::from_secs(1)),
             ("9 DAYS AGO", first - 9 * DAY),
             ("AFTER THE FIRST SYNC", first + HOUR / 2),
             ("NOT YET", first + 2 * HOUR),

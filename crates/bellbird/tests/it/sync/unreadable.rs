@@ -107,6 +107,24 @@ async fn row_of_another_form_is_announced_once_it_can_be_read() {
     }
 }
 
+/// A page has the rows of all consents of an end user.
+#[tokio::test]
+async fn row_of_another_form_degrades_its_own_connection_only() {
+    let app = App::start(Setup::default()).await;
+    let [own, other] = [0, 1].map(|number| &app.olivia.connections[number]);
+    let at = app.clock.now() - HOUR;
+    let row = app.add_row(own, "UNREADABLE", at).await;
+    app.change_row(own, &row, json!({"description": {"text": "UNREADABLE"}})).await;
+    let unreadable = async |connection: &Connection| {
+        app.sync(connection).await;
+        app.storage.find_sync(connection.user_id, connection.id).await.unwrap().unwrap().unreadable
+    };
+    assert_eq!(unreadable(other).await, None);
+    let rows = unreadable(own).await.unwrap();
+    assert_eq!(rows.count, 1);
+    assert!(rows.since <= at && at.duration_since(rows.since) < DAY, "the day of the row: {}", rows.since);
+}
+
 #[tokio::test]
 async fn known_row_that_becomes_unreadable_is_not_announced_again() {
     for (database, provider) in databases_and_providers() {

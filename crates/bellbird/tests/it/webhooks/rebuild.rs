@@ -10,7 +10,8 @@ use serde_json::json;
 use super::{BODY_EXPIRED, BOTH, DAY, HOUR};
 use crate::support::database::execute;
 use crate::support::harness::{App, Setup, eventually, simulated_providers};
-use crate::support::receiver::{Hook, Receiver, Reply};
+use crate::support::receiver::{Hook, ReceivedEvent, Receiver, Reply};
+use crate::support::rows::all_rows;
 
 /// Past the second attempt, and before the third.
 const RETRY: SignedDuration = SignedDuration::from_secs(7);
@@ -209,4 +210,76 @@ async fn hanging_provider_blocks_no_retry_at_another() {
     assert!(!hung.receiver.has_requests());
     hanging.abort();
     delivering.abort();
+}
+
+/// A row that is missing now may be returned later, so no attempt but the last goes without it.
+#[tokio::test]
+async fn rows_of_a_missing_account_are_waited_for() {
+    for database in BOTH {
+        for provider in simulated_providers() {
+            let app = App::start(Setup { database, ..Setup::default() }).await;
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.hook(&person.user).await;
+            app.complete_initial_sync(connection, &hook).await;
+            app.advance_clock(HOUR).await;
+            let accounts = app.storage.list_connection_accounts(person.user.id, connection.id).await.unwrap();
+            let missing = app.account_at(connection).await;
+            let other = accounts.iter().map(|account| &account.provider_account_id).find(|id| **id != missing);
+            app.add_row_to(connection, other.expect("another account"), "LISTED", app.clock.now() - HOUR).await;
+            app.add_row_to(connection, &missing, "MISSING", app.clock.now() - HOUR).await;
+            hook.receiver.reply_next_with([Reply::Status(500)]);
+            assert_eq!(app.sync(connection).await.new_count, 2, "{provider}");
+            app.delivered_to(&hook).await;
+            app.unlist(provider, &[&missing]).await;
+            for _ in 0..2 {
+                app.connections.refresh(person.user.id, connection.id).await.unwrap();
+                app.advance_clock(HOUR).await;
+            }
+            app.connections.refresh(person.user.id, connection.id).await.unwrap();
+            assert_eq!(app.accounts_of(connection).await.len(), accounts.len() - 1, "{provider}: hidden");
+            assert_eq!(texts(&app.delivered_to(&hook).await), [""; 0], "{provider}");
+            let delivery = app.deliveries_to(&hook).await.pop().unwrap();
+            let error = "rows not read: provider does not return all of them";
+            assert_eq!((delivery.attempts, delivery.last_error.as_deref()), (2, Some(error)), "{provider}");
+
+            app.unlist(provider, &[]).await;
+            app.sync(connection).await;
+            assert!(app.advance_to_next_attempt(&hook).await);
+            let mut delivered = texts(&app.delivered_to(&hook).await);
+            delivered.sort_unstable();
+            assert_eq!(delivered, ["LISTED", "MISSING"], "{provider}: each row once");
+        }
+    }
+}
+
+/// The event cannot wait for ever: it is not known whether a row is gone, or cannot be read.
+#[tokio::test]
+async fn last_attempt_goes_without_rows_that_are_not_returned() {
+    for database in BOTH {
+        let app = App::start(Setup { database, ..Setup::default() }).await;
+        let connection = &app.olivia.connections[0];
+        let hook = app.hook(&app.olivia.user).await;
+        app.complete_initial_sync(connection, &hook).await;
+        let at = app.clock.now() - HOUR;
+        let [gone, unreadable] = ["GONE", "UNREADABLE"].map(|text| app.add_row(connection, text, at));
+        let (gone, unreadable) = (gone.await, unreadable.await);
+        app.add_row(connection, "LEFT", at).await;
+        hook.receiver.reply_next_with([Reply::Status(500)]);
+        assert_eq!(app.sync(connection).await.new_count, 3);
+        app.delivered_to(&hook).await;
+        app.remove_row(connection, &gone).await;
+        app.change_row(connection, &unreadable, json!({"amount": "twelve"})).await;
+        let mut received = Vec::new();
+        while app.advance_to_next_attempt(&hook).await {
+            assert_eq!(received.len(), 0, "the last attempt");
+            received = app.delivered_to(&hook).await;
+        }
+        assert_eq!(texts(&received), ["LEFT"]);
+        assert_eq!(app.deliveries_to(&hook).await.pop().unwrap().attempts, 10);
+    }
+}
+
+fn texts(received: &[ReceivedEvent]) -> Vec<String> {
+    all_rows(received, "new").iter().map(|row| row["description"].as_str().unwrap().to_owned()).collect()
 }

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use bellbird_domain::{AccountId, ConnectionId, ConnectionStatus, UserId};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::tests::fixtures::{empty_sync, start_sync};
 use crate::tests::job_fixtures::ids;
 use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
-use crate::{ClaimedJob, NewAccount, NewConnection, Storage};
+use crate::{ClaimedJob, FinishedSync, NewAccount, NewConnection, Storage};
 
 /// A connection with this next refresh, whose backfill ends at 500.
 async fn connection_to_refresh(
@@ -270,8 +271,31 @@ both! {
         assert_eq!(refresh(&accounts[..1], true, first).await, (1, 2, 2, 4));
         assert_eq!(db.find_sync(user, id).await.unwrap().unwrap().missing_since, Some(at(first)));
         assert_eq!(refresh(&accounts[..1], false, first + 31 * DAY).await, (1, 2, 2, 4), "an incomplete list");
-        assert_eq!(refresh(&accounts[..1], true, first + 32 * DAY).await, (1, 1, 1, 5), "no refresh came between");
+        assert_eq!(refresh(&accounts[..1], true, first + 32 * DAY).await, (1, 1, 2, 5), "no refresh came between");
+        assert_eq!(refresh(&accounts[..1], true, first + 33 * DAY).await, (1, 1, 1, 6), "it was hidden before");
         assert_eq!(db.find_accounts(user, &[two.id, AccountId::new()]).await.unwrap(), []);
+    }
+
+    async fn account_that_returns_during_a_sync_is_read_by_the_next(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
+        let claim = due(db, 20).await.remove(0);
+        let accounts = ["acc_1", "acc_2", "acc_3"].map(|account| new_account(account, account));
+        let absent_since = async || db.find_sync(user, id).await.unwrap().unwrap().absent_since;
+        for (listed, now, since) in [(3, 30, None), (1, 40, None), (2, 50, Some(at(40)))] {
+            assert!(db.apply_refresh(&claim, &accounts[..listed], true, at(now)).await.unwrap());
+            assert_eq!(absent_since().await, since, "{now}");
+        }
+        let sync = start_sync(db, user, id, 60).await;
+        assert!(db.apply_refresh(&claim, &accounts, true, at(61)).await.unwrap());
+        let finished = FinishedSync { absent_since: Some(at(40)), ..empty_sync(60) };
+        db.finish_sync(&sync, &finished).await.unwrap().expect("finished");
+        let left = absent_since().await;
+        assert!(left.is_some_and(|since| since <= at(40)), "{left:?}");
+        let sync = start_sync(db, user, id, 70).await;
+        let finished = FinishedSync { absent_since: left, ..empty_sync(70) };
+        db.finish_sync(&sync, &finished).await.unwrap().expect("finished");
+        assert_eq!(absent_since().await, None);
     }
 
     async fn later_backfill_end_is_kept(db) {
