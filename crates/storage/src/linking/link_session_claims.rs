@@ -56,8 +56,8 @@ impl ClaimedLinkSession {
 
 impl Storage {
     /// Seals the parameters of the first callback, records whether the user confirmed, and claims the session. Of
-    /// several concurrent callers, exactly one gets the claim. None if the state is unknown, the session has expired, or
-    /// a callback was received before.
+    /// several concurrent callers, exactly one gets the claim. None if the state is unknown, the session has expired,
+    /// or a callback was received before.
     pub async fn receive_link_callback(
         &self,
         state: &str,
