@@ -291,7 +291,7 @@ impl<'de> Deserialize<'de> for Offset {
     }
 }
 
-/// `from` or `to`. Keeps the text, because equal concurrent requests are recognised by it.
+/// `from` or `to`.
 #[derive(Debug, Clone)]
 pub struct DateBound(pub Bound);
 

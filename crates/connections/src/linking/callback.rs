@@ -149,7 +149,7 @@ impl Connections {
             }
         };
         // Providers that register users send no code to exchange.
-        let exchanges_code = self.linking_for(&session.provider).is_ok_and(|linking| !linking.registers_users());
+        let exchanges_code = linking.is_ok_and(|linking| !linking.registers_users());
         let (now, lease) = self.lease(if exchanges_code { EXCHANGE_LEASE } else { LEASE });
         let sealed = seal_params(params);
         let claim = self.storage.receive_link_callback(state, &sealed, confirmation, now, lease).await?;
