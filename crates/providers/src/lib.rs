@@ -193,7 +193,7 @@ pub trait Provider: Send + Sync {
     async fn check(&self, context: &CallContext) -> Result<(), Error>;
 
     /// The connections that `credentials` cover. They are JSON from a link session or an import, in the form of
-    /// docs/hosting.md.
+    /// docs/operating.md.
     async fn discover(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundConnection>, Error>;
 
     /// Asks the provider whether the credentials of one connection still work.

@@ -79,7 +79,7 @@ async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode>
         ),
         Ok(Leftovers::ServerManaged) => output::note(
             "PostgreSQL keeps old row versions until a vacuum, and in its write-ahead log. See \"Secrets\" in \
-             docs/hosting.md for how to erase them.",
+             docs/operating.md for how to erase them.",
         ),
         Err(error) => messages.push(format!(
             "could not rewrite the database file ({error}). It may still hold secrets sealed with the old key: run \

@@ -121,7 +121,7 @@ async fn single_instance_rotates_its_key() {
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }
 
-/// In the order of docs/hosting.md, every instance can always open what any instance has sealed.
+/// In the order of docs/operating.md, every instance can always open what any instance has sealed.
 #[tokio::test]
 async fn several_instances_rotate_their_key() {
     let mut deployment = Deployment::start(OLD);
