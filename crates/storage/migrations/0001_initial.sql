@@ -92,6 +92,8 @@ CREATE TABLE connections (
 CREATE UNIQUE INDEX connections_id ON connections (id);
 CREATE UNIQUE INDEX connections_provider_connection ON connections (provider, provider_connection_id);
 CREATE INDEX connections_provider_user ON connections (provider, provider_user_digest);
+-- Counts them, and finds the few that must be reconnected.
+CREATE INDEX connections_status ON connections (status, provider);
 
 CREATE TABLE accounts (
     user_id TEXT NOT NULL,
@@ -321,6 +323,7 @@ CREATE TABLE webhook_events (
     id TEXT NOT NULL,
     -- NULL: a ping.
     connection_id TEXT,
+    -- Without a sync, an id that no other event has.
     sync_run_id TEXT NOT NULL,
     event_type TEXT NOT NULL,
     created_at INTEGER NOT NULL,
@@ -336,6 +339,13 @@ CREATE TABLE webhook_events (
     total_chunks INTEGER NOT NULL,
     -- The dates and accounts of its rows, sealed with the key of the connection's fingerprints. Empty: unknown.
     row_hint BLOB NOT NULL,
+    -- What a connection.updated event says: the connection at that time, which may have changed since. NULL: an event of
+    -- another type.
+    connection_status TEXT,
+    previous_status TEXT,
+    provider TEXT,
+    institution_name TEXT,
+    last_refreshed_at INTEGER,
     PRIMARY KEY (user_id, id)
 ) STRICT;
 

@@ -42,6 +42,7 @@ use std::sync::Arc;
 pub use connections::accounts::NewAccount;
 pub use connections::audit::AuditRow;
 pub use connections::imports::NewConnection;
+pub use connections::overview::{BrokenConnection, ConnectionCount};
 pub use connections::removals::PendingRemoval;
 pub use connections::syncs::{DegradedConnection, FinishedSync, SyncProgress, SyncState, UnreadRange, UnreadableRows};
 pub use error::{SealError, StorageError};
@@ -62,7 +63,7 @@ pub use webhooks::deliveries::{AttemptOutcome, ClaimedEndpoint, DueDelivery, Fin
 pub use webhooks::delivery_log::{AttemptRecord, DeliveryOverview, DeliveryRecord};
 pub use webhooks::endpoints::{Endpoint, EndpointSecrets, NewEndpoint};
 pub use webhooks::redeliveries::PingResult;
-pub use webhooks::webhook_events::{NewWebhookEvent, WebhookEvent};
+pub use webhooks::webhook_events::{ConnectionStatusChange, NewWebhookEvent, WebhookEvent};
 
 use db::postgres::Postgres;
 use db::sqlite::Sqlite;

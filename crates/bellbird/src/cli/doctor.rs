@@ -1,5 +1,6 @@
 //! `bellbird doctor`: checks settings, database, secrets, providers, jobs and ports.
 
+mod connections;
 mod files;
 mod jobs;
 
@@ -130,6 +131,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
         Ok(pending) if pending.is_empty() => {
             checks.add("database", Verdict::Ok, format!("{} is reachable and up to date", storage.kind()));
             check_sealed(checks, &storage).await;
+            connections::check(checks, &storage).await;
             jobs::check(checks, settings, &storage).await;
         }
         Ok(pending) => {

@@ -52,6 +52,7 @@ pub const METRICS: &[Metric] = &[
         "Provider rows that could not be read, each time."),
     metric(Counter, "bellbird_unknown_categories_total", &["provider"], "Provider categories outside the sixteen."),
     metric(Counter, "bellbird_provider_events_total", &["provider", "outcome"], "Webhooks received from providers."),
+    metric(Gauge, "bellbird_connections", &["provider", "status"], "Connections, by status."),
     metric(Gauge, "bellbird_jobs", &["kind", "state"], "Jobs that are due, running or failing."),
     metric(Counter, "bellbird_job_runs_total", &["kind", "outcome"], "Runs of jobs by this instance."),
     metric(Gauge, "bellbird_webhook_deliveries", &["state"], "Webhook deliveries that are not finished."),

@@ -30,8 +30,10 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The URL must use https, a public host name, and port 443 or a port from 1024 on. Events are signed as Standard
 /// Webhooks specifies, with a secret of the endpoint that is shown only once. A user can have 20 endpoints.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird")]
+#[command(after_long_help = "Examples:
+  bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird
+  bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird \\
+    --events transactions.synced,trades.synced,connection.updated")]
 pub(in super::super) struct AddArgs {
     /// E-mail address or id of the user
     #[arg(long)]
@@ -41,9 +43,9 @@ pub(in super::super) struct AddArgs {
     #[arg(long)]
     url: String,
 
-    /// Event types to send, separated by commas
+    /// Event types to send, separated by commas; connection.updated reports each change of a connection's status
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = event_parser())]
-    #[arg(default_value = "transactions.synced,trades.synced")]
+    #[arg(default_values = EventType::DEFAULT.iter().map(|event| event.as_str()))]
     events: Vec<EventType>,
 
     #[command(flatten)]

@@ -487,11 +487,11 @@ fn usage_errors_list_accepted_values() {
         ("webhook add --user me@example.com", "--url <URL>"),
         (
             "webhook add --user me@example.com --url https://x.example --events balances.synced",
-            "[possible values: transactions.synced, trades.synced]",
+            "[possible values: transactions.synced, trades.synced, connection.updated]",
         ),
         (
             "webhook add --user me@example.com --url https://x.example --events endpoint.ping",
-            "[possible values: transactions.synced, trades.synced]",
+            "[possible values: transactions.synced, trades.synced, connection.updated]",
         ),
         ("webhook ping first", "not a hyphenated UUID"),
         ("webhook recover ID", "--since <WHEN>"),
