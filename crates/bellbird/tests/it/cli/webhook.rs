@@ -108,6 +108,11 @@ async fn endpoints_are_added_and_listed() {
         let trades = add(&workdir, "HTTP://127.0.0.1:8099 --events trades.synced,trades.synced");
         assert_eq!((&trades["events"], &trades["url"]), (&json!(["trades.synced"]), &json!("http://127.0.0.1:8099/")));
         assert_ne!(trades["secret"], both["secret"]);
+        let reconnects = add(&workdir, "http://127.0.0.1:8099/status --events connection.updated,trades.synced");
+        assert_eq!(reconnects["events"], json!(["trades.synced", "connection.updated"]));
+        let shown = workdir.text("webhook list");
+        assert!(shown.contains("trades.synced,connection.updated"), "{shown}");
+        workdir.json(&format!("webhook remove {}", text(&reconnects, "id")));
 
         workdir.json("user add --email other@example.com");
         assert_eq!(workdir.json("webhook list --user other@example.com"), json!([]));
