@@ -34,8 +34,7 @@ pub struct ErrorObject {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "professional_required")]
     pub code: Option<&'static str>,
-    /// One entry for each invalid parameter. With a 503, the status of a connection that the user must reconnect, such
-    /// as `status: revoked`. Omitted if there is none.
+    /// One entry for each invalid parameter, or the status of a connection to reconnect; omitted if there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, example = json!(["limit: Must be an integer between 1 and 500"]))]
     pub details: Vec<String>,

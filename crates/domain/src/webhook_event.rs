@@ -23,9 +23,6 @@ string_enum! {
 impl EventType {
     /// Event types that an endpoint can subscribe to.
     pub const SUBSCRIBABLE: &'static [Self] = &[Self::TransactionsSynced, Self::TradesSynced, Self::ConnectionUpdated];
-
-    /// Event types of an endpoint that names none.
-    pub const DEFAULT: &'static [Self] = &[Self::TransactionsSynced, Self::TradesSynced];
 }
 
 string_enum! {

@@ -45,7 +45,7 @@ pub(in super::super) struct AddArgs {
 
     /// Event types to send, separated by commas; connection.updated reports each change of a connection's status
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = event_parser())]
-    #[arg(default_values = EventType::DEFAULT.iter().map(|event| event.as_str()))]
+    #[arg(default_value = "transactions.synced,trades.synced")]
     events: Vec<EventType>,
 
     #[command(flatten)]

@@ -234,7 +234,7 @@ impl App {
 
     /// An endpoint of the user, for the events that an endpoint gets by default.
     pub(crate) async fn hook(&self, user: &User) -> Hook {
-        self.hook_for(user, EventType::DEFAULT).await
+        self.hook_for(user, &[EventType::TransactionsSynced, EventType::TradesSynced]).await
     }
 
     pub(crate) async fn sync(&self, connection: &Connection) -> SyncReport {

@@ -37,7 +37,7 @@ both! {
         let subscriber = endpoint(db, user, SUBSCRIBED).await;
         let disabled = endpoint(db, user, EventType::SUBSCRIBABLE).await;
         db.disable_endpoint(user, disabled, "by command", at(20)).await.unwrap().expect("disabled");
-        let default = endpoint(db, user, EventType::DEFAULT).await;
+        let default = endpoint(db, user, &[EventType::TransactionsSynced, EventType::TradesSynced]).await;
         let stranger = endpoint(db, other, SUBSCRIBED).await;
 
         let claim = db.claim_refresh(user, id, at(50), at(90)).await.unwrap().expect("claimed");
