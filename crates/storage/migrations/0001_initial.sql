@@ -339,8 +339,8 @@ CREATE TABLE webhook_events (
     total_chunks INTEGER NOT NULL,
     -- The dates and accounts of its rows, sealed with the key of the connection's fingerprints. Empty: unknown.
     row_hint BLOB NOT NULL,
-    -- What a connection.updated event says: the connection at that time, which may have changed since. NULL: an event of
-    -- another type.
+    -- What a connection.updated event says: the connection at that time, which may have changed since. NULL: another
+    -- type of event.
     connection_status TEXT,
     previous_status TEXT,
     provider TEXT,

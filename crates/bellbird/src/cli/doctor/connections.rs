@@ -32,7 +32,7 @@ async fn check_statuses(checks: &mut Checks, storage: &Storage) -> Result<(), St
     {
         let since = output::format_instant(since);
         let detail = format!(
-            "{institution_name} of {user_email} is {status} since {since}; the user must reconnect it: \
+            "{institution_name} of {user_email} is {status} since {since}; to reconnect it, send the user the link of \
              `bellbird connection link --reconnect {id}`"
         );
         checks.add(NAME, Verdict::Note, detail);

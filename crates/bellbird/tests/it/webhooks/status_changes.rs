@@ -254,8 +254,8 @@ async fn doctor_names_connections_to_reconnect() {
     let history = workdir.json(&format!("connection show {connection}"))["history"].clone();
     let since = text(history.as_array().unwrap().last().unwrap(), "at").parse::<jiff::Timestamp>().unwrap();
     let detail = format!(
-        "Ironbark Example Bank of me@example.com is revoked since {since:.0}; the user must reconnect it: `bellbird \
-         connection link --reconnect {connection}`"
+        "Ironbark Example Bank of me@example.com is revoked since {since:.0}; to reconnect it, send the user the link \
+         of `bellbird connection link --reconnect {connection}`"
     );
     let note = json!({"name": "connections", "verdict": "note", "detail": detail});
     assert_eq!(checks(), [note, ok("0 active")]);
