@@ -9,8 +9,9 @@ use axum::Router;
 use bellbird_api::AppState;
 use bellbird_connections::Connections;
 use bellbird_console::ConsoleSettings;
-use bellbird_storage::Storage;
+use bellbird_storage::{ServiceLock, Storage};
 use metrics_exporter_prometheus::PrometheusHandle;
+use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -151,6 +152,11 @@ fn url(mut address: SocketAddr) -> String {
         address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
     }
     format!("http://{address}")
+}
+
+/// Keeps other services off a SQLite file while it is held. Take it before the database is opened.
+pub fn lock(settings: &Settings) -> anyhow::Result<Option<ServiceLock>> {
+    ServiceLock::acquire(settings.database.url.expose_secret()).context("could not start the service")
 }
 
 pub async fn migrate(storage: &Storage) -> anyhow::Result<()> {
