@@ -77,7 +77,7 @@ impl Presence {
     }
 }
 
-/// Goes on after an error: the database may come back.
+/// Continues after an error: the database may be lost for a while.
 async fn renew_regularly(storage: Storage, instance: NewInstance, stop: CancellationToken) {
     while stop.run_until_cancelled(tokio::time::sleep(RENEW_INTERVAL)).await.is_some() {
         if let Err(error) = renew(&storage, &instance).await {

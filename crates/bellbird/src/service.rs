@@ -9,7 +9,7 @@ use axum::Router;
 use bellbird_api::AppState;
 use bellbird_connections::Connections;
 use bellbird_console::ConsoleSettings;
-use bellbird_storage::{ServiceLock, Storage};
+use bellbird_storage::{ServiceLock, Storage, StorageError};
 use metrics_exporter_prometheus::PrometheusHandle;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
@@ -156,7 +156,14 @@ fn url(mut address: SocketAddr) -> String {
 
 /// Keeps other services off a SQLite file while it is held. Take it before the database is opened.
 pub fn lock(settings: &Settings) -> anyhow::Result<Option<ServiceLock>> {
-    ServiceLock::acquire(settings.database.url.expose_secret()).context("could not start the service")
+    let url = settings.database.url.expose_secret();
+    ServiceLock::acquire(url).map_err(|error| match error {
+        StorageError::InUse(_) => anyhow::anyhow!(
+            "another service runs on the {}, and SQLite serves one: stop that one, or use PostgreSQL for several",
+            Storage::location(url)
+        ),
+        other => anyhow::Error::new(other).context("could not open the database of database.url"),
+    })
 }
 
 pub async fn migrate(storage: &Storage) -> anyhow::Result<()> {

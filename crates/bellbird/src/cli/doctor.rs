@@ -1,4 +1,4 @@
-//! `bellbird doctor`: checks settings, database, secrets, providers, jobs and ports.
+//! `bellbird doctor`: checks settings, database, secrets, instances, providers, jobs and ports.
 
 mod files;
 mod jobs;
@@ -22,7 +22,7 @@ use crate::config::Settings;
 use crate::instances::{self, Finding};
 use crate::{serve, service, wiring};
 
-/// Check settings, database, secrets, providers, jobs and ports.
+/// Check settings, database, secrets, instances, providers, jobs and ports.
 ///
 /// Changes nothing. Exits with status 1 if a check fails.
 #[derive(Debug, Args)]

@@ -23,8 +23,8 @@ const NAMED_MAX: usize = 5;
 pub(super) enum SecretsCommand {
     /// Encrypt all stored secrets with the first key of secrets.key.
     ///
-    /// Safe to run while the service is running, and safe to interrupt and repeat. The running service must already
-    /// have the new key.
+    /// Safe to run while the service is running, and safe to interrupt and repeat. Every running instance must already
+    /// have the new key. Otherwise the command changes nothing and names the instance.
     ///
     /// With one instance: put the new key first in secrets.key and keep the old one after it. Restart the service, run
     /// this command, remove the old key, and restart again.
@@ -121,22 +121,25 @@ async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode>
 
 /// Fails if a running instance could not open secrets after the rotation. Its reads would fail.
 fn require_key_everywhere(running: &[Instance], current: &str) -> anyhow::Result<()> {
-    let without = running.iter().filter(|instance| !instance.opens(current));
-    let lines: Vec<_> = without
-        .map(|instance| {
-            let keys: Vec<_> = instance.key_ids.iter().map(|id| format!("`{id}`")).collect();
-            format!(
-                "{instance} cannot open the key `{current}`, it has {}: add `{current}` to its secrets.key, restart \
-                 it, and run this command again. An instance that was killed counts for {} seconds",
-                keys.join(", "),
-                INSTANCE_TIMEOUT.as_secs()
-            )
-        })
-        .collect();
-    if lines.is_empty() {
+    let without: Vec<_> = running.iter().filter(|instance| !instance.opens(current)).collect();
+    if without.is_empty() {
         return Ok(());
     }
-    bail!("no secret was changed, because it would be lost to a running instance\n{}", lines.join("\n"))
+    let lines = without.iter().map(|instance| {
+        let keys: Vec<_> = instance.key_ids.iter().map(|id| format!("`{id}`")).collect();
+        format!(
+            "\n{instance} opens only {}: add `{current}` to its secrets.key, restart it, and run this command again",
+            keys.join(", ")
+        )
+    });
+    bail!(
+        "nothing was changed, because {} of {} running instances cannot open the key `{current}`. An instance that \
+         was killed counts as running for {} seconds{}",
+        without.len(),
+        running.len(),
+        INSTANCE_TIMEOUT.as_secs(),
+        lines.collect::<String>()
+    )
 }
 
 /// Counts of one pass.

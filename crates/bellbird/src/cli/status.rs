@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf, absolute};
 use std::process::ExitCode;
 
+use bellbird_connections::job_kinds;
 use bellbird_storage::Storage;
 use clap::Args;
 use jiff::Timestamp;
@@ -22,7 +23,7 @@ use crate::wiring;
 /// for 30 more seconds. Changes nothing and calls no provider. Exits with status 1 only if the database cannot be read.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
-  bellbird status --json | jq '.database.contents.instances'")]
+  bellbird status --json | jq '.instances[].apiUrl'")]
 pub(super) struct StatusArgs {
     #[command(flatten)]
     format: JsonFlag,
@@ -39,6 +40,9 @@ struct StatusView {
     key_ids: Vec<String>,
     providers: Vec<String>,
     database: DatabaseView,
+    /// `None` if the database cannot be read or has pending migrations.
+    #[serde(flatten)]
+    contents: Option<ContentsView>,
 }
 
 #[derive(Serialize)]
@@ -51,8 +55,6 @@ struct DatabaseView {
     pending_migrations: Vec<String>,
     /// Why the database cannot be read.
     error: Option<String>,
-    /// `None` if the database cannot be read or has pending migrations.
-    contents: Option<ContentsView>,
 }
 
 #[derive(Serialize)]
@@ -76,30 +78,27 @@ struct JobsView {
 pub(super) async fn run(settings: &SettingArgs, args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let settings = settings.load(None)?;
     let sealer = wiring::sealer(&settings)?;
+    let (database, contents) = database(&settings).await;
     let view = StatusView {
         version: VERSION,
         settings_file: settings.file.as_deref().map(|path| absolute(path).unwrap_or(path.to_owned())),
         key_ids: sealer.iter().flat_map(|sealer| sealer.key_ids()).map(str::to_owned).collect(),
         providers: wiring::providers(&settings)?.iter().map(|provider| provider.name().to_string()).collect(),
-        database: database(&settings).await,
+        database,
+        contents,
     };
     output::print(args.format, &view, text)?;
     Ok(if view.database.error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn database(settings: &Settings) -> DatabaseView {
+async fn database(settings: &Settings) -> (DatabaseView, Option<ContentsView>) {
     let url = settings.database.url.expose_secret();
-    let mut view = DatabaseView {
-        location: Storage::location(url),
-        schema: None,
-        pending_migrations: Vec::new(),
-        error: None,
-        contents: None,
-    };
+    let mut view =
+        DatabaseView { location: Storage::location(url), schema: None, pending_migrations: Vec::new(), error: None };
     // Opening would create the file.
     if url.strip_prefix("sqlite:").is_some_and(|path| !Path::new(path.trim_start_matches("//")).exists()) {
         view.error = Some("the file does not exist: run `bellbird migrate`".to_owned());
-        return view;
+        return (view, None);
     }
     let read = async {
         let storage = wiring::open_storage(settings).await?;
@@ -107,43 +106,47 @@ async fn database(settings: &Settings) -> DatabaseView {
         storage.close().await;
         read
     };
-    if let Err(error) = read.await {
-        view.error = Some(format!("{error:#}"));
+    match read.await {
+        Ok(contents) => (view, contents),
+        Err(error) => (DatabaseView { error: Some(format!("{error:#}")), ..view }, None),
     }
-    view
 }
 
-async fn read_database(settings: &Settings, storage: &Storage, view: &mut DatabaseView) -> anyhow::Result<()> {
+async fn read_database(
+    settings: &Settings,
+    storage: &Storage,
+    view: &mut DatabaseView,
+) -> anyhow::Result<Option<ContentsView>> {
     view.schema = storage.schema_version().await?;
     view.pending_migrations = storage.pending_migrations().await?;
     if !view.pending_migrations.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let mut connections = BTreeMap::new();
     for counted in storage.count_connections().await? {
         *connections.entry(counted.status.to_string()).or_default() += counted.count;
     }
     let mut jobs = JobsView::default();
-    for counts in storage.count_jobs(Timestamp::now()).await? {
+    let counts = storage.count_jobs(Timestamp::now()).await?;
+    for counts in counts.iter().filter(|counts| job_kinds().any(|kind| kind == counts.kind)) {
         jobs.due += counts.due;
         jobs.running += counts.running;
         jobs.failing += counts.failing;
     }
     let instances = instances::running(storage).await?;
     let findings = instances::compare_with(&instances, settings);
-    view.contents = Some(ContentsView {
+    Ok(Some(ContentsView {
         users: storage.list_users().await?.len(),
         connections,
         jobs,
         instances,
         differences: findings.into_iter().map(|finding| finding.text).collect(),
-    });
-    Ok(())
+    }))
 }
 
 fn text(view: &StatusView) -> String {
     let none = |text: String| if text.is_empty() { "none".to_owned() } else { text };
-    let DatabaseView { location, schema, pending_migrations, error, contents } = &view.database;
+    let DatabaseView { location, schema, pending_migrations, error } = &view.database;
     let file = view.settings_file.as_ref().map(|path| path.display().to_string());
     let mut pairs = vec![
         ("version", view.version.to_owned()),
@@ -163,7 +166,7 @@ fn text(view: &StatusView) -> String {
         return output::details(&pairs);
     }
     pairs.push(("schema", format!("{schema}, up to date")));
-    let Some(contents) = contents else { return output::details(&pairs) };
+    let Some(contents) = &view.contents else { return output::details(&pairs) };
     let connections = contents.connections.iter().map(|(status, count)| format!("{count} {status}"));
     let JobsView { due, running, failing } = contents.jobs;
     pairs.extend([

@@ -116,3 +116,61 @@ fn missing_public_url(running: &[Instance]) -> Option<Finding> {
 fn shown(value: &Value) -> String {
     if value.is_null() { "not set".to_owned() } else { value.to_string() }
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn instance(host: &str, key_ids: &[&str], settings: &[(&str, Value)]) -> Instance {
+        Instance {
+            id: Uuid::nil(),
+            version: VERSION.to_owned(),
+            host: host.to_owned(),
+            api_url: "http://127.0.0.1:8080".to_owned(),
+            key_ids: key_ids.iter().map(|id| (*id).to_owned()).collect(),
+            started_at: Timestamp::UNIX_EPOCH,
+            last_seen_at: Timestamp::UNIX_EPOCH,
+            settings: settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+        }
+    }
+
+    /// The hosts that cannot open a key, and whether all is well otherwise.
+    fn key_findings(running: &[Instance], own: &[&str]) -> Vec<(bool, String)> {
+        let own: Vec<_> = own.iter().map(|id| (*id).to_owned()).collect();
+        let findings = compare(running, &BTreeMap::new(), &own).into_iter();
+        findings.map(|finding| (finding.is_wrong, finding.text[..19].to_owned())).collect()
+    }
+
+    #[test]
+    fn every_sealing_key_must_open_everywhere() {
+        let (old, both, new) = (["2026"].as_slice(), ["2026", "2027"].as_slice(), ["2027", "2026"].as_slice());
+        let on = |host, keys| instance(host, keys, &[]);
+        let found = |is_wrong, text: &str| (is_wrong, text.to_owned());
+        for (running, own, expected) in [
+            (vec![on("web-1", old), on("web-2", old)], old, vec![]),
+            (vec![on("web-1", both), on("web-2", old)], old, vec![]),
+            (vec![on("web-1", old), on("web-2", old)], [].as_slice(), vec![]),
+            (vec![on("web-1", both), on("web-2", new)], new, vec![found(false, "not all seal with t")]),
+            (vec![on("web-1", old), on("web-2", new)], new, vec![found(true, "web-1 (http://127.0")]),
+            (vec![on("web-1", new)], old, vec![found(true, "this command cannot")]),
+        ] {
+            assert_eq!(key_findings(&running, own), expected, "{running:?} {own:?}");
+        }
+    }
+
+    #[test]
+    fn unknown_setting_is_not_compared() {
+        let own = BTreeMap::from([("sync.enabled".to_owned(), Value::Bool(true)), ("new.one".to_owned(), Value::Null)]);
+        let older =
+            instance("web-1", &["main"], &[("sync.enabled", Value::Bool(true)), ("old.one", Value::Bool(true))]);
+        assert_eq!(compare(&[older], &own, &[]), []);
+        let other = instance("web-1", &["main"], &[("sync.enabled", Value::Bool(false))]);
+        let findings = compare(&[other], &own, &[]);
+        assert!(findings.len() == 1 && !findings[0].is_wrong, "{findings:?}");
+        let text = "sync.enabled differs: true in this command; false on web-1 (http://127.0.0.1:8080). Set it alike";
+        assert!(findings[0].text.starts_with(text), "{findings:?}");
+    }
+}
