@@ -13,6 +13,8 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::instances;
+
 /// How often removed connections are listed, which costs one indexed read, and caches are purged.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How long running jobs may continue after a stop. A job that is cut off is due again once its lease expires; any
@@ -42,6 +44,9 @@ pub const DELIVERY_STATES: &str = "bellbird_webhook_deliveries";
 pub const DELIVERY_LATENESS: &str = "bellbird_webhook_lateness_seconds";
 /// Gauge: webhook endpoints that fail or are disabled.
 pub const ENDPOINT_STATES: &str = "bellbird_webhook_endpoints";
+
+/// Gauge: instances that are alive.
+pub const INSTANCES: &str = "bellbird_instances";
 
 /// Starts the background jobs, which run until `stop`.
 ///
@@ -117,6 +122,7 @@ async fn hold_metrics_lease(storage: &Storage, held: Option<&ClaimedJob>) -> Res
         }
         set_connection_metrics(&[]);
         set_queue_metrics(&[], &DeliveryOverview::default(), now);
+        set_instances(0);
     }
     let key = JobKey::of_service(METRICS_LEASE);
     storage.insert_job(&key, "", now).await?;
@@ -127,7 +133,12 @@ async fn record_queue_metrics_once(storage: &Storage) -> Result<(), StorageError
     let now = Timestamp::now();
     set_connection_metrics(&storage.count_connections().await?);
     set_queue_metrics(&storage.count_jobs(now).await?, &storage.delivery_overview(now).await?, now);
+    set_instances(instances::running(storage).await?.len());
     Ok(())
+}
+
+fn set_instances(count: usize) {
+    metrics::gauge!(INSTANCES).set(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
 }
 
 /// So that work of a killed instance whose clock was ahead does not wait until then.

@@ -14,6 +14,7 @@ mod output;
 mod sandbox;
 mod secrets;
 mod serve;
+mod status;
 mod user;
 mod webhook;
 
@@ -66,6 +67,7 @@ enum Command {
     #[command(after_long_help = "Example:
   BELLBIRD_DATABASE__URL=postgres://bellbird@db/bellbird bellbird migrate")]
     Migrate(output::JsonFlag),
+    Status(status::StatusArgs),
     Doctor(doctor::DoctorArgs),
     Openapi(openapi::OpenapiArgs),
     Completions(completions::CompletionsArgs),
@@ -117,6 +119,7 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "sandbox")]
         Command::Sandbox(args) => sandbox::run(&settings, &args).await?,
         Command::Migrate(format) => migrate::run(&settings, format).await?,
+        Command::Status(args) => return status::run(&settings, &args).await,
         Command::Doctor(args) => return doctor::run(&settings, &args).await,
         Command::Openapi(args) => openapi::run(&args)?,
         Command::Completions(args) => completions::run(&args, &mut Cli::command())?,

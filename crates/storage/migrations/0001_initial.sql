@@ -401,6 +401,23 @@ CREATE TABLE webhook_attempts (
 
 CREATE INDEX webhook_attempts_event ON webhook_attempts (user_id, endpoint_id, event_id);
 
+-- The running instances of the service. Each one renews its row every few seconds, and deletes it when it stops. A row
+-- that is not renewed belongs to an instance that was killed. All times are of one clock: see src/instances.rs.
+CREATE TABLE instances (
+    id TEXT NOT NULL,
+    version TEXT NOT NULL,
+    -- The name of its machine, and the URL of its API there.
+    host TEXT NOT NULL,
+    api_url TEXT NOT NULL,
+    -- The ids of its master keys, separated by commas. The first one seals.
+    key_ids TEXT NOT NULL,
+    -- The settings that all instances should share, as a JSON object without secrets.
+    settings TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    last_seen_at INTEGER NOT NULL,
+    PRIMARY KEY (id)
+) STRICT, WITHOUT ROWID;
+
 -- Half of the rows are dead soon: each delivery is updated once or more.
 -- PostgreSQL: ALTER TABLE webhook_deliveries SET (autovacuum_vacuum_scale_factor = 0.02);
 -- PostgreSQL: ALTER TABLE webhook_endpoints SET (fillfactor = 80);

@@ -22,6 +22,7 @@ mod connections;
 mod db;
 mod digest;
 mod error;
+mod instances;
 mod job_overview;
 mod jobs;
 mod leases;
@@ -45,7 +46,9 @@ pub use connections::imports::NewConnection;
 pub use connections::overview::{BrokenConnection, ConnectionCount};
 pub use connections::removals::PendingRemoval;
 pub use connections::syncs::{DegradedConnection, FinishedSync, SyncProgress, SyncState, UnreadRange, UnreadableRows};
+pub use db::service_lock::ServiceLock;
 pub use error::{SealError, StorageError};
+pub use instances::{INSTANCE_TIMEOUT, InstanceRecord, NewInstance};
 pub use job_overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};
 pub use leases::LEASE_LEFT_MAX;
@@ -106,6 +109,12 @@ impl Storage {
             ));
         };
         Ok(Self { db, sealer })
+    }
+
+    /// Names the database of a URL, without user and password: `SQLite database /var/lib/bellbird.db`.
+    #[must_use]
+    pub fn location(url: &str) -> String {
+        db::open_error::location(url)
     }
 
     /// Whether a URL of PostgreSQL lets the connection to another machine go without TLS, so that others on the way can

@@ -5,6 +5,7 @@ use clap::Args;
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::secrets;
+use crate::instances::Presence;
 use crate::serve::raise_open_files_limit;
 use crate::service::{self, Listeners, Routers, Urls};
 use crate::{background, telemetry, wiring};
@@ -31,6 +32,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     let stop = wiring::stop_on_signal()?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
     let providers = wiring::providers(&settings)?;
+    let lock = service::lock(&settings)?;
     let storage = wiring::open_sealed_storage(&settings).await?;
     let listeners = Listeners::open(&settings).await?;
     service::migrate(&storage).await?;
@@ -41,6 +43,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
         tracing::warn!("secrets: {message}");
     }
     let urls = listeners.urls();
+    let presence = Presence::announce(&storage, &settings, &urls).await?;
     let event_buffer = wiring::event_buffer(&settings);
     let console = urls.public_console(&settings);
     let connections = wiring::connections(&settings, &storage, &providers, &event_buffer, Some(console));
@@ -59,7 +62,9 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     listeners.serve(&settings, routers, stop).await;
     background.await?;
     connections.finish_tasks(background::TASK_GRACE).await;
+    presence.withdraw().await;
     storage.close().await;
+    drop(lock);
     tracing::info!("stopped");
     Ok(())
 }

@@ -69,6 +69,12 @@ impl Sources {
         let variables = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
         Self { file, environment: variables.filter(|(name, _)| name.starts_with(PREFIX)).collect(), flags }
     }
+
+    /// The settings file, if there is one.
+    pub(super) fn settings_file(&self) -> Option<PathBuf> {
+        let by_default = || Some(PathBuf::from(DEFAULT_FILE)).filter(|path| path.exists());
+        self.file.clone().or_else(by_default)
+    }
 }
 
 /// The values that the sources set. A later source overrides an earlier one.

@@ -4,6 +4,7 @@ mod concurrency;
 mod connections;
 mod db;
 mod fixtures;
+mod instances;
 mod job_fixtures;
 mod job_plans;
 mod jobs;

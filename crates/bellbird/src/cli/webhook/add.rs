@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::super::output::{self, JsonFlag};
 use super::super::user::find_user;
-use super::names;
+use super::{advice, names, warn_of_rejections};
 use crate::config::Settings;
 use crate::wiring;
 
@@ -83,7 +83,7 @@ impl NewEndpointView<'_> {
 pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
     let user = find_user(storage, &args.user).await?;
     let rules = wiring::endpoint_rules(settings);
-    let url = check_url(&args.url, rules)?;
+    let url = check_url(&args.url, rules).map_err(|error| anyhow::Error::msg(advice::explain(error, &args.url)))?;
     // Only a loopback address, where allowed, has no host name.
     let resolve_error = match url.domain() {
         Some(name) => resolve(&Resolver::from_system(rules).map_err(anyhow::Error::msg)?, name).await?,
@@ -112,7 +112,7 @@ pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) 
     if let Some(resolve_error) = resolve_error {
         output::note(&format!("{resolve_error}. The endpoint was added; each delivery resolves the name again"));
     }
-    Ok(())
+    warn_of_rejections(storage, endpoint.id, &endpoint.url).await
 }
 
 /// Rejects a name that resolves to a forbidden address. A name that does not resolve may do so later: returns the

@@ -36,6 +36,7 @@ fn help_texts() {
         "serve",
         "sandbox",
         "migrate",
+        "status",
         "doctor",
         "openapi",
         "completions",

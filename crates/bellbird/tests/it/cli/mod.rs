@@ -2,6 +2,7 @@
 
 mod commands;
 mod config;
+mod instances;
 mod long_running;
 mod secrets;
 mod webhook;

@@ -39,13 +39,13 @@ fn instant(value: &Value, name: &str) -> Timestamp {
 }
 
 /// A request that a receiver has recorded.
-struct Sent {
+pub(super) struct Sent {
     head: String,
     body: Vec<u8>,
 }
 
 impl Sent {
-    fn header(&self, name: &str) -> &str {
+    pub(super) fn header(&self, name: &str) -> &str {
         let lines = self.head.lines().filter_map(|line| line.split_once(':'));
         let mut values = lines.filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim());
         values.next().unwrap_or_else(|| panic!("no {name} in {}", self.head))
@@ -60,7 +60,7 @@ impl Sent {
 }
 
 /// Starts a receiver on this machine that answers every request with one status.
-fn receiver(status: u16) -> (String, Receiver<Sent>) {
+pub(super) fn receiver(status: u16) -> (String, Receiver<Sent>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook?token=s3cret", listener.local_addr().unwrap());
     let (sender, sent) = channel();
