@@ -1,6 +1,7 @@
 //! Defines the errors of this crate, one variant for each reaction of a caller.
 
 use std::error::Error;
+use std::path::PathBuf;
 
 pub(crate) type Result<T> = std::result::Result<T, StorageError>;
 
@@ -18,6 +19,9 @@ pub enum StorageError {
     /// The database cannot be reached, is busy for too long, or fails. A retry may help.
     #[error("the database is not available")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
+    /// Another process holds the [`crate::ServiceLock`] of this SQLite file.
+    #[error("a Bellbird service runs on {}: stop it first, or use PostgreSQL for several", .0.display())]
+    InUse(PathBuf),
     /// The schema has pending migrations, was made by a newer version, or was changed by hand.
     #[error("{0}")]
     Schema(String),

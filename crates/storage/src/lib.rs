@@ -44,6 +44,7 @@ pub use connections::audit::AuditRow;
 pub use connections::imports::NewConnection;
 pub use connections::removals::PendingRemoval;
 pub use connections::syncs::{DegradedConnection, FinishedSync, SyncProgress, SyncState, UnreadRange, UnreadableRows};
+pub use db::service_lock::ServiceLock;
 pub use error::{SealError, StorageError};
 pub use job_overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};

@@ -1,0 +1,47 @@
+//! Keeps a second service off a SQLite file. PostgreSQL serves several, so it needs no lock.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Result, StorageError};
+
+/// The lock of a running service on its SQLite file: an exclusive lock of the operating system on the file `NAME-lock`
+/// beside it. The system frees it when the process ends, however it ends. The empty file stays.
+///
+/// Commands beside a running service do not take it. It is no lock on the database file itself, because closing any
+/// handle of that file would drop SQLite's own locks.
+#[derive(Debug)]
+pub struct ServiceLock {
+    _file: File,
+}
+
+impl ServiceLock {
+    /// Takes the lock for the database at this URL. Returns `None` for PostgreSQL. Take it before [`crate::Storage`] is
+    /// opened: a restore holds it while it replaces the file.
+    ///
+    /// # Errors
+    /// [`StorageError::InUse`] if another process holds it.
+    pub fn acquire(database_url: &str) -> Result<Option<Self>> {
+        let Some(path) = database_url.strip_prefix("sqlite:") else { return Ok(None) };
+        let path = crate::sqlite_path(path)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(lock_path(&path)).map_err(StorageError::unavailable)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self { _file: file })),
+            Err(TryLockError::WouldBlock) => Err(StorageError::InUse(path)),
+            Err(TryLockError::Error(error)) => Err(StorageError::unavailable(error)),
+        }
+    }
+}
+
+/// The database's real path with `-lock` behind it, so that a symbolic link names the same lock.
+fn lock_path(database: &Path) -> PathBuf {
+    let real = database.canonicalize().unwrap_or_else(|_| database.to_owned());
+    let mut path = OsString::from(real);
+    path.push("-lock");
+    PathBuf::from(path)
+}
