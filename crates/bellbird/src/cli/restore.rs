@@ -5,7 +5,9 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use bellbird_storage::{CarriedOver, LostSince, SealError, Sealer, ServiceLock, StagedBackup, Storage, StorageError};
+use bellbird_storage::{
+    CarriedOver, LostSince, SealError, SealedSecrets, Sealer, ServiceLock, StagedBackup, Storage, StorageError,
+};
 use clap::{ArgGroup, Args};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -20,9 +22,9 @@ use crate::wiring;
 /// Longer than any URL of a database.
 const URL_BYTES_MAX: u64 = 10_000;
 
-/// Put a backup in the place of the SQLite database, or decide about a restored database. Stop the service first.
+/// Put a backup in the place of the SQLite database.
 ///
-/// A restore revives nothing. `restore FILE` reads from the present database which keys were revoked since the backup,
+/// Stop the service first. A restore revives nothing. `restore FILE` reads from the present database which keys were revoked since the backup,
 /// and which connections, users and endpoints were removed or disabled, and repeats that. The present database is kept
 /// beside the new one.
 ///
@@ -135,16 +137,10 @@ fn unusable(error: &StorageError) -> String {
 async fn check_keys(settings: &Settings, storage: &Storage, file: &Path) -> anyhow::Result<()> {
     let file = file.display();
     let secrets = storage.sealed_secrets().await?;
-    let missing: Vec<_> = needed_keys(&secrets, &configured_keys(settings)?)
-        .into_iter()
-        .filter(|key| !key.configured)
-        .map(|key| format!("`{}` ({})", key.id, count(key.secrets, "secret", "secrets")))
-        .collect();
-    if !missing.is_empty() {
+    if let Some(missing) = missing_keys(settings, &secrets)? {
         bail!(
-            "nothing was restored: {file} needs a master key that is not in secrets.key: {}. Add it after the first \
-             key, and run this command again",
-            missing.join(", ")
+            "nothing was restored: {file} needs a master key that is not in secrets.key: {missing}. Add it after the \
+             first key, and run this command again"
         );
     }
     let damaged = secrets.unopenable.iter().filter(|secret| !matches!(secret.why, SealError::UnknownKeyId(_))).count();
@@ -170,9 +166,7 @@ async fn compare_with_previous(settings: &Settings, previous: &Path, format: Jso
     let state = opened.state_for(&storage).await.context("the previous database cannot be used")?;
     opened.close().await;
     let (done, lost) = storage.carry_over(&state, Timestamp::now()).await?;
-    storage.set_restore_decided().await?;
-    storage.close().await;
-    drop(lock);
+    finish_decision(settings, storage, lock).await?;
     let view = RestoredView { carried_over: Some(done), lost: Some(lost), ..RestoredView::default() };
     output::print(format, &view, |view| {
         format!("Compared with the previous database.\n{}\nStart the service now.", carried_over_text(view))
@@ -199,9 +193,7 @@ async fn decide_about_keys(settings: &Settings, args: &RestoreArgs) -> anyhow::R
     let storage = wiring::open_storage(settings).await?;
     let was_restored = storage.awaits_restore_decision().await?;
     let keys_revoked = if args.revoke_keys { storage.revoke_all_keys(Timestamp::now()).await? } else { 0 };
-    storage.set_restore_decided().await?;
-    storage.close().await;
-    drop(lock);
+    finish_decision(settings, storage, lock).await?;
     output::print(args.format, &DecidedView { keys_revoked }, |view| match (args.revoke_keys, was_restored) {
         (false, false) => "Nothing to decide: the database is not known to be restored from a backup.".to_owned(),
         (false, true) => format!("Kept all API keys.\n{REVIVED}\nStart the service now."),
@@ -210,6 +202,27 @@ async fn decide_about_keys(settings: &Settings, args: &RestoreArgs) -> anyhow::R
             count(view.keys_revoked, "API key", "API keys")
         ),
     })
+}
+
+/// Warns about missing keys only: they may be lost for good.
+async fn finish_decision(settings: &Settings, storage: Storage, lock: Option<ServiceLock>) -> anyhow::Result<()> {
+    storage.set_restore_decided().await?;
+    if let Some(missing) = missing_keys(settings, &storage.sealed_secrets().await?)? {
+        output::note(&format!("warning: the database needs a master key that is not in secrets.key: {missing}"));
+    }
+    storage.close().await;
+    drop(lock);
+    Ok(())
+}
+
+/// The keys of these secrets that are not configured.
+fn missing_keys(settings: &Settings, secrets: &SealedSecrets) -> anyhow::Result<Option<String>> {
+    let missing: Vec<_> = needed_keys(secrets, &configured_keys(settings)?)
+        .into_iter()
+        .filter(|key| !key.configured)
+        .map(|key| format!("`{}` ({})", key.id, count(key.secrets, "secret", "secrets")))
+        .collect();
+    Ok((!missing.is_empty()).then(|| missing.join(", ")))
 }
 
 const REVIVED: &str = "\

@@ -1,5 +1,6 @@
-//! Repeats in a restored database what was revoked, removed, disabled or lowered since its backup was made. The database
-//! that it replaces knows: what it lacks was removed, because this program never deletes a key of a user who exists.
+//! Repeats in a restored database what was revoked, removed, disabled or lowered since its backup was made. The
+//! database that it replaces knows: what it lacks was removed. A key of a user who exists is never deleted, only
+//! revoked.
 
 use std::collections::HashMap;
 
@@ -26,7 +27,8 @@ statements! {
 
     LIST_ENDPOINTS = "SELECT id, user_id, status, disabled_reason, url FROM webhook_endpoints ORDER BY id";
 
-    LIST_PROVIDER_USERS = "SELECT user_id, provider, provider_user_digest FROM provider_users ORDER BY user_id, provider";
+    LIST_PROVIDER_USERS = "SELECT user_id, provider, provider_user_digest FROM provider_users
+        ORDER BY user_id, provider";
 
     SET_URL = "UPDATE webhook_endpoints SET url = $3 WHERE user_id = $1 AND id = $2";
 

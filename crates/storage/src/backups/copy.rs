@@ -1,6 +1,6 @@
 //! Copies SQLite files: a database to a backup, and a backup to the place of a database.
 //!
-//! Each copy is first a file with mode 0600 and a random name in the target's folder. It gets its name once it is
+//! A copy is first a file with mode 0600 and a random name in the target's folder. It gets its name once it is
 //! complete and checked.
 
 use std::ffi::OsString;
@@ -204,7 +204,7 @@ fn check_header(file: &Path, database: &Path) -> Result<()> {
     }
     if fs::metadata(with_suffix(&real, "-wal")).is_ok_and(|wal| wal.len() > 0) {
         return reject(
-            "a write-ahead log (-wal) is beside it, so it is not a finished backup. Make backups with `bellbird backup`",
+            "a write-ahead log (-wal) is beside it, so it is not a finished backup. Make one with `bellbird backup`",
         );
     }
     let mut header = Vec::new();

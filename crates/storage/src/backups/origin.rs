@@ -34,7 +34,7 @@ statements! {
 }
 
 impl Storage {
-    /// Whether this database was restored from a backup, and nobody has decided yet what stays revoked and removed.
+    /// Whether this database was restored from a backup, and the operator has not decided yet what stays revoked.
     pub async fn awaits_restore_decision(&self) -> Result<bool> {
         let counts = self.db.one(COUNT_ORIGINS, params![], |row| Ok((row.int(0)?, row.int(1)?))).await?;
         Ok(counts != Some((1, 1)))
