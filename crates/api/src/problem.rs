@@ -171,7 +171,7 @@ impl From<StorageError> for Problem {
 
 impl From<&StorageError> for Problem {
     fn from(error: &StorageError) -> Self {
-        tracing::error!(error = %Chain(error), "database failed");
+        tracing::error!(error = %Chain(error), "{}", error.log_message());
         match error {
             StorageError::Unavailable(_) => Self::ServiceUnavailable,
             _ => Self::Internal,

@@ -1,6 +1,7 @@
 //! The command line. Each command has its own module.
 
 mod arguments;
+mod backup;
 mod completions;
 mod connection;
 #[cfg(feature = "sandbox")]
@@ -10,6 +11,7 @@ mod key;
 mod migrate;
 mod openapi;
 mod output;
+mod restore;
 #[cfg(feature = "sandbox")]
 mod sandbox;
 mod secrets;
@@ -67,6 +69,8 @@ enum Command {
     #[command(after_long_help = "Example:
   BELLBIRD_DATABASE__URL=postgres://bellbird@db/bellbird bellbird migrate")]
     Migrate(output::JsonFlag),
+    Backup(backup::BackupArgs),
+    Restore(restore::RestoreArgs),
     Status(status::StatusArgs),
     Doctor(doctor::DoctorArgs),
     Openapi(openapi::OpenapiArgs),
@@ -119,6 +123,8 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "sandbox")]
         Command::Sandbox(args) => sandbox::run(&settings, &args).await?,
         Command::Migrate(format) => migrate::run(&settings, format).await?,
+        Command::Backup(args) => backup::run(&settings, &args).await?,
+        Command::Restore(args) => restore::run(&settings, &args).await?,
         Command::Status(args) => return status::run(&settings, &args).await,
         Command::Doctor(args) => return doctor::run(&settings, &args).await,
         Command::Openapi(args) => openapi::run(&args)?,

@@ -10,7 +10,7 @@ use bellbird_providers::Registry;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::{Limits, Reads};
 use bellbird_shared_state::Clock;
-use bellbird_storage::{Sealer, Storage, random_bytes};
+use bellbird_storage::{Sealer, Storage, StorageError, random_bytes};
 use bellbird_webhooks::schedule::Schedule;
 use bellbird_webhooks::target::Rules;
 use bellbird_webhooks::webhook_events::WebhookEventBuffer;
@@ -24,16 +24,32 @@ use crate::config::Settings;
 const NO_MASTER_KEY: &str = "secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
     `head -c 32 /dev/urandom | base64`, set BELLBIRD_SECRETS__KEY=main:THE_OUTPUT, and keep a copy";
 
+/// What to do about a restored database whose operator has not decided yet.
+pub const RESTORE_DECISION: &str = "keys, connections and endpoints that were revoked or removed since the backup \
+    would work again. Decide with `bellbird restore --previous FILE` (repeats what the previous database knows to be revoked \
+    or removed), `bellbird restore --revoke-keys` (revokes all API keys) or `bellbird restore --keep-keys` (none was \
+    revoked since)";
+
 /// Opens the database for commands that use no stored secret. They work without a master key.
 pub async fn open_storage(settings: &Settings) -> anyhow::Result<Storage> {
     let sealer = sealer(settings)?.unwrap_or_else(Sealer::random);
     open(settings, sealer).await
 }
 
-/// Opens the database for commands that read or store secrets. Fails without a master key.
+/// Opens the database for commands that read or store secrets. Fails without a master key, and on a restored database
+/// before the operator's decision: these commands call providers and endpoints.
 pub async fn open_sealed_storage(settings: &Settings) -> anyhow::Result<Storage> {
     let Some(sealer) = sealer(settings)? else { bail!(NO_MASTER_KEY) };
-    open(settings, sealer).await
+    let storage = open(settings, sealer).await?;
+    match storage.awaits_restore_decision().await {
+        Ok(true) => {
+            storage.close().await;
+            bail!("the database was restored from a backup: {RESTORE_DECISION}")
+        }
+        // Not migrated yet: the next statement fails, or `serve` migrates.
+        Ok(false) | Err(StorageError::Schema(_)) => Ok(storage),
+        Err(error) => Err(error.into()),
+    }
 }
 
 pub async fn open(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {

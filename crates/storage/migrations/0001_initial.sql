@@ -421,3 +421,13 @@ CREATE TABLE instances (
 -- Half of the rows are dead soon: each delivery is updated once or more.
 -- PostgreSQL: ALTER TABLE webhook_deliveries SET (autovacuum_vacuum_scale_factor = 0.02);
 -- PostgreSQL: ALTER TABLE webhook_endpoints SET (fillfactor = 80);
+
+-- One row, which says whether the database was restored from a backup: see src/backups/origin.rs. Without a primary
+-- key, so that a row restored beside it is noticed too.
+CREATE TABLE database_origin (
+    -- SQLite: original or copy. PostgreSQL: the xmin and tableoid that the row was written with.
+    origin TEXT NOT NULL
+) STRICT;
+
+INSERT INTO database_origin (origin) VALUES ('original');
+-- PostgreSQL: UPDATE database_origin SET origin = format('%s %s', txid_current() % 4294967296, tableoid);

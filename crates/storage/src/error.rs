@@ -25,6 +25,9 @@ pub enum StorageError {
     /// The schema has pending migrations, was made by a newer version, or was changed by hand.
     #[error("{0}")]
     Schema(String),
+    /// A backup, or the database to compare it with, cannot be used. The text says why.
+    #[error("{0}")]
+    Backup(String),
     #[error(transparent)]
     Sealed(#[from] SealError),
     /// The message never repeats the URL.
@@ -39,6 +42,14 @@ impl StorageError {
     /// Wraps errors of pools, threads and clocks.
     pub(crate) fn unavailable(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Unavailable(source.into())
+    }
+
+    /// What the log says about a call that failed for this reason.
+    pub fn log_message(&self) -> &'static str {
+        match self {
+            Self::Sealed(_) => "could not open stored secret",
+            _ => "database failed",
+        }
     }
 
     /// For missing tables or columns.
@@ -71,7 +82,7 @@ pub enum SealError {
     /// The value is too short or has an unknown version byte, so this program did not seal it.
     #[error("not a sealed value")]
     NotSealed,
-    #[error("sealed with the key {0:?}, which is not configured")]
+    #[error("sealed with the master key `{0}`, which is not in secrets.key: add it after the first key, and restart")]
     UnknownKeyId(String),
     /// The value is damaged, belongs to another row, or was sealed with a different key of the same id.
     #[error("a sealed value cannot be opened: it is damaged, or was sealed with another key of the same id")]

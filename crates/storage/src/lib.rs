@@ -18,6 +18,7 @@
 //! It does cover `last_refreshed_at`. Each request that reads from the provider would change it, so callers write it at
 //! most once a minute.
 
+mod backups;
 mod connections;
 mod db;
 mod digest;
@@ -40,6 +41,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use backups::changes_since::{CarriedOver, LostSince, PresentState};
+pub use backups::copy::{BackupContents, StagedBackup};
 pub use connections::accounts::NewAccount;
 pub use connections::audit::AuditRow;
 pub use connections::imports::NewConnection;
@@ -121,6 +124,12 @@ impl Storage {
     /// read and change it.
     pub fn allows_plain_text(url: &str) -> bool {
         db::postgres::allows_plain_text(url)
+    }
+
+    /// The flags with which `pg_dump` and `psql` reach the database of a URL, without the password. None for another
+    /// URL, and for names that need quoting.
+    pub fn postgres_client_flags(url: &str) -> Option<String> {
+        db::postgres::client_flags(url)
     }
 
     /// Optimizes and closes the database, within seconds. Do not use other clones afterwards: on PostgreSQL their calls

@@ -131,6 +131,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
         Err(error) => checks.add("database", Verdict::Wrong, format!("{}: {error}", storage.kind())),
         Ok(pending) if pending.is_empty() => {
             checks.add("database", Verdict::Ok, format!("{} is reachable and up to date", storage.kind()));
+            check_restored(checks, &storage).await;
             check_sealed(checks, &storage).await;
             connections::check(checks, &storage).await;
             check_instances(checks, settings, &storage).await;
@@ -143,6 +144,19 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
         }
     }
     storage.close().await;
+}
+
+async fn check_restored(checks: &mut Checks, storage: &Storage) {
+    const NAME: &str = "restore";
+    match storage.awaits_restore_decision().await {
+        Ok(false) => {}
+        Ok(true) => {
+            let hint = wiring::RESTORE_DECISION;
+            let detail = format!("restored from a backup, so the service does not start: {hint}");
+            checks.add(NAME, Verdict::Wrong, detail);
+        }
+        Err(error) => checks.add(NAME, Verdict::Wrong, error.to_string()),
+    }
 }
 
 async fn check_sealed(checks: &mut Checks, storage: &Storage) {

@@ -14,6 +14,7 @@ use crate::error::{Result, StorageError};
 #[derive(Debug)]
 pub struct ServiceLock {
     _file: File,
+    database: PathBuf,
 }
 
 impl ServiceLock {
@@ -29,19 +30,20 @@ impl ServiceLock {
         options.write(true).create(true).truncate(false);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(lock_path(&path)).map_err(StorageError::unavailable)?;
+        // A symbolic link names the same lock.
+        let database = path.canonicalize().unwrap_or(path);
+        let mut lock_path = OsString::from(&database);
+        lock_path.push("-lock");
+        let file = options.open(lock_path).map_err(StorageError::unavailable)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Self { _file: file })),
-            Err(TryLockError::WouldBlock) => Err(StorageError::InUse(path)),
+            Ok(()) => Ok(Some(Self { _file: file, database })),
+            Err(TryLockError::WouldBlock) => Err(StorageError::InUse(database)),
             Err(TryLockError::Error(error)) => Err(StorageError::unavailable(error)),
         }
     }
-}
 
-/// The database's real path with `-lock` behind it, so that a symbolic link names the same lock.
-fn lock_path(database: &Path) -> PathBuf {
-    let real = database.canonicalize().unwrap_or_else(|_| database.to_owned());
-    let mut path = OsString::from(real);
-    path.push("-lock");
-    PathBuf::from(path)
+    /// The path of the database, through symbolic links.
+    pub(crate) fn database(&self) -> &Path {
+        &self.database
+    }
 }

@@ -1,5 +1,6 @@
 //! Tests of the crate.
 
+mod backups;
 mod concurrency;
 mod connections;
 mod db;

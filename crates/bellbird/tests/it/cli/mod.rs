@@ -1,5 +1,6 @@
 //! Tests of the commands of the built program.
 
+mod backup;
 mod commands;
 mod config;
 mod instances;

@@ -6,6 +6,9 @@ use crate::tests::support::{at, both, key, new_account, on_sqlite};
 fn statements() -> impl Iterator<Item = &'static Sql> {
     [
         crate::STATEMENTS,
+        crate::backups::changes_since::STATEMENTS,
+        crate::backups::copy::STATEMENTS,
+        crate::backups::origin::STATEMENTS,
         crate::connections::accounts::STATEMENTS,
         crate::connections::imports::STATEMENTS,
         crate::connections::audit::STATEMENTS,
@@ -78,12 +81,13 @@ fn sqlite_compiles_a_read_once() {
 
 #[test]
 fn statements_use_the_common_dialect() {
+    const ONLY_ON_POSTGRES: [&str; 4] = ["FINISH_ON_POSTGRES", "TIME_ON_POSTGRES", "COUNT_ORIGINS", "INSERT_ORIGINAL"];
     let mut only_on_postgres = 0;
     for sql in statements() {
         for word in ["::", "?", "ILIKE", "jsonb", "lower(", "now()", "INSERT OR", "FOR UPDATE"] {
             assert!(!sql.text.contains(word), "{} has {word}", sql.name);
         }
-        if ["FINISH_ON_POSTGRES", "TIME_ON_POSTGRES"].contains(&sql.name) {
+        if ONLY_ON_POSTGRES.contains(&sql.name) {
             only_on_postgres += 1;
             continue;
         }
@@ -97,8 +101,9 @@ fn statements_use_the_common_dialect() {
             sql.name
         );
     }
-    // One writes all of a sync, one the results of deliveries, and one reads the server's clock.
-    assert_eq!(only_on_postgres, 3);
+    // One writes all of a sync, one the results of deliveries, and one reads the server's clock. Two are about the place
+    // of a row in PostgreSQL.
+    assert_eq!(only_on_postgres, 5);
 }
 
 /// The number of placeholders `$1`, `$2`, ... Panics if a number is missing.
