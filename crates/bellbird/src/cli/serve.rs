@@ -5,7 +5,7 @@ use clap::Args;
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::secrets;
-use crate::instances::Presence;
+use crate::instances::{self, Finding, Presence};
 use crate::serve::raise_open_files_limit;
 use crate::service::{self, Listeners, Routers, Urls};
 use crate::{background, telemetry, wiring};
@@ -44,6 +44,9 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     }
     let urls = listeners.urls();
     let presence = Presence::announce(&storage, &settings, &urls).await?;
+    for Finding { text, .. } in instances::compare_with(&instances::running(&storage).await?, &settings) {
+        tracing::warn!("instances: {text}");
+    }
     let event_buffer = wiring::event_buffer(&settings);
     let console = urls.public_console(&settings);
     let connections = wiring::connections(&settings, &storage, &providers, &event_buffer, Some(console));

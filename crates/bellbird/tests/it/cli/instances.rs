@@ -37,6 +37,14 @@ fn running(workdir: &Workdir) -> Vec<String> {
     instances.map(|instance| text(instance, "apiUrl").to_owned()).collect()
 }
 
+/// The gauge of running instances at one of them.
+async fn counted(service: &RunningCommand) -> u32 {
+    let url = format!("{}/metrics", text(&service.json(), "opsUrl"));
+    let page = reqwest::get(url).await.unwrap().text().await.unwrap();
+    let value = page.lines().find_map(|line| line.strip_prefix("bellbird_instances "));
+    value.map_or(0, |value| value.parse().unwrap())
+}
+
 /// The verdicts and details of the doctor's check of instances.
 fn checked(workdir: &Workdir) -> Vec<(String, String)> {
     let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
@@ -153,6 +161,9 @@ async fn differing_instances_are_reported() {
     assert!(has_note(&["console.public_url is not set, and 2 instances run"]), "{notes:?}");
     assert!(workdir.text("status").contains("sync.interval_seconds differs"));
 
+    // One instance counts for all. The next count is due within 15 seconds.
+    eventually(async || counted(&first).await + counted(&second).await == 2).await;
+
     // An instance with another key, of another version.
     let other = "UPDATE instances SET key_ids = 'other', version = '0.0.9' WHERE api_url = ";
     execute(&url, &format!("{other}'{}'", api(&first)), "").await;
@@ -165,6 +176,8 @@ async fn differing_instances_are_reported() {
     assert!(wrong[1].contains(&format!("({}) cannot open the key `other`", api(&second))), "{wrong:?}");
     assert!(wrong[2].contains("this command cannot open the key `other`"), "{wrong:?}");
     assert!(notes.iter().any(|(_, detail)| detail.starts_with("versions differ: ")), "{notes:?}");
+    let (_, _, log) = second.stop("-TERM");
+    assert!(log.contains("instances: sync.interval_seconds differs"), "it warned when it started: {log}");
 }
 
 /// The row of an instance appears again after the database was lost for a while. That of a killed one is deleted.
