@@ -7,6 +7,7 @@
 //! * No cast with `::`, and no function that only one of them has.
 
 pub(crate) mod database;
+pub(crate) mod open_error;
 pub(crate) mod postgres;
 pub(crate) mod row;
 pub(crate) mod sqlite;

@@ -392,6 +392,28 @@ fn configure(url: &str) -> Result<Config> {
     Ok(config)
 }
 
+/// Names database, host and port of a URL. `None` if it is not one of PostgreSQL.
+pub(crate) fn location(url: &str) -> Option<String> {
+    let config = configure(url).ok()?;
+    let ports = config.get_ports();
+    // One port may be for all hosts, and the default is 5432.
+    let port = |index: usize| ports.get(index).or(ports.first()).copied().unwrap_or(5432);
+    let names = config.get_hosts().iter().map(|host| match host {
+        Host::Tcp(name) => name.clone(),
+        #[cfg(unix)]
+        Host::Unix(folder) => folder.display().to_string(),
+    });
+    // The address decides, if the URL has one.
+    let addresses: Vec<_> = match config.get_hostaddrs() {
+        [] => names.collect(),
+        addresses => addresses.iter().map(ToString::to_string).collect(),
+    };
+    let hosts: Vec<_> =
+        addresses.iter().enumerate().map(|(index, host)| format!("{host}, port {}", port(index))).collect();
+    let name = config.get_dbname().or(config.get_user()).unwrap_or("(default)");
+    Some(format!("PostgreSQL database {name} at {}", hosts.join(" or ")))
+}
+
 /// Whether the URL lets a connection to another machine go without TLS.
 pub(crate) fn allows_plain_text(url: &str) -> bool {
     configure(url).is_ok_and(|config| config.get_ssl_mode() != SslMode::Require && !reaches_this_machine(&config))
@@ -430,8 +452,8 @@ fn tls() -> std::result::Result<ClientConfig, rustls::Error> {
 /// The server's message without its detail, which repeats the row.
 #[derive(Debug, thiserror::Error)]
 #[error("PostgreSQL error {code}{message}")]
-struct ServerError {
-    code: String,
+pub(crate) struct ServerError {
+    pub(crate) code: String,
     message: String,
 }
 
