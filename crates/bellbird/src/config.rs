@@ -12,6 +12,7 @@ mod values;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use bellbird_providers::registry::ProviderSettings;
 use bellbird_shared_state::client_address::Network;
@@ -20,6 +21,7 @@ use clap::ValueEnum;
 use secrecy::SecretString;
 
 pub use source::{Flag, Origin, Sources};
+pub use values::LISTEN_ADDRESS;
 
 use values::{Values, web_origin};
 
@@ -38,6 +40,8 @@ pub struct Settings {
     pub sync: Sync,
     pub webhooks: Webhooks,
     pub log: Log,
+    /// The settings file that was read, with its absolute path.
+    pub file: Option<PathBuf>,
     /// The source of each setting that is not at its default, by `section.key`.
     pub origins: BTreeMap<String, Origin>,
 }
@@ -216,7 +220,7 @@ impl Settings {
                 enabled: from.switch("sync.enabled", true),
                 interval_seconds: from.number("sync.interval_seconds", 21_600, 1..=2_592_000),
                 overlap_days: from.number("sync.overlap_days", 7, 1..=90),
-                first_days: from.number("sync.first_days", 30, 1..=730),
+                first_days: from.number("sync.first_days", 30, 1..=3_650),
                 announce_first: from.switch("sync.announce_first", true),
             },
             webhooks: Webhooks {
@@ -229,6 +233,7 @@ impl Settings {
                 format: from.choice("log.format", LogFormat::Auto),
                 level: from.choice("log.level", LogLevel::Info),
             },
+            file: from.file.clone(),
             origins: from.origins(),
         }
     }

@@ -8,7 +8,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use super::arguments::SettingArgs;
-use super::output::{self, JsonFlag, Progress};
+use super::output::{self, ErrorView, JsonFlag, Progress};
 use crate::wiring;
 
 /// Passes over all secrets. A second pass is needed if an instance still seals with an older key during the first.
@@ -41,6 +41,8 @@ struct RotatedView {
     resealed: u64,
     already_current: u64,
     unopenable: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorView>,
 }
 
 pub(super) async fn run(settings: &SettingArgs, command: SecretsCommand) -> anyhow::Result<ExitCode> {
@@ -87,17 +89,15 @@ async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode>
         )),
     }
     let ResealCounts { resealed, already_current } = counts;
-    let view = RotatedView { resealed, already_current, unopenable: found.unopenable.len() };
+    let (unopenable, error) = (found.unopenable.len(), ErrorView::of(&messages));
+    let view = RotatedView { resealed, already_current, unopenable, error };
     output::print(format, &view, |view| {
         format!(
             "Resealed with key `{current}`: {}. Already sealed with it: {}. Not opened: {}.",
             view.resealed, view.already_current, view.unopenable
         )
     })?;
-    for message in &messages {
-        output::note(&format!("error: {message}"));
-    }
-    Ok(if messages.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(output::finish(&messages))
 }
 
 /// Counts of one pass.

@@ -168,11 +168,12 @@ fn unopenable_secrets_are_reported_and_kept() {
     let output = deployment.workdir.run("secrets rotate --json");
     assert_eq!(output.status.code(), Some(1));
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(printed, json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 1}));
     let missing = format!(
         "1 secret cannot be opened: sealed with key `1999`, which is not in secrets.key. Add that key after the first \
          one, or remove the connection and link it again (credentials {lost})"
     );
+    let error = json!({ "message": missing });
+    assert_eq!(printed, json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 1, "error": error}));
     assert_eq!(errors(&output), format!("error: {missing}\n"));
     assert_eq!(
         deployment.doctor(),
@@ -221,8 +222,5 @@ fn invalid_keys_are_rejected_up_front() {
     }
     let mut empty = Workdir::new();
     empty.set(KEYS, OLD);
-    assert_eq!(
-        empty.error("secrets rotate", 1),
-        "error: the database is not set up for this version: run `bellbird migrate`"
-    );
+    assert!(empty.error("secrets rotate", 1).starts_with("error: there is no SQLite database "));
 }
