@@ -26,7 +26,8 @@ pub enum StorageError {
     /// The message never repeats the URL.
     #[error("{0}")]
     BadUrl(String),
-    /// The database could not be opened. The text names the file or the server, and says what to do. It has no password.
+    /// The database could not be opened. The text names the file or the server, and says what to do, without a
+    /// password.
     #[error("{0}")]
     Open(String),
     /// A column holds a value that this program never writes. The text names the column.

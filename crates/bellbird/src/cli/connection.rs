@@ -137,8 +137,8 @@ struct ListedConnection<'a> {
     removal: Option<&'a PendingRemoval>,
 }
 
-/// What `show --json` prints: the connection as the API shows it, its user, its sync state, its accounts, and its history with
-/// the oldest change first.
+/// What `show --json` prints: the connection as the API shows it, its user, its sync state, its accounts, and its
+/// history with the oldest change first.
 #[derive(Serialize)]
 struct ShownConnection<'a> {
     user: &'a str,

@@ -142,7 +142,7 @@ pub(super) fn report_usage(error: &clap::Error, format: JsonFlag) -> ExitCode {
 
 fn print_failure(format: JsonFlag, reasons: &[String]) {
     if format.json {
-        // The exit status tells of the failure if standard output is gone.
+        // If standard output is gone, the exit status still shows the failure.
         let _ = print(format, &FailureView { error: ErrorView::of(reasons) }, |_| String::new());
     }
 }

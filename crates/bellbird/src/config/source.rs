@@ -203,7 +203,7 @@ impl<'a> Given<'a> {
 
     /// A key above all sections: it belongs into one that has a key of this name.
     fn outside_of_sections(&mut self, key: &str, origin: &Origin) {
-        let sections: Vec<_> = self.known.iter().filter_map(|name| Some(name.split_once('.')?)).collect();
+        let sections: Vec<_> = self.known.iter().filter_map(|name| name.split_once('.')).collect();
         let having = sections.iter().filter(|(_, known)| *known == key).map(|(section, _)| format!("[{section}]"));
         let having = having.collect::<Vec<_>>().join(" or ");
         if having.is_empty() {

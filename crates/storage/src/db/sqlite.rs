@@ -78,7 +78,7 @@ impl Sqlite {
             match missing {
                 MissingFile::Create => create_private(&path)?,
                 // For an error that says so: SQLite's is the same as without permission.
-                MissingFile::Fail => drop(std::fs::metadata(&path).map_err(StorageError::unavailable)?),
+                MissingFile::Fail => std::fs::metadata(&path).map(|_| ()).map_err(StorageError::unavailable)?,
             }
             let writer = connect(&path)?;
             let count = std::thread::available_parallelism().map_or(READERS_MIN, usize::from);

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn placeholders_are_told_from_credentials() {
+    fn placeholders_are_not_taken_for_credentials() {
         for text in ["...", "…", "ID", "SECRET", "xxx", "<client id>", "your-secret", "YOUR_TOKEN", " ... "] {
             assert!(looks_like_placeholder(text), "{text}");
         }

@@ -70,7 +70,8 @@ on_both_databases! {
         let answer = app.get(path).await;
         assert!(answer.error(403).contains("Developer or Professional plan"));
         assert!(answer.json()["error"].get("code").is_none());
-        app.storage.update_user(id, &UserChange { plan: Some(Plan::Developer), ..UserChange::default() }).await.unwrap();
+        let upgrade = UserChange { plan: Some(Plan::Developer), ..UserChange::default() };
+        app.storage.update_user(id, &upgrade).await.unwrap();
         assert_eq!(app.get(path).await.status, 200);
 
         let key = &app.storage.list_keys(id).await.unwrap()[0];

@@ -366,7 +366,7 @@ fn failure_is_one_json_value_too() {
     let several = failure("user list --json", 1);
     assert_eq!(several["details"].as_array().unwrap().len(), 2, "{several}");
     assert!(several["message"].as_str().unwrap().contains("; log.level is `loud`"), "{several}");
-    // Not asked for: nothing on standard output.
+    // Without `--json`: nothing on standard output.
     workdir.error("user list", 1);
     workdir.error("fly", 2);
 }

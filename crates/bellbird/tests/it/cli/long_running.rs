@@ -276,3 +276,29 @@ fn sandbox_prints_a_settings_file() {
     assert!(file.contains("\n# Olivia Nguyen, Ironbark Example Bank\n# {\"provider\":\"fiskil\""), "{file}");
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
 }
+
+/// Ten years, at every provider.
+#[tokio::test]
+async fn first_sync_reads_as_far_back_as_set() {
+    let (mut workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
+    workdir.json("user add --email me@example.com");
+    for provider in simulated_providers() {
+        let description = sandbox.json();
+        let mut all = description["credentials"].as_array().unwrap().iter();
+        let credentials = all.find(|credentials| credentials["provider"] == provider).unwrap().to_string();
+        let new_count = |workdir: &Workdir| {
+            let import = "connection import --user me@example.com --credentials - --json";
+            assert_eq!(errors(&workdir.run_with_input(import, &credentials)), "");
+            let synced = workdir.json("connection sync --all");
+            let id = text(&synced[0], "connectionId").to_owned();
+            workdir.json(&format!("connection remove {id} --local-only"));
+            synced[0]["newCount"].as_u64().unwrap()
+        };
+        workdir.set("BELLBIRD_SYNC__FIRST_DAYS", "30");
+        let month = new_count(&workdir);
+        workdir.set("BELLBIRD_SYNC__FIRST_DAYS", "3650");
+        let decade = new_count(&workdir);
+        assert!(month > 0 && decade > month * 2, "{provider}: {month} rows of a month, {decade} of ten years");
+    }
+    assert_eq!(sandbox.stop("-TERM").0, Some(0));
+}

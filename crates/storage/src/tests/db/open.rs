@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::db::{Db, Sql};
-use crate::tests::support::on_sqlite;
+use crate::tests::support::{on_postgres, on_sqlite};
 use crate::{Sealer, Storage, StorageError};
 
 async fn open_error(url: &str) -> StorageError {
@@ -63,17 +63,19 @@ async fn unreachable_server_is_named() {
     assert!(text.contains("at /no/such/folder, port 5432 (no server has this socket)"), "{text}");
 }
 
-/// The test server asks for no password, so the server's own codes stand for a wrong one.
-#[tokio::test]
-async fn server_that_rejects_is_quoted() {
-    let Ok(url) = std::env::var("BELLBIRD_TEST_POSTGRES_URL") else { return };
-    let other = |name: &str| format!("{}/{name}", url.rsplit_once('/').unwrap().0);
-    let text = open_text(&other("no_such_database")).await;
-    assert!(text.contains("database \"no_such_database\" does not exist): create the database with"), "{text}");
-    let text = open_text(&other("postgres").replace("bellbird@", "nobody:hunter2@")).await;
-    assert!(text.contains("role \"nobody\" does not exist): correct user and password, or correct"), "{text}");
-    let text = open_text(&format!("{url}?sslmode=require")).await;
-    assert!(text.contains("server does not support TLS): enable TLS at the server, allow plain text"), "{text}");
+/// The test server wants no password, so an unknown role stands for a wrong one.
+#[test]
+fn server_that_rejects_is_quoted() {
+    on_postgres(async |db| {
+        let url = db.url.as_str();
+        let (server, _) = url.rsplit_once('/').unwrap();
+        let text = open_text(&format!("{server}/no_such_database")).await;
+        assert!(text.contains("database \"no_such_database\" does not exist): create the database with"), "{text}");
+        let text = open_text(&url.replace("bellbird@", "stranger:hunter2@")).await;
+        assert!(text.contains("role \"stranger\" does not exist): correct user and password, or correct"), "{text}");
+        let text = open_text(&format!("{}?sslmode=require", url.trim_end_matches('?'))).await;
+        assert!(text.contains("server does not support TLS): enable TLS at the server, allow plain text"), "{text}");
+    });
 }
 
 #[tokio::test]
