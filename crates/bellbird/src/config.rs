@@ -24,6 +24,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use source::{Flag, Origin, Sources};
+pub use values::LISTEN_ADDRESS;
 
 use values::{Values, web_origin};
 
@@ -44,10 +45,10 @@ pub struct Settings {
     pub sync: Sync,
     pub webhooks: Webhooks,
     pub log: Log,
+    /// The settings file that was read, with its absolute path.
+    pub file: Option<PathBuf>,
     /// The source of each setting that is not at its default, by `section.key`.
     pub origins: BTreeMap<String, Origin>,
-    /// The settings file that was read.
-    pub file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone)]
@@ -153,7 +154,7 @@ impl Settings {
     pub fn load(sources: &Sources) -> Result<Self, SettingErrors> {
         let known = Self::known();
         let mut values = Values::collect(sources, &known.names, &known.secrets);
-        let settings = Self { file: sources.settings_file(), ..Self::read(&mut values) };
+        let settings = Self::read(&mut values);
         if values.errors.is_empty() { Ok(settings) } else { Err(SettingErrors(values.errors)) }
     }
 
@@ -227,7 +228,7 @@ impl Settings {
                 enabled: from.switch("sync.enabled", true),
                 interval_seconds: from.number("sync.interval_seconds", 21_600, 1..=2_592_000),
                 overlap_days: from.number("sync.overlap_days", 7, 1..=90),
-                first_days: from.number("sync.first_days", 30, 1..=730),
+                first_days: from.number("sync.first_days", 30, 1..=3_650),
                 announce_first: from.switch("sync.announce_first", true),
             },
             webhooks: Webhooks {
@@ -240,8 +241,8 @@ impl Settings {
                 format: from.choice("log.format", LogFormat::Auto),
                 level: from.choice("log.level", LogLevel::Info),
             },
+            file: from.file.clone(),
             origins: from.origins(),
-            file: None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use axum::Router;
 use bellbird_api::AppState;
 use bellbird_connections::Connections;
@@ -18,9 +18,16 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Settings;
 use crate::ops;
 use crate::serve::{self, Listener, ServeOptions};
+use crate::wiring;
 
 /// Time to send a response after the request's own deadline, when the service stops.
 const STOP_MARGIN: Duration = Duration::from_secs(5);
+
+/// How long requests in flight may continue when the service stops.
+#[must_use]
+pub fn stop_timeout(settings: &Settings) -> Duration {
+    Duration::from_secs(settings.reads.deadline_seconds.into()) + STOP_MARGIN
+}
 
 /// The three bound sockets, before they accept connections.
 #[derive(Debug)]
@@ -48,13 +55,18 @@ impl Urls {
 }
 
 impl Listeners {
-    /// Binds all three addresses. An error names the address and how to choose another.
+    /// Binds all three addresses. An error has a line for each address that cannot be bound, and how to choose another.
     pub async fn open(settings: &Settings) -> anyhow::Result<Self> {
-        Ok(Self {
-            api: open(settings, "api", settings.api.listen).await?,
-            console: open(settings, "console", settings.console.listen).await?,
-            ops: open(settings, "ops", settings.ops.listen).await?,
-        })
+        let api = open(settings, "api", settings.api.listen).await;
+        let console = open(settings, "console", settings.console.listen).await;
+        let ops = open(settings, "ops", settings.ops.listen).await;
+        match (api, console, ops) {
+            (Ok(api), Ok(console), Ok(ops)) => Ok(Self { api, console, ops }),
+            (api, console, ops) => {
+                let errors = [api, console, ops].into_iter().filter_map(Result::err);
+                bail!(errors.map(|error| error.to_string()).collect::<Vec<_>>().join("\n"))
+            }
+        }
     }
 
     #[must_use]
@@ -68,9 +80,8 @@ impl Listeners {
 
     /// Serves until `stop`; then requests in flight may finish. The ops listener stops after the other two.
     pub async fn serve(self, settings: &Settings, routers: Routers, stop: CancellationToken) {
-        let deadline = Duration::from_secs(settings.reads.deadline_seconds.into());
         let options = ServeOptions {
-            stop_timeout: deadline + STOP_MARGIN,
+            stop_timeout: stop_timeout(settings),
             trusted_proxies: settings.api.trusted_proxies.clone(),
             ..ServeOptions::default()
         };
@@ -162,7 +173,7 @@ pub fn lock(settings: &Settings) -> anyhow::Result<Option<ServiceLock>> {
             "another service runs on the {}, and SQLite serves one: stop that one, or use PostgreSQL for several",
             Storage::location(url)
         ),
-        other => anyhow::Error::new(other).context("could not open the database of database.url"),
+        other => wiring::describe_open_error(settings, other),
     })
 }
 

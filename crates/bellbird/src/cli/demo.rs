@@ -5,7 +5,7 @@ use bellbird_connections::{Connections, LinkTarget};
 use bellbird_domain::user::DEFAULT_TIMEZONE;
 use bellbird_domain::{AccountType, ApiKey, ConnectionCategory, Plan, User};
 use bellbird_sandbox::Description;
-use bellbird_storage::{NewUser, Sealer, Storage};
+use bellbird_storage::{NewUser, Storage};
 use clap::Args;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -68,14 +68,14 @@ struct Person {
 pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Result<()> {
     let mut settings = settings.load(Some(&args.listen))?;
     let log = telemetry::start_log(&settings.log);
-    let stop = wiring::stop_on_signal()?;
+    let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
     let listeners = Listeners::open(&settings).await?;
     let sandbox = bellbird_sandbox::start(args.data.options()).await.context("could not start the sandbox")?;
     settings.providers = sandbox_settings(sandbox.description())?;
     let folder = use_temporary_database(&mut settings)?;
     let lock = service::lock(&settings)?;
-    let storage = wiring::open(&settings, wiring::sealer(&settings)?.unwrap_or_else(Sealer::random)).await?;
+    let storage = wiring::open(&settings, wiring::optional_sealer(&settings)?).await?;
     service::migrate(&storage).await?;
     let providers = wiring::providers(&settings)?;
     let urls = listeners.urls();

@@ -3,8 +3,8 @@
 mod connections;
 mod files;
 mod jobs;
+mod settings;
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::arguments::{ListenArgs, SettingArgs};
-use super::output::{self, JsonFlag};
+use super::output::{self, ErrorView, JsonFlag};
 use super::secrets;
 use crate::config::Settings;
 use crate::instances::{self, Finding};
@@ -57,6 +57,8 @@ struct Check {
 struct Report {
     ok: bool,
     checks: Vec<Check>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorView>,
 }
 
 #[derive(Default)]
@@ -77,11 +79,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
             }
         }
         Ok(settings) => {
-            checks.add(
-                "settings",
-                Verdict::Ok,
-                format!("{} set, all others at their defaults", settings.origins.len()),
-            );
+            settings::check(&mut checks, &settings);
             check_secrets(&mut checks, &settings);
             files::check(&mut checks, &settings);
             check_database(&mut checks, &settings).await;
@@ -89,8 +87,10 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
             check_ports(&mut checks, &settings).await;
         }
     }
-    let ok = checks.0.iter().all(|check| check.verdict != Verdict::Wrong);
-    output::print(args.format, &Report { ok, checks: checks.0 }, text)?;
+    let wrong = checks.0.iter().filter(|check| check.verdict == Verdict::Wrong);
+    let wrong: Vec<_> = wrong.map(|check| format!("{}: {}", check.name, check.detail)).collect();
+    let ok = wrong.is_empty();
+    output::print(args.format, &Report { ok, checks: checks.0, error: ErrorView::of(&wrong) }, text)?;
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -119,18 +119,19 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
         let detail = "the connection to another machine may go without TLS: set sslmode=require in database.url";
         checks.add("database TLS", Verdict::Note, detail);
     }
-    let path = url.strip_prefix("sqlite:");
-    if path.is_some_and(|path| !Path::new(path).exists()) {
-        return checks.add("database", Verdict::Wrong, "the file does not exist yet; run `bellbird migrate`");
-    }
-    let storage = match wiring::open_storage(settings).await {
+    let opened = match wiring::optional_sealer(settings) {
+        Ok(sealer) => wiring::open_existing(settings, sealer).await,
+        Err(error) => Err(error),
+    };
+    let storage = match opened {
         Ok(storage) => storage,
         Err(error) => return checks.add("database", Verdict::Wrong, format!("{error:#}")),
     };
+    let location = wiring::database_location(settings);
     match storage.pending_migrations().await {
-        Err(error) => checks.add("database", Verdict::Wrong, format!("{}: {error}", storage.kind())),
+        Err(error) => checks.add("database", Verdict::Wrong, format!("{location}: {error}")),
         Ok(pending) if pending.is_empty() => {
-            checks.add("database", Verdict::Ok, format!("{} is reachable and up to date", storage.kind()));
+            checks.add("database", Verdict::Ok, format!("{location} is up to date"));
             check_restored(checks, &storage).await;
             check_sealed(checks, &storage).await;
             connections::check(checks, &storage).await;
@@ -139,7 +140,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
         }
         Ok(pending) => {
             let (count, names) = (pending.len(), pending.join(", "));
-            let detail = format!("pending migrations: {count} ({names}); run `bellbird migrate`");
+            let detail = format!("{location} has pending migrations: {count} ({names}); run `bellbird migrate`");
             checks.add("database", Verdict::Wrong, detail);
         }
     }

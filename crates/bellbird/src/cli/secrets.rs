@@ -9,7 +9,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use super::arguments::SettingArgs;
-use super::output::{self, JsonFlag, Progress};
+use super::output::{self, ErrorView, JsonFlag, Progress};
 use crate::instances::{self, Instance};
 use crate::wiring;
 
@@ -45,6 +45,8 @@ struct RotatedView {
     unopenable: usize,
     /// Running instances, which all have the new key.
     instances: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorView>,
 }
 
 pub(super) async fn run(settings: &SettingArgs, command: SecretsCommand) -> anyhow::Result<ExitCode> {
@@ -100,8 +102,8 @@ async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode>
         )),
     }
     let ResealCounts { resealed, already_current } = counts;
-    let unopenable = found.unopenable.len();
-    let view = RotatedView { resealed, already_current, unopenable, instances: running.len() };
+    let (unopenable, error) = (found.unopenable.len(), ErrorView::of(&messages));
+    let view = RotatedView { resealed, already_current, unopenable, instances: running.len(), error };
     output::print(format, &view, |view| {
         let checked = match view.instances {
             0 => "No instance of the service runs now".to_owned(),
@@ -113,10 +115,7 @@ async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode>
             view.resealed, view.already_current, view.unopenable
         )
     })?;
-    for message in &messages {
-        output::note(&format!("error: {message}"));
-    }
-    Ok(if messages.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(output::finish(&messages))
 }
 
 /// Fails if a running instance could not open secrets after the rotation. Its reads would fail.

@@ -29,11 +29,12 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     let settings = settings.load(Some(&args.listen))?;
     let log = telemetry::start_log(&settings.log);
     raise_open_files_limit();
-    let stop = wiring::stop_on_signal()?;
+    let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
     let providers = wiring::providers(&settings)?;
     let lock = service::lock(&settings)?;
-    let storage = wiring::open_sealed_storage(&settings).await?;
+    let storage = wiring::open(&settings, wiring::required_sealer(&settings)?).await?;
+    let storage = wiring::require_restore_decision(storage).await?;
     let listeners = Listeners::open(&settings).await?;
     service::migrate(&storage).await?;
     if providers.iter().next().is_none() {

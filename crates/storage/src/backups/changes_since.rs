@@ -225,7 +225,7 @@ impl Storage {
                     done.users_removed += 1;
                 }
                 Some(present) if present != plan => {
-                    self.update_user(*id, &UserChange { plan: Some(*present), timezone: None }).await?;
+                    self.update_user(*id, &UserChange { plan: Some(*present), ..UserChange::default() }).await?;
                     done.plans_changed += 1;
                 }
                 Some(_) => {}

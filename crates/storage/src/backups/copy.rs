@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use tempfile::{Builder, TempPath};
 
-use crate::db::sqlite::{Sqlite, leave_wal};
+use crate::db::sqlite::{MissingFile, Sqlite, leave_wal};
 use crate::db::{Db, params, statements};
 use crate::error::{Result, StorageError};
 use crate::secrets::store::SealedSecrets;
@@ -92,7 +92,7 @@ impl Storage {
     }
 
     async fn open_file(path: &Path, sealer: Sealer) -> Result<Self> {
-        Ok(Self { db: Db::Sqlite(Sqlite::open(path.to_owned()).await?.into()), sealer })
+        Ok(Self { db: Db::Sqlite(Sqlite::open(path.to_owned(), MissingFile::Fail).await?.into()), sealer })
     }
 }
 

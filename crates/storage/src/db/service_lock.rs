@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
+use crate::db::open_error;
 use crate::error::{Result, StorageError};
 
 /// The lock of a running service on its SQLite file: an exclusive lock of the operating system on the file `NAME-lock`
@@ -24,8 +25,8 @@ impl ServiceLock {
     /// # Errors
     /// [`StorageError::InUse`] if another process holds it.
     pub fn acquire(database_url: &str) -> Result<Option<Self>> {
-        let Some(path) = database_url.strip_prefix("sqlite:") else { return Ok(None) };
-        let path = crate::sqlite_path(path)?;
+        let Some(path) = open_error::sqlite_file(database_url)? else { return Ok(None) };
+        let unavailable = |error| open_error::explain(database_url, StorageError::unavailable(error));
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);
         #[cfg(unix)]
@@ -34,11 +35,11 @@ impl ServiceLock {
         let database = path.canonicalize().unwrap_or(path);
         let mut lock_path = OsString::from(&database);
         lock_path.push("-lock");
-        let file = options.open(lock_path).map_err(StorageError::unavailable)?;
+        let file = options.open(lock_path).map_err(unavailable)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Self { _file: file, database })),
             Err(TryLockError::WouldBlock) => Err(StorageError::InUse(database)),
-            Err(TryLockError::Error(error)) => Err(StorageError::unavailable(error)),
+            Err(TryLockError::Error(error)) => Err(unavailable(error)),
         }
     }
 

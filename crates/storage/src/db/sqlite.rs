@@ -31,7 +31,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, ffi};
+use rusqlite::{CachedStatement, Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
@@ -58,6 +58,14 @@ const PRAGMAS: &str = "PRAGMA synchronous = FULL;
 
 type Writer = OwnedMutexGuard<Connection>;
 
+/// What opening does if the file does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MissingFile {
+    /// Creates it with mode 0600.
+    Create,
+    Fail,
+}
+
 /// One database file with several connections.
 pub(crate) struct Sqlite {
     readers: Box<[Mutex<Connection>]>,
@@ -65,10 +73,13 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file. A missing file is created with mode 0600.
-    pub(crate) async fn open(path: PathBuf) -> Result<Self> {
+    pub(crate) async fn open(path: PathBuf, missing: MissingFile) -> Result<Self> {
         blocking(move || {
-            create_private(&path)?;
+            match missing {
+                MissingFile::Create => create_private(&path)?,
+                // For an error that says so: SQLite's is the same as without permission.
+                MissingFile::Fail => std::fs::metadata(&path).map(|_| ()).map_err(StorageError::unavailable)?,
+            }
             let writer = connect(&path)?;
             let count = std::thread::available_parallelism().map_or(READERS_MIN, usize::from);
             let readers = (0..count.clamp(READERS_MIN, READERS_MAX)).map(|_| {
@@ -329,6 +340,10 @@ fn connect(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(to_storage_error)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(to_storage_error)?;
+    // Without permission to write, SQLite opens the file for reading, and the first write would fail.
+    if connection.is_readonly(MAIN_DB).map_err(to_storage_error)? {
+        return Err(StorageError::unavailable(std::io::Error::from(std::io::ErrorKind::PermissionDenied)));
+    }
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(to_storage_error)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
     use_wal(&connection)?;

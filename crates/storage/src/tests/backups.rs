@@ -279,7 +279,7 @@ fn restore_revives_nothing() {
         db.disable_endpoint(anna, endpoints[2], "address not allowed", at(100)).await.unwrap().expect("disabled");
         db.raw(&format!("UPDATE webhook_endpoints SET url = 'https://new.example' WHERE id = '{}'", endpoints[3]))
             .await;
-        db.update_user(ben, &UserChange { plan: Some(Plan::Developer), timezone: None }).await.unwrap();
+        db.update_user(ben, &UserChange { plan: Some(Plan::Developer), ..UserChange::default() }).await.unwrap();
         // Only here.
         let new_user = db.user("new@x").await.id;
         db.insert_key(new_user, &key(9), "k", None, at(100)).await.unwrap();

@@ -52,7 +52,7 @@ pub(in super::super) struct AddArgs {
     format: JsonFlag,
 }
 
-fn event_parser() -> impl clap::builder::TypedValueParser<Value = EventType> {
+pub(super) fn event_parser() -> impl clap::builder::TypedValueParser<Value = EventType> {
     PossibleValuesParser::new(EventType::SUBSCRIBABLE.iter().map(|event| event.as_str()))
         .try_map(|text| text.parse::<EventType>())
 }
@@ -82,16 +82,10 @@ impl NewEndpointView<'_> {
 
 pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
     let user = find_user(storage, &args.user).await?;
-    let rules = wiring::endpoint_rules(settings);
-    let url = check_url(&args.url, rules).map_err(|error| anyhow::Error::msg(advice::explain(error, &args.url)))?;
-    // Only a loopback address, where allowed, has no host name.
-    let resolve_error = match url.domain() {
-        Some(name) => resolve(&Resolver::from_system(rules).map_err(anyhow::Error::msg)?, name).await?,
-        None => None,
-    };
-    let events: Vec<_> = EventType::SUBSCRIBABLE.iter().copied().filter(|event| args.events.contains(event)).collect();
+    let (url, resolve_error) = checked_url(settings, &args.url).await?;
+    let events = in_order(&args.events);
     let secret = new_secret();
-    let new = NewEndpoint { user_id: user.id, url: url.as_str(), event_types: &events, secret: &secret };
+    let new = NewEndpoint { user_id: user.id, url: &url, event_types: &events, secret: &secret };
     let endpoint = match storage.insert_endpoint(&new, ENDPOINTS_MAX, Timestamp::now()).await {
         Err(StorageError::Conflict(_)) => bail!(
             "{0} already has {ENDPOINTS_MAX} endpoints, which is the limit: `bellbird webhook list --user {0}` shows \
@@ -113,6 +107,23 @@ pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) 
         output::note(&format!("{resolve_error}. The endpoint was added; each delivery resolves the name again"));
     }
     warn_of_rejections(storage, endpoint.id, &endpoint.url).await
+}
+
+/// Checks the URL of an endpoint, and returns its normal form. Also returns why its host name does not resolve now.
+pub(super) async fn checked_url(settings: &Settings, url: &str) -> anyhow::Result<(String, Option<ResolveError>)> {
+    let rules = wiring::endpoint_rules(settings);
+    let url = check_url(url, rules).map_err(|error| anyhow::Error::msg(advice::explain(error, url)))?;
+    // Only a loopback address, where allowed, has no host name.
+    let resolve_error = match url.domain() {
+        Some(name) => resolve(&Resolver::from_system(rules).map_err(anyhow::Error::msg)?, name).await?,
+        None => None,
+    };
+    Ok((url.into(), resolve_error))
+}
+
+/// The given event types, each once.
+pub(super) fn in_order(events: &[EventType]) -> Vec<EventType> {
+    EventType::SUBSCRIBABLE.iter().copied().filter(|event| events.contains(event)).collect()
 }
 
 /// Rejects a name that resolves to a forbidden address. A name that does not resolve may do so later: returns the

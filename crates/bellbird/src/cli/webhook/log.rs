@@ -6,6 +6,7 @@ use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, Storage};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
+use super::super::arguments;
 use super::super::output::{self, JsonFlag};
 use super::{advice, event_not_found, find};
 
@@ -20,6 +21,7 @@ const HEAD: [&str; 10] =
   bellbird webhook deliveries 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --state failed")]
 pub(in super::super) struct DeliveriesArgs {
     /// Id of the endpoint, as `webhook list` shows it
+    #[arg(value_parser = arguments::endpoint_id)]
     id: EndpointId,
 
     /// Show only deliveries in this state
@@ -31,7 +33,7 @@ pub(in super::super) struct DeliveriesArgs {
     limit: u32,
 
     /// Show all delivery attempts of this event instead, oldest first
-    #[arg(long, value_name = "EVENT_ID", conflicts_with_all = ["state", "limit"])]
+    #[arg(long, value_name = "EVENT_ID", conflicts_with_all = ["state", "limit"], value_parser = arguments::event_id)]
     event: Option<EventId>,
 
     #[command(flatten)]

@@ -244,6 +244,15 @@ fn error_names_setting_value_expectation_and_source() {
             "[cache]\nholdings_seconds = 86401",
             "cache.holdings_seconds is `86401` in FILE, line 2: it must be a whole number from 0 to 86400",
         ),
+        (
+            "listen = \"x\"",
+            "`listen` in FILE, line 1 is outside of a section: write it below [api] or [console] or [ops]",
+        ),
+        ("row_cap = 1", "`row_cap` in FILE, line 1 is outside of a section: write it below [reads]"),
+        (
+            "[sync]\nfirst_days = 3651",
+            "sync.first_days is `3651` in FILE, line 2: it must be a whole number from 1 to 3650",
+        ),
         ("[api", "FILE, line 1: invalid TOML: unclosed table, expected `]`"),
     ];
     for (file, message) in cases {
@@ -448,7 +457,7 @@ fn the_example_file_has_the_defaults() {
     // The defaults of the providers are in the registry.
     documented.providers = ProviderSettings::default();
     defaults.providers = ProviderSettings::default();
-    documented.file = defaults.file.clone();
+    (documented.file, defaults.file) = (None, None);
     assert_eq!(format!("{documented:?}"), format!("{defaults:?}"));
 
     let is_provider = |name: &str| PROVIDERS.iter().any(|provider| name.starts_with(provider.name.as_str()));

@@ -30,6 +30,7 @@ async fn serve_prints_ready_and_stops_on_sigterm() {
     assert!(!log.contains(&MASTER_KEY[5..]));
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(lines.iter().any(|line| line["message"] == "ready"));
+    assert!(lines.iter().any(|line| line["message"] == "stopping: finishing requests in flight, at most 30 s"));
     assert_eq!(lines.last().unwrap()["message"], "stopped");
 }
 
@@ -82,7 +83,7 @@ async fn service_writes_no_core_file() {
 /// Asserts that this describes all simulated providers, and nothing else.
 fn assert_described(sandbox: &Value) {
     let members = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-    assert_eq!(members(sandbox), "akahu credentials fiskil snaptrade");
+    assert_eq!(members(sandbox), "akahu credentials fiskil people snaptrade");
     assert_eq!(members(&sandbox["fiskil"]), "baseUrl clientId clientSecret webhookSecret");
     assert_eq!(members(&sandbox["akahu"]), "appSecret appToken baseUrl oauthUrl");
     assert_eq!(members(&sandbox["snaptrade"]), "baseUrl clientId consumerKey");
@@ -92,6 +93,9 @@ fn assert_described(sandbox: &Value) {
     assert!(all_credentials.is_sorted_by_key(|credentials| {
         ["fiskil", "akahu", "snaptrade"].iter().position(|name| credentials["provider"] == *name)
     }));
+    let people = sandbox["people"].as_array().unwrap();
+    assert_eq!(people.len(), all_credentials.len());
+    assert!(people.iter().all(|person| person.as_str().is_some_and(|person| person.contains(", "))), "{people:?}");
     for credentials in all_credentials {
         let form = match text(credentials, "provider") {
             "fiskil" => "arrangementId endUserId provider",
@@ -181,10 +185,16 @@ fn connection_is_imported_shown_and_removed() {
     let connection = &imported[0];
     assert_eq!(connection["provider"], "fiskil");
     assert_eq!(connection["status"], "active");
-    assert_eq!(workdir.json("connection list"), imported);
     let id = text(connection, "id");
     let mut shown = workdir.json(&format!("connection show {id}"));
     let accounts = shown.as_object_mut().unwrap().remove("accounts").unwrap();
+    assert_eq!(shown.as_object_mut().unwrap().remove("user").unwrap(), "me@example.com");
+    let mut listed = connection.clone();
+    listed["user"] = json!("me@example.com");
+    listed["accounts"] = json!(accounts.as_array().unwrap().len());
+    assert_eq!(workdir.json("connection list"), json!([listed]));
+    let table = workdir.text("connection list");
+    assert!(table.starts_with("USER ") && table.contains("\nme@example.com  "), "{table}");
     assert!(accounts.as_array().unwrap().iter().all(|account| account["connectionId"] == id));
     let sync = shown.as_object_mut().unwrap().remove("sync").unwrap();
     assert!(sync["syncedAt"].is_null() && sync["nextAt"].is_string() && sync["lastError"].is_null(), "{sync}");
@@ -201,10 +211,19 @@ fn connection_is_imported_shown_and_removed() {
     assert_eq!(again[0]["id"], connection["id"]);
 
     assert_eq!(
-        workdir.error("user remove me@example.com", 1),
+        workdir.error("user remove me@example.com --yes", 1),
         "error: me@example.com still has connections: `bellbird connection list --user me@example.com` shows them, \
          and `bellbird connection remove ID` withdraws the consent of each"
     );
+    let synced = workdir.json("connection sync --user me@example.com");
+    assert_eq!(synced[0]["connectionId"], id);
+    assert!(workdir.error(&format!("connection remove {id}"), 2).contains("--dry-run"));
+    let planned = workdir.json(&format!("connection remove {id} --dry-run"));
+    assert_eq!((&planned["user"], &planned["dryRun"]), (&json!("me@example.com"), &json!(true)));
+    assert_eq!((&planned["accounts"], &planned["withdrawsConsent"]), (&accounts, &json!(true)));
+    let planned = workdir.text(&format!("connection remove {id} --dry-run --local-only"));
+    assert!(planned.contains("xxxx") && planned.contains("the consent stays active"), "{planned}");
+    assert_eq!(workdir.json(&format!("connection show {id}"))["status"], "active");
     workdir.json(&format!("connection remove {id}"));
     assert_eq!(workdir.json("connection list --user me@example.com"), json!([]));
     workdir.json("user remove me@example.com");
@@ -243,5 +262,52 @@ fn sandbox_output_can_be_pasted() {
         assert_eq!(imported[0]["status"], "active");
     }
     assert_eq!(workdir.json("connection list").as_array().unwrap().len(), simulated_providers().count());
+    assert_eq!(sandbox.stop("-TERM").0, Some(0));
+}
+
+/// `sandbox --toml > bellbird.toml` is enough for a service in the same folder.
+#[test]
+fn sandbox_prints_a_settings_file() {
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let mut sandbox = RunningCommand::start(&workdir, &format!("sandbox --toml --rows 50 {ANY_SANDBOX_PORTS}"));
+    let mut file = sandbox.ready_line.clone();
+    while !file.ends_with("# Press Ctrl-C to stop.\n") {
+        assert!(sandbox.out.read_line(&mut file).unwrap() > 0);
+    }
+    std::fs::write(workdir.folder.path().join("bellbird.toml"), &file).unwrap();
+    workdir.json("migrate");
+    let report = workdir.json(&format!("doctor {ANY_PORTS}"));
+    for name in simulated_providers() {
+        let checks = report["checks"].as_array().unwrap();
+        assert!(checks.iter().any(|check| check["name"] == name && check["verdict"] == "ok"), "{name}: {report}");
+    }
+    assert!(file.contains("\n# Olivia Nguyen, Ironbark Example Bank\n# {\"provider\":\"fiskil\""), "{file}");
+    assert_eq!(sandbox.stop("-TERM").0, Some(0));
+}
+
+/// Ten years, at every provider.
+#[tokio::test]
+async fn first_sync_reads_as_far_back_as_set() {
+    let (mut workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
+    workdir.json("user add --email me@example.com");
+    for provider in simulated_providers() {
+        let description = sandbox.json();
+        let mut all = description["credentials"].as_array().unwrap().iter();
+        let credentials = all.find(|credentials| credentials["provider"] == provider).unwrap().to_string();
+        let new_count = |workdir: &Workdir| {
+            let import = "connection import --user me@example.com --credentials - --json";
+            assert_eq!(errors(&workdir.run_with_input(import, &credentials)), "");
+            let synced = workdir.json("connection sync --all");
+            let id = text(&synced[0], "connectionId").to_owned();
+            workdir.json(&format!("connection remove {id} --local-only"));
+            synced[0]["newCount"].as_u64().unwrap()
+        };
+        workdir.set("BELLBIRD_SYNC__FIRST_DAYS", "30");
+        let month = new_count(&workdir);
+        workdir.set("BELLBIRD_SYNC__FIRST_DAYS", "3650");
+        let decade = new_count(&workdir);
+        assert!(month > 0 && decade > month * 2, "{provider}: {month} rows of a month, {decade} of ten years");
+    }
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
 }
