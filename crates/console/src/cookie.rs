@@ -118,7 +118,8 @@ mod tests {
         let ours = format!("__Host-bellbird={}", "0".repeat(64));
         let link = format!("__Host-bellbird-link={}", "1".repeat(64));
         assert_eq!(value(&[&format!("a=b; {ours}; {link}")]), Some("0".repeat(64)));
-        for wrong in [format!("{ours}0"), ours.replace("__Host-", ""), format!("{ours}; {ours}"), "x".to_owned(), link] {
+        for wrong in [format!("{ours}0"), ours.replace("__Host-", ""), format!("{ours}; {ours}"), "x".to_owned(), link]
+        {
             assert_eq!(value(&[&wrong]), None, "{wrong}");
         }
         let kept = cookie.value_or_new(&[(COOKIE, HeaderValue::from_str(&ours).unwrap())].into_iter().collect());

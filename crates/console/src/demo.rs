@@ -11,7 +11,11 @@ use crate::error_page;
 use crate::local::is_own_form;
 use crate::state::Console;
 
-pub(crate) async fn create_link(State(console): State<Console>, headers: HeaderMap, extensions: Extensions) -> Response {
+pub(crate) async fn create_link(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    extensions: Extensions,
+) -> Response {
     let Some(demo) = &console.inner.settings.demo else { return error_page::not_found(&console, &headers) };
     if !is_own_form(&headers, &extensions) {
         return error_page::cross_site_form(&console);

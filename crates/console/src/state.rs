@@ -50,7 +50,8 @@ impl Console {
         let event_permits = provider_names().chain([""]).map(|name| (name, permits())).collect();
         let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);
         let clock = Clock::system();
-        let inner = Inner { connections, settings, frame, clock, failed_auth_limit, cookie, link_cookie, event_permits };
+        let inner =
+            Inner { connections, settings, frame, clock, failed_auth_limit, cookie, link_cookie, event_permits };
         Self { inner: Arc::new(inner) }
     }
 

@@ -15,7 +15,6 @@ use crate::settings::{ConsoleSettings, Demo};
 use crate::state::PROVIDER_EVENTS_CONCURRENT_MAX;
 use crate::test_support::{TestConsole, pending_body, settings};
 
-
 const CHOICE_LINK: &str = "/link/choice-token";
 const PROVIDER_LINK: &str = "/link/provider-token";
 

@@ -216,8 +216,7 @@ fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, has_new_links
         .iter()
         .map(|path| format!("  curl -s -H \"Authorization: Bearer $BELLBIRD_KEY\" '{api}{path}'"))
         .collect();
-    let new_links =
-        if has_new_links { format!(" After that, {console} makes a new link.") } else { String::new() };
+    let new_links = if has_new_links { format!(" After that, {console} makes a new link.") } else { String::new() };
     let database = match view.database {
         Some(url) => format!("BELLBIRD_DATABASE__URL='{url}'"),
         None => "that of database.url".to_owned(),

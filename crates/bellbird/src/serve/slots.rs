@@ -57,13 +57,12 @@ impl Slots {
         if address.is_some() && open.of(address).count() >= max && !open.close_longest_idle(address, idle_min, now) {
             return None;
         }
-        let connection =
-            Arc::new(Connection {
-                address,
-                idle_since: Mutex::new(Some(now)),
-                is_used: AtomicBool::new(false),
-                closed: CancellationToken::new(),
-            });
+        let connection = Arc::new(Connection {
+            address,
+            idle_since: Mutex::new(Some(now)),
+            is_used: AtomicBool::new(false),
+            closed: CancellationToken::new(),
+        });
         let id = open.next_id;
         open.next_id += 1;
         open.connections.insert(id, Arc::clone(&connection));

@@ -54,9 +54,8 @@ impl<'a> Choice<'a> {
     /// `title_of` maps the name of a provider to its title.
     pub(crate) fn new(frame: &'a Frame, page: &'a LinkPage, title_of: impl Fn(&str) -> String) -> Self {
         let is_repair = page.repair_target.is_some();
-        let is_allowed = |provider: &&LinkableProvider| {
-            page.provider.as_deref().is_none_or(|allowed| allowed == provider.name)
-        };
+        let is_allowed =
+            |provider: &&LinkableProvider| page.provider.as_deref().is_none_or(|allowed| allowed == provider.name);
         let local_time = LocalTime::of(page.timezone.as_deref());
         let row = |linked: &LinkedConnection| {
             let connection = &linked.connection;
@@ -129,8 +128,7 @@ mod tests {
     use super::*;
     use crate::pages::fixtures::{HOSTILE, account, assert_harmless, connection};
 
-    const PROVIDER: LinkableProvider =
-        LinkableProvider { name: "somebank", title: "SomeBank", reaches: "Some banks" };
+    const PROVIDER: LinkableProvider = LinkableProvider { name: "somebank", title: "SomeBank", reaches: "Some banks" };
 
     fn page(providers: Vec<LinkableProvider>, connections: Vec<Connection>) -> LinkPage {
         let linked = |connection| LinkedConnection { connection, accounts: Vec::new() };

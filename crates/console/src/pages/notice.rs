@@ -218,8 +218,7 @@ impl Notice {
         frame: &Frame,
         title_of: impl Fn(&str) -> String,
     ) -> Self {
-        let names: Vec<String> =
-            result.connections.iter().map(|linked| institution_name(&linked.connection)).collect();
+        let names: Vec<String> = result.connections.iter().map(|linked| institution_name(&linked.connection)).collect();
         let connected = result.connections.iter().map(|linked| Connected::of(linked, frame, &title_of));
         let notice = match result.outcome {
             LinkOutcome::Linked => {
@@ -230,22 +229,20 @@ impl Notice {
                 let notice = Self::new(Tone::Good, format!("{} connected again", subject(&names)));
                 notice.with("Your applications go on as before.").with_accounts_hint(result).with_another(return_link)
             }
-            LinkOutcome::LinkedOther => {
-                Self::new(Tone::Attention, format!("{} connected separately", subject(&names)))
-                    .with(
-                        "You shared none of the accounts of the connection that you wanted to reconnect, so that \
+            LinkOutcome::LinkedOther => Self::new(Tone::Attention, format!("{} connected separately", subject(&names)))
+                .with(
+                    "You shared none of the accounts of the connection that you wanted to reconnect, so that \
                          connection has not changed. To reconnect it, sign in with the same login and choose the same \
                          accounts.",
-                    )
-                    .with(match return_link {
-                        Some(ReturnLink::Link) => "If you do not want the separate connection, remove it on your link.",
-                        _ => {
-                            "If you do not want the separate connection, ask for a new link, and remove the connection \
+                )
+                .with(match return_link {
+                    Some(ReturnLink::Link) => "If you do not want the separate connection, remove it on your link.",
+                    _ => {
+                        "If you do not want the separate connection, ask for a new link, and remove the connection \
                              there."
-                        }
-                    })
-                    .with_retry(return_link)
-            }
+                    }
+                })
+                .with_retry(return_link),
             LinkOutcome::Unchanged => Self::new(Tone::Neutral, "Nothing has changed")
                 .with("Everything that you consented to was already connected. You can close this page.")
                 .with_another(return_link),
@@ -282,7 +279,11 @@ impl Notice {
             );
         }
         let is_empty = result.connections.iter().any(|linked| linked.accounts.is_empty());
-        self.with(if is_empty { "The institution has listed no accounts yet. You can close this page." } else { YOU_CAN_CLOSE })
+        self.with(if is_empty {
+            "The institution has listed no accounts yet. You can close this page."
+        } else {
+            YOU_CAN_CLOSE
+        })
     }
 
     /// Leads back after a failure.
