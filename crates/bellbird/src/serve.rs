@@ -42,8 +42,6 @@ const HEADERS_MAX: usize = 256;
 
 /// How often a new connection without a slot looks for an idle one to replace.
 const SLOT_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a connection may stay without a request after a stop: a request may be on its way.
-const UNUSED_GRACE: Duration = Duration::from_millis(50);
 /// The open files that the process asks for: three full listeners, and as many again for everything else.
 const OPEN_FILES: u64 = 8_192;
 /// The answer to a connection above the limit of its address. It is sent without reading the request.
@@ -131,29 +129,16 @@ pub async fn serve(listener: Listener, router: Router, options: ServeOptions, st
         connections.spawn(async move {
             tokio::select! {
                 () = serve_connection(http, stream, peer, router, write_timeout, &slot, watcher) => {}
-                () = slot.closed() => tracing::debug!("idle connection closed"),
+                () = slot.closed() => tracing::debug!("idle connection closed for a new one"),
             }
             drop(permit);
         });
     }
     drop(listener);
-    tokio::select! {
-        () = graceful.shutdown() => {}
-        () = close_unused(&slots) => {}
-        () = tokio::time::sleep(options.stop_timeout) => {
-            tracing::warn!("connections aborted: they did not close within the shutdown timeout");
-        }
+    if tokio::time::timeout(options.stop_timeout, graceful.shutdown()).await.is_err() {
+        tracing::warn!("connections aborted: they did not close within the shutdown timeout");
     }
     connections.shutdown().await;
-}
-
-/// Closes the connections that were opened for a request which has not come. A browser opens some in advance, and hyper
-/// would wait for their first request. Those that have had one, hyper closes by itself. Does not return.
-async fn close_unused(slots: &Slots) {
-    loop {
-        slots.close_unused(UNUSED_GRACE, Instant::now());
-        tokio::time::sleep(UNUSED_GRACE).await;
-    }
 }
 
 async fn serve_connection(

@@ -37,8 +37,8 @@ pub(crate) async fn handle_callback(
     handled(&console, &headers, &parameters, answer).await
 }
 
-/// `POST /link/callback` with the field `answer`: `yes`, `no`, or `again` to go back to the link. The `state` in the URL
-/// is the authentication, and for `again` the cookies too.
+/// `POST /link/callback` with the field `answer`: `yes`, `no`, or `again` to open the link again. The `state` in the
+/// URL is the authentication, and for `again` the cookies too.
 pub(crate) async fn submit_answer(
     State(console): State<Console>,
     headers: HeaderMap,

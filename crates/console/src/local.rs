@@ -7,7 +7,7 @@ use http::header::{FORWARDED, HOST, ORIGIN};
 use http::uri::{Authority, Uri};
 use http::{Extensions, HeaderMap};
 
-/// Whether a browser on this machine asked for a loopback address, and no proxy says that it forwards the request.
+/// Whether the request names a loopback address as its host, and no proxy says that it forwards the request.
 pub(crate) fn is_addressed_locally(headers: &HeaderMap) -> bool {
     let is_forwarded = headers.contains_key(FORWARDED) || headers.contains_key("x-forwarded-for");
     !is_forwarded && host(headers).is_some_and(|host| is_loopback_host(host.host()))

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bellbird_shared_state::client_address::{Network, rate_limit_key};
@@ -28,8 +27,6 @@ struct Connection {
     address: Option<IpAddr>,
     /// Since when the client may send a request. None while one is handled.
     idle_since: Mutex<Option<Instant>>,
-    /// Whether it has had a request.
-    is_used: AtomicBool,
     closed: CancellationToken,
 }
 
@@ -57,12 +54,8 @@ impl Slots {
         if address.is_some() && open.of(address).count() >= max && !open.close_longest_idle(address, idle_min, now) {
             return None;
         }
-        let connection = Arc::new(Connection {
-            address,
-            idle_since: Mutex::new(Some(now)),
-            is_used: AtomicBool::new(false),
-            closed: CancellationToken::new(),
-        });
+        let connection =
+            Arc::new(Connection { address, idle_since: Mutex::new(Some(now)), closed: CancellationToken::new() });
         let id = open.next_id;
         open.next_id += 1;
         open.connections.insert(id, Arc::clone(&connection));
@@ -75,16 +68,6 @@ impl Slots {
         let kept = open.connections.remove(&newest.id);
         open.close_longest_idle(None, idle_min, now);
         open.connections.extend(kept.map(|connection| (newest.id, connection)));
-    }
-
-    /// Closes the connections that have never had a request, and have been open for `idle_min`.
-    pub(super) fn close_unused(&self, idle_min: Duration, now: Instant) {
-        let open = self.open.lock();
-        for connection in open.connections.values().filter(|connection| !connection.is_used.load(Ordering::Relaxed)) {
-            if connection.idle_since.lock().is_some_and(|since| now.duration_since(since) >= idle_min) {
-                connection.closed.cancel();
-            }
-        }
     }
 }
 
@@ -105,7 +88,6 @@ impl Open {
 
 impl Slot {
     pub(super) fn set_busy(&self) {
-        self.connection.is_used.store(true, Ordering::Relaxed);
         *self.connection.idle_since.lock() = None;
     }
 
@@ -113,7 +95,7 @@ impl Slot {
         *self.connection.idle_since.lock() = Some(now);
     }
 
-    /// Returns when the connection has to be closed, for another one or because the listener stops.
+    /// Returns when the connection has to be closed for another one.
     pub(super) async fn closed(&self) {
         self.connection.closed.cancelled().await;
     }

@@ -242,7 +242,7 @@ impl Connections {
         }
     }
 
-    /// Finds the link with which the user can go on from a result page: `token` is that of the link from which this
+    /// Finds the link with which the user can continue from a result page: `token` is that of the link from which this
     /// browser last started a session. None unless the session of these callback parameters is bound to the browser,
     /// and the link is open and for the same user.
     pub async fn find_return_link(

@@ -171,8 +171,8 @@ impl Connections {
         Ok(RemovalPage { email: user.email, linked: self.with_accounts(connection).await? })
     }
 
-    /// Removes a connection for the holder of this link, with the limits of [`Self::find_removal_page`]. It is hidden at
-    /// once, and a job withdraws its consent.
+    /// Removes a connection for the holder of this link, with the limits of [`Self::find_removal_page`]. It is hidden
+    /// at once, and a job withdraws its consent.
     pub async fn remove_by_user(&self, token: &str, id: ConnectionId) -> Result<RemovalPage, ConnectionsError> {
         let page = self.find_removal_page(token, id).await?;
         let Connection { user_id, provider, .. } = &page.linked.connection;

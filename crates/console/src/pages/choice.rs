@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(choice.image_origins().0.into_iter().collect::<Vec<_>>(), ["https://logos.example"]);
         let html = choice.render().unwrap();
         assert_eq!(html.matches("referrerpolicy=\"no-referrer\"").count(), 1, "{html}");
-        assert!(html.contains("aria-hidden=\"true\">Ā") && html.contains("aria-hidden=\"true\">B"), "{html}");
+        assert!(html.contains("<span>Ā</span>") && html.contains("<span>B</span>"), "{html}");
         assert!(!html.contains("javascript:"), "{html}");
     }
 }

@@ -227,7 +227,7 @@ impl Notice {
             }
             LinkOutcome::Reconnected => {
                 let notice = Self::new(Tone::Good, format!("{} connected again", subject(&names)));
-                notice.with("Your applications go on as before.").with_accounts_hint(result).with_another(return_link)
+                notice.with("Your applications work as before.").with_accounts_hint(result).with_another(return_link)
             }
             LinkOutcome::LinkedOther => Self::new(Tone::Attention, format!("{} connected separately", subject(&names)))
                 .with(

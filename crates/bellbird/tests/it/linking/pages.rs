@@ -1,4 +1,4 @@
-//! What the pages offer after a link session: the same result again, the way back to the link, late accounts, and
+//! What the pages offer after a link session: the same result again, the return to the link, late accounts, and
 //! removal by the user.
 
 use bellbird_connections::LinkTarget;
@@ -60,10 +60,13 @@ on_both_databases! {
 on_both_databases! {
     async fn browser_that_answers_sees_the_result_again(app: App) {
         for provider in simulated_providers() {
+            let before = app.connections_of(app.ben.user.id).await;
             let link_url = app.link_url(app.ben.user.id, LinkTarget::Provider(provider)).await;
             let callback_url = app.answer_consent_page(&link_url, "accept").await;
             let answered = answer_elsewhere(callback_url.as_str(), "yes").await;
-            let name = app.connections_of(app.ben.user.id).await[0].institution_name.clone();
+            let mut new = app.connections_of(app.ben.user.id).await;
+            new.retain(|connection| !before.contains(connection));
+            let name = new.remove(0).institution_name;
             answered.assert_shows(200, &name);
             let cookie = answered.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
             let reloaded = browse_elsewhere(client().get(callback_url.as_str()).header("cookie", cookie)).await;
@@ -93,7 +96,7 @@ on_both_databases! {
             assert_eq!(back.status, 303, "{}", back.text);
             assert!(link_url.ends_with(back.headers["location"].to_str().unwrap()), "{provider}");
 
-            // Another browser has no way back, and reads what to do.
+            // Another browser cannot return, and reads what to do.
             let elsewhere = open_elsewhere(callback_url.as_str()).await;
             assert!(!elsewhere.text.contains("value=\"again\""), "{}", elsewhere.text);
         }
