@@ -1,5 +1,5 @@
-//! The page of a link URL: providers to choose from, connections to renew, reconnect or remove, and sessions to confirm.
-//! A link for one provider or one connection offers nothing else.
+//! The page of a link URL: providers to choose from, connections to renew, reconnect or remove, and sessions to
+//! confirm. A link for one provider or one connection offers nothing else.
 
 use askama::Template;
 use bellbird_connections::{LinkPage, LinkableProvider, LinkedConnection};
@@ -17,6 +17,7 @@ pub(crate) struct Choice<'a> {
     /// Whether the link is for one connection.
     is_repair: bool,
     offers_providers: bool,
+    can_remove: bool,
     providers: Vec<&'a LinkableProvider>,
     /// Connections that have to be reconnected.
     broken: Vec<ConnectionRow>,
@@ -88,6 +89,7 @@ impl<'a> Choice<'a> {
             email: &page.email,
             is_repair,
             offers_providers: !is_repair && !page.is_used_up,
+            can_remove: is_repair || page.provider.is_none(),
             providers: page.providers.iter().filter(is_allowed).collect(),
             broken,
             working,

@@ -151,7 +151,7 @@ impl Notice {
             ..Self::new(Tone::Attention, format!("Remove {name}?"))
         }
         .with(&format!(
-            "Your consent is withdrawn at {provider}. Its accounts disappear from this service at once, and everything \
+            "Your consent is withdrawn at {provider}. The accounts disappear from this service at once, and everything \
              stored about them is deleted."
         ))
         .with("You can connect it again later, as a new connection.")
