@@ -14,6 +14,7 @@ mod empty_pages;
 mod fault_injection;
 mod faults;
 mod fiskil;
+mod logos;
 mod members;
 mod query;
 mod serve;

@@ -72,6 +72,7 @@ pub struct Console {
     #[serde(skip)]
     pub listen: SocketAddr,
     pub public_url: Option<String>,
+    pub operator_name: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -202,6 +203,7 @@ impl Settings {
             console: Console {
                 listen: from.listen("console.listen", 8081),
                 public_url: from.optional_url("console.public_url"),
+                operator_name: from.name("console.operator_name", 60),
             },
             ops: Ops { listen: from.listen("ops.listen", 9090) },
             secrets: Secrets { key: from.secret("secrets.key") },

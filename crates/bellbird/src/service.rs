@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use axum::Router;
 use bellbird_api::AppState;
 use bellbird_connections::Connections;
-use bellbird_console::ConsoleSettings;
+use bellbird_console::{ConsoleSettings, Demo};
 use bellbird_storage::{ServiceLock, Storage, StorageError};
 use metrics_exporter_prometheus::PrometheusHandle;
 use secrecy::ExposeSecret as _;
@@ -78,6 +78,12 @@ impl Listeners {
         }
     }
 
+    /// Whether only programs on this machine can reach the console.
+    #[must_use]
+    pub fn is_console_local(&self) -> bool {
+        self.console.address().ip().is_loopback()
+    }
+
     /// Serves until `stop`; then requests in flight may finish. The ops listener stops after the other two.
     pub async fn serve(self, settings: &Settings, routers: Routers, stop: CancellationToken) {
         let options = ServeOptions {
@@ -116,12 +122,15 @@ impl Routers {
         connections: Connections,
         metrics: PrometheusHandle,
         urls: &Urls,
+        demo: Option<Demo>,
     ) -> Self {
         let console = ConsoleSettings {
             api_url: settings.api.public_url.clone().unwrap_or_else(|| urls.api_url.clone()),
             console_url: urls.public_console(settings).to_owned(),
+            operator_name: settings.console.operator_name.clone(),
             trusted_proxies: settings.api.trusted_proxies.clone(),
             failed_auth_per_minute: settings.limits.failed_auth_per_minute,
+            demo,
         };
         Self {
             api: bellbird_api::router(api),

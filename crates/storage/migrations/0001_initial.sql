@@ -234,14 +234,16 @@ CREATE TABLE link_sessions (
     phase TEXT NOT NULL,
     -- When that phase began. Linking waits for the provider for limited times from there on.
     phase_since INTEGER NOT NULL,
-    -- SHA-256 of the cookie of the browser that started the session.
+    -- SHA-256 of the cookie of the browser that started the session, or of the one that confirmed it.
     browser_hash BLOB NOT NULL,
     -- open, confirmed or denied.
     confirmation TEXT NOT NULL DEFAULT 'open',
-    -- The ids of the connections that the session created or repaired, separated by spaces.
+    -- The ids of the connections that the session created, repaired or renewed, separated by spaces.
     connections TEXT NOT NULL DEFAULT '',
     -- How the session ended, as one word.
     outcome TEXT,
+    -- Why it failed: a sentence of ours for the user. NULL: it did not fail.
+    failure_reason TEXT,
     created_at INTEGER NOT NULL,
     -- A later callback is rejected.
     expires_at INTEGER NOT NULL,

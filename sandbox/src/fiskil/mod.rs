@@ -143,6 +143,7 @@ impl Fiskil {
     pub(crate) fn router(self: Arc<Self>) -> Router {
         let (controls, source) = (Arc::clone(&self.controls), Arc::clone(&self));
         let control = control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&controls)));
+        let control = control.merge(crate::logos::routes(institutions::name));
         let provider = consent_page::routes::<Self>()
             .route("/", get(sessions::enter))
             .route(paths::TOKEN, post(token::issue))

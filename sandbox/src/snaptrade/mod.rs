@@ -158,6 +158,7 @@ impl SnapTrade {
     pub(crate) fn router(self: Arc<Self>) -> Router {
         let (controls, source) = (Arc::clone(&self.controls), Arc::clone(&self));
         let control = control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&controls)));
+        let control = control.merge(crate::logos::routes(reference::logo_name));
         let provider = api()
             .nest(sign::PREFIX, api())
             .route("/", get(reference::status))

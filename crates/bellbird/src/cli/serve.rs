@@ -53,7 +53,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     let connections = wiring::connections(&settings, &storage, &providers, &event_buffer, Some(console));
     let webhooks = wiring::webhooks(&settings, &storage, &providers, event_buffer)?;
     let api = wiring::api(&settings, &storage, &providers, &connections, &urls.api_url);
-    let routers = Routers::new(&settings, api.clone(), &storage, connections.clone(), metrics, &urls);
+    let routers = Routers::new(&settings, api.clone(), &storage, connections.clone(), metrics, &urls, None);
     tracing::info!(api = urls.api_url, console = urls.console_url, ops = urls.ops_url, "ready");
     output::print(args.format, &urls, |urls| {
         let Urls { api_url, console_url, ops_url } = urls;

@@ -81,6 +81,14 @@ impl Values {
         self.read(name, Show::Value, URL, parse).flatten()
     }
 
+    /// A name to show, of one line. An empty value leaves the setting unset.
+    pub(super) fn name(&mut self, name: &str, chars_max: usize) -> Option<String> {
+        let accepted = format!("text of at most {chars_max} characters, on one line");
+        let is_shown = |text: &str| text.chars().count() <= chars_max && !text.chars().any(char::is_control);
+        let parse = |raw: &Raw| raw.text().map(str::trim).filter(|text| is_shown(text)).map(str::to_owned);
+        self.read(name, Show::Value, &accepted, parse).filter(|text| !text.is_empty())
+    }
+
     pub(super) fn list<T>(&mut self, name: &str, accepted: &str, parse: impl Fn(&str) -> Option<T>) -> Vec<T> {
         let parse_all = |raw: &Raw| raw.items()?.into_iter().map(parse).collect();
         self.read(name, Show::Value, accepted, parse_all).unwrap_or_default()

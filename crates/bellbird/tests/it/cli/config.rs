@@ -400,6 +400,21 @@ fn empty_variable_unsets_an_optional_setting() {
 }
 
 #[test]
+fn operator_name_is_one_short_line() {
+    let name = |value: &str| {
+        let file = from_file(&format!("[console]\noperator_name = \"{value}\"\n"));
+        Settings::load(&file).map(|settings| settings.console.operator_name)
+    };
+    assert_eq!(name(" Māori & <Sons> ").unwrap().as_deref(), Some("Māori & <Sons>"));
+    assert_eq!(name("  ").unwrap(), None);
+    assert_eq!(name(&"ā".repeat(60)).unwrap(), Some("ā".repeat(60)));
+    for wrong in ["a".repeat(61), "two\\nlines".to_owned()] {
+        let error = name(&wrong).unwrap_err().to_string();
+        assert!(error.contains("at most 60 characters, on one line"), "{error}");
+    }
+}
+
+#[test]
 fn named_file_must_exist() {
     let sources = Sources { file: Some("/nowhere/bellbird.toml".into()), ..Sources::default() };
     assert!(error_of(&sources).starts_with("the settings file FILE cannot be read: No such file"));
@@ -465,6 +480,13 @@ fn the_example_file_has_the_defaults() {
     names.retain(|name| !set.contains(name) && !is_provider(name));
     assert_eq!(
         names,
-        ["api.public_url", "api.trusted_proxies", "api.cors_origins", "console.public_url", "secrets.key"]
+        [
+            "api.public_url",
+            "api.trusted_proxies",
+            "api.cors_origins",
+            "console.public_url",
+            "console.operator_name",
+            "secrets.key"
+        ]
     );
 }

@@ -1,6 +1,7 @@
 //! Commands that run until a signal stops them.
 
-use std::io::BufRead as _;
+use std::io::{BufRead as _, Read as _, Write as _};
+use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
@@ -135,6 +136,83 @@ async fn demo_starts_ready_and_cleans_up() {
     assert!(workdir.folder.path().read_dir().unwrap().next().is_none(), "the database is still there");
 }
 
+/// A browser keeps connections for later, and opens some in advance.
+#[test]
+fn open_connections_do_not_delay_the_end() {
+    let workdir = Workdir::new();
+    let running = RunningCommand::start(&workdir, &format!("demo --json --rows 50 {ANY_PORTS}"));
+    let demo = running.json();
+    let mut connections = Vec::new();
+    for url in ["apiUrl", "consoleUrl", "opsUrl"] {
+        let address = text(&demo, url).strip_prefix("http://").unwrap();
+        connections.push(TcpStream::connect(address).unwrap());
+        let mut used = TcpStream::connect(address).unwrap();
+        write!(used, "GET /nothing HTTP/1.1\r\nhost: {address}\r\n\r\n").unwrap();
+        assert!(used.read(&mut [0; 4096]).unwrap() > 0);
+        connections.push(used);
+    }
+    let (code, _, log) = running.stop("-INT");
+    assert_eq!(code, Some(0));
+    assert!(!log.contains("connections aborted"), "{log}");
+}
+
+/// Does what the demo's pages advise, after the first link has expired.
+#[tokio::test]
+async fn demo_makes_new_link_urls_and_names_its_database() {
+    let workdir = Workdir::new();
+    let running = RunningCommand::start(&workdir, &format!("demo --json --rows 50 {ANY_PORTS}"));
+    let demo = running.json();
+    let console = text(&demo, "consoleUrl");
+    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let page = async |path: &str| {
+        let answer = http.get(format!("{console}{path}")).header("accept", "text/html").send().await.unwrap();
+        answer.text().await.unwrap()
+    };
+    for path in ["/", "/link/expired"] {
+        let html = page(path).await;
+        assert!(html.contains("action=\"/demo/link\""), "{path}: {html}");
+        assert!(!html.contains("bellbird connection link"), "{path}: {html}");
+    }
+    let new_link = || http.post(format!("{console}/demo/link"));
+    assert_eq!(new_link().header("sec-fetch-site", "cross-site").send().await.unwrap().status(), 403);
+    let made = new_link().header("sec-fetch-site", "same-origin").send().await.unwrap();
+    assert_eq!(made.status(), 303);
+    let link_url = made.headers()["location"].to_str().unwrap();
+    assert!(link_url.starts_with(&format!("{console}/link/")) && link_url != text(&demo, "linkUrl"));
+    let link = http.get(link_url).send().await.unwrap().text().await.unwrap();
+    assert!(link.contains("demo@bellbird.example"), "{link}");
+
+    // The command on the start page works beside the demo, and creates no database of its own.
+    let start_page = page("/").await;
+    let command = start_page.split_once("BELLBIRD_DATABASE__URL=&#39;").expect(&start_page).1;
+    let (database, command) = command.split_once("&#39; bellbird ").unwrap();
+    assert_eq!(database, text(&demo, "database"));
+    let output = workdir
+        .command(command.split_once('<').unwrap().0)
+        .arg("--json")
+        .env("BELLBIRD_DATABASE__URL", database)
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
+    let created: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let api = text(&demo, "apiUrl");
+    assert_eq!(get(&format!("{api}/v1/accounts"), Some(text(&created, "key"))).await.0, 200);
+    assert!(!workdir.folder.path().join("bellbird.db").exists());
+    assert_eq!(running.stop("-INT").0, Some(0));
+}
+
+/// The demo's button needs no authentication, so it exists for this machine only.
+#[tokio::test]
+async fn demo_for_other_machines_makes_no_link_urls() {
+    let workdir = Workdir::new();
+    let line = "demo --json --rows 50 --api-listen 127.0.0.1:0 --console-listen 0.0.0.0:0 --ops-listen 127.0.0.1:0";
+    let running = RunningCommand::start(&workdir, line);
+    let demo = running.json();
+    let new_link = reqwest::Client::new().post(format!("{}/demo/link", text(&demo, "consoleUrl")));
+    assert_eq!(new_link.header("sec-fetch-site", "same-origin").send().await.unwrap().status(), 404);
+    assert_eq!(running.stop("-INT").0, Some(0));
+}
+
 #[tokio::test]
 async fn demo_output_can_be_run() {
     let mut workdir = Workdir::new();
@@ -161,7 +239,9 @@ async fn demo_output_can_be_run() {
         let (status, body) = get(&url, Some(&key)).await;
         assert!(status == 200 && !body["data"].as_array().unwrap().is_empty(), "{url}: {body}");
     }
-    assert_eq!(running.stop("-TERM").0, Some(0));
+    let (code, rest, _) = running.stop("-TERM");
+    assert_eq!(code, Some(0));
+    assert!(rest.ends_with("The demo has ended.\n"), "{rest}");
 }
 
 #[test]

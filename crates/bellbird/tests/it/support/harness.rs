@@ -221,8 +221,10 @@ impl App {
         let pages = ConsoleSettings {
             api_url: String::new(),
             console_url: console_url.clone(),
+            operator_name: None,
             trusted_proxies: setup.api.trusted_proxies.clone(),
             failed_auth_per_minute: setup.api.failed_auth_per_minute,
+            demo: None,
         };
         let state = AppState::new(storage.clone(), reads.clone(), connections.clone(), clock.clone(), setup.api);
         let listener = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");

@@ -87,7 +87,7 @@ impl Browser {
         answer["result"].take()
     }
 
-    fn wait_until_loaded(&mut self) {
+    pub(super) fn wait_until_loaded(&mut self) {
         self.wait("page load", |message| message["method"] == "Page.loadEventFired");
     }
 

@@ -81,11 +81,10 @@ async fn from_link_to_transactions_at_every_provider() {
                 browser.text()
             );
         }
-        // The callback URL works once.
-        let used = browser.url();
-        browser.open(&used);
-        assert!(browser.text().contains("used already"), "{}", browser.text());
-        browser.screenshot("used");
+        // A reload shows the same result.
+        let (url, text) = (browser.url(), browser.text());
+        browser.open(&url);
+        assert_eq!(browser.text(), text);
 
         let mut connections = app.storage.list_connections(user).await.unwrap();
         connections.retain(|connection| connection.provider == provider && !before.contains(connection));
@@ -187,4 +186,86 @@ async fn reconnecting_revoked_connection_keeps_ids() {
         assert_eq!(ids(&after), ids(&accounts), "{provider}");
     }
     app.control(Method::DELETE, "/faults", json!({})).await;
+}
+
+/// What the user does after a result: tries again, adds another, and removes a connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn user_continues_from_a_result_and_removes_a_connection() {
+    let app = App::start(Default::default()).await;
+    let mut browser = Browser::start();
+    browser.size(1280, 800, false);
+    let user = app.ben.user.id;
+    let link_url = block(app.link_url(user, LinkTarget::UserChoice));
+    browser.open(&link_url);
+    browser.click("button[name=provider][value=fiskil]");
+    complete_consent_pages(&mut browser, &app, "fiskil", UserAction::Cancel);
+    browser.click("button[value=again]");
+    assert_eq!(browser.url(), link_url, "Try again");
+    browser.click("button[name=provider][value=akahu]");
+    complete_consent_pages(&mut browser, &app, "akahu", UserAction::Approve);
+    browser.click("button[value=again]");
+    assert_eq!(browser.url(), link_url, "Add another");
+    let before = block(app.connections_of(user));
+    let broken = before.last().unwrap();
+    block(app.set_consent(broken, "revoked"));
+    block(app.connections.refresh(user, broken.id)).unwrap();
+    browser.open(&link_url);
+    browser.screenshot("link-mixed");
+    // Fiskil's logo loads. Akahu's does not, and takes no room, so that its letter shows.
+    for (provider, is_loaded) in [("Fiskil", true), ("Akahu", false)] {
+        let row = format!("[...document.querySelectorAll('li')].find(row => row.innerText.includes('{provider}'))");
+        let image = browser.evaluate(&format!(
+            "(image => [image.naturalWidth > 0, image.getBoundingClientRect().width > 0])({row}.querySelector('img'))"
+        ));
+        assert_eq!(image, json!([is_loaded, is_loaded]), "{provider}");
+    }
+
+    let removed = &before[0];
+    browser.click(&format!("button[name=remove][value='{}']", removed.id));
+    browser.screenshot("remove");
+    assert!(browser.text().contains("Keep it"), "{}", browser.text());
+    browser.click("button[name=confirm-removal]");
+    browser.screenshot("removed");
+    assert!(browser.text().contains("is removed"), "{}", browser.text());
+    browser.click("a.button");
+    assert_eq!(browser.url(), link_url);
+    assert_eq!(block(app.connections_of(user)).len(), before.len() - 1);
+}
+
+/// The page refreshes itself until the accounts have come.
+#[tokio::test(flavor = "multi_thread")]
+async fn late_accounts_appear_by_themselves() {
+    let app = App::start(Default::default()).await;
+    let mut browser = Browser::start();
+    browser.size(1280, 800, false);
+    block(app.control(Method::POST, "/lag", json!({"seconds": 60})));
+    browser.open(&block(app.link_url(app.ben.user.id, LinkTarget::UserChoice)));
+    browser.click("button[name=provider][value=fiskil]");
+    complete_consent_pages(&mut browser, &app, "fiskil", UserAction::Approve);
+    assert!(browser.text().contains("not listed the accounts yet"), "{}", browser.text());
+    browser.screenshot("late");
+    block(app.advance_clock(jiff::SignedDuration::from_secs(90)));
+    block(app.run_due_jobs());
+    browser.wait_until_loaded();
+    assert!(browser.has(".accounts .number"), "{}", browser.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_that_lead_nowhere_say_so() {
+    let app = App::start(Default::default()).await;
+    let mut browser = Browser::start();
+    browser.size(1280, 800, false);
+    let link_url = block(app.link_url(app.ben.user.id, LinkTarget::UserChoice));
+    for (name, words, url) in [
+        ("incomplete", "does not work", format!("{}/link/0", app.console_url)),
+        ("public-home", "Open the link that you were given", app.console_url.replace("127.0.0.1", "0.0.0.0")),
+    ] {
+        browser.open(&url);
+        browser.screenshot(name);
+        assert!(browser.text().contains(words), "{}", browser.text());
+    }
+    block(app.advance_clock(jiff::SignedDuration::from_mins(31)));
+    browser.open(&link_url);
+    browser.screenshot("expired");
+    assert!(browser.text().contains("has expired") && !browser.has("button"), "{}", browser.text());
 }
