@@ -1,14 +1,12 @@
 //! Linking in a real browser: from the link URL through the provider's pages to the first transactions.
 
-mod browser;
-
 use bellbird_connections::LinkTarget;
 use bellbird_domain::ConnectionStatus;
 use reqwest::Method;
 use serde_json::json;
 
+use crate::support::chromium::Browser;
 use crate::support::harness::{App, simulated_providers};
-use browser::Browser;
 
 /// What the user does at the provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,23 +24,23 @@ fn block<T>(work: impl Future<Output = T>) -> T {
 
 /// Goes through the provider's pages with one action, until the callback page.
 fn complete_consent_pages(browser: &mut Browser, app: &App, provider: &str, action: UserAction) {
-    browser.screenshot(&format!("{provider}-1-ask"));
+    browser.assert_accessible(&format!("{provider}-1-ask"));
     browser.click("button[value=allow]");
     if action == UserAction::Cancel {
         browser.click("button[value=cancel]");
     } else {
         if browser.has("button.institution:not([disabled])") {
-            browser.screenshot(&format!("{provider}-2-institution"));
+            browser.assert_accessible(&format!("{provider}-2-institution"));
             browser.click("button.institution:not([disabled])");
         }
         browser.write("#name", "someone.new@example.com");
         let code = browser.evaluate("document.querySelector('.code').textContent");
         browser.write("#code", if action == UserAction::Fail { "000000" } else { code.as_str().unwrap() });
-        browser.screenshot(&format!("{provider}-3-sign-in"));
+        browser.assert_accessible(&format!("{provider}-3-sign-in"));
         browser.click("button[value=allow]");
     }
     if action == UserAction::Approve {
-        browser.screenshot(&format!("{provider}-4-accounts"));
+        browser.assert_accessible(&format!("{provider}-4-accounts"));
         browser.click("button[value=allow]");
     }
     // Some providers show a last page of their own.
@@ -67,11 +65,11 @@ async fn from_link_to_transactions_at_every_provider() {
         ] {
             let link_url = app.link_url(user, LinkTarget::UserChoice).await;
             browser.open(&link_url);
-            browser.screenshot("link");
+            browser.assert_accessible("link");
             assert!(browser.text().contains("ben@example.com"));
             browser.click(&format!("button[name=provider][value={provider}]"));
             complete_consent_pages(&mut browser, &app, provider, action);
-            browser.screenshot(&format!("{provider}-5-{}", words.replace(' ', "-")));
+            browser.assert_accessible(&format!("{provider}-5-{}", words.replace(' ', "-")));
             assert!(browser.text().contains(words), "{provider}: {}", browser.text());
             let now = app.storage.list_connections(user).await.unwrap();
             assert_eq!(
@@ -85,7 +83,7 @@ async fn from_link_to_transactions_at_every_provider() {
         let used = browser.url();
         browser.open(&used);
         assert!(browser.text().contains("used already"), "{}", browser.text());
-        browser.screenshot("used");
+        browser.assert_accessible("used");
 
         let mut connections = app.storage.list_connections(user).await.unwrap();
         connections.retain(|connection| connection.provider == provider && !before.contains(connection));
@@ -109,9 +107,11 @@ async fn from_link_to_transactions_at_every_provider() {
     }
     browser.open(&format!("{}/link/callback?state={}&code=1", app.console_url, "0".repeat(64)));
     assert!(browser.text().contains("Nothing was changed"), "{}", browser.text());
-    browser.screenshot("forged");
+    browser.assert_accessible("forged");
     browser.open(&app.console_url);
-    browser.screenshot("home");
+    browser.assert_accessible("home");
+    browser.open(&format!("{}/nowhere", app.console_url));
+    browser.assert_accessible("not-found");
 }
 
 /// Another browser returns: it has no cookie, and the user answers yes, then regrets it.
@@ -128,11 +128,11 @@ async fn another_browser_is_asked_and_can_deny() {
             browser.open(block(app.answer_consent_page(&link_url, "accept")).as_str());
             let text = browser.text();
             assert!(text.contains("Is that you?") && text.contains("ben@example.com"), "{provider}: {text}");
-            browser.screenshot(&format!("{provider}-8-question"));
+            browser.assert_accessible(&format!("{provider}-8-question"));
             browser.click(&format!("button[name=answer][value={answer}]"));
             assert!(browser.text().contains(words), "{provider}: {}", browser.text());
             assert!(browser.text().contains("ben@example.com"), "{provider}: {}", browser.text());
-            browser.screenshot(&format!("{provider}-9-{answer}"));
+            browser.assert_accessible(&format!("{provider}-9-{answer}"));
             if answer == "yes" {
                 assert!(app.storage.list_connections(user).await.unwrap().len() > before, "{provider}");
                 browser.click("button[name=answer][value=no]");
@@ -147,7 +147,7 @@ async fn another_browser_is_asked_and_can_deny() {
     browser.click("button[name=provider][value=fiskil]");
     browser.open(&link_url);
     assert!(browser.text().contains("Not finished yet"), "{}", browser.text());
-    browser.screenshot("not-finished");
+    browser.assert_accessible("not-finished");
     browser.click("button[name=session]");
     assert!(!browser.text().contains("Not finished yet"), "{}", browser.text());
 }
@@ -162,7 +162,7 @@ async fn reconnecting_revoked_connection_keeps_ids() {
             block(app.add_person(&format!("{provider}@example.com"), bellbird_domain::Plan::Professional, &[]));
         let user = person.user.id;
         browser.open(&block(app.link_url(user, LinkTarget::Provider(provider))));
-        browser.screenshot(&format!("{provider}-0-one-provider"));
+        browser.assert_accessible(&format!("{provider}-0-one-provider"));
         browser.click("button[name=provider]");
         complete_consent_pages(&mut browser, &app, provider, UserAction::Approve);
         let connection = app.storage.list_connections(user).await.unwrap().remove(0);
@@ -172,10 +172,10 @@ async fn reconnecting_revoked_connection_keeps_ids() {
         assert_eq!(status, ConnectionStatus::Invalidated, "{provider}");
 
         browser.open(&block(app.link_url(user, LinkTarget::UserChoice)));
-        browser.screenshot(&format!("{provider}-6-broken"));
+        browser.assert_accessible(&format!("{provider}-6-broken"));
         browser.click(&format!("button[name=connection][value='{}']", connection.id));
         complete_consent_pages(&mut browser, &app, provider, UserAction::Approve);
-        browser.screenshot(&format!("{provider}-7-again"));
+        browser.assert_accessible(&format!("{provider}-7-again"));
         assert!(browser.text().contains("again"), "{provider}: {}", browser.text());
         assert!(browser.text().contains("This was not me"), "{provider}: {}", browser.text());
         let now = app.storage.list_connections(user).await.unwrap();
