@@ -20,9 +20,9 @@ const FLAGS: &str = "--headless --no-sandbox --disable-gpu --disable-quic --no-f
 const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/axe/node_modules/axe-core/axe.min.js");
 /// A line for each violation of any rule: what it is, where, and how to fix it. `preload` would fetch style sheets from
 /// a script, which the pages forbid.
-const RUN_AXE: &str = "axe.run({preload: false}).then(({violations}) => violations.flatMap(rule => rule.nodes.map(node => \
-    `${rule.impact} ${rule.id} at ${node.target.join(' ')}: ${node.failureSummary.replace(/\\s+/g, ' ')}`)))";
-/// How far the page is wider than the window, and what sticks out.
+const RUN_AXE: &str = "axe.run({preload: false}).then(({violations}) => violations.flatMap(rule => rule.nodes.map( \
+    node => `${rule.impact} ${rule.id} at ${node.target.join(' ')}: ${node.failureSummary.replace(/\\s+/g, ' ')}`)))";
+/// What sticks out, if the page is wider than the window.
 const OVERFLOW: &str = "document.documentElement.scrollWidth <= innerWidth ? [] : \
     [...document.body.querySelectorAll('*')].filter(element => element.getBoundingClientRect().right > innerWidth) \
     .map(element => 'wider than the window: ' + element.outerHTML.slice(0, 120))";
@@ -112,6 +112,14 @@ impl Browser {
             self.call("Runtime.evaluate", json!({"expression": script, "returnByValue": true, "awaitPromise": true}));
         assert!(answer["exceptionDetails"].is_null(), "{script}: {answer}");
         answer["result"]["value"].take()
+    }
+
+    /// Waits until a condition is true, and checks it before each frame.
+    pub(crate) fn wait_for(&mut self, condition: &str) {
+        self.evaluate(&format!(
+            "new Promise(resolve => {{ const check = () => \
+             ({condition}) ? resolve(true) : requestAnimationFrame(check); check(); }})"
+        ));
     }
 
     pub(crate) fn url(&mut self) -> String {
