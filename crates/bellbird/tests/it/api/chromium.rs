@@ -52,7 +52,6 @@ async fn reference_page_is_accessible_and_opens_at_the_top() {
     assert_eq!(browser.evaluate("[scrollY, location.hash]"), json!([0, ""]));
     browser.assert_accessible("docs");
     browser.evaluate("document.querySelectorAll('main details').forEach(details => { details.open = true; })");
-    send(&mut browser, "list_accounts", &json!({}));
     browser.assert_accessible("docs-open");
     browser.size(360, 800, false);
     browser.evaluate("document.querySelector('nav details').open = true; scrollTo(0, 0)");
@@ -81,6 +80,24 @@ async fn menu_reaches_every_endpoint() {
             ));
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keyboard_skips_the_menu_and_sends_calls() {
+    let app = App::start(Setup::default()).await;
+    let mut browser = open(&app);
+    browser.press_key("Tab");
+    browser.wait_for("document.activeElement.matches('.skip')");
+    assert_eq!(browser.evaluate("document.activeElement.getBoundingClientRect().top > 0"), true);
+    browser.press_key("Enter");
+    browser.wait_for("document.activeElement.id === 'content'");
+    for _ in 0..3 {
+        browser.press_key("Tab");
+    }
+    assert_eq!(browser.evaluate("document.activeElement.id"), "key-input");
+    browser.write("#list_accounts-limit", "1");
+    browser.press_key("Enter");
+    browser.wait_for("document.querySelector('#list_accounts [role=status]').textContent.startsWith('401')");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,6 +131,8 @@ async fn calls_are_sent_with_the_key() {
     assert_eq!(compact(answer["body"].as_str().unwrap()), expected.text.trim());
     let headers = answer["headers"].as_str().unwrap();
     assert!(headers.contains("X-Cache") && headers.contains("X-Request-Id"), "{headers}");
+
+    browser.assert_accessible("docs-answer");
 
     // The key is in its input only: neither in a URL, nor in the page, nor in a store.
     let kept = browser.evaluate(

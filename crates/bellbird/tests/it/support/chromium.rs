@@ -156,6 +156,15 @@ impl Browser {
         }
     }
 
+    /// Presses `Tab` or `Enter`.
+    pub(crate) fn press_key(&mut self, key: &str) {
+        let (code, text) = if key == "Enter" { (13, "\r") } else { (9, "") };
+        for kind in ["keyDown", "keyUp"] {
+            let event = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
+            self.call("Input.dispatchKeyEvent", event);
+        }
+    }
+
     /// Replaces the text of an input.
     pub(crate) fn write(&mut self, selector: &str, text: &str) {
         self.evaluate(&format!("document.querySelector({}).select()", json!(selector)));
