@@ -182,6 +182,11 @@ impl Browser {
     /// Asserts that axe finds no violation and that nothing sticks out at 360 and 1280 pixels, light and dark. Saves
     /// screenshots in the folder that `BELLBIRD_SCREENSHOTS` names, if it is set.
     pub(crate) fn assert_accessible(&mut self, name: &str) {
+        let found = self.violations(name);
+        assert!(found.is_empty(), "{}:\n{}", self.url(), found.join("\n"));
+    }
+
+    fn violations(&mut self, name: &str) -> Vec<String> {
         if self.evaluate("typeof axe") == "undefined" {
             let axe = std::fs::read_to_string(Path::new(AXE)).expect("scripts/setup axe has installed axe");
             self.evaluate(&format!("{axe}; null"));
@@ -198,7 +203,7 @@ impl Browser {
             }
         }
         self.size(1280, 800, false);
-        assert!(found.is_empty(), "{}:\n{}", self.url(), found.join("\n"));
+        found
     }
 
     /// Saves a picture of the whole page, if `BELLBIRD_SCREENSHOTS` is set.
@@ -215,5 +220,23 @@ impl Drop for Browser {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn violations_are_found() {
+    let mut browser = Browser::start();
+    browser.open(
+        "data:text/html,<html lang=en><title>Poor</title><meta name=viewport content='width=device-width'>\
+         <style>@media (prefers-color-scheme: dark) { p { color: %23eee } }</style>\
+         <main><h1>Poor</h1><p style='width: 800px'>Too wide, or too light</p></main>",
+    );
+    let found = browser.violations("poor");
+    let [narrow, narrow_dark, contrast, wide_dark] = &found[..] else { panic!("{found:?}") };
+    for wider in [narrow, narrow_dark] {
+        assert!(wider.contains("wider than the window: <p"), "{wider}");
+    }
+    for light in [contrast, wide_dark] {
+        assert!(light.contains("-dark: serious color-contrast at p"), "{light}");
     }
 }
