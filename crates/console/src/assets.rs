@@ -6,10 +6,12 @@ use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
-pub(crate) static STYLE: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new("console", "css", "text/css; charset=utf-8", include_str!("../assets/console.css")));
+pub(crate) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
+    let style = concat!(include_str!("../../../assets/base.css"), include_str!("../assets/console.css"));
+    Asset::new("console", "css", "text/css; charset=utf-8", style)
+});
 pub(crate) static LOGO: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new("bellbird", "svg", "image/svg+xml", include_str!("../assets/bellbird.svg")));
+    LazyLock::new(|| Asset::new("bellbird", "svg", "image/svg+xml", include_str!("../../../assets/bellbird.svg")));
 
 pub(crate) struct Asset {
     path: String,

@@ -1,5 +1,5 @@
 //! Link sessions over HTTP: from the link URL through the callback to the first read. The simulated providers redirect
-//! back at once. The tests in `chromium/` go through their pages.
+//! back at once. The tests in `chromium.rs` go through their pages.
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{ConnectionStatus, Plan};
