@@ -92,7 +92,8 @@ behind_both_proxies! {
 
         let log = site.log();
         assert!(log.contains("/v1/connections") && log.contains("502"), "{log}");
-        let value = |name: &str| session.callback_url.query_pairs().find(|(key, _)| key == name).unwrap().1.into_owned();
+        let parameters = || session.callback_url.query_pairs();
+        let value = |name: &str| parameters().find(|(key, _)| key == name).unwrap().1.into_owned();
         let token = session.link_url.rsplit('/').next().unwrap();
         for secret in [token, &value("state"), &value("code"), session.cookie.split_once('=').unwrap().1, &site.key] {
             assert!(secret.len() >= 16 && !log.contains(secret), "{secret} in {log}");
@@ -124,22 +125,17 @@ behind_both_proxies! {
 
         let account = site.read("/v1/accounts?limit=1").json()["data"][0].clone();
         let (connection, account) = (text(&account, "connectionId"), text(&account, "id"));
-        let window = format!("/v1/transactions?connectionId={connection}&accountId={account}&from=2000-01-01&limit=500");
+        let query = format!("connectionId={connection}&accountId={account}&from=2000-01-01&limit=500");
+        let window = format!("/v1/transactions?{query}");
         let api = text(&site.service.json(), "apiUrl").to_owned();
         let (_, direct) = get(&format!("{api}{window}"), Some(&site.key)).await;
         let answer = site.read(&window);
         assert!(answer.body.len() > 100_000, "{}", answer.body.len());
         assert_eq!(answer.json(), direct);
         assert!(answer.header("cache-control").contains("no-store"));
-        let written: Vec<_> = walk(&site.proxy_folder()).into_iter().filter(|path| path.contains("temporary")).collect();
-        assert!(written.is_empty(), "rows in {written:?}");
+        // nginx deletes such a file at once, but notes it.
+        assert!(!site.log().contains("temporary file"), "{}", site.log());
     }
-}
-
-/// The files below a folder.
-fn walk(folder: &std::path::Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path.display().to_string()] }).collect()
 }
 
 behind_both_proxies! {
@@ -163,9 +159,10 @@ behind_both_proxies! {
             assert_eq!(answer.status, status, "{path}: {}", answer.text());
             assert!(answer.header("strict-transport-security").starts_with("max-age="), "{path}");
         }
-        let style = site.get("/").text();
-        let style = style.split("href=\"").map(|rest| rest.split('"').next().unwrap()).find(|url| url.ends_with(".css"));
-        assert!(site.get(style.unwrap()).header("cache-control").contains("immutable"));
+        let home = site.get("/").text();
+        let mut links = home.split("href=\"").map(|rest| rest.split('"').next().unwrap());
+        let style = links.find(|url| url.ends_with(".css")).unwrap();
+        assert!(site.get(style).header("cache-control").contains("immutable"));
 
         let plain = site.curl.send(&["--header", "Host: localhost", &format!("http://{}/docs?a=b", site.http())]);
         assert_eq!(plain.status, 308);
@@ -184,7 +181,8 @@ behind_both_proxies! {
             site.curl.send(&["--interface", client, "--header", &claim, "--header", key, &url]).status
         };
         // A new claim each time does not help.
-        let statuses = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4"].map(|claim| attempt("127.0.0.2", claim));
+        let claims = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4"];
+        let statuses = claims.map(|claim| attempt("127.0.0.2", claim));
         assert_eq!(statuses, [401, 401, 401, 429]);
         assert_eq!(attempt("127.0.0.3", "127.0.0.2"), 401, "another address");
     }
@@ -216,6 +214,7 @@ behind_both_proxies! {
             assert!(!is_timeout, "a slow client keeps its connection");
         }
         let answer = String::from_utf8(unfinished.wait_with_output().unwrap().stdout).unwrap();
-        assert_eq!(answer.rsplit('}').next(), Some("408"), "{answer}");
+        // Bellbird's 408 behind Caddy; nginx closes the connection.
+        assert!(answer.ends_with("408") || answer == "000", "{answer}");
     }
 }
