@@ -14,6 +14,7 @@ mod empty_pages;
 mod fault_injection;
 mod faults;
 mod fiskil;
+mod logos;
 mod members;
 mod query;
 mod serve;
@@ -60,6 +61,8 @@ pub struct Description {
     /// Ready-made consents: Fiskil's (two of the first user, one of the second, two spare), then Akahu's, then
     /// SnapTrade's.
     pub credentials: Vec<Credentials>,
+    /// Whose each of them is, in the same order: name and institution.
+    pub people: Vec<String>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -147,6 +150,7 @@ pub async fn start(options: Options) -> std::io::Result<Sandbox> {
         akahu: akahu.access(),
         snaptrade: snaptrade.access(),
         credentials: [fiskil.credentials(), akahu.credentials(), snaptrade.credentials()].concat(),
+        people: [fiskil.people(), akahu.people(), snaptrade.people()].concat(),
     };
     let listeners = [
         serve::Listener::start(fiskil_socket, fiskil.router()),

@@ -1,66 +1,79 @@
-//! The reference page `/docs`: one page, one script and one style sheet, all embedded. The page loads nothing from
-//! other servers. The script is RapiDoc 9.3.8 (MIT, `assets/rapidoc.LICENSE.txt`), embedded as gzip.
+//! The reference page `/docs`, rendered once from the OpenAPI document, with its style sheet, script and logo. The page
+//! loads nothing from other servers, and its script calls this API only.
 
-use std::io::Read;
+mod contents;
+mod schema;
+mod text;
+
+use std::io::Write as _;
 use std::sync::LazyLock;
 
+use askama::Template as _;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use flate2::read::GzDecoder;
-use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, VARY};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, VARY,
+    X_CONTENT_TYPE_OPTIONS,
+};
 use http::{HeaderMap, HeaderValue};
 
-static PAGE: &[u8] = include_bytes!("../assets/docs.html");
-static STYLE: &[u8] = include_bytes!("../assets/docs.css");
-static SCRIPT_GZIP: &[u8] = include_bytes!("../assets/rapidoc-min.js.gz");
-static SCRIPT: LazyLock<Bytes> = LazyLock::new(|| {
-    let mut script = Vec::new();
-    let read = GzDecoder::new(SCRIPT_GZIP).read_to_end(&mut script);
-    if read.is_err() {
-        script.clear();
-    }
-    script.into()
-});
+use crate::openapi;
+use contents::Contents;
 
-/// `'unsafe-inline'` is for RapiDoc, which sets styles from its script.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
-                      img-src 'self' data:; connect-src 'self'; font-src 'self' data:; \
+pub(crate) static STYLE: LazyLock<File> = LazyLock::new(|| {
+    let style = concat!(include_str!("../../../assets/base.css"), include_str!("../assets/docs.css"));
+    File::new("text/css; charset=utf-8", style)
+});
+pub(crate) static SCRIPT: LazyLock<File> =
+    LazyLock::new(|| File::new("text/javascript; charset=utf-8", include_str!("../assets/docs.js")));
+pub(crate) static LOGO: LazyLock<File> =
+    LazyLock::new(|| File::new("image/svg+xml", include_str!("../../../assets/bellbird.svg")));
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-fn static_file(body: &'static [u8], content_type: &'static str, cache: &'static str) -> Response {
-    let mut response = Response::new(Body::from(Bytes::from_static(body)));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache));
-    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    response
+/// Renders the page. `public_url` begins the URLs of the `curl` lines.
+pub(crate) fn render(public_url: &str) -> File {
+    let contents = Contents::new(openapi::document(), public_url);
+    File::new("text/html; charset=utf-8", &contents.render().unwrap_or_default())
 }
 
-/// `GET /docs`
-pub(crate) async fn serve_page() -> Response {
-    let mut response = static_file(PAGE, "text/html; charset=utf-8", "public, max-age=300");
-    response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-    response
+/// A file in memory, also compressed.
+#[derive(Clone)]
+pub(crate) struct File {
+    content_type: &'static str,
+    plain: Bytes,
+    gzip: Bytes,
 }
 
-/// `GET /docs/page.css`
-pub(crate) async fn serve_style() -> Response {
-    static_file(STYLE, "text/css; charset=utf-8", "public, max-age=300")
-}
-
-/// The script, as gzip if the client accepts it.
-pub(crate) async fn serve_script(headers: HeaderMap) -> Response {
-    let accepted = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or("");
-    let gzip =
-        accepted.split(',').any(|coding| coding.trim().split(';').next() == Some("gzip") && !coding.ends_with("q=0"));
-    let mut response =
-        static_file(SCRIPT_GZIP, "text/javascript; charset=utf-8", "public, max-age=31536000, immutable");
-    response.headers_mut().insert(VARY, HeaderValue::from_static("accept-encoding"));
-    if gzip {
-        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    } else {
-        *response.body_mut() = Body::from(SCRIPT.clone());
+impl File {
+    fn new(content_type: &'static str, content: &str) -> Self {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        // Writing to memory does not fail.
+        let gzip = encoder.write_all(content.as_bytes()).and_then(|()| encoder.finish()).unwrap_or_default();
+        Self { content_type, plain: Bytes::copy_from_slice(content.as_bytes()), gzip: gzip.into() }
     }
-    response
+
+    /// The file, as gzip if the client accepts it.
+    pub(crate) fn response(&self, request: &HeaderMap) -> Response {
+        let accepted = request.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or("");
+        let gzip = accepted
+            .split(',')
+            .any(|coding| coding.trim().split(';').next() == Some("gzip") && !coding.ends_with("q=0"));
+        let body = if gzip { &self.gzip } else { &self.plain };
+        let mut response = Response::new(Body::from(body.clone()));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+        headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+        if gzip {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        response
+    }
 }

@@ -3,26 +3,29 @@
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tower::util::option_layer;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
+use crate::docs_page::{LOGO, SCRIPT, STYLE};
 use crate::middleware::access_log::access_log;
 use crate::middleware::guard::guard;
 use crate::problem::Problem;
-use crate::routes::{DOCS_SCRIPT_PATH, DOCS_STYLE_PATH};
+use crate::routes::{DOCS_LOGO_PATH, DOCS_SCRIPT_PATH, DOCS_STYLE_PATH};
 use crate::state::AppState;
 use crate::{docs_page, handlers, openapi};
 
 pub fn router(state: AppState) -> Router {
+    let page = docs_page::render(&state.inner.settings.public_url);
     let (documented, _) = handlers::documented().split_for_parts();
     let routes = documented
         .route("/openapi.json", get(openapi::serve_json))
         .route("/openapi.yaml", get(openapi::serve_yaml))
-        .route("/docs", get(docs_page::serve_page))
-        .route(DOCS_SCRIPT_PATH, get(docs_page::serve_script))
-        .route(DOCS_STYLE_PATH, get(docs_page::serve_style))
+        .route("/docs", get(|headers: HeaderMap| async move { page.response(&headers) }))
+        .route(DOCS_SCRIPT_PATH, get(|headers: HeaderMap| async move { SCRIPT.response(&headers) }))
+        .route(DOCS_STYLE_PATH, get(|headers: HeaderMap| async move { STYLE.response(&headers) }))
+        .route(DOCS_LOGO_PATH, get(|headers: HeaderMap| async move { LOGO.response(&headers) }))
         .fallback(|| async { Problem::NoSuchPath })
         .method_not_allowed_fallback(|| async { Problem::MethodNotAllowed });
     // Outermost first. One call, because each one would box every request, response and body once more.

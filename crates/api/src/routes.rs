@@ -4,9 +4,9 @@ use std::sync::OnceLock;
 
 use metrics::{Counter, Histogram};
 
-/// The path contains the version, so browsers may cache the script forever.
-pub(crate) const DOCS_SCRIPT_PATH: &str = "/docs/rapidoc-9.3.8.js";
+pub(crate) const DOCS_SCRIPT_PATH: &str = "/docs/page.js";
 pub(crate) const DOCS_STYLE_PATH: &str = "/docs/page.css";
+pub(crate) const DOCS_LOGO_PATH: &str = "/docs/logo.svg";
 
 pub(crate) struct Route {
     pub(crate) path: &'static str,
@@ -52,7 +52,7 @@ const fn route(path: &'static str, class: Class) -> Route {
     Route { path, class, metrics: OnceLock::new() }
 }
 
-static ROUTES: [Route; 13] = [
+static ROUTES: [Route; 14] = [
     route("/health", Class::Open),
     route("/v1/connections", Class::Metadata),
     route("/v1/accounts", Class::Metadata),
@@ -66,9 +66,15 @@ static ROUTES: [Route; 13] = [
     route("/docs", Class::Open),
     route(DOCS_SCRIPT_PATH, Class::Open),
     route(DOCS_STYLE_PATH, Class::Open),
+    route(DOCS_LOGO_PATH, Class::Open),
 ];
 static UNKNOWN_OPEN: Route = route("(none)", Class::Open);
 static UNKNOWN_GUARDED: Route = route("(none)", Class::Unknown);
+
+/// Every path, in the order of the reference page.
+pub(crate) fn paths() -> impl Iterator<Item = &'static str> {
+    ROUTES.iter().map(|route| route.path)
+}
 
 /// Paths that do not exist share one route name, so that clients cannot create metric labels.
 pub(crate) fn route_of(path: &str) -> &'static Route {

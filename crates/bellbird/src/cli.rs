@@ -1,6 +1,7 @@
 //! The command line. Each command has its own module.
 
 mod arguments;
+mod backup;
 mod completions;
 mod connection;
 #[cfg(feature = "sandbox")]
@@ -10,10 +11,13 @@ mod key;
 mod migrate;
 mod openapi;
 mod output;
+mod removal;
+mod restore;
 #[cfg(feature = "sandbox")]
 mod sandbox;
 mod secrets;
 mod serve;
+mod status;
 mod user;
 mod webhook;
 
@@ -23,6 +27,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use arguments::SettingArgs;
+use output::JsonFlag;
 #[cfg(feature = "sandbox")]
 pub use sandbox::sandbox_settings;
 
@@ -49,6 +54,9 @@ struct Cli {
     #[command(flatten)]
     settings: SettingArgs,
 
+    #[command(flatten)]
+    format: JsonFlag,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -65,7 +73,10 @@ enum Command {
     /// `serve` and `demo` also do this when they start. Run it separately before a rolling update of several instances.
     #[command(after_long_help = "Example:
   BELLBIRD_DATABASE__URL=postgres://bellbird@db/bellbird bellbird migrate")]
-    Migrate(output::JsonFlag),
+    Migrate(JsonFlag),
+    Backup(backup::BackupArgs),
+    Restore(restore::RestoreArgs),
+    Status(status::StatusArgs),
     Doctor(doctor::DoctorArgs),
     Openapi(openapi::OpenapiArgs),
     Completions(completions::CompletionsArgs),
@@ -85,11 +96,18 @@ enum Command {
 #[must_use]
 pub fn run() -> ExitCode {
     forbid_core_files();
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let json = std::env::args_os().take_while(|argument| argument != "--").any(|argument| argument == "--json");
+            return output::report_usage(&error, JsonFlag { json });
+        }
+    };
+    let format = cli.format;
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return output::report_failure(&anyhow::Error::new(error).context("could not start threads"));
+            return output::report_failure(&anyhow::Error::new(error).context("could not start threads"), format);
         }
     };
     let result = runtime.block_on(execute(cli));
@@ -97,7 +115,7 @@ pub fn run() -> ExitCode {
     runtime.shutdown_background();
     match result {
         Ok(code) => code,
-        Err(error) => output::report_failure(&error),
+        Err(error) => output::report_failure(&error, format),
     }
 }
 
@@ -117,9 +135,12 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "sandbox")]
         Command::Sandbox(args) => sandbox::run(&settings, &args).await?,
         Command::Migrate(format) => migrate::run(&settings, format).await?,
+        Command::Backup(args) => backup::run(&settings, &args).await?,
+        Command::Restore(args) => restore::run(&settings, &args).await?,
+        Command::Status(args) => return status::run(&settings, &args).await,
         Command::Doctor(args) => return doctor::run(&settings, &args).await,
         Command::Openapi(args) => openapi::run(&args)?,
-        Command::Completions(args) => completions::run(&args, &mut Cli::command())?,
+        Command::Completions(args) => completions::run(&args, cli.format, &mut Cli::command())?,
         Command::User(command) => user::run(&settings, command).await?,
         Command::Key(command) => key::run(&settings, command).await?,
         Command::Connection(command) => return connection::run(&settings, command).await,

@@ -12,18 +12,25 @@ mod values;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use bellbird_providers::registry::ProviderSettings;
+use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
+use bellbird_providers::settings::Form;
 use bellbird_shared_state::client_address::Network;
 use bellbird_storage::POOL_SIZE;
 use clap::ValueEnum;
 use secrecy::SecretString;
+use serde::Serialize;
+use serde_json::Value;
 
 pub use source::{Flag, Origin, Sources};
+pub use values::LISTEN_ADDRESS;
 
 use values::{Values, web_origin};
 
 /// All settings, validated.
+///
+/// What a section serializes, all instances of one database should share: see [`Settings::shared`].
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub database: Database,
@@ -38,6 +45,8 @@ pub struct Settings {
     pub sync: Sync,
     pub webhooks: Webhooks,
     pub log: Log,
+    /// The settings file that was read, with its absolute path.
+    pub file: Option<PathBuf>,
     /// The source of each setting that is not at its default, by `section.key`.
     pub origins: BTreeMap<String, Origin>,
 }
@@ -48,18 +57,22 @@ pub struct Database {
     pub pool_size: u32,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Api {
+    #[serde(skip)]
     pub listen: SocketAddr,
     pub public_url: Option<String>,
+    #[serde(skip)]
     pub trusted_proxies: Vec<Network>,
     pub cors_origins: Vec<String>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Console {
+    #[serde(skip)]
     pub listen: SocketAddr,
     pub public_url: Option<String>,
+    pub operator_name: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -72,21 +85,21 @@ pub struct Secrets {
     pub key: Option<SecretString>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Reads {
     pub deadline_seconds: u32,
     pub row_cap: u32,
     pub provider_timeout_seconds: u32,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Cache {
     pub balances_seconds: u32,
     pub holdings_seconds: u32,
     pub trades_seconds: u32,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Limits {
     pub metadata_per_minute: u32,
     pub balances_per_minute: u32,
@@ -96,7 +109,7 @@ pub struct Limits {
     pub failed_auth_per_minute: u32,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Sync {
     pub enabled: bool,
     pub interval_seconds: u32,
@@ -105,7 +118,7 @@ pub struct Sync {
     pub announce_first: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Webhooks {
     pub allow_loopback: bool,
     pub attempt_delays_seconds: Vec<u32>,
@@ -190,6 +203,7 @@ impl Settings {
             console: Console {
                 listen: from.listen("console.listen", 8081),
                 public_url: from.optional_url("console.public_url"),
+                operator_name: from.name("console.operator_name", 60),
             },
             ops: Ops { listen: from.listen("ops.listen", 9090) },
             secrets: Secrets { key: from.secret("secrets.key") },
@@ -216,7 +230,7 @@ impl Settings {
                 enabled: from.switch("sync.enabled", true),
                 interval_seconds: from.number("sync.interval_seconds", 21_600, 1..=2_592_000),
                 overlap_days: from.number("sync.overlap_days", 7, 1..=90),
-                first_days: from.number("sync.first_days", 30, 1..=730),
+                first_days: from.number("sync.first_days", 30, 1..=3_650),
                 announce_first: from.switch("sync.announce_first", true),
             },
             webhooks: Webhooks {
@@ -229,8 +243,46 @@ impl Settings {
                 format: from.choice("log.format", LogFormat::Auto),
                 level: from.choice("log.level", LogLevel::Info),
             },
+            file: from.file.clone(),
             origins: from.origins(),
         }
+    }
+
+    /// The settings that all instances of one database should share, by name. They hold no secret: of a provider's
+    /// credentials, the value only says whether they are set.
+    pub fn shared(&self) -> serde_json::Result<BTreeMap<String, Value>> {
+        let Self { api, console, reads, cache, limits, sync, webhooks, .. } = self;
+        let sections = [
+            ("api", serde_json::to_value(api)?),
+            ("console", serde_json::to_value(console)?),
+            ("reads", serde_json::to_value(reads)?),
+            ("cache", serde_json::to_value(cache)?),
+            ("limits", serde_json::to_value(limits)?),
+            ("sync", serde_json::to_value(sync)?),
+            ("webhooks", serde_json::to_value(webhooks)?),
+        ];
+        let mut shared = BTreeMap::new();
+        for (section, values) in sections {
+            let values = values.as_object().cloned().unwrap_or_default();
+            shared.extend(values.into_iter().map(|(key, value)| (format!("{section}.{key}"), value)));
+        }
+        for provider in PROVIDERS {
+            let values = self.providers.of(provider);
+            for setting in provider.settings {
+                let value = values.get(setting.name).map(|value| match setting.form {
+                    Form::Url(_) => value,
+                    Form::Text | Form::Secret => "set",
+                });
+                shared.insert(format!("{}.{}", provider.name, setting.name), value.into());
+            }
+        }
+        Ok(shared)
+    }
+
+    /// The environment variable of a setting such as `api.listen`.
+    #[must_use]
+    pub fn variable(name: &str) -> String {
+        format!("BELLBIRD_{}", name.replacen('.', "__", 1).to_ascii_uppercase())
     }
 }
 

@@ -4,22 +4,30 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use axum::Router;
 use bellbird_api::AppState;
 use bellbird_connections::Connections;
-use bellbird_console::ConsoleSettings;
-use bellbird_storage::Storage;
+use bellbird_console::{ConsoleSettings, Demo};
+use bellbird_storage::{ServiceLock, Storage, StorageError};
 use metrics_exporter_prometheus::PrometheusHandle;
+use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 use crate::ops;
 use crate::serve::{self, Listener, ServeOptions};
+use crate::wiring;
 
 /// Time to send a response after the request's own deadline, when the service stops.
 const STOP_MARGIN: Duration = Duration::from_secs(5);
+
+/// How long requests in flight may continue when the service stops.
+#[must_use]
+pub fn stop_timeout(settings: &Settings) -> Duration {
+    Duration::from_secs(settings.reads.deadline_seconds.into()) + STOP_MARGIN
+}
 
 /// The three bound sockets, before they accept connections.
 #[derive(Debug)]
@@ -47,13 +55,18 @@ impl Urls {
 }
 
 impl Listeners {
-    /// Binds all three addresses. An error names the address and how to choose another.
+    /// Binds all three addresses. An error has a line for each address that cannot be bound, and how to choose another.
     pub async fn open(settings: &Settings) -> anyhow::Result<Self> {
-        Ok(Self {
-            api: open(settings, "api", settings.api.listen).await?,
-            console: open(settings, "console", settings.console.listen).await?,
-            ops: open(settings, "ops", settings.ops.listen).await?,
-        })
+        let api = open(settings, "api", settings.api.listen).await;
+        let console = open(settings, "console", settings.console.listen).await;
+        let ops = open(settings, "ops", settings.ops.listen).await;
+        match (api, console, ops) {
+            (Ok(api), Ok(console), Ok(ops)) => Ok(Self { api, console, ops }),
+            (api, console, ops) => {
+                let errors = [api, console, ops].into_iter().filter_map(Result::err);
+                bail!(errors.map(|error| error.to_string()).collect::<Vec<_>>().join("\n"))
+            }
+        }
     }
 
     #[must_use]
@@ -65,11 +78,16 @@ impl Listeners {
         }
     }
 
+    /// Whether only programs on this machine can reach the console.
+    #[must_use]
+    pub fn is_console_local(&self) -> bool {
+        self.console.address().ip().is_loopback()
+    }
+
     /// Serves until `stop`; then requests in flight may finish. The ops listener stops after the other two.
     pub async fn serve(self, settings: &Settings, routers: Routers, stop: CancellationToken) {
-        let deadline = Duration::from_secs(settings.reads.deadline_seconds.into());
         let options = ServeOptions {
-            stop_timeout: deadline + STOP_MARGIN,
+            stop_timeout: stop_timeout(settings),
             trusted_proxies: settings.api.trusted_proxies.clone(),
             ..ServeOptions::default()
         };
@@ -104,12 +122,15 @@ impl Routers {
         connections: Connections,
         metrics: PrometheusHandle,
         urls: &Urls,
+        demo: Option<Demo>,
     ) -> Self {
         let console = ConsoleSettings {
             api_url: settings.api.public_url.clone().unwrap_or_else(|| urls.api_url.clone()),
             console_url: urls.public_console(settings).to_owned(),
+            operator_name: settings.console.operator_name.clone(),
             trusted_proxies: settings.api.trusted_proxies.clone(),
             failed_auth_per_minute: settings.limits.failed_auth_per_minute,
+            demo,
         };
         Self {
             api: bellbird_api::router(api),
@@ -151,6 +172,18 @@ fn url(mut address: SocketAddr) -> String {
         address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
     }
     format!("http://{address}")
+}
+
+/// Keeps other services off a SQLite file while it is held. Take it before the database is opened.
+pub fn lock(settings: &Settings) -> anyhow::Result<Option<ServiceLock>> {
+    let url = settings.database.url.expose_secret();
+    ServiceLock::acquire(url).map_err(|error| match error {
+        StorageError::InUse(_) => anyhow::anyhow!(
+            "another service runs on the {}, and SQLite serves one: stop that one, or use PostgreSQL for several",
+            Storage::location(url)
+        ),
+        other => wiring::describe_open_error(settings, other),
+    })
 }
 
 pub async fn migrate(storage: &Storage) -> anyhow::Result<()> {

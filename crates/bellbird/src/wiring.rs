@@ -10,7 +10,7 @@ use bellbird_providers::Registry;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::{Limits, Reads};
 use bellbird_shared_state::Clock;
-use bellbird_storage::{Sealer, Storage, random_bytes};
+use bellbird_storage::{Sealer, Storage, StorageError, random_bytes};
 use bellbird_webhooks::schedule::Schedule;
 use bellbird_webhooks::target::Rules;
 use bellbird_webhooks::webhook_events::WebhookEventBuffer;
@@ -19,27 +19,100 @@ use secrecy::ExposeSecret as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Settings;
+use crate::config::{Database, Settings};
 
 const NO_MASTER_KEY: &str = "secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
     `head -c 32 /dev/urandom | base64`, set BELLBIRD_SECRETS__KEY=main:THE_OUTPUT, and keep a copy";
 
+/// What to do about a restored database whose operator has not decided yet.
+pub const RESTORE_DECISION: &str = "keys, connections and endpoints that were revoked or removed since the backup \
+    would work again. Decide with `bellbird restore --previous FILE` (repeats what the previous database knows to be revoked \
+    or removed), `bellbird restore --revoke-keys` (revokes all API keys) or `bellbird restore --keep-keys` (none was \
+    revoked since)";
+
 /// Opens the database for commands that use no stored secret. They work without a master key.
 pub async fn open_storage(settings: &Settings) -> anyhow::Result<Storage> {
-    let sealer = sealer(settings)?.unwrap_or_else(Sealer::random);
-    open(settings, sealer).await
+    let storage = open_existing(settings, optional_sealer(settings)?).await?;
+    check_schema(settings, storage).await
 }
 
-/// Opens the database for commands that read or store secrets. Fails without a master key.
+/// Opens the database for commands that read or store secrets. Fails without a master key, and on a restored database
+/// before the operator's decision: these commands call providers and endpoints.
 pub async fn open_sealed_storage(settings: &Settings) -> anyhow::Result<Storage> {
-    let Some(sealer) = sealer(settings)? else { bail!(NO_MASTER_KEY) };
-    open(settings, sealer).await
+    let storage = open_existing(settings, required_sealer(settings)?).await?;
+    require_restore_decision(check_schema(settings, storage).await?).await
 }
 
+/// Fails on a restored database before the operator's decision.
+pub async fn require_restore_decision(storage: Storage) -> anyhow::Result<Storage> {
+    match storage.awaits_restore_decision().await {
+        Ok(true) => {
+            storage.close().await;
+            bail!("the database was restored from a backup: {RESTORE_DECISION}")
+        }
+        // Not migrated yet: `serve` migrates.
+        Ok(false) | Err(StorageError::Schema(_)) => Ok(storage),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens the database and leaves its schema unchecked. A SQLite file that does not exist is an error.
+pub async fn open_existing(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
+    let Database { url, pool_size } = &settings.database;
+    let opened = Storage::open_existing(url.expose_secret(), sealer, *pool_size).await;
+    opened.map_err(|error| describe_open_error(settings, error))
+}
+
+/// As [`open_existing`], but creates a SQLite file that does not exist: for `serve`, `demo` and `migrate`.
 pub async fn open(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
-    let database = &settings.database;
-    let opened = Storage::open_pooled(database.url.expose_secret(), sealer, database.pool_size).await;
-    opened.context("could not open the database of database.url")
+    let Database { url, pool_size } = &settings.database;
+    let opened = Storage::open_pooled(url.expose_secret(), sealer, *pool_size).await;
+    opened.map_err(|error| describe_open_error(settings, error))
+}
+
+/// Names the database of the settings: `SQLite database /var/lib/bellbird.db`.
+#[must_use]
+pub fn database_location(settings: &Settings) -> String {
+    Storage::location(settings.database.url.expose_secret())
+}
+
+async fn check_schema(settings: &Settings, storage: Storage) -> anyhow::Result<Storage> {
+    let pending = storage.pending_migrations().await.with_context(|| database_location(settings))?;
+    if !pending.is_empty() {
+        let (location, origin) = (database_location(settings), database_origin(settings));
+        bail!(
+            "the {location} is not set up for this version: run `bellbird migrate`, or correct database.url ({origin})"
+        );
+    }
+    Ok(storage)
+}
+
+/// The text of [`StorageError::Open`] ends with the setting to correct.
+pub fn describe_open_error(settings: &Settings, error: StorageError) -> anyhow::Error {
+    match error {
+        StorageError::Open(text) => anyhow::anyhow!("{text} ({})", database_origin(settings)),
+        other => {
+            anyhow::Error::new(other).context(format!("database.url ({}) cannot be used", database_origin(settings)))
+        }
+    }
+}
+
+fn database_origin(settings: &Settings) -> String {
+    match (settings.origin("database.url"), &settings.file) {
+        (Some(origin), _) => format!("set by {origin}"),
+        (None, Some(file)) => format!("not set in {}", file.display()),
+        (None, None) => "not set, and this folder has no bellbird.toml".to_owned(),
+    }
+}
+
+/// The configured master keys, or a random one.
+pub fn optional_sealer(settings: &Settings) -> anyhow::Result<Sealer> {
+    Ok(sealer(settings)?.unwrap_or_else(Sealer::random))
+}
+
+pub fn required_sealer(settings: &Settings) -> anyhow::Result<Sealer> {
+    let Some(sealer) = sealer(settings)? else { bail!(NO_MASTER_KEY) };
+    Ok(sealer)
 }
 
 /// The configured master keys; `None` if secrets.key is not set.
@@ -146,8 +219,9 @@ pub fn new_key() -> ApiKey {
     ApiKey::from_random(numbers)
 }
 
-/// Returns a token that SIGTERM or SIGINT cancels. A second signal ends the process at once.
-pub fn stop_on_signal() -> anyhow::Result<CancellationToken> {
+/// Returns a token that SIGTERM or SIGINT cancels. A second signal ends the process at once. `stop_timeout` is how long
+/// requests in flight may continue.
+pub fn stop_on_signal(stop_timeout: Duration) -> anyhow::Result<CancellationToken> {
     let stop = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -162,7 +236,7 @@ pub fn stop_on_signal() -> anyhow::Result<CancellationToken> {
                 tracing::warn!("received a second signal, exiting immediately");
                 std::process::exit(1);
             }
-            tracing::info!("shutting down, draining in-flight requests");
+            tracing::info!("stopping: finishing requests in flight, at most {} s", stop_timeout.as_secs());
             on_signal.cancel();
         }
     });

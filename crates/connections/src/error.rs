@@ -45,8 +45,8 @@ pub enum ConnectionsError {
     #[error("another process is already working on this: try again in a minute")]
     Busy,
     #[error(
-        "this consent is already connected for another user, or its connection is being removed: remove that \
-         connection, or wait until it is gone"
+        "this consent is already connected for another user, or its connection is being removed. Find it with \
+         `bellbird connection list`: remove it with `bellbird connection remove ID`, or wait until it is gone"
     )]
     AlreadyConnected,
     /// The credentials do not have the form that the provider's adapter expects; the text says why.

@@ -37,8 +37,11 @@ pub use bellbird_providers::webhook_verifier::Rejection;
 pub use error::ConnectionsError;
 pub use import::{Imported, SkippedConsent};
 pub use jobs::JOB_RUNS_METRIC;
-pub use linking::callback::{CallbackAnswer, CallbackOutcome, HandledCallback};
-pub use linking::start::{CreatedLink, LinkPage, LinkTarget, LinkableProvider, UnconfirmedSession, new_browser_cookie};
+pub use linking::callback::{CallbackAnswer, CallbackOutcome, HandledCallback, LinkResult, ReturnLink};
+pub use linking::link_page::{
+    FoundLink, LinkPage, LinkableProvider, LinkedConnection, RemovalPage, UnconfirmedSession,
+};
+pub use linking::start::{CreatedLink, LinkTarget, new_browser_cookie};
 pub use provider_events::{PROVIDER_EVENTS_METRIC, ReceiveError};
 pub use removal::Removal;
 pub use runner::job_kinds;

@@ -103,16 +103,17 @@ impl Connections {
         }
     }
 
-    /// Starts the removal of a connection after the user who gave its consent has denied the link session.
-    pub(crate) async fn remove_denied(
+    /// Hides a connection and leaves the rest of its removal to a job. `cause` is one word for the audit trail.
+    pub(crate) async fn remove_in_background(
         &self,
+        cause: &str,
         user: UserId,
         id: ConnectionId,
         provider: &str,
     ) -> Result<(), ConnectionsError> {
         let now = self.clock.now();
         // The lease has ended already, so a job claims the removal at once.
-        self.storage.begin_removal_because("denied", user, id, now, now).await?;
+        self.storage.begin_removal_because(cause, user, id, now, now).await?;
         self.wake(&KIND, provider);
         Ok(())
     }

@@ -4,13 +4,14 @@ use std::sync::LazyLock;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::{IntoResponse, Response};
-use http::Uri;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
-pub(crate) static STYLE: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new("console", "css", "text/css; charset=utf-8", include_str!("../assets/console.css")));
+pub(crate) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
+    let style = concat!(include_str!("../../../assets/base.css"), include_str!("../assets/console.css"));
+    Asset::new("console", "css", "text/css; charset=utf-8", style)
+});
 pub(crate) static LOGO: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new("bellbird", "svg", "image/svg+xml", include_str!("../assets/bellbird.svg")));
+    LazyLock::new(|| Asset::new("bellbird", "svg", "image/svg+xml", include_str!("../../../assets/bellbird.svg")));
 
 pub(crate) struct Asset {
     path: String,
@@ -25,7 +26,7 @@ impl Asset {
         Self { path: format!("/assets/{name}-{hash}.{ending}"), content_type, content }
     }
 
-    /// The path on this server. A proxy may add a prefix: see [`Assets`].
+    /// The path on this server. A proxy may add a prefix.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
@@ -33,21 +34,5 @@ impl Asset {
     pub(crate) fn response(&self) -> Response {
         let headers = [(CONTENT_TYPE, self.content_type), (CACHE_CONTROL, "public, max-age=31536000, immutable")];
         (headers, self.content).into_response()
-    }
-}
-
-/// The paths as browsers see them: below the path of the console's public URL, which a proxy may have added.
-pub(crate) struct Assets {
-    /// The prefix of all paths, without a trailing slash; usually empty.
-    pub(crate) root: String,
-    pub(crate) style: String,
-    pub(crate) logo: String,
-}
-
-impl Assets {
-    pub(crate) fn new(console_url: &str) -> Self {
-        let root = console_url.parse::<Uri>().map(|url| url.path().trim_end_matches('/').to_owned());
-        let root = root.unwrap_or_default();
-        Self { style: format!("{root}{}", STYLE.path()), logo: format!("{root}{}", LOGO.path()), root }
     }
 }

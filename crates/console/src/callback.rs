@@ -4,13 +4,14 @@
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
-use axum::response::Response;
-use bellbird_connections::{CallbackAnswer, CallbackOutcome, HandledCallback};
-use http::header::{ALLOW, REFRESH};
+use axum::response::{IntoResponse as _, Redirect, Response};
+use bellbird_connections::{CallbackAnswer, CallbackOutcome, ConnectionsError, HandledCallback, ReturnLink};
+use http::header::{ALLOW, REFRESH, SET_COOKIE};
 use http::{HeaderValue, StatusCode};
+use secrecy::ExposeSecret as _;
 
 use crate::link::{FORM_BYTES_MAX, is_cross_site};
-use crate::pages::{Notice, page_response};
+use crate::pages::{Notice, page_with_images};
 use crate::prefetch::is_prefetch;
 use crate::state::Console;
 use crate::{body, error_page};
@@ -18,7 +19,7 @@ use crate::{body, error_page};
 const QUERY_BYTES_MAX: usize = 8 * 1024;
 const PARAMETERS_MAX: usize = 50;
 
-/// Seconds after which the browser reloads the page while the outcome is unknown.
+/// Seconds after which the browser reloads the page while the outcome or the accounts are unknown.
 const REFRESH_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 pub(crate) async fn handle_callback(
@@ -33,10 +34,11 @@ pub(crate) async fn handle_callback(
         return error_page::query_too_long(&console);
     };
     let answer = CallbackAnswer::Browser(console.inner.cookie.value(&headers));
-    handled(&console, &parameters, answer).await
+    handled(&console, &headers, &parameters, answer).await
 }
 
-/// `POST /link/callback` with the field `answer`, `yes` or `no`. The `state` in the URL is the authentication.
+/// `POST /link/callback` with the field `answer`: `yes`, `no`, or `again` to open the link again. The `state` in the
+/// URL is the authentication, and for `again` the cookies too.
 pub(crate) async fn submit_answer(
     State(console): State<Console>,
     headers: HeaderMap,
@@ -54,17 +56,52 @@ pub(crate) async fn submit_answer(
         Err(error) => return error_page::form_body_error(&console, error),
     };
     match form.as_ref() {
-        b"answer=yes" => handled(&console, &parameters, CallbackAnswer::Yes).await,
-        b"answer=no" => handled(&console, &parameters, CallbackAnswer::No).await,
+        b"answer=yes" => {
+            let browser = console.inner.cookie.value_or_new(&headers);
+            let answer = CallbackAnswer::Yes(browser.expose_secret());
+            let mut response = handled(&console, &headers, &parameters, answer).await;
+            response.headers_mut().extend(console.inner.cookie.header(&browser).map(|cookie| (SET_COOKIE, cookie)));
+            response
+        }
+        b"answer=no" => handled(&console, &headers, &parameters, CallbackAnswer::No).await,
+        b"answer=again" => go_back_to_link(&console, &headers, &parameters).await,
         _ => error_page::invalid_form(&console),
     }
 }
 
-async fn handled(console: &Console, parameters: &[(String, String)], answer: CallbackAnswer<'_>) -> Response {
-    match console.inner.connections.handle_callback(parameters, answer).await {
-        Ok(callback) => callback_response(console, &callback),
-        Err(error) => error_page::connections_error(console, &error),
+async fn handled(
+    console: &Console,
+    headers: &HeaderMap,
+    parameters: &[(String, String)],
+    answer: CallbackAnswer<'_>,
+) -> Response {
+    let callback = match console.inner.connections.handle_callback(parameters, answer).await {
+        Ok(callback) => callback,
+        Err(error) => return error_page::connections_error(console, &error),
+    };
+    // Without the link, the page still shows its result.
+    let return_link = find_return_link(console, headers, parameters).await.ok().flatten();
+    callback_response(console, &callback, return_link)
+}
+
+/// Redirects to the link from which this browser last started a session, if that link is for the same user.
+async fn go_back_to_link(console: &Console, headers: &HeaderMap, parameters: &[(String, String)]) -> Response {
+    match (find_return_link(console, headers, parameters).await, console.inner.link_cookie.value(headers)) {
+        (Ok(Some(_)), Some(token)) => {
+            Redirect::to(&format!("{}/link/{token}", console.inner.frame.root)).into_response()
+        }
+        (Ok(_), _) => error_page::link_expired(console),
+        (Err(error), _) => error_page::connections_error(console, &error),
     }
+}
+
+async fn find_return_link(
+    console: &Console,
+    headers: &HeaderMap,
+    parameters: &[(String, String)],
+) -> Result<Option<ReturnLink>, ConnectionsError> {
+    let (browser, token) = (console.inner.cookie.value(headers), console.inner.link_cookie.value(headers));
+    console.inner.connections.find_return_link(parameters, browser, token).await
 }
 
 /// Rejects every method but GET and POST. It also rejects HEAD, because a GET of this page can complete a link session.
@@ -83,56 +120,50 @@ fn parameters(query: &str) -> Option<Vec<(String, String)>> {
     (parameters.len() <= PARAMETERS_MAX).then_some(parameters)
 }
 
-fn callback_response(console: &Console, callback: &HandledCallback) -> Response {
+fn callback_response(console: &Console, callback: &HandledCallback, return_link: Option<ReturnLink>) -> Response {
+    let frame = &console.inner.frame;
     let title_of = |provider: &str| console.inner.connections.provider_title(provider).to_owned();
-    let notice = Notice::for_callback(callback, &console.inner.settings.api_url, title_of);
-    let mut response = page_response(status(&callback.outcome), &notice.page(&console.inner.assets));
-    if matches!(callback.outcome, CallbackOutcome::Pending | CallbackOutcome::AlreadyUsed(None)) {
+    let notice = Notice::for_callback(callback, return_link, frame, title_of);
+    let status = match callback.outcome {
+        CallbackOutcome::UnknownState => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    };
+    let mut response = page_with_images(status, &notice.page(frame), notice.image_origins());
+    let is_incomplete = match &callback.outcome {
+        CallbackOutcome::Pending => true,
+        CallbackOutcome::Finished(result) => result.awaits_accounts,
+        _ => false,
+    };
+    if is_incomplete {
         response.headers_mut().insert(REFRESH, REFRESH_AFTER);
     }
     response
 }
 
-fn status(outcome: &CallbackOutcome) -> StatusCode {
-    match outcome {
-        CallbackOutcome::Finished { .. }
-        | CallbackOutcome::NeedsAnswer { .. }
-        | CallbackOutcome::Pending
-        | CallbackOutcome::AlreadyUsed(None) => StatusCode::OK,
-        CallbackOutcome::AlreadyUsed(Some(_)) => StatusCode::CONFLICT,
-        CallbackOutcome::UnknownState => StatusCode::BAD_REQUEST,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use bellbird_connections::LinkOutcome;
+    use bellbird_connections::{LinkOutcome, LinkResult};
 
     use super::*;
     use crate::test_support::console;
 
     #[tokio::test]
-    async fn browser_refreshes_while_the_outcome_is_unknown() {
+    async fn browser_refreshes_while_outcome_or_accounts_are_unknown() {
         let console = console().await;
+        let finished = |outcome, awaits_accounts| {
+            CallbackOutcome::Finished(LinkResult { outcome, connections: Vec::new(), reason: None, awaits_accounts })
+        };
         for (outcome, status, refreshes) in [
             (CallbackOutcome::Pending, 200, true),
-            (CallbackOutcome::AlreadyUsed(None), 200, true),
-            (CallbackOutcome::AlreadyUsed(Some(LinkOutcome::Linked)), 409, false),
             (CallbackOutcome::UnknownState, 400, false),
+            (CallbackOutcome::RemovedSince, 200, false),
             (CallbackOutcome::NeedsAnswer { provider: "somebank".to_owned(), is_urgent: true }, 200, false),
-            (
-                CallbackOutcome::Finished {
-                    outcome: LinkOutcome::Failed,
-                    connections: Vec::new(),
-                    accounts: Vec::new(),
-                    reason: None,
-                },
-                200,
-                false,
-            ),
+            (finished(LinkOutcome::Failed, false), 200, false),
+            (finished(LinkOutcome::Linked, false), 200, false),
+            (finished(LinkOutcome::Linked, true), 200, true),
         ] {
             let callback = HandledCallback { email: "emma@example.com".to_owned(), can_deny: true, outcome };
-            let response = callback_response(&console, &callback);
+            let response = callback_response(&console, &callback, None);
             assert_eq!(response.status(), status, "{callback:?}");
             assert_eq!(response.headers().get(REFRESH), refreshes.then_some(&REFRESH_AFTER), "{callback:?}");
         }

@@ -1,4 +1,6 @@
-//! The cookie that binds link sessions to a browser. Its value is random and means nothing else.
+//! Two cookies. The first binds link sessions to a browser, and its value is random and means nothing else. The second
+//! holds the link token from which the browser last started a session, so that a result page can lead back to the link
+//! without naming it.
 
 use bellbird_connections::new_browser_cookie;
 use http::header::COOKIE;
@@ -6,33 +8,26 @@ use http::{HeaderMap, HeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
 
 /// Longer than a link session, so that the user can return to its link URL afterwards.
-const MAX_AGE_SECONDS: u32 = 3600;
-/// Of the value, which is hexadecimal.
+const BROWSER_MAX_AGE_SECONDS: u32 = 3600;
+/// As long as a link works at most.
+const LINK_MAX_AGE_SECONDS: u32 = 1800;
+/// Of both values, which are hexadecimal.
 const VALUE_BYTES: usize = 64;
 
-/// The name and flags of the cookie.
-pub(crate) struct BrowserCookie {
-    is_https: bool,
-}
+/// Binds link sessions to a browser.
+pub(crate) struct BrowserCookie(Cookie);
+
+/// Holds the token of a link.
+pub(crate) struct LinkCookie(Cookie);
 
 impl BrowserCookie {
-    /// Browsers store a `__Host-` cookie only over HTTPS. Without TLS, on this machine, its name has no prefix, and any
-    /// program on the same host can set it.
     pub(crate) fn new(console_url: &str) -> Self {
-        Self { is_https: console_url.starts_with("https:") }
-    }
-
-    fn name(&self) -> &'static str {
-        if self.is_https { "__Host-bellbird" } else { "bellbird" }
+        Self(Cookie::new("bellbird", BROWSER_MAX_AGE_SECONDS, console_url))
     }
 
     /// The value that the browser sent. None if it is absent, repeated or not ours.
     pub(crate) fn value<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
-        let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        let mut values = pairs.filter(|(name, _)| *name == self.name()).map(|(_, value)| value);
-        let value = values.next().filter(|_| values.next().is_none())?;
-        (value.len() == VALUE_BYTES && value.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(value)
+        self.0.value(headers)
     }
 
     /// The browser's value, or a new one. Several sessions of one browser share it.
@@ -40,11 +35,55 @@ impl BrowserCookie {
         self.value(headers).map_or_else(new_browser_cookie, SecretString::from)
     }
 
-    /// `SameSite=Lax`, because the provider's page sends the browser back here.
     pub(crate) fn header(&self, value: &SecretString) -> Option<HeaderValue> {
-        let secure = if self.is_https { "; Secure" } else { "" };
-        let (name, value) = (self.name(), value.expose_secret());
-        let cookie = format!("{name}={value}; Path=/; Max-Age={MAX_AGE_SECONDS}; HttpOnly; SameSite=Lax{secure}");
+        self.0.header(value.expose_secret())
+    }
+}
+
+impl LinkCookie {
+    pub(crate) fn new(console_url: &str) -> Self {
+        Self(Cookie::new("bellbird-link", LINK_MAX_AGE_SECONDS, console_url))
+    }
+
+    /// The link token that the browser sent.
+    pub(crate) fn value<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        self.0.value(headers)
+    }
+
+    pub(crate) fn header(&self, token: &str) -> Option<HeaderValue> {
+        self.0.header(token)
+    }
+}
+
+/// Name, lifetime and flags of a cookie.
+struct Cookie {
+    name: String,
+    max_age_seconds: u32,
+    is_https: bool,
+}
+
+impl Cookie {
+    /// Browsers store a `__Host-` cookie only over HTTPS. Without TLS, on this machine, its name has no prefix, and any
+    /// program on the same host can set it.
+    fn new(name: &str, max_age_seconds: u32, console_url: &str) -> Self {
+        let is_https = console_url.starts_with("https:");
+        let prefix = if is_https { "__Host-" } else { "" };
+        Self { name: format!("{prefix}{name}"), max_age_seconds, is_https }
+    }
+
+    fn value<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
+        let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let mut values = pairs.filter(|(name, _)| *name == self.name).map(|(_, value)| value);
+        let value = values.next().filter(|_| values.next().is_none())?;
+        (value.len() == VALUE_BYTES && value.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(value)
+    }
+
+    /// `SameSite=Lax`, because the provider's page sends the browser back here.
+    fn header(&self, value: &str) -> Option<HeaderValue> {
+        let Self { name, max_age_seconds, is_https } = self;
+        let secure = if *is_https { "; Secure" } else { "" };
+        let cookie = format!("{name}={value}; Path=/; Max-Age={max_age_seconds}; HttpOnly; SameSite=Lax{secure}");
         let mut header = HeaderValue::from_str(&cookie).ok()?;
         header.set_sensitive(true);
         Some(header)
@@ -63,6 +102,10 @@ mod tests {
         let text = value.expose_secret();
         assert_eq!(header("https://b.example/x"), format!("__Host-bellbird={text}; {flags}; Secure"));
         assert_eq!(header("http://127.0.0.1:8081"), format!("bellbird={text}; {flags}"));
+        let link = LinkCookie::new("https://b.example").header(text).unwrap();
+        assert!(link.is_sensitive());
+        let flags = "Path=/; Max-Age=1800; HttpOnly; SameSite=Lax; Secure";
+        assert_eq!(link.to_str().unwrap(), format!("__Host-bellbird-link={text}; {flags}"));
     }
 
     #[test]
@@ -73,8 +116,10 @@ mod tests {
             cookie.value(&headers.collect()).map(str::to_owned)
         };
         let ours = format!("__Host-bellbird={}", "0".repeat(64));
-        assert_eq!(value(&[&format!("a=b; {ours}")]), Some("0".repeat(64)));
-        for wrong in [format!("{ours}0"), ours.replace("__Host-", ""), format!("{ours}; {ours}"), "x".to_owned()] {
+        let link = format!("__Host-bellbird-link={}", "1".repeat(64));
+        assert_eq!(value(&[&format!("a=b; {ours}; {link}")]), Some("0".repeat(64)));
+        for wrong in [format!("{ours}0"), ours.replace("__Host-", ""), format!("{ours}; {ours}"), "x".to_owned(), link]
+        {
             assert_eq!(value(&[&wrong]), None, "{wrong}");
         }
         let kept = cookie.value_or_new(&[(COOKIE, HeaderValue::from_str(&ours).unwrap())].into_iter().collect());

@@ -16,9 +16,7 @@ use crate::state::Console;
 const PROVIDER_RETRY_AFTER_SECONDS: u64 = 10;
 const STORAGE_RETRY_AFTER_SECONDS: u64 = 2;
 
-const LINK_COMMAND: &str = "bellbird connection link --user you@example.com";
-const LINK_INVALID: &str = "It has expired, has been used, or is incomplete.";
-const REQUEST_NEW_LINK: &str = "Ask for a new link where you got this one. The operator creates it with:";
+const REQUEST_NEW_LINK: &str = "Ask for a new link where you got this one.";
 const INTERNAL_ERROR: &str = "Something went wrong on our side.";
 const SEE_LOG: &str = "The operator of this service can find the cause in its log.";
 
@@ -34,7 +32,7 @@ pub(crate) fn with_retry_after(mut response: Response, seconds: u64) -> Response
 }
 
 fn page(console: &Console, status: StatusCode, notice: &Notice) -> Response {
-    page_response(status, &notice.page(&console.inner.assets))
+    page_response(status, &notice.page(&console.inner.frame))
 }
 
 pub(crate) fn not_found(console: &Console, headers: &HeaderMap) -> Response {
@@ -54,16 +52,32 @@ pub(crate) fn method_not_allowed(console: &Console, headers: &HeaderMap) -> Resp
     page(console, status, &notice)
 }
 
-/// The link token is unknown. The page is the same as for an expired link.
+/// The link token is incomplete or made up, or its user or connection is gone.
 pub(crate) fn link_not_found(console: &Console) -> Response {
-    page(console, StatusCode::NOT_FOUND, &expired_link())
+    let why = "It is incomplete, or what it was for has been removed.";
+    page(console, StatusCode::NOT_FOUND, &invalid_link("This link does not work", why))
 }
 
-fn expired_link() -> Notice {
-    Notice::new(Tone::Attention, "This link no longer works")
-        .with(LINK_INVALID)
-        .with(REQUEST_NEW_LINK)
-        .with_command(LINK_COMMAND)
+pub(crate) fn link_expired(console: &Console) -> Response {
+    let why = "A link works for half an hour.";
+    page(console, StatusCode::GONE, &invalid_link("This link has expired", why))
+}
+
+pub(crate) fn link_used_up(console: &Console) -> Response {
+    let why = "It has led to a provider as often as a link can.";
+    page(console, StatusCode::GONE, &invalid_link("This link is used up", why))
+}
+
+fn invalid_link(title: &str, why: &str) -> Notice {
+    Notice::new(Tone::Attention, title).with(why).with(REQUEST_NEW_LINK).with_new_link()
+}
+
+/// The user has no such connection.
+pub(crate) fn connection_not_found(console: &Console) -> Response {
+    let notice = Notice::new(Tone::Neutral, "It is removed already")
+        .with("This connection does not exist any more. Nothing was changed.")
+        .with_retry_link();
+    page(console, StatusCode::NOT_FOUND, &notice)
 }
 
 /// The client's address has used too many unknown links.
@@ -119,7 +133,8 @@ pub(crate) fn connections_error(console: &Console, error: &ConnectionsError) -> 
         return storage_error(console, error);
     }
     if matches!(error, ConnectionsError::LinkExpired) {
-        return page(console, StatusCode::GONE, &expired_link());
+        let why = "It has expired, is used up, or does not allow this. Nothing was changed.";
+        return page(console, StatusCode::GONE, &invalid_link("This link no longer works", why));
     }
     let message = error.user_message();
     if error.is_transient() {
@@ -146,7 +161,7 @@ fn status_of(error: &ConnectionsError) -> StatusCode {
 }
 
 fn storage_error(console: &Console, error: &StorageError) -> Response {
-    tracing::error!(error = %Chain(error), "database failed");
+    tracing::error!(error = %Chain(error), "{}", error.log_message());
     if !matches!(error, StorageError::Unavailable(_)) {
         return internal_error(console);
     }

@@ -1,20 +1,23 @@
 //! The console listener: the pages for linking in a browser, and the endpoint for provider events.
 //!
-//! The pages use no script and nothing from other servers. The token in a link URL is the only authentication. A cookie
-//! binds a link session to the browser that started it.
+//! The pages use no script, and nothing from other servers but the logos of institutions. The token in a link URL is
+//! the only authentication. A cookie binds a link session to the browser that started it.
 
 mod assets;
 mod body;
 mod callback;
 mod cookie;
+mod demo;
 mod error_page;
 mod failed_links;
 mod link;
+mod local;
 mod pages;
 mod prefetch;
 mod provider_events;
 mod request_span;
 mod security_headers;
+mod settings;
 mod state;
 #[cfg(test)]
 mod test_support;
@@ -34,12 +37,16 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::pages::{Home, page_response};
 use crate::state::{Console, PROVIDER_EVENTS_CONCURRENT_MAX};
 
-pub use crate::state::ConsoleSettings;
+pub use crate::settings::{ConsoleSettings, Demo};
 
 pub fn router(connections: Connections, settings: ConsoleSettings) -> Router {
     let console = Console::new(connections, settings, PROVIDER_EVENTS_CONCURRENT_MAX);
-    Router::new()
-        .route("/", get(home))
+    // It issues secrets, so it exists in the demo only.
+    let demo = match console.inner.settings.demo {
+        Some(_) => Router::new().route("/demo/link", post(demo::create_link)),
+        None => Router::new(),
+    };
+    demo.route("/", get(home))
         .route(
             "/link/callback",
             get(callback::handle_callback)
@@ -61,8 +68,9 @@ pub fn router(connections: Connections, settings: ConsoleSettings) -> Router {
 }
 
 /// `GET /`
-async fn home(State(console): State<Console>) -> Response {
-    page_response(StatusCode::OK, &Home { assets: &console.inner.assets, settings: &console.inner.settings })
+async fn home(State(console): State<Console>, headers: HeaderMap) -> Response {
+    let is_local = local::is_addressed_locally(&headers);
+    page_response(StatusCode::OK, &Home { frame: &console.inner.frame, settings: &console.inner.settings, is_local })
 }
 
 async fn not_found(State(console): State<Console>, headers: HeaderMap) -> Response {

@@ -1,18 +1,20 @@
 //! Link URLs: `/link/{token}`. The page names the user. Its buttons start link sessions, and redirect to the provider's
-//! consent page. Opening the page changes nothing, because link previews and mail scanners open it too.
+//! consent page, or remove a connection after a question. Opening the page changes nothing, because link previews and
+//! mail scanners open it too.
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use bellbird_connections::{ConnectionsError, LinkTarget, LinkableProvider};
+use bellbird_connections::{ConnectionsError, FoundLink, LinkTarget, LinkableProvider};
+use bellbird_domain::ConnectionId;
 use http::header::SET_COOKIE;
 use http::{HeaderMap, StatusCode};
 use secrecy::ExposeSecret as _;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::pages::{Choice, page_response};
+use crate::pages::{Choice, Notice, page_response, page_with_images};
 use crate::state::Console;
 use crate::{body, error_page};
 
@@ -24,6 +26,9 @@ enum Submitted {
     Start(LinkTarget<'static>),
     /// The user gave consent in a session of this browser, which has not returned.
     Confirm(Uuid),
+    /// Ask whether to remove a connection. Changes nothing.
+    AskRemoval(ConnectionId),
+    Remove(ConnectionId),
 }
 
 /// `GET /link/{token}`
@@ -35,15 +40,22 @@ pub(crate) async fn open_link(
     let Ok(Path(token)) = token else { return error_page::link_not_found(&console) };
     match console.inner.connections.find_link_page(&token, console.inner.cookie.value(&headers)).await {
         Err(error) => error_page::connections_error(&console, &error),
-        Ok(None) => error_page::link_not_found(&console),
-        Ok(Some(page)) => {
-            let title_of = |provider: &str| console.inner.connections.provider_title(provider).to_owned();
-            page_response(StatusCode::OK, &Choice::new(&console.inner.assets, &page, title_of))
+        Ok(FoundLink::Unknown) => error_page::link_not_found(&console),
+        Ok(FoundLink::Expired) => error_page::link_expired(&console),
+        Ok(FoundLink::UsedUp) => error_page::link_used_up(&console),
+        Ok(FoundLink::Page(page)) => {
+            let title_of = |provider: &str| title(&console, provider);
+            let choice = Choice::new(&console.inner.frame, &page, title_of);
+            page_with_images(StatusCode::OK, &choice, choice.image_origins())
         }
     }
 }
 
-/// `POST /link/{token}` with one field, `provider`, `connection` or `session`.
+fn title(console: &Console, provider: &str) -> String {
+    console.inner.connections.provider_title(provider).to_owned()
+}
+
+/// `POST /link/{token}` with one field: `provider`, `connection`, `session`, `remove` or `confirm-removal`.
 pub(crate) async fn submit_choice(
     State(console): State<Console>,
     headers: HeaderMap,
@@ -61,6 +73,8 @@ pub(crate) async fn submit_choice(
     match parse_form(&form, &console.inner.connections.linkable_providers()) {
         Some(Submitted::Start(target)) => start_link_session(&console, &headers, token, target).await,
         Some(Submitted::Confirm(session)) => confirm_link_session(&console, &headers, token, session).await,
+        Some(Submitted::AskRemoval(connection)) => ask_removal(&console, &token, connection).await,
+        Some(Submitted::Remove(connection)) => remove(&console, token, connection).await,
         None => error_page::invalid_form(&console),
     }
 }
@@ -84,6 +98,8 @@ fn parse_form(form: &[u8], linkable: &[LinkableProvider]) -> Option<Submitted> {
         }
         "connection" => value.parse().ok().map(|id| Submitted::Start(LinkTarget::Connection(id))),
         "session" => value.parse().ok().map(Submitted::Confirm),
+        "remove" => value.parse().ok().map(Submitted::AskRemoval),
+        "confirm-removal" => value.parse().ok().map(Submitted::Remove),
         _ => None,
     }
 }
@@ -98,13 +114,15 @@ async fn start_link_session(
     target: LinkTarget<'static>,
 ) -> Response {
     let browser = console.inner.cookie.value_or_new(headers);
-    let cookie = console.inner.cookie.header(&browser);
+    let cookies = [console.inner.cookie.header(&browser), console.inner.link_cookie.header(&token)];
     let connections = console.inner.connections.clone();
     let start = async move { connections.start_link_session(&token, target, browser.expose_secret()).await };
     match console.inner.connections.tasks().spawn(start.in_current_span()).await {
         Ok(Ok(url)) => {
             let mut response = Redirect::to(url.as_str()).into_response();
-            response.headers_mut().extend(cookie.map(|cookie| (SET_COOKIE, cookie)));
+            for cookie in cookies.into_iter().flatten() {
+                response.headers_mut().append(SET_COOKIE, cookie);
+            }
             response
         }
         Ok(Err(error)) => {
@@ -122,13 +140,44 @@ async fn confirm_link_session(console: &Console, headers: &HeaderMap, token: Str
     let Some(browser) = console.inner.cookie.value(headers).map(str::to_owned) else {
         return error_page::invalid_form(console);
     };
-    let page = format!("{}/link/{token}", console.inner.assets.root);
+    let page = format!("{}/link/{token}", console.inner.frame.root);
     let connections = console.inner.connections.clone();
     let confirm = async move { connections.confirm_link_session(&token, session, &browser).await };
     match console.inner.connections.tasks().spawn(confirm.in_current_span()).await {
         Ok(Ok(())) => Redirect::to(&page).into_response(),
         Ok(Err(error)) => error_page::connections_error(console, &error),
         Err(_) => error_page::internal_error(console),
+    }
+}
+
+async fn ask_removal(console: &Console, token: &str, connection: ConnectionId) -> Response {
+    match console.inner.connections.find_removal_page(token, connection).await {
+        Ok(page) => {
+            let frame = &console.inner.frame;
+            let notice = Notice::for_removal(&page, frame, |provider: &str| title(console, provider));
+            page_with_images(StatusCode::OK, &notice.page(frame), notice.image_origins())
+        }
+        Err(error) => removal_error(console, &error),
+    }
+}
+
+async fn remove(console: &Console, token: String, connection: ConnectionId) -> Response {
+    let connections = console.inner.connections.clone();
+    let remove = async move { connections.remove_by_user(&token, connection).await };
+    match console.inner.connections.tasks().spawn(remove.in_current_span()).await {
+        Ok(Ok(page)) => {
+            let notice = Notice::for_removed(&page, |provider: &str| title(console, provider));
+            page_response(StatusCode::OK, &notice.page(&console.inner.frame))
+        }
+        Ok(Err(error)) => removal_error(console, &error),
+        Err(_) => error_page::internal_error(console),
+    }
+}
+
+fn removal_error(console: &Console, error: &ConnectionsError) -> Response {
+    match error {
+        ConnectionsError::NotFound => error_page::connection_not_found(console),
+        error => error_page::connections_error(console, error),
     }
 }
 
@@ -141,11 +190,13 @@ mod tests {
 
     #[test]
     fn form_names_exactly_one_choice() {
-        let id = bellbird_domain::ConnectionId::new();
+        let id = ConnectionId::new();
         let submitted = |form: &str| parse_form(form.as_bytes(), &LINKABLE);
         assert_eq!(submitted("provider=somebank"), Some(Submitted::Start(LinkTarget::Provider("somebank"))));
         assert_eq!(submitted(&format!("connection={id}")), Some(Submitted::Start(LinkTarget::Connection(id))));
         assert_eq!(submitted(&format!("session={}", Uuid::nil())), Some(Submitted::Confirm(Uuid::nil())));
+        assert_eq!(submitted(&format!("remove={id}")), Some(Submitted::AskRemoval(id)));
+        assert_eq!(submitted(&format!("confirm-removal={id}")), Some(Submitted::Remove(id)));
         for wrong in [
             "",
             "provider=",
@@ -153,6 +204,8 @@ mod tests {
             "connection=1",
             "provider=somebank&provider=somebank",
             "session=1",
+            "remove=1",
+            "confirm-removal=",
             "x=1",
         ] {
             assert_eq!(submitted(wrong), None, "{wrong}");

@@ -7,12 +7,9 @@ use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 
-/// Has no `form-action`, because browsers also apply it to the redirect after a form, which goes to the provider.
-const POLICY: &str =
-    "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'";
+use crate::pages::ImageOrigins;
 
-const SECURITY_HEADERS: [(HeaderName, &str); 5] = [
-    (CONTENT_SECURITY_POLICY, POLICY),
+const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
     (REFERRER_POLICY, "no-referrer"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (X_FRAME_OPTIONS, "DENY"),
@@ -20,7 +17,10 @@ const SECURITY_HEADERS: [(HeaderName, &str); 5] = [
 ];
 
 pub(crate) async fn add(mut response: Response) -> Response {
+    let images = response.extensions_mut().remove::<ImageOrigins>();
+    let policy = HeaderValue::try_from(policy(images.as_ref())).ok();
     let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, policy.unwrap_or(HeaderValue::from_static("default-src 'none'")));
     for (name, value) in SECURITY_HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
@@ -28,4 +28,12 @@ pub(crate) async fn add(mut response: Response) -> Response {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     response
+}
+
+/// Has no `form-action`, because browsers also apply it to the redirect after a form, which goes to the provider.
+fn policy(images: Option<&ImageOrigins>) -> String {
+    let origins: String = images.into_iter().flat_map(|images| &images.0).map(|origin| format!(" {origin}")).collect();
+    format!(
+        "default-src 'none'; style-src 'self'; img-src 'self' data:{origins}; base-uri 'none'; frame-ancestors 'none'"
+    )
 }

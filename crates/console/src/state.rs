@@ -5,26 +5,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bellbird_connections::{Connections, provider_names};
-use bellbird_shared_state::client_address::Network;
 use bellbird_shared_state::{Clock, RateLimiter};
 use tokio::sync::Semaphore;
 
-use crate::assets::Assets;
-use crate::cookie::BrowserCookie;
+use crate::cookie::{BrowserCookie, LinkCookie};
+use crate::pages::Frame;
+use crate::settings::ConsoleSettings;
 
 /// Maximum number of large events read, and of events processed, at the same time for each provider.
 pub(crate) const PROVIDER_EVENTS_CONCURRENT_MAX: usize = 64;
-
-/// The public URLs of the service.
-#[derive(Debug, Clone)]
-pub struct ConsoleSettings {
-    pub api_url: String,
-    pub console_url: String,
-    /// Proxies whose `X-Forwarded-For` header is trusted.
-    pub trusted_proxies: Vec<Network>,
-    /// Requests a minute with unknown link tokens and states, for each client address. 0 means no limit.
-    pub failed_auth_per_minute: u32,
-}
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -35,10 +24,11 @@ pub(crate) struct Console {
 pub(crate) struct Inner {
     pub(crate) connections: Connections,
     pub(crate) settings: ConsoleSettings,
-    pub(crate) assets: Assets,
+    pub(crate) frame: Frame,
     pub(crate) clock: Clock,
     pub(crate) failed_auth_limit: Option<RateLimiter<IpAddr>>,
     pub(crate) cookie: BrowserCookie,
+    pub(crate) link_cookie: LinkCookie,
     /// By provider. Unknown names share the permits of the empty name.
     event_permits: HashMap<&'static str, EventPermits>,
 }
@@ -53,13 +43,15 @@ pub(crate) struct EventPermits {
 impl Console {
     /// `events_max` limits the provider events in progress: see [`PROVIDER_EVENTS_CONCURRENT_MAX`].
     pub(crate) fn new(connections: Connections, settings: ConsoleSettings, events_max: usize) -> Self {
-        let assets = Assets::new(&settings.console_url);
+        let frame = Frame::new(&settings);
         let cookie = BrowserCookie::new(&settings.console_url);
+        let link_cookie = LinkCookie::new(&settings.console_url);
         let permits = || EventPermits { running: Semaphore::new(events_max), reading: Semaphore::new(events_max) };
         let event_permits = provider_names().chain([""]).map(|name| (name, permits())).collect();
         let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);
         let clock = Clock::system();
-        let inner = Inner { connections, settings, assets, clock, failed_auth_limit, cookie, event_permits };
+        let inner =
+            Inner { connections, settings, frame, clock, failed_auth_limit, cookie, link_cookie, event_permits };
         Self { inner: Arc::new(inner) }
     }
 

@@ -2,18 +2,20 @@
 
 use axum::body::Body;
 use bellbird_connections::Connections;
-use bellbird_domain::Plan;
+use bellbird_domain::{Plan, UserId};
 use bellbird_shared_state::Clock;
 use bellbird_storage::{NewLink, NewUser, Sealer, Storage};
 use bytes::Bytes;
 use jiff::Timestamp;
 use tempfile::TempDir;
 
-use crate::state::{Console, ConsoleSettings};
+use crate::settings::ConsoleSettings;
+use crate::state::Console;
 
 /// A console with one user and two links, without providers.
 pub(crate) struct TestConsole {
     pub(crate) connections: Connections,
+    pub(crate) user: UserId,
     pub(crate) _folder: TempDir,
 }
 
@@ -22,8 +24,10 @@ pub(crate) fn settings() -> ConsoleSettings {
     ConsoleSettings {
         api_url: api.to_owned(),
         console_url: console.to_owned(),
+        operator_name: Some("<Acme> Ltd".to_owned()),
         trusted_proxies: Vec::new(),
         failed_auth_per_minute: 3,
+        demo: None,
     }
 }
 
@@ -41,7 +45,8 @@ impl TestConsole {
             let link = NewLink { user_id, token, provider, connection_id: None, expires_at };
             storage.insert_link(&link, now).await.unwrap();
         }
-        Self { connections: Connections::new(storage, Default::default(), Clock::manual(now)), _folder: folder }
+        let connections = Connections::new(storage, Default::default(), Clock::manual(now));
+        Self { connections, user: user_id, _folder: folder }
     }
 }
 

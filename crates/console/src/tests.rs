@@ -11,6 +11,7 @@ use http::{HeaderMap, Request, StatusCode};
 use tower::ServiceExt as _;
 
 use crate::router;
+use crate::settings::{ConsoleSettings, Demo};
 use crate::state::PROVIDER_EVENTS_CONCURRENT_MAX;
 use crate::test_support::{TestConsole, pending_body, settings};
 
@@ -84,9 +85,6 @@ async fn errors_are_pages_for_browsers_and_json_for_programs() {
 async fn assets_are_named_by_hash_and_immutable() {
     let console = TestConsole::new().await;
     let home = console.get("/").await;
-    assert_eq!(home.status, 200);
-    assert!(home.text.contains("bellbird connection link --user"), "{}", home.text);
-    assert!(home.text.contains("http://127.0.0.1:8080/docs"), "{}", home.text);
     for before in ["rel=\"stylesheet\" href=\"/console", "<img src=\"/console"] {
         let path = home.text.split_once(before).unwrap().1.split('"').next().unwrap();
         let file = console.get(path).await;
@@ -97,12 +95,68 @@ async fn assets_are_named_by_hash_and_immutable() {
 }
 
 #[tokio::test]
+async fn start_page_helps_the_operator_on_this_machine_only() {
+    let console = TestConsole::new().await;
+    let own = console.send(request("GET", "/", &[("host", "127.0.0.1:8081")], "")).await;
+    assert_eq!(own.status, 200);
+    for words in ["bellbird connection link --user", "http://127.0.0.1:8080/docs", "/webhooks/PROVIDER"] {
+        assert!(own.text.contains(words), "no {words:?} in {}", own.text);
+    }
+    let forwarded = [("host", "127.0.0.1:8081"), ("x-forwarded-for", "192.0.2.1")];
+    for headers in [&[][..], &[("host", "bellbird.example")], &forwarded] {
+        let public = console.send(request("GET", "/", headers, "")).await;
+        assert_eq!(public.status, 200);
+        assert!(public.text.contains("Open the link that you were given"), "{}", public.text);
+        assert!(!public.text.contains("<code>") && !public.text.contains("8080"), "{}", public.text);
+    }
+}
+
+#[tokio::test]
+async fn every_page_names_the_operator() {
+    let console = TestConsole::new().await;
+    for path in ["/", CHOICE_LINK, "/link/none", "/link/callback"] {
+        let page = console.get(path).await;
+        assert!(page.text.contains("Bellbird of <bdi>&#60;Acme&#62; Ltd</bdi>"), "{path}: {}", page.text);
+        assert!(!page.text.contains("<a class=\"brand\""), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn only_the_demo_makes_link_urls_for_its_own_page() {
+    let mut console = TestConsole::new().await;
+    console.connections = console.connections.with_console_url("http://127.0.0.1:8081".parse().unwrap());
+    let user = console.user;
+    let post = async |demo: Option<Demo>, headers: &[(&str, &str)]| {
+        let settings = ConsoleSettings { demo, ..settings() };
+        let mut request = request("POST", "/demo/link", headers, "");
+        request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 1))));
+        router(console.connections.clone(), settings).oneshot(request).await.unwrap().status().as_u16()
+    };
+    let demo = || Some(Demo { user, email: "emma@example.com".to_owned(), database: None });
+    let own = [("host", "127.0.0.1:8081"), ("sec-fetch-site", "same-origin")];
+    assert_eq!(post(None, &own).await, 404, "serve does not have it");
+    for foreign in [
+        &own[..1],
+        &[("host", "127.0.0.1:8081"), ("sec-fetch-site", "cross-site")],
+        &[("host", "rebound.example"), ("sec-fetch-site", "same-origin")],
+    ] {
+        assert_eq!(post(demo(), foreign).await, 403, "{foreign:?}");
+    }
+    // Without providers there is nothing to link, but the request is accepted.
+    assert_eq!(post(demo(), &own).await, 500);
+    let settings = ConsoleSettings { demo: demo(), ..settings() };
+    let expired = router(console.connections.clone(), settings).oneshot(request("GET", "/link/none", &[], "")).await;
+    let body = to_bytes(expired.unwrap().into_body(), usize::MAX).await.unwrap();
+    assert!(String::from_utf8(body.to_vec()).unwrap().contains("action=\"/console/demo/link\""));
+}
+
+#[tokio::test]
 async fn choice_link_shows_providers_and_connections() {
     let console = TestConsole::new().await;
     let page = console.get(CHOICE_LINK).await;
     assert_eq!(page.status, 200);
     assert!(page.text.contains("&#60;emma&#62;@example.com"), "{}", page.text);
-    assert!(page.text.contains("09:54 UTC") && page.text.contains("no provider with a consent page"));
+    assert!(page.text.contains("20:54 Sydney time") && page.text.contains("No bank or broker can be connected"));
     assert!(!page.text.contains("choice-token"), "no page contains its own URL");
     let head = console.send(request("HEAD", CHOICE_LINK, &[], "")).await;
     assert_eq!((head.status, head.text.as_str()), (StatusCode::OK, ""));
@@ -170,7 +224,7 @@ async fn unknown_callback_changes_nothing() {
 
 #[tokio::test]
 async fn unknown_links_are_limited_by_address() {
-    let TestConsole { connections, _folder } = TestConsole::new().await;
+    let TestConsole { connections, _folder, .. } = TestConsole::new().await;
     let router = router(connections, settings());
     let get = async |path: &str, peer: &str| {
         let mut request = request("GET", path, &[], "");
@@ -206,7 +260,7 @@ async fn provider_events_are_rejected_as_json() {
 
 #[tokio::test]
 async fn concurrent_provider_events_are_bounded() {
-    let TestConsole { connections, _folder } = TestConsole::new().await;
+    let TestConsole { connections, _folder, .. } = TestConsole::new().await;
     let router = router(connections, settings());
     let post = |body| router.clone().oneshot(request("POST", "/webhooks/somebank", &[], body));
     let mut waiting: Vec<_> = (0..PROVIDER_EVENTS_CONCURRENT_MAX).map(|_| Box::pin(post(pending_body()))).collect();

@@ -18,10 +18,12 @@
 //! It does cover `last_refreshed_at`. Each request that reads from the provider would change it, so callers write it at
 //! most once a minute.
 
+mod backups;
 mod connections;
 mod db;
 mod digest;
 mod error;
+mod instances;
 mod job_overview;
 mod jobs;
 mod leases;
@@ -36,15 +38,19 @@ mod webhooks;
 mod tests;
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use backups::changes_since::{CarriedOver, LostSince, PresentState};
+pub use backups::copy::{BackupContents, StagedBackup};
 pub use connections::accounts::NewAccount;
 pub use connections::audit::AuditRow;
 pub use connections::imports::NewConnection;
+pub use connections::overview::{BrokenConnection, ConnectionCount};
 pub use connections::removals::PendingRemoval;
 pub use connections::syncs::{DegradedConnection, FinishedSync, SyncProgress, SyncState, UnreadRange, UnreadableRows};
+pub use db::service_lock::ServiceLock;
 pub use error::{SealError, StorageError};
+pub use instances::{INSTANCE_TIMEOUT, InstanceRecord, NewInstance};
 pub use job_overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};
 pub use leases::LEASE_LEFT_MAX;
@@ -62,11 +68,11 @@ pub use webhooks::deliveries::{AttemptOutcome, ClaimedEndpoint, DueDelivery, Fin
 pub use webhooks::delivery_log::{AttemptRecord, DeliveryOverview, DeliveryRecord};
 pub use webhooks::endpoints::{Endpoint, EndpointSecrets, NewEndpoint};
 pub use webhooks::redeliveries::PingResult;
-pub use webhooks::webhook_events::{NewWebhookEvent, WebhookEvent};
+pub use webhooks::webhook_events::{ConnectionStatusChange, NewWebhookEvent, WebhookEvent};
 
 use db::postgres::Postgres;
-use db::sqlite::Sqlite;
-use db::{Db, params, statements};
+use db::sqlite::{MissingFile, Sqlite};
+use db::{Db, open_error, params, statements};
 
 /// The connections to PostgreSQL of one instance, by default. PostgreSQL allows 100 by default.
 pub const POOL_SIZE: u32 = 16;
@@ -85,7 +91,7 @@ pub struct Storage {
 impl Storage {
     /// Opens the database at `sqlite:PATH`, `postgres://...` or `postgresql://...`, and leaves the schema as it is (see
     /// [`Self::migrate`]). A relative SQLite path starts at the working directory. A missing file is created, a missing
-    /// folder is not.
+    /// folder is not. [`StorageError::Open`] says what to do if it does not open.
     ///
     /// For PostgreSQL, `sslmode` may be `disable`, `prefer`, `require`, `verify-ca` or `verify-full`. Over TLS, the
     /// certificate is always checked. The default is `disable` for a server on this machine, otherwise `require`.
@@ -95,22 +101,43 @@ impl Storage {
 
     /// As [`Self::open`], with a number of connections to PostgreSQL. SQLite ignores it.
     pub async fn open_pooled(url: &str, sealer: Sealer, pool_size: u32) -> Result<Self, StorageError> {
-        let db = if let Some(path) = url.strip_prefix("sqlite:") {
-            Db::Sqlite(Arc::new(Sqlite::open(sqlite_path(path)?).await?))
+        Self::open_with(url, sealer, pool_size, MissingFile::Create).await
+    }
+
+    /// As [`Self::open_pooled`], but a missing SQLite file is an error.
+    pub async fn open_existing(url: &str, sealer: Sealer, pool_size: u32) -> Result<Self, StorageError> {
+        Self::open_with(url, sealer, pool_size, MissingFile::Fail).await
+    }
+
+    async fn open_with(url: &str, sealer: Sealer, pool_size: u32, missing: MissingFile) -> Result<Self, StorageError> {
+        let opened = if let Some(path) = open_error::sqlite_file(url)? {
+            Sqlite::open(path, missing).await.map(|db| Db::Sqlite(Arc::new(db)))
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            Db::Postgres(Box::pin(Postgres::open(url, pool_size as usize)).await?)
+            Box::pin(Postgres::open(url, pool_size as usize)).await.map(Db::Postgres)
         } else {
             return Err(StorageError::BadUrl(
                 "the database URL must be sqlite:PATH, postgres://... or postgresql://...".to_owned(),
             ));
         };
-        Ok(Self { db, sealer })
+        opened.map(|db| Self { db, sealer }).map_err(|error| open_error::explain(url, error))
+    }
+
+    /// Names the database of a URL, without user and password: `SQLite database /var/lib/bellbird.db`.
+    #[must_use]
+    pub fn location(url: &str) -> String {
+        open_error::location(url)
     }
 
     /// Whether a URL of PostgreSQL lets the connection to another machine go without TLS, so that others on the way can
     /// read and change it.
     pub fn allows_plain_text(url: &str) -> bool {
         db::postgres::allows_plain_text(url)
+    }
+
+    /// The flags with which `pg_dump` and `psql` reach the database of a URL, without the password. None for another
+    /// URL, and for names that need quoting.
+    pub fn postgres_client_flags(url: &str) -> Option<String> {
+        db::postgres::client_flags(url)
     }
 
     /// Optimizes and closes the database, within seconds. Do not use other clones afterwards: on PostgreSQL their calls
@@ -144,15 +171,6 @@ impl fmt::Debug for Storage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_tuple("Storage").field(&self.kind()).finish()
     }
-}
-
-/// Returns the path after `sqlite:`. Two slashes before it are skipped, because other programs write them.
-fn sqlite_path(text: &str) -> Result<PathBuf, StorageError> {
-    let path = text.strip_prefix("//").unwrap_or(text);
-    if path.is_empty() || path.starts_with(":memory:") {
-        return Err(StorageError::BadUrl("sqlite: needs the path of a file, as in sqlite:bellbird.db".to_owned()));
-    }
-    Ok(PathBuf::from(path))
 }
 
 /// Displays an error with all its sources, for log messages.

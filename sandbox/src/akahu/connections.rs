@@ -46,7 +46,8 @@ impl ConnectionView {
             _id: institution.id,
             _classic: None,
             name: institution.name,
-            logo: format!("https://cdn.akahu.nz/logos/connections/{}", institution.id),
+            // It never loads. The real one is at `cdn.akahu.nz`, which a sandbox must not call.
+            logo: format!("https://logos.example.com/nz/{}.png", institution.id),
             connection_type: if institution.official.is_some() { "official" } else { "classic" },
             new_connections_enabled: None,
             mode: None,

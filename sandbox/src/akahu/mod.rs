@@ -95,6 +95,17 @@ impl Akahu {
         self.credentials_of(|user| user.is_listed)
     }
 
+    /// Whose each of [`Self::credentials`] is.
+    pub(crate) fn people(&self) -> Vec<String> {
+        let store = self.store.read();
+        let person = |login: &store::Login| {
+            let user = &store.users[login.user];
+            let is_listed = user.is_listed && !user.tokens.is_empty();
+            is_listed.then(|| format!("{}, {}", user.name, login.institution.name))
+        };
+        store.logins.iter().filter_map(person).collect()
+    }
+
     fn credentials_of(&self, is_wanted: impl Fn(&store::User) -> bool) -> Vec<Credentials> {
         let store = self.store.read();
         let credentials = |login: &store::Login| {

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::call::{Call, Version, json};
 use super::errors::Failure;
-use super::institutions::logo;
 use super::store::{Account, CONSENT_SECONDS, Consent, ConsentStatus, Store};
+use crate::logos;
 
 #[derive(Serialize)]
 struct ConsentView<'a> {
@@ -49,7 +49,7 @@ fn seconds(at: Timestamp) -> Timestamp {
     at.round(Unit::Second).unwrap_or(at)
 }
 
-fn view<'a>(store: &'a Store, consent: &'a Consent, now: Timestamp) -> ConsentView<'a> {
+fn view<'a>(base_url: &str, store: &'a Store, consent: &'a Consent, now: Timestamp) -> ConsentView<'a> {
     let active = consent.is_active(now);
     // An account is listed once its data are visible (a sandbox choice).
     let is_listed = |account: &&Account| account.arrangement_id == consent.arrangement_id && account.visible_at <= now;
@@ -62,7 +62,7 @@ fn view<'a>(store: &'a Store, consent: &'a Consent, now: Timestamp) -> ConsentVi
         end_user_email: user.and_then(|user| user.members.text("email")),
         institution_id: consent.institution.id,
         institution_name: consent.institution.name,
-        institution_logo: logo(consent.institution),
+        institution_logo: logos::url(base_url, consent.institution.id),
         institution_type: consent.institution.industry,
         permissions: ["accounts", "balances", "transactions"],
         account_ids: accounts.map(|account| account.account_id.as_str()).collect(),
@@ -86,7 +86,7 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     let store = call.fiskil.store.read();
     let all = store.consents.iter().filter(|consent| end_user_id.is_none_or(|id| consent.end_user_id == id));
     let kept = all.filter(|consent| active.is_none_or(|active| consent.is_active(call.now) == active));
-    let consents: Vec<_> = kept.map(|consent| view(&store, consent, call.now)).collect();
+    let consents: Vec<_> = kept.map(|consent| view(&call.fiskil.base_url, &store, consent, call.now)).collect();
     Ok(match call.version {
         Version::V3 => json(&Envelope { consents, links: Links {} }),
         Version::V1 | Version::V2 => json(&consents),

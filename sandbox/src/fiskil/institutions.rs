@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::call::{Call, json};
 use super::errors::Failure;
+use crate::logos;
 use crate::world::people::{INSTITUTIONS, Institution};
 
 #[derive(Serialize)]
@@ -31,17 +32,16 @@ struct Connections {
     status: &'static str,
 }
 
-/// The logo URL; `example.com` never serves one.
-pub(super) fn logo(institution: &Institution) -> String {
-    format!("https://logos.example.com/au/{}/logo.svg", institution.id)
+pub(super) fn name(id: &str) -> Option<&'static str> {
+    INSTITUTIONS.iter().find(|institution| institution.id == id).map(|institution| institution.name)
 }
 
-fn view(priority: usize, institution: &Institution) -> InstitutionView {
+fn view(base_url: &str, priority: usize, institution: &Institution) -> InstitutionView {
     InstitutionView {
         id: institution.id,
         name: institution.name,
-        icon: format!("https://logos.example.com/au/{}/icon.svg", institution.id),
-        logo: logo(institution),
+        icon: logos::url(base_url, institution.id),
+        logo: logos::url(base_url, institution.id),
         industry: institution.industry,
         is_accessible: true,
         priority,
@@ -63,12 +63,12 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     }
     let institutions = INSTITUTIONS.iter().enumerate();
     let kept = institutions.filter(|(_, institution)| industry.is_none_or(|industry| institution.industry == industry));
-    Ok(json(&kept.map(|(index, institution)| view(index + 1, institution)).collect::<Vec<_>>()))
+    Ok(json(&kept.map(|(index, institution)| view(&call.fiskil.base_url, index + 1, institution)).collect::<Vec<_>>()))
 }
 
 /// Shows one institution. An unknown id is `bad_request`, as documented.
 pub(super) async fn show(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
     let found = INSTITUTIONS.iter().enumerate().find(|(_, institution)| institution.id == id);
     let (index, institution) = found.ok_or_else(|| call.invalid("no institution has this id"))?;
-    Ok(json(&view(index + 1, institution)))
+    Ok(json(&view(&call.fiskil.base_url, index + 1, institution)))
 }

@@ -128,10 +128,22 @@ impl Fiskil {
         store.consents.iter().map(credentials).collect()
     }
 
+    /// Whose each of [`Self::credentials`] is.
+    pub(crate) fn people(&self) -> Vec<String> {
+        let store = self.store.read();
+        let person = |consent: &store::Consent| {
+            let user = store.end_users.iter().find(|user| user.id == consent.end_user_id);
+            let name = user.and_then(|user| user.members.text("name")).unwrap_or_default();
+            format!("{name}, {}", consent.institution.name)
+        };
+        store.consents.iter().map(person).collect()
+    }
+
     /// All routes of the port. Only the provider's own are counted and subject to faults.
     pub(crate) fn router(self: Arc<Self>) -> Router {
         let (controls, source) = (Arc::clone(&self.controls), Arc::clone(&self));
         let control = control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&controls)));
+        let control = control.merge(crate::logos::routes(institutions::name));
         let provider = consent_page::routes::<Self>()
             .route("/", get(sessions::enter))
             .route(paths::TOKEN, post(token::issue))

@@ -15,14 +15,14 @@ use super::store::Connection;
 /// How soon after a refresh another one gets 429, in seconds (a sandbox choice).
 const REFRESH_SECONDS: i64 = 60;
 
-fn view(seed: u64, connection: &Connection) -> Value {
+fn view(base_url: &str, seed: u64, connection: &Connection) -> Value {
     let mode = if connection.broker.real_time { "realtime" } else { "delayed" };
     let created = connection.created_at.to_string();
     json!({
         "id": connection.id,
         "created_date": created,
         "updated_date": created,
-        "brokerage": brokerage(seed, connection.broker),
+        "brokerage": brokerage(base_url, seed, connection.broker),
         "name": connection.name,
         "type": if connection.trading { "trade" } else { "read" },
         "disabled": connection.disabled_at.is_some(),
@@ -36,14 +36,16 @@ fn view(seed: u64, connection: &Connection) -> Value {
 /// Lists the user's connections.
 pub(super) async fn list(UserCall { call, user }: UserCall) -> Response {
     let store = call.snaptrade.store.read();
-    json(&store.connections_of(user, call.now).map(|connection| view(store.seed, connection)).collect::<Value>())
+    let base_url = &call.snaptrade.base_url;
+    let connections = store.connections_of(user, call.now);
+    json(&connections.map(|connection| view(base_url, store.seed, connection)).collect::<Value>())
 }
 
 /// Shows one connection.
 pub(super) async fn show(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
     let connection = store.connection(user, &id, call.now).ok_or_else(Failure::missing)?;
-    Ok(json(&view(store.seed, connection)))
+    Ok(json(&view(&call.snaptrade.base_url, store.seed, connection)))
 }
 
 /// Deletes a connection with a delay.

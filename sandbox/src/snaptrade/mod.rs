@@ -108,6 +108,17 @@ impl SnapTrade {
         self.all_credentials(|connection| connection.is_listed)
     }
 
+    /// Whose each of [`Self::credentials`] is.
+    pub(crate) fn people(&self) -> Vec<String> {
+        let (store, now) = (self.store.read(), self.controls.clock.now());
+        let mut people = Vec::new();
+        for user in store.users(Key::Commercial, now) {
+            let listed = store.connections_of(user.number, now).filter(|connection| connection.is_listed);
+            people.extend(listed.map(|connection| format!("{}, {}", user.id, connection.broker.name)));
+        }
+        people
+    }
+
     /// The connections of the commercial key's users.
     fn all_credentials(&self, is_wanted: impl Fn(&store::Connection) -> bool) -> Vec<Credentials> {
         let (store, now) = (self.store.read(), self.controls.clock.now());
@@ -147,6 +158,7 @@ impl SnapTrade {
     pub(crate) fn router(self: Arc<Self>) -> Router {
         let (controls, source) = (Arc::clone(&self.controls), Arc::clone(&self));
         let control = control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&controls)));
+        let control = control.merge(crate::logos::routes(reference::logo_name));
         let provider = api()
             .nest(sign::PREFIX, api())
             .route("/", get(reference::status))

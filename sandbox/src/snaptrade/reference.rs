@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::call::{ClientCall, json};
 use super::instruments::id;
 use super::{Key, SnapTrade};
+use crate::logos;
 use crate::world::brokerage::{BROKERS, Broker};
 
 /// The redirect URI in this integration's dashboard.
@@ -21,14 +22,18 @@ pub(super) async fn status(State(snaptrade): State<Arc<SnapTrade>>) -> Response 
     json(&json!({"version": 153, "timestamp": now, "online": true}))
 }
 
-/// The logo URL; `example.com` never serves one.
-fn logo(broker: &Broker, square: bool) -> String {
+fn logo(base_url: &str, broker: &Broker, square: bool) -> String {
     let square = if square { "-square" } else { "" };
-    format!("https://logos.example.com/brokerages/{}-logo{square}.png", broker.slug.to_lowercase())
+    logos::url(base_url, &format!("{}{square}", broker.slug.to_lowercase()))
 }
 
-fn square_logo(broker: &Broker) -> Option<String> {
-    broker.square_logo.then(|| logo(broker, true))
+fn square_logo(base_url: &str, broker: &Broker) -> Option<String> {
+    broker.square_logo.then(|| logo(base_url, broker, true))
+}
+
+pub(super) fn logo_name(id: &str) -> Option<&'static str> {
+    let slug = id.strip_suffix("-square").unwrap_or(id);
+    BROKERS.iter().find(|broker| broker.slug.eq_ignore_ascii_case(slug)).map(|broker| broker.name)
 }
 
 pub(super) fn brokerage_id(seed: u64, broker: &Broker) -> String {
@@ -36,15 +41,15 @@ pub(super) fn brokerage_id(seed: u64, broker: &Broker) -> String {
 }
 
 /// A brokerage as connections show it (docs/providers/snaptrade.md#reference-data).
-pub(super) fn brokerage(seed: u64, broker: &Broker) -> Value {
+pub(super) fn brokerage(base_url: &str, seed: u64, broker: &Broker) -> Value {
     json!({
         "id": brokerage_id(seed, broker),
         "slug": broker.slug,
         "name": broker.name,
         "display_name": broker.name,
         "description": broker.description,
-        "aws_s3_logo_url": logo(broker, false),
-        "aws_s3_square_logo_url": square_logo(broker),
+        "aws_s3_logo_url": logo(base_url, broker, false),
+        "aws_s3_square_logo_url": square_logo(base_url, broker),
         "url": format!("https://{}.example.com", broker.slug.to_lowercase()),
         "enabled": true, "maintenance_mode": false, "is_degraded": false,
         "allows_trading": broker.trading, "allows_fractional_units": true, "has_reporting": true,
@@ -56,18 +61,20 @@ pub(super) fn brokerage(seed: u64, broker: &Broker) -> Value {
 
 pub(super) async fn brokerages(call: ClientCall) -> Response {
     let seed = call.snaptrade.store.read().seed;
-    json(&BROKERS.iter().map(|broker| brokerage(seed, broker)).collect::<Value>())
+    let base_url = &call.snaptrade.base_url;
+    json(&BROKERS.iter().map(|broker| brokerage(base_url, seed, broker)).collect::<Value>())
 }
 
 /// Lists the public catalogue.
-pub(super) async fn institutions() -> Response {
+pub(super) async fn institutions(State(snaptrade): State<Arc<SnapTrade>>) -> Response {
+    let base_url = &snaptrade.base_url;
     let view = |broker: &&Broker| {
         let scopes: &[&str] = if broker.trading { &["READ", "TRADE"] } else { &["READ"] };
         json!({
             "slug": broker.slug, "name": broker.name, "display_name": broker.name,
             "description": broker.description,
             "website": format!("https://{}.example.com", broker.slug.to_lowercase()),
-            "logo_url": logo(broker, false), "square_logo_url": square_logo(broker),
+            "logo_url": logo(base_url, broker, false), "square_logo_url": square_logo(base_url, broker),
             "release_stage": "GENERALLY_AVAILABLE", "is_paper": false, "regions": ["US"],
             "connection": {"methods": ["OAUTH"], "scopes": scopes},
         })
@@ -103,7 +110,10 @@ pub(super) async fn partner(call: ClientCall) -> Response {
     json(&json!({
         "slug": slug, "name": name,
         "logo_url": redirect.map(|_| "https://logos.example.com/app.png"),
-        "allowed_brokerages": BROKERS.iter().map(|broker| brokerage(seed, broker)).collect::<Value>(),
+        "allowed_brokerages": BROKERS
+            .iter()
+            .map(|broker| brokerage(&call.snaptrade.base_url, seed, broker))
+            .collect::<Value>(),
         "can_access_trades": false, "can_access_holdings": true, "can_access_account_history": true,
         "can_access_reference_data": true, "can_access_portfolio_management": false, "can_access_orders": false,
         "redirect_uri": redirect, "pin_required": false,

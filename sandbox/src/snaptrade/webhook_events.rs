@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::reference::brokerage;
+use super::reference::brokerage_id;
 use super::store::{Account, Connection};
 use super::{Key, SnapTrade, sign};
 use crate::clock::Clock;
@@ -80,7 +80,7 @@ impl WebhookSource for SnapTrade {
                 store.connections_of(user.number, now).map(|connection: &Connection| ConnectionSnapshot {
                     id: connection.id.clone(),
                     user_id: user.id.clone(),
-                    brokerage_id: brokerage(store.seed, connection.broker)["id"].clone(),
+                    brokerage_id: brokerage_id(store.seed, connection.broker).into(),
                     is_disabled: connection.disabled_at.is_some(),
                     reactivations: connection.reactivations,
                     accounts: store.accounts_of(user.number, Some(&connection.id), now).map(account_snapshot).collect(),

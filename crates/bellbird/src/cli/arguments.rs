@@ -2,12 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
+use bellbird_domain::{ConnectionId, EndpointId, EventId};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
-use crate::config::{Flag, LogFormat, LogLevel, Settings, Sources};
+use crate::config::{Flag, LISTEN_ADDRESS, LogFormat, LogLevel, Settings, Sources};
 
 /// Settings flags of every command.
 #[derive(Debug, Args)]
@@ -56,15 +58,40 @@ fn names_of<T: ValueEnum>() -> PossibleValuesParser {
 pub(super) struct ListenArgs {
     /// Listen address of the API; port 0 picks a free port
     #[arg(long, value_name = "ADDR", help_heading = "Settings")]
+    #[arg(value_parser = listen_address)]
     api_listen: Option<SocketAddr>,
 
     /// Listen address of the web console
     #[arg(long, value_name = "ADDR", help_heading = "Settings")]
+    #[arg(value_parser = listen_address)]
     console_listen: Option<SocketAddr>,
 
     /// Listen address of metrics and health checks
     #[arg(long, value_name = "ADDR", help_heading = "Settings")]
+    #[arg(value_parser = listen_address)]
     ops_listen: Option<SocketAddr>,
+}
+
+/// Parses an address to listen on.
+pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("must be {LISTEN_ADDRESS}"))
+}
+
+pub(super) fn connection_id(text: &str) -> Result<ConnectionId, String> {
+    id(text, "connection list")
+}
+
+pub(super) fn endpoint_id(text: &str) -> Result<EndpointId, String> {
+    id(text, "webhook list")
+}
+
+pub(super) fn event_id(text: &str) -> Result<EventId, String> {
+    id(text, "webhook deliveries ENDPOINT_ID")
+}
+
+/// Parses an id, which is a UUID. The error names the command that lists the ids.
+fn id<T: FromStr>(text: &str, list: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("must be an id: `bellbird {list}` shows the ids"))
 }
 
 /// Parses `30s`, `15m`, `24h` or `90d`.

@@ -1,26 +1,29 @@
 //! `bellbird connection`: links, imports, lists, shows, syncs and removes connections.
 
+mod remove;
 mod sync;
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use bellbird_api::views::{AccountView, ConnectionView};
-use bellbird_connections::{Connections, LinkTarget, Removal};
-use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
+use bellbird_connections::{Connections, LinkTarget};
+use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_storage::{AuditRow, PendingRemoval, Storage, SyncState, UnreadableRows};
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 
-use super::arguments::SettingArgs;
+use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::user::{UserFilter, find_user};
 use crate::{service, wiring};
+use remove::RemoveArgs;
 use sync::SyncArgs;
 
 /// Longer input is cut off; no provider's credentials are this long.
@@ -31,7 +34,7 @@ const CREDENTIALS_BYTES_MAX: u64 = 64 * 1024;
 pub(super) enum ConnectionCommand {
     Link(LinkArgs),
     Import(ImportArgs),
-    /// List connections, including those with a pending removal.
+    /// List connections with their users, including those with a pending removal.
     ///
     /// A connection with a pending removal appears only in this list, until its consent is withdrawn at the provider.
     /// The list shows the last error of the withdrawal.
@@ -49,12 +52,15 @@ pub(super) enum ConnectionCommand {
 /// the URL secret: anyone who opens it links institutions for this user. It is valid for 30 minutes and can be opened
 /// several times. Without --provider, the page offers all providers and the connections that need repair.
 #[derive(Debug, Args)]
+#[command(override_usage = "bellbird connection link --user <USER> [--provider <PROVIDER>]
+       bellbird connection link --reconnect <ID>")]
+#[command(group(ArgGroup::new("target").args(["user", "reconnect"]).required(true)))]
 #[command(after_long_help = "Examples:
   bellbird connection link --user me@example.com --provider fiskil
   bellbird connection link --reconnect 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
 pub(super) struct LinkArgs {
     /// E-mail address or id of the user
-    #[arg(long, required_unless_present = "reconnect")]
+    #[arg(long)]
     user: Option<String>,
 
     /// Provider to link; by default the user chooses on the page
@@ -62,7 +68,7 @@ pub(super) struct LinkArgs {
     provider: Option<String>,
 
     /// Id of a connection to repair; it keeps its own id and the ids of its accounts
-    #[arg(long, value_name = "ID", conflicts_with_all = ["user", "provider"])]
+    #[arg(long, value_name = "ID", conflicts_with = "provider", value_parser = arguments::connection_id)]
     reconnect: Option<ConnectionId>,
 
     #[command(flatten)]
@@ -112,59 +118,30 @@ pub(super) struct ImportArgs {
   bellbird connection show 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
 pub(super) struct ShowArgs {
     /// Id of the connection, as `connection list` shows it
+    #[arg(value_parser = arguments::connection_id)]
     id: ConnectionId,
 
     #[command(flatten)]
     format: JsonFlag,
 }
 
-/// Remove a connection: withdraw its consent at the provider and delete its data.
-///
-/// The connection is hidden immediately. If its consent cannot be withdrawn now, the command prints the error and exits
-/// with status 1. A running service then retries until it succeeds, and `connection list` shows the pending removal.
-/// Run the command again to retry immediately.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird connection remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
-pub(super) struct RemoveArgs {
-    /// Id of the connection, as `connection list` shows it
-    id: ConnectionId,
-
-    /// Remove the connection only here; the consent stays active until the user withdraws it at the provider. Use it
-    /// when a provider is permanently unreachable, or when the master key of the credentials is lost
-    #[arg(long)]
-    local_only: bool,
-
-    #[command(flatten)]
-    format: JsonFlag,
-}
-
-/// A connection as `list --json` prints it: as the API shows it, with its pending removal.
+/// A connection as `list --json` prints it: as the API shows it, with its user, the number of its accounts and its
+/// pending removal.
 #[derive(Serialize)]
 struct ListedConnection<'a> {
+    user: &'a str,
     #[serde(flatten)]
     connection: ConnectionView<'a>,
+    accounts: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     removal: Option<&'a PendingRemoval>,
 }
 
-/// What `remove --json` prints: the connection as it was, and the outcome.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RemovedConnection<'a> {
-    #[serde(flatten)]
-    connection: ConnectionView<'a>,
-    /// False while the removal is pending.
-    removed: bool,
-    consent_withdrawn: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    removal: Option<&'a PendingRemoval>,
-}
-
-/// What `show --json` prints: the connection as the API shows it, its sync state, its accounts, and its history with
-/// the oldest change first.
+/// What `show --json` prints: the connection as the API shows it, its user, its sync state, its accounts, and its
+/// history with the oldest change first.
 #[derive(Serialize)]
 struct ShownConnection<'a> {
+    user: &'a str,
     #[serde(flatten)]
     connection: ConnectionView<'a>,
     sync: Option<&'a SyncState>,
@@ -192,7 +169,7 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
         ConnectionCommand::List(args) => list(&storage, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::Show(args) => show(&storage, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::Sync(args) => sync::run(&storage, &connections, &args).await,
-        ConnectionCommand::Remove(args) => remove(&storage, &connections, &args).await,
+        ConnectionCommand::Remove(args) => remove::run(&storage, &connections, &args).await,
     };
     storage.close().await;
     result
@@ -236,6 +213,13 @@ async fn import(storage: &Storage, connections: &Connections, args: &ImportArgs)
     output::print(args.format, &views, |views| table(views.iter()))
 }
 
+impl ListedConnection<'_> {
+    fn row(&self) -> [String; 7] {
+        let [institution, provider, status, refreshed, id] = row(&self.connection);
+        [self.user.to_owned(), institution, provider, self.accounts.to_string(), status, refreshed, id]
+    }
+}
+
 async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     let user = match &args.user {
         Some(user) => Some(find_user(storage, user).await?.id),
@@ -251,16 +235,26 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     listed.retain(|connection| connection.status != ConnectionStatus::Deleting);
     let others = listed.iter().map(|connection| (connection, None));
     let pending = removals.iter().map(|removal| (&removal.connection, Some(removal)));
+    let accounts = storage.count_accounts().await?;
+    let emails: BTreeMap<_, _> = storage.list_users().await?.into_iter().map(|user| (user.id, user.email)).collect();
     let views: Vec<_> = others
         .chain(pending)
-        .map(|(connection, removal)| ListedConnection { connection: ConnectionView::from(connection), removal })
+        .map(|(connection, removal)| ListedConnection {
+            user: emails.get(&connection.user_id).map_or("-", String::as_str),
+            connection: ConnectionView::from(connection),
+            accounts: accounts.get(&connection.id).copied().unwrap_or(0),
+            removal,
+        })
         .collect();
     output::print(args.format, &views, |views| {
         if views.is_empty() {
             return "No connections yet. Create one with `bellbird connection link` or `bellbird connection import`."
                 .to_owned();
         }
-        let mut text = table(views.iter().map(|view| &view.connection));
+        let mut text = output::table(
+            ["user", "institution", "provider", "accounts", "status", "refreshed", "id"],
+            views.iter().map(ListedConnection::row),
+        );
         for removal in &removals {
             text = format!("{text}\n\n{} is being removed: {}", removal.connection.id, removal_status(removal));
         }
@@ -285,13 +279,13 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
     let accounts = storage.list_connection_accounts(connection.user_id, connection.id).await?;
     let history = storage.list_audit(connection.id).await?;
     let sync = storage.find_sync(connection.user_id, connection.id).await?;
+    let user = email_of(storage, connection.user_id).await?;
     if args.format.json {
         let accounts = accounts.iter().map(AccountView::from).collect();
         let (connection, sync) = (ConnectionView::from(&connection), sync.as_ref());
-        let shown = ShownConnection { connection, sync, accounts, history: &history };
+        let shown = ShownConnection { user: &user, connection, sync, accounts, history: &history };
         return output::print(args.format, &shown, |_| String::new());
     }
-    let user = storage.find_user(connection.user_id).await?.map_or_else(|| "-".to_owned(), |user| user.email);
     let text = output::details(&[
         ("id", connection.id.to_string()),
         ("user", user),
@@ -329,69 +323,28 @@ pub(super) fn unreadable(rows: &UnreadableRows) -> String {
     format!("{count} {noun} ({reason}), the oldest of {}", since.strftime("%Y-%m-%d"))
 }
 
-async fn remove(storage: &Storage, connections: &Connections, args: &RemoveArgs) -> anyhow::Result<ExitCode> {
-    let connection = find(storage, args.id).await?;
-    let removal =
-        if args.local_only { connections.remove_locally(args.id).await? } else { connections.remove(args.id).await? };
-    let removed = removal == Removal::Done;
-    let pending = match &removal {
-        Removal::Done => None,
-        Removal::Waiting { .. } => storage.list_removals().await?.into_iter().find(|one| one.connection.id == args.id),
-    };
-    let view = RemovedConnection {
-        connection: ConnectionView::from(pending.as_ref().map_or(&connection, |pending| &pending.connection)),
-        removed,
-        consent_withdrawn: removed && !args.local_only,
-        removal: pending.as_ref(),
-    };
-    let name = &connection.institution_name;
-    match removal {
-        Removal::Done => {
-            output::print(args.format, &view, |_| {
-                if args.local_only {
-                    format!(
-                        "Removed the connection to {name} here. Its consent stays active until the user withdraws it \
-                         at the provider."
-                    )
-                } else {
-                    format!("Removed the connection to {name}.")
-                }
-            })?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Removal::Waiting { reason, next_attempt_at } => {
-            if args.format.json {
-                output::print(args.format, &view, |_| String::new())?;
-            }
-            let retry_at = match next_attempt_at {
-                Some(next) => format!("at {}", output::format_instant(Some(next))),
-                None => "in a few minutes".to_owned(),
-            };
-            output::note(&format!(
-                "error: the connection to {name} is hidden, but its consent is not withdrawn yet: {reason}. A running \
-                 service retries {retry_at} and until it succeeds; `bellbird connection list` shows the pending removal"
-            ));
-            Ok(ExitCode::FAILURE)
-        }
-    }
-}
-
 async fn find(storage: &Storage, id: ConnectionId) -> anyhow::Result<Connection> {
     let found = storage.find_connection_any(id).await?;
     found.with_context(|| format!("there is no connection {id}: `bellbird connection list` shows the ids"))
 }
 
+/// The user's e-mail address, or a dash if the user was removed meanwhile.
+async fn email_of(storage: &Storage, user: UserId) -> anyhow::Result<String> {
+    Ok(storage.find_user(user).await?.map_or_else(|| "-".to_owned(), |user| user.email))
+}
+
 fn table<'v>(views: impl Iterator<Item = &'v ConnectionView<'v>>) -> String {
-    let rows = views.map(|view| {
-        [
-            view.institution_name.to_owned(),
-            view.provider.to_owned(),
-            view.status.to_string(),
-            output::format_instant(view.last_refreshed_at),
-            view.id.to_string(),
-        ]
-    });
-    output::table(["institution", "provider", "status", "refreshed", "id"], rows)
+    output::table(["institution", "provider", "status", "refreshed", "id"], views.map(row))
+}
+
+fn row(view: &ConnectionView<'_>) -> [String; 5] {
+    [
+        view.institution_name.to_owned(),
+        view.provider.to_owned(),
+        view.status.to_string(),
+        output::format_instant(view.last_refreshed_at),
+        view.id.to_string(),
+    ]
 }
 
 /// Reads the credentials. Errors never quote them.

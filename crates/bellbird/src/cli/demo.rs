@@ -2,10 +2,11 @@
 
 use anyhow::{Context as _, anyhow};
 use bellbird_connections::{Connections, LinkTarget};
+use bellbird_console::Demo;
 use bellbird_domain::user::DEFAULT_TIMEZONE;
 use bellbird_domain::{AccountType, ApiKey, ConnectionCategory, Plan, User};
 use bellbird_sandbox::Description;
-use bellbird_storage::{NewUser, Sealer, Storage};
+use bellbird_storage::{NewUser, Storage};
 use clap::Args;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -17,6 +18,7 @@ use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::sandbox::{DataArgs, sandbox_settings};
 use crate::config::Settings;
+use crate::instances::Presence;
 use crate::service::{self, Listeners, Routers, Urls};
 use crate::{background, telemetry, wiring};
 
@@ -27,7 +29,8 @@ const SAVER: &str = "saver@bellbird.example";
 /// Try Bellbird with simulated providers and made-up users.
 ///
 /// Needs no settings, no database server and no provider account. There are three users, one for each plan. The
-/// database is a temporary file that is deleted at the end, unless database.url is set.
+/// database is a temporary file that is deleted at the end, unless database.url is set. The console's start page makes
+/// new link URLs.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird demo
@@ -55,6 +58,8 @@ struct DemoView<'a> {
     email: &'a str,
     timezone: &'a str,
     link_url: &'a str,
+    /// None if its URL has a password.
+    database: Option<&'a str>,
     sandbox: &'a Description,
 }
 
@@ -67,25 +72,44 @@ struct Person {
 pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Result<()> {
     let mut settings = settings.load(Some(&args.listen))?;
     let log = telemetry::start_log(&settings.log);
-    let stop = wiring::stop_on_signal()?;
+    let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
     let listeners = Listeners::open(&settings).await?;
     let sandbox = bellbird_sandbox::start(args.data.options()).await.context("could not start the sandbox")?;
     settings.providers = sandbox_settings(sandbox.description())?;
     let folder = use_temporary_database(&mut settings)?;
-    let storage = wiring::open(&settings, wiring::sealer(&settings)?.unwrap_or_else(Sealer::random)).await?;
+    let lock = service::lock(&settings)?;
+    let storage = wiring::open(&settings, wiring::optional_sealer(&settings)?).await?;
     service::migrate(&storage).await?;
     let providers = wiring::providers(&settings)?;
     let urls = listeners.urls();
+    let presence = Presence::announce(&storage, &settings, &urls).await?;
     let event_buffer = wiring::event_buffer(&settings);
     let console = urls.public_console(&settings);
     let connections = wiring::connections(&settings, &storage, &providers, &event_buffer, Some(console));
     let webhooks = wiring::webhooks(&settings, &storage, &providers, event_buffer)?;
     let people = add_people(&storage, &connections, sandbox.description()).await?;
     let api = wiring::api(&settings, &storage, &providers, &connections, &urls.api_url);
-    let routers = Routers::new(&settings, api.clone(), &storage, connections.clone(), metrics, &urls);
+    let database = shown_database(&settings);
+    let demo = Demo { user: people[0].user.id, email: people[0].user.email.clone(), database: database.clone() };
+    // The button of its pages needs no key, so it is for this machine only.
+    let is_local = listeners.is_console_local() && settings.console.public_url.is_none();
+    let demo = is_local.then_some(demo);
+    let routers = Routers::new(&settings, api.clone(), &storage, connections.clone(), metrics, &urls, demo);
     let link = connections.create_link(people[0].user.id, LinkTarget::UserChoice).await?;
-    print_ready(&storage, args.format, &urls, &people, link.url.expose_secret(), sandbox.description()).await?;
+    let view = DemoView {
+        urls: &urls,
+        api_key: people[0].key.expose(),
+        developer_key: people[1].key.expose(),
+        saver_key: people[2].key.expose(),
+        email: &people[0].user.email,
+        timezone: people[0].user.timezone.as_deref().unwrap_or(DEFAULT_TIMEZONE),
+        link_url: link.url.expose_secret(),
+        database: database.as_deref(),
+        sandbox: sandbox.description(),
+    };
+    let paths = if args.format.json { Vec::new() } else { paths_to_try(&storage, &people[0].user).await? };
+    output::print(args.format, &view, |view| text(view, &paths, folder.is_some(), is_local))?;
     let caches = api.clone();
     let evict = move |user, connection| api.evict_connection(user, connection);
     let purge = move || caches.purge_expired();
@@ -93,12 +117,23 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     listeners.serve(&settings, routers, stop).await;
     background.await?;
     connections.finish_tasks(background::TASK_GRACE).await;
+    presence.withdraw().await;
     storage.close().await;
+    drop(lock);
     sandbox.stop().await;
     if let Some(folder) = folder {
         folder.close().context("could not delete the temporary database")?;
     }
+    if !args.format.json {
+        output::print_text("The demo has ended.")?;
+    }
     Ok(())
+}
+
+/// The URL of the database for commands that run beside the demo. None if it may hold a password.
+fn shown_database(settings: &Settings) -> Option<String> {
+    let url = settings.database.url.expose_secret();
+    url.starts_with("sqlite:").then(|| url.to_owned())
 }
 
 /// Sets a temporary database, unless the settings name one.
@@ -160,29 +195,6 @@ async fn add_person(storage: &Storage, email: &str, plan: Plan) -> anyhow::Resul
     Ok(Person { user, key })
 }
 
-async fn print_ready(
-    storage: &Storage,
-    format: JsonFlag,
-    urls: &Urls,
-    people: &[Person; 3],
-    link_url: &str,
-    sandbox: &Description,
-) -> anyhow::Result<()> {
-    let [professional, developer, saver] = people;
-    let view = DemoView {
-        urls,
-        api_key: professional.key.expose(),
-        developer_key: developer.key.expose(),
-        saver_key: saver.key.expose(),
-        email: &professional.user.email,
-        timezone: professional.user.timezone.as_deref().unwrap_or(DEFAULT_TIMEZONE),
-        link_url,
-        sandbox,
-    };
-    let paths = if format.json { Vec::new() } else { paths_to_try(storage, &professional.user).await? };
-    output::print(format, &view, |view| text(view, &paths))
-}
-
 /// Example paths of the API, with ids of this demo.
 async fn paths_to_try(storage: &Storage, user: &User) -> anyhow::Result<Vec<String>> {
     let (accounts, _) = storage.list_accounts(user.id, 50, 0).await?;
@@ -203,20 +215,26 @@ async fn paths_to_try(storage: &Storage, user: &User) -> anyhow::Result<Vec<Stri
     Ok(paths)
 }
 
-fn text(view: &DemoView<'_>, paths: &[String]) -> String {
-    let api = &view.urls.api_url;
+fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, has_new_links: bool) -> String {
+    let Urls { api_url: api, console_url: console, ops_url: ops } = view.urls;
     let curls: Vec<_> = paths
         .iter()
         .map(|path| format!("  curl -s -H \"Authorization: Bearer $BELLBIRD_KEY\" '{api}{path}'"))
         .collect();
+    let new_links = if has_new_links { format!(" After that, {console} makes a new link.") } else { String::new() };
+    let database = match view.database {
+        Some(url) => format!("BELLBIRD_DATABASE__URL='{url}'"),
+        None => "that of database.url".to_owned(),
+    };
+    let fate = if is_temporary { ", deleted at the end" } else { "" };
     format!(
         "Bellbird is running at {api} with simulated providers and made-up users. Try it in another terminal:\n\n  \
          export BELLBIRD_KEY={}\n\n{}\n\n\
-         Link another bank or broker in the browser within 30 minutes:\n\n  {}\n\n\
-         The API reference is at {api}/docs, and metrics are at {}/metrics. Press Ctrl-C to stop.",
+         Link another bank or broker in the browser. This link works for half an hour.{new_links}\n\n  {}\n\n\
+         The database for other commands{fate}:\n\n  {database}\n\n\
+         The API reference is at {api}/docs, and metrics are at {ops}/metrics. Press Ctrl-C to stop.",
         view.api_key,
         curls.join("\n\n"),
         view.link_url,
-        view.urls.ops_url
     )
 }

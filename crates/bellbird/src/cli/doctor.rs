@@ -1,9 +1,10 @@
-//! `bellbird doctor`: checks settings, database, secrets, providers, jobs and ports.
+//! `bellbird doctor`: checks settings, database, secrets, instances, providers, jobs and ports.
 
+mod connections;
 mod files;
 mod jobs;
+mod settings;
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,12 +17,13 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::arguments::{ListenArgs, SettingArgs};
-use super::output::{self, JsonFlag};
-use super::secrets::unopenable_messages;
+use super::output::{self, ErrorView, JsonFlag};
+use super::secrets;
 use crate::config::Settings;
+use crate::instances::{self, Finding};
 use crate::{serve, service, wiring};
 
-/// Check settings, database, secrets, providers, jobs and ports.
+/// Check settings, database, secrets, instances, providers, jobs and ports.
 ///
 /// Changes nothing. Exits with status 1 if a check fails.
 #[derive(Debug, Args)]
@@ -55,6 +57,8 @@ struct Check {
 struct Report {
     ok: bool,
     checks: Vec<Check>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorView>,
 }
 
 #[derive(Default)]
@@ -75,11 +79,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
             }
         }
         Ok(settings) => {
-            checks.add(
-                "settings",
-                Verdict::Ok,
-                format!("{} set, all others at their defaults", settings.origins.len()),
-            );
+            settings::check(&mut checks, &settings);
             check_secrets(&mut checks, &settings);
             files::check(&mut checks, &settings);
             check_database(&mut checks, &settings).await;
@@ -87,8 +87,10 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
             check_ports(&mut checks, &settings).await;
         }
     }
-    let ok = checks.0.iter().all(|check| check.verdict != Verdict::Wrong);
-    output::print(args.format, &Report { ok, checks: checks.0 }, text)?;
+    let wrong = checks.0.iter().filter(|check| check.verdict == Verdict::Wrong);
+    let wrong: Vec<_> = wrong.map(|check| format!("{}: {}", check.name, check.detail)).collect();
+    let ok = wrong.is_empty();
+    output::print(args.format, &Report { ok, checks: checks.0, error: ErrorView::of(&wrong) }, text)?;
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -117,53 +119,79 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
         let detail = "the connection to another machine may go without TLS: set sslmode=require in database.url";
         checks.add("database TLS", Verdict::Note, detail);
     }
-    let path = url.strip_prefix("sqlite:");
-    if path.is_some_and(|path| !Path::new(path).exists()) {
-        return checks.add("database", Verdict::Wrong, "the file does not exist yet; run `bellbird migrate`");
-    }
-    let storage = match wiring::open_storage(settings).await {
+    let opened = match wiring::optional_sealer(settings) {
+        Ok(sealer) => wiring::open_existing(settings, sealer).await,
+        Err(error) => Err(error),
+    };
+    let storage = match opened {
         Ok(storage) => storage,
         Err(error) => return checks.add("database", Verdict::Wrong, format!("{error:#}")),
     };
+    let location = wiring::database_location(settings);
     match storage.pending_migrations().await {
-        Err(error) => checks.add("database", Verdict::Wrong, format!("{}: {error}", storage.kind())),
+        Err(error) => checks.add("database", Verdict::Wrong, format!("{location}: {error}")),
         Ok(pending) if pending.is_empty() => {
-            checks.add("database", Verdict::Ok, format!("{} is reachable and up to date", storage.kind()));
+            checks.add("database", Verdict::Ok, format!("{location} is up to date"));
+            check_restored(checks, &storage).await;
             check_sealed(checks, &storage).await;
+            connections::check(checks, &storage).await;
+            check_instances(checks, settings, &storage).await;
             jobs::check(checks, settings, &storage).await;
         }
         Ok(pending) => {
             let (count, names) = (pending.len(), pending.join(", "));
-            let detail = format!("pending migrations: {count} ({names}); run `bellbird migrate`");
+            let detail = format!("{location} has pending migrations: {count} ({names}); run `bellbird migrate`");
             checks.add("database", Verdict::Wrong, detail);
         }
     }
     storage.close().await;
 }
 
+async fn check_restored(checks: &mut Checks, storage: &Storage) {
+    const NAME: &str = "restore";
+    match storage.awaits_restore_decision().await {
+        Ok(false) => {}
+        Ok(true) => {
+            let hint = wiring::RESTORE_DECISION;
+            let detail = format!("restored from a backup, so the service does not start: {hint}");
+            checks.add(NAME, Verdict::Wrong, detail);
+        }
+        Err(error) => checks.add(NAME, Verdict::Wrong, error.to_string()),
+    }
+}
+
 async fn check_sealed(checks: &mut Checks, storage: &Storage) {
-    const NAME: &str = "sealed tokens";
+    const NAME: &str = "secrets";
     let secrets = match storage.sealed_secrets().await {
         Ok(secrets) => secrets,
         Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
     };
     let current = storage.sealing_key_id();
-    let counts: Vec<_> = secrets.by_key.iter().map(|(key, count)| format!("{count} with key `{key}`")).collect();
-    let missing = unopenable_messages(&secrets.unopenable);
-    let old = secrets.by_key.keys().any(|key| key != current);
-    match (missing.is_empty(), old) {
-        _ if counts.is_empty() && missing.is_empty() => checks.add(NAME, Verdict::Ok, "none stored"),
-        (true, false) => checks.add(NAME, Verdict::Ok, format!("{}; all can be opened", counts.join(", "))),
-        (true, true) => {
-            let counts = counts.join(", ");
-            let detail =
-                format!("{counts}; all can be opened. Run `bellbird secrets rotate` to reseal them with `{current}`");
-            checks.add(NAME, Verdict::Note, detail);
-        }
-        (false, _) => checks.add(NAME, Verdict::Wrong, format!("{}; some cannot be opened", counts.join(", "))),
-    }
-    for detail in missing {
-        checks.add(NAME, Verdict::Wrong, detail);
+    let (all_open, detail) = secrets::summary(&secrets, current);
+    let needs_rotation = secrets.by_key.keys().any(|key| key != current);
+    let verdict = match (all_open, needs_rotation) {
+        (false, _) => Verdict::Wrong,
+        (true, true) => Verdict::Note,
+        (true, false) => Verdict::Ok,
+    };
+    checks.add(NAME, verdict, detail);
+}
+
+/// Reports the running instances, and what differs between them and these settings.
+async fn check_instances(checks: &mut Checks, settings: &Settings, storage: &Storage) {
+    const NAME: &str = "instances";
+    let running = match instances::running(storage).await {
+        Ok(running) => running,
+        Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
+    };
+    let names: Vec<_> = running.iter().map(|one| format!("{one} with version {}", one.version)).collect();
+    let detail = match &names[..] {
+        [] => "none is running".to_owned(),
+        names => format!("{} running: {}", names.len(), names.join(", ")),
+    };
+    checks.add(NAME, Verdict::Ok, detail);
+    for Finding { is_wrong, text } in instances::compare_with(&running, settings) {
+        checks.add(NAME, if is_wrong { Verdict::Wrong } else { Verdict::Note }, text);
     }
 }
 

@@ -1,8 +1,10 @@
 //! `bellbird key`: creates, lists, rotates and revokes API keys.
 
+mod find;
+
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use bellbird_domain::{ApiKey, KeyId};
 use bellbird_storage::{KeyRecord, Storage};
 use clap::{Args, Subcommand};
@@ -13,8 +15,12 @@ use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::user::{UserFilter, find_user};
 use crate::wiring;
+use find::KeyRef;
 
-/// Create, list, rotate and revoke API keys.
+/// The status of a key that works.
+const ACTIVE: &str = "active";
+
+/// Create, list, show, rotate and revoke API keys.
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
     Create(CreateArgs),
@@ -22,6 +28,7 @@ pub(super) enum KeyCommand {
     #[command(after_long_help = "Example:
   bellbird key list --user me@example.com")]
     List(UserFilter),
+    Show(ShowArgs),
     Rotate(RotateArgs),
     Revoke(RevokeArgs),
 }
@@ -47,15 +54,28 @@ pub(super) struct CreateArgs {
     format: JsonFlag,
 }
 
+/// Show one API key, without the key itself.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird key show laptop")]
+pub(super) struct ShowArgs {
+    #[command(flatten)]
+    key: KeyRef,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
 /// Replace a key; the old one stays valid for a grace period.
 ///
 /// The new key has the name and the lifetime of the old one.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird key rotate 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --grace 1h")]
+#[command(after_long_help = "Examples:
+  bellbird key rotate laptop --grace 1h
+  bellbird key rotate 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
 pub(super) struct RotateArgs {
-    /// Id of the old key, as `key list` shows it
-    id: KeyId,
+    #[command(flatten)]
+    key: KeyRef,
 
     /// How long the old key stays valid; 0h ends it immediately
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = arguments::duration)]
@@ -67,11 +87,12 @@ pub(super) struct RotateArgs {
 
 /// Revoke a key immediately.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Example:
+#[command(after_long_help = "Examples:
+  bellbird key revoke laptop --user me@example.com
   bellbird key revoke 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
 pub(super) struct RevokeArgs {
-    /// Id of the key, as `key list` shows it
-    id: KeyId,
+    #[command(flatten)]
+    key: KeyRef,
 
     #[command(flatten)]
     format: JsonFlag,
@@ -129,7 +150,7 @@ fn status(record: &KeyRecord, now: Timestamp) -> &'static str {
     } else if record.expires_at.is_some_and(|at| at <= now) {
         "expired"
     } else {
-        "active"
+        ACTIVE
     }
 }
 
@@ -138,6 +159,7 @@ pub(super) async fn run(settings: &SettingArgs, command: KeyCommand) -> anyhow::
     let result = match command {
         KeyCommand::Create(args) => create(&storage, &args).await,
         KeyCommand::List(args) => list(&storage, &args).await,
+        KeyCommand::Show(args) => show(&storage, &args).await,
         KeyCommand::Rotate(args) => rotate(&storage, &args).await,
         KeyCommand::Revoke(args) => revoke(&storage, &args).await,
     };
@@ -173,12 +195,30 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     })
 }
 
+async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
+    let view = view(storage, args.key.find(storage).await?, Timestamp::now()).await?;
+    output::print(args.format, &view, |view| {
+        let KeyRecord { id, name, prefix, created_at, last_used_at, expires_at, revoked_at, .. } = &view.record;
+        output::details(&[
+            ("id", id.to_string()),
+            ("user", view.user.clone()),
+            ("name", name.clone()),
+            ("key", format!("{prefix}...")),
+            ("status", view.status.to_owned()),
+            ("created", output::format_instant(Some(*created_at))),
+            ("last used", output::format_instant(*last_used_at)),
+            ("expires", output::format_instant(*expires_at)),
+            ("revoked", output::format_instant(*revoked_at)),
+        ])
+    })
+}
+
 async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
-    let old = find_key(storage, args.id).await?;
+    let old = args.key.find(storage).await?;
     let now = Timestamp::now();
     match status(&old, now) {
-        "active" => {}
-        other => bail!("the key {} is {other}: create a new one with `bellbird key create`", args.id),
+        ACTIVE => {}
+        other => bail!("the key {} is {other}: create a new one with `bellbird key create`", old.id),
     }
     let key = wiring::new_key();
     let life = old.expires_at.map(|at| at.duration_since(old.created_at));
@@ -194,18 +234,15 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
 }
 
 async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
-    find_key(storage, args.id).await?;
+    let key = args.key.find(storage).await?;
     let now = Timestamp::now();
-    let record = storage.revoke_key(args.id, now).await?;
-    let user =
-        storage.find_user(record.user_id).await?.ok_or_else(|| anyhow!("the key's user was removed meanwhile"))?;
-    let view = KeyView::new(&user.email, record, now);
+    let view = view(storage, storage.revoke_key(key.id, now).await?, now).await?;
     output::print(args.format, &view, |view| format!("Revoked the key {} of {}.", view.record.name, view.user))
 }
 
-async fn find_key(storage: &Storage, id: KeyId) -> anyhow::Result<KeyRecord> {
-    let found = storage.find_key(id).await?;
-    found.with_context(|| format!("there is no key {id}: `bellbird key list` shows the ids"))
+async fn view(storage: &Storage, record: KeyRecord, now: Timestamp) -> anyhow::Result<KeyView> {
+    let user = storage.find_user(record.user_id).await?.context("the key's user was removed meanwhile")?;
+    Ok(KeyView::new(&user.email, record, now))
 }
 
 fn after(now: Timestamp, length: Duration) -> anyhow::Result<Timestamp> {

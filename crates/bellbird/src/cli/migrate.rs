@@ -1,5 +1,6 @@
 //! `bellbird migrate`: creates the database or applies pending migrations.
 
+use anyhow::Context as _;
 use serde_json::json;
 
 use super::arguments::SettingArgs;
@@ -7,15 +8,17 @@ use super::output::{self, JsonFlag};
 use crate::wiring;
 
 pub(super) async fn run(settings: &SettingArgs, format: JsonFlag) -> anyhow::Result<()> {
-    let storage = wiring::open_storage(&settings.load(None)?).await?;
-    let applied = storage.migrate().await?;
-    let answer = json!({ "database": storage.kind(), "applied": applied });
+    let settings = settings.load(None)?;
+    let storage = wiring::open(&settings, wiring::optional_sealer(&settings)?).await?;
+    let location = wiring::database_location(&settings);
+    let applied = storage.migrate().await.with_context(|| format!("could not migrate the {location}"))?;
+    let answer = json!({ "database": storage.kind(), "location": location, "applied": applied });
     storage.close().await;
     output::print(format, &answer, |_| {
         if applied.is_empty() {
-            "The database is up to date.".to_owned()
+            format!("The {location} is up to date.")
         } else {
-            format!("Applied: {}.", applied.join(", "))
+            format!("Migrated the {location}: {}.", applied.join(", "))
         }
     })
 }

@@ -1,9 +1,11 @@
 //! Output of commands: results go to standard output, everything else to standard error.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Args;
+use clap::error::ErrorKind;
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use jiff::Timestamp;
@@ -11,13 +13,51 @@ use serde::Serialize;
 
 use crate::config::terminal;
 
-/// The `--json` flag of every command that prints data.
+/// The `--json` flag of every command, before or after the command.
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct JsonFlag {
     /// Print a single JSON value on standard output
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub(super) json: bool,
 }
+
+/// Why a command failed: the member `error` of what it prints with `--json`.
+#[derive(Debug, Serialize)]
+pub(super) struct ErrorView {
+    message: String,
+    /// Several reasons, one by one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    details: Vec<String>,
+}
+
+impl ErrorView {
+    /// `None` if there is no reason.
+    pub(super) fn of(reasons: &[String]) -> Option<Self> {
+        match reasons {
+            [] => None,
+            [reason] => Some(Self { message: reason.clone(), details: Vec::new() }),
+            several => Some(Self { message: several.join("; "), details: several.to_vec() }),
+        }
+    }
+}
+
+/// What a command without a result of its own prints with `--json` if it fails.
+#[derive(Serialize)]
+struct FailureView {
+    error: Option<ErrorView>,
+}
+
+/// A wrong use of a command that the argument parser does not find. Exit status 2.
+#[derive(Debug)]
+pub(super) struct UsageError(pub(super) String);
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
 
 /// Prints the value as one line of JSON, or as the text that `text` returns.
 pub(super) fn print<T: Serialize>(format: JsonFlag, value: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
@@ -38,6 +78,20 @@ pub(super) fn print_text(text: &str) -> anyhow::Result<()> {
 /// Prints a remark on standard error.
 pub(super) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Prints a question on standard error.
+pub(super) fn ask(question: &str) {
+    let mut out = io::stderr().lock();
+    let _ = write!(out, "{question}").and_then(|()| out.flush());
+}
+
+/// Prints errors on standard error, after the result. Returns the exit status.
+pub(super) fn finish(errors: &[String]) -> ExitCode {
+    for error in errors {
+        note(&format!("error: {error}"));
+    }
+    if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Progress line on standard error, shown only on a terminal. It is overwritten by each update and erased at the end.
@@ -70,8 +124,31 @@ impl Drop for Progress {
     }
 }
 
+/// Prints help on standard output, or a wrong usage on standard error.
+pub(super) fn report_usage(error: &clap::Error, format: JsonFlag) -> ExitCode {
+    let _ = error.print();
+    if error.use_stderr() {
+        let text = match error.kind() {
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                "a command is missing: see `bellbird --help`".to_owned()
+            }
+            _ => error.to_string(),
+        };
+        let message = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+        print_failure(format, &[message.split_whitespace().collect::<Vec<_>>().join(" ")]);
+    }
+    u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+fn print_failure(format: JsonFlag, reasons: &[String]) {
+    if format.json {
+        // If standard output is gone, the exit status still shows the failure.
+        let _ = print(format, &FailureView { error: ErrorView::of(reasons) }, |_| String::new());
+    }
+}
+
 /// Prints the error and its causes on one line. Errors of several settings get a line each.
-pub(super) fn report_failure(error: &anyhow::Error) -> ExitCode {
+pub(super) fn report_failure(error: &anyhow::Error, format: JsonFlag) -> ExitCode {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         // Some errors repeat their cause in their own text.
@@ -81,10 +158,10 @@ pub(super) fn report_failure(error: &anyhow::Error) -> ExitCode {
             text = format!("{text}: {cause}");
         }
     }
-    for line in text.lines() {
-        note(&format!("error: {line}"));
-    }
-    ExitCode::FAILURE
+    let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    print_failure(format, &lines);
+    let failed = finish(&lines);
+    if error.is::<UsageError>() { ExitCode::from(2) } else { failed }
 }
 
 /// Formats a table without borders, readable on a terminal and easy to split with `awk`.

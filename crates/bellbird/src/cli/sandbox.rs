@@ -1,39 +1,53 @@
 //! `bellbird sandbox`: runs the simulated providers without the service.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_sandbox::{Description, Options};
 use clap::Args;
 
-use super::arguments::SettingArgs;
+use super::arguments::{SettingArgs, listen_address};
 use super::output::{self, JsonFlag};
 use crate::{telemetry, wiring};
+
+/// The sandbox gives requests in flight half a second.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Run the simulated providers without the service.
 ///
 /// They speak the real wire protocols and serve made-up people with years of made-up rows. Use them to try or test a
 /// service without a provider account. SIGTERM or Ctrl-C stops them.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Example:
+#[command(after_long_help = "Examples:
   bellbird sandbox
-  # prints settings for a service, and credentials for `bellbird connection import`")]
+  # prints settings for a service, and credentials for `bellbird connection import`
+
+  bellbird sandbox --toml > bellbird.toml
+  # the same as a settings file, for a service that starts in this folder")]
 pub(super) struct SandboxArgs {
     #[command(flatten)]
     data: DataArgs,
 
     /// Listen address of the simulated Fiskil; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
+    #[arg(value_parser = listen_address)]
     fiskil_listen: SocketAddr,
 
     /// Listen address of the simulated Akahu
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8091")]
+    #[arg(value_parser = listen_address)]
     akahu_listen: SocketAddr,
 
     /// Listen address of the simulated SnapTrade
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8092")]
+    #[arg(value_parser = listen_address)]
     snaptrade_listen: SocketAddr,
+
+    /// Print the settings as sections of bellbird.toml, and all else as comments
+    #[arg(long, conflicts_with = "json")]
+    toml: bool,
 
     #[command(flatten)]
     format: JsonFlag,
@@ -62,8 +76,8 @@ impl DataArgs {
 pub(super) async fn run(settings: &SettingArgs, args: &SandboxArgs) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
     let _log = telemetry::start_log(&settings.log);
-    let stop = wiring::stop_on_signal()?;
-    let SandboxArgs { data, fiskil_listen, akahu_listen, snaptrade_listen, format } = args;
+    let stop = wiring::stop_on_signal(STOP_TIMEOUT)?;
+    let SandboxArgs { data, fiskil_listen, akahu_listen, snaptrade_listen, toml, format } = args;
     let options = Options {
         fiskil_listen: *fiskil_listen,
         akahu_listen: *akahu_listen,
@@ -76,8 +90,9 @@ pub(super) async fn run(settings: &SettingArgs, args: &SandboxArgs) -> anyhow::R
              --fiskil-listen, --akahu-listen and --snaptrade-listen"
         )
     })?;
-    let exports = exports(sandbox.description())?;
-    output::print(*format, sandbox.description(), |description| text(&exports, description))?;
+    let form = if *toml { SettingsForm::Toml } else { SettingsForm::Exports };
+    let settings = settings_text(sandbox.description(), form)?;
+    output::print(*format, sandbox.description(), |description| text(&settings, description, form))?;
     stop.cancelled().await;
     sandbox.stop().await;
     Ok(())
@@ -110,27 +125,63 @@ fn camel_case(name: &str) -> String {
     text
 }
 
-/// Shell commands that set the environment variables for a service that uses the sandbox, by provider.
-fn exports(description: &Description) -> anyhow::Result<String> {
-    let mut settings = sandbox_settings(description)?;
-    let blocks = PROVIDERS.iter().map(|provider| {
-        let values = settings.section(provider);
-        let lines = provider.settings.iter().filter_map(|setting| {
-            let variable = format!("BELLBIRD_{}__{}", provider.name, setting.name).to_ascii_uppercase();
-            values.get(setting.name).map(|value| format!("export {variable}='{value}'\n"))
-        });
-        lines.collect::<String>()
-    });
-    Ok(blocks.filter(|block| !block.is_empty()).collect::<Vec<_>>().join("\n"))
+/// How the sandbox prints the settings of a service that uses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SettingsForm {
+    /// Shell commands that set environment variables.
+    Exports,
+    /// Sections of a settings file.
+    Toml,
 }
 
-fn text(exports: &str, description: &Description) -> String {
-    let all_credentials: Vec<_> =
-        description.credentials.iter().filter_map(|credentials| serde_json::to_string(credentials).ok()).collect();
-    format!(
-        "The sandbox is running. Settings for a service that uses it:\n\n{exports}\n\
-         Credentials, each for `bellbird connection import --user EMAIL --credentials -`:\n\n{}\n\n\
+/// The settings for a service that uses the sandbox, by provider.
+fn settings_text(description: &Description, form: SettingsForm) -> anyhow::Result<String> {
+    let mut settings = sandbox_settings(description)?;
+    let mut blocks = Vec::new();
+    for provider in PROVIDERS {
+        let values = settings.section(provider);
+        let mut lines = String::new();
+        for setting in provider.settings {
+            let Some(value) = values.get(setting.name) else { continue };
+            if form == SettingsForm::Toml {
+                // A string of TOML, which escapes as JSON does.
+                lines.push_str(&format!("{} = {}\n", setting.name, serde_json::to_string(value)?));
+            } else {
+                let variable = format!("BELLBIRD_{}__{}", provider.name, setting.name).to_ascii_uppercase();
+                lines.push_str(&format!("export {variable}='{value}'\n"));
+            }
+        }
+        if !lines.is_empty() {
+            let head = if form == SettingsForm::Toml { format!("[{}]\n", provider.name) } else { String::new() };
+            blocks.push(head + &lines);
+        }
+    }
+    Ok(blocks.join("\n"))
+}
+
+fn text(settings: &str, description: &Description, form: SettingsForm) -> String {
+    let consents = description.people.iter().zip(&description.credentials);
+    let consents: Vec<_> = consents
+        .filter_map(|(person, credentials)| Some(format!("# {person}\n{}", serde_json::to_string(credentials).ok()?)))
+        .collect();
+    let credentials = format!(
+        "Credentials, each for `bellbird connection import --user EMAIL --credentials -`:\n\n{}\n\n\
          Press Ctrl-C to stop.",
-        all_credentials.join("\n")
-    )
+        consents.join("\n")
+    );
+    let intro = "The sandbox is running. Settings for a service that uses it:";
+    match form {
+        SettingsForm::Exports => format!("{intro}\n\n{settings}\n{credentials}"),
+        SettingsForm::Toml => format!("{}\n\n{settings}\n{}", commented(intro), commented(&credentials)),
+    }
+}
+
+/// The lines as comments of TOML.
+fn commented(text: &str) -> String {
+    let comment = |line: &str| match line {
+        "" => "#".to_owned(),
+        comment if comment.starts_with('#') => comment.to_owned(),
+        line => format!("# {line}"),
+    };
+    text.lines().map(comment).collect::<Vec<_>>().join("\n")
 }

@@ -1,5 +1,7 @@
 //! `bellbird user`: adds, shows, changes and removes users.
 
+mod remove;
+
 use anyhow::{Context as _, bail};
 use bellbird_domain::user::DEFAULT_TIMEZONE;
 use bellbird_domain::{Plan, User, UserId};
@@ -10,8 +12,8 @@ use jiff::Timestamp;
 
 use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
-use crate::config::Settings;
 use crate::wiring;
+use remove::RemoveArgs;
 
 /// Add, show, change and remove users.
 #[derive(Debug, Subcommand)]
@@ -49,6 +51,7 @@ pub(super) struct AddArgs {
 
 /// Show one user.
 #[derive(Debug, Args)]
+#[command(override_usage = "bellbird user show [OPTIONS] <USER>")]
 #[command(after_long_help = "Example:
   bellbird user show me@example.com")]
 pub(super) struct ShowArgs {
@@ -59,14 +62,23 @@ pub(super) struct ShowArgs {
     format: JsonFlag,
 }
 
-/// Change a user's plan or timezone. A running service applies the change from the next request on.
+/// Change a user's e-mail address, plan or timezone. A running service applies the change from the next request on.
+///
+/// A provider at which the user is registered keeps the old e-mail address.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "bellbird user set <USER> [--email <EMAIL>] [--plan <PLAN>] [--timezone <TZ> | --no-timezone]"
+)]
 #[command(after_long_help = "Example:
   bellbird user set me@example.com --plan developer")]
 #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
 pub(super) struct SetArgs {
     #[command(flatten)]
     user: UserRef,
+
+    /// New e-mail address; must be unique
+    #[arg(long, value_parser = arguments::email, group = "change")]
+    email: Option<String>,
 
     /// New plan
     #[arg(long, value_parser = plan_parser(), group = "change")]
@@ -84,25 +96,6 @@ pub(super) struct SetArgs {
     format: JsonFlag,
 }
 
-/// Remove a user with all API keys and webhook endpoints. Remove the user's connections first.
-///
-/// If linking in the browser registered the user at a provider, the registration is removed there too.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird user remove me@example.com")]
-pub(super) struct RemoveArgs {
-    #[command(flatten)]
-    user: UserRef,
-
-    /// Remove the user only here and keep the registrations at providers. Use it when a provider is permanently
-    /// unreachable, or when the master key of a registration is lost
-    #[arg(long)]
-    local_only: bool,
-
-    #[command(flatten)]
-    format: JsonFlag,
-}
-
 #[derive(Debug, Args)]
 pub(super) struct UserRef {
     /// E-mail address or id of the user
@@ -110,7 +103,7 @@ pub(super) struct UserRef {
     positional: Option<String>,
 
     /// The same as USER
-    #[arg(long = "user", visible_alias = "email", value_name = "USER", conflicts_with = "positional")]
+    #[arg(long = "user", value_name = "USER", conflicts_with = "positional")]
     flag: Option<String>,
 }
 
@@ -158,7 +151,7 @@ pub(super) async fn run(settings: &SettingArgs, command: UserCommand) -> anyhow:
             output::print(args.format, &user, details)
         }
         UserCommand::Set(args) => set(&storage, &args).await,
-        UserCommand::Remove(args) => remove(&settings, &storage, &args).await,
+        UserCommand::Remove(args) => remove::run(&settings, &storage, &args).await,
     };
     storage.close().await;
     result
@@ -205,32 +198,13 @@ async fn list(storage: &Storage, format: JsonFlag) -> anyhow::Result<()> {
 async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
     let timezone = if args.no_timezone { Some(None) } else { args.timezone.as_deref().map(Some) };
-    let user = storage.update_user(user.id, &UserChange { plan: args.plan, timezone }).await?;
-    output::print(args.format, &user, |user| format!("Changed.\n\n{}", details(user)))
-}
-
-async fn remove(settings: &Settings, storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
-    let user = args.user.find(storage).await?;
-    let has_pending_removal =
-        storage.list_removals().await?.into_iter().any(|removal| removal.connection.user_id == user.id);
-    if !has_pending_removal && storage.list_connections(user.id).await?.is_empty() {
-        let providers = wiring::providers(settings)?;
-        let connections = wiring::connections(settings, storage, &providers, &wiring::event_buffer(settings), None);
-        let unregistered = connections.unregister_provider_users(user.id, args.local_only).await;
-        unregistered.with_context(|| {
-            format!(
-                "{} could not be unregistered at a provider (use --local-only to remove the user only here)",
-                user.email
-            )
-        })?;
-    }
-    match storage.delete_user(user.id).await {
+    let change = UserChange { email: args.email.as_deref(), plan: args.plan, timezone };
+    let user = match storage.update_user(user.id, &change).await {
         Err(StorageError::Conflict(_)) => bail!(
-            "{0} still has connections: `bellbird connection list --user {0}` shows them, and \
-             `bellbird connection remove ID` withdraws the consent of each",
-            user.email
+            "another user has the e-mail address {}: `bellbird user list` shows all of them",
+            args.email.as_deref().unwrap_or_default()
         ),
         other => other?,
-    }
-    output::print(args.format, &user, |user| format!("Removed {} with all keys and webhook endpoints.", user.email))
+    };
+    output::print(args.format, &user, |user| format!("Changed.\n\n{}", details(user)))
 }

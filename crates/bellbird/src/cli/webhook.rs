@@ -1,34 +1,42 @@
 //! `bellbird webhook`: manages the webhook endpoints of users and their deliveries.
 
 mod add;
+pub(super) mod advice;
 mod log;
 mod ping;
 mod redeliver;
+mod remove;
 mod secret;
+mod set;
 mod state;
 
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use bellbird_domain::{EndpointId, EventId, EventType};
+use bellbird_domain::{EndpointId, EventId, EventType, User};
 use bellbird_storage::{Endpoint, Storage};
 use clap::{Args, Subcommand};
-use serde::Serialize;
 
-use super::arguments::SettingArgs;
+use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::user::{UserFilter, find_user};
 use crate::config::Settings;
+use crate::instances;
 use crate::wiring;
 
 /// Manage webhook endpoints and their deliveries.
 #[derive(Debug, Subcommand)]
 pub(super) enum WebhookCommand {
     Add(add::AddArgs),
+    Set(set::SetArgs),
     /// List endpoints, without their secrets.
     #[command(after_long_help = "Example:
   bellbird webhook list --user me@example.com")]
     List(UserFilter),
+    /// Show one endpoint, without its secret.
+    #[command(after_long_help = "Example:
+  bellbird webhook show 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+    Show(EndpointArgs),
     /// Send a test event to an endpoint.
     ///
     /// The event has the type `endpoint.ping` and no rows. This command sends it once, without retries, even to a
@@ -58,12 +66,7 @@ pub(super) enum WebhookCommand {
     #[command(after_long_help = "Example:
   bellbird webhook disable 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
     Disable(EndpointArgs),
-    /// Remove an endpoint with its secret and its delivery log.
-    ///
-    /// Pending deliveries to the endpoint are cancelled.
-    #[command(after_long_help = "Example:
-  bellbird webhook remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
-    Remove(EndpointArgs),
+    Remove(remove::RemoveArgs),
     Deliveries(log::DeliveriesArgs),
     Redeliver(redeliver::RedeliverArgs),
     Recover(redeliver::RecoverArgs),
@@ -73,33 +76,44 @@ pub(super) enum WebhookCommand {
 #[derive(Debug, Args)]
 pub(super) struct EndpointArgs {
     /// Id of the endpoint, as `webhook list` shows it
+    #[arg(value_parser = arguments::endpoint_id)]
     id: EndpointId,
 
     #[command(flatten)]
     format: JsonFlag,
 }
 
-fn row(endpoint: &Endpoint) -> [String; 6] {
-    let status = match (&endpoint.disabled_reason, endpoint.failing_since) {
+fn status(endpoint: &Endpoint) -> String {
+    match (&endpoint.disabled_reason, endpoint.failing_since) {
         (Some(reason), _) => format!("{} ({reason})", endpoint.status),
         (None, Some(since)) => format!("{} (failing since {})", endpoint.status, output::format_instant(Some(since))),
         (None, None) => endpoint.status.to_string(),
-    };
+    }
+}
+
+fn row(endpoint: &Endpoint) -> [String; 6] {
     [
         endpoint.url.clone(),
         names(&endpoint.event_types),
-        status,
+        status(endpoint),
         output::format_instant(endpoint.delivered_at),
         output::format_instant(Some(endpoint.created_at)),
         endpoint.id.to_string(),
     ]
 }
 
-/// What `remove --json` prints.
-#[derive(Serialize)]
-struct RemovedEndpoint {
-    id: EndpointId,
-    removed: bool,
+/// All about an endpoint, with its user unless that one was removed meanwhile.
+fn details(endpoint: &Endpoint, user: Option<&User>) -> String {
+    output::details(&[
+        ("id", endpoint.id.to_string()),
+        ("user", user.map_or_else(|| "-".to_owned(), |user| user.email.clone())),
+        ("url", endpoint.url.clone()),
+        ("events", names(&endpoint.event_types)),
+        ("API version", endpoint.api_version.to_string()),
+        ("status", status(endpoint)),
+        ("delivered", output::format_instant(endpoint.delivered_at)),
+        ("created", output::format_instant(Some(endpoint.created_at))),
+    ])
 }
 
 pub(super) async fn run(settings: &SettingArgs, command: WebhookCommand) -> anyhow::Result<ExitCode> {
@@ -118,12 +132,14 @@ pub(super) async fn run(settings: &SettingArgs, command: WebhookCommand) -> anyh
 async fn execute(settings: &Settings, storage: &Storage, command: WebhookCommand) -> anyhow::Result<ExitCode> {
     match command {
         WebhookCommand::Add(args) => add::add(settings, storage, &args).await?,
+        WebhookCommand::Set(args) => set::set(settings, storage, &args).await?,
         WebhookCommand::List(args) => list(storage, &args).await?,
+        WebhookCommand::Show(args) => show(storage, &args).await?,
         WebhookCommand::Ping(args) => return ping::ping(settings, storage, &args).await,
         WebhookCommand::RotateSecret(args) => secret::rotate(storage, &args).await?,
         WebhookCommand::Enable(args) => state::enable(storage, &args).await?,
         WebhookCommand::Disable(args) => state::disable(storage, &args).await?,
-        WebhookCommand::Remove(args) => remove(storage, &args).await?,
+        WebhookCommand::Remove(args) => remove::remove(storage, &args).await?,
         WebhookCommand::Deliveries(args) => log::deliveries(storage, &args).await?,
         WebhookCommand::Redeliver(args) => redeliver::redeliver(storage, &args).await?,
         WebhookCommand::Recover(args) => redeliver::recover(storage, &args).await?,
@@ -141,17 +157,15 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
             return "No endpoints yet. Add one with `bellbird webhook add --user USER --url URL`.".to_owned();
         }
         let head = ["url", "events", "status", "delivered", "created", "id"];
-        output::table(head, endpoints.iter().map(row))
+        let table = output::table(head, endpoints.iter().map(row));
+        std::iter::once(table).chain(endpoints.iter().filter_map(advice::disabled)).collect::<Vec<_>>().join("\n\n")
     })
 }
 
-async fn remove(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
+async fn show(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.id).await?;
-    if !storage.delete_endpoint(endpoint.user_id, endpoint.id).await? {
-        return Err(endpoint_gone(args.id));
-    }
-    let view = RemovedEndpoint { id: args.id, removed: true };
-    output::print(args.format, &view, |_| format!("Removed the endpoint {}.", endpoint.url))
+    let user = storage.find_user(endpoint.user_id).await?;
+    output::print(args.format, &endpoint, |endpoint| details(endpoint, user.as_ref()))
 }
 
 async fn find(storage: &Storage, id: EndpointId) -> anyhow::Result<Endpoint> {
@@ -173,6 +187,14 @@ fn event_not_found(endpoint: EndpointId, event: EventId) -> String {
 
 fn names(events: &[EventType]) -> String {
     events.iter().map(|event| event.as_str()).collect::<Vec<_>>().join(",")
+}
+
+/// Warns if a running instance rejects the URL of an endpoint.
+async fn warn_of_rejections(storage: &Storage, id: EndpointId, url: &str) -> anyhow::Result<()> {
+    for warning in advice::rejections(&instances::running(storage).await?, id, url) {
+        output::note(&warning);
+    }
+    Ok(())
 }
 
 /// Formats a number of deliveries: `1 delivery`, `2 deliveries`.

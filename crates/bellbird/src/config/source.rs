@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 
 use toml::de::{DeTable, DeValue};
 
@@ -80,13 +80,15 @@ pub(super) struct Given<'a> {
     /// The last source that set a value, or named its file.
     set_by: BTreeMap<String, Origin>,
     pub(super) values: BTreeMap<String, (Raw, Origin)>,
+    /// The settings file that was read.
+    pub(super) file: Option<PathBuf>,
     pub(super) errors: Vec<String>,
 }
 
 impl<'a> Given<'a> {
     pub(super) fn collect(sources: &Sources, known: &'a [String], secrets: &'a [String]) -> Self {
         let (set_by, values) = (BTreeMap::new(), BTreeMap::new());
-        let mut given = Self { known, secrets, set_by, values, errors: Vec::new() };
+        let mut given = Self { known, secrets, set_by, values, file: None, errors: Vec::new() };
         if let Err(error) = given.add_file(sources.file.as_deref()) {
             given.errors.push(error);
         }
@@ -107,6 +109,7 @@ impl<'a> Given<'a> {
             Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(format!("the settings file {} cannot be read: {error}", path.display())),
         };
+        self.file = Some(absolute(path).unwrap_or_else(|_| path.to_owned()));
         let origin =
             |at: usize| Origin::File(path.to_owned(), 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count());
         // The message names the line but does not quote it: it may hold a secret.
@@ -121,7 +124,8 @@ impl<'a> Given<'a> {
                         self.add(section.get_ref(), key.get_ref(), value.get_ref().into(), origin(key.span().start));
                     }
                 }
-                _ => self.unknown_section(section.get_ref(), &origin(section.span().start)),
+                DeValue::Table(_) => self.unknown_section(section.get_ref(), &origin(section.span().start)),
+                _ => self.outside_of_sections(section.get_ref(), &origin(section.span().start)),
             }
         }
         Ok(())
@@ -195,6 +199,17 @@ impl<'a> Given<'a> {
         }
         self.set_by.insert(name.clone(), source);
         self.values.insert(name, (raw, origin));
+    }
+
+    /// A key above all sections: it belongs into one that has a key of this name.
+    fn outside_of_sections(&mut self, key: &str, origin: &Origin) {
+        let sections: Vec<_> = self.known.iter().filter_map(|name| name.split_once('.')).collect();
+        let having = sections.iter().filter(|(_, known)| *known == key).map(|(section, _)| format!("[{section}]"));
+        let having = having.collect::<Vec<_>>().join(" or ");
+        if having.is_empty() {
+            return self.unknown_section(key, origin);
+        }
+        self.errors.push(format!("`{key}` in {origin} is outside of a section: write it below {having}"));
     }
 
     fn unknown_section(&mut self, section: &str, origin: &Origin) {

@@ -3,6 +3,11 @@
 use std::io::IsTerminal as _;
 
 #[must_use]
+pub fn stdin_is_terminal() -> bool {
+    std::io::stdin().is_terminal()
+}
+
+#[must_use]
 pub fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
 }

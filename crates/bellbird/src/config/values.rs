@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::{Form, provider_url};
@@ -11,6 +12,8 @@ use secrecy::SecretString;
 
 use super::source::{Given, Origin, Raw, Sources, shortened};
 
+/// The form of an address to listen on, after "must be".
+pub const LISTEN_ADDRESS: &str = "an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080";
 const TEXT: &str = "text, in quotes";
 const URL: &str = "a URL such as https://example.com, without user name, query or fragment";
 const PROVIDER_URL: &str =
@@ -26,6 +29,8 @@ enum Show {
 #[derive(Default)]
 pub(super) struct Values {
     given: BTreeMap<String, (Raw, Origin)>,
+    /// The settings file that was read.
+    pub(super) file: Option<PathBuf>,
     /// The settings that were read, in order.
     pub(super) names: Vec<String>,
     /// Those of them that hold secrets.
@@ -37,7 +42,7 @@ impl Values {
     /// `known` are the names of all settings, `secrets` those of settings that hold secrets.
     pub(super) fn collect(sources: &Sources, known: &[String], secrets: &[String]) -> Self {
         let given = Given::collect(sources, known, secrets);
-        Self { given: given.values, errors: given.errors, ..Self::default() }
+        Self { given: given.values, file: given.file, errors: given.errors, ..Self::default() }
     }
 
     pub(super) fn origins(&self) -> BTreeMap<String, Origin> {
@@ -63,8 +68,7 @@ impl Values {
 
     /// By default a port on loopback.
     pub(super) fn listen(&mut self, name: &str, port: u16) -> SocketAddr {
-        let accepted = "an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080";
-        let address = self.read(name, Show::Value, accepted, |raw| raw.text()?.parse().ok());
+        let address = self.read(name, Show::Value, LISTEN_ADDRESS, |raw| raw.text()?.parse().ok());
         address.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, port).into())
     }
 
@@ -75,6 +79,14 @@ impl Values {
             text => web_url(text).map(Some),
         };
         self.read(name, Show::Value, URL, parse).flatten()
+    }
+
+    /// A name to show, of one line. An empty value leaves the setting unset.
+    pub(super) fn name(&mut self, name: &str, chars_max: usize) -> Option<String> {
+        let accepted = format!("text of at most {chars_max} characters, on one line");
+        let is_shown = |text: &str| text.chars().count() <= chars_max && !text.chars().any(char::is_control);
+        let parse = |raw: &Raw| raw.text().map(str::trim).filter(|text| is_shown(text)).map(str::to_owned);
+        self.read(name, Show::Value, &accepted, parse).filter(|text| !text.is_empty())
     }
 
     pub(super) fn list<T>(&mut self, name: &str, accepted: &str, parse: impl Fn(&str) -> Option<T>) -> Vec<T> {

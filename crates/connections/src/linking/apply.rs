@@ -123,7 +123,7 @@ impl Connections {
         let cause = if session.confirmation == Confirmation::Denied { "denied" } else { "unconfirmed" };
         match existing {
             Existing::Connected(connection) => {
-                self.remove_denied(session.user_id, connection.id, connection.provider.as_str()).await?;
+                self.remove_in_background("denied", session.user_id, connection.id, &connection.provider).await?;
             }
             _ => self.withdraw_unconnected(session.user_id, request.provider, consent.found, cause).await?,
         }

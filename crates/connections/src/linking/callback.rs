@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use bellbird_domain::{Account, Confirmation, Connection, LinkOutcome, LinkPhase};
+use bellbird_domain::{Confirmation, LinkOutcome, LinkPhase};
 use bellbird_providers::linking;
 use bellbird_storage::{ClaimedLinkSession, LinkSession};
 use jiff::SignedDuration;
 use tracing::Instrument as _;
 
-use super::outcome::Conclusion;
+use super::link_page::{LinkedConnection, is_used_up};
 use super::poll::{self, LEASE, seal_params};
 use crate::{Connections, ConnectionsError};
 
@@ -29,8 +29,8 @@ const DENY_TTL: SignedDuration = SignedDuration::from_hours(24);
 pub enum CallbackAnswer<'a> {
     /// A browser with this cookie, which has not been asked.
     Browser(Option<&'a str>),
-    /// The user has confirmed that the consent is theirs.
-    Yes,
+    /// The user has confirmed that the consent is theirs, in the browser with this cookie.
+    Yes(&'a str),
     /// The user has denied it.
     No,
 }
@@ -55,39 +55,59 @@ pub enum CallbackOutcome {
         /// Whether the answer has to come within a minute, because the provider's code is no longer valid afterwards.
         is_urgent: bool,
     },
-    /// The callback was handled before. Holds its outcome if the session has ended.
-    AlreadyUsed(Option<LinkOutcome>),
     /// The provider has not confirmed the consent yet. The session continues without the browser.
     Pending,
-    Finished {
-        outcome: LinkOutcome,
-        /// The connections that the session created, repaired or renewed.
-        connections: Vec<Connection>,
-        /// The accounts of these connections that have appeared so far.
-        accounts: Vec<Account>,
-        /// Why the session failed, as a sentence for the user.
-        reason: Option<&'static str>,
-    },
+    /// The session has ended. The result is the same each time, while the session is stored.
+    Finished(LinkResult),
+    /// The session connected something that has been removed since.
+    RemovedSince,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkResult {
+    pub outcome: LinkOutcome,
+    /// The connections that the session created, repaired or renewed. Empty for a browser that the session is not bound
+    /// to.
+    pub connections: Vec<LinkedConnection>,
+    /// Why the session failed, as a sentence for the user.
+    pub reason: Option<String>,
+    /// Whether a connection has no accounts yet, and the provider may still list some.
+    pub awaits_accounts: bool,
+}
+
+impl LinkResult {
+    fn without_connections(outcome: LinkOutcome, reason: Option<String>) -> Self {
+        Self { outcome, connections: Vec::new(), reason, awaits_accounts: false }
+    }
+}
+
+/// A link that leads on from the result of one of its sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReturnLink {
+    /// For a new connection: of any provider, or of one.
+    Link,
+    /// For the repair of one connection.
+    Repair,
 }
 
 impl CallbackOutcome {
     fn withdrawn() -> Self {
-        let (outcome, connections, accounts) = (LinkOutcome::Withdrawn, Vec::new(), Vec::new());
-        Self::Finished { outcome, connections, accounts, reason: None }
+        Self::Finished(LinkResult::without_connections(LinkOutcome::Withdrawn, None))
     }
 
     /// Whether the session has connected something, or still may.
     fn is_deniable(&self) -> bool {
         match self {
-            Self::UnknownState | Self::NeedsAnswer { .. } => false,
-            Self::AlreadyUsed(None) | Self::Pending => true,
-            Self::AlreadyUsed(Some(outcome)) | Self::Finished { outcome, .. } => outcome.is_connected(),
+            Self::UnknownState | Self::NeedsAnswer { .. } | Self::RemovedSince => false,
+            Self::Pending => true,
+            Self::Finished(result) => result.outcome.is_connected(),
         }
     }
 }
 
 impl Connections {
-    /// Handles a callback with these decoded query parameters. Each `state` works once.
+    /// Handles a callback with these decoded query parameters. Each `state` works once: afterwards, the callback only
+    /// shows the result.
     ///
     /// Polls the provider for up to twelve seconds, then returns the outcome or [`CallbackOutcome::Pending`]. Without
     /// the cookie of the browser that started the session, it changes nothing and asks for an answer.
@@ -113,7 +133,7 @@ impl Connections {
         let is_denied = session.as_ref().is_some_and(|session| session.confirmation == Confirmation::Denied);
         let outcome = match outcome {
             // What the provider still lists until the session expires is withdrawn too.
-            CallbackOutcome::Pending | CallbackOutcome::AlreadyUsed(None) if is_denied => CallbackOutcome::withdrawn(),
+            CallbackOutcome::Pending if is_denied => CallbackOutcome::withdrawn(),
             outcome => outcome,
         };
         let can_deny = outcome.is_deniable() && session.as_ref().is_some_and(is_open);
@@ -130,10 +150,10 @@ impl Connections {
         let is_waiting = session.phase == LinkPhase::Started && self.clock.now() < session.expires_at;
         let linking = self.linking_for(&session.provider);
         let confirmation = match answer {
-            CallbackAnswer::Yes => Confirmation::Confirmed,
+            CallbackAnswer::Yes(_) => Confirmation::Confirmed,
             CallbackAnswer::No if !is_waiting => return self.deny(state, session).await,
             CallbackAnswer::No => Confirmation::Denied,
-            CallbackAnswer::Browser(Some(browser)) if session.is_started_by(browser) => Confirmation::Confirmed,
+            CallbackAnswer::Browser(Some(browser)) if session.is_bound_to(browser) => Confirmation::Confirmed,
             // The callback was received before, or is too late: this one changes nothing.
             CallbackAnswer::Browser(_) if !is_waiting => Confirmation::Open,
             // The user returned without consent, so there is nothing to ask. What is found all the same is withdrawn.
@@ -152,17 +172,62 @@ impl Connections {
         let exchanges_code = linking.is_ok_and(|linking| !linking.registers_users());
         let (now, lease) = self.lease(if exchanges_code { EXCHANGE_LEASE } else { LEASE });
         let sealed = seal_params(params);
-        let claim = self.storage.receive_link_callback(state, &sealed, confirmation, now, lease).await?;
-        let Some(claim) = claim else {
-            return Ok(match self.storage.find_link_session(state).await? {
-                None | Some(LinkSession { phase: LinkPhase::Started, .. }) => CallbackOutcome::UnknownState,
-                Some(session) => CallbackOutcome::AlreadyUsed(outcome_of(&session)),
-            });
+        let (browser, confirming) = match answer {
+            CallbackAnswer::Browser(browser) => (browser, None),
+            CallbackAnswer::Yes(browser) => (Some(browser), Some(browser)),
+            CallbackAnswer::No => (None, None),
         };
-        self.run_while_browser_waits(claim).await
+        let received =
+            self.storage.receive_link_callback(state, &sealed, (confirmation, confirming), now, lease).await?;
+        if let Some(claim) = received {
+            return self.run_while_browser_waits(claim, state, browser).await;
+        }
+        self.stored_outcome(state, browser).await
     }
 
-    async fn run_while_browser_waits(&self, claim: ClaimedLinkSession) -> Result<CallbackOutcome, ConnectionsError> {
+    /// The result of an ended session, or that it is still open. `browser` is the cookie of the browser that asks.
+    async fn stored_outcome(&self, state: &str, browser: Option<&str>) -> Result<CallbackOutcome, ConnectionsError> {
+        let Some(session) = self.storage.find_link_session(state).await? else {
+            return Ok(CallbackOutcome::UnknownState);
+        };
+        let Some(outcome) = outcome_of(&session) else {
+            let is_started = session.phase == LinkPhase::Started;
+            return Ok(if is_started { CallbackOutcome::UnknownState } else { CallbackOutcome::Pending });
+        };
+        let mut connections = Vec::new();
+        for id in &session.connections {
+            if let Some(connection) = self.storage.find_connection(session.user_id, *id).await? {
+                connections.push(self.with_accounts(connection).await?);
+            }
+        }
+        if outcome.is_connected() && connections.is_empty() {
+            return Ok(CallbackOutcome::RemovedSince);
+        }
+        let reason = session.failure_reason.clone();
+        if !browser.is_some_and(|browser| session.is_bound_to(browser)) {
+            return Ok(CallbackOutcome::Finished(LinkResult::without_connections(outcome, reason)));
+        }
+        let awaits_accounts = outcome.is_connected() && self.awaits_accounts(&connections).await?;
+        Ok(CallbackOutcome::Finished(LinkResult { outcome, connections, reason, awaits_accounts }))
+    }
+
+    async fn awaits_accounts(&self, connections: &[LinkedConnection]) -> Result<bool, ConnectionsError> {
+        let now = self.clock.now();
+        for LinkedConnection { connection, .. } in connections.iter().filter(|linked| linked.accounts.is_empty()) {
+            let backfill_ends_at = self.storage.find_backfill_end(connection.user_id, connection.id).await?;
+            if backfill_ends_at.is_some_and(|until| now < until) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn run_while_browser_waits(
+        &self,
+        claim: ClaimedLinkSession,
+        state: &str,
+        browser: Option<&str>,
+    ) -> Result<CallbackOutcome, ConnectionsError> {
         let this = self.clone();
         // In a task of its own, which neither a closed browser nor the timeout below cancels.
         let task = async move {
@@ -171,16 +236,29 @@ impl Connections {
         };
         let task = self.tasks.spawn(task.in_current_span());
         match tokio::time::timeout(BROWSER_WAIT_MAX, task).await {
-            Ok(Ok(Ok(Some(Conclusion { outcome, connections, reason })))) => {
-                let mut accounts = Vec::new();
-                for connection in &connections {
-                    accounts.extend(self.storage.list_connection_accounts(connection.user_id, connection.id).await?);
-                }
-                Ok(CallbackOutcome::Finished { outcome, connections, accounts, reason })
-            }
+            Ok(Ok(Ok(Some(_)))) => self.stored_outcome(state, browser).await,
             Ok(Ok(Err(failed))) => Err(failed.error),
             Ok(Ok(Ok(None)) | Err(_)) | Err(_) => Ok(CallbackOutcome::Pending),
         }
+    }
+
+    /// Finds the link with which the user can continue from a result page: `token` is that of the link from which this
+    /// browser last started a session. None unless the session of these callback parameters is bound to the browser,
+    /// and the link is open and for the same user.
+    pub async fn find_return_link(
+        &self,
+        params: &[(String, String)],
+        browser: Option<&str>,
+        token: Option<&str>,
+    ) -> Result<Option<ReturnLink>, ConnectionsError> {
+        let ((Some(state), _), Some(browser), Some(token)) = (split_state(params), browser, token) else {
+            return Ok(None);
+        };
+        let session = self.unverified_read(self.storage.find_link_session(&state)).await?;
+        let Some(session) = session.filter(|session| session.is_bound_to(browser)) else { return Ok(None) };
+        let open = self.find_open_link(token).await?;
+        let link = open.map(|(link, _)| link).filter(|link| link.user_id == session.user_id && !is_used_up(link));
+        Ok(link.map(|link| if link.connection_id.is_some() { ReturnLink::Repair } else { ReturnLink::Link }))
     }
 
     /// Denies a session whose callback was received before, or that has ended: withdraws its consents and removes its
@@ -196,7 +274,7 @@ impl Connections {
                 return Ok(CallbackOutcome::Pending);
             };
             return match self.storage.find_claimed_link_session(&job).await? {
-                Some(claim) => self.run_while_browser_waits(claim).await,
+                Some(claim) => self.run_while_browser_waits(claim, state, None).await,
                 None => Ok(CallbackOutcome::Pending),
             };
         }
@@ -207,11 +285,11 @@ impl Connections {
         };
         let outcome = outcome_of(&session);
         if session.confirmation == Confirmation::Denied || !outcome.is_some_and(LinkOutcome::is_connected) {
-            return Ok(CallbackOutcome::AlreadyUsed(outcome));
+            return self.stored_outcome(state, None).await;
         }
         // Recorded last: after a crash in between, the user can deny again.
         for connection in &session.connections {
-            self.remove_denied(session.user_id, *connection, &session.provider).await?;
+            self.remove_in_background("denied", session.user_id, *connection, &session.provider).await?;
         }
         self.storage.deny_ended_link_session(&session).await?;
         tracing::info!(provider = session.provider, "link session denied");

@@ -5,6 +5,7 @@ pub(crate) mod callback;
 mod decide;
 #[cfg(test)]
 mod fixtures;
+pub(crate) mod link_page;
 pub(crate) mod outcome;
 pub(crate) mod poll;
 pub(crate) mod provider_user;

@@ -127,10 +127,9 @@ impl Connections {
                 }
                 Next::Finish(conclusion) => {
                     let word = conclusion.outcome.as_str();
-                    if conclusion.outcome.is_connected() {
-                        run.claim.session.connections =
-                            conclusion.connections.iter().map(|connection| connection.id).collect();
-                    }
+                    let session = &mut run.claim.session;
+                    session.connections = conclusion.connections.iter().map(|connection| connection.id).collect();
+                    session.failure_reason = conclusion.reason.map(str::to_owned);
                     if !self.storage.end_link_session(&run.claim, word).await? {
                         return Ok(None);
                     }

@@ -11,19 +11,17 @@ use bellbird_domain::{Connection, ConnectionId, TimestampExt as _, User, UserId}
 use bellbird_providers::linking::{AuthorizationRequest, CallbackParams, Purpose, Url};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_providers::{ConsentStatus, Linking};
-use bellbird_storage::{Link, LinkSession, NewLink, NewLinkSession, random_bytes};
+use bellbird_storage::{NewLink, NewLinkSession, random_bytes};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
-use uuid::Uuid;
 
+use super::link_page::{LinkableProvider, SESSIONS_PER_LINK_MAX};
 use crate::{Connections, ConnectionsError};
 
 /// How long a link URL works.
 const LINK_TTL: Duration = Duration::from_secs(30 * 60);
 /// How long a user may stay at the provider.
 pub(crate) const LINK_SESSION_TTL: Duration = Duration::from_secs(30 * 60);
-/// Link sessions that one link URL can start.
-const SESSIONS_PER_LINK_MAX: u32 = 20;
 /// When a session without a callback is polled for the first time. Most users have returned by then.
 pub(crate) const FIRST_POLL_AFTER: Duration = Duration::from_secs(5 * 60);
 /// For the provider calls that start a session.
@@ -43,42 +41,6 @@ pub struct CreatedLink {
     /// Secret, because it contains the token.
     pub url: SecretString,
     pub expires_at: Timestamp,
-}
-
-/// A configured provider that has a consent page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LinkableProvider {
-    /// The name in the API.
-    pub name: &'static str,
-    /// The name for people, as the provider writes it.
-    pub title: &'static str,
-    /// The institutions that it reaches, for people.
-    pub reaches: &'static str,
-}
-
-/// The contents of the page at a link URL.
-#[derive(Debug)]
-pub struct LinkPage {
-    /// The user whose accounts will be linked.
-    pub email: String,
-    /// The only provider that the link allows, if it is restricted.
-    pub provider: Option<String>,
-    /// The only connection that the link repairs, if it is restricted.
-    pub repair_target: Option<Connection>,
-    pub providers: Vec<LinkableProvider>,
-    /// Newest first.
-    pub connections: Vec<Connection>,
-    /// The sessions that this browser started and that wait for the browser to return.
-    pub unconfirmed: Vec<UnconfirmedSession>,
-    pub expires_at: Timestamp,
-}
-
-/// A link session that has neither a callback nor a confirmation.
-#[derive(Debug)]
-pub struct UnconfirmedSession {
-    pub id: Uuid,
-    pub provider: String,
-    pub started_at: Timestamp,
 }
 
 struct StartRequest<'a> {
@@ -125,55 +87,6 @@ impl Connections {
             segments.push(token.expose_secret());
         }
         Ok(CreatedLink { url: String::from(url).into(), expires_at })
-    }
-
-    /// Returns the page at a link URL for the browser with this cookie, or `None` if the link is unknown or has
-    /// expired.
-    pub async fn find_link_page(
-        &self,
-        token: &str,
-        browser: Option<&str>,
-    ) -> Result<Option<LinkPage>, ConnectionsError> {
-        let Some((link, user)) = self.find_open_link(token).await? else { return Ok(None) };
-        let connections = self.storage.list_connections(user.id).await?;
-        let repair_target = connections.iter().find(|connection| Some(connection.id) == link.connection_id).cloned();
-        let unconfirmed = match browser {
-            Some(browser) => self.storage.list_unconfirmed_link_sessions(user.id, browser, self.clock.now()).await?,
-            None => Vec::new(),
-        };
-        // Without its callback, a session whose code is to be exchanged has no result.
-        let can_finish =
-            |session: &LinkSession| self.linking_for(&session.provider).is_ok_and(|linking| linking.can_finish(&[]));
-        let unconfirmed = unconfirmed.into_iter().filter(can_finish).map(|session| UnconfirmedSession {
-            id: session.id(),
-            provider: session.provider,
-            started_at: session.created_at,
-        });
-        let unconfirmed = unconfirmed.collect();
-        Ok(Some(LinkPage {
-            email: user.email,
-            provider: link.provider,
-            repair_target,
-            providers: self.linkable_providers(),
-            connections,
-            unconfirmed,
-            expires_at: link.expires_at,
-        }))
-    }
-
-    /// Confirms a link session without a callback, for the browser that started it, and polls it once.
-    ///
-    /// Fails with [`ConnectionsError::LinkExpired`] if the link or the session is unknown or has expired.
-    pub async fn confirm_link_session(
-        &self,
-        token: &str,
-        session: Uuid,
-        browser: &str,
-    ) -> Result<(), ConnectionsError> {
-        let (_, user) = self.find_open_link(token).await?.ok_or(ConnectionsError::LinkExpired)?;
-        let confirmed = self.storage.confirm_link_session(user.id, session, browser, self.clock.now()).await?;
-        let key = confirmed.ok_or(ConnectionsError::LinkExpired)?;
-        self.run_session_now(&key).await
     }
 
     /// Starts a link session for the browser with this cookie, and returns the provider's consent page.
@@ -275,13 +188,6 @@ impl Connections {
         let authorization_request =
             AuthorizationRequest { purpose, email: &user.email, redirect_uri: &redirect_uri, state: session.state };
         Ok(linking.authorize(&context, &authorization_request).await?)
-    }
-
-    async fn find_open_link(&self, token: &str) -> Result<Option<(Link, User)>, ConnectionsError> {
-        let find = self.storage.find_link(token, self.clock.now());
-        let Some(link) = self.unverified_read(find).await? else { return Ok(None) };
-        let user = self.storage.find_user(link.user_id).await?;
-        Ok(user.map(|user| (link, user)))
     }
 
     /// Lists the configured providers that have a consent page.

@@ -1,37 +1,48 @@
-//! The page of a link URL: providers to choose from, connections to renew or reconnect, and sessions to confirm. A link
-//! for one provider or one connection offers nothing else.
+//! The page of a link URL: providers to choose from, connections to renew, reconnect or remove, and sessions to
+//! confirm. A link for one provider or one connection offers nothing else.
 
 use askama::Template;
-use bellbird_connections::{LinkPage, LinkableProvider};
-use bellbird_domain::{Connection, ConnectionStatus};
+use bellbird_connections::{LinkPage, LinkableProvider, LinkedConnection};
+use bellbird_domain::ConnectionStatus;
 
-use super::names::institution_name;
-use crate::assets::Assets;
+use super::frame::Frame;
+use super::institution::{ACCOUNTS_MAX, AccountRow, ImageOrigins, Institution, account_rows};
+use super::local_time::LocalTime;
 
 #[derive(Template)]
 #[template(path = "choice.html")]
 pub(crate) struct Choice<'a> {
-    assets: &'a Assets,
+    frame: &'a Frame,
     email: &'a str,
     /// Whether the link is for one connection.
     is_repair: bool,
+    offers_providers: bool,
+    can_remove: bool,
     providers: Vec<&'a LinkableProvider>,
-    connections: Vec<ConnectionRow>,
+    /// Connections that have to be reconnected.
+    broken: Vec<ConnectionRow>,
+    working: Vec<ConnectionRow>,
     unconfirmed: Vec<UnconfirmedRow>,
+    is_used_up: bool,
     /// As the page shows it, and in RFC 3339 for the `datetime` attribute.
     expires: (String, String),
 }
 
 struct ConnectionRow {
     id: String,
-    name: String,
+    institution: Institution,
     provider: String,
     /// The day on which the user linked it.
     since: String,
     is_active: bool,
     status_text: &'static str,
+    accounts: Vec<AccountRow>,
+    more_accounts: usize,
+    /// What distinguishes its buttons for a screen reader: institution and first account.
+    label: String,
     /// Whether its provider has a consent page and is configured.
     can_reconnect: bool,
+    renew_class: &'static str,
 }
 
 struct UnconfirmedRow {
@@ -42,41 +53,63 @@ struct UnconfirmedRow {
 
 impl<'a> Choice<'a> {
     /// `title_of` maps the name of a provider to its title.
-    pub(crate) fn new(assets: &'a Assets, page: &'a LinkPage, title_of: impl Fn(&str) -> String) -> Self {
+    pub(crate) fn new(frame: &'a Frame, page: &'a LinkPage, title_of: impl Fn(&str) -> String) -> Self {
         let is_repair = page.repair_target.is_some();
-        let is_offered = |provider: &&LinkableProvider| {
-            !is_repair && page.provider.as_deref().is_none_or(|allowed| allowed == provider.name)
+        let is_allowed =
+            |provider: &&LinkableProvider| page.provider.as_deref().is_none_or(|allowed| allowed == provider.name);
+        let local_time = LocalTime::of(page.timezone.as_deref());
+        let row = |linked: &LinkedConnection| {
+            let connection = &linked.connection;
+            let is_active = connection.status == ConnectionStatus::Active;
+            let institution = Institution::of(connection, frame);
+            let (accounts, more_accounts) = account_rows(linked, ACCOUNTS_MAX);
+            ConnectionRow {
+                id: connection.id.to_string(),
+                provider: title_of(&connection.provider),
+                since: local_time.day(connection.created_at),
+                is_active,
+                status_text: status_text(connection.status),
+                label: label(&institution, accounts.first()),
+                can_reconnect: page.providers.iter().any(|provider| provider.name == connection.provider),
+                renew_class: if is_active && !is_repair { "minor" } else { "strong" },
+                institution,
+                accounts,
+                more_accounts,
+            }
         };
-        let shown: &[Connection] = match (&page.repair_target, &page.provider) {
-            (Some(target), _) => std::slice::from_ref(target),
-            (None, Some(_)) => &[],
-            (None, None) => &page.connections,
-        };
-        let connections = shown.iter().map(|connection| ConnectionRow {
-            id: connection.id.to_string(),
-            name: institution_name(connection),
-            provider: title_of(&connection.provider),
-            since: connection.created_at.strftime("%-d %B %Y").to_string(),
-            is_active: connection.status == ConnectionStatus::Active,
-            status_text: status_text(connection.status),
-            can_reconnect: page.providers.iter().any(|provider| provider.name == connection.provider),
-        });
+        let shown = page.repair_target.iter().chain(&page.connections).filter(|_| !page.is_used_up);
+        let (working, broken) = shown.map(row).partition(|row: &ConnectionRow| row.is_active);
         let unconfirmed = page.unconfirmed.iter().map(|session| UnconfirmedRow {
             id: session.id.to_string(),
             provider: title_of(&session.provider),
-            started: session.started_at.strftime("%H:%M UTC").to_string(),
+            started: local_time.time(session.started_at),
         });
-        let expires = (page.expires_at.strftime("%H:%M UTC").to_string(), page.expires_at.to_string());
         Self {
-            assets,
+            frame,
             email: &page.email,
             is_repair,
-            providers: page.providers.iter().filter(is_offered).collect(),
-            connections: connections.collect(),
+            offers_providers: !is_repair && !page.is_used_up,
+            can_remove: is_repair || page.provider.is_none(),
+            providers: page.providers.iter().filter(is_allowed).collect(),
+            broken,
+            working,
             unconfirmed: unconfirmed.collect(),
-            expires,
+            is_used_up: page.is_used_up,
+            expires: (local_time.time(page.expires_at), page.expires_at.to_string()),
         }
     }
+
+    pub(crate) fn image_origins(&self) -> ImageOrigins {
+        ImageOrigins::of(self.broken.iter().chain(&self.working).map(|row| &row.institution))
+    }
+}
+
+fn label(institution: &Institution, account: Option<&AccountRow>) -> String {
+    let account = account.map(|account| match &account.number {
+        Some(number) => format!(", {} {number}", account.name),
+        None => format!(", {}", account.name),
+    });
+    format!("{}{}", institution.name, account.unwrap_or_default())
 }
 
 fn status_text(status: ConnectionStatus) -> &'static str {
@@ -92,62 +125,110 @@ fn status_text(status: ConnectionStatus) -> &'static str {
 #[cfg(test)]
 mod tests {
     use bellbird_connections::UnconfirmedSession;
+    use bellbird_domain::Connection;
 
     use super::*;
-    use crate::pages::fixtures::{HOSTILE, assert_harmless, connection};
+    use crate::pages::fixtures::{HOSTILE, account, assert_harmless, connection};
 
-    fn choice(providers: Vec<LinkableProvider>, connections: Vec<Connection>) -> String {
-        let expires_at = "2026-11-20T09:54:00Z".parse().unwrap();
-        let email = HOSTILE.trim_start_matches('\u{202e}').trim_end_matches(['\0', '\n']).to_owned();
-        let unconfirmed = vec![];
-        let page =
-            LinkPage { email, provider: None, repair_target: None, providers, connections, unconfirmed, expires_at };
-        Choice::new(&Assets::new(""), &page, |name| name.to_uppercase()).render().unwrap()
+    const PROVIDER: LinkableProvider = LinkableProvider { name: "somebank", title: "SomeBank", reaches: "Some banks" };
+
+    fn page(providers: Vec<LinkableProvider>, connections: Vec<Connection>) -> LinkPage {
+        let linked = |connection| LinkedConnection { connection, accounts: Vec::new() };
+        LinkPage {
+            email: HOSTILE.trim_start_matches('\u{202e}').trim_end_matches(['\0', '\n']).to_owned(),
+            timezone: None,
+            provider: None,
+            repair_target: None,
+            providers,
+            connections: connections.into_iter().map(linked).collect(),
+            unconfirmed: vec![],
+            is_used_up: false,
+            expires_at: "2026-11-20T09:54:00Z".parse().unwrap(),
+        }
+    }
+
+    fn shown(page: &LinkPage) -> String {
+        Choice::new(&Frame::default(), page, str::to_uppercase).render().unwrap()
+    }
+
+    /// Name and label of each button.
+    fn buttons(html: &str) -> Vec<(&str, &str)> {
+        html.split("<button")
+            .skip(1)
+            .map(|button| {
+                let name = button.split_once("name=\"").unwrap().1.split_once('"').unwrap().0;
+                (name, button.split_once('>').unwrap().1.split_once('<').unwrap().0.trim())
+            })
+            .collect()
     }
 
     #[test]
-    fn restricted_link_offers_one_button() {
-        let provider = |name| LinkableProvider { name, title: "SomeBank", reaches: "Some banks" };
-        let mut page = LinkPage {
-            email: "emma@example.com".to_owned(),
-            provider: Some("somebank".to_owned()),
-            repair_target: None,
-            providers: vec![provider("somebank"), provider("other")],
-            connections: vec![connection("A", ConnectionStatus::Active)],
-            unconfirmed: vec![],
-            expires_at: "2026-11-20T09:54:00Z".parse().unwrap(),
-        };
-        let shown = |page: &LinkPage| Choice::new(&Assets::new(""), page, str::to_uppercase).render().unwrap();
-        let html = shown(&page);
-        assert_eq!(html.matches("<button").count(), 1, "{html}");
-        assert!(html.contains(r#"name="provider" value="somebank""#), "{html}");
+    fn restricted_link_offers_nothing_else() {
+        let other = LinkableProvider { name: "other", ..PROVIDER };
+        let mut page = page(vec![PROVIDER, other], Vec::new());
         page.provider = Some("somebank".to_owned());
-        page.repair_target = Some(connection("B", ConnectionStatus::Revoked));
         let html = shown(&page);
-        assert_eq!(html.matches("<button").count(), 1, "{html}");
-        assert!(html.contains("name=\"connection\"") && html.contains("<strong><bdi>B</bdi></strong>"), "{html}");
+        assert_eq!(buttons(&html).len(), 1, "{html}");
+        assert!(html.contains(r#"name="provider" value="somebank""#), "{html}");
+        let repaired = LinkedConnection { connection: connection("B", ConnectionStatus::Revoked), accounts: vec![] };
+        page.repair_target = Some(repaired);
+        let html = shown(&page);
+        assert_eq!(buttons(&html), [("connection", "Reconnect"), ("remove", "Remove")]);
+        assert!(html.contains("<strong><bdi>B</bdi></strong>"), "{html}");
         let started_at = "2026-11-20T09:24:00Z".parse().unwrap();
         page.unconfirmed =
             vec![UnconfirmedSession { id: uuid::Uuid::nil(), provider: "somebank".to_owned(), started_at }];
         let html = shown(&page);
-        assert!(html.contains("name=\"session\"") && html.contains("09:24 UTC"), "{html}");
+        assert!(html.contains("name=\"session\"") && html.contains("20:24 Sydney time"), "{html}");
+        page.is_used_up = true;
+        let html = shown(&page);
+        assert_eq!(buttons(&html), [("session", "I gave my consent")], "{html}");
+        assert!(html.contains("used up"), "{html}");
     }
 
     #[test]
-    fn broken_connections_reconnect_and_active_ones_renew() {
-        let provider = LinkableProvider { name: "somebank", title: "SomeBank", reaches: "Some banks" };
-        let button = |status| {
-            let html = choice(vec![provider], vec![connection(HOSTILE, status)]);
+    fn broken_connections_come_first_and_are_prominent() {
+        let shown_with = |status| {
+            let html = shown(&page(vec![PROVIDER], vec![connection(HOSTILE, status)]));
             assert_harmless(&html);
-            let rest = html.split_once("name=\"connection\"").expect("a button").1;
-            let label = rest.split_once('>').unwrap().1;
-            label.split_once('<').unwrap().0.to_owned()
+            html
         };
-        assert_eq!(button(ConnectionStatus::Active), "Renew");
+        let html = shown_with(ConnectionStatus::Active);
+        assert_eq!(buttons(&html)[1..], [("connection", "Renew"), ("remove", "Remove")]);
+        assert!(html.contains("<h2>Connected</h2>") && html.contains("class=\"minor\" name=\"connection\""), "{html}");
         for status in [ConnectionStatus::Invalidated, ConnectionStatus::PendingMfa, ConnectionStatus::Revoked] {
-            assert_eq!(button(status), "Reconnect");
+            let html = shown_with(status);
+            assert_eq!(buttons(&html)[..2], [("connection", "Reconnect"), ("remove", "Remove")]);
+            assert!(!html.contains("<h2>Connected</h2>") && html.contains("class=\"strong\" name=\"connection\""));
         }
-        let html = choice(Vec::new(), vec![connection("A", ConnectionStatus::Revoked)]);
-        assert!(!html.contains("<button") && html.contains("bellbird connection import"), "{html}");
+        let html = shown(&page(Vec::new(), vec![connection("A", ConnectionStatus::Revoked)]));
+        assert!(!html.contains("name=\"connection\"") && html.contains("Ask the operator"), "{html}");
+        assert!(!html.contains("bellbird connection"), "{html}");
+    }
+
+    #[test]
+    fn accounts_distinguish_connections() {
+        let mut page = page(vec![PROVIDER], vec![connection("A", ConnectionStatus::Active)]);
+        let linked = &mut page.connections[0];
+        linked.accounts = ["One", "Two", "Three", "Four", "Five"].map(|name| account(&linked.connection, name)).into();
+        let html = shown(&page);
+        for words in ["One", "xxxx5678", "Three", "and 2 more", " A, One xxxx5678</span>"] {
+            assert!(html.contains(words), "no {words:?} in {html}");
+        }
+        assert!(!html.contains("Four"), "{html}");
+    }
+
+    #[test]
+    fn logo_needs_its_origin_in_the_policy() {
+        let frame = Frame::default();
+        let mut hostile = connection("B", ConnectionStatus::Revoked);
+        hostile.institution_logo = Some("javascript:alert(1)".to_owned());
+        let page = page(vec![PROVIDER], vec![connection("ā bank", ConnectionStatus::Active), hostile]);
+        let choice = Choice::new(&frame, &page, str::to_uppercase);
+        assert_eq!(choice.image_origins().0.into_iter().collect::<Vec<_>>(), ["https://logos.example"]);
+        let html = choice.render().unwrap();
+        assert_eq!(html.matches("referrerpolicy=\"no-referrer\"").count(), 1, "{html}");
+        assert!(html.contains("<span>Ā</span>") && html.contains("<span>B</span>"), "{html}");
+        assert!(!html.contains("javascript:"), "{html}");
     }
 }

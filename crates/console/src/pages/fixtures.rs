@@ -15,7 +15,7 @@ pub(crate) fn connection(institution_name: &str, status: ConnectionStatus) -> Co
         category: ConnectionCategory::Banking,
         institution_id: HOSTILE.to_owned(),
         institution_name: institution_name.to_owned(),
-        institution_logo: Some("https://elsewhere.example/logo.png".to_owned()),
+        institution_logo: Some("https://logos.example/logo.png".to_owned()),
         status,
         last_refreshed_at: None,
         created_at: "2026-11-20T00:00:00Z".parse().unwrap(),

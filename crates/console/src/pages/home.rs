@@ -1,15 +1,18 @@
-//! The start page. It explains how to link an institution, call the API and receive provider events.
+//! The start page. On this machine it explains how to link an institution, call the API and receive provider events.
+//! To anyone else it says that a link is needed.
 
 use askama::Template;
 
-use crate::assets::Assets;
-use crate::state::ConsoleSettings;
+use super::frame::Frame;
+use crate::settings::{ConsoleSettings, Demo};
 
 #[derive(Template)]
 #[template(path = "home.html")]
 pub(crate) struct Home<'a> {
-    pub(crate) assets: &'a Assets,
+    pub(crate) frame: &'a Frame,
     pub(crate) settings: &'a ConsoleSettings,
+    /// Whether the browser is on this machine.
+    pub(crate) is_local: bool,
 }
 
 impl Home<'_> {
@@ -19,5 +22,10 @@ impl Home<'_> {
 
     fn api_url(&self) -> &str {
         self.settings.api_url.trim_end_matches('/')
+    }
+
+    fn key_command(&self, demo: &Demo) -> String {
+        let database = demo.database.as_ref().map(|url| format!("BELLBIRD_DATABASE__URL='{url}' "));
+        format!("{}bellbird key create --user {} --name mine", database.unwrap_or_default(), demo.email)
     }
 }

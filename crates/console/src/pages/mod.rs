@@ -4,12 +4,17 @@
 mod choice;
 #[cfg(test)]
 mod fixtures;
+mod frame;
 mod home;
+mod institution;
+mod local_time;
 mod names;
 mod notice;
 mod response;
 
 pub(crate) use choice::Choice;
+pub(crate) use frame::Frame;
 pub(crate) use home::Home;
+pub(crate) use institution::ImageOrigins;
 pub(crate) use notice::{Notice, Tone};
-pub(crate) use response::page_response;
+pub(crate) use response::{page_response, page_with_images};

@@ -1,13 +1,15 @@
-//! The pages with a message: the outcome of a link session, and errors.
+//! The pages with a message: the outcome of a link session, removals, and errors.
 
 use askama::Template;
-use bellbird_connections::{CallbackOutcome, HandledCallback, LinkOutcome};
-use bellbird_domain::{Account, Connection};
+use bellbird_connections::{CallbackOutcome, HandledCallback, LinkResult, LinkedConnection, RemovalPage, ReturnLink};
+use bellbird_domain::LinkOutcome;
 
+use super::frame::Frame;
+use super::institution::{AccountRow, ImageOrigins, Institution, account_rows};
 use super::names::{institution_name, sanitized};
-use crate::assets::Assets;
 
-const TRY_AGAIN: &str = "To try again, open your link again. It works for half an hour after it was created.";
+const OPEN_LINK_AGAIN: &str = "To try again, open your link again. It works for half an hour after it was created.";
+const YOU_CAN_CLOSE: &str = "You can close this page.";
 
 /// The colour of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,38 +35,63 @@ impl Tone {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
     tone: Tone,
     title: String,
     /// The user whose accounts they become.
     email: Option<String>,
-    /// Whether the page asks for an answer, yes or no.
-    asks: bool,
     /// Whether the user who gave the consent can deny it.
     can_deny: bool,
-    /// Shown above the title.
-    remark: Option<&'static str>,
     connected: Vec<Connected>,
     paragraphs: Vec<String>,
-    command: Option<String>,
-    has_retry_link: bool,
+    /// Submit a form to the page's own URL.
+    buttons: Vec<Button>,
+    /// The label of a link that opens the page's own URL.
+    retry_link: Option<&'static str>,
+    /// Whether the user needs a new link URL, which the demo offers.
+    needs_new_link: bool,
 }
 
-/// A connection of the outcome, with its accounts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A submit button.
+struct Button {
+    class: &'static str,
+    name: &'static str,
+    value: String,
+    label: &'static str,
+}
+
+impl Button {
+    fn answer(class: &'static str, value: &str, label: &'static str) -> Self {
+        Self { class, name: "answer", value: value.to_owned(), label }
+    }
+}
+
+/// A connection with its accounts.
 struct Connected {
-    institution: String,
+    institution: Institution,
     /// The provider's title.
     provider: String,
-    /// Names and masked numbers.
-    accounts: Vec<(String, Option<String>)>,
+    accounts: Vec<AccountRow>,
+    more_accounts: usize,
+}
+
+impl Connected {
+    /// With all accounts.
+    fn of(linked: &LinkedConnection, frame: &Frame, title_of: impl Fn(&str) -> String) -> Self {
+        let (accounts, more_accounts) = account_rows(linked, usize::MAX);
+        Self {
+            institution: Institution::of(&linked.connection, frame),
+            provider: title_of(&linked.connection.provider),
+            accounts,
+            more_accounts,
+        }
+    }
 }
 
 #[derive(Template)]
 #[template(path = "notice.html")]
 pub(crate) struct NoticePage<'a> {
-    assets: &'a Assets,
+    frame: &'a Frame,
     notice: &'a Notice,
 }
 
@@ -74,13 +101,12 @@ impl Notice {
             tone,
             title: title.into(),
             email: None,
-            asks: false,
             can_deny: false,
-            remark: None,
             connected: Vec::new(),
             paragraphs: Vec::new(),
-            command: None,
-            has_retry_link: false,
+            buttons: Vec::new(),
+            retry_link: None,
+            needs_new_link: false,
         }
     }
 
@@ -89,47 +115,82 @@ impl Notice {
         self
     }
 
-    /// Adds text to copy below the paragraphs.
-    pub(crate) fn with_command(self, command: &str) -> Self {
-        Self { command: Some(command.to_owned()), ..self }
-    }
-
-    /// Adds a link that reloads the page.
+    /// Adds a link that opens the page's URL.
     pub(crate) fn with_retry_link(self) -> Self {
-        Self { has_retry_link: true, ..self }
+        Self { retry_link: Some("Try again"), ..self }
     }
 
-    pub(crate) fn page<'a>(&'a self, assets: &'a Assets) -> NoticePage<'a> {
-        NoticePage { assets, notice: self }
+    /// Adds the demo's button for a new link URL.
+    pub(crate) fn with_new_link(self) -> Self {
+        Self { needs_new_link: true, ..self }
+    }
+
+    pub(crate) fn page<'a>(&'a self, frame: &'a Frame) -> NoticePage<'a> {
+        NoticePage { frame, notice: self }
+    }
+
+    pub(crate) fn image_origins(&self) -> ImageOrigins {
+        ImageOrigins::of(self.connected.iter().map(|connected| &connected.institution))
+    }
+
+    /// Asks before a connection is removed.
+    pub(crate) fn for_removal(page: &RemovalPage, frame: &Frame, title_of: impl Fn(&str) -> String) -> Self {
+        let provider = title_of(&page.linked.connection.provider);
+        let name = institution_name(&page.linked.connection);
+        let confirm = Button {
+            class: "danger",
+            name: "confirm-removal",
+            value: page.linked.connection.id.to_string(),
+            label: "Remove",
+        };
+        Self {
+            email: Some(sanitized(&page.email)),
+            connected: vec![Connected::of(&page.linked, frame, title_of)],
+            buttons: vec![confirm],
+            retry_link: Some("Keep it"),
+            ..Self::new(Tone::Attention, format!("Remove {name}?"))
+        }
+        .with(&format!(
+            "Your consent is withdrawn at {provider}. The accounts disappear from this service at once, and everything \
+             stored about them is deleted."
+        ))
+        .with("You can connect it again later, as a new connection.")
+    }
+
+    /// After a removal has begun. `page` is what was removed.
+    pub(crate) fn for_removed(page: &RemovalPage, title_of: impl Fn(&str) -> String) -> Self {
+        let provider = title_of(&page.linked.connection.provider);
+        let name = institution_name(&page.linked.connection);
+        Self {
+            email: Some(sanitized(&page.email)),
+            retry_link: Some("Back to your link"),
+            ..Self::new(Tone::Good, format!("{name} is removed"))
+        }
+        .with("No application can read its accounts any more.")
+        .with(&format!("Your consent is being withdrawn at {provider}, which can take a few minutes."))
     }
 
     /// The page after consent. `title_of` maps the name of a provider to its title.
-    pub(crate) fn for_callback(callback: &HandledCallback, api_url: &str, title_of: impl Fn(&str) -> String) -> Self {
+    pub(crate) fn for_callback(
+        callback: &HandledCallback,
+        return_link: Option<ReturnLink>,
+        frame: &Frame,
+        title_of: impl Fn(&str) -> String,
+    ) -> Self {
         let HandledCallback { email, can_deny, outcome } = callback;
-        let notice = Self::for_callback_outcome(outcome, api_url, title_of);
-        Self { email: (!email.is_empty()).then(|| sanitized(email)), can_deny: *can_deny, ..notice }
-    }
-
-    fn for_callback_outcome(callback: &CallbackOutcome, api_url: &str, title_of: impl Fn(&str) -> String) -> Self {
-        match callback {
+        let notice = match outcome {
             CallbackOutcome::NeedsAnswer { provider, is_urgent } => Self::for_question(&title_of(provider), *is_urgent),
             CallbackOutcome::UnknownState => Self::new(Tone::Attention, "This link does not work")
                 .with("It is forged, too old, or incomplete. Nothing was changed.")
                 .with("If you came from a provider's page, start again with the link that you were given."),
-            CallbackOutcome::Pending | CallbackOutcome::AlreadyUsed(None) => Self::new(
-                Tone::Waiting,
-                "Not confirmed yet",
-            )
-            .with("The provider has not confirmed your consent yet. This can take a few minutes.")
-            .with("This page checks again every few seconds. You can close it. Linking continues in the background."),
-            CallbackOutcome::AlreadyUsed(Some(outcome)) => Self {
-                remark: Some("This link was used already, and nothing was done again. This was the result:"),
-                ..Self::for_outcome(outcome, (&[], &[]), None, api_url, title_of)
-            },
-            CallbackOutcome::Finished { outcome, connections, accounts, reason } => {
-                Self::for_outcome(outcome, (connections, accounts), *reason, api_url, title_of)
-            }
-        }
+            CallbackOutcome::Pending => Self::new(Tone::Waiting, "Not confirmed yet")
+                .with("The provider has not confirmed your consent yet. This can take a few minutes.")
+                .with("This page checks again every few seconds. You can close it. Linking continues by itself."),
+            CallbackOutcome::RemovedSince => Self::new(Tone::Neutral, "Nothing is connected any more")
+                .with("What you connected here has been removed since."),
+            CallbackOutcome::Finished(result) => Self::for_result(result, return_link, frame, title_of),
+        };
+        Self { email: (!email.is_empty()).then(|| sanitized(email)), can_deny: *can_deny, ..notice }
     }
 
     fn for_question(provider: &str, is_urgent: bool) -> Self {
@@ -146,57 +207,54 @@ impl Notice {
             question
         };
         let question = question.with("If you do not know this user, answer no. Your consent is then withdrawn.");
-        Self { asks: true, ..question }
+        let yes = Button::answer("strong", "yes", "Yes, that is me");
+        let no = Button::answer("quiet", "no", "No, withdraw the consent");
+        Self { buttons: vec![yes, no], ..question }
     }
 
-    fn for_outcome(
-        outcome: &LinkOutcome,
-        (connections, accounts): (&[Connection], &[Account]),
-        reason: Option<&str>,
-        api_url: &str,
+    fn for_result(
+        result: &LinkResult,
+        return_link: Option<ReturnLink>,
+        frame: &Frame,
         title_of: impl Fn(&str) -> String,
     ) -> Self {
-        let names: Vec<String> = connections.iter().map(institution_name).collect();
-        let connected = connections.iter().map(|connection| Connected {
-            institution: institution_name(connection),
-            provider: title_of(&connection.provider),
-            accounts: accounts
-                .iter()
-                .filter(|account| account.connection_id == connection.id)
-                .map(account_row)
-                .collect(),
-        });
-        let notice = match outcome {
-            LinkOutcome::Linked => Self::new(Tone::Good, format!("{} connected", subject(&names)))
-                .with(if accounts.is_empty() && !connections.is_empty() {
-                    "You can close this page. The accounts can take a minute to appear. Then this request lists them:"
-                } else {
-                    "You can close this page. This request lists your accounts:"
-                })
-                .with_command(&accounts_request(api_url)),
-            LinkOutcome::Reconnected => Self::new(Tone::Good, format!("{} connected again", subject(&names))).with(
-                "You can close this page. Connections and accounts keep their ids, so your applications still work.",
-            ),
-            LinkOutcome::LinkedOther => Self::new(
-                Tone::Attention,
-                format!("{} connected separately", subject(&names)),
-            )
-            .with(
-                "You shared none of the accounts of the connection that you wanted to reconnect, so that connection \
-                 has not changed. To reconnect it, sign in with the same login and choose the same accounts.",
-            )
-            .with(TRY_AGAIN),
-            LinkOutcome::Unchanged => Self::new(Tone::Neutral, "Nothing has changed")
-                .with("Everything that you consented to was already connected. You can close this page."),
-            LinkOutcome::Declined => {
-                Self::new(Tone::Neutral, "You did not give your consent").with("Nothing was changed.").with(TRY_AGAIN)
+        let names: Vec<String> = result.connections.iter().map(|linked| institution_name(&linked.connection)).collect();
+        let connected = result.connections.iter().map(|linked| Connected::of(linked, frame, &title_of));
+        let notice = match result.outcome {
+            LinkOutcome::Linked => {
+                let notice = Self::new(Tone::Good, format!("{} connected", subject(&names)));
+                notice.with_accounts_hint(result).with_another(return_link)
             }
+            LinkOutcome::Reconnected => {
+                let notice = Self::new(Tone::Good, format!("{} connected again", subject(&names)));
+                notice.with("Your applications work as before.").with_accounts_hint(result).with_another(return_link)
+            }
+            LinkOutcome::LinkedOther => Self::new(Tone::Attention, format!("{} connected separately", subject(&names)))
+                .with(
+                    "You shared none of the accounts of the connection that you wanted to reconnect, so that \
+                         connection has not changed. To reconnect it, sign in with the same login and choose the same \
+                         accounts.",
+                )
+                .with(match return_link {
+                    Some(ReturnLink::Link) => "If you do not want the separate connection, remove it on your link.",
+                    _ => {
+                        "If you do not want the separate connection, ask for a new link, and remove the connection \
+                             there."
+                    }
+                })
+                .with_retry(return_link),
+            LinkOutcome::Unchanged => Self::new(Tone::Neutral, "Nothing has changed")
+                .with("Everything that you consented to was already connected. You can close this page.")
+                .with_another(return_link),
+            LinkOutcome::Declined => Self::new(Tone::Neutral, "You did not give your consent")
+                .with("Nothing was changed.")
+                .with_retry(return_link),
             LinkOutcome::Failed => {
-                let why = reason.map(sentence).unwrap_or_else(|| "The provider could not complete it.".to_owned());
+                let why = result.reason.as_deref().map(sentence);
                 Self::new(Tone::Attention, "That did not work")
-                    .with(&why)
+                    .with(why.as_deref().unwrap_or("The provider could not complete it."))
                     .with("Nothing was connected.")
-                    .with(TRY_AGAIN)
+                    .with_retry(return_link)
             }
             LinkOutcome::OwnedByOtherUser => Self::new(Tone::Attention, "Already connected by another user")
                 .with("Another user of this service has connected these accounts. Nothing was changed.")
@@ -206,18 +264,44 @@ impl Notice {
                 .with("You said that it was not you, or the consent was not confirmed in time."),
             LinkOutcome::Expired => Self::new(Tone::Attention, "That took too long")
                 .with("The provider did not report your consent in time. Nothing was changed.")
-                .with("Ask for a new link, and start again."),
+                .with("Ask for a new link, and start again.")
+                .with_new_link(),
         };
         Self { connected: connected.collect(), ..notice }
     }
-}
 
-fn accounts_request(api_url: &str) -> String {
-    format!("GET {}/v1/accounts", api_url.trim_end_matches('/'))
-}
+    /// Says whether accounts are still to come. The page of a browser without the cookie names no connection.
+    fn with_accounts_hint(self, result: &LinkResult) -> Self {
+        if result.awaits_accounts {
+            return self.with(
+                "The institution has not listed the accounts yet. They can take some minutes. This page checks again \
+                 every few seconds, and you can close it.",
+            );
+        }
+        let is_empty = result.connections.iter().any(|linked| linked.accounts.is_empty());
+        self.with(if is_empty {
+            "The institution has listed no accounts yet. You can close this page."
+        } else {
+            YOU_CAN_CLOSE
+        })
+    }
 
-fn account_row(account: &Account) -> (String, Option<String>) {
-    (sanitized(&account.name), account.number.as_ref().map(|number| number.as_str().to_owned()))
+    /// Leads back after a failure.
+    fn with_retry(mut self, return_link: Option<ReturnLink>) -> Self {
+        if return_link.is_none() {
+            return self.with(OPEN_LINK_AGAIN);
+        }
+        self.buttons.push(Button::answer("strong", "again", "Try again"));
+        self
+    }
+
+    /// Leads back after a success, unless the link is for one connection.
+    fn with_another(mut self, return_link: Option<ReturnLink>) -> Self {
+        if return_link == Some(ReturnLink::Link) {
+            self.buttons.push(Button::answer("quiet", "again", "Add another"));
+        }
+        self
+    }
 }
 
 /// The subject and verb of the title.
@@ -244,16 +328,27 @@ mod tests {
     use super::super::fixtures::{HOSTILE, account, assert_harmless, connection};
     use super::*;
 
-    fn notice(outcome: CallbackOutcome) -> Notice {
+    fn notice_with(outcome: CallbackOutcome, return_link: Option<ReturnLink>) -> Notice {
         let callback = HandledCallback { email: HOSTILE.to_owned(), can_deny: true, outcome };
-        Notice::for_callback(&callback, "http://127.0.0.1:8080/", str::to_uppercase)
+        Notice::for_callback(&callback, return_link, &Frame::default(), str::to_uppercase)
     }
 
-    fn notice_of(outcome: LinkOutcome, names: &[&str], reason: Option<&'static str>) -> Notice {
-        let connections: Vec<Connection> =
-            names.iter().map(|name| connection(name, ConnectionStatus::Active)).collect();
-        let accounts = connections.iter().map(|connection| account(connection, HOSTILE)).collect();
-        notice(CallbackOutcome::Finished { outcome, connections, accounts, reason })
+    fn result_of(outcome: LinkOutcome, names: &[&str], reason: Option<&str>) -> LinkResult {
+        let connections = names.iter().map(|name| {
+            let connection = connection(name, ConnectionStatus::Active);
+            let accounts = vec![account(&connection, HOSTILE)];
+            LinkedConnection { connection, accounts }
+        });
+        let reason = reason.map(str::to_owned);
+        LinkResult { outcome, connections: connections.collect(), reason, awaits_accounts: false }
+    }
+
+    fn notice_of(outcome: LinkOutcome, names: &[&str], reason: Option<&str>) -> Notice {
+        notice_with(CallbackOutcome::Finished(result_of(outcome, names, reason)), None)
+    }
+
+    fn html(notice: &Notice) -> String {
+        notice.page(&Frame::default()).render().unwrap()
     }
 
     #[test]
@@ -261,6 +356,7 @@ mod tests {
         let titles = [
             (LinkOutcome::Linked, &["A"][..], "A is connected"),
             (LinkOutcome::Linked, &["A", "B"], "2 institutions are connected"),
+            (LinkOutcome::Linked, &[], "Your accounts are connected"),
             (LinkOutcome::Reconnected, &["A"], "A is connected again"),
             (LinkOutcome::LinkedOther, &["A"], "A is connected separately"),
             (LinkOutcome::Unchanged, &[], "Nothing has changed"),
@@ -271,31 +367,89 @@ mod tests {
             (LinkOutcome::Withdrawn, &[], "Nothing is connected"),
         ];
         for (outcome, names, title) in titles {
-            assert_eq!(notice_of(outcome, names, None).title, title);
+            let notice = notice_of(outcome, names, None);
+            assert_eq!(notice.title, title);
+            let html = html(&notice);
+            assert!(!html.contains("/v1/") && !html.contains("bellbird connection"), "{html}");
         }
-        assert_eq!(notice(CallbackOutcome::AlreadyUsed(None)), notice(CallbackOutcome::Pending));
-        assert_eq!(
-            notice_of(LinkOutcome::Linked, &["A"], None).command.as_deref(),
-            Some("GET http://127.0.0.1:8080/v1/accounts")
-        );
+        assert_eq!(notice_with(CallbackOutcome::RemovedSince, None).title, "Nothing is connected any more");
+    }
+
+    #[test]
+    fn result_leads_back_to_an_open_link() {
+        use LinkOutcome::{Declined, Expired, Failed, Linked, LinkedOther, OwnedByOtherUser, Reconnected, Unchanged};
+        let label = |outcome, return_link| {
+            let outcome = CallbackOutcome::Finished(result_of(outcome, &[], None));
+            let notice = notice_with(outcome, return_link);
+            notice.buttons.first().map(|button| (button.value.clone(), button.label))
+        };
+        let again = |label| Some(("again".to_owned(), label));
+        for outcome in [Declined, Failed, LinkedOther] {
+            assert_eq!(label(outcome, Some(ReturnLink::Link)), again("Try again"), "{outcome}");
+            assert_eq!(label(outcome, Some(ReturnLink::Repair)), again("Try again"), "{outcome}");
+            assert_eq!(label(outcome, None), None, "{outcome}");
+            let notice = notice_of(outcome, &[], None);
+            assert!(notice.paragraphs.iter().any(|text| text == OPEN_LINK_AGAIN), "{outcome}");
+        }
+        for outcome in [Linked, Reconnected, Unchanged] {
+            assert_eq!(label(outcome, Some(ReturnLink::Link)), again("Add another"), "{outcome}");
+            assert_eq!(label(outcome, Some(ReturnLink::Repair)), None, "{outcome}");
+            assert_eq!(label(outcome, None), None, "{outcome}");
+        }
+        for outcome in [OwnedByOtherUser, Expired] {
+            assert_eq!(label(outcome, Some(ReturnLink::Link)), None, "{outcome}");
+        }
+    }
+
+    #[test]
+    fn late_accounts_are_announced() {
+        let mut result = result_of(LinkOutcome::Linked, &["A"], None);
+        result.connections[0].accounts.clear();
+        result.awaits_accounts = true;
+        let waiting = notice_with(CallbackOutcome::Finished(result.clone()), None);
+        assert!(waiting.paragraphs[0].contains("checks again"), "{:?}", waiting.paragraphs);
+        result.awaits_accounts = false;
+        let over = notice_with(CallbackOutcome::Finished(result), None);
+        assert!(over.paragraphs[0].contains("no accounts yet"), "{:?}", over.paragraphs);
+        let listed = notice_of(LinkOutcome::Linked, &["A"], None);
+        assert_eq!(listed.paragraphs, [YOU_CAN_CLOSE]);
     }
 
     #[test]
     fn question_names_the_user_and_has_two_answers() {
-        let question = |is_urgent| notice(CallbackOutcome::NeedsAnswer { provider: "a".to_owned(), is_urgent });
-        let html = question(true).page(&Assets::new("")).render().unwrap();
+        let question =
+            |is_urgent| notice_with(CallbackOutcome::NeedsAnswer { provider: "a".to_owned(), is_urgent }, None);
+        let urgent = html(&question(true));
         for words in ["Is that you?", "For <strong><bdi>", "through A.", "value=\"yes\"", "value=\"no\"", "a minute"] {
-            assert!(html.contains(words), "no {words:?} in {html}");
+            assert!(urgent.contains(words), "no {words:?} in {urgent}");
         }
-        let html = question(false).page(&Assets::new("")).render().unwrap();
+        let html = html(&question(false));
         assert!(!html.contains("a minute"), "{html}");
     }
 
     #[test]
-    fn used_callback_says_so_and_shows_its_outcome() {
-        let used = notice(CallbackOutcome::AlreadyUsed(Some(LinkOutcome::Reconnected)));
-        assert_eq!(used.title, "Your accounts are connected again");
-        assert!(used.remark.is_some_and(|remark| remark.contains("nothing was done again")));
+    fn removal_names_the_consequences() {
+        let linked = result_of(LinkOutcome::Linked, &[HOSTILE], None).connections.remove(0);
+        let id = linked.connection.id;
+        let page = RemovalPage { email: HOSTILE.to_owned(), linked };
+        let frame = Frame::default();
+        let asked = html(&Notice::for_removal(&page, &frame, str::to_uppercase));
+        assert_harmless(&asked);
+        let confirm = format!("name=\"confirm-removal\" value=\"{id}\"");
+        for words in [confirm.as_str(), "withdrawn at SOMEBANK", "disappear", "Keep it", "xxxx5678"] {
+            assert!(asked.contains(words), "no {words:?} in {asked}");
+        }
+        let removed = html(&Notice::for_removed(&page, str::to_uppercase));
+        assert_harmless(&removed);
+        assert!(removed.contains("is removed") && !removed.contains("<button"), "{removed}");
+    }
+
+    #[test]
+    fn new_link_button_is_the_demos() {
+        let notice = Notice::new(Tone::Attention, "Expired").with_new_link();
+        assert!(!html(&notice).contains("/demo/link"));
+        let frame = Frame { offers_new_link: true, ..Frame::default() };
+        assert!(notice.page(&frame).render().unwrap().contains("action=\"/demo/link\""));
     }
 
     #[test]
@@ -308,13 +462,12 @@ mod tests {
 
     #[test]
     fn external_text_is_escaped() {
-        let assets = Assets::new("");
         for notice in [
             notice_of(LinkOutcome::Linked, &[HOSTILE], None),
             notice_of(LinkOutcome::Reconnected, &[HOSTILE, HOSTILE], None),
             notice_of(LinkOutcome::Failed, &[], Some("<script>alert(1)</script>")),
         ] {
-            let html = notice.page(&assets).render().unwrap();
+            let html = html(&notice);
             assert_harmless(&html);
             assert!(html.contains("alert(1)"), "{html}");
         }

@@ -4,6 +4,8 @@ use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
 use http::StatusCode;
 
+use super::institution::ImageOrigins;
+
 pub(crate) fn page_response(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
         Ok(html) => (status, Html(html)).into_response(),
@@ -12,4 +14,11 @@ pub(crate) fn page_response(status: StatusCode, page: &impl Template) -> Respons
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
+}
+
+/// A page with images from other servers, which `security_headers.rs` adds to its policy.
+pub(crate) fn page_with_images(status: StatusCode, page: &impl Template, origins: ImageOrigins) -> Response {
+    let mut response = page_response(status, page);
+    response.extensions_mut().insert(origins);
+    response
 }

@@ -3,6 +3,8 @@
 //!
 //! An account that its provider stopped listing is hidden after a while, and deleted later (`account_merge.rs`).
 
+use std::collections::BTreeMap;
+
 use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, MaskedNumber, UserId};
 
 use crate::db::{Param, Row, params, statements};
@@ -47,6 +49,9 @@ statements! {
     /// Sorted in Rust, for the same reason.
     FIND_FEW = select_accounts!("AND a.hidden_at IS NULL AND a.id IN ($2, $3, $4, $5, $6, $7, $8, $9)");
 
+    COUNT_OF_CONNECTIONS = "SELECT connection_id, COUNT(*) FROM accounts WHERE hidden_at IS NULL
+        GROUP BY connection_id";
+
     SET_UNKNOWN_CURRENCY = "UPDATE accounts SET currency = $3 WHERE user_id = $1 AND id = $2 AND currency = 'XXX'";
 }
 
@@ -88,6 +93,12 @@ impl Storage {
     /// being deleted.
     pub async fn list_connection_accounts(&self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
         self.db.all(LIST_OF_CONNECTION, params![user, connection], account).await.map(sorted)
+    }
+
+    /// The number of visible accounts of each connection that has some, of all users. For the command line.
+    pub async fn count_accounts(&self) -> Result<BTreeMap<ConnectionId, u64>> {
+        let count = |row: &Row<'_>| Ok((row.id(0)?, row.number(1, "a count of accounts")?));
+        Ok(self.db.all(COUNT_OF_CONNECTIONS, params![], count).await?.into_iter().collect())
     }
 
     /// As [`Self::list_connection_accounts`], without those that the provider's last list lacks. It may reject a query

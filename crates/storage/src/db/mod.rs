@@ -7,8 +7,10 @@
 //! * No cast with `::`, and no function that only one of them has.
 
 pub(crate) mod database;
+pub(crate) mod open_error;
 pub(crate) mod postgres;
 pub(crate) mod row;
+pub(crate) mod service_lock;
 pub(crate) mod sqlite;
 pub(crate) mod statement;
 

@@ -43,8 +43,8 @@ const RECYCLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Far longer than any statement takes. A server that does not answer in this time counts as unavailable. Longer than
 /// the server's own limit, which leaves the connection usable.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limits at the server, where a client that vanished is not noticed otherwise. docs/operating.md has the same ones
-/// for a role, because a pooler does not pass settings of a session on.
+/// Time limits at the server, where a client that vanished is not noticed otherwise. docs/operating.md has the same
+/// ones for a role, because a pooler does not pass settings of a session on.
 const SESSION: &str = "SET statement_timeout = '9s'; SET lock_timeout = '4s';
     SET idle_in_transaction_session_timeout = '15s'; SET tcp_user_timeout = '15s';
     SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3";
@@ -392,9 +392,50 @@ fn configure(url: &str) -> Result<Config> {
     Ok(config)
 }
 
+/// Names database, host and port of a URL. `None` if it is not one of PostgreSQL.
+pub(crate) fn location(url: &str) -> Option<String> {
+    let config = configure(url).ok()?;
+    let ports = config.get_ports();
+    // One port may be for all hosts, and the default is 5432.
+    let port = |index: usize| ports.get(index).or(ports.first()).copied().unwrap_or(5432);
+    let names = config.get_hosts().iter().map(|host| match host {
+        Host::Tcp(name) => name.clone(),
+        #[cfg(unix)]
+        Host::Unix(folder) => folder.display().to_string(),
+    });
+    // The address decides, if the URL has one.
+    let addresses: Vec<_> = match config.get_hostaddrs() {
+        [] => names.collect(),
+        addresses => addresses.iter().map(ToString::to_string).collect(),
+    };
+    let hosts: Vec<_> =
+        addresses.iter().enumerate().map(|(index, host)| format!("{host}, port {}", port(index))).collect();
+    let name = config.get_dbname().or(config.get_user()).unwrap_or("(default)");
+    Some(format!("PostgreSQL database {name} at {}", hosts.join(" or ")))
+}
+
 /// Whether the URL lets a connection to another machine go without TLS.
 pub(crate) fn allows_plain_text(url: &str) -> bool {
     configure(url).is_ok_and(|config| config.get_ssl_mode() != SslMode::Require && !reaches_this_machine(&config))
+}
+
+/// The flags with which PostgreSQL's own programs reach the database of a URL, without the password. None if a shell
+/// would not read them as they are.
+pub(crate) fn client_flags(url: &str) -> Option<String> {
+    let config = configure(url).ok()?;
+    let host = match config.get_hosts().first() {
+        Some(Host::Tcp(name)) => name.clone(),
+        #[cfg(unix)]
+        Some(Host::Unix(path)) => path.to_str()?.to_owned(),
+        None => config.get_hostaddrs().first()?.to_string(),
+    };
+    let (port, user) = (config.get_ports().first().copied().unwrap_or(5432), config.get_user()?);
+    let database = config.get_dbname().unwrap_or(user);
+    let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:".contains(c));
+    [&host, user, database]
+        .iter()
+        .all(|text| is_plain(text))
+        .then(|| format!("--host={host} --port={port} --username={user} {database}"))
 }
 
 /// Reads the parameters where the parser does: after user and password, which may contain anything.
@@ -430,8 +471,8 @@ fn tls() -> std::result::Result<ClientConfig, rustls::Error> {
 /// The server's message without its detail, which repeats the row.
 #[derive(Debug, thiserror::Error)]
 #[error("PostgreSQL error {code}{message}")]
-struct ServerError {
-    code: String,
+pub(crate) struct ServerError {
+    pub(crate) code: String,
     message: String,
 }
 

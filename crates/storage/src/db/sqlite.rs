@@ -31,7 +31,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, ffi};
+use rusqlite::{CachedStatement, Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
@@ -58,6 +58,14 @@ const PRAGMAS: &str = "PRAGMA synchronous = FULL;
 
 type Writer = OwnedMutexGuard<Connection>;
 
+/// What opening does if the file does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MissingFile {
+    /// Creates it with mode 0600.
+    Create,
+    Fail,
+}
+
 /// One database file with several connections.
 pub(crate) struct Sqlite {
     readers: Box<[Mutex<Connection>]>,
@@ -65,10 +73,13 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file. A missing file is created with mode 0600.
-    pub(crate) async fn open(path: PathBuf) -> Result<Self> {
+    pub(crate) async fn open(path: PathBuf, missing: MissingFile) -> Result<Self> {
         blocking(move || {
-            create_private(&path)?;
+            match missing {
+                MissingFile::Create => create_private(&path)?,
+                // For an error that says so: SQLite's is the same as without permission.
+                MissingFile::Fail => std::fs::metadata(&path).map(|_| ()).map_err(StorageError::unavailable)?,
+            }
             let writer = connect(&path)?;
             let count = std::thread::available_parallelism().map_or(READERS_MIN, usize::from);
             let readers = (0..count.clamp(READERS_MIN, READERS_MAX)).map(|_| {
@@ -150,6 +161,33 @@ impl Sqlite {
             let busy: i64 =
                 writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(to_storage_error)?;
             Ok(busy == 0)
+        })
+        .await
+    }
+
+    /// Copies the database as it is at one moment to an empty file. Others read and write meanwhile.
+    pub(crate) async fn vacuum_into(&self, target: PathBuf) -> Result<()> {
+        let path = self.reader().path().map(PathBuf::from).ok_or_else(|| StorageError::unavailable("no path"))?;
+        let target = target
+            .to_str()
+            .map(str::to_owned)
+            .ok_or_else(|| StorageError::Backup("the path of the backup must be UTF-8".to_owned()))?;
+        blocking(move || {
+            // Not on a reader, which cannot write, nor on the writer, which others wait for.
+            let connection = connect(&path)?;
+            connection.execute("VACUUM INTO ?1", [target]).map(|_| ()).map_err(to_storage_error)
+        })
+        .await
+    }
+
+    /// Whether the file's structure and its references are in order.
+    pub(crate) async fn is_intact(&self) -> Result<bool> {
+        let writer = Arc::clone(&self.writer).lock_owned().await;
+        blocking(move || {
+            let ok = writer.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0));
+            let mut references = writer.prepare("PRAGMA foreign_key_check").map_err(to_storage_error)?;
+            let is_broken = references.exists([]).map_err(to_storage_error)?;
+            Ok(ok.map_err(to_storage_error)? == "ok" && !is_broken)
         })
         .await
     }
@@ -302,11 +340,29 @@ fn connect(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(to_storage_error)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(to_storage_error)?;
+    // Without permission to write, SQLite opens the file for reading, and the first write would fail.
+    if connection.is_readonly(MAIN_DB).map_err(to_storage_error)? {
+        return Err(StorageError::unavailable(std::io::Error::from(std::io::ErrorKind::PermissionDenied)));
+    }
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(to_storage_error)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
     use_wal(&connection)?;
     connection.execute_batch(PRAGMAS).map_err(to_storage_error)?;
     Ok(connection)
+}
+
+/// Makes a closed database one file without a write-ahead log, until it is opened again.
+pub(crate) async fn leave_wal(path: PathBuf) -> Result<()> {
+    blocking(move || {
+        let connection =
+            Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(to_storage_error)?;
+        let mode = connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get::<_, String>(0));
+        match mode.map_err(to_storage_error)?.as_str() {
+            "delete" => Ok(()),
+            _ => Err(StorageError::unavailable("the copy is still open")),
+        }
+    })
+    .await
 }
 
 /// Enables the write-ahead log. If several processes do so on a new file at once, SQLite reports "busy" to all but one

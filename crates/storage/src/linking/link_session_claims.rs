@@ -26,7 +26,7 @@ statements! {
 
     RECEIVE_CALLBACK = concat!(
         "UPDATE link_sessions SET phase = 'callback_received', phase_since = $2,
-            confirmation = CASE WHEN confirmation = 'denied' THEN confirmation ELSE $3 END
+            confirmation = CASE WHEN confirmation = 'denied' THEN confirmation ELSE $3 END, browser_hash = $4
         WHERE state_hash = $1 AND phase = 'started' AND expires_at > $2
         RETURNING ",
         columns!()
@@ -35,7 +35,8 @@ statements! {
     STORE_CREDENTIALS = "UPDATE link_sessions SET phase = 'credentials_obtained', phase_since = $3
         WHERE user_id = $1 AND id = $2 AND phase = 'callback_received'";
 
-    END = "UPDATE link_sessions SET phase = 'ended', outcome = $3, connections = $4 WHERE user_id = $1 AND id = $2";
+    END = "UPDATE link_sessions SET phase = 'ended', outcome = $3, connections = $4, failure_reason = $5
+        WHERE user_id = $1 AND id = $2";
 }
 
 /// The right to work on one session, until the lease of its job ends and another instance claims it.
@@ -58,11 +59,14 @@ impl Storage {
     /// Seals the parameters of the first callback, records whether the user confirmed, and claims the session. Of
     /// several concurrent callers, exactly one gets the claim. None if the state is unknown, the session has expired,
     /// or a callback was received before.
+    ///
+    /// `browser` is the cookie of the browser that confirms the session, if it is another one than that which started
+    /// it. From then on, the session is bound to this browser.
     pub async fn receive_link_callback(
         &self,
         state: &str,
         callback_params: &SecretString,
-        confirmation: Confirmation,
+        (confirmation, browser): (Confirmation, Option<&str>),
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedLinkSession>> {
@@ -75,7 +79,9 @@ impl Storage {
             return Ok(None);
         }
         let state_hash = hash(state);
-        let values = params![state_hash.as_ref(), now, confirmation.as_str()];
+        let browser_hash = browser.map(hash);
+        let browser_hash = browser_hash.as_ref().map_or(found.browser_hash.as_slice(), AsRef::as_ref);
+        let values = params![state_hash.as_ref(), now, confirmation.as_str(), browser_hash];
         let Some(session) = tx.one(RECEIVE_CALLBACK, values, session).await? else {
             tx.rollback().await;
             return Ok(None);
@@ -133,7 +139,7 @@ impl Storage {
     }
 
     /// Ends a session and deletes its secret. `outcome` is one word. The claim's session names the connections that it
-    /// created or repaired. Returns false, and changes nothing, if the lease was lost.
+    /// created, repaired or renewed, and why it failed. Returns false, and changes nothing, if the lease was lost.
     pub async fn end_link_session(&self, claim: &ClaimedLinkSession, outcome: &str) -> Result<bool> {
         let LinkSession { user_id, id, .. } = claim.session;
         let mut tx = self.db.begin().await?;
@@ -142,7 +148,8 @@ impl Storage {
             return Ok(false);
         }
         let connections: Vec<String> = claim.session.connections.iter().map(ToString::to_string).collect();
-        tx.run(END, params![user_id, Param::Id(id), outcome, connections.join(" ").as_str()]).await?;
+        let (connections, reason) = (connections.join(" "), claim.session.failure_reason.as_deref());
+        tx.run(END, params![user_id, Param::Id(id), outcome, connections.as_str(), reason]).await?;
         delete_secret(&mut tx, &claim.session.secret_slot()).await?;
         tx.commit().await?;
         Ok(true)

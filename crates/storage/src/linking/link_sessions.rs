@@ -22,7 +22,7 @@ const KNOWN_DIGEST_BYTES: usize = 16;
 macro_rules! columns {
     () => {
         "user_id, id, provider, connection_id, phase, phase_since, outcome, created_at, expires_at, state_hash,
-            known_consents, browser_hash, confirmation, connections"
+            known_consents, browser_hash, confirmation, connections, failure_reason"
     };
 }
 pub(crate) use columns;
@@ -95,6 +95,8 @@ pub struct LinkSession {
     pub phase_since: Timestamp,
     /// How the session ended, as one word.
     pub outcome: Option<String>,
+    /// Why it failed, as a sentence for the user.
+    pub failure_reason: Option<String>,
     pub confirmation: Confirmation,
     /// The connections that the ended session created or repaired.
     pub connections: Vec<ConnectionId>,
@@ -218,8 +220,8 @@ impl Storage {
 }
 
 impl LinkSession {
-    /// Whether the browser with this cookie started the session.
-    pub fn is_started_by(&self, browser: &str) -> bool {
+    /// Whether the browser with this cookie started the session, or confirmed it on the callback page.
+    pub fn is_bound_to(&self, browser: &str) -> bool {
         self.browser_hash == hash(browser).as_ref()
     }
 
@@ -273,6 +275,7 @@ pub(crate) fn session(row: &Row<'_>) -> Result<LinkSession> {
         phase: row.word(4, "the phase of a link session")?,
         phase_since: row.time(5)?,
         outcome: row.opt_text(6)?.map(str::to_owned),
+        failure_reason: row.opt_text(14)?.map(str::to_owned),
         created_at: row.time(7)?,
         expires_at: row.time(8)?,
         state_hash: row.blob(9)?.to_vec(),

@@ -64,8 +64,8 @@ both! {
             let id = db.connection(user, &format!("c{round}"), &[]).await.id;
             let claim = db.claim_refresh(user, id, at(1), at(9)).await.unwrap().expect("claimed");
             let (first, second) = tokio::join!(
-                handles[0].set_status_after_refresh(&claim, active, revoked, "refreshed", at(1)),
-                handles[1].set_status_after_refresh(&claim, active, revoked, "refreshed", at(1)),
+                handles[0].set_status_after_refresh(&claim, active, revoked, "refreshed", at(1), at(1)),
+                handles[1].set_status_after_refresh(&claim, active, revoked, "refreshed", at(1), at(1)),
             );
             assert!(first.unwrap() ^ second.unwrap());
             assert_eq!(db.list_audit(id).await.unwrap().len(), 2);
@@ -75,8 +75,8 @@ both! {
     async fn concurrent_user_updates_are_all_kept(db) {
         let user = db.user("a@x").await.id;
         let handles = [db.reopen().await, db.reopen().await];
-        let plan = UserChange { plan: Some(Plan::Saver), timezone: None };
-        let zone = UserChange { plan: None, timezone: Some(Some("Asia/Tokyo")) };
+        let plan = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
+        let zone = UserChange { timezone: Some(Some("Asia/Tokyo")), ..UserChange::default() };
         let (first, second) = tokio::join!(handles[0].update_user(user, &plan), handles[1].update_user(user, &zone));
         assert!(first.is_ok() && second.is_ok());
         let now = db.find_user(user).await.unwrap().unwrap();

@@ -39,7 +39,7 @@ pub(crate) fn secret(text: &str) -> SecretString {
 /// A link session whose callback was received, with a lease from 10 to 40.
 pub(crate) async fn session_with_callback(db: &Storage, user: UserId, state: &str) -> ClaimedLinkSession {
     db.insert_link_session(&new_session(user, state), at(0)).await.unwrap();
-    db.receive_link_callback(state, &secret("code=answer"), Confirmation::Confirmed, at(10), at(40))
+    db.receive_link_callback(state, &secret("code=answer"), (Confirmation::Confirmed, None), at(10), at(40))
         .await
         .unwrap()
         .expect("in time")

@@ -23,7 +23,8 @@ statements! {
 
     LIST = "SELECT id, email, plan, timezone, created_at FROM users ORDER BY email_folded";
 
-    UPDATE = "UPDATE users SET plan = $2, timezone = $3, revision = revision + 1 WHERE id = $1";
+    UPDATE = "UPDATE users SET email = $2, email_folded = $3, plan = $4, timezone = $5, revision = revision + 1
+        WHERE id = $1";
 
     HAS_CONNECTIONS = "SELECT user_id FROM connections WHERE user_id = $1 LIMIT 1";
 
@@ -50,6 +51,8 @@ pub struct NewUser<'a> {
 /// The fields to change. None keeps the stored value.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UserChange<'a> {
+    /// Kept as written, and unique without regard to case.
+    pub email: Option<&'a str>,
     pub plan: Option<Plan>,
     /// Already checked with `find_timezone`. `Some(None)` clears it.
     pub timezone: Option<Option<&'a str>>,
@@ -91,12 +94,16 @@ impl Storage {
         self.db.all(LIST, params![], user).await
     }
 
-    /// Changes a user's plan, timezone or both, and returns the result. The revision grows only if a value changes.
+    /// Changes a user's e-mail address, plan or timezone, and returns the result. The revision grows only if a value
+    /// changes. [`StorageError::Conflict`] if another user has the e-mail address.
     pub async fn update_user(&self, id: UserId, change: &UserChange<'_>) -> Result<User> {
         let mut tx = self.db.begin().await?;
         lock_user(&mut tx, id).await?;
         let before = tx.one(FIND, params![id], user).await?.ok_or(StorageError::NotFound("user"))?;
         let mut after = before.clone();
+        if let Some(email) = change.email {
+            email.clone_into(&mut after.email);
+        }
         after.plan = change.plan.unwrap_or(before.plan);
         if let Some(timezone) = change.timezone {
             after.timezone = timezone.map(str::to_owned);
@@ -104,7 +111,10 @@ impl Storage {
         if after == before {
             tx.rollback().await;
         } else {
-            tx.run(UPDATE, params![id, after.plan.as_str(), after.timezone.as_deref()]).await?;
+            let folded = fold(&after.email);
+            let (email, plan) = (after.email.as_str(), after.plan.as_str());
+            let updated = tx.run(UPDATE, params![id, email, folded.as_str(), plan, after.timezone.as_deref()]).await;
+            updated.map_err(|error| error.or_conflict("a user with this e-mail address"))?;
             tx.commit().await?;
         }
         Ok(after)

@@ -74,7 +74,7 @@ pub struct DeliveryRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptRecord {
-    /// From 1.
+    /// From 1, counted on after a redelivery.
     pub attempt: u32,
     /// The start of the attempt.
     pub at: Timestamp,
@@ -124,7 +124,9 @@ impl Storage {
     ) -> Result<Vec<AttemptRecord>> {
         let mut attempts = self.db.all(LIST_ATTEMPTS, params![user, endpoint, event], attempt).await?;
         attempts.sort_unstable_by_key(|(id, _)| *id);
-        Ok(attempts.into_iter().map(|(_, attempt)| attempt).collect())
+        // The stored number starts again with a redelivery.
+        let numbered = (1..).zip(attempts).map(|(number, (_, attempt))| AttemptRecord { attempt: number, ..attempt });
+        Ok(numbered.collect())
     }
 
     pub async fn delivery_overview(&self, now: Timestamp) -> Result<DeliveryOverview> {

@@ -59,6 +59,8 @@ statements! {
 
     FIND_OLD_SECRET_EXPIRES_AT = "SELECT old_secret_expires_at FROM webhook_endpoints WHERE user_id = $1 AND id = $2";
 
+    UPDATE = "UPDATE webhook_endpoints SET url = $3, event_types = $4 WHERE user_id = $1 AND id = $2";
+
     ENABLE = "UPDATE webhook_endpoints SET status = 'enabled', failing_since = NULL, unhealthy_since = NULL,
             is_failing = 0, disabled_reason = NULL
         WHERE user_id = $1 AND id = $2";
@@ -143,8 +145,7 @@ impl Storage {
             return Err(StorageError::Conflict("endpoints"));
         }
         let (api_version, status) = (ApiVersion::CURRENT, EndpointStatus::Enabled);
-        let event_types: Vec<&str> = new.event_types.iter().map(|event| event.as_str()).collect();
-        let event_types = event_types.join(",");
+        let event_types = joined(new.event_types);
         let values = params![user, id, new.url, event_types.as_str(), api_version.as_str(), status.as_str(), now];
         tx.run(INSERT, values).await?;
         self.store_secret(&mut tx, &SecretSlot::webhook(user, id), new.secret).await?;
@@ -228,6 +229,18 @@ impl Storage {
             None => None,
         };
         Ok(Some(EndpointSecrets { current, old }))
+    }
+
+    /// Changes where an endpoint is and which events it gets. The caller has checked the URL. Returns false if the user
+    /// has no such endpoint.
+    pub async fn update_endpoint(
+        &self,
+        user: UserId,
+        id: EndpointId,
+        url: &str,
+        event_types: &[EventType],
+    ) -> Result<bool> {
+        Ok(self.db.run(UPDATE, params![user, id, url, joined(event_types).as_str()]).await? > 0)
     }
 
     /// Enables an endpoint and clears its failures. Failed deliveries stay failed. Returns false if the user has no
@@ -332,6 +345,11 @@ fn endpoint(row: &Row<'_>) -> Result<Endpoint> {
         delivered_at: row.opt_time(8)?,
         created_at: row.time(9)?,
     })
+}
+
+/// The event types as the column has them.
+fn joined(event_types: &[EventType]) -> String {
+    event_types.iter().map(|event| event.as_str()).collect::<Vec<_>>().join(",")
 }
 
 fn event_types(row: &Row<'_>, column: usize) -> Result<Vec<EventType>> {

@@ -1,16 +1,20 @@
 //! `bellbird connection sync`: syncs one connection or all of them, and waits for the result.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::bail;
 use bellbird_connections::{Connections, ConnectionsError, SyncReport};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
 use bellbird_storage::Storage;
-use clap::Args;
+use clap::{ArgGroup, Args};
+use serde::Serialize;
 use tokio::task::JoinSet;
 
-use super::super::output::{self, JsonFlag, Progress};
+use super::super::arguments;
+use super::super::output::{self, ErrorView, JsonFlag, Progress};
 use super::super::user::find_user;
+use super::super::webhook::advice;
 use super::find;
 
 /// Connections that are synced concurrently.
@@ -23,27 +27,38 @@ const CONCURRENCY_MAX: usize = 4;
 /// user's webhook endpoints.
 ///
 /// The command waits until the syncs are finished. If the service is already syncing a connection, the command waits
-/// for that sync first. It exits with status 1 if a sync fails or if the connection ID is not active. With --all,
-/// inactive connections are only reported.
+/// for that sync first. It exits with status 1 if a sync fails or if the connection ID is not active. With --all or
+/// --user, inactive connections are only reported.
 #[derive(Debug, Args)]
+#[command(override_usage = "bellbird connection sync <ID>
+       bellbird connection sync --user <USER>
+       bellbird connection sync --all")]
+#[command(group(ArgGroup::new("target").args(["id", "user", "all"]).required(true).multiple(true)))]
 #[command(after_long_help = "Examples:
   bellbird connection sync 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f
-  bellbird connection sync --all --user me@example.com")]
+  bellbird connection sync --user me@example.com")]
 pub(in super::super) struct SyncArgs {
     /// Id of the connection, as `connection list` shows it
-    #[arg(required_unless_present = "all")]
+    #[arg(value_parser = arguments::connection_id, conflicts_with_all = ["user", "all"])]
     id: Option<ConnectionId>,
 
-    /// Sync all connections of all users
-    #[arg(long, conflicts_with = "id")]
+    /// Sync all connections of all users, or with --user all of that user
+    #[arg(long)]
     all: bool,
 
-    /// With --all, sync only connections of this user: e-mail address or id
-    #[arg(long, requires = "all")]
+    /// Sync the connections of this user: e-mail address or id
+    #[arg(long)]
     user: Option<String>,
 
     #[command(flatten)]
     format: JsonFlag,
+}
+
+/// What `--json` prints if a sync fails. Otherwise it prints only the reports.
+#[derive(Serialize)]
+struct FailedSync<'a> {
+    error: ErrorView,
+    synced: &'a [&'a SyncReport],
 }
 
 pub(super) async fn run(storage: &Storage, connections: &Connections, args: &SyncArgs) -> anyhow::Result<ExitCode> {
@@ -60,30 +75,48 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Syn
     let targets: Vec<_> = targets.into_iter().filter(|one| one.status != ConnectionStatus::Deleting).collect();
     let synced = sync_all(connections, &targets).await;
 
-    let (mut reports, mut failed) = (Vec::new(), false);
+    let (mut reports, mut errors) = (Vec::new(), Vec::new());
     for (connection, synced) in targets.iter().zip(&synced) {
         let name = &connection.institution_name;
         match synced {
             Ok(report) => {
                 reports.push(report);
                 if report.status != ConnectionStatus::Active {
-                    failed |= args.id.is_some();
-                    output::note(&format!(
+                    let text = format!(
                         "{name} ({}) is {} and was not synced: run `bellbird connection link --reconnect {}`",
                         connection.id, report.status, connection.id
-                    ));
+                    );
+                    if args.id.is_some() { errors.push(text) } else { output::note(&text) }
                 }
             }
             // The connection was removed meanwhile.
-            Err(ConnectionsError::NotFound) if args.all => {}
-            Err(error) => {
-                failed = true;
-                output::note(&format!("error: {name} ({}) could not be synced: {error}", connection.id));
-            }
+            Err(ConnectionsError::NotFound) if args.id.is_none() => {}
+            Err(error) => errors.push(format!("{name} ({}) could not be synced: {error}", connection.id)),
         }
     }
-    output::print(args.format, &reports, |reports| text(reports, &targets))?;
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    match ErrorView::of(&errors) {
+        Some(error) if args.format.json => {
+            output::print(args.format, &FailedSync { error, synced: &reports }, |_| String::new())?;
+        }
+        _ => output::print(args.format, &reports, |reports| text(reports, &targets))?,
+    }
+    if !args.format.json {
+        note_undelivered(storage, &reports, &targets).await?;
+    }
+    Ok(output::finish(&errors))
+}
+
+/// Says which endpoints will not get the events of these syncs.
+async fn note_undelivered(storage: &Storage, reports: &[&SyncReport], targets: &[Connection]) -> anyhow::Result<()> {
+    let with_events =
+        |one: &&Connection| reports.iter().any(|report| report.connection_id == one.id && report.events > 0);
+    let users: BTreeSet<_> = targets.iter().filter(with_events).map(|one| one.user_id).collect();
+    for user in users {
+        for obstacle in advice::obstacles(storage, user).await? {
+            output::note(&obstacle);
+        }
+    }
+    Ok(())
 }
 
 /// Syncs a few connections at a time. Returns the results in the order of `targets`.

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::super::output::{self, JsonFlag};
 use super::super::user::find_user;
-use super::names;
+use super::{advice, names, warn_of_rejections};
 use crate::config::Settings;
 use crate::wiring;
 
@@ -30,8 +30,10 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The URL must use https, a public host name, and port 443 or a port from 1024 on. Events are signed as Standard
 /// Webhooks specifies, with a secret of the endpoint that is shown only once. A user can have 20 endpoints.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird")]
+#[command(after_long_help = "Examples:
+  bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird
+  bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird \\
+    --events transactions.synced,trades.synced,connection.updated")]
 pub(in super::super) struct AddArgs {
     /// E-mail address or id of the user
     #[arg(long)]
@@ -41,7 +43,7 @@ pub(in super::super) struct AddArgs {
     #[arg(long)]
     url: String,
 
-    /// Event types to send, separated by commas
+    /// Event types to send, separated by commas; connection.updated reports each change of a connection's status
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = event_parser())]
     #[arg(default_value = "transactions.synced,trades.synced")]
     events: Vec<EventType>,
@@ -50,7 +52,7 @@ pub(in super::super) struct AddArgs {
     format: JsonFlag,
 }
 
-fn event_parser() -> impl clap::builder::TypedValueParser<Value = EventType> {
+pub(super) fn event_parser() -> impl clap::builder::TypedValueParser<Value = EventType> {
     PossibleValuesParser::new(EventType::SUBSCRIBABLE.iter().map(|event| event.as_str()))
         .try_map(|text| text.parse::<EventType>())
 }
@@ -80,16 +82,10 @@ impl NewEndpointView<'_> {
 
 pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
     let user = find_user(storage, &args.user).await?;
-    let rules = wiring::endpoint_rules(settings);
-    let url = check_url(&args.url, rules)?;
-    // Only a loopback address, where allowed, has no host name.
-    let resolve_error = match url.domain() {
-        Some(name) => resolve(&Resolver::from_system(rules).map_err(anyhow::Error::msg)?, name).await?,
-        None => None,
-    };
-    let events: Vec<_> = EventType::SUBSCRIBABLE.iter().copied().filter(|event| args.events.contains(event)).collect();
+    let (url, resolve_error) = checked_url(settings, &args.url).await?;
+    let events = in_order(&args.events);
     let secret = new_secret();
-    let new = NewEndpoint { user_id: user.id, url: url.as_str(), event_types: &events, secret: &secret };
+    let new = NewEndpoint { user_id: user.id, url: &url, event_types: &events, secret: &secret };
     let endpoint = match storage.insert_endpoint(&new, ENDPOINTS_MAX, Timestamp::now()).await {
         Err(StorageError::Conflict(_)) => bail!(
             "{0} already has {ENDPOINTS_MAX} endpoints, which is the limit: `bellbird webhook list --user {0}` shows \
@@ -110,7 +106,24 @@ pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) 
     if let Some(resolve_error) = resolve_error {
         output::note(&format!("{resolve_error}. The endpoint was added; each delivery resolves the name again"));
     }
-    Ok(())
+    warn_of_rejections(storage, endpoint.id, &endpoint.url).await
+}
+
+/// Checks the URL of an endpoint, and returns its normal form. Also returns why its host name does not resolve now.
+pub(super) async fn checked_url(settings: &Settings, url: &str) -> anyhow::Result<(String, Option<ResolveError>)> {
+    let rules = wiring::endpoint_rules(settings);
+    let url = check_url(url, rules).map_err(|error| anyhow::Error::msg(advice::explain(error, url)))?;
+    // Only a loopback address, where allowed, has no host name.
+    let resolve_error = match url.domain() {
+        Some(name) => resolve(&Resolver::from_system(rules).map_err(anyhow::Error::msg)?, name).await?,
+        None => None,
+    };
+    Ok((url.into(), resolve_error))
+}
+
+/// The given event types, each once.
+pub(super) fn in_order(events: &[EventType]) -> Vec<EventType> {
+    EventType::SUBSCRIBABLE.iter().copied().filter(|event| events.contains(event)).collect()
 }
 
 /// Rejects a name that resolves to a forbidden address. A name that does not resolve may do so later: returns the

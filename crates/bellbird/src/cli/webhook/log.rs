@@ -6,8 +6,9 @@ use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, Storage};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
+use super::super::arguments;
 use super::super::output::{self, JsonFlag};
-use super::{event_not_found, find};
+use super::{advice, event_not_found, find};
 
 const HEAD: [&str; 10] =
     ["created", "type", "chunk", "new", "updated", "state", "attempts", "answer", "next attempt", "event id"];
@@ -20,6 +21,7 @@ const HEAD: [&str; 10] =
   bellbird webhook deliveries 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --state failed")]
 pub(in super::super) struct DeliveriesArgs {
     /// Id of the endpoint, as `webhook list` shows it
+    #[arg(value_parser = arguments::endpoint_id)]
     id: EndpointId,
 
     /// Show only deliveries in this state
@@ -31,7 +33,7 @@ pub(in super::super) struct DeliveriesArgs {
     limit: u32,
 
     /// Show all delivery attempts of this event instead, oldest first
-    #[arg(long, value_name = "EVENT_ID", conflicts_with_all = ["state", "limit"])]
+    #[arg(long, value_name = "EVENT_ID", conflicts_with_all = ["state", "limit"], value_parser = arguments::event_id)]
     event: Option<EventId>,
 
     #[command(flatten)]
@@ -69,10 +71,13 @@ pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyh
         return attempts(storage, args.format, &endpoint, event).await;
     }
     let records = storage.list_deliveries(endpoint.user_id, endpoint.id, args.state, args.limit).await?;
-    output::print(args.format, &records, |records| match (records.is_empty(), args.state) {
-        (true, None) => "No deliveries yet.".to_owned(),
-        (true, Some(state)) => format!("No {state} deliveries."),
-        (false, _) => output::table(HEAD, records.iter().map(delivery_row)),
+    output::print(args.format, &records, |records| {
+        let text = match (records.is_empty(), args.state) {
+            (true, None) => "No deliveries yet.".to_owned(),
+            (true, Some(state)) => format!("No {state} deliveries."),
+            (false, _) => output::table(HEAD, records.iter().map(delivery_row)),
+        };
+        [Some(text), advice::disabled(&endpoint)].into_iter().flatten().collect::<Vec<_>>().join("\n\n")
     })
 }
 

@@ -7,8 +7,8 @@ use bellbird_storage::Storage;
 use bellbird_webhooks::{PingError, PingOutcome};
 use serde::Serialize;
 
-use super::super::output;
-use super::{EndpointArgs, endpoint_gone, find};
+use super::super::output::{self, ErrorView};
+use super::{EndpointArgs, endpoint_gone, find, warn_of_rejections};
 use crate::config::Settings;
 use crate::wiring;
 
@@ -20,7 +20,9 @@ struct PingView {
     delivered: bool,
     status: Option<u16>,
     duration_ms: u64,
-    error: Option<&'static str>,
+    error: Option<ErrorView>,
+    #[serde(skip)]
+    reason: Option<&'static str>,
 }
 
 impl From<&PingOutcome> for PingView {
@@ -31,7 +33,8 @@ impl From<&PingOutcome> for PingView {
             delivered: exchange.is_success(),
             status: exchange.status,
             duration_ms: u64::try_from(exchange.duration.as_millis()).unwrap_or(u64::MAX),
-            error: exchange.error,
+            error: ErrorView::of(exchange.error.map(str::to_owned).as_slice()),
+            reason: exchange.error,
         }
     }
 }
@@ -40,7 +43,7 @@ impl PingView {
     /// Describes the result, as a predicate of "the endpoint".
     fn outcome(&self) -> String {
         let Self { duration_ms, .. } = self;
-        match (self.status, self.error) {
+        match (self.status, self.reason) {
             (Some(status), None) => format!("answered {status} after {duration_ms} ms"),
             (Some(status), Some(error)) => format!("answered {status} after {duration_ms} ms ({error})"),
             (None, error) => format!("did not answer: {} ({duration_ms} ms)", error.unwrap_or("unknown")),
@@ -56,6 +59,7 @@ pub(super) async fn ping(settings: &Settings, storage: &Storage, args: &Endpoint
         Err(PingError::NotFound) => return Err(endpoint_gone(args.id)),
         other => other?,
     };
+    warn_of_rejections(storage, endpoint.id, &endpoint.url).await?;
     let view = PingView::from(&pinged);
     if view.delivered {
         output::print(args.format, &view, |view| format!("Delivered: the endpoint {}.", view.outcome()))?;

@@ -23,9 +23,11 @@ use super::{count_deliveries, event_not_found, find};
   bellbird webhook redeliver 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f 0198c7e3-0f4f-7d53-a1b2-4c1d2e3f7b1c")]
 pub(in super::super) struct RedeliverArgs {
     /// Id of the endpoint, as `webhook list` shows it
+    #[arg(value_parser = arguments::endpoint_id)]
     id: EndpointId,
 
     /// Id of the event, as `webhook deliveries` shows it
+    #[arg(value_parser = arguments::event_id)]
     event: EventId,
 
     #[command(flatten)]
@@ -42,6 +44,7 @@ pub(in super::super) struct RedeliverArgs {
   bellbird webhook recover 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --since 2026-11-20T09:30:00Z")]
 pub(in super::super) struct RecoverArgs {
     /// Id of the endpoint, as `webhook list` shows it
+    #[arg(value_parser = arguments::endpoint_id)]
     id: EndpointId,
 
     /// Oldest event to deliver: an instant such as 2026-11-20T09:30:00Z, or an age such as 24h or 7d

@@ -66,11 +66,12 @@ on_both_databases! {
         let path = "/v1/accounts";
         assert_eq!(app.get(path).await.status, 200);
         let id = app.olivia.user.id;
-        app.storage.update_user(id, &UserChange { plan: Some(Plan::Saver), timezone: None }).await.unwrap();
+        app.storage.update_user(id, &UserChange { plan: Some(Plan::Saver), ..UserChange::default() }).await.unwrap();
         let answer = app.get(path).await;
         assert!(answer.error(403).contains("Developer or Professional plan"));
         assert!(answer.json()["error"].get("code").is_none());
-        app.storage.update_user(id, &UserChange { plan: Some(Plan::Developer), timezone: None }).await.unwrap();
+        let upgrade = UserChange { plan: Some(Plan::Developer), ..UserChange::default() };
+        app.storage.update_user(id, &upgrade).await.unwrap();
         assert_eq!(app.get(path).await.status, 200);
 
         let key = &app.storage.list_keys(id).await.unwrap()[0];
@@ -152,7 +153,7 @@ async fn errors_count_and_unknown_paths_count_as_metadata() {
 async fn checks_run_limit_then_plan_then_parameters() {
     let app = App::start(limited()).await;
     let id = app.olivia.user.id;
-    app.storage.update_user(id, &UserChange { plan: Some(Plan::Saver), timezone: None }).await.unwrap();
+    app.storage.update_user(id, &UserChange { plan: Some(Plan::Saver), ..UserChange::default() }).await.unwrap();
     app.get("/v1/transactions?limit=x").await.error(403);
     app.get("/v1/transactions?limit=x").await.error(403);
     app.get("/v1/transactions?limit=x").await.error(429);

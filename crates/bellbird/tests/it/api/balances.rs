@@ -111,7 +111,7 @@ async fn request_after_a_change_joins_no_earlier_read() {
     let calls = async || app.calls().await.get("/v1/banking/balances").copied().unwrap_or(0);
     let later = async {
         eventually(async || calls().await > 0).await;
-        let change = UserChange { plan: None, timezone: Some(Some("America/New_York")) };
+        let change = UserChange { timezone: Some(Some("America/New_York")), ..UserChange::default() };
         app.storage.update_user(app.olivia.user.id, &change).await.unwrap();
         app.get(&path).await
     };

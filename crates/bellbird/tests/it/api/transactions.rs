@@ -157,7 +157,10 @@ async fn days_use_the_users_timezone() {
     assert!(shown(&app, &account, same_instant, &sydney).await.is_some());
 
     app.storage
-        .update_user(app.olivia.user.id, &UserChange { plan: None, timezone: Some(Some("America/New_York")) })
+        .update_user(
+            app.olivia.user.id,
+            &UserChange { timezone: Some(Some("America/New_York")), ..UserChange::default() },
+        )
         .await
         .unwrap();
     assert_eq!(shown(&app, &account, from, &sydney).await.unwrap()["date"], "2026-10-03");
@@ -346,7 +349,7 @@ async fn changed_timezone_applies_during_a_slow_read() {
     app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 1_500})).await;
     let later = async {
         eventually(async || app.transaction_calls().await > 0).await;
-        let change = UserChange { plan: None, timezone: Some(Some("America/New_York")) };
+        let change = UserChange { timezone: Some(Some("America/New_York")), ..UserChange::default() };
         app.storage.update_user(app.olivia.user.id, &change).await.unwrap();
         app.get(&path).await.data()
     };

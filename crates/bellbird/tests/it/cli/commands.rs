@@ -1,6 +1,8 @@
 //! Commands that end by themselves.
 
+use std::io::Write as _;
 use std::net::TcpListener;
+use std::process::Stdio;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -27,6 +29,10 @@ fn redacted(text: &str) -> String {
     result
 }
 
+fn without_folder(text: &str, workdir: &Workdir) -> String {
+    text.replace(&workdir.path().display().to_string(), "FOLDER")
+}
+
 #[test]
 fn help_texts() {
     let workdir = Workdir::new();
@@ -36,6 +42,7 @@ fn help_texts() {
         "serve",
         "sandbox",
         "migrate",
+        "status",
         "doctor",
         "openapi",
         "completions",
@@ -48,6 +55,7 @@ fn help_texts() {
         "key",
         "key create",
         "key list",
+        "key show",
         "key rotate",
         "key revoke",
         "connection",
@@ -59,7 +67,9 @@ fn help_texts() {
         "connection remove",
         "webhook",
         "webhook add",
+        "webhook set",
         "webhook list",
+        "webhook show",
         "webhook ping",
         "webhook rotate-secret",
         "webhook enable",
@@ -93,9 +103,7 @@ fn user_lifecycle() {
     assert_eq!(added["email"], "Me@Example.com");
     assert_eq!(added["plan"], "developer");
     assert_eq!(workdir.json("user list"), json!([added]));
-    for reference in
-        ["me@example.com", "--user ME@example.com", "--email me@example.com", added["id"].as_str().unwrap()]
-    {
+    for reference in ["me@example.com", "--user ME@example.com", added["id"].as_str().unwrap()] {
         assert_eq!(workdir.json(&format!("user show {reference}")), added);
     }
     let changed = workdir.json("user set me@example.com --plan saver --no-timezone");
@@ -105,6 +113,18 @@ fn user_lifecycle() {
         workdir.error("user add --email ME@example.com", 1),
         "error: the user ME@example.com already exists: change it with `bellbird user set ME@example.com`"
     );
+    workdir.json("user add --email other@example.com");
+    assert_eq!(
+        workdir.error("user set me@example.com --email Other@example.com", 1),
+        "error: another user has the e-mail address Other@example.com: `bellbird user list` shows all of them"
+    );
+    workdir.json("user remove other@example.com");
+    let moved = workdir.json("user set me@example.com --email new@example.com");
+    assert_eq!(
+        (&moved["email"], &moved["id"], &moved["plan"]),
+        (&json!("new@example.com"), &added["id"], &json!("saver"))
+    );
+    workdir.json("user set new@example.com --email Me@Example.com");
     assert_eq!(workdir.json("user remove me@example.com"), changed);
     assert_eq!(workdir.json("user list"), json!([]));
     assert_eq!(
@@ -146,6 +166,7 @@ fn key_lifecycle() {
     let revoked = workdir.json(&format!("key revoke {}", rotated["id"].as_str().unwrap()));
     assert_eq!(revoked["status"], "revoked");
     assert_eq!(revoked["user"], "me@example.com");
+    assert_eq!(workdir.json(&format!("key show {id}"))["status"], "expired");
     let unknown_id = Uuid::nil();
     assert_eq!(
         workdir.error(&format!("key revoke {unknown_id}"), 1),
@@ -154,6 +175,40 @@ fn key_lifecycle() {
     assert!(!workdir.text("key list").contains(key));
     workdir.json("user remove me@example.com");
     assert_eq!(workdir.json("key list"), json!([]));
+}
+
+#[test]
+fn key_is_found_by_its_name() {
+    let workdir = Workdir::migrated();
+    for user in ["me@example.com", "other@example.com"] {
+        workdir.json(&format!("user add --email {user}"));
+        workdir.json(&format!("key create --user {user} --name laptop"));
+    }
+    workdir.json("key create --user me@example.com --name sheet");
+    let shown = workdir.json("key show sheet");
+    assert_eq!(
+        (&shown["name"], &shown["user"], &shown["status"]),
+        (&json!("sheet"), &json!("me@example.com"), &json!("active"))
+    );
+    let error = workdir.error("key revoke laptop", 1);
+    assert!(error.starts_with("error: 2 active keys have the name laptop: pass an id instead ("), "{error}");
+    for key in workdir.json("key list").as_array().unwrap().iter().filter(|key| key["name"] == "laptop") {
+        assert!(error.contains(&format!("{} of {}", text(key, "id"), text(key, "user"))), "{error}");
+    }
+    let revoked = workdir.json("key revoke laptop --user other@example.com");
+    assert_eq!((&revoked["user"], &revoked["status"]), (&json!("other@example.com"), &json!("revoked")));
+    let revoked = workdir.json("key revoke laptop");
+    assert_eq!(revoked["user"], "me@example.com", "the other one is revoked already");
+    assert_eq!(
+        workdir.error("key rotate laptop", 1),
+        "error: no key laptop is active: `bellbird key list` shows the ids of the others"
+    );
+    assert_eq!(
+        workdir.error("key revoke desktop", 1),
+        "error: there is no key desktop: `bellbird key list` shows names and ids"
+    );
+    let rotated = workdir.json("key rotate sheet --grace 0s");
+    assert_eq!(workdir.json("key show sheet")["id"], rotated["id"], "the old one has expired");
 }
 
 #[test]
@@ -172,10 +227,13 @@ fn human_readable_output() {
         "key create --user someone.else@example.com --expires 24h",
         "key list",
         "connection list",
-        "user remove someone.else@example.com",
+        "key show laptop",
+        "user remove someone.else@example.com --dry-run",
+        "user remove someone.else@example.com --yes",
     ] {
         all.push_str(&format!("$ bellbird {line}\n{}\n", redacted(&workdir.text(line))));
     }
+    let all = without_folder(&all, &workdir);
     insta::assert_snapshot!(all);
 }
 
@@ -189,14 +247,18 @@ fn wrong_usage_exits_with_2_and_explains() {
         ("user add --email me@example.com --plan gold", "[possible values: saver, developer, professional]"),
         ("user add --email me@example.com --timezone Sydney", "must be an IANA timezone such as Australia/Sydney"),
         ("user show", "required arguments were not provided"),
-        ("user set me@example.com", "<--plan <PLAN>|--timezone <TZ>|--no-timezone>"),
+        ("user set me@example.com", "<--email <EMAIL>|--plan <PLAN>|--timezone <TZ>|--no-timezone>"),
         ("key create --user me@example.com --expires 5", "must be a whole number and a unit: 30s, 15m, 24h or 90d"),
         ("key create --user me@example.com --expires 0s", "must be longer than 0"),
-        ("key rotate laptop", "not a hyphenated UUID"),
-        ("serve --api-listen 8080", "invalid socket address"),
+        ("connection sync", "<ID|--user <USER>|--all>"),
+        ("connection sync --all --user me@example.com x", "`bellbird connection list` shows the ids"),
+        ("connection link", "<--user <USER>|--reconnect <ID>>"),
+        ("connection show laptop", "must be an id: `bellbird connection list` shows the ids"),
+        ("webhook ping laptop", "must be an id: `bellbird webhook list` shows the ids"),
+        ("serve --api-listen :8080", "must be an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080"),
         ("serve --log-level loud", "[possible values: error, warn, info, debug, trace]"),
         ("demo --rows 0", "0 is not in 1..=1000000"),
-        ("sandbox --akahu-listen 8091", "invalid socket address"),
+        ("sandbox --akahu-listen 8091", "must be an IP address and a port"),
         ("connection import --user me@example.com --provider acme --credentials -", "[possible values: "),
     ] {
         let error = workdir.error(line, 2);
@@ -207,9 +269,23 @@ fn wrong_usage_exits_with_2_and_explains() {
 #[test]
 fn failures_exit_with_1_and_explain() {
     let mut workdir = Workdir::new();
+    let file = workdir.path().join("bellbird.db");
     assert_eq!(
         workdir.error("user list", 1),
-        "error: the database is not set up for this version: run `bellbird migrate`"
+        format!(
+            "error: there is no SQLite database {}: create it with `bellbird migrate`, or correct database.url (not \
+             set, and this folder has no bellbird.toml)",
+            file.display()
+        )
+    );
+    std::fs::write(&file, "").unwrap();
+    assert_eq!(
+        workdir.error("user list", 1),
+        format!(
+            "error: the SQLite database {} is not set up for this version: run `bellbird migrate`, or correct \
+             database.url (not set, and this folder has no bellbird.toml)",
+            file.display()
+        )
     );
     assert_eq!(
         workdir.error("serve", 1),
@@ -234,6 +310,143 @@ fn failures_exit_with_1_and_explain() {
     );
     workdir.set("BELLBIRD_API__LISTNE", "127.0.0.1:1");
     assert!(workdir.error("serve", 1).starts_with("error: unknown setting `api.listne` in the environment variable"));
+}
+
+/// Every command but those that are for it.
+#[test]
+fn no_command_creates_a_database() {
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_SECRETS__KEY", "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
+    let id = Uuid::nil();
+    for line in [
+        "user list".to_owned(),
+        "user add --email me@example.com".to_owned(),
+        "key list".to_owned(),
+        "connection list".to_owned(),
+        "connection link --user me@example.com".to_owned(),
+        "connection sync --all".to_owned(),
+        format!("connection remove {id} --yes"),
+        "webhook list".to_owned(),
+        format!("webhook ping {id}"),
+        "secrets rotate".to_owned(),
+    ] {
+        let error = workdir.error(&line, 1);
+        assert!(error.starts_with("error: there is no SQLite database "), "{line}: {error}");
+        assert_eq!(workdir.folder.path().read_dir().unwrap().count(), 0, "{line}");
+    }
+}
+
+#[test]
+fn failure_is_one_json_value_too() {
+    let workdir = Workdir::migrated();
+    let failure = |line: &str, code: i32| {
+        let output = workdir.run(line);
+        assert_eq!(output.status.code(), Some(code), "{line}");
+        let (printed, said) = (String::from_utf8_lossy(&output.stdout), errors(&output));
+        assert_eq!(printed.lines().count(), 1, "{line}: {printed}");
+        let printed: Value = serde_json::from_str(&printed).unwrap();
+        assert_eq!(names(&printed), ["error"], "{line}");
+        assert!(said.starts_with("error: ") || said.contains("Usage: "), "{line}: {said}");
+        printed["error"].clone()
+    };
+    let no_user = json!({"message": "there is no user me@x: `bellbird user list` shows all of them"});
+    for line in ["user show me@x --json", "user --json show me@x", "--json user show me@x"] {
+        assert_eq!(failure(line, 1), no_user, "{line}");
+    }
+    assert_eq!(failure("serve --json", 1)["message"].as_str().unwrap().lines().count(), 1);
+    assert_eq!(
+        failure("connection sync --json", 2),
+        json!({"message": "the following required arguments were not provided: <ID|--user <USER>|--all>"})
+    );
+    assert_eq!(failure("fly --json", 2), json!({"message": "unrecognized subcommand 'fly'"}));
+    assert_eq!(failure("--json key", 2), json!({"message": "a command is missing: see `bellbird --help`"}));
+    let several = failure("user list --json --config nowhere.toml", 1);
+    assert!(several["message"].as_str().unwrap().starts_with("the settings file nowhere.toml cannot be read"));
+    std::fs::write(workdir.folder.path().join("bellbird.toml"), "[api]\nlisten = 1\n[log]\nlevel = \"loud\"\n")
+        .unwrap();
+    let several = failure("user list --json", 1);
+    assert_eq!(several["details"].as_array().unwrap().len(), 2, "{several}");
+    assert!(several["message"].as_str().unwrap().contains("; log.level is `loud`"), "{several}");
+    // Without `--json`: nothing on standard output.
+    workdir.error("user list", 1);
+    workdir.error("fly", 2);
+}
+
+#[test]
+fn json_belongs_before_or_after_the_command() {
+    let workdir = Workdir::migrated();
+    let users = workdir.run("--json user list");
+    assert_eq!((users.status.code(), users.stdout.as_slice()), (Some(0), &b"[]\n"[..]));
+    let script: String = serde_json::from_value(workdir.json("completions bash")).unwrap();
+    assert_eq!(script, workdir.text("completions bash"));
+}
+
+#[test]
+fn database_errors_name_the_server_and_no_password() {
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_DATABASE__URL", "postgres://me:hunter2@127.0.0.1:1/bellbird");
+    assert_eq!(
+        workdir.error("user list", 1),
+        "error: could not open the PostgreSQL database bellbird at 127.0.0.1, port 1 (connection refused): start the \
+         server, or correct database.url (set by the environment variable BELLBIRD_DATABASE__URL)"
+    );
+    workdir.set("BELLBIRD_DATABASE__URL", "postgres://me:hunter2@127.0.0.1:port/bellbird");
+    let error = workdir.error("migrate", 1);
+    assert!(
+        error.starts_with("error: database.url (set by the environment variable BELLBIRD_DATABASE__URL) cannot be")
+    );
+    assert!(!error.contains("hunter2"), "{error}");
+    workdir.set("BELLBIRD_DATABASE__URL", "sqlite:nowhere/b.db");
+    let folder = workdir.path().join("nowhere");
+    let error = workdir.error("migrate", 1);
+    assert!(error.contains(&format!("(the folder {} does not exist): create the folder", folder.display())), "{error}");
+}
+
+#[test]
+fn removing_asks() {
+    let workdir = Workdir::migrated();
+    workdir.json("user add --email me@example.com");
+    workdir.json("key create --user me@example.com");
+    assert_eq!(
+        workdir.error("user remove me@example.com", 2),
+        "error: removing needs a confirmation, and standard input is no terminal: pass --yes to remove, or --dry-run \
+         to see what would be removed"
+    );
+    let planned = workdir.json("user remove me@example.com --dry-run");
+    assert_eq!((&planned["keys"], &planned["endpoints"], &planned["dryRun"]), (&json!(1), &json!(0), &json!(true)));
+    assert_eq!(workdir.json("user list").as_array().unwrap().len(), 1);
+    for (answer, is_removed) in [("n", false), ("", false), ("y", true)] {
+        let mut terminal = on_terminal(&workdir, "user remove me@example.com");
+        terminal.stdin.take().unwrap().write_all(format!("{answer}\n").as_bytes()).unwrap();
+        let output = terminal.wait_with_output().unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(shown.contains("API keys           1") && shown.contains("Remove this? [y/N] "), "{shown}");
+        assert_eq!(shown.contains("error: nothing was removed"), !is_removed, "{shown}");
+        assert_eq!(output.status.success(), is_removed, "{shown}");
+        assert_eq!(workdir.json("user list").as_array().unwrap().is_empty(), is_removed);
+    }
+}
+
+/// Runs a command on a terminal, with `script` of util-linux. Its standard input is what is typed.
+fn on_terminal(workdir: &Workdir, line: &str) -> std::process::Child {
+    let mut command = std::process::Command::new("script");
+    let line = format!("{} {line}", env!("CARGO_BIN_EXE_bellbird"));
+    command.args(["--quiet", "--return", "--command", &line, "/dev/null"]).current_dir(workdir.folder.path());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("script of util-linux")
+}
+
+#[test]
+fn all_occupied_ports_are_named_at_once() {
+    let taken = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [api, console, ops] = taken.each_ref().map(|listener| listener.local_addr().unwrap());
+    let error =
+        Workdir::new().error(&format!("demo --api-listen {api} --console-listen {console} --ops-listen {ops}"), 1);
+    let lines: Vec<_> = error.lines().collect();
+    assert_eq!(lines.len(), 3, "{error}");
+    for (line, (name, address)) in lines.iter().zip([("api", api), ("console", console), ("ops", ops)]) {
+        assert!(line.starts_with(&format!("error: {name} cannot listen on {address} (set by the flag")), "{line}");
+    }
 }
 
 #[test]
@@ -294,8 +507,8 @@ fn doctor_reports_failures() {
     workdir.set("BELLBIRD_SECRETS__KEY", "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
     workdir.json("migrate");
     assert_eq!(verdicts(&workdir, 0), [""; 0]);
-    let text = workdir.text(&format!("doctor {free}"));
-    insta::assert_snapshot!(without_providers(&text));
+    let shown = workdir.text(&format!("doctor {free}"));
+    insta::assert_snapshot!(without_folder(&without_providers(&shown), &workdir));
     workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "id");
     assert_eq!(verdicts(&workdir, 1), ["providers"]);
     workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", "s3cret");
@@ -303,6 +516,32 @@ fn doctor_reports_failures() {
     assert_eq!(verdicts(&workdir, 1), ["fiskil"]);
     workdir.set("BELLBIRD_READS__ROW_CAP", "0");
     assert_eq!(verdicts(&workdir, 1), ["settings"]);
+    let report: Value = serde_json::from_slice(&workdir.run(&format!("doctor --json {free}")).stdout).unwrap();
+    assert_eq!(report["error"]["message"], format!("settings: {}", text(&report["checks"][0], "detail")));
+}
+
+#[test]
+fn doctor_names_the_settings_file_and_notes_odd_settings() {
+    let mut workdir = Workdir::migrated();
+    workdir.set("BELLBIRD_SECRETS__KEY", "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
+    let file = workdir.path().join("bellbird.toml");
+    let toml = "[reads]\ndeadline_seconds = 5\n[fiskil]\nclient_id = \"...\"\nclient_secret = \"s3cret\"\n\
+                base_url = \"http://127.0.0.1:1\"\n";
+    std::fs::write(&file, toml).unwrap();
+    let free = "--api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
+    let report: Value = serde_json::from_slice(&workdir.run(&format!("doctor --json {free}")).stdout).unwrap();
+    let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == "settings");
+    let details: Vec<_> = checks.map(|check| format!("{} {}", text(check, "verdict"), text(check, "detail"))).collect();
+    assert_eq!(
+        details,
+        [
+            format!("ok read from {}; 8 set, all others at their defaults", file.display()),
+            "note reads.deadline_seconds (5) is below reads.provider_timeout_seconds (20): requests end before a slow \
+             provider answers"
+                .to_owned(),
+            "note fiskil.client_id looks like a placeholder: set what Fiskil issued to you".to_owned(),
+        ]
+    );
 }
 
 #[cfg(unix)]

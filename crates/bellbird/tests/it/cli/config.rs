@@ -244,6 +244,15 @@ fn error_names_setting_value_expectation_and_source() {
             "[cache]\nholdings_seconds = 86401",
             "cache.holdings_seconds is `86401` in FILE, line 2: it must be a whole number from 0 to 86400",
         ),
+        (
+            "listen = \"x\"",
+            "`listen` in FILE, line 1 is outside of a section: write it below [api] or [console] or [ops]",
+        ),
+        ("row_cap = 1", "`row_cap` in FILE, line 1 is outside of a section: write it below [reads]"),
+        (
+            "[sync]\nfirst_days = 3651",
+            "sync.first_days is `3651` in FILE, line 2: it must be a whole number from 1 to 3650",
+        ),
         ("[api", "FILE, line 1: invalid TOML: unclosed table, expected `]`"),
     ];
     for (file, message) in cases {
@@ -391,6 +400,21 @@ fn empty_variable_unsets_an_optional_setting() {
 }
 
 #[test]
+fn operator_name_is_one_short_line() {
+    let name = |value: &str| {
+        let file = from_file(&format!("[console]\noperator_name = \"{value}\"\n"));
+        Settings::load(&file).map(|settings| settings.console.operator_name)
+    };
+    assert_eq!(name(" Māori & <Sons> ").unwrap().as_deref(), Some("Māori & <Sons>"));
+    assert_eq!(name("  ").unwrap(), None);
+    assert_eq!(name(&"ā".repeat(60)).unwrap(), Some("ā".repeat(60)));
+    for wrong in ["a".repeat(61), "two\\nlines".to_owned()] {
+        let error = name(&wrong).unwrap_err().to_string();
+        assert!(error.contains("at most 60 characters, on one line"), "{error}");
+    }
+}
+
+#[test]
 fn named_file_must_exist() {
     let sources = Sources { file: Some("/nowhere/bellbird.toml".into()), ..Sources::default() };
     assert!(error_of(&sources).starts_with("the settings file FILE cannot be read: No such file"));
@@ -448,6 +472,7 @@ fn the_example_file_has_the_defaults() {
     // The defaults of the providers are in the registry.
     documented.providers = ProviderSettings::default();
     defaults.providers = ProviderSettings::default();
+    (documented.file, defaults.file) = (None, None);
     assert_eq!(format!("{documented:?}"), format!("{defaults:?}"));
 
     let is_provider = |name: &str| PROVIDERS.iter().any(|provider| name.starts_with(provider.name.as_str()));
@@ -455,6 +480,13 @@ fn the_example_file_has_the_defaults() {
     names.retain(|name| !set.contains(name) && !is_provider(name));
     assert_eq!(
         names,
-        ["api.public_url", "api.trusted_proxies", "api.cors_origins", "console.public_url", "secrets.key"]
+        [
+            "api.public_url",
+            "api.trusted_proxies",
+            "api.cors_origins",
+            "console.public_url",
+            "console.operator_name",
+            "secrets.key"
+        ]
     );
 }

@@ -1,6 +1,7 @@
 //! Commands that run until a signal stops them.
 
-use std::io::BufRead as _;
+use std::io::{BufRead as _, Read as _, Write as _};
+use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
@@ -30,6 +31,7 @@ async fn serve_prints_ready_and_stops_on_sigterm() {
     assert!(!log.contains(&MASTER_KEY[5..]));
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(lines.iter().any(|line| line["message"] == "ready"));
+    assert!(lines.iter().any(|line| line["message"] == "stopping: finishing requests in flight, at most 30 s"));
     assert_eq!(lines.last().unwrap()["message"], "stopped");
 }
 
@@ -41,10 +43,19 @@ async fn instance_works_with_a_newer_schema(database: Database) {
     let ready = async |running: &RunningCommand| get(&format!("{}/ready", text(&running.json(), "opsUrl")), None).await;
     execute(&database, "INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 1, 0)", "").await;
     assert_eq!(ready(&running).await.0, 200);
-    assert_eq!(ready(&serve()).await.0, 200, "it starts, too");
+    // SQLite serves one at a time.
+    let running = if database.starts_with("sqlite:") {
+        assert_eq!(running.stop("-TERM").0, Some(0));
+        serve()
+    } else {
+        assert_eq!(ready(&serve()).await.0, 200, "another starts, too");
+        running
+    };
+    assert_eq!(ready(&running).await.0, 200, "it starts, too");
     execute(&database, "UPDATE schema_migrations SET oldest_compatible = 9999 WHERE version = 9999", "").await;
     let (status, body) = ready(&running).await;
     assert_eq!((status, text(&body, "database")), (503, "the database schema has an unknown version"));
+    drop(running);
     let error = workdir.error(&format!("serve {ANY_PORTS}"), 1);
     assert!(error.contains("9999_later"), "{error}");
 }
@@ -73,7 +84,7 @@ async fn service_writes_no_core_file() {
 /// Asserts that this describes all simulated providers, and nothing else.
 fn assert_described(sandbox: &Value) {
     let members = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-    assert_eq!(members(sandbox), "akahu credentials fiskil snaptrade");
+    assert_eq!(members(sandbox), "akahu credentials fiskil people snaptrade");
     assert_eq!(members(&sandbox["fiskil"]), "baseUrl clientId clientSecret webhookSecret");
     assert_eq!(members(&sandbox["akahu"]), "appSecret appToken baseUrl oauthUrl");
     assert_eq!(members(&sandbox["snaptrade"]), "baseUrl clientId consumerKey");
@@ -83,6 +94,9 @@ fn assert_described(sandbox: &Value) {
     assert!(all_credentials.is_sorted_by_key(|credentials| {
         ["fiskil", "akahu", "snaptrade"].iter().position(|name| credentials["provider"] == *name)
     }));
+    let people = sandbox["people"].as_array().unwrap();
+    assert_eq!(people.len(), all_credentials.len());
+    assert!(people.iter().all(|person| person.as_str().is_some_and(|person| person.contains(", "))), "{people:?}");
     for credentials in all_credentials {
         let form = match text(credentials, "provider") {
             "fiskil" => "arrangementId endUserId provider",
@@ -122,6 +136,83 @@ async fn demo_starts_ready_and_cleans_up() {
     assert!(workdir.folder.path().read_dir().unwrap().next().is_none(), "the database is still there");
 }
 
+/// A browser keeps connections for later, and opens some in advance.
+#[test]
+fn open_connections_do_not_delay_the_end() {
+    let workdir = Workdir::new();
+    let running = RunningCommand::start(&workdir, &format!("demo --json --rows 50 {ANY_PORTS}"));
+    let demo = running.json();
+    let mut connections = Vec::new();
+    for url in ["apiUrl", "consoleUrl", "opsUrl"] {
+        let address = text(&demo, url).strip_prefix("http://").unwrap();
+        connections.push(TcpStream::connect(address).unwrap());
+        let mut used = TcpStream::connect(address).unwrap();
+        write!(used, "GET /nothing HTTP/1.1\r\nhost: {address}\r\n\r\n").unwrap();
+        assert!(used.read(&mut [0; 4096]).unwrap() > 0);
+        connections.push(used);
+    }
+    let (code, _, log) = running.stop("-INT");
+    assert_eq!(code, Some(0));
+    assert!(!log.contains("connections aborted"), "{log}");
+}
+
+/// Does what the demo's pages advise, after the first link has expired.
+#[tokio::test]
+async fn demo_makes_new_link_urls_and_names_its_database() {
+    let workdir = Workdir::new();
+    let running = RunningCommand::start(&workdir, &format!("demo --json --rows 50 {ANY_PORTS}"));
+    let demo = running.json();
+    let console = text(&demo, "consoleUrl");
+    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let page = async |path: &str| {
+        let answer = http.get(format!("{console}{path}")).header("accept", "text/html").send().await.unwrap();
+        answer.text().await.unwrap()
+    };
+    for path in ["/", "/link/expired"] {
+        let html = page(path).await;
+        assert!(html.contains("action=\"/demo/link\""), "{path}: {html}");
+        assert!(!html.contains("bellbird connection link"), "{path}: {html}");
+    }
+    let new_link = || http.post(format!("{console}/demo/link"));
+    assert_eq!(new_link().header("sec-fetch-site", "cross-site").send().await.unwrap().status(), 403);
+    let made = new_link().header("sec-fetch-site", "same-origin").send().await.unwrap();
+    assert_eq!(made.status(), 303);
+    let link_url = made.headers()["location"].to_str().unwrap();
+    assert!(link_url.starts_with(&format!("{console}/link/")) && link_url != text(&demo, "linkUrl"));
+    let link = http.get(link_url).send().await.unwrap().text().await.unwrap();
+    assert!(link.contains("demo@bellbird.example"), "{link}");
+
+    // The command on the start page works beside the demo, and creates no database of its own.
+    let start_page = page("/").await;
+    let command = start_page.split_once("BELLBIRD_DATABASE__URL=&#39;").expect(&start_page).1;
+    let (database, command) = command.split_once("&#39; bellbird ").unwrap();
+    assert_eq!(database, text(&demo, "database"));
+    let output = workdir
+        .command(command.split_once('<').unwrap().0)
+        .arg("--json")
+        .env("BELLBIRD_DATABASE__URL", database)
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
+    let created: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let api = text(&demo, "apiUrl");
+    assert_eq!(get(&format!("{api}/v1/accounts"), Some(text(&created, "key"))).await.0, 200);
+    assert!(!workdir.folder.path().join("bellbird.db").exists());
+    assert_eq!(running.stop("-INT").0, Some(0));
+}
+
+/// The demo's button needs no authentication, so it exists for this machine only.
+#[tokio::test]
+async fn demo_for_other_machines_makes_no_link_urls() {
+    let workdir = Workdir::new();
+    let line = "demo --json --rows 50 --api-listen 127.0.0.1:0 --console-listen 0.0.0.0:0 --ops-listen 127.0.0.1:0";
+    let running = RunningCommand::start(&workdir, line);
+    let demo = running.json();
+    let new_link = reqwest::Client::new().post(format!("{}/demo/link", text(&demo, "consoleUrl")));
+    assert_eq!(new_link.header("sec-fetch-site", "same-origin").send().await.unwrap().status(), 404);
+    assert_eq!(running.stop("-INT").0, Some(0));
+}
+
 #[tokio::test]
 async fn demo_output_can_be_run() {
     let mut workdir = Workdir::new();
@@ -148,7 +239,9 @@ async fn demo_output_can_be_run() {
         let (status, body) = get(&url, Some(&key)).await;
         assert!(status == 200 && !body["data"].as_array().unwrap().is_empty(), "{url}: {body}");
     }
-    assert_eq!(running.stop("-TERM").0, Some(0));
+    let (code, rest, _) = running.stop("-TERM");
+    assert_eq!(code, Some(0));
+    assert!(rest.ends_with("The demo has ended.\n"), "{rest}");
 }
 
 #[test]
@@ -172,10 +265,16 @@ fn connection_is_imported_shown_and_removed() {
     let connection = &imported[0];
     assert_eq!(connection["provider"], "fiskil");
     assert_eq!(connection["status"], "active");
-    assert_eq!(workdir.json("connection list"), imported);
     let id = text(connection, "id");
     let mut shown = workdir.json(&format!("connection show {id}"));
     let accounts = shown.as_object_mut().unwrap().remove("accounts").unwrap();
+    assert_eq!(shown.as_object_mut().unwrap().remove("user").unwrap(), "me@example.com");
+    let mut listed = connection.clone();
+    listed["user"] = json!("me@example.com");
+    listed["accounts"] = json!(accounts.as_array().unwrap().len());
+    assert_eq!(workdir.json("connection list"), json!([listed]));
+    let table = workdir.text("connection list");
+    assert!(table.starts_with("USER ") && table.contains("\nme@example.com  "), "{table}");
     assert!(accounts.as_array().unwrap().iter().all(|account| account["connectionId"] == id));
     let sync = shown.as_object_mut().unwrap().remove("sync").unwrap();
     assert!(sync["syncedAt"].is_null() && sync["nextAt"].is_string() && sync["lastError"].is_null(), "{sync}");
@@ -192,10 +291,19 @@ fn connection_is_imported_shown_and_removed() {
     assert_eq!(again[0]["id"], connection["id"]);
 
     assert_eq!(
-        workdir.error("user remove me@example.com", 1),
+        workdir.error("user remove me@example.com --yes", 1),
         "error: me@example.com still has connections: `bellbird connection list --user me@example.com` shows them, \
          and `bellbird connection remove ID` withdraws the consent of each"
     );
+    let synced = workdir.json("connection sync --user me@example.com");
+    assert_eq!(synced[0]["connectionId"], id);
+    assert!(workdir.error(&format!("connection remove {id}"), 2).contains("--dry-run"));
+    let planned = workdir.json(&format!("connection remove {id} --dry-run"));
+    assert_eq!((&planned["user"], &planned["dryRun"]), (&json!("me@example.com"), &json!(true)));
+    assert_eq!((&planned["accounts"], &planned["withdrawsConsent"]), (&accounts, &json!(true)));
+    let planned = workdir.text(&format!("connection remove {id} --dry-run --local-only"));
+    assert!(planned.contains("xxxx") && planned.contains("the consent stays active"), "{planned}");
+    assert_eq!(workdir.json(&format!("connection show {id}"))["status"], "active");
     workdir.json(&format!("connection remove {id}"));
     assert_eq!(workdir.json("connection list --user me@example.com"), json!([]));
     workdir.json("user remove me@example.com");
@@ -234,5 +342,52 @@ fn sandbox_output_can_be_pasted() {
         assert_eq!(imported[0]["status"], "active");
     }
     assert_eq!(workdir.json("connection list").as_array().unwrap().len(), simulated_providers().count());
+    assert_eq!(sandbox.stop("-TERM").0, Some(0));
+}
+
+/// `sandbox --toml > bellbird.toml` is enough for a service in the same folder.
+#[test]
+fn sandbox_prints_a_settings_file() {
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let mut sandbox = RunningCommand::start(&workdir, &format!("sandbox --toml --rows 50 {ANY_SANDBOX_PORTS}"));
+    let mut file = sandbox.ready_line.clone();
+    while !file.ends_with("# Press Ctrl-C to stop.\n") {
+        assert!(sandbox.out.read_line(&mut file).unwrap() > 0);
+    }
+    std::fs::write(workdir.folder.path().join("bellbird.toml"), &file).unwrap();
+    workdir.json("migrate");
+    let report = workdir.json(&format!("doctor {ANY_PORTS}"));
+    for name in simulated_providers() {
+        let checks = report["checks"].as_array().unwrap();
+        assert!(checks.iter().any(|check| check["name"] == name && check["verdict"] == "ok"), "{name}: {report}");
+    }
+    assert!(file.contains("\n# Olivia Nguyen, Ironbark Example Bank\n# {\"provider\":\"fiskil\""), "{file}");
+    assert_eq!(sandbox.stop("-TERM").0, Some(0));
+}
+
+/// Ten years, at every provider.
+#[tokio::test]
+async fn first_sync_reads_as_far_back_as_set() {
+    let (mut workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
+    workdir.json("user add --email me@example.com");
+    for provider in simulated_providers() {
+        let description = sandbox.json();
+        let mut all = description["credentials"].as_array().unwrap().iter();
+        let credentials = all.find(|credentials| credentials["provider"] == provider).unwrap().to_string();
+        let new_count = |workdir: &Workdir| {
+            let import = "connection import --user me@example.com --credentials - --json";
+            assert_eq!(errors(&workdir.run_with_input(import, &credentials)), "");
+            let synced = workdir.json("connection sync --all");
+            let id = text(&synced[0], "connectionId").to_owned();
+            workdir.json(&format!("connection remove {id} --local-only"));
+            synced[0]["newCount"].as_u64().unwrap()
+        };
+        workdir.set("BELLBIRD_SYNC__FIRST_DAYS", "30");
+        let month = new_count(&workdir);
+        workdir.set("BELLBIRD_SYNC__FIRST_DAYS", "3650");
+        let decade = new_count(&workdir);
+        assert!(month > 0 && decade > month * 2, "{provider}: {month} rows of a month, {decade} of ten years");
+    }
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
 }

@@ -39,13 +39,13 @@ fn instant(value: &Value, name: &str) -> Timestamp {
 }
 
 /// A request that a receiver has recorded.
-struct Sent {
+pub(super) struct Sent {
     head: String,
     body: Vec<u8>,
 }
 
 impl Sent {
-    fn header(&self, name: &str) -> &str {
+    pub(super) fn header(&self, name: &str) -> &str {
         let lines = self.head.lines().filter_map(|line| line.split_once(':'));
         let mut values = lines.filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim());
         values.next().unwrap_or_else(|| panic!("no {name} in {}", self.head))
@@ -60,7 +60,7 @@ impl Sent {
 }
 
 /// Starts a receiver on this machine that answers every request with one status.
-fn receiver(status: u16) -> (String, Receiver<Sent>) {
+pub(super) fn receiver(status: u16) -> (String, Receiver<Sent>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook?token=s3cret", listener.local_addr().unwrap());
     let (sender, sent) = channel();
@@ -108,6 +108,11 @@ async fn endpoints_are_added_and_listed() {
         let trades = add(&workdir, "HTTP://127.0.0.1:8099 --events trades.synced,trades.synced");
         assert_eq!((&trades["events"], &trades["url"]), (&json!(["trades.synced"]), &json!("http://127.0.0.1:8099/")));
         assert_ne!(trades["secret"], both["secret"]);
+        let reconnects = add(&workdir, "http://127.0.0.1:8099/status --events connection.updated,trades.synced");
+        assert_eq!(reconnects["events"], json!(["trades.synced", "connection.updated"]));
+        let shown = workdir.text("webhook list");
+        assert!(shown.contains("trades.synced,connection.updated"), "{shown}");
+        workdir.json(&format!("webhook remove {}", text(&reconnects, "id")));
 
         workdir.json("user add --email other@example.com");
         assert_eq!(workdir.json("webhook list --user other@example.com"), json!([]));
@@ -131,6 +136,19 @@ async fn endpoints_are_added_and_listed() {
         assert!(shown.contains("http://localhost:8099/hook?token=s3cret") && !shown.contains("whsec_"), "{shown}");
 
         let id = text(&both, "id");
+        assert_eq!(workdir.json(&format!("webhook show {id}")), *listed);
+        let shown = workdir.text(&format!("webhook show {id}"));
+        assert!(shown.contains("me@example.com") && !shown.contains("whsec_"), "{shown}");
+        let changed = workdir.json(&format!("webhook set {id} --url http://127.0.0.1:8099/new --events trades.synced"));
+        let expected = (&json!("http://127.0.0.1:8099/new"), &json!(["trades.synced"]), &listed["createdAt"]);
+        assert_eq!((&changed["url"], &changed["events"], &changed["createdAt"]), expected);
+        let back = workdir.json(&format!("webhook set {id} --events transactions.synced,trades.synced"));
+        assert_eq!((&back["url"], &back["events"]), (&changed["url"], &listed["events"]));
+        let error = workdir.error(&format!("webhook set {id} --url http://hooks.example.com/"), 1);
+        assert!(error.starts_with("error: the URL "), "{error}");
+        assert!(workdir.error(&format!("webhook remove {id}"), 2).contains("--yes"));
+        let planned = workdir.json(&format!("webhook remove {id} --dry-run"));
+        assert_eq!((&planned["id"], &planned["cancelledDeliveries"]), (&back["id"], &json!(0)));
         let removed = json!({"id": id, "removed": true});
         assert_eq!(workdir.json(&format!("webhook remove {id}")), removed);
         assert_eq!(workdir.json("webhook list")[0]["id"], trades["id"]);
@@ -264,7 +282,7 @@ async fn failed_ping_exits_with_1_and_explains() {
         assert_eq!(output.status.code(), Some(1));
         let pinged: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&pinged["delivered"], &pinged["status"]), (&json!(false), &status));
-        assert_eq!(pinged["error"], reason);
+        assert_eq!(pinged["error"], json!({ "message": reason }));
         let error = errors(&output);
         assert!(error.starts_with("error: not delivered: the endpoint ") && error.contains(reason), "{error}");
         let error = workdir.error(&format!("webhook ping {id}"), 1);
@@ -487,13 +505,14 @@ fn usage_errors_list_accepted_values() {
         ("webhook add --user me@example.com", "--url <URL>"),
         (
             "webhook add --user me@example.com --url https://x.example --events balances.synced",
-            "[possible values: transactions.synced, trades.synced]",
+            "[possible values: transactions.synced, trades.synced, connection.updated]",
         ),
         (
             "webhook add --user me@example.com --url https://x.example --events endpoint.ping",
-            "[possible values: transactions.synced, trades.synced]",
+            "[possible values: transactions.synced, trades.synced, connection.updated]",
         ),
-        ("webhook ping first", "not a hyphenated UUID"),
+        ("webhook ping first", "must be an id: `bellbird webhook list` shows the ids"),
+        ("webhook set ID", "<--url <URL>|--events <LIST>>"),
         ("webhook recover ID", "--since <WHEN>"),
         ("webhook recover ID --since yesterday", "must be an instant such as 2026-11-20T09:30:00Z, or an age such as"),
         ("webhook deliveries ID --limit 0", "0 is not in 1..=1000"),

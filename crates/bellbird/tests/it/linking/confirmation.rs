@@ -93,7 +93,7 @@ on_both_databases! {
             shown.assert_shows(200, "connected");
             shown.assert_shows(200, "ben@example.com");
             assert!(count_of(&app, user).await > before, "{provider}");
-            open_elsewhere(callback_url.as_str()).await.assert_shows(409, "used already");
+            open_elsewhere(callback_url.as_str()).await.assert_shows(200, "connected");
         }
     }
 }
@@ -111,8 +111,8 @@ on_both_databases! {
             let calls = app.calls_of(provider).await;
             assert!(WITHDRAWALS.iter().any(|route| calls.contains_key(*route)), "{provider}: {calls:?}");
             // The browser that started the session cannot confirm it any more.
-            open(callback_url.as_str()).await.assert_shows(409, WITHDRAWN);
-            answer_elsewhere(callback_url.as_str(), "yes").await.assert_shows(409, WITHDRAWN);
+            open(callback_url.as_str()).await.assert_shows(200, WITHDRAWN);
+            answer_elsewhere(callback_url.as_str(), "yes").await.assert_shows(200, WITHDRAWN);
             app.advance_clock(SignedDuration::from_mins(40)).await;
             app.run_due_jobs().await;
             assert_eq!(count_of(&app, user).await, before, "{provider}");
@@ -136,7 +136,7 @@ on_both_databases! {
             app.connections.run_due_jobs("link_session").await.unwrap();
             assert_eq!(complete_removals(&app).await, ["unconfirmed"], "{provider}");
             assert_eq!(count_of(&app, user).await, before, "{provider}");
-            open(callback_url.as_str()).await.assert_shows(409, WITHDRAWN);
+            open(callback_url.as_str()).await.assert_shows(200, WITHDRAWN);
         }
     }
 }
@@ -181,12 +181,12 @@ on_both_databases! {
             shown.assert_shows(200, "ben@example.com");
             assert!(count_of(&app, user).await > before, "{provider}");
             // The callback URL shows it in any browser.
-            open_elsewhere(callback_url.as_str()).await.assert_shows(409, DENY_BUTTON);
+            open_elsewhere(callback_url.as_str()).await.assert_shows(200, DENY_BUTTON);
             answer_elsewhere(callback_url.as_str(), "no").await.assert_shows(200, WITHDRAWN);
             assert_eq!(count_of(&app, user).await, before, "{provider}");
             assert!(complete_removals(&app).await.iter().all(|cause| cause == "denied"), "{provider}");
             let again = answer_elsewhere(callback_url.as_str(), "no").await;
-            again.assert_shows(409, WITHDRAWN);
+            again.assert_shows(200, WITHDRAWN);
             assert!(!again.text.contains(DENY_BUTTON), "{provider}");
 
             // A day later it is too late.

@@ -2,6 +2,7 @@
 
 mod chromium;
 mod confirmation;
+mod pages;
 mod provider_events;
 mod removal;
 mod sessions;

@@ -355,7 +355,7 @@ async fn kill_the_command(database: Database) {
         .await;
     deployment.control(Method::DELETE, "calls", json!({})).await;
     let mut command =
-        deployment.workdir.command(&format!("connection remove {}", deployment.connection)).spawn().unwrap();
+        deployment.workdir.command(&format!("connection remove {} --yes", deployment.connection)).spawn().unwrap();
     deployment.wait_for_withdrawal().await;
     assert!(Command::new("kill").args(["-9", &command.id().to_string()]).status().unwrap().success());
     command.wait().unwrap();
@@ -395,6 +395,7 @@ async fn kill_the_service(database: Database) {
     assert_eq!(printed["status"], "deleting");
     assert_eq!(printed["removal"]["attempts"], 1);
     let error = errors(&output);
+    assert_eq!(error.trim_end(), format!("error: {}", text(&printed["error"], "message")));
     assert!(
         error.contains(
             "is hidden, but its consent is not withdrawn yet: the provider rejected the request (status 400)"
@@ -414,7 +415,7 @@ async fn kill_the_service(database: Database) {
     let (code, verdict, detail) = doctor();
     assert!((code, &verdict) == (Some(0), &json!("note")) && detail.contains("Tried once"), "{detail}");
     for _ in 0..2 {
-        deployment.workdir.error(&format!("connection remove {}", deployment.connection), 1);
+        deployment.workdir.error(&format!("connection remove {} --yes", deployment.connection), 1);
     }
     let (code, verdict, detail) = doctor();
     assert!((code, &verdict) == (Some(1), &json!("wrong")) && detail.contains("Tried 3 times"), "{detail}");
@@ -450,9 +451,11 @@ async fn restarted_service_resumes_removal_on_postgres() {
 async fn unopenable_credentials_delay_the_removal() {
     let mut deployment = Deployment::start(Database::Sqlite).await;
     deployment.workdir.set("BELLBIRD_SECRETS__KEY", "other:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=");
-    let error = deployment.workdir.error(&format!("connection remove {}", deployment.connection), 1);
+    let error = deployment.workdir.error(&format!("connection remove {} --yes", deployment.connection), 1);
     assert!(
-        error.contains("its credentials cannot be opened: sealed with the key \"main\", which is not configured"),
+        error.contains(
+            "its credentials cannot be opened: sealed with the master key `main`, which is not in secrets.key"
+        ),
         "{error}"
     );
     assert_eq!(deployment.list()[0]["status"], "deleting");
@@ -460,7 +463,7 @@ async fn unopenable_credentials_delay_the_removal() {
     assert_eq!(deleted_locally["removed"], true);
     assert_eq!(deleted_locally["consentWithdrawn"], false);
     assert_eq!(deployment.list(), json!([]));
-    let not_found = deployment.workdir.error(&format!("connection remove {}", deployment.connection), 1);
+    let not_found = deployment.workdir.error(&format!("connection remove {} --yes", deployment.connection), 1);
     assert!(not_found.starts_with("error: there is no connection"), "{not_found}");
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }

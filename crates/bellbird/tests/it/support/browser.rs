@@ -1,6 +1,7 @@
 //! A minimal browser over HTTP. It opens link URLs, answers the consent page of a simulated provider and opens the
 //! callback URL.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use bellbird_connections::LinkTarget;
@@ -35,25 +36,24 @@ impl BrowserPage {
     }
 }
 
-/// The cookie of the console. A test is a process, and so has one browser.
-static COOKIE: Mutex<Option<String>> = Mutex::new(None);
+/// The cookies of the console, by name. A test is a process, and so has one browser.
+static COOKIES: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
 /// Sends a request of the test's browser.
 pub(crate) async fn browse(request: reqwest::RequestBuilder) -> BrowserPage {
     let page = browse_elsewhere(with_cookie(request)).await;
-    if let Some(cookie) = page.headers.get("set-cookie") {
+    for cookie in page.headers.get_all("set-cookie") {
         let cookie = cookie.to_str().unwrap();
         assert!(cookie.contains("; HttpOnly; SameSite=Lax"), "{cookie}");
-        *COOKIE.lock().unwrap() = Some(cookie.split(';').next().unwrap().to_owned());
+        let (name, value) = cookie.split(';').next().unwrap().split_once('=').unwrap();
+        COOKIES.lock().unwrap().insert(name.to_owned(), value.to_owned());
     }
     page
 }
 
 pub(crate) fn with_cookie(request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
-    match COOKIE.lock().unwrap().as_deref() {
-        Some(cookie) => request.header("cookie", cookie),
-        None => request,
-    }
+    let cookies: Vec<String> = COOKIES.lock().unwrap().iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if cookies.is_empty() { request } else { request.header("cookie", cookies.join("; ")) }
 }
 
 /// Sends a request of another browser, which has no cookie.

@@ -89,6 +89,14 @@ pub(crate) struct Person {
     pub(crate) connections: Vec<Connection>,
 }
 
+/// Asserts that the user must reconnect a connection with this status.
+pub(crate) fn assert_reconnect(answer: &Answer, status: &str) {
+    let message = answer.error(503);
+    assert!(message.contains(&format!("is {status}: the user must reconnect it")), "{message}");
+    assert_eq!(answer.json()["error"]["details"], json!([format!("status: {status}")]));
+    assert_eq!(answer.header("retry-after"), None, "a retry cannot succeed");
+}
+
 /// What all instances of the service share. Each creates everything else when it starts.
 #[derive(Clone)]
 pub(crate) struct Shared {
@@ -213,8 +221,10 @@ impl App {
         let pages = ConsoleSettings {
             api_url: String::new(),
             console_url: console_url.clone(),
+            operator_name: None,
             trusted_proxies: setup.api.trusted_proxies.clone(),
             failed_auth_per_minute: setup.api.failed_auth_per_minute,
+            demo: None,
         };
         let state = AppState::new(storage.clone(), reads.clone(), connections.clone(), clock.clone(), setup.api);
         let listener = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
@@ -24,6 +24,11 @@ pub(crate) struct Workdir {
 impl Workdir {
     pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap(), variables: Vec::new() }
+    }
+
+    /// The folder as commands name it, without symbolic links.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().canonicalize().unwrap()
     }
 
     /// A folder with a migrated database.

@@ -60,6 +60,7 @@ both! {
         assert_eq!(accounts, std::slice::from_ref(&expected));
         assert_eq!(db.find_accounts(user.id, &[expected.id]).await.unwrap(), std::slice::from_ref(&expected));
         assert_eq!(db.list_connection_accounts(user.id, connection.id).await.unwrap(), [expected]);
+        assert_eq!(db.count_accounts().await.unwrap(), [(connection.id, 1)].into());
     }
 
     async fn finds_only_the_users_accounts(db) {

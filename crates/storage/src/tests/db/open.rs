@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::db::{Db, Sql};
-use crate::tests::support::on_sqlite;
+use crate::tests::support::{on_postgres, on_sqlite};
 use crate::{Sealer, Storage, StorageError};
 
 async fn open_error(url: &str) -> StorageError {
@@ -35,17 +35,96 @@ async fn url_errors_do_not_show_passwords() {
     }
 }
 
+/// The text of [`StorageError::Open`], for the operator.
+async fn open_text(url: &str) -> String {
+    match open_error(url).await {
+        StorageError::Open(text) => text,
+        other => panic!("{url}: {other:?}"),
+    }
+}
+
 #[tokio::test]
-async fn unreachable_server_is_unavailable() {
+async fn unreachable_server_is_named() {
     // Port 1 of this machine rejects connections at once, with and without TLS.
     for parameters in ["", "?sslmode=disable", "?sslmode=prefer", "?sslmode=require", "?sslmode=verify-full"] {
-        let error = open_error(&format!("postgres://me:hunter2@127.0.0.1:1/db{parameters}")).await;
-        assert!(matches!(error, StorageError::Unavailable(_)), "{parameters}: {error:?}");
+        let text = open_text(&format!("postgres://me:hunter2@127.0.0.1:1/db{parameters}")).await;
+        assert_eq!(
+            text,
+            "could not open the PostgreSQL database db at 127.0.0.1, port 1 (connection refused): start the server, or \
+             correct database.url",
+            "{parameters}"
+        );
     }
-    let error = open_error("postgres://me:x?hunter2@127.0.0.1:1/db").await;
-    assert!(matches!(error, StorageError::Unavailable(_)), "{error:?}");
-    let error = open_error("sqlite:/no/such/folder/hunter2.db").await;
-    assert!(matches!(error, StorageError::Unavailable(_)), "{error:?}");
+    let text = open_text("postgres://me:x?hunter2@127.0.0.1:1/db").await;
+    assert!(text.contains("at 127.0.0.1, port 1 (connection refused)"), "{text}");
+    let text = open_text("postgres://me:hunter2@no-such-host.invalid/db").await;
+    assert!(text.contains("at no-such-host.invalid, port 5432 (") && text.contains("check the host name"), "{text}");
+    let text = open_text("postgres://me:hunter2@%2Fno%2Fsuch%2Ffolder/db").await;
+    assert!(text.contains("at /no/such/folder, port 5432 (no server has this socket)"), "{text}");
+}
+
+/// The test server wants no password, so an unknown role stands for a wrong one.
+#[test]
+fn server_that_rejects_is_quoted() {
+    on_postgres(async |db| {
+        let url = db.url.as_str();
+        let (server, _) = url.rsplit_once('/').unwrap();
+        let text = open_text(&format!("{server}/no_such_database")).await;
+        assert!(text.contains("database \"no_such_database\" does not exist): create the database with"), "{text}");
+        let text = open_text(&url.replace("bellbird@", "stranger:hunter2@")).await;
+        assert!(text.contains("role \"stranger\" does not exist): correct user and password, or correct"), "{text}");
+        let text = open_text(&format!("{}?sslmode=require", url.trim_end_matches('?'))).await;
+        assert!(text.contains("server does not support TLS): enable TLS at the server, allow plain text"), "{text}");
+    });
+}
+
+#[tokio::test]
+async fn unusable_file_is_named() {
+    let text = open_text("sqlite:/no/such/folder/b.db").await;
+    assert_eq!(
+        text,
+        "could not open the SQLite database /no/such/folder/b.db (the folder /no/such/folder does not exist): create \
+         the folder, or correct database.url"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let text = open_text(&format!("sqlite:{}", folder.path().display())).await;
+    assert!(text.contains("(it is a folder): name a file in it"), "{text}");
+    let text = open_text(&format!("sqlite:{}/a/../a/b.db", std::path::Path::new("/dev/null").display())).await;
+    assert!(text.contains("does not exist): create the folder"), "{text}");
+}
+
+#[tokio::test]
+async fn existing_file_is_opened_and_a_missing_one_is_not_created() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("b.db");
+    let url = format!("sqlite:{}", path.display());
+    let open = async || Storage::open_existing(&url, Sealer::random(), 2).await;
+    let error = open().await.expect_err("no file");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "there is no SQLite database {}: create it with `bellbird migrate`, or correct database.url",
+            path.display()
+        )
+    );
+    assert!(folder.path().read_dir().unwrap().next().is_none(), "a file was created");
+    Storage::open(&url, Sealer::random()).await.unwrap().close().await;
+    open().await.expect("a file").close().await;
+}
+
+#[test]
+fn location_names_everything_but_the_user() {
+    for (url, location) in [
+        ("postgres://me:hunter2@db.example.com/bellbird", "PostgreSQL database bellbird at db.example.com, port 5432"),
+        ("postgres://me:hunter2@a:1,b:2/x?sslmode=require", "PostgreSQL database x at a, port 1 or b, port 2"),
+        ("postgresql://me@host?hostaddr=10.0.0.1", "PostgreSQL database me at 10.0.0.1, port 5432"),
+        ("sqlite:///var/lib/b.db", "SQLite database /var/lib/b.db"),
+        ("postgres://me:hunter2@host:port/db", "database"),
+    ] {
+        assert_eq!(Storage::location(url), location, "{url}");
+    }
+    let here = std::env::current_dir().unwrap();
+    assert_eq!(Storage::location("sqlite:b.db"), format!("SQLite database {}", here.join("b.db").display()));
 }
 
 /// 0.0.0.0 reaches this machine and is no loopback address.
@@ -65,18 +144,18 @@ async fn server_elsewhere_gets_nothing_in_plain_text() {
     // A password may look like a parameter.
     for url in [&url, &url.replace("hunter2", "hunter2sslmode=disable")] {
         let (error, rest) = tokio::join!(open_error(url), received());
-        assert!(matches!(error, StorageError::Unavailable(_)), "{error:?}");
+        assert!(matches!(&error, StorageError::Open(text) if text.contains("does not support TLS")), "{error:?}");
         assert_eq!(rest, b"", "a startup message in plain text");
     }
 }
 
 #[tokio::test]
-async fn other_file_format_is_unavailable() {
+async fn other_file_format_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");
     std::fs::write(&path, "this is no database, and it is long enough to be sure of it".repeat(100)).unwrap();
-    let error = open_error(&format!("sqlite:{}", path.display())).await;
-    assert!(matches!(error, StorageError::Unavailable(_)), "{error:?}");
+    let text = open_text(&format!("sqlite:{}", path.display())).await;
+    assert!(text.contains("notes.txt (the file is not a SQLite database): name another file"), "{text}");
 }
 
 /// `fullfsync` makes macOS write through the disk's own cache. Other systems ignore it.

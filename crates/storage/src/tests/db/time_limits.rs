@@ -55,7 +55,7 @@ impl Locked<'_> {
 }
 
 async fn write(db: &Storage, user: UserId) -> Result<()> {
-    db.update_user(user, &UserChange { plan: None, timezone: Some(None) }).await.map(|_| ())
+    db.update_user(user, &UserChange { timezone: Some(None), ..UserChange::default() }).await.map(|_| ())
 }
 
 async fn lock(db: &Storage, user: UserId) -> Result<()> {

@@ -33,7 +33,7 @@ fn phase_names_round_trip() {
 
 /// A confirmed callback with this text, and a lease that ends at the second time.
 async fn receive(db: &Storage, state: &str, text: &str, (now, until): (i64, i64)) -> Option<ClaimedLinkSession> {
-    db.receive_link_callback(state, &secret(text), Confirmation::Confirmed, at(now), at(until)).await.unwrap()
+    db.receive_link_callback(state, &secret(text), (Confirmation::Confirmed, None), at(now), at(until)).await.unwrap()
 }
 
 both! {
@@ -71,6 +71,22 @@ both! {
         assert_eq!(db.revision(user).await, 1, "link sessions do not change it");
     }
 
+    async fn confirming_browser_and_reason_are_kept(db) {
+        let user = db.user("a@x").await.id;
+        db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
+        let started = db.find_link_session("state").await.unwrap().expect("there");
+        let answer = (Confirmation::Confirmed, Some("another browser"));
+        let claim = db.receive_link_callback("state", &secret("x"), answer, at(10), at(40)).await.unwrap();
+        let mut claim = claim.expect("in time");
+        assert!(claim.session.is_bound_to("another browser"));
+        assert!(started.browser_hash != claim.session.browser_hash);
+        claim.session.failure_reason = Some("The bank is down.".to_owned());
+        assert!(db.end_link_session(&claim, "failed").await.unwrap());
+        let ended = db.find_link_session("state").await.unwrap().expect("there");
+        assert!(ended.is_bound_to("another browser"));
+        assert_eq!(ended.failure_reason.as_deref(), Some("The bank is down."));
+    }
+
     async fn state_belongs_to_one_session(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
@@ -92,7 +108,7 @@ both! {
         db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
         let session = db.find_link_session("state").await.unwrap().unwrap();
         assert_eq!(session.confirmation, Confirmation::Open);
-        assert!(session.is_started_by("browser") && !session.is_started_by("another"));
+        assert!(session.is_bound_to("browser") && !session.is_bound_to("another"));
         let unconfirmed = async |user, browser, now| {
             db.list_unconfirmed_link_sessions(user, browser, at(now)).await.unwrap().len()
         };
@@ -134,7 +150,7 @@ both! {
         db.insert_link_session(&new_session(user, "later"), at(0)).await.unwrap();
         let later = db.find_link_session("later").await.unwrap().unwrap();
         assert!(db.deny_link_session(&later, at(1)).await.unwrap());
-        let claim = db.receive_link_callback("later", &secret("x"), Confirmation::Confirmed, at(10), at(40)).await;
+        let claim = db.receive_link_callback("later", &secret("x"), (Confirmation::Confirmed, None), at(10), at(40)).await;
         assert_eq!(claim.unwrap().unwrap().session.confirmation, Confirmation::Denied);
     }
 
@@ -146,8 +162,8 @@ both! {
             db.insert_link_session(&new_session(user, &state), at(0)).await.unwrap();
             let callbacks = [secret("one"), secret("other")];
             let (one, other) = tokio::join!(
-                handles[0].receive_link_callback(&state, &callbacks[0], Confirmation::Confirmed, at(10), at(40)),
-                handles[1].receive_link_callback(&state, &callbacks[1], Confirmation::Confirmed, at(10), at(40)),
+                handles[0].receive_link_callback(&state, &callbacks[0], (Confirmation::Confirmed, None), at(10), at(40)),
+                handles[1].receive_link_callback(&state, &callbacks[1], (Confirmation::Confirmed, None), at(10), at(40)),
             );
             let claims: Vec<_> = [one.unwrap(), other.unwrap()].into_iter().flatten().collect();
             assert_eq!(claims.len(), 1);

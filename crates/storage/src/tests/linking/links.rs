@@ -11,13 +11,16 @@ both! {
         let new =
             NewLink { provider: Some("fiskil"), connection_id: Some(connection), ..new_link(user, "token", at(60)) };
         db.insert_link(&new, at(0)).await.unwrap();
-        let found = db.find_link("token", at(59)).await.unwrap().expect("works");
+        let found = db.find_link("token").await.unwrap().expect("works");
         assert_eq!((found.user_id, found.connection_id, found.expires_at), (user, Some(connection), at(60)));
         assert_eq!(found.provider.as_deref(), Some("fiskil"));
-        assert_eq!(db.find_link("token", at(60)).await.unwrap(), None);
-        assert_eq!(db.find_link("tokem", at(0)).await.unwrap(), None);
+        assert_eq!(found.open_count, 0);
+        assert!(!db.open_link("token", 9, at(60)).await.unwrap(), "expired");
+        assert!(db.open_link("token", 9, at(59)).await.unwrap());
+        assert_eq!(db.find_link("token").await.unwrap().expect("still there").open_count, 1);
+        assert_eq!(db.find_link("tokem").await.unwrap(), None);
         db.insert_link(&new_link(user, "other", at(60)), at(0)).await.unwrap();
-        let any = db.find_link("other", at(0)).await.unwrap().expect("works");
+        let any = db.find_link("other").await.unwrap().expect("works");
         assert_eq!((any.provider, any.connection_id), (None, None));
         assert_eq!(db.revision(user).await, 1);
     }
@@ -38,7 +41,7 @@ both! {
         db.insert_link(&new_link(user, "token", at(60)), at(0)).await.unwrap();
         let error = db.insert_link(&new_link(other, "token", at(60)), at(0)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict("this link")), "{error:?}");
-        assert_eq!(db.find_link("token", at(0)).await.unwrap().unwrap().user_id, user);
+        assert_eq!(db.find_link("token").await.unwrap().unwrap().user_id, user);
     }
 
     async fn concurrent_openings_are_counted(db) {

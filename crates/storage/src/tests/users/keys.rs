@@ -24,7 +24,7 @@ both! {
         db.insert_key(user.id, &key(1), "k", None, at(0)).await.unwrap();
         let zone = db.find_caller(&key(1), at(1)).await.unwrap().unwrap().caller.timezone;
         assert_eq!(zone, TimeZone::get("Australia/Sydney").unwrap(), "the default");
-        db.update_user(user.id, &UserChange { plan: Some(Plan::Saver), timezone: None }).await.unwrap();
+        db.update_user(user.id, &UserChange { plan: Some(Plan::Saver), ..UserChange::default() }).await.unwrap();
         let caller = db.find_caller(&key(1), at(1)).await.unwrap().unwrap().caller;
         assert_eq!((caller.plan, caller.revision), (Plan::Saver, 1));
     }

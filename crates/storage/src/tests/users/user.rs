@@ -38,11 +38,11 @@ both! {
         let user = db.user("a@x").await;
         let other = db.user("b@x").await;
         assert_eq!(db.revision(user.id).await, 0);
-        let plan = UserChange { plan: Some(Plan::Saver), timezone: None };
+        let plan = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
         let changed = db.update_user(user.id, &plan).await.unwrap();
         assert_eq!((changed.plan, changed.timezone.as_deref()), (Plan::Saver, None));
         assert_eq!(db.revision(user.id).await, 1);
-        let zone = UserChange { plan: None, timezone: Some(Some("Asia/Tokyo")) };
+        let zone = UserChange { timezone: Some(Some("Asia/Tokyo")), ..UserChange::default() };
         let changed = db.update_user(user.id, &zone).await.unwrap();
         assert_eq!((changed.plan, changed.timezone.as_deref()), (Plan::Saver, Some("Asia/Tokyo")));
         let zone_name =
@@ -54,13 +54,25 @@ both! {
             db.update_user(user.id, &same).await.unwrap();
         }
         assert_eq!(db.revision(user.id).await, 2, "nothing changed");
-        let none = UserChange { plan: None, timezone: Some(None) };
+        let none = UserChange { timezone: Some(None), ..UserChange::default() };
         assert_eq!(db.update_user(user.id, &none).await.unwrap().timezone, None);
         assert_eq!(zone_name().await.as_deref(), Some("Australia/Sydney"));
         assert!(db.find_zone(UserId::new()).await.unwrap().is_none());
         assert_eq!((db.revision(user.id).await, db.revision(other.id).await), (3, 0));
         let error = db.update_user(UserId::new(), &plan).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
+    }
+
+    async fn email_address_changes_and_stays_unique(db) {
+        let (user, other) = (db.user("a@x").await, db.user("b@x").await);
+        let to = |email| UserChange { email: Some(email), ..UserChange::default() };
+        let changed = db.update_user(user.id, &to("New@x")).await.unwrap();
+        assert_eq!((changed.email.as_str(), changed.plan), ("New@x", user.plan));
+        assert_eq!(db.find_user_by_email("new@X").await.unwrap(), Some(changed.clone()));
+        assert_eq!(db.find_user_by_email("a@x").await.unwrap(), None);
+        let error = db.update_user(user.id, &to("B@x")).await.unwrap_err();
+        assert!(matches!(error, StorageError::Conflict(why) if why.contains("e-mail")), "{error:?}");
+        assert_eq!(db.list_users().await.unwrap(), [other, changed]);
     }
 
     async fn user_with_connections_is_not_deleted(db) {

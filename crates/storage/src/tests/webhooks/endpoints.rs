@@ -52,6 +52,17 @@ both! {
         assert_eq!(db.revision(user).await, 0);
     }
 
+    async fn url_and_events_change(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let made = insert(db, user, 20, 5).await.unwrap();
+        let events = [EventType::SUBSCRIBABLE[1]];
+        assert!(!db.update_endpoint(other, made.id, "https://other.example.com", &events).await.unwrap());
+        assert_eq!(find(db, made.id).await, made);
+        assert!(db.update_endpoint(user, made.id, "https://new.example.com", &events).await.unwrap());
+        let expected = Endpoint { url: "https://new.example.com".to_owned(), event_types: events.to_vec(), ..made };
+        assert_eq!(find(db, expected.id).await, expected);
+    }
+
     async fn endpoints_per_user_are_limited(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let handles = [db.reopen().await, db.reopen().await];

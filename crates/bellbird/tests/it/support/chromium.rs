@@ -1,6 +1,7 @@
 //! A headless Chromium, controlled over a pipe with the DevTools protocol.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -13,11 +14,21 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Chromium needs these as root and without a network: `--no-sandbox` for root, the others to stop background traffic.
 const FLAGS: &str = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
                      --disable-background-networking --disable-component-update --disable-sync \
-                     --disable-dev-shm-usage --no-proxy-server \
+                     --disable-dev-shm-usage --no-proxy-server --hide-scrollbars \
                      --remote-debugging-pipe";
+/// `scripts/setup` installs it: the version and digest are in `scripts/axe/package-lock.json`.
+const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/axe/node_modules/axe-core/axe.min.js");
+/// A line for each violation of any rule: what it is, where, and how to fix it. `preload` would fetch style sheets from
+/// a script, which the pages forbid.
+const RUN_AXE: &str = "axe.run({preload: false}).then(({violations}) => violations.flatMap(rule => rule.nodes.map( \
+    node => `${rule.impact} ${rule.id} at ${node.target.join(' ')}: ${node.failureSummary.replace(/\\s+/g, ' ')}`)))";
+/// What sticks out, if the page is wider than the window.
+const OVERFLOW: &str = "document.documentElement.scrollWidth <= innerWidth ? [] : \
+    [...document.body.querySelectorAll('*')].filter(element => element.getBoundingClientRect().right > innerWidth) \
+    .map(element => 'wider than the window: ' + element.outerHTML.slice(0, 120))";
 
 /// A browser with one tab. Dropping it kills the process.
-pub(super) struct Browser {
+pub(crate) struct Browser {
     child: Child,
     to: ChildStdin,
     from: Receiver<Value>,
@@ -27,7 +38,7 @@ pub(super) struct Browser {
 }
 
 impl Browser {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let profile = tempfile::tempdir().unwrap();
         // Chromium reads commands from descriptor 3 and answers on descriptor 4.
         let line =
@@ -87,42 +98,51 @@ impl Browser {
         answer["result"].take()
     }
 
-    fn wait_until_loaded(&mut self) {
+    pub(crate) fn wait_until_loaded(&mut self) {
         self.wait("page load", |message| message["method"] == "Page.loadEventFired");
     }
 
-    pub(super) fn open(&mut self, url: &str) {
+    pub(crate) fn open(&mut self, url: &str) {
         self.send("Page.navigate", json!({ "url": url }));
         self.wait_until_loaded();
     }
 
-    pub(super) fn evaluate(&mut self, script: &str) -> Value {
-        let mut answer = self.call("Runtime.evaluate", json!({"expression": script, "returnByValue": true}));
+    pub(crate) fn evaluate(&mut self, script: &str) -> Value {
+        let mut answer =
+            self.call("Runtime.evaluate", json!({"expression": script, "returnByValue": true, "awaitPromise": true}));
         assert!(answer["exceptionDetails"].is_null(), "{script}: {answer}");
         answer["result"]["value"].take()
     }
 
-    pub(super) fn url(&mut self) -> String {
+    /// Waits until a condition is true, and checks it before each frame.
+    pub(crate) fn wait_for(&mut self, condition: &str) {
+        self.evaluate(&format!(
+            "new Promise(resolve => {{ const check = () => \
+             ({condition}) ? resolve(true) : requestAnimationFrame(check); check(); }})"
+        ));
+    }
+
+    pub(crate) fn url(&mut self) -> String {
         self.evaluate("location.href").as_str().unwrap().to_owned()
     }
 
     /// The visible text of the page.
-    pub(super) fn text(&mut self) -> String {
+    pub(crate) fn text(&mut self) -> String {
         self.evaluate("document.body.innerText").as_str().unwrap().to_owned()
     }
 
-    pub(super) fn has(&mut self, selector: &str) -> bool {
+    pub(crate) fn has(&mut self, selector: &str) -> bool {
         self.evaluate(&format!("document.querySelector({}) !== null", json!(selector))) == true
     }
 
     /// Clicks in the middle of an element and waits for the next page.
-    pub(super) fn click(&mut self, selector: &str) {
+    pub(crate) fn click(&mut self, selector: &str) {
         self.press(selector);
         self.wait_until_loaded();
     }
 
     /// Clicks in the middle of an element without waiting for a page.
-    pub(super) fn press(&mut self, selector: &str) {
+    pub(crate) fn press(&mut self, selector: &str) {
         let script = format!(
             "(() => {{ const element = document.querySelector({}); element.scrollIntoView({{block: 'center'}}); \
              const box = element.getBoundingClientRect(); \
@@ -136,13 +156,22 @@ impl Browser {
         }
     }
 
+    /// Presses `Tab` or `Enter`.
+    pub(crate) fn press_key(&mut self, key: &str) {
+        let (code, text) = if key == "Enter" { (13, "\r") } else { (9, "") };
+        for kind in ["keyDown", "keyUp"] {
+            let event = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
+            self.call("Input.dispatchKeyEvent", event);
+        }
+    }
+
     /// Replaces the text of an input.
-    pub(super) fn write(&mut self, selector: &str, text: &str) {
+    pub(crate) fn write(&mut self, selector: &str, text: &str) {
         self.evaluate(&format!("document.querySelector({}).select()", json!(selector)));
         self.call("Input.insertText", json!({ "text": text }));
     }
 
-    pub(super) fn size(&mut self, width: u32, height: u32, dark: bool) {
+    pub(crate) fn size(&mut self, width: u32, height: u32, dark: bool) {
         let metrics = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", metrics);
         let scheme = if dark { "dark" } else { "light" };
@@ -150,18 +179,40 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", features);
     }
 
-    /// Saves screenshots in the folder that `BELLBIRD_SCREENSHOTS` names, if it is set.
-    pub(super) fn screenshot(&mut self, name: &str) {
-        use base64::Engine as _;
-        let Ok(folder) = std::env::var("BELLBIRD_SCREENSHOTS") else { return };
+    /// Asserts that axe finds no violation and that nothing sticks out at 360 and 1280 pixels, light and dark. Saves
+    /// screenshots in the folder that `BELLBIRD_SCREENSHOTS` names, if it is set.
+    pub(crate) fn assert_accessible(&mut self, name: &str) {
+        let found = self.violations(name);
+        assert!(found.is_empty(), "{}:\n{}", self.url(), found.join("\n"));
+    }
+
+    fn violations(&mut self, name: &str) -> Vec<String> {
+        if self.evaluate("typeof axe") == "undefined" {
+            let axe = std::fs::read_to_string(Path::new(AXE)).expect("scripts/setup axe has installed axe");
+            self.evaluate(&format!("{axe}; null"));
+        }
+        let mut found = Vec::new();
         for (width, dark) in [(360, false), (360, true), (1280, false), (1280, true)] {
             self.size(width, 800, dark);
-            let shot = self.call("Page.captureScreenshot", json!({"format": "png"}));
-            let bytes = base64::engine::general_purpose::STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
-            let scheme = if dark { "-dark" } else { "" };
-            std::fs::write(format!("{folder}/{name}-{width}{scheme}.png"), bytes).unwrap();
+            let name = format!("{name}-{width}{}", if dark { "-dark" } else { "" });
+            self.screenshot(&name);
+            for script in [OVERFLOW, RUN_AXE] {
+                let lines = self.evaluate(script);
+                let lines = lines.as_array().unwrap().iter();
+                found.extend(lines.map(|line| format!("{name}: {}", line.as_str().unwrap())));
+            }
         }
         self.size(1280, 800, false);
+        found
+    }
+
+    /// Saves a picture of the whole page, if `BELLBIRD_SCREENSHOTS` is set.
+    fn screenshot(&mut self, name: &str) {
+        use base64::Engine as _;
+        let Ok(folder) = std::env::var("BELLBIRD_SCREENSHOTS") else { return };
+        let shot = self.call("Page.captureScreenshot", json!({"format": "png", "captureBeyondViewport": true}));
+        let bytes = base64::engine::general_purpose::STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
+        std::fs::write(format!("{folder}/{name}.png"), bytes).unwrap();
     }
 }
 
@@ -169,5 +220,23 @@ impl Drop for Browser {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn violations_are_found() {
+    let mut browser = Browser::start();
+    browser.open(
+        "data:text/html,<html lang=en><title>Poor</title><meta name=viewport content='width=device-width'>\
+         <style>@media (prefers-color-scheme: dark) { p { color: %23eee } }</style>\
+         <main><h1>Poor</h1><p style='width: 800px'>Too wide, or too light</p></main>",
+    );
+    let found = browser.violations("poor");
+    let [narrow, narrow_dark, contrast, wide_dark] = &found[..] else { panic!("{found:?}") };
+    for wider in [narrow, narrow_dark] {
+        assert!(wider.contains("wider than the window: <p"), "{wider}");
+    }
+    for light in [contrast, wide_dark] {
+        assert!(light.contains("-dark: serious color-contrast at p"), "{light}");
     }
 }

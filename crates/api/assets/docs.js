@@ -1,0 +1,106 @@
+// Sends the calls of the reference page. The key is in its input and nowhere else.
+
+const key = document.getElementById('key-input');
+const SHOWN_HEADERS = [
+  'X-Cache', 'Age', 'X-Service-Truncated', 'Deprecation', 'Sunset', 'X-RateLimit-Limit', 'X-RateLimit-Remaining',
+  'X-RateLimit-Reset', 'Retry-After', 'X-Request-Id',
+];
+
+// Paths are relative to the page, since a proxy may have added a prefix.
+function urlOf(form, valueOf) {
+  const fields = [...form.querySelectorAll('input')].map(input => [input.name, valueOf(input)]);
+  const query = new URLSearchParams(fields.filter(([, value]) => value !== '')).toString();
+  return new URL(`.${form.dataset.path}${query && '?'}${query}`, location.href).href;
+}
+
+// Indents JSON as text: a number that is parsed loses digits.
+function indent(json) {
+  let depth = 0;
+  const line = () => `\n${'  '.repeat(depth)}`;
+  return json.trim().replace(/"(?:\\.|[^"\\])*"|\{\s*\}|\[\s*\]|[{}[\],:]|\s+/g, token => {
+    if (token === '{' || token === '[') {
+      depth += 1;
+      return token + line();
+    }
+    if (token === '}' || token === ']') {
+      depth -= 1;
+      return line() + token;
+    }
+    if (token === ',') return token + line();
+    if (token === ':') return ': ';
+    return token.trim();
+  });
+}
+
+// Offers the ids of a list to the inputs that ask for them.
+function offerIds(path, body) {
+  const offered = document.getElementById(`ids-${path}`);
+  if (!offered) return;
+  offered.replaceChildren(...JSON.parse(body).data.map(row => new Option(row.name ?? row.institutionName, row.id)));
+}
+
+function show(form, response, body) {
+  const headers = SHOWN_HEADERS.filter(name => response.headers.has(name)).map(name => {
+    const row = document.createElement('div');
+    const [term, value] = [document.createElement('dt'), document.createElement('dd')];
+    term.textContent = name;
+    value.textContent = response.headers.get(name);
+    row.append(term, value);
+    return row;
+  });
+  const isJson = response.headers.get('content-type') === 'application/json';
+  form.querySelector('.result dl').replaceChildren(...headers);
+  form.querySelector('.result pre').textContent = isJson ? indent(body) : body;
+  form.querySelector('.result').hidden = false;
+}
+
+async function send(form) {
+  const status = form.querySelector('[role=status]');
+  const entered = key.value.trim();
+  const needsKey = 'needsKey' in form.dataset;
+  // The response to an earlier click must not replace that of a later one.
+  form.sending?.abort();
+  form.sending = new AbortController();
+  const { signal } = form.sending;
+  status.textContent = 'Sending…';
+  try {
+    const headers = needsKey && entered ? { Authorization: `Bearer ${entered}` } : {};
+    const url = urlOf(form, input => input.value.trim());
+    const response = await fetch(url, { headers, signal, cache: 'no-store', credentials: 'omit' });
+    const body = await response.text();
+    show(form, response, body);
+    if (response.ok) offerIds(form.dataset.path, body);
+    const remark = needsKey && !entered ? ': enter your API key above' : '';
+    status.textContent = `${response.status} ${response.statusText}${remark}`;
+  } catch (error) {
+    if (signal.aborted) return;
+    form.querySelector('.result').hidden = true;
+    status.textContent = `No response: ${error.message}`;
+  }
+}
+
+for (const form of document.forms) {
+  form.addEventListener('submit', event => {
+    event.preventDefault();
+    send(form);
+  });
+  form.addEventListener('input', () => {
+    const url = urlOf(form, input => input.value.trim() || (input.dataset.example ?? ''));
+    form.querySelector('.url').textContent = url;
+  });
+}
+
+const menu = document.querySelector('nav details');
+menu.addEventListener('click', event => {
+  if (event.target.closest('a')) menu.open = false;
+});
+
+// A browser may keep the page, with its inputs, for the way back.
+addEventListener('pagehide', () => {
+  key.value = '';
+  for (const result of document.querySelectorAll('.result')) {
+    result.hidden = true;
+    result.querySelector('pre').textContent = '';
+  }
+  for (const offered of document.querySelectorAll('datalist')) offered.replaceChildren();
+});

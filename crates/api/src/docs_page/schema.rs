@@ -1,0 +1,147 @@
+//! Schemas of the document as a reader needs them: an example, a list of members, and the kind of a value in words.
+
+use serde_json::Value;
+
+use super::text::Text;
+
+/// A member of a body, or of an object in it.
+pub(super) struct Member {
+    /// From the body on, as in `data[].id`.
+    pub(super) path: String,
+    pub(super) kind: String,
+    pub(super) values: Vec<String>,
+    pub(super) description: Text,
+}
+
+/// Follows a `$ref`.
+pub(super) fn resolve<'d>(document: &'d Value, schema: &'d Value) -> &'d Value {
+    let target = schema["$ref"].as_str().and_then(|target| document.pointer(target.trim_start_matches('#')));
+    target.unwrap_or(schema)
+}
+
+/// Members in the order in which responses have them. JSON objects of the document are sorted, `required` is not.
+fn members_of(schema: &Value) -> Vec<(&str, &Value, bool)> {
+    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let properties = schema["properties"].as_object();
+    let optional = properties.into_iter().flatten().filter(|(name, _)| !required.contains(&name.as_str()));
+    let first = required.iter().map(|name| (*name, &schema["properties"][*name], true));
+    first.chain(optional.map(|(name, member)| (name.as_str(), member, false))).collect()
+}
+
+/// Every member of a body. An object's own members follow it.
+pub(super) fn members(document: &Value, body: &Value) -> Vec<Member> {
+    let mut members = Vec::new();
+    collect(document, resolve(document, body), "", &mut members);
+    members
+}
+
+fn collect(document: &Value, object: &Value, prefix: &str, members: &mut Vec<Member>) {
+    for (name, member, required) in members_of(object) {
+        let path = format!("{prefix}{name}");
+        let optional = if required { "" } else { ", optional" };
+        members.push(Member {
+            kind: format!("{}{optional}", kind(member)),
+            values: values(member),
+            description: Text::new(member["description"].as_str().unwrap_or_default()),
+            path: path.clone(),
+        });
+        let (inner, separator) = if member["type"] == "array" { (&member["items"], "[].") } else { (member, ".") };
+        collect(document, resolve(document, inner), &format!("{path}{separator}"), members);
+    }
+}
+
+/// The accepted values, if they are listed.
+pub(super) fn values(schema: &Value) -> Vec<String> {
+    let values = schema["enum"].as_array().into_iter().flatten();
+    values.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect()
+}
+
+/// The type in words, as in `string or null (uuid)`.
+pub(super) fn kind(schema: &Value) -> String {
+    if let Some(target) = schema["$ref"].as_str() {
+        return format!("{} object", target.rsplit('/').next().unwrap_or_default());
+    }
+    if schema["type"] == "array" {
+        return format!("array of {}s", kind(&schema["items"]));
+    }
+    let types = match &schema["type"] {
+        Value::Array(types) => types.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
+        one => one.as_str().unwrap_or("object").to_owned(),
+    };
+    let alternatives = schema["anyOf"].as_array().into_iter().flatten().chain([schema]);
+    let formats: Vec<&str> = alternatives.filter_map(|schema| schema["format"].as_str()).collect();
+    if formats.is_empty() { types } else { format!("{types} ({})", formats.join(" or ")) }
+}
+
+/// An example of a body, indented. Optional members are left out.
+pub(super) fn example(document: &Value, schema: &Value) -> String {
+    let mut text = String::new();
+    write_example(document, schema, "\n", &mut text);
+    text
+}
+
+/// `line` begins a line: a line break and the indentation.
+fn write_example(document: &Value, schema: &Value, line: &str, text: &mut String) {
+    let schema = resolve(document, schema);
+    let inner = format!("{line}  ");
+    if !schema["example"].is_null() {
+        text.push_str(&schema["example"].to_string());
+    } else if schema["type"] == "array" {
+        text.push('[');
+        text.push_str(&inner);
+        write_example(document, &schema["items"], &inner, text);
+        text.push_str(line);
+        text.push(']');
+    } else {
+        let mut separator = "{";
+        for (name, member, _) in members_of(schema).into_iter().filter(|(_, _, required)| *required) {
+            text.push_str(separator);
+            text.push_str(&inner);
+            text.push_str(&format!("\"{name}\": "));
+            write_example(document, member, &inner, text);
+            separator = ",";
+        }
+        text.push_str(line);
+        text.push('}');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn document() -> Value {
+        json!({"components": {"schemas": {
+            "List": {"type": "object", "required": ["rows", "next"], "properties": {
+                "next": {"type": ["string", "null"], "format": "uuid", "example": "n"},
+                "rows": {"type": "array", "items": {"$ref": "#/components/schemas/Row"}},
+                "note": {"type": "string", "example": "optional"}
+            }},
+            "Row": {"type": "object", "required": ["amount"], "properties": {
+                "amount": {"type": "string", "example": "-5.00", "enum": ["-5.00", null]}
+            }}
+        }}})
+    }
+
+    #[test]
+    fn example_has_the_order_of_the_response() {
+        let text = example(&document(), &json!({"$ref": "#/components/schemas/List"}));
+        assert_eq!(text, "{\n  \"rows\": [\n    {\n      \"amount\": \"-5.00\"\n    }\n  ],\n  \"next\": \"n\"\n}");
+    }
+
+    #[test]
+    fn members_of_inner_objects_follow_them() {
+        let members = members(&document(), &json!({"$ref": "#/components/schemas/List"}));
+        let found: Vec<_> = members.iter().map(|member| (member.path.as_str(), member.kind.as_str())).collect();
+        let expected = [
+            ("rows", "array of Row objects"),
+            ("rows[].amount", "string"),
+            ("next", "string or null (uuid)"),
+            ("note", "string, optional"),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(members[1].values, ["-5.00", "null"]);
+    }
+}

@@ -1,0 +1,159 @@
+//! `bellbird connection remove`: withdraws the consent of a connection at its provider and deletes its data.
+
+use std::process::ExitCode;
+
+use bellbird_api::views::{AccountView, ConnectionView};
+use bellbird_connections::{Connections, Removal};
+use bellbird_domain::{Account, Connection, ConnectionId};
+use bellbird_storage::{PendingRemoval, Storage};
+use clap::Args;
+use serde::Serialize;
+
+use super::super::arguments;
+use super::super::output::{self, ErrorView, JsonFlag};
+use super::super::removal::{RemovalArgs, dry_run_text};
+use super::{email_of, find};
+
+/// Remove a connection: withdraw its consent at the provider and delete its data.
+///
+/// The command shows what it removes, and asks. The connection is hidden immediately. If its consent cannot be
+/// withdrawn now, the command prints the error and exits with status 1. A running service then retries until it
+/// succeeds, and `connection list` shows the pending removal. Run the command again to retry immediately.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:
+  bellbird connection remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --dry-run
+  bellbird connection remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+pub(in super::super) struct RemoveArgs {
+    /// Id of the connection, as `connection list` shows it
+    #[arg(value_parser = arguments::connection_id)]
+    id: ConnectionId,
+
+    /// Remove the connection only here; the consent stays active until the user withdraws it at the provider. Use it
+    /// when a provider is permanently unreachable, or when the master key of the credentials is lost
+    #[arg(long)]
+    local_only: bool,
+
+    #[command(flatten)]
+    removal: RemovalArgs,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// What `remove --dry-run --json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PlannedRemoval<'a> {
+    #[serde(flatten)]
+    connection: ConnectionView<'a>,
+    user: &'a str,
+    accounts: Vec<AccountView<'a>>,
+    dry_run: bool,
+    withdraws_consent: bool,
+}
+
+/// What `remove --json` prints: the connection as it was, and the outcome.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RemovedConnection<'a> {
+    #[serde(flatten)]
+    connection: ConnectionView<'a>,
+    /// False while the removal is pending.
+    removed: bool,
+    consent_withdrawn: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removal: Option<&'a PendingRemoval>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorView>,
+}
+
+pub(super) async fn run(storage: &Storage, connections: &Connections, args: &RemoveArgs) -> anyhow::Result<ExitCode> {
+    let connection = find(storage, args.id).await?;
+    let user = email_of(storage, connection.user_id).await?;
+    let accounts = storage.list_connection_accounts(connection.user_id, connection.id).await?;
+    let description = describe(&connection, &user, &accounts, args.local_only);
+    if args.removal.dry_run {
+        let view = PlannedRemoval {
+            connection: ConnectionView::from(&connection),
+            user: &user,
+            accounts: accounts.iter().map(AccountView::from).collect(),
+            dry_run: true,
+            withdraws_consent: !args.local_only,
+        };
+        output::print(args.format, &view, |_| dry_run_text(&description))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    args.removal.confirm(args.format, &description)?;
+    remove(storage, connections, args, &connection).await
+}
+
+fn describe(connection: &Connection, user: &str, accounts: &[Account], local_only: bool) -> String {
+    let name = |account: &Account| match &account.number {
+        Some(number) => format!("{} {}", account.name, number.as_str()),
+        None => account.name.clone(),
+    };
+    let names = accounts.iter().map(name).collect::<Vec<_>>().join(", ");
+    let withdrawn = if local_only {
+        "nothing: the consent stays active until the user withdraws it at the provider".to_owned()
+    } else {
+        format!("the consent at {}", connection.provider)
+    };
+    output::details(&[
+        ("id", connection.id.to_string()),
+        ("user", user.to_owned()),
+        ("institution", connection.institution_name.clone()),
+        ("status", connection.status.to_string()),
+        ("accounts", if names.is_empty() { "none".to_owned() } else { names }),
+        ("withdraws", withdrawn),
+        ("deletes", "the connection, its accounts, its fingerprints and its webhook events".to_owned()),
+    ])
+}
+
+async fn remove(
+    storage: &Storage,
+    connections: &Connections,
+    args: &RemoveArgs,
+    connection: &Connection,
+) -> anyhow::Result<ExitCode> {
+    let outcome =
+        if args.local_only { connections.remove_locally(args.id).await? } else { connections.remove(args.id).await? };
+    let removed = outcome == Removal::Done;
+    let pending = match &outcome {
+        Removal::Done => None,
+        Removal::Waiting { .. } => storage.list_removals().await?.into_iter().find(|one| one.connection.id == args.id),
+    };
+    let name = &connection.institution_name;
+    let error = match &outcome {
+        Removal::Done => None,
+        Removal::Waiting { reason, next_attempt_at } => {
+            let retry_at = match next_attempt_at {
+                Some(next) => format!("at {}", output::format_instant(Some(*next))),
+                None => "in a few minutes".to_owned(),
+            };
+            Some(format!(
+                "the connection to {name} is hidden, but its consent is not withdrawn yet: {reason}. A running \
+                 service retries {retry_at} and until it succeeds; `bellbird connection list` shows the pending removal"
+            ))
+        }
+    };
+    let view = RemovedConnection {
+        connection: ConnectionView::from(pending.as_ref().map_or(connection, |pending| &pending.connection)),
+        removed,
+        consent_withdrawn: removed && !args.local_only,
+        removal: pending.as_ref(),
+        error: ErrorView::of(error.as_slice()),
+    };
+    if removed || args.format.json {
+        output::print(args.format, &view, |_| {
+            if args.local_only {
+                format!(
+                    "Removed the connection to {name} here. Its consent stays active until the user withdraws it at \
+                     the provider."
+                )
+            } else {
+                format!("Removed the connection to {name}.")
+            }
+        })?;
+    }
+    Ok(output::finish(error.as_slice()))
+}

@@ -1,0 +1,54 @@
+//! Finds the key that a command is about, by id or name.
+
+use anyhow::{Context as _, bail};
+use bellbird_domain::KeyId;
+use bellbird_storage::{KeyRecord, Storage};
+use clap::Args;
+use jiff::Timestamp;
+
+use super::super::user::find_user;
+use super::{ACTIVE, status};
+
+/// The key that a command is about.
+#[derive(Debug, Args)]
+pub(in super::super) struct KeyRef {
+    /// Name or id of the key, as `key list` shows them
+    key: String,
+
+    /// With a name: the user whose key it is, by e-mail address or id
+    #[arg(long)]
+    user: Option<String>,
+}
+
+impl KeyRef {
+    pub(super) async fn find(&self, storage: &Storage) -> anyhow::Result<KeyRecord> {
+        let name = self.key.trim();
+        if let Ok(id) = name.parse::<KeyId>() {
+            let found = storage.find_key(id).await?;
+            return found.with_context(|| format!("there is no key {id}: `bellbird key list` shows the ids"));
+        }
+        let users = match &self.user {
+            Some(user) => vec![find_user(storage, user).await?],
+            None => storage.list_users().await?,
+        };
+        let mut named = Vec::new();
+        for user in users {
+            let keys = storage.list_keys(user.id).await?.into_iter().filter(|key| key.name == name);
+            named.extend(keys.map(|key| (user.email.clone(), key)));
+        }
+        let now = Timestamp::now();
+        let active: Vec<_> = named.iter().filter(|(_, key)| status(key, now) == ACTIVE).collect();
+        match (&active[..], &named[..]) {
+            ([(_, key)], _) | ([], [(_, key)]) => Ok(key.clone()),
+            ([], []) => bail!("there is no key {name}: `bellbird key list` shows names and ids"),
+            ([], _) => bail!("no key {name} is active: `bellbird key list` shows the ids of the others"),
+            (several, _) => {
+                let ids: Vec<_> = several
+                    .iter()
+                    .map(|(email, key)| format!("{} of {email}, created {:.0}", key.id, key.created_at))
+                    .collect();
+                bail!("{} active keys have the name {name}: pass an id instead ({})", several.len(), ids.join("; "))
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! `bellbird user remove`: removes a user, here and at the providers.
+
+use anyhow::Context as _;
+use bellbird_domain::User;
+use bellbird_storage::{Storage, StorageError};
+use clap::Args;
+use serde::Serialize;
+
+use super::super::output::{self, JsonFlag};
+use super::super::removal::{RemovalArgs, dry_run_text};
+use super::UserRef;
+use crate::config::Settings;
+use crate::wiring;
+
+/// Remove a user with all API keys and webhook endpoints. Remove the user's connections first.
+///
+/// The command shows what it removes, and asks. If linking in the browser registered the user at a provider, the
+/// registration is removed there too.
+#[derive(Debug, Args)]
+#[command(override_usage = "bellbird user remove [OPTIONS] <USER>")]
+#[command(after_long_help = "Examples:
+  bellbird user remove me@example.com --dry-run
+  bellbird user remove me@example.com")]
+pub(in super::super) struct RemoveArgs {
+    #[command(flatten)]
+    user: UserRef,
+
+    /// Remove the user only here and keep the registrations at providers. Use it when a provider is permanently
+    /// unreachable, or when the master key of a registration is lost
+    #[arg(long)]
+    local_only: bool,
+
+    #[command(flatten)]
+    removal: RemovalArgs,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// What `--dry-run --json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PlannedRemoval<'a> {
+    #[serde(flatten)]
+    user: &'a User,
+    keys: usize,
+    endpoints: usize,
+    /// Names of the providers.
+    registrations: Vec<String>,
+    dry_run: bool,
+}
+
+pub(super) async fn run(settings: &Settings, storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
+    let user = args.user.find(storage).await?;
+    let being_removed = storage.list_removals().await?.into_iter().any(|removal| removal.connection.user_id == user.id);
+    if being_removed || !storage.list_connections(user.id).await?.is_empty() {
+        return Err(still_connected(&user));
+    }
+    let plan = plan(storage, &user, args.local_only).await?;
+    let description = describe(&plan);
+    if args.removal.dry_run {
+        return output::print(args.format, &plan, |_| dry_run_text(&description));
+    }
+    args.removal.confirm(args.format, &description)?;
+    remove(settings, storage, args, &user).await?;
+    output::print(args.format, &user, |user| format!("Removed {} with all keys and webhook endpoints.", user.email))
+}
+
+async fn plan<'a>(storage: &Storage, user: &'a User, local_only: bool) -> anyhow::Result<PlannedRemoval<'a>> {
+    let registered = if local_only { Vec::new() } else { storage.list_provider_users(user.id).await? };
+    Ok(PlannedRemoval {
+        user,
+        keys: storage.list_keys(user.id).await?.len(),
+        endpoints: storage.list_endpoints(user.id).await?.len(),
+        registrations: registered.into_iter().map(|registration| registration.provider).collect(),
+        dry_run: true,
+    })
+}
+
+fn describe(plan: &PlannedRemoval<'_>) -> String {
+    let registrations = if plan.registrations.is_empty() { "none".to_owned() } else { plan.registrations.join(", ") };
+    output::details(&[
+        ("id", plan.user.id.to_string()),
+        ("e-mail", plan.user.email.clone()),
+        ("plan", plan.user.plan.to_string()),
+        ("API keys", plan.keys.to_string()),
+        ("webhook endpoints", plan.endpoints.to_string()),
+        ("unregisters at", registrations),
+    ])
+}
+
+async fn remove(settings: &Settings, storage: &Storage, args: &RemoveArgs, user: &User) -> anyhow::Result<()> {
+    let providers = wiring::providers(settings)?;
+    let connections = wiring::connections(settings, storage, &providers, &wiring::event_buffer(settings), None);
+    let unregistered = connections.unregister_provider_users(user.id, args.local_only).await;
+    unregistered.with_context(|| {
+        format!(
+            "{} could not be unregistered at a provider (use --local-only to remove the user only here)",
+            user.email
+        )
+    })?;
+    match storage.delete_user(user.id).await {
+        // A connection was made meanwhile.
+        Err(StorageError::Conflict(_)) => Err(still_connected(user)),
+        other => Ok(other?),
+    }
+}
+
+fn still_connected(user: &User) -> anyhow::Error {
+    anyhow::anyhow!(
+        "{0} still has connections: `bellbird connection list --user {0}` shows them, and `bellbird connection remove \
+         ID` withdraws the consent of each",
+        user.email
+    )
+}

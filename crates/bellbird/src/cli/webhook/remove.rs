@@ -1,0 +1,69 @@
+//! `bellbird webhook remove`: removes an endpoint with its deliveries.
+
+use bellbird_domain::{DeliveryState, EndpointId};
+use bellbird_storage::{Endpoint, Storage};
+use clap::Args;
+use serde::Serialize;
+
+use super::super::arguments;
+use super::super::output::{self, JsonFlag};
+use super::super::removal::{RemovalArgs, dry_run_text};
+use super::state::SCANNED_MAX;
+use super::{details, endpoint_gone, find};
+
+/// Remove an endpoint with its secret and its delivery log.
+///
+/// The command shows what it removes, and asks. Pending deliveries to the endpoint are cancelled.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird webhook remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+pub(in super::super) struct RemoveArgs {
+    /// Id of the endpoint, as `webhook list` shows it
+    #[arg(value_parser = arguments::endpoint_id)]
+    id: EndpointId,
+
+    #[command(flatten)]
+    removal: RemovalArgs,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// What `remove --dry-run --json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PlannedRemoval<'a> {
+    #[serde(flatten)]
+    endpoint: &'a Endpoint,
+    cancelled_deliveries: usize,
+    dry_run: bool,
+}
+
+/// What `remove --json` prints.
+#[derive(Serialize)]
+struct RemovedEndpoint {
+    id: EndpointId,
+    removed: bool,
+}
+
+pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
+    let endpoint = find(storage, args.id).await?;
+    let user = storage.find_user(endpoint.user_id).await?;
+    let mut cancelled_deliveries = 0;
+    for state in [DeliveryState::Pending, DeliveryState::Waiting] {
+        let deliveries = storage.list_deliveries(endpoint.user_id, endpoint.id, Some(state), SCANNED_MAX).await?;
+        cancelled_deliveries += deliveries.len();
+    }
+    let cancels = output::details(&[("cancels", format!("pending deliveries: {cancelled_deliveries}"))]);
+    let description = format!("{}\n{cancels}", details(&endpoint, user.as_ref()));
+    if args.removal.dry_run {
+        let view = PlannedRemoval { endpoint: &endpoint, cancelled_deliveries, dry_run: true };
+        return output::print(args.format, &view, |_| dry_run_text(&description));
+    }
+    args.removal.confirm(args.format, &description)?;
+    if !storage.delete_endpoint(endpoint.user_id, endpoint.id).await? {
+        return Err(endpoint_gone(args.id));
+    }
+    let view = RemovedEndpoint { id: args.id, removed: true };
+    output::print(args.format, &view, |_| format!("Removed the endpoint {}.", endpoint.url))
+}

@@ -1,0 +1,171 @@
+//! The reference page in a real browser.
+
+use serde_json::{Value, json};
+
+use crate::support::chromium::Browser;
+use crate::support::harness::{App, Setup};
+
+/// A function of the page: sends the form of an operation and waits for the status.
+const SEND: &str = "async (id, fields) => { \
+    const form = document.querySelector(`#${id} form`); \
+    for (const [name, value] of Object.entries(fields)) form.querySelector(`[name=${name}]`).value = value; \
+    const status = form.querySelector('[role=status]'); \
+    const answered = new Promise(resolve => new MutationObserver((_, observer) => { \
+        if (!/^\\d|^No/.test(status.textContent)) return; \
+        observer.disconnect(); \
+        resolve(); \
+    }).observe(status, {childList: true})); \
+    form.querySelector('button').click(); \
+    await answered; \
+    return {status: status.textContent, body: form.querySelector('.result pre').textContent, \
+        headers: form.querySelector('.result dl').innerText, visible: !form.querySelector('.result').hidden}; }";
+
+fn open(app: &App) -> Browser {
+    let mut browser = Browser::start();
+    browser.size(1280, 800, false);
+    browser.open(&format!("{}/docs", app.url));
+    browser
+}
+
+fn send(browser: &mut Browser, operation: &str, fields: &Value) -> Value {
+    browser.evaluate(&format!("({SEND})({}, {fields})", json!(operation)))
+}
+
+/// JSON without white space outside of strings. Everything else stays as it is.
+fn compact(json: &str) -> String {
+    let (mut in_string, mut escaped) = (false, false);
+    let mut kept = String::new();
+    for character in json.chars() {
+        if in_string || !character.is_whitespace() {
+            kept.push(character);
+        }
+        in_string ^= character == '"' && !escaped;
+        escaped = in_string && character == '\\' && !escaped;
+    }
+    kept
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reference_page_is_accessible_and_opens_at_the_top() {
+    let app = App::start(Setup::default()).await;
+    let mut browser = open(&app);
+    assert_eq!(browser.evaluate("[scrollY, location.hash]"), json!([0, ""]));
+    browser.assert_accessible("docs");
+    browser.evaluate("document.querySelectorAll('main details').forEach(details => { details.open = true; })");
+    browser.assert_accessible("docs-open");
+    browser.size(360, 800, false);
+    browser.evaluate("document.querySelector('nav details').open = true; scrollTo(0, 0)");
+    browser.assert_accessible("docs-menu");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn menu_reaches_every_endpoint() {
+    let app = App::start(Setup::default()).await;
+    let mut browser = open(&app);
+    for (width, menu) in [(360, ".narrow"), (1280, ".wide")] {
+        browser.size(width, 800, false);
+        for item in bellbird_api::openapi::document()["paths"].as_object().unwrap().values() {
+            let id = item["get"]["operationId"].as_str().unwrap();
+            let link = format!("nav {menu} a[href='#{id}']");
+            if width == 360 {
+                browser.press("nav summary");
+            }
+            browser.wait_for(&format!("document.querySelector(\"{link}\").checkVisibility()"));
+            browser.press(&link);
+            browser.wait_for(&format!("location.hash === '#{id}' && !document.querySelector('nav details').open"));
+            // The title is in the window, below the bar with the menu.
+            browser.wait_for(&format!(
+                "(top => top >= 0 && top < 300 && document.elementFromPoint(innerWidth / 2, top + 8).closest('#{id}')) \
+                 (document.querySelector('#{id}-title').getBoundingClientRect().top)"
+            ));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keyboard_skips_the_menu_and_sends_calls() {
+    let app = App::start(Setup::default()).await;
+    let mut browser = open(&app);
+    browser.press_key("Tab");
+    browser.wait_for("document.activeElement.matches('.skip')");
+    assert_eq!(browser.evaluate("document.activeElement.getBoundingClientRect().top > 0"), true);
+    browser.press_key("Enter");
+    browser.wait_for("document.activeElement.id === 'content'");
+    for _ in 0..3 {
+        browser.press_key("Tab");
+    }
+    assert_eq!(browser.evaluate("document.activeElement.id"), "key-input");
+    browser.write("#list_accounts-limit", "1");
+    browser.press_key("Enter");
+    browser.wait_for("document.querySelector('#list_accounts [role=status]').textContent.startsWith('401')");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_are_sent_with_the_key() {
+    let app = App::start(Setup::default()).await;
+    let account = app.account("").await;
+    let mut browser = open(&app);
+    let rejected = send(&mut browser, "list_accounts", &json!({}));
+    assert_eq!(rejected["status"], "401 Unauthorized: enter your API key above");
+    browser.write("#key-input", "bb_wrong");
+    let rejected = send(&mut browser, "list_accounts", &json!({}));
+    assert_eq!(rejected["status"], "401 Unauthorized");
+    let expected = app.get_as("bb_wrong", "/v1/accounts").await;
+    assert_eq!(compact(rejected["body"].as_str().unwrap()), expected.text.trim());
+
+    browser.write("#key-input", &app.olivia.key);
+    send(&mut browser, "list_accounts", &json!({}));
+    let script = "[...document.querySelector('#list_balances-accountIds').list.options].map(option => option.value)";
+    assert!(browser.evaluate(script).as_array().unwrap().contains(&account["id"]));
+
+    let fields = json!({"connectionId": account["connectionId"], "accountId": account["id"], "limit": "7"});
+    let answer = send(&mut browser, "list_transactions", &fields);
+    assert_eq!((&answer["status"], &answer["visible"]), (&json!("200 OK"), &json!(true)), "{answer}");
+    let path = format!(
+        "/v1/transactions?connectionId={}&accountId={}&limit=7",
+        account["connectionId"].as_str().unwrap(),
+        account["id"].as_str().unwrap()
+    );
+    let expected = app.get(&path).await;
+    assert_eq!(expected.data().len(), 7);
+    assert_eq!(compact(answer["body"].as_str().unwrap()), expected.text.trim());
+    let headers = answer["headers"].as_str().unwrap();
+    assert!(headers.contains("X-Cache") && headers.contains("X-Request-Id"), "{headers}");
+
+    browser.assert_accessible("docs-answer");
+
+    // The key is in its input only: neither in a URL, nor in the page, nor in a store.
+    let kept = browser.evaluate(
+        "[document.documentElement.outerHTML, location.href, document.cookie, localStorage.length, \
+         sessionStorage.length, ...performance.getEntries().map(entry => entry.name)].join(' ')",
+    );
+    assert!(!kept.as_str().unwrap().contains(&app.olivia.key));
+    browser.evaluate("dispatchEvent(new Event('pagehide'))");
+    assert_eq!(browser.evaluate("document.querySelector('#key-input').value"), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn curl_line_follows_the_fields() {
+    let app = App::start(Setup::default()).await;
+    let mut browser = open(&app);
+    browser.write("#list_accounts-limit", "3");
+    let line = browser.evaluate("document.querySelector('#list_accounts .copy').textContent");
+    let expected = format!("curl -H \"Authorization: Bearer $BELLBIRD_KEY\" \"{}/v1/accounts?limit=3\"", app.url);
+    assert_eq!(line, expected);
+}
+
+/// Digits that a parsed number would lose.
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_are_shown_as_sent() {
+    let app = App::start(Setup::default()).await;
+    let mut browser = open(&app);
+    let body = r#"{"a":[1.10,-0.0,12345678901234567890.5e-7],"b":{},"c":[ ],"d":"x \" {[,:\\","e":null}"#;
+    browser.evaluate(&format!(
+        "fetch = async () => new Response({}, {{headers: {{'content-type': 'application/json'}}}}), null",
+        json!(body)
+    ));
+    let shown = send(&mut browser, "health", &json!({}));
+    let expected = "{\n  \"a\": [\n    1.10,\n    -0.0,\n    12345678901234567890.5e-7\n  ],\n  \"b\": {},\n  \
+                    \"c\": [ ],\n  \"d\": \"x \\\" {[,:\\\\\",\n  \"e\": null\n}";
+    assert_eq!(shown["body"], expected);
+}

@@ -1,0 +1,145 @@
+//! The reference page, as it is served. `chromium.rs` uses it in a browser.
+
+use serde_json::Value;
+
+use crate::support::harness::{Answer, App, Setup};
+
+/// The texts of the page, without tags and with characters in place of their escapes.
+fn text_of(html: &str) -> String {
+    let texts: String = html.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect();
+    let escapes = [("&#34;", "\""), ("&#39;", "'"), ("&#60;", "<"), ("&#62;", ">"), ("&#38;", "&")];
+    let text = escapes.into_iter().fold(texts, |text, (escape, character)| text.replace(escape, character));
+    one_line(&text)
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A description of the document without its Markdown.
+fn described(value: &Value) -> String {
+    one_line(&value["description"].as_str().unwrap().replace(['`', '*'], ""))
+}
+
+async fn page(app: &App) -> Answer {
+    let page = app.get_without_key("/docs").await;
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    page
+}
+
+#[tokio::test]
+async fn page_has_all_of_the_document() {
+    let app = App::start(Setup::default()).await;
+    let page = page(&app).await;
+    let document = bellbird_api::openapi::document();
+    let shown = text_of(&page.text).replace(['`', '*'], "");
+    let assert_shown = |text: &str| assert!(shown.contains(text), "{text:?} is not on the page");
+    assert_shown(&described(&document["info"]));
+    for tag in document["tags"].as_array().unwrap() {
+        assert_shown(tag["name"].as_str().unwrap());
+        assert_shown(&described(tag));
+    }
+    for (name, header) in document["components"]["headers"].as_object().unwrap() {
+        assert!(page.text.contains(&format!("id=\"header-{}\"", name.to_lowercase())), "{name}");
+        assert_shown(&described(header));
+    }
+    for schema in document["components"]["schemas"].as_object().unwrap().values() {
+        for (name, member) in schema["properties"].as_object().unwrap() {
+            assert!(page.text.contains(&format!("{name}</code>")), "{name}");
+            assert_shown(&described(member));
+            for value in member["enum"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                assert!(page.text.contains(&format!("<code>{value}</code>")), "{name}: {value}");
+            }
+        }
+    }
+    let articles: Vec<&str> = page.text.split("<article ").skip(1).collect();
+    assert_eq!(articles.len(), document["paths"].as_object().unwrap().len());
+    for (path, item) in document["paths"].as_object().unwrap() {
+        assert_operation_is_shown(&articles, path, &item["get"]);
+    }
+}
+
+fn assert_operation_is_shown(articles: &[&str], path: &str, operation: &Value) {
+    let id = operation["operationId"].as_str().unwrap();
+    let of_this = |article: &&&str| article.contains(&format!("id=\"{id}\""));
+    let article = articles.iter().find(of_this).unwrap_or_else(|| panic!("{id} is not on the page"));
+    let article = article.split("</article>").next().unwrap();
+    let shown = text_of(article);
+    for text in [path, operation["summary"].as_str().unwrap(), &described(operation)] {
+        assert!(shown.replace('*', "").contains(text), "{id}: {text:?}");
+    }
+    for parameter in operation["parameters"].as_array().into_iter().flatten() {
+        let name = parameter["name"].as_str().unwrap();
+        let (_, input) = article.split_once(&format!("name=\"{name}\"")).unwrap_or_else(|| panic!("{id}: {name}"));
+        let (input, _) = input.split_once('>').unwrap();
+        assert_eq!(input.contains(" required"), parameter["required"] == true, "{id}: {name}");
+        assert!(shown.contains(&described(parameter)), "{id}: {name}");
+        let schema = &parameter["schema"];
+        for (bound, words) in [("default", "default"), ("minimum", "at least"), ("maximum", "at most")] {
+            if let Some(value) = schema.get(bound) {
+                assert!(shown.contains(&format!("{words} {value}")), "{id}: {name}: {words} {value}");
+            }
+        }
+    }
+    for (status, response) in operation["responses"].as_object().unwrap() {
+        assert!(status == "200" || shown.contains(status.as_str()), "{id}: {status}");
+        assert!(shown.contains(&described(response)), "{id}: {status}");
+        for name in response["headers"].as_object().unwrap().keys() {
+            assert!(shown.contains(name.as_str()), "{id}: {status}: {name}");
+        }
+    }
+}
+
+/// The examples on the page are JSON with the members that responses have.
+#[tokio::test]
+async fn examples_are_json() {
+    let app = App::start(Setup::default()).await;
+    let page = page(&app).await;
+    let examples: Vec<Value> = page
+        .text
+        .split("<pre><code>")
+        .skip(1)
+        .map(|rest| text_of(rest.split("</code>").next().unwrap()))
+        .map(|text| serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
+        .collect();
+    assert_eq!(examples.len(), bellbird_api::openapi::document()["paths"].as_object().unwrap().len() + 1);
+    assert!(examples.iter().any(|example| example["data"][0]["amount"] == "-5.00"));
+}
+
+#[tokio::test]
+async fn page_is_self_contained() {
+    let app = App::start(Setup::default()).await;
+    let page = page(&app).await;
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'; script-src 'self'") && !policy.contains("unsafe"), "{policy}");
+    assert!(!page.text.contains(" style=") && !page.text.contains("<style"), "an inline style does not apply");
+    for attribute in ["src=\"", "href=\""] {
+        for link in page.text.split(attribute).skip(1).map(|rest| rest.split('"').next().unwrap()) {
+            if let Some(id) = link.strip_prefix('#') {
+                assert_eq!(page.text.matches(&format!("id=\"{id}\"")).count(), 1, "{link}");
+                continue;
+            }
+            assert!(
+                !link.contains("//") && !link.starts_with('/'),
+                "{link} does not work behind a proxy with a prefix"
+            );
+            assert_eq!(app.get_without_key(&format!("/{link}")).await.status, 200, "{link}");
+        }
+    }
+    assert!(page.text.contains("\"<span class=\"url\">https://bellbird.example/v1/balances?accountIds="));
+}
+
+#[tokio::test]
+async fn page_is_compressed_on_request() {
+    use std::io::Read as _;
+    let app = App::start(Setup::default()).await;
+    let page = page(&app).await;
+    let request = app.http.get(format!("{}/docs", app.url)).header("accept-encoding", "br, gzip");
+    let response = request.send().await.unwrap();
+    assert_eq!(response.headers()["content-encoding"], "gzip");
+    assert_eq!(response.headers()["vary"], "accept-encoding");
+    let packed = response.bytes().await.unwrap();
+    let mut unpacked = String::new();
+    flate2::read::GzDecoder::new(&packed[..]).read_to_string(&mut unpacked).unwrap();
+    assert_eq!(unpacked, page.text);
+}

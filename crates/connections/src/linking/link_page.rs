@@ -1,0 +1,202 @@
+//! What the page of a link URL shows and does: the user's connections, sessions to confirm, and removals.
+
+use bellbird_domain::{Account, Connection, ConnectionId, User};
+use bellbird_storage::{Link, LinkSession};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::{Connections, ConnectionsError};
+
+/// Link sessions that one link URL can start.
+pub(crate) const SESSIONS_PER_LINK_MAX: u32 = 20;
+
+/// A configured provider that has a consent page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkableProvider {
+    /// The name in the API.
+    pub name: &'static str,
+    /// The name for people, as the provider writes it.
+    pub title: &'static str,
+    /// The institutions that it reaches, for people.
+    pub reaches: &'static str,
+}
+
+/// A connection with its visible accounts, by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkedConnection {
+    pub connection: Connection,
+    pub accounts: Vec<Account>,
+}
+
+/// What a link URL leads to.
+#[derive(Debug)]
+pub enum FoundLink {
+    Page(Box<LinkPage>),
+    /// It has started as many sessions as it can, and none of them waits for this browser.
+    UsedUp,
+    Expired,
+    /// The token is incomplete or made up, or its user or connection has been removed.
+    Unknown,
+}
+
+/// The contents of the page at a link URL.
+#[derive(Debug)]
+pub struct LinkPage {
+    /// The user whose accounts will be linked.
+    pub email: String,
+    /// The user's timezone, an IANA name. None: the default.
+    pub timezone: Option<String>,
+    /// The only provider that the link allows, if it is restricted.
+    pub provider: Option<String>,
+    /// The only connection that the link repairs, if it is restricted.
+    pub repair_target: Option<LinkedConnection>,
+    pub providers: Vec<LinkableProvider>,
+    /// Newest first. Empty if the link is restricted.
+    pub connections: Vec<LinkedConnection>,
+    /// The sessions that this browser started and that wait for the browser to return.
+    pub unconfirmed: Vec<UnconfirmedSession>,
+    /// Whether the link starts no further session.
+    pub is_used_up: bool,
+    pub expires_at: Timestamp,
+}
+
+/// A link session that has neither a callback nor a confirmation.
+#[derive(Debug)]
+pub struct UnconfirmedSession {
+    pub id: Uuid,
+    pub provider: String,
+    pub started_at: Timestamp,
+}
+
+/// A connection that the holder of a link can remove, and its user.
+#[derive(Debug)]
+pub struct RemovalPage {
+    pub email: String,
+    pub linked: LinkedConnection,
+}
+
+impl Connections {
+    /// Returns what a link URL leads to, for the browser with this cookie.
+    pub async fn find_link_page(&self, token: &str, browser: Option<&str>) -> Result<FoundLink, ConnectionsError> {
+        let Some((link, user)) = self.find_link(token).await? else { return Ok(FoundLink::Unknown) };
+        if !self.is_open(&link) {
+            return Ok(FoundLink::Expired);
+        }
+        let unconfirmed = self.unconfirmed_sessions(&user, browser).await?;
+        let is_used_up = is_used_up(&link);
+        if is_used_up && unconfirmed.is_empty() {
+            return Ok(FoundLink::UsedUp);
+        }
+        let repair_target = match link.connection_id {
+            Some(id) => self.storage.find_connection(user.id, id).await?,
+            None => None,
+        };
+        if link.connection_id.is_some() && repair_target.is_none() {
+            return Ok(FoundLink::Unknown);
+        }
+        let mut connections = Vec::new();
+        if link.provider.is_none() {
+            for connection in self.storage.list_connections(user.id).await? {
+                connections.push(self.with_accounts(connection).await?);
+            }
+        }
+        let repair_target = match repair_target {
+            Some(connection) => Some(self.with_accounts(connection).await?),
+            None => None,
+        };
+        Ok(FoundLink::Page(Box::new(LinkPage {
+            email: user.email,
+            timezone: user.timezone,
+            provider: link.provider,
+            repair_target,
+            providers: self.linkable_providers(),
+            connections,
+            unconfirmed,
+            is_used_up,
+            expires_at: link.expires_at,
+        })))
+    }
+
+    async fn unconfirmed_sessions(
+        &self,
+        user: &User,
+        browser: Option<&str>,
+    ) -> Result<Vec<UnconfirmedSession>, ConnectionsError> {
+        let Some(browser) = browser else { return Ok(Vec::new()) };
+        let sessions = self.storage.list_unconfirmed_link_sessions(user.id, browser, self.clock.now()).await?;
+        // Without its callback, a session whose code is to be exchanged has no result.
+        let can_finish =
+            |session: &LinkSession| self.linking_for(&session.provider).is_ok_and(|linking| linking.can_finish(&[]));
+        let unconfirmed = sessions.into_iter().filter(can_finish).map(|session| UnconfirmedSession {
+            id: session.id(),
+            provider: session.provider,
+            started_at: session.created_at,
+        });
+        Ok(unconfirmed.collect())
+    }
+
+    pub(crate) async fn with_accounts(&self, connection: Connection) -> Result<LinkedConnection, ConnectionsError> {
+        let accounts = self.storage.list_connection_accounts(connection.user_id, connection.id).await?;
+        Ok(LinkedConnection { connection, accounts })
+    }
+
+    /// Confirms a link session without a callback, for the browser that started it, and polls it once.
+    ///
+    /// Fails with [`ConnectionsError::LinkExpired`] if the link or the session is unknown or has expired.
+    pub async fn confirm_link_session(
+        &self,
+        token: &str,
+        session: Uuid,
+        browser: &str,
+    ) -> Result<(), ConnectionsError> {
+        let (_, user) = self.find_open_link(token).await?.ok_or(ConnectionsError::LinkExpired)?;
+        let confirmed = self.storage.confirm_link_session(user.id, session, browser, self.clock.now()).await?;
+        let key = confirmed.ok_or(ConnectionsError::LinkExpired)?;
+        self.run_session_now(&key).await
+    }
+
+    /// Finds a connection that the holder of this link can remove. A link for one provider removes nothing, and one for
+    /// a repair only the connection that it repairs.
+    ///
+    /// Fails with [`ConnectionsError::LinkExpired`] if the link does not allow it, and with
+    /// [`ConnectionsError::NotFound`] if the user has no such connection.
+    pub async fn find_removal_page(&self, token: &str, id: ConnectionId) -> Result<RemovalPage, ConnectionsError> {
+        let open = self.find_open_link(token).await?.filter(|(link, _)| !is_used_up(link));
+        let (link, user) = open.ok_or(ConnectionsError::LinkExpired)?;
+        let is_allowed = link.connection_id.map_or(link.provider.is_none(), |allowed| allowed == id);
+        if !is_allowed {
+            return Err(ConnectionsError::LinkExpired);
+        }
+        let connection = self.storage.find_connection(user.id, id).await?.ok_or(ConnectionsError::NotFound)?;
+        Ok(RemovalPage { email: user.email, linked: self.with_accounts(connection).await? })
+    }
+
+    /// Removes a connection for the holder of this link, with the limits of [`Self::find_removal_page`]. It is hidden
+    /// at once, and a job withdraws its consent.
+    pub async fn remove_by_user(&self, token: &str, id: ConnectionId) -> Result<RemovalPage, ConnectionsError> {
+        let page = self.find_removal_page(token, id).await?;
+        let Connection { user_id, provider, .. } = &page.linked.connection;
+        self.remove_in_background("removed_by_user", *user_id, id, provider).await?;
+        tracing::info!(provider, "connection removed by its user");
+        Ok(page)
+    }
+
+    /// Finds a link that has not expired, with its user.
+    pub(crate) async fn find_open_link(&self, token: &str) -> Result<Option<(Link, User)>, ConnectionsError> {
+        Ok(self.find_link(token).await?.filter(|(link, _)| self.is_open(link)))
+    }
+
+    async fn find_link(&self, token: &str) -> Result<Option<(Link, User)>, ConnectionsError> {
+        let Some(link) = self.unverified_read(self.storage.find_link(token)).await? else { return Ok(None) };
+        let user = self.storage.find_user(link.user_id).await?;
+        Ok(user.map(|user| (link, user)))
+    }
+
+    fn is_open(&self, link: &Link) -> bool {
+        self.clock.now() < link.expires_at
+    }
+}
+
+pub(crate) fn is_used_up(link: &Link) -> bool {
+    link.open_count >= i64::from(SESSIONS_PER_LINK_MAX)
+}

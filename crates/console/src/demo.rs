@@ -1,0 +1,27 @@
+//! `POST /demo/link`: makes a link URL for the demo's user and opens it. It issues a secret, so it exists in
+//! `bellbird demo` only, and for a page of the console in a browser on this machine.
+
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use bellbird_connections::LinkTarget;
+use http::{Extensions, HeaderMap};
+use secrecy::ExposeSecret as _;
+
+use crate::error_page;
+use crate::local::is_own_form;
+use crate::state::Console;
+
+pub(crate) async fn create_link(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    extensions: Extensions,
+) -> Response {
+    let Some(demo) = &console.inner.settings.demo else { return error_page::not_found(&console, &headers) };
+    if !is_own_form(&headers, &extensions) {
+        return error_page::cross_site_form(&console);
+    }
+    match console.inner.connections.create_link(demo.user, LinkTarget::UserChoice).await {
+        Ok(link) => Redirect::to(link.url.expose_secret()).into_response(),
+        Err(error) => error_page::connections_error(&console, &error),
+    }
+}

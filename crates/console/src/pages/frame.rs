@@ -1,0 +1,38 @@
+//! What is around the content of every page.
+
+use http::Uri;
+
+use super::names::sanitized;
+use crate::assets::{LOGO, STYLE};
+use crate::local::is_loopback_host;
+use crate::settings::ConsoleSettings;
+
+/// Paths are below the path of the console's public URL, which a proxy may have added.
+#[derive(Default)]
+pub(crate) struct Frame {
+    /// The prefix of all paths, without a trailing slash; usually empty.
+    pub(crate) root: String,
+    pub(crate) style: String,
+    pub(crate) logo: String,
+    pub(crate) operator: Option<String>,
+    /// Whether pages offer a new link URL, as only the demo does.
+    pub(crate) offers_new_link: bool,
+    /// Whether the console is on this machine only, without TLS.
+    pub(crate) is_on_loopback: bool,
+}
+
+impl Frame {
+    pub(crate) fn new(settings: &ConsoleSettings) -> Self {
+        let url = settings.console_url.parse::<Uri>().ok();
+        let root = url.as_ref().map_or_else(String::new, |url| url.path().trim_end_matches('/').to_owned());
+        let is_http = url.as_ref().and_then(Uri::scheme_str) == Some("http");
+        Self {
+            style: format!("{root}{}", STYLE.path()),
+            logo: format!("{root}{}", LOGO.path()),
+            root,
+            operator: settings.operator_name.as_deref().map(sanitized),
+            offers_new_link: settings.demo.is_some(),
+            is_on_loopback: is_http && url.as_ref().and_then(Uri::host).is_some_and(is_loopback_host),
+        }
+    }
+}

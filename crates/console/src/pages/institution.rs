@@ -1,0 +1,116 @@
+//! An institution on a page: its name, its logo with a letter in its place, and the accounts of a connection.
+
+use std::collections::BTreeSet;
+
+use bellbird_connections::{LinkedConnection, Url};
+use bellbird_domain::{Account, Connection};
+
+use super::frame::Frame;
+use super::names::{institution_name, sanitized};
+
+/// Accounts that the link page lists of each connection.
+pub(crate) const ACCOUNTS_MAX: usize = 3;
+/// Longer than any address of a logo.
+const URL_BYTES_MAX: usize = 1024;
+/// Origins in one policy.
+const ORIGINS_MAX: usize = 16;
+
+pub(crate) struct Institution {
+    pub(crate) name: String,
+    /// Shown unless the logo loads.
+    pub(crate) letter: String,
+    pub(crate) logo: Option<Logo>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Logo {
+    pub(crate) url: String,
+    /// Scheme, host and port, for the content security policy.
+    origin: String,
+}
+
+/// The servers from which a page may load images, besides the console. An extension of its response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ImageOrigins(pub(crate) BTreeSet<String>);
+
+impl ImageOrigins {
+    pub(crate) fn of<'a>(institutions: impl Iterator<Item = &'a Institution>) -> Self {
+        let logos = institutions.filter_map(|institution| institution.logo.as_ref());
+        let origins: BTreeSet<String> = logos.map(|logo| logo.origin.clone()).collect();
+        Self(origins.into_iter().take(ORIGINS_MAX).collect())
+    }
+}
+
+impl Institution {
+    pub(crate) fn of(connection: &Connection, frame: &Frame) -> Self {
+        let name = institution_name(connection);
+        let letter = name.chars().find(|c| c.is_alphanumeric()).map(|c| c.to_uppercase().to_string());
+        let logo = connection.institution_logo.as_deref().and_then(|url| logo(url, frame.is_on_loopback));
+        Self { name, letter: letter.unwrap_or_default(), logo }
+    }
+}
+
+/// The name and masked number of an account.
+pub(crate) struct AccountRow {
+    pub(crate) name: String,
+    pub(crate) number: Option<String>,
+}
+
+/// At most `max` accounts, and how many more there are.
+pub(crate) fn account_rows(linked: &LinkedConnection, max: usize) -> (Vec<AccountRow>, usize) {
+    let row = |account: &Account| AccountRow {
+        name: sanitized(&account.name),
+        number: account.number.as_ref().map(|number| number.as_str().to_owned()),
+    };
+    let rows = linked.accounts.iter().take(max).map(row).collect();
+    (rows, linked.accounts.len().saturating_sub(max))
+}
+
+/// Accepts https, and on a console on this machine http from this machine: the sandbox. The host has no character with
+/// a meaning in a content security policy.
+fn logo(url: &str, is_on_loopback: bool) -> Option<Logo> {
+    if url.len() > URL_BYTES_MAX {
+        return None;
+    }
+    let parsed: Url = url.parse().ok()?;
+    let host = parsed.host_str()?;
+    let is_allowed = match parsed.scheme() {
+        "https" => true,
+        "http" => is_on_loopback && matches!(host, "127.0.0.1" | "localhost"),
+        _ => false,
+    };
+    let is_plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-');
+    let has_user = !parsed.username().is_empty() || parsed.password().is_some();
+    let origin = parsed.origin().ascii_serialization();
+    (is_allowed && is_plain && !has_user).then(|| Logo { url: parsed.into(), origin })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logos_come_from_plain_https_servers() {
+        let origin = |url| logo(url, false).map(|logo| logo.origin);
+        assert_eq!(origin("https://cdn.example/a.png?x=1").as_deref(), Some("https://cdn.example"));
+        assert_eq!(origin("https://cdn.example:8443/a.png").as_deref(), Some("https://cdn.example:8443"));
+        for url in [
+            "http://cdn.example/a.png",
+            "http://127.0.0.1:8090/a.png",
+            "//cdn.example/a.png",
+            "data:image/png;base64,AAAA",
+            "javascript:alert(1)",
+            "https://user@cdn.example/a.png",
+            "https://*/a.png",
+            "https://cdn.example;script-src%20*/a.png",
+            "https://a;b/",
+            "https://[::1]/a.png",
+            "",
+        ] {
+            assert_eq!(origin(url), None, "{url}");
+        }
+        assert_eq!(origin(&format!("https://cdn.example/{}", "a".repeat(1024))), None);
+        assert!(logo("http://127.0.0.1:8090/a.png", true).is_some());
+        assert_eq!(logo("http://cdn.example/a.png", true), None);
+    }
+}

@@ -1,0 +1,29 @@
+//! The settings of the console.
+
+use bellbird_domain::UserId;
+use bellbird_shared_state::client_address::Network;
+
+#[derive(Debug, Clone)]
+pub struct ConsoleSettings {
+    /// Public URLs of the service.
+    pub api_url: String,
+    pub console_url: String,
+    /// Shown on every page.
+    pub operator_name: Option<String>,
+    /// Proxies whose `X-Forwarded-For` header is trusted.
+    pub trusted_proxies: Vec<Network>,
+    /// Requests a minute with unknown link tokens and states, for each client address. 0 means no limit.
+    pub failed_auth_per_minute: u32,
+    /// Only in `bellbird demo`.
+    pub demo: Option<Demo>,
+}
+
+/// What the demo adds to the console: a button that makes a link URL, for a browser on this machine.
+#[derive(Debug, Clone)]
+pub struct Demo {
+    /// The user of the link URLs.
+    pub user: UserId,
+    pub email: String,
+    /// The URL of its database for commands that run beside it. None if it has a password.
+    pub database: Option<String>,
+}
