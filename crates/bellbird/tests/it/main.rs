@@ -7,6 +7,7 @@ mod contract;
 mod crash;
 mod linking;
 mod privacy;
+mod proxies;
 mod repository;
 mod soak;
 mod support;

@@ -51,7 +51,7 @@ both! {
 }
 
 #[test]
-fn vacuum_does_not_look_like_a_restore() {
+fn postgres_vacuum_is_no_restore() {
     on_postgres(async |db| {
         for decided in [false, true] {
             if decided {

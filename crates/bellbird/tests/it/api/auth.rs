@@ -249,7 +249,7 @@ async fn revoked_key_is_not_known_any_more() {
 }
 
 #[tokio::test]
-async fn lookups_of_made_up_keys_leave_database_connections() {
+async fn lookups_of_made_up_keys_leave_connections_to_postgres() {
     let app = App::start(Setup { database: Database::Postgres, ..Setup::default() }).await;
     let (mut locker, connection) = tokio_postgres::connect(&app.shared.database, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);

@@ -184,7 +184,9 @@ async fn several_instances_rotate_their_key() {
     // Out of order: an instance without the new key cannot open credentials that it has not opened before.
     let late = deployment.serve(OLD);
     assert_eq!(late.read_status(&first).await, 500);
-    late.stop();
+    let (_, _, log) = late.running.stop("-TERM");
+    let advice = "sealed with the master key `2027`, which is not in secrets.key: add it after the first key";
+    assert!(log.contains("could not open stored secret") && log.contains(advice), "{log}");
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }
 

@@ -151,6 +151,10 @@ impl Drop for RunningCommand {
 
 /// A deployment: a migrated database and the sandbox, with settings for both. Also returns the URL of the database.
 pub(crate) async fn new_deployment(database: Database) -> (Workdir, RunningCommand, String) {
+    new_deployment_with_rows(database, 50).await
+}
+
+pub(crate) async fn new_deployment_with_rows(database: Database, rows: u32) -> (Workdir, RunningCommand, String) {
     let mut workdir = Workdir::new();
     let database = match database {
         Database::Sqlite => format!("sqlite:{}", workdir.folder.path().join("deployment.db").display()),
@@ -159,7 +163,7 @@ pub(crate) async fn new_deployment(database: Database) -> (Workdir, RunningComma
     workdir.set("BELLBIRD_DATABASE__URL", &database);
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     workdir.json("migrate");
-    let sandbox = RunningCommand::start(&workdir, &format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}"));
+    let sandbox = RunningCommand::start(&workdir, &format!("sandbox --json --rows {rows} {ANY_SANDBOX_PORTS}"));
     for provider in simulated_providers() {
         for (member, value) in sandbox.json()[provider].as_object().unwrap() {
             let name: String =

@@ -1,0 +1,220 @@
+//! The configurations in `deploy/` for Caddy and nginx, run by the programs of Debian in front of the built service.
+
+mod curl;
+mod site;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::Duration;
+
+use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::Url;
+use serde_json::json;
+
+use crate::proxies::curl::Answer;
+use crate::proxies::site::{Program, Site, USER};
+use crate::support::process::{get, text};
+
+/// More than the proxies' own time limits, so a wait that ends here has failed.
+const HANG: Duration = Duration::from_secs(60);
+
+/// Runs a test behind both proxies.
+macro_rules! behind_both_proxies {
+    ($(#[$meta:meta])* async fn $name:ident($program:ident) $body:block) => {
+        mod $name {
+            use super::*;
+
+            async fn body($program: Program) $body
+
+            #[tokio::test]
+            async fn caddy() {
+                body(Program::Caddy).await;
+            }
+
+            #[tokio::test]
+            async fn nginx() {
+                body(Program::Nginx).await;
+            }
+        }
+    };
+}
+
+/// The secrets of one link session.
+struct LinkSession {
+    link_url: String,
+    callback_url: Url,
+    cookie: String,
+}
+
+/// Links an account as a browser does. Returns the last page, too.
+fn link(site: &Site) -> (LinkSession, Answer) {
+    let link = site.workdir.json(&format!("connection link --user {USER} --provider akahu"));
+    let link_url = text(&link, "url").to_owned();
+    assert!(link_url.starts_with(&site.url), "the public URL");
+    assert_eq!(site.curl.send(&[&link_url]).status, 200);
+    let started = site.curl.send(&["--data", "provider=akahu", &link_url]);
+    assert_eq!(started.status, 303, "{}", started.text());
+    let cookie = started.header("set-cookie").split(';').next().unwrap().to_owned();
+    assert!(cookie.starts_with("__Host-bellbird="));
+    let mut consent_page: Url = started.header("location").parse().unwrap();
+    consent_page.query_pairs_mut().append_pair("sandbox_auto", "accept");
+    let consented = site.curl.send(&[consent_page.as_str()]);
+    let callback_url: Url = consented.header("location").parse().unwrap();
+    assert!(callback_url.as_str().starts_with(&format!("{}/link/callback?", site.url)), "{callback_url}");
+    let page = site.curl.send(&["--cookie", &cookie, callback_url.as_str()]);
+    (LinkSession { link_url, callback_url, cookie }, page)
+}
+
+behind_both_proxies! {
+    async fn linking_works_and_its_secrets_are_not_logged(program) {
+        let site = Site::start(program, &[]).await;
+        let before = site.connections().len();
+        let (session, page) = link(&site);
+        assert_eq!(page.status, 200, "{}", page.text());
+        assert!(site.connections().len() > before, "{}", page.text());
+
+        // Requests that fail are logged elsewhere, and so are those without TLS.
+        let http = |url: &str| url.replace(&site.url, &format!("http://{}", site.http()));
+        for url in [&session.link_url, session.callback_url.as_str()] {
+            assert_eq!(site.curl.send(&["--header", "Host: localhost", &http(url)]).status, 308);
+        }
+        let Site { service, .. } = &site;
+        let stopped = Command::new("kill").arg(service.id().to_string()).status().unwrap();
+        assert!(stopped.success());
+        crate::support::harness::eventually(async || site.get("/health").status == 502).await;
+        for url in [&session.link_url, session.callback_url.as_str()] {
+            assert_eq!(site.curl.send(&["--cookie", &session.cookie, url]).status, 502);
+        }
+        site.read("/v1/accounts?limit=7");
+
+        let log = site.log();
+        assert!(log.contains("/v1/connections") && log.contains("502"), "{log}");
+        let parameters = || session.callback_url.query_pairs();
+        let value = |name: &str| parameters().find(|(key, _)| key == name).unwrap().1.into_owned();
+        let token = session.link_url.rsplit('/').next().unwrap();
+        for secret in [token, &value("state"), &value("code"), session.cookie.split_once('=').unwrap().1, &site.key] {
+            assert!(secret.len() >= 16 && !log.contains(secret), "{secret} in {log}");
+        }
+    }
+}
+
+behind_both_proxies! {
+    async fn large_bodies_pass_unchanged(program) {
+        let site = Site::start(program, &[]).await;
+        let secret = STANDARD.decode(text(&site.sandbox.json()["fiskil"], "webhookSecret")).unwrap();
+        let path = site.proxy_folder().join("event");
+        let post_event = |bytes: usize| {
+            let event = json!({"message_id": "1", "delivery_attempt": 1, "data": {"event": "weather.changed"}});
+            let mut event = event.to_string();
+            // White space, which the signature covers.
+            event.extend(std::iter::repeat_n(' ', bytes - event.len()));
+            std::fs::write(&path, &event).unwrap();
+            let signature = hmac::sign(&Key::new(HMAC_SHA256, &secret), event.as_bytes());
+            let signature = format!("X-Fiskil-Signature: {}", STANDARD.encode(signature));
+            let body = format!("@{}", path.display());
+            let url = format!("{}/webhooks/fiskil", site.url);
+            site.curl.send(&["--header", &signature, "--data-binary", &body, &url]).status
+        };
+        assert_eq!(post_event(256 * 1024), 200);
+        assert_eq!(post_event(256 * 1024 + 1), 413);
+        // Caddy closes the connection in the middle of the body.
+        assert!([413, 502, 0].contains(&post_event(2 * 1024 * 1024)));
+
+        let account = site.read("/v1/accounts?limit=1").json()["data"][0].clone();
+        let (connection, account) = (text(&account, "connectionId"), text(&account, "id"));
+        let query = format!("connectionId={connection}&accountId={account}&from=2000-01-01&limit=500");
+        let window = format!("/v1/transactions?{query}");
+        let api = text(&site.service.json(), "apiUrl").to_owned();
+        let (_, direct) = get(&format!("{api}{window}"), Some(&site.key)).await;
+        let answer = site.read(&window);
+        assert!(answer.body.len() > 100_000, "{}", answer.body.len());
+        assert_eq!(answer.json(), direct);
+        assert!(answer.header("cache-control").contains("no-store"));
+        // nginx deletes such a file at once, but notes it.
+        assert!(!site.log().contains("temporary file"), "{}", site.log());
+    }
+}
+
+behind_both_proxies! {
+    async fn only_public_paths_are_reachable_over_https(program) {
+        let site = Site::start(program, &[]).await;
+        for (path, status) in [
+            ("/health", 200),
+            ("/docs", 200),
+            ("/openapi.json", 200),
+            ("/v1/accounts", 401),
+            ("/v1", 401),
+            ("/", 200),
+            ("/link/unknown", 404),
+            ("/webhooks/fiskil", 405),
+            ("/metrics", 404),
+            ("/ready", 404),
+            ("/live", 404),
+            ("/v1/../metrics", 404),
+        ] {
+            let answer = site.curl.send(&["--path-as-is", &format!("{}{path}", site.url)]);
+            assert_eq!(answer.status, status, "{path}: {}", answer.text());
+            assert!(answer.header("strict-transport-security").starts_with("max-age="), "{path}");
+        }
+        let home = site.get("/").text();
+        let mut links = home.split("href=\"").map(|rest| rest.split('"').next().unwrap());
+        let style = links.find(|url| url.ends_with(".css")).unwrap();
+        assert!(site.get(style).header("cache-control").contains("immutable"));
+
+        let plain = site.curl.send(&["--header", "Host: localhost", &format!("http://{}/docs?a=b", site.http())]);
+        assert_eq!(plain.status, 308);
+        let target: Url = plain.header("location").parse().unwrap();
+        assert_eq!((target.scheme(), target.path(), target.query()), ("https", "/docs", Some("a=b")));
+    }
+}
+
+behind_both_proxies! {
+    async fn service_sees_the_client_address(program) {
+        let site = Site::start(program, &[("LIMITS__FAILED_AUTH_PER_MINUTE", "3")]).await;
+        let attempt = |client: &str, claim: &str| {
+            let claim = format!("X-Forwarded-For: {claim}");
+            let url = format!("{}/v1/accounts", site.url);
+            let key = "Authorization: Bearer bb_wrong";
+            site.curl.send(&["--interface", client, "--header", &claim, "--header", key, &url]).status
+        };
+        // A new claim each time does not help.
+        let claims = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4"];
+        let statuses = claims.map(|claim| attempt("127.0.0.2", claim));
+        assert_eq!(statuses, [401, 401, 401, 429]);
+        assert_eq!(attempt("127.0.0.3", "127.0.0.2"), 401, "another address");
+    }
+}
+
+behind_both_proxies! {
+    async fn slow_clients_are_cut_off_and_block_no_other(program) {
+        let site = Site::start(program, &[]).await;
+        let mut slow: Vec<TcpStream> = Vec::new();
+        for _ in 0..100 {
+            // No TLS handshake, and a request without an end.
+            slow.push(TcpStream::connect(site.https()).unwrap());
+            let mut plain = TcpStream::connect(site.http()).unwrap();
+            plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n").unwrap();
+            slow.push(plain);
+        }
+        // Announces more than it sends.
+        let unfinished = ["--http1.1", "--header", "Content-Length: 100", "--data", "{"];
+        let url = format!("{}/webhooks/fiskil", site.url);
+        let unfinished = site.curl.command(&unfinished).arg(&url).spawn().unwrap();
+        for _ in 0..10 {
+            assert_eq!(site.read("/v1/accounts").status, 200);
+        }
+        for mut stream in slow {
+            stream.set_read_timeout(Some(HANG)).unwrap();
+            let mut rest = Vec::new();
+            let ended = stream.read_to_end(&mut rest);
+            let is_timeout = ended.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+            assert!(!is_timeout, "a slow client keeps its connection");
+        }
+        let answer = String::from_utf8(unfinished.wait_with_output().unwrap().stdout).unwrap();
+        // Bellbird's 408 behind Caddy; nginx closes the connection.
+        assert!(answer.ends_with("408") || answer == "000", "{answer}");
+    }
+}

@@ -1,0 +1,220 @@
+//! The service behind a proxy that runs with its configuration from `deploy/`. Only names, places and ports differ.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use serde_json::Value;
+
+use super::curl::{Answer, Curl};
+use crate::support::harness::{Database, eventually};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment_with_rows, text};
+
+pub(super) const USER: &str = "olivia@example.com";
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Program {
+    Caddy,
+    Nginx,
+}
+
+pub(super) struct Site {
+    pub(super) workdir: Workdir,
+    pub(super) sandbox: RunningCommand,
+    pub(super) service: RunningCommand,
+    proxy: Proxy,
+    pub(super) curl: Curl,
+    /// Of the site, with the scheme.
+    pub(super) url: String,
+    pub(super) key: String,
+}
+
+/// A running proxy. Dropping it stops its processes.
+struct Proxy {
+    process: Child,
+    log: PathBuf,
+    https: SocketAddr,
+    http: SocketAddr,
+}
+
+/// Where the parts of a site are.
+struct Places<'a> {
+    folder: &'a Path,
+    https: SocketAddr,
+    http: SocketAddr,
+    /// Host and port.
+    api: &'a str,
+    console: &'a str,
+}
+
+impl Site {
+    /// Starts the service and the proxy. The settings are names of variables after `BELLBIRD_` with their values.
+    pub(super) async fn start(program: Program, settings: &[(&str, &str)]) -> Self {
+        let (mut workdir, sandbox, _) = new_deployment_with_rows(Database::Sqlite, 2_000).await;
+        let (https, http) = free_addresses();
+        let url = format!("https://localhost:{}", https.port());
+        let public = [("API__PUBLIC_URL", url.as_str()), ("CONSOLE__PUBLIC_URL", &url)];
+        for (name, value) in public.iter().chain([&("API__TRUSTED_PROXIES", "127.0.0.1,::1")]).chain(settings) {
+            workdir.set(&format!("BELLBIRD_{name}"), value);
+        }
+        workdir.json(&format!("user add --email {USER} --plan professional"));
+        let key = text(&workdir.json(&format!("key create --user {USER}")), "key").to_owned();
+        let line = format!("connection import --user {USER} --credentials - --json");
+        let output = workdir.run_with_input(&line, &sandbox.json()["credentials"][0].to_string());
+        assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
+
+        let log = workdir.folder.path().join("service.log");
+        let service = RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
+        let urls = service.json();
+        let listener = |name| text(&urls, name).strip_prefix("http://").unwrap();
+        let folder = workdir.folder.path().join("proxy");
+        fs::create_dir(&folder).unwrap();
+        let (api, console) = (listener("apiUrl"), listener("consoleUrl"));
+        let places = Places { folder: &folder, https, http, api, console };
+        let (proxy, authority) = match program {
+            Program::Caddy => start_caddy(&places),
+            Program::Nginx => start_nginx(&places),
+        };
+        let curl = Curl { folder: workdir.folder.path().to_owned(), authority, port: https.port() };
+        let site = Self { workdir, sandbox, service, proxy, curl, url, key };
+        eventually(async || site.get("/health").status == 200).await;
+        site
+    }
+
+    pub(super) fn get(&self, path: &str) -> Answer {
+        self.curl.send(&[&format!("{}{path}", self.url)])
+    }
+
+    /// A GET with the user's key.
+    pub(super) fn read(&self, path: &str) -> Answer {
+        self.curl.send(&["--header", &format!("Authorization: Bearer {}", self.key), &format!("{}{path}", self.url)])
+    }
+
+    pub(super) fn https(&self) -> SocketAddr {
+        self.proxy.https
+    }
+
+    pub(super) fn http(&self) -> SocketAddr {
+        self.proxy.http
+    }
+
+    /// Everything that the proxy has logged.
+    pub(super) fn log(&self) -> String {
+        fs::read_to_string(&self.proxy.log).unwrap()
+    }
+
+    /// The folder of the proxy's files.
+    pub(super) fn proxy_folder(&self) -> PathBuf {
+        self.workdir.folder.path().join("proxy")
+    }
+
+    pub(super) fn connections(&self) -> Vec<Value> {
+        self.read("/v1/connections").json()["data"].as_array().unwrap().clone()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // A killed nginx would leave its workers.
+        let _ = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
+        let _ = self.process.wait();
+    }
+}
+
+/// Two addresses that were free a moment ago: the proxies cannot choose a port and say which.
+fn free_addresses() -> (SocketAddr, SocketAddr) {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [https, http] = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
+    (https, http)
+}
+
+fn committed(path: &str) -> String {
+    fs::read_to_string(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy")).join(path)).unwrap()
+}
+
+#[track_caller]
+fn replace(configuration: &mut String, line: &str, new: &str) {
+    assert!(configuration.contains(line), "no {line:?} in {configuration}");
+    *configuration = configuration.replace(line, new);
+}
+
+/// Runs the program's own check of the configuration, then the program.
+fn run(mut check: Command, mut serve: Command, places: &Places<'_>) -> Proxy {
+    let checked = check.output().expect("caddy and nginx are installed: scripts/setup proxies");
+    assert!(checked.status.success(), "{}", errors(&checked));
+    let log = places.folder.join("proxy.log");
+    let all = File::options().create(true).append(true).open(&log).unwrap();
+    let process = serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(all).spawn().unwrap();
+    Proxy { process, log, https: places.https, http: places.http }
+}
+
+/// Caddy makes its own certificate for `localhost`.
+fn start_caddy(places: &Places<'_>) -> (Proxy, PathBuf) {
+    let mut configuration = committed("caddy/Caddyfile");
+    let (https, http) = (places.https.port(), places.http.port());
+    let only_here =
+        format!("admin off\ndefault_bind 127.0.0.1\nskip_install_trust\nhttps_port {https}\nhttp_port {http}");
+    replace(&mut configuration, "\n{\n", &format!("\n{{\n{only_here}\n"));
+    let path = places.folder.join("Caddyfile");
+    fs::write(&path, configuration).unwrap();
+    let caddy = |command| {
+        let mut caddy = Command::new("caddy");
+        caddy.arg(command).arg("--config").arg(&path).args(["--adapter", "caddyfile"]).env("HOME", places.folder);
+        caddy.env("XDG_DATA_HOME", places.folder).env("XDG_CONFIG_HOME", places.folder);
+        caddy.env("BELLBIRD_HOST", "localhost");
+        caddy.env("BELLBIRD_API", places.api).env("BELLBIRD_CONSOLE", places.console);
+        caddy
+    };
+    let proxy = run(caddy("validate"), caddy("run"), places);
+    (proxy, places.folder.join("caddy/pki/authorities/local/root.crt"))
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let lines: Vec<&str> = text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+}
+
+/// The committed file within what Debian's nginx.conf has around it.
+fn start_nginx(places: &Places<'_>) -> (Proxy, PathBuf) {
+    let folder = places.folder.display().to_string();
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(places.folder.join("fullchain.pem"), pem("CERTIFICATE", cert.der())).unwrap();
+    fs::write(places.folder.join("privkey.pem"), pem("PRIVATE KEY", signing_key.serialized_der())).unwrap();
+    let mut site = committed("nginx/bellbird.conf");
+    for (line, new) in [
+        ("/etc/letsencrypt/live/bellbird.example.com", folder.as_str()),
+        ("/var/log/nginx/bellbird.log", &format!("{folder}/proxy.log")),
+        ("bellbird.example.com", "localhost"),
+        ("127.0.0.1:8080", places.api),
+        ("127.0.0.1:8081", places.console),
+        ("listen 80;", &format!("listen {};", places.http)),
+        ("listen 443 ssl http2;", &format!("listen {} ssl http2;", places.https)),
+        ("listen [::]:80;", ""),
+        ("listen [::]:443 ssl http2;", ""),
+    ] {
+        replace(&mut site, line, new);
+    }
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("{kind}_temp_path {folder}/temporary-{kind};"))
+        .concat();
+    let user = fs::metadata("/proc/self").unwrap();
+    let user = if std::os::unix::fs::MetadataExt::uid(&user) == 0 { "user root;" } else { "" };
+    let configuration = format!(
+        "{user} daemon off; pid {folder}/nginx.pid; worker_processes 2; error_log stderr info;\n\
+         events {{ worker_connections 768; }}\nhttp {{ gzip on; {temporary}\n{site}}}\n"
+    );
+    let path = places.folder.join("nginx.conf");
+    fs::write(&path, configuration).unwrap();
+    let nginx = |arguments: &[&str]| {
+        let mut nginx = Command::new("nginx");
+        nginx.args(arguments).arg("-p").arg(places.folder).arg("-c").arg(&path);
+        nginx.env("PATH", "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin");
+        nginx
+    };
+    (run(nginx(&["-t"]), nginx(&[]), places), places.folder.join("fullchain.pem"))
+}
