@@ -150,7 +150,8 @@ both! {
         db.insert_link_session(&new_session(user, "later"), at(0)).await.unwrap();
         let later = db.find_link_session("later").await.unwrap().unwrap();
         assert!(db.deny_link_session(&later, at(1)).await.unwrap());
-        let claim = db.receive_link_callback("later", &secret("x"), (Confirmation::Confirmed, None), at(10), at(40)).await;
+        let answer = (Confirmation::Confirmed, None);
+        let claim = db.receive_link_callback("later", &secret("x"), answer, at(10), at(40)).await;
         assert_eq!(claim.unwrap().unwrap().session.confirmation, Confirmation::Denied);
     }
 
@@ -161,9 +162,10 @@ both! {
             let state = format!("state{round}");
             db.insert_link_session(&new_session(user, &state), at(0)).await.unwrap();
             let callbacks = [secret("one"), secret("other")];
+            let answer = (Confirmation::Confirmed, None);
             let (one, other) = tokio::join!(
-                handles[0].receive_link_callback(&state, &callbacks[0], (Confirmation::Confirmed, None), at(10), at(40)),
-                handles[1].receive_link_callback(&state, &callbacks[1], (Confirmation::Confirmed, None), at(10), at(40)),
+                handles[0].receive_link_callback(&state, &callbacks[0], answer, at(10), at(40)),
+                handles[1].receive_link_callback(&state, &callbacks[1], answer, at(10), at(40)),
             );
             let claims: Vec<_> = [one.unwrap(), other.unwrap()].into_iter().flatten().collect();
             assert_eq!(claims.len(), 1);
