@@ -7,7 +7,7 @@ use bellbird_domain::{
 use bellbird_storage::{FinishedSync, JobKey, NewWebhookEvent, Storage, SyncProgress, job_kinds};
 use bellbird_webhooks::digest::RowHasher;
 use bellbird_webhooks::payload;
-use bellbird_webhooks::webhook_events::{ChangedRow, PreparedWebhookEvent, WebhookEventBuffer};
+use bellbird_webhooks::webhook_events::{ChangedRow, PreparedWebhookEvent, SyncRun, WebhookEventBuffer};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
@@ -105,7 +105,8 @@ pub(super) async fn sync(
     let run = SyncRunId::new();
     let covered_from = started_at - SignedDuration::from_hours(24 * DATE_RANGE_DAYS);
     let (event_type, hasher) = (EventType::TransactionsSynced, RowHasher::new(&[7; 32]));
-    let prepared = event_buffer.prepare(event_type, run, started_at, &mut changed, &mut [], &hasher);
+    let sync_run = SyncRun { id: run, connection_id: connection, event_type, started_at };
+    let prepared = event_buffer.prepare(sync_run, &mut changed, &mut [], &hasher);
     let events: Vec<NewWebhookEvent<'_>> = prepared.iter().map(|event| new_event(event, without_digests)).collect();
     let progress = SyncProgress {
         synced_at: started_at,

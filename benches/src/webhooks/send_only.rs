@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::ensure;
-use bellbird_domain::{ApiVersion, EndpointId, EventId, EventType, SyncRunId};
+use bellbird_domain::{ApiVersion, ConnectionId, EndpointId, EventId, EventType, SyncRunId};
 use bellbird_webhooks::client::{Client, ConnectTime, Message};
 use bellbird_webhooks::payload::{Envelope, body};
 use bellbird_webhooks::resolver::Resolver;
@@ -37,6 +37,7 @@ pub(super) async fn run(subscribers: &[Subscriber], rows: &[Vec<u8>], events: us
         api_version: ApiVersion::CURRENT,
         created: Timestamp::now(),
         sync_run_id: SyncRunId::new(),
+        connection_id: Some(ConnectionId::new()),
         chunk: 1,
         total_chunks: 1,
     };

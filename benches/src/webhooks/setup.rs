@@ -149,6 +149,7 @@ pub(super) fn new_connection<'a>(user_id: UserId, consent: &'a str) -> NewConnec
         next_refresh_at: None,
         backfill_ends_at: None,
         next_sync_at: Timestamp::now() + SignedDuration::from_hours(24),
+        first_attempt_at: Timestamp::now(),
         cause: "imported",
     }
 }

@@ -34,7 +34,7 @@ pub struct ErrorObject {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "professional_required")]
     pub code: Option<&'static str>,
-    /// One entry for each invalid parameter; omitted if there is none.
+    /// One entry for each invalid parameter, or the status of a connection to reconnect; omitted if there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, example = json!(["limit: Must be an integer between 1 and 500"]))]
     pub details: Vec<String>,
@@ -68,7 +68,7 @@ pub enum Problem {
     MethodNotAllowed,
     UriTooLong,
     HeadersTooLarge,
-    /// The user must reconnect. The status appears in the message.
+    /// The user must reconnect. The status appears in the message and in the details.
     Reconnect(ConnectionStatus),
     /// A provider does not respond, with the seconds to wait.
     ProviderUnavailable(u64),
@@ -132,7 +132,11 @@ impl Problem {
     fn body(self) -> ErrorBody {
         let message = self.message();
         let code = matches!(self, Self::ProfessionalRequired).then_some("professional_required");
-        let details = if let Self::BadRequest { details, .. } = self { details } else { Vec::new() };
+        let details = match self {
+            Self::BadRequest { details, .. } => details,
+            Self::Reconnect(status) => vec![format!("status: {status}")],
+            _ => Vec::new(),
+        };
         ErrorBody { error: ErrorObject { message, code, details } }
     }
 }
@@ -167,7 +171,7 @@ impl From<StorageError> for Problem {
 
 impl From<&StorageError> for Problem {
     fn from(error: &StorageError) -> Self {
-        tracing::error!(error = %Chain(error), "database failed");
+        tracing::error!(error = %Chain(error), "{}", error.log_message());
         match error {
             StorageError::Unavailable(_) => Self::ServiceUnavailable,
             _ => Self::Internal,
@@ -210,6 +214,8 @@ mod tests {
         let problem =
             Problem::BadRequest { message: "Invalid query parameters".into(), details: vec!["limit: x".to_owned()] };
         assert_eq!(body(problem), r#"{"error":{"message":"Invalid query parameters","details":["limit: x"]}}"#);
+        let details = |status| Problem::Reconnect(status).body().error.details;
+        assert_eq!(details(ConnectionStatus::PendingMfa), ["status: pending_mfa"]);
     }
 
     #[test]

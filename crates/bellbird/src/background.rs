@@ -6,12 +6,14 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use bellbird_connections::Connections;
-use bellbird_domain::{ConnectionId, TimestampExt as _, UserId};
-use bellbird_storage::{ClaimedJob, DeliveryOverview, JobCounts, JobKey, Storage, StorageError};
+use bellbird_domain::{ConnectionId, ConnectionStatus, TimestampExt as _, UserId};
+use bellbird_storage::{ClaimedJob, ConnectionCount, DeliveryOverview, JobCounts, JobKey, Storage, StorageError};
 use bellbird_webhooks::Webhooks;
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use crate::instances;
 
 /// How often removed connections are listed, which costs one indexed read, and caches are purged.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -32,6 +34,8 @@ const METRICS_INTERVAL: Duration = Duration::from_secs(15);
 const METRICS_LEASE: &str = "queue_metrics";
 const METRICS_LEASE_LENGTH: SignedDuration = SignedDuration::from_secs(60);
 
+/// Gauge: connections by provider and status.
+pub const CONNECTION_STATUSES: &str = "bellbird_connections";
 /// Gauge: jobs by kind and state.
 pub const JOB_STATES: &str = "bellbird_jobs";
 /// Gauge: unfinished webhook deliveries by state.
@@ -40,6 +44,9 @@ pub const DELIVERY_STATES: &str = "bellbird_webhook_deliveries";
 pub const DELIVERY_LATENESS: &str = "bellbird_webhook_lateness_seconds";
 /// Gauge: webhook endpoints that fail or are disabled.
 pub const ENDPOINT_STATES: &str = "bellbird_webhook_endpoints";
+
+/// Gauge: instances that are alive.
+pub const INSTANCES: &str = "bellbird_instances";
 
 /// Starts the background jobs, which run until `stop`.
 ///
@@ -113,7 +120,9 @@ async fn hold_metrics_lease(storage: &Storage, held: Option<&ClaimedJob>) -> Res
         if storage.renew_job(lease, until).await? {
             return Ok(Some(lease.clone()));
         }
+        set_connection_metrics(&[]);
         set_queue_metrics(&[], &DeliveryOverview::default(), now);
+        set_instances(0);
     }
     let key = JobKey::of_service(METRICS_LEASE);
     storage.insert_job(&key, "", now).await?;
@@ -122,8 +131,14 @@ async fn hold_metrics_lease(storage: &Storage, held: Option<&ClaimedJob>) -> Res
 
 async fn record_queue_metrics_once(storage: &Storage) -> Result<(), StorageError> {
     let now = Timestamp::now();
+    set_connection_metrics(&storage.count_connections().await?);
     set_queue_metrics(&storage.count_jobs(now).await?, &storage.delivery_overview(now).await?, now);
+    set_instances(instances::running(storage).await?.len());
     Ok(())
+}
+
+fn set_instances(count: usize) {
+    metrics::gauge!(INSTANCES).set(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
 }
 
 /// So that work of a killed instance whose clock was ahead does not wait until then.
@@ -135,9 +150,23 @@ async fn end_overlong_leases(storage: &Storage) {
     }
 }
 
+/// Sets each status of each provider, so that one without connections falls to 0.
+fn set_connection_metrics(counts: &[ConnectionCount]) {
+    for provider in bellbird_connections::provider_names() {
+        for status in ConnectionStatus::ALL {
+            let counted = counts.iter().find(|counted| counted.provider == provider && counted.status == *status);
+            metrics::gauge!(CONNECTION_STATUSES, "provider" => provider, "status" => status.as_str())
+                .set(gauge_value(counted.map_or(0, |counted| counted.count)));
+        }
+    }
+}
+
+/// A gauge is a float, which holds every u32 exactly.
+fn gauge_value(count: u64) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
 fn set_queue_metrics(jobs: &[JobCounts], deliveries: &DeliveryOverview, now: Timestamp) {
-    // A gauge is a float, which holds every u32 exactly.
-    let gauge_value = |count| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
     for kind in bellbird_connections::job_kinds() {
         let (due, running, failing) = jobs
             .iter()

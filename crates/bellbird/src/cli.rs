@@ -1,6 +1,7 @@
 //! The command line. Each command has its own module.
 
 mod arguments;
+mod backup;
 mod completions;
 mod connection;
 #[cfg(feature = "sandbox")]
@@ -11,10 +12,12 @@ mod migrate;
 mod openapi;
 mod output;
 mod removal;
+mod restore;
 #[cfg(feature = "sandbox")]
 mod sandbox;
 mod secrets;
 mod serve;
+mod status;
 mod user;
 mod webhook;
 
@@ -71,6 +74,9 @@ enum Command {
     #[command(after_long_help = "Example:
   BELLBIRD_DATABASE__URL=postgres://bellbird@db/bellbird bellbird migrate")]
     Migrate(JsonFlag),
+    Backup(backup::BackupArgs),
+    Restore(restore::RestoreArgs),
+    Status(status::StatusArgs),
     Doctor(doctor::DoctorArgs),
     Openapi(openapi::OpenapiArgs),
     Completions(completions::CompletionsArgs),
@@ -129,6 +135,9 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "sandbox")]
         Command::Sandbox(args) => sandbox::run(&settings, &args).await?,
         Command::Migrate(format) => migrate::run(&settings, format).await?,
+        Command::Backup(args) => backup::run(&settings, &args).await?,
+        Command::Restore(args) => restore::run(&settings, &args).await?,
+        Command::Status(args) => return status::run(&settings, &args).await,
         Command::Doctor(args) => return doctor::run(&settings, &args).await,
         Command::Openapi(args) => openapi::run(&args)?,
         Command::Completions(args) => completions::run(&args, cli.format, &mut Cli::command())?,

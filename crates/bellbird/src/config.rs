@@ -14,11 +14,14 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use bellbird_providers::registry::ProviderSettings;
+use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
+use bellbird_providers::settings::Form;
 use bellbird_shared_state::client_address::Network;
 use bellbird_storage::POOL_SIZE;
 use clap::ValueEnum;
 use secrecy::SecretString;
+use serde::Serialize;
+use serde_json::Value;
 
 pub use source::{Flag, Origin, Sources};
 pub use values::LISTEN_ADDRESS;
@@ -26,6 +29,8 @@ pub use values::LISTEN_ADDRESS;
 use values::{Values, web_origin};
 
 /// All settings, validated.
+///
+/// What a section serializes, all instances of one database should share: see [`Settings::shared`].
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub database: Database,
@@ -40,10 +45,10 @@ pub struct Settings {
     pub sync: Sync,
     pub webhooks: Webhooks,
     pub log: Log,
-    /// The settings file that was read, with its absolute path.
-    pub file: Option<PathBuf>,
     /// The source of each setting that is not at its default, by `section.key`.
     pub origins: BTreeMap<String, Origin>,
+    /// The settings file that was read.
+    pub file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone)]
@@ -52,16 +57,19 @@ pub struct Database {
     pub pool_size: u32,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Api {
+    #[serde(skip)]
     pub listen: SocketAddr,
     pub public_url: Option<String>,
+    #[serde(skip)]
     pub trusted_proxies: Vec<Network>,
     pub cors_origins: Vec<String>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Console {
+    #[serde(skip)]
     pub listen: SocketAddr,
     pub public_url: Option<String>,
 }
@@ -76,21 +84,21 @@ pub struct Secrets {
     pub key: Option<SecretString>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Reads {
     pub deadline_seconds: u32,
     pub row_cap: u32,
     pub provider_timeout_seconds: u32,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Cache {
     pub balances_seconds: u32,
     pub holdings_seconds: u32,
     pub trades_seconds: u32,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Limits {
     pub metadata_per_minute: u32,
     pub balances_per_minute: u32,
@@ -100,7 +108,7 @@ pub struct Limits {
     pub failed_auth_per_minute: u32,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Sync {
     pub enabled: bool,
     pub interval_seconds: u32,
@@ -109,7 +117,7 @@ pub struct Sync {
     pub announce_first: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Webhooks {
     pub allow_loopback: bool,
     pub attempt_delays_seconds: Vec<u32>,
@@ -146,7 +154,7 @@ impl Settings {
     pub fn load(sources: &Sources) -> Result<Self, SettingErrors> {
         let known = Self::known();
         let mut values = Values::collect(sources, &known.names, &known.secrets);
-        let settings = Self::read(&mut values);
+        let settings = Self { file: sources.settings_file(), ..Self::read(&mut values) };
         if values.errors.is_empty() { Ok(settings) } else { Err(SettingErrors(values.errors)) }
     }
 
@@ -233,9 +241,46 @@ impl Settings {
                 format: from.choice("log.format", LogFormat::Auto),
                 level: from.choice("log.level", LogLevel::Info),
             },
-            file: from.file.clone(),
             origins: from.origins(),
+            file: None,
         }
+    }
+
+    /// The settings that all instances of one database should share, by name. They hold no secret: of a provider's
+    /// credentials, the value only says whether they are set.
+    pub fn shared(&self) -> serde_json::Result<BTreeMap<String, Value>> {
+        let Self { api, console, reads, cache, limits, sync, webhooks, .. } = self;
+        let sections = [
+            ("api", serde_json::to_value(api)?),
+            ("console", serde_json::to_value(console)?),
+            ("reads", serde_json::to_value(reads)?),
+            ("cache", serde_json::to_value(cache)?),
+            ("limits", serde_json::to_value(limits)?),
+            ("sync", serde_json::to_value(sync)?),
+            ("webhooks", serde_json::to_value(webhooks)?),
+        ];
+        let mut shared = BTreeMap::new();
+        for (section, values) in sections {
+            let values = values.as_object().cloned().unwrap_or_default();
+            shared.extend(values.into_iter().map(|(key, value)| (format!("{section}.{key}"), value)));
+        }
+        for provider in PROVIDERS {
+            let values = self.providers.of(provider);
+            for setting in provider.settings {
+                let value = values.get(setting.name).map(|value| match setting.form {
+                    Form::Url(_) => value,
+                    Form::Text | Form::Secret => "set",
+                });
+                shared.insert(format!("{}.{}", provider.name, setting.name), value.into());
+            }
+        }
+        Ok(shared)
+    }
+
+    /// The environment variable of a setting such as `api.listen`.
+    #[must_use]
+    pub fn variable(name: &str) -> String {
+        format!("BELLBIRD_{}", name.replacen('.', "__", 1).to_ascii_uppercase())
     }
 }
 

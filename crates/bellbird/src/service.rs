@@ -9,8 +9,9 @@ use axum::Router;
 use bellbird_api::AppState;
 use bellbird_connections::Connections;
 use bellbird_console::ConsoleSettings;
-use bellbird_storage::Storage;
+use bellbird_storage::{ServiceLock, Storage, StorageError};
 use metrics_exporter_prometheus::PrometheusHandle;
+use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -161,6 +162,18 @@ fn url(mut address: SocketAddr) -> String {
         address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
     }
     format!("http://{address}")
+}
+
+/// Keeps other services off a SQLite file while it is held. Take it before the database is opened.
+pub fn lock(settings: &Settings) -> anyhow::Result<Option<ServiceLock>> {
+    let url = settings.database.url.expose_secret();
+    ServiceLock::acquire(url).map_err(|error| match error {
+        StorageError::InUse(_) => anyhow::anyhow!(
+            "another service runs on the {}, and SQLite serves one: stop that one, or use PostgreSQL for several",
+            Storage::location(url)
+        ),
+        other => anyhow::Error::new(other).context("could not open the database of database.url"),
+    })
 }
 
 pub async fn migrate(storage: &Storage) -> anyhow::Result<()> {

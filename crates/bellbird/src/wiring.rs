@@ -24,16 +24,43 @@ use crate::config::{Database, Settings};
 const NO_MASTER_KEY: &str = "secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
     `head -c 32 /dev/urandom | base64`, set BELLBIRD_SECRETS__KEY=main:THE_OUTPUT, and keep a copy";
 
+/// What to do about a restored database whose operator has not decided yet.
+pub const RESTORE_DECISION: &str = "keys, connections and endpoints that were revoked or removed since the backup \
+    would work again. Decide with `bellbird restore --previous FILE` (repeats what the previous database knows to be revoked \
+    or removed), `bellbird restore --revoke-keys` (revokes all API keys) or `bellbird restore --keep-keys` (none was \
+    revoked since)";
+
 /// Opens the database for commands that use no stored secret. They work without a master key.
 pub async fn open_storage(settings: &Settings) -> anyhow::Result<Storage> {
     let storage = open_existing(settings, optional_sealer(settings)?).await?;
     check_schema(settings, storage).await
 }
 
-/// Opens the database for commands that read or store secrets. Fails without a master key.
+/// Opens the database for commands that read or store secrets. Fails without a master key, and on a restored database
+/// before the operator's decision: these commands call providers and endpoints.
 pub async fn open_sealed_storage(settings: &Settings) -> anyhow::Result<Storage> {
     let storage = open_existing(settings, required_sealer(settings)?).await?;
-    check_schema(settings, storage).await
+    let storage = check_schema(settings, storage).await?;
+    check_restored(storage).await
+}
+
+/// As [`open_sealed_storage`], but creates a SQLite file that does not exist, and leaves the schema to be migrated.
+pub async fn open_for_service(settings: &Settings) -> anyhow::Result<Storage> {
+    let storage = open(settings, required_sealer(settings)?).await?;
+    check_restored(storage).await
+}
+
+/// Fails on a restored database before the operator's decision.
+async fn check_restored(storage: Storage) -> anyhow::Result<Storage> {
+    match storage.awaits_restore_decision().await {
+        Ok(true) => {
+            storage.close().await;
+            bail!("the database was restored from a backup: {RESTORE_DECISION}")
+        }
+        // Not migrated yet: the service migrates it.
+        Ok(false) | Err(StorageError::Schema(_)) => Ok(storage),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Opens the database and leaves its schema unchecked. A SQLite file that does not exist is an error.
@@ -43,7 +70,7 @@ pub async fn open_existing(settings: &Settings, sealer: Sealer) -> anyhow::Resul
     opened.map_err(|error| describe_open_error(settings, error))
 }
 
-/// As [`open_existing`], but creates a SQLite file that does not exist: for `serve`, `demo` and `migrate`.
+/// As [`open_existing`], but creates a SQLite file that does not exist: for `demo` and `migrate`.
 pub async fn open(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
     let Database { url, pool_size } = &settings.database;
     let opened = Storage::open_pooled(url.expose_secret(), sealer, *pool_size).await;

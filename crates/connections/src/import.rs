@@ -127,9 +127,13 @@ impl Connections {
             repairs: *replaces,
             next_refresh_at: backfill.map(|(next_refresh_at, _)| next_refresh_at),
             backfill_ends_at: backfill.map(|(_, backfill_ends_at)| backfill_ends_at),
+            first_attempt_at: self.event_buffer.first_attempt_at(now),
             ..new_connection(user_id, provider, consent, cause, now)
         };
-        Ok(self.storage.import_connection(&connection, &new_accounts(accounts, known_as), now).await?)
+        let stored = self.storage.import_connection(&connection, &new_accounts(accounts, known_as), now).await?;
+        // A repair is a webhook event.
+        self.event_buffer.wake();
+        Ok(stored)
     }
 }
 
@@ -154,6 +158,7 @@ fn new_connection<'a>(
         next_refresh_at: None,
         backfill_ends_at: None,
         next_sync_at: schedule::first_sync_at(now),
+        first_attempt_at: now,
         cause,
     }
 }

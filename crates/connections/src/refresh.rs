@@ -123,9 +123,12 @@ impl Connections {
             }
         }
         let Some(next) = lifecycle::next_status(connection.status, consent_status) else { return Ok(()) };
+        let (from, now) = (connection.status, self.clock.now());
+        let first_attempt_at = self.event_buffer.first_attempt_at(now);
         // False if another process has changed the status since. That change is the newer one.
-        if self.storage.set_status_after_refresh(claim, connection.status, next, "refreshed", self.clock.now()).await? {
-            tracing::info!(from = %connection.status, to = %next, "connection status changed");
+        if self.storage.set_status_after_refresh(claim, from, next, "refreshed", now, first_attempt_at).await? {
+            tracing::info!(%from, to = %next, "connection status changed");
+            self.event_buffer.wake();
         }
         Ok(())
     }

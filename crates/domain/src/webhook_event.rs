@@ -13,6 +13,8 @@ string_enum! {
         TransactionsSynced "transactions.synced",
         /// A sync found new or changed trades.
         TradesSynced "trades.synced",
+        /// The status of a connection changed.
+        ConnectionUpdated "connection.updated",
         /// A user tests whether the endpoint answers.
         Ping "endpoint.ping",
     }
@@ -20,7 +22,7 @@ string_enum! {
 
 impl EventType {
     /// Event types that an endpoint can subscribe to.
-    pub const SUBSCRIBABLE: &'static [Self] = &[Self::TransactionsSynced, Self::TradesSynced];
+    pub const SUBSCRIBABLE: &'static [Self] = &[Self::TransactionsSynced, Self::TradesSynced, Self::ConnectionUpdated];
 }
 
 string_enum! {

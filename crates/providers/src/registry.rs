@@ -28,7 +28,8 @@ impl ProviderSettings {
         provider.needs.iter().find(|needed| any_is_set && !is_set(needed)).copied()
     }
 
-    fn of(&self, provider: &Declaration) -> Values {
+    /// The values of a provider's section, with its defaults.
+    pub fn of(&self, provider: &Declaration) -> Values {
         let mut values = self.0.get(provider.name.as_str()).cloned().unwrap_or_default();
         for setting in provider.settings {
             if let (Form::Url(default), None) = (setting.form, values.get(setting.name)) {

@@ -75,7 +75,7 @@ impl Reads {
             Ok(context) => Some(context),
             Err(error) => {
                 if let ReadError::Storage(error) = &error {
-                    tracing::error!(error = %Chain(error), "database failed");
+                    tracing::error!(error = %Chain(error), "{}", error.log_message());
                 }
                 None
             }

@@ -92,6 +92,8 @@ CREATE TABLE connections (
 CREATE UNIQUE INDEX connections_id ON connections (id);
 CREATE UNIQUE INDEX connections_provider_connection ON connections (provider, provider_connection_id);
 CREATE INDEX connections_provider_user ON connections (provider, provider_user_digest);
+-- Counts them, and finds the few that must be reconnected.
+CREATE INDEX connections_status ON connections (status, provider);
 
 CREATE TABLE accounts (
     user_id TEXT NOT NULL,
@@ -321,6 +323,7 @@ CREATE TABLE webhook_events (
     id TEXT NOT NULL,
     -- NULL: a ping.
     connection_id TEXT,
+    -- Without a sync, an id that no other event has.
     sync_run_id TEXT NOT NULL,
     event_type TEXT NOT NULL,
     created_at INTEGER NOT NULL,
@@ -336,6 +339,13 @@ CREATE TABLE webhook_events (
     total_chunks INTEGER NOT NULL,
     -- The dates and accounts of its rows, sealed with the key of the connection's fingerprints. Empty: unknown.
     row_hint BLOB NOT NULL,
+    -- What a connection.updated event says: the connection at that time, which may have changed since. NULL: another
+    -- type of event.
+    connection_status TEXT,
+    previous_status TEXT,
+    provider TEXT,
+    institution_name TEXT,
+    last_refreshed_at INTEGER,
     PRIMARY KEY (user_id, id)
 ) STRICT;
 
@@ -391,6 +401,33 @@ CREATE TABLE webhook_attempts (
 
 CREATE INDEX webhook_attempts_event ON webhook_attempts (user_id, endpoint_id, event_id);
 
+-- The running instances of the service. Each one renews its row every few seconds, and deletes it when it stops. A row
+-- that is not renewed belongs to an instance that was killed. All times are of one clock: see src/instances.rs.
+CREATE TABLE instances (
+    id TEXT NOT NULL,
+    version TEXT NOT NULL,
+    -- The name of its machine, and the URL of its API there.
+    host TEXT NOT NULL,
+    api_url TEXT NOT NULL,
+    -- The ids of its master keys, separated by commas. The first one seals.
+    key_ids TEXT NOT NULL,
+    -- The settings that all instances should share, as a JSON object without secrets.
+    settings TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    last_seen_at INTEGER NOT NULL,
+    PRIMARY KEY (id)
+) STRICT, WITHOUT ROWID;
+
 -- Half of the rows are dead soon: each delivery is updated once or more.
 -- PostgreSQL: ALTER TABLE webhook_deliveries SET (autovacuum_vacuum_scale_factor = 0.02);
 -- PostgreSQL: ALTER TABLE webhook_endpoints SET (fillfactor = 80);
+
+-- One row, which says whether the database was restored from a backup: see src/backups/origin.rs. Without a primary
+-- key, so that a row restored beside it is noticed too.
+CREATE TABLE database_origin (
+    -- SQLite: original or copy. PostgreSQL: the xmin and tableoid that the row was written with.
+    origin TEXT NOT NULL
+) STRICT;
+
+INSERT INTO database_origin (origin) VALUES ('original');
+-- PostgreSQL: UPDATE database_origin SET origin = format('%s %s', txid_current() % 4294967296, tableoid);

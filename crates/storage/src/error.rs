@@ -1,6 +1,7 @@
 //! Defines the errors of this crate, one variant for each reaction of a caller.
 
 use std::error::Error;
+use std::path::PathBuf;
 
 pub(crate) type Result<T> = std::result::Result<T, StorageError>;
 
@@ -18,9 +19,15 @@ pub enum StorageError {
     /// The database cannot be reached, is busy for too long, or fails. A retry may help.
     #[error("the database is not available")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
+    /// Another process holds the [`crate::ServiceLock`] of this SQLite file.
+    #[error("a Bellbird service runs on {}: stop it first, or use PostgreSQL for several", .0.display())]
+    InUse(PathBuf),
     /// The schema has pending migrations, was made by a newer version, or was changed by hand.
     #[error("{0}")]
     Schema(String),
+    /// A backup, or the database to compare it with, cannot be used. The text says why.
+    #[error("{0}")]
+    Backup(String),
     #[error(transparent)]
     Sealed(#[from] SealError),
     /// The message never repeats the URL.
@@ -39,6 +46,14 @@ impl StorageError {
     /// Wraps errors of pools, threads and clocks.
     pub(crate) fn unavailable(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Unavailable(source.into())
+    }
+
+    /// What the log says about a call that failed for this reason.
+    pub fn log_message(&self) -> &'static str {
+        match self {
+            Self::Sealed(_) => "could not open stored secret",
+            _ => "database failed",
+        }
     }
 
     /// For missing tables or columns.
@@ -71,7 +86,7 @@ pub enum SealError {
     /// The value is too short or has an unknown version byte, so this program did not seal it.
     #[error("not a sealed value")]
     NotSealed,
-    #[error("sealed with the key {0:?}, which is not configured")]
+    #[error("sealed with the master key `{0}`, which is not in secrets.key: add it after the first key, and restart")]
     UnknownKeyId(String),
     /// The value is damaged, belongs to another row, or was sealed with a different key of the same id.
     #[error("a sealed value cannot be opened: it is damaged, or was sealed with another key of the same id")]

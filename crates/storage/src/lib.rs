@@ -18,10 +18,12 @@
 //! It does cover `last_refreshed_at`. Each request that reads from the provider would change it, so callers write it at
 //! most once a minute.
 
+mod backups;
 mod connections;
 mod db;
 mod digest;
 mod error;
+mod instances;
 mod job_overview;
 mod jobs;
 mod leases;
@@ -38,12 +40,17 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
+pub use backups::changes_since::{CarriedOver, LostSince, PresentState};
+pub use backups::copy::{BackupContents, StagedBackup};
 pub use connections::accounts::NewAccount;
 pub use connections::audit::AuditRow;
 pub use connections::imports::NewConnection;
+pub use connections::overview::{BrokenConnection, ConnectionCount};
 pub use connections::removals::PendingRemoval;
 pub use connections::syncs::{DegradedConnection, FinishedSync, SyncProgress, SyncState, UnreadRange, UnreadableRows};
+pub use db::service_lock::ServiceLock;
 pub use error::{SealError, StorageError};
+pub use instances::{INSTANCE_TIMEOUT, InstanceRecord, NewInstance};
 pub use job_overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};
 pub use leases::LEASE_LEFT_MAX;
@@ -61,7 +68,7 @@ pub use webhooks::deliveries::{AttemptOutcome, ClaimedEndpoint, DueDelivery, Fin
 pub use webhooks::delivery_log::{AttemptRecord, DeliveryOverview, DeliveryRecord};
 pub use webhooks::endpoints::{Endpoint, EndpointSecrets, NewEndpoint};
 pub use webhooks::redeliveries::PingResult;
-pub use webhooks::webhook_events::{NewWebhookEvent, WebhookEvent};
+pub use webhooks::webhook_events::{ConnectionStatusChange, NewWebhookEvent, WebhookEvent};
 
 use db::postgres::Postgres;
 use db::sqlite::{MissingFile, Sqlite};
@@ -103,11 +110,7 @@ impl Storage {
     }
 
     async fn open_with(url: &str, sealer: Sealer, pool_size: u32, missing: MissingFile) -> Result<Self, StorageError> {
-        let opened = if let Some(path) = open_error::sqlite_path(url) {
-            if path.as_os_str().is_empty() || path.as_os_str().as_encoded_bytes().starts_with(b":memory:") {
-                let text = "sqlite: needs the path of a file, as in sqlite:bellbird.db";
-                return Err(StorageError::BadUrl(text.to_owned()));
-            }
+        let opened = if let Some(path) = open_error::sqlite_file(url)? {
             Sqlite::open(path, missing).await.map(|db| Db::Sqlite(Arc::new(db)))
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             Box::pin(Postgres::open(url, pool_size as usize)).await.map(Db::Postgres)
@@ -129,6 +132,12 @@ impl Storage {
     /// read and change it.
     pub fn allows_plain_text(url: &str) -> bool {
         db::postgres::allows_plain_text(url)
+    }
+
+    /// The flags with which `pg_dump` and `psql` reach the database of a URL, without the password. None for another
+    /// URL, and for names that need quoting.
+    pub fn postgres_client_flags(url: &str) -> Option<String> {
+        db::postgres::client_flags(url)
     }
 
     /// Optimizes and closes the database, within seconds. Do not use other clones afterwards: on PostgreSQL their calls

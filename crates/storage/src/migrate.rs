@@ -127,6 +127,14 @@ impl Storage {
         self.pending_of(MIGRATIONS).await
     }
 
+    /// The name of the newest migration that was applied, perhaps by a newer program. `None` for an empty database.
+    pub async fn schema_version(&self) -> Result<Option<String>> {
+        match self.db.all(LIST_APPLIED, params![], applied).await {
+            Err(StorageError::Schema(_)) => Ok(None),
+            other => Ok(other?.pop().map(|newest| newest.name)),
+        }
+    }
+
     /// As [`Self::pending_migrations`], with a given list.
     pub(crate) async fn pending_of(&self, migrations: &[Migration]) -> Result<Vec<String>> {
         let applied = match self.db.all(LIST_APPLIED, params![], applied).await {

@@ -4,9 +4,10 @@ use std::io::Write;
 
 use bellbird_domain::trade::TradeId;
 use bellbird_domain::{
-    AccountId, ApiVersion, Category, Currency, Decimal, EventId, EventType, MinorUnits, SyncRunId, Trade, TradeType,
-    Transaction,
+    AccountId, ApiVersion, Category, ConnectionId, ConnectionStatus, Currency, Decimal, EventId, EventType, MinorUnits,
+    SyncRunId, Trade, TradeType, Transaction,
 };
+use bellbird_storage::ConnectionStatusChange;
 use bytes::Bytes;
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -18,7 +19,7 @@ use serde_json::value::RawValue;
 /// Initial capacity for the JSON of a row. Enough for most rows.
 const ROW_BYTES: usize = 640;
 /// Capacity for the longest envelope.
-const ENVELOPE_BYTES_MAX: usize = 512;
+const ENVELOPE_BYTES_MAX: usize = 576;
 /// The class of a transaction whose provider sends no type.
 const NO_CLASS: &str = "other";
 
@@ -129,6 +130,30 @@ pub fn trade(row: &Trade<'_>) -> Vec<u8> {
     })
 }
 
+#[derive(Serialize)]
+struct ConnectionObject<'a> {
+    id: ConnectionId,
+    object: &'static str,
+    provider: &'a str,
+    institution_name: &'a str,
+    status: ConnectionStatus,
+    previous_status: ConnectionStatus,
+    last_refreshed_at: Option<Timestamp>,
+}
+
+/// Writes the connection of a `connection.updated` event, as it was when its status changed.
+pub fn connection(id: ConnectionId, change: &ConnectionStatusChange) -> Vec<u8> {
+    to_json(&ConnectionObject {
+        id,
+        object: "connection",
+        provider: &change.provider,
+        institution_name: &change.institution_name,
+        status: change.status,
+        previous_status: change.previous_status,
+        last_refreshed_at: change.last_refreshed_at,
+    })
+}
+
 fn to_json(row: &impl Serialize) -> Vec<u8> {
     let mut json = Vec::with_capacity(ROW_BYTES);
     let outcome = serde_json::to_writer(&mut json, row);
@@ -144,16 +169,19 @@ pub struct Envelope {
     pub api_version: ApiVersion,
     pub created: Timestamp,
     pub sync_run_id: SyncRunId,
+    /// None: a ping.
+    pub connection_id: Option<ConnectionId>,
     /// Number of the chunk within the sync, from 1.
     pub chunk: u32,
     pub total_chunks: u32,
 }
 
-/// Writes the body of an event: the envelope around rows from [`transaction`] or [`trade`]. Counts the given rows.
+/// Writes the body of an event: the envelope around rows from [`transaction`] or [`trade`], or around a [`connection`].
+/// Counts the given rows.
 pub fn body<R: AsRef<[u8]>>(envelope: &Envelope, new: &[R], updated: &[R]) -> Bytes {
     let rows: usize = new.iter().chain(updated).map(|row| row.as_ref().len() + 1).sum();
     let mut json = Vec::with_capacity(ENVELOPE_BYTES_MAX + rows);
-    let Envelope { id, event_type, api_version, created, sync_run_id, chunk, total_chunks } = envelope;
+    let Envelope { id, event_type, api_version, created, sync_run_id, connection_id, chunk, total_chunks } = envelope;
     // Writing to a vector never fails, and no envelope field has a character to escape.
     let _ = write!(
         json,
@@ -166,13 +194,13 @@ pub fn body<R: AsRef<[u8]>>(envelope: &Envelope, new: &[R], updated: &[R]) -> By
     list(&mut json, new);
     json.extend_from_slice(br#","updated":"#);
     list(&mut json, updated);
+    let _ = write!(json, r#"}},"metadata":{{"sync_run_id":"{sync_run_id}","#);
+    if let Some(connection_id) = connection_id {
+        let _ = write!(json, r#""connection_id":"{connection_id}","#);
+    }
     let _ = write!(
         json,
-        concat!(
-            r#"}},"metadata":{{"sync_run_id":"{}","new_count":{},"updated_count":{},"#,
-            r#""chunk":{},"total_chunks":{}}}}}"#,
-        ),
-        sync_run_id,
+        r#""new_count":{},"updated_count":{},"chunk":{},"total_chunks":{}}}}}"#,
         new.len(),
         updated.len(),
         chunk,

@@ -71,5 +71,6 @@ impl Webhooks {
 }
 
 fn ping_envelope(id: EventId, run: SyncRunId, api_version: ApiVersion, created: jiff::Timestamp) -> Envelope {
-    Envelope { id, event_type: EventType::Ping, api_version, created, sync_run_id: run, chunk: 1, total_chunks: 1 }
+    let (event_type, connection_id) = (EventType::Ping, None);
+    Envelope { id, event_type, api_version, created, sync_run_id: run, connection_id, chunk: 1, total_chunks: 1 }
 }

@@ -137,7 +137,7 @@ impl Webhooks {
     ) -> Result<Bytes, RebuildError> {
         let (event, version) = (&delivery.event, claim.api_version);
         if !has_rows(event) {
-            return Ok(payload::body::<Vec<u8>>(&envelope(event, version), &[], &[]));
+            return Ok(body_without_rows(event, version));
         }
         let waiting_since = Instant::now();
         let shared = self.inner.rebuilds.shared_read(event.sync_run_id, claim.is_failing);
@@ -256,7 +256,14 @@ impl Webhooks {
     }
 }
 
-/// Whether a body needs the provider. A ping has no connection and no rows.
+/// The body of a `connection.updated` event, from what is stored with it. Equal in every attempt.
+fn body_without_rows(event: &WebhookEvent, version: ApiVersion) -> Bytes {
+    let change = event.connection_id.zip(event.status_change.as_ref());
+    let updated = change.map(|(id, change)| payload::connection(id, change));
+    payload::body::<Vec<u8>>(&envelope(event, version), &[], updated.as_slice())
+}
+
+/// Whether a body needs the provider. Pings and `connection.updated` events have no rows.
 pub(crate) fn has_rows(event: &WebhookEvent) -> bool {
     event.connection_id.is_some() && !event.rows.is_empty()
 }
@@ -335,6 +342,7 @@ fn envelope(event: &WebhookEvent, api_version: ApiVersion) -> Envelope {
         api_version,
         created: event.created_at,
         sync_run_id: event.sync_run_id,
+        connection_id: event.connection_id,
         chunk: event.chunk,
         total_chunks: event.total_chunks,
     }
@@ -457,6 +465,7 @@ mod tests {
             chunk,
             total_chunks: 3,
             hint: Vec::new(),
+            status_change: None,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{AccountId, ApiVersion, Digest, EventId, EventType, SyncRunId, TimestampExt as _};
+use bellbird_domain::{AccountId, ApiVersion, ConnectionId, Digest, EventId, EventType, SyncRunId, TimestampExt as _};
 use bellbird_shared_state::Expiring;
 use bellbird_storage::NewWebhookEvent;
 use bytes::Bytes;
@@ -24,6 +24,17 @@ const BODY_TTL: Duration = Duration::from_secs(120);
 const REBUILT_BODY_MAX_AGE: SignedDuration = SignedDuration::from_secs(60);
 /// Maximum size in bytes of all bodies in memory.
 const BODIES_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The run of a sync, which has found the rows.
+#[derive(Debug, Clone, Copy)]
+pub struct SyncRun {
+    pub id: SyncRunId,
+    pub connection_id: ConnectionId,
+    /// The type of its events.
+    pub event_type: EventType,
+    /// When its events are created.
+    pub started_at: Timestamp,
+}
 
 /// A row that is new or has changed.
 pub struct ChangedRow {
@@ -110,9 +121,7 @@ impl WebhookEventBuffer {
     #[must_use]
     pub fn prepare(
         &self,
-        event_type: EventType,
-        run: SyncRunId,
-        created: Timestamp,
+        run: SyncRun,
         new: &mut [ChangedRow],
         updated: &mut [ChangedRow],
         hasher: &RowHasher,
@@ -124,10 +133,11 @@ impl WebhookEventBuffer {
             let (new, updated) = (&mut new[chunk.new], &mut updated[chunk.updated]);
             let envelope = Envelope {
                 id: EventId::new(),
-                event_type,
+                event_type: run.event_type,
                 api_version: ApiVersion::CURRENT,
-                created,
-                sync_run_id: run,
+                created: run.started_at,
+                sync_run_id: run.id,
+                connection_id: Some(run.connection_id),
                 chunk: number,
                 total_chunks,
             };

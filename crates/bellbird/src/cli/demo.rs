@@ -17,6 +17,7 @@ use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::sandbox::{DataArgs, sandbox_settings};
 use crate::config::Settings;
+use crate::instances::Presence;
 use crate::service::{self, Listeners, Routers, Urls};
 use crate::{background, telemetry, wiring};
 
@@ -73,10 +74,12 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let sandbox = bellbird_sandbox::start(args.data.options()).await.context("could not start the sandbox")?;
     settings.providers = sandbox_settings(sandbox.description())?;
     let folder = use_temporary_database(&mut settings)?;
+    let lock = service::lock(&settings)?;
     let storage = wiring::open(&settings, wiring::optional_sealer(&settings)?).await?;
     service::migrate(&storage).await?;
     let providers = wiring::providers(&settings)?;
     let urls = listeners.urls();
+    let presence = Presence::announce(&storage, &settings, &urls).await?;
     let event_buffer = wiring::event_buffer(&settings);
     let console = urls.public_console(&settings);
     let connections = wiring::connections(&settings, &storage, &providers, &event_buffer, Some(console));
@@ -93,7 +96,9 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     listeners.serve(&settings, routers, stop).await;
     background.await?;
     connections.finish_tasks(background::TASK_GRACE).await;
+    presence.withdraw().await;
     storage.close().await;
+    drop(lock);
     sandbox.stop().await;
     if let Some(folder) = folder {
         folder.close().context("could not delete the temporary database")?;

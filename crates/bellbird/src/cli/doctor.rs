@@ -1,5 +1,6 @@
-//! `bellbird doctor`: checks settings, database, secrets, providers, jobs and ports.
+//! `bellbird doctor`: checks settings, database, secrets, instances, providers, jobs and ports.
 
+mod connections;
 mod files;
 mod jobs;
 mod settings;
@@ -17,11 +18,12 @@ use tokio::time::Instant;
 
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, ErrorView, JsonFlag};
-use super::secrets::unopenable_messages;
+use super::secrets;
 use crate::config::Settings;
+use crate::instances::{self, Finding};
 use crate::{serve, service, wiring};
 
-/// Check settings, database, secrets, providers, jobs and ports.
+/// Check settings, database, secrets, instances, providers, jobs and ports.
 ///
 /// Changes nothing. Exits with status 1 if a check fails.
 #[derive(Debug, Args)]
@@ -130,7 +132,10 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
         Err(error) => checks.add("database", Verdict::Wrong, format!("{location}: {error}")),
         Ok(pending) if pending.is_empty() => {
             checks.add("database", Verdict::Ok, format!("{location} is up to date"));
+            check_restored(checks, &storage).await;
             check_sealed(checks, &storage).await;
+            connections::check(checks, &storage).await;
+            check_instances(checks, settings, &storage).await;
             jobs::check(checks, settings, &storage).await;
         }
         Ok(pending) => {
@@ -142,29 +147,51 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
     storage.close().await;
 }
 
+async fn check_restored(checks: &mut Checks, storage: &Storage) {
+    const NAME: &str = "restore";
+    match storage.awaits_restore_decision().await {
+        Ok(false) => {}
+        Ok(true) => {
+            let hint = wiring::RESTORE_DECISION;
+            let detail = format!("restored from a backup, so the service does not start: {hint}");
+            checks.add(NAME, Verdict::Wrong, detail);
+        }
+        Err(error) => checks.add(NAME, Verdict::Wrong, error.to_string()),
+    }
+}
+
 async fn check_sealed(checks: &mut Checks, storage: &Storage) {
-    const NAME: &str = "sealed tokens";
+    const NAME: &str = "secrets";
     let secrets = match storage.sealed_secrets().await {
         Ok(secrets) => secrets,
         Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
     };
     let current = storage.sealing_key_id();
-    let counts: Vec<_> = secrets.by_key.iter().map(|(key, count)| format!("{count} with key `{key}`")).collect();
-    let missing = unopenable_messages(&secrets.unopenable);
-    let old = secrets.by_key.keys().any(|key| key != current);
-    match (missing.is_empty(), old) {
-        _ if counts.is_empty() && missing.is_empty() => checks.add(NAME, Verdict::Ok, "none stored"),
-        (true, false) => checks.add(NAME, Verdict::Ok, format!("{}; all can be opened", counts.join(", "))),
-        (true, true) => {
-            let counts = counts.join(", ");
-            let detail =
-                format!("{counts}; all can be opened. Run `bellbird secrets rotate` to reseal them with `{current}`");
-            checks.add(NAME, Verdict::Note, detail);
-        }
-        (false, _) => checks.add(NAME, Verdict::Wrong, format!("{}; some cannot be opened", counts.join(", "))),
-    }
-    for detail in missing {
-        checks.add(NAME, Verdict::Wrong, detail);
+    let (all_open, detail) = secrets::summary(&secrets, current);
+    let needs_rotation = secrets.by_key.keys().any(|key| key != current);
+    let verdict = match (all_open, needs_rotation) {
+        (false, _) => Verdict::Wrong,
+        (true, true) => Verdict::Note,
+        (true, false) => Verdict::Ok,
+    };
+    checks.add(NAME, verdict, detail);
+}
+
+/// Reports the running instances, and what differs between them and these settings.
+async fn check_instances(checks: &mut Checks, settings: &Settings, storage: &Storage) {
+    const NAME: &str = "instances";
+    let running = match instances::running(storage).await {
+        Ok(running) => running,
+        Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
+    };
+    let names: Vec<_> = running.iter().map(|one| format!("{one} with version {}", one.version)).collect();
+    let detail = match &names[..] {
+        [] => "none is running".to_owned(),
+        names => format!("{} running: {}", names.len(), names.join(", ")),
+    };
+    checks.add(NAME, Verdict::Ok, detail);
+    for Finding { is_wrong, text } in instances::compare_with(&running, settings) {
+        checks.add(NAME, if is_wrong { Verdict::Wrong } else { Verdict::Note }, text);
     }
 }
 

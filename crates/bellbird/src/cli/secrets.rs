@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use bellbird_storage::{Leftovers, SealError, SealedSecrets, Storage, UnopenableSecret};
+use anyhow::bail;
+use bellbird_storage::{INSTANCE_TIMEOUT, Leftovers, SealError, SealedSecrets, Storage, UnopenableSecret};
 use clap::Subcommand;
 use serde::Serialize;
 
 use super::arguments::SettingArgs;
 use super::output::{self, ErrorView, JsonFlag, Progress};
+use crate::instances::{self, Instance};
 use crate::wiring;
 
 /// Passes over all secrets. A second pass is needed if an instance still seals with an older key during the first.
@@ -21,8 +23,8 @@ const NAMED_MAX: usize = 5;
 pub(super) enum SecretsCommand {
     /// Encrypt all stored secrets with the first key of secrets.key.
     ///
-    /// Safe to run while the service is running, and safe to interrupt and repeat. The running service must already
-    /// have the new key.
+    /// Safe to run while the service is running, and safe to interrupt and repeat. Every running instance must already
+    /// have the new key. Otherwise the command changes nothing and names the instance.
     ///
     /// With one instance: put the new key first in secrets.key and keep the old one after it. Restart the service, run
     /// this command, remove the old key, and restart again.
@@ -41,6 +43,8 @@ struct RotatedView {
     resealed: u64,
     already_current: u64,
     unopenable: usize,
+    /// Running instances, which all have the new key.
+    instances: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorView>,
 }
@@ -56,6 +60,7 @@ pub(super) async fn run(settings: &SettingArgs, command: SecretsCommand) -> anyh
 
 async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode> {
     let current = storage.sealing_key_id();
+    require_key_everywhere(&instances::running(storage).await?, current)?;
     let mut counts = reseal_all(storage).await?;
     let mut found = storage.sealed_secrets().await?;
     for _ in 1..PASSES_MAX {
@@ -66,10 +71,18 @@ async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode>
         found = storage.sealed_secrets().await?;
     }
     let mut messages = unopenable_messages(&found.unopenable);
-    messages.extend(sealed_with_other_keys(&found, current).map(|(key, count)| {
+    messages.extend(
+        sealed_with_other_keys(&found, current).map(|(key, count)| {
+            format!("{count} secrets were sealed with key `{key}` meanwhile: run this command again")
+        }),
+    );
+    // Again, because an instance may have started meanwhile.
+    let running = instances::running(storage).await?;
+    messages.extend(running.iter().filter(|instance| instance.sealing_key_id() != current).map(|instance| {
         format!(
-            "{count} secrets were sealed with key `{key}` meanwhile: an instance of the service still uses it. Put \
-             `{current}` first in its secrets.key, restart it, and run this command again"
+            "{instance} seals with key `{}`: put `{current}` first in its secrets.key, restart it, and run this \
+             command again",
+            instance.sealing_key_id()
         )
     }));
     match storage.erase_leftovers().await {
@@ -90,14 +103,42 @@ async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode>
     }
     let ResealCounts { resealed, already_current } = counts;
     let (unopenable, error) = (found.unopenable.len(), ErrorView::of(&messages));
-    let view = RotatedView { resealed, already_current, unopenable, error };
+    let view = RotatedView { resealed, already_current, unopenable, instances: running.len(), error };
     output::print(format, &view, |view| {
+        let checked = match view.instances {
+            0 => "No instance of the service runs now".to_owned(),
+            1 => "One instance of the service runs, and was checked".to_owned(),
+            count => format!("{count} instances of the service run, and were checked"),
+        };
         format!(
-            "Resealed with key `{current}`: {}. Already sealed with it: {}. Not opened: {}.",
+            "Resealed with key `{current}`: {}. Already sealed with it: {}. Not opened: {}.\n{checked}.",
             view.resealed, view.already_current, view.unopenable
         )
     })?;
     Ok(output::finish(&messages))
+}
+
+/// Fails if a running instance could not open secrets after the rotation. Its reads would fail.
+fn require_key_everywhere(running: &[Instance], current: &str) -> anyhow::Result<()> {
+    let without: Vec<_> = running.iter().filter(|instance| !instance.opens(current)).collect();
+    if without.is_empty() {
+        return Ok(());
+    }
+    let lines = without.iter().map(|instance| {
+        let keys: Vec<_> = instance.key_ids.iter().map(|id| format!("`{id}`")).collect();
+        format!(
+            "\n{instance} opens only {}: add `{current}` to its secrets.key, restart it, and run this command again",
+            keys.join(", ")
+        )
+    });
+    bail!(
+        "nothing was changed, because {} of {} running instances cannot open the key `{current}`. An instance that \
+         was killed counts as running for {} seconds{}",
+        without.len(),
+        running.len(),
+        INSTANCE_TIMEOUT.as_secs(),
+        lines.collect::<String>()
+    )
 }
 
 /// Counts of one pass.
@@ -135,30 +176,69 @@ fn sealed_with_other_keys<'a>(
 pub(super) fn unopenable_messages(secrets: &[UnopenableSecret]) -> Vec<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for secret in secrets {
-        let reason = match &secret.why {
-            SealError::UnknownKeyId(key) => {
-                let alternative = match secret.purpose.as_str() {
-                    "webhook" | "old_webhook" => "create a new secret with `bellbird webhook rotate-secret`",
-                    // Fingerprints too: without them, syncs cannot distinguish seen rows from new ones.
-                    _ => "remove the connection and link it again",
-                };
-                format!(
-                    "sealed with key `{key}`, which is not in secrets.key. Add that key after the first one, or \
-                     {alternative}"
-                )
-            }
-            SealError::DoesNotOpen => "not opened by the key with their id. Another key has the same id, or the \
-                                       data is damaged"
-                .to_owned(),
-            other => other.to_string(),
-        };
-        by_reason.entry(reason).or_default().push(format!("{} {}", secret.purpose, secret.subject));
+        let named = format!("{} {}", plain_purpose(&secret.purpose), secret.subject);
+        by_reason.entry(reason(secret)).or_default().push(named);
     }
     let sentence = |(reason, secrets): (String, Vec<String>)| {
         let named = secrets.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
         let more = if secrets.len() > NAMED_MAX { ", ..." } else { "" };
-        let noun = if secrets.len() == 1 { "secret" } else { "secrets" };
-        format!("{} {noun} cannot be opened: {reason} ({named}{more})", secrets.len())
+        format!("{} cannot be opened: {reason}. {ADVICE} ({named}{more})", count_secrets(secrets.len() as u64))
     };
     by_reason.into_iter().map(sentence).collect()
+}
+
+/// What to do about secrets that cannot be opened.
+const ADVICE: &str = "Add the missing key to secrets.key, after the first one. If it is lost, see \"Secrets\" in \
+    docs/operating.md";
+
+/// Why a secret cannot be opened, after "cannot be opened:".
+fn reason(secret: &UnopenableSecret) -> String {
+    match &secret.why {
+        SealError::UnknownKeyId(key) => format!("sealed with key `{key}`, which is not in secrets.key"),
+        SealError::DoesNotOpen => {
+            "not opened by the key with their id. Another key has the same id, or the data is damaged".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+fn plain_purpose(purpose: &str) -> &str {
+    match purpose {
+        "credentials" => "credentials of connection",
+        "fingerprints" => "fingerprint key of connection",
+        "link_session" => "link session",
+        "provider_user" => "registration at",
+        "webhook" => "signing secret of endpoint",
+        "old_webhook" => "previous signing secret of endpoint",
+        other => other,
+    }
+}
+
+fn count_secrets(number: u64) -> String {
+    if number == 1 { "1 secret".to_owned() } else { format!("{number} secrets") }
+}
+
+/// Says in one sentence which keys the stored secrets need. The flag says whether all of them can be opened.
+pub(super) fn summary(secrets: &SealedSecrets, current: &str) -> (bool, String) {
+    let total = secrets.opened_by.values().sum::<u64>() + secrets.unopenable.len() as u64;
+    if total == 0 {
+        return (true, "none stored".to_owned());
+    }
+    let counts: Vec<_> = secrets.by_key.iter().map(|(key, count)| format!("{count} with key `{key}`")).collect();
+    let mut text = format!("{}: {}", count_secrets(total), counts.join(", "));
+    let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
+    for secret in &secrets.unopenable {
+        *reasons.entry(reason(secret)).or_default() += 1;
+    }
+    for (reason, count) in &reasons {
+        text.push_str(&format!("; {count} cannot be opened: {reason}"));
+    }
+    if !reasons.is_empty() {
+        text.push_str(&format!(". {ADVICE}"));
+    } else if secrets.by_key.keys().any(|key| key != current) {
+        text.push_str(&format!("; all can be opened. Run `bellbird secrets rotate` to reseal them with `{current}`"));
+    } else {
+        text.push_str("; all can be opened");
+    }
+    (reasons.is_empty(), text)
 }

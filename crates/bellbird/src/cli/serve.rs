@@ -5,6 +5,7 @@ use clap::Args;
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::secrets;
+use crate::instances::{self, Finding, Presence};
 use crate::serve::raise_open_files_limit;
 use crate::service::{self, Listeners, Routers, Urls};
 use crate::{background, telemetry, wiring};
@@ -31,7 +32,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
     let providers = wiring::providers(&settings)?;
-    let storage = wiring::open(&settings, wiring::required_sealer(&settings)?).await?;
+    let lock = service::lock(&settings)?;
+    let storage = wiring::open_for_service(&settings).await?;
     let listeners = Listeners::open(&settings).await?;
     service::migrate(&storage).await?;
     if providers.iter().next().is_none() {
@@ -41,6 +43,10 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
         tracing::warn!("secrets: {message}");
     }
     let urls = listeners.urls();
+    let presence = Presence::announce(&storage, &settings, &urls).await?;
+    for Finding { text, .. } in instances::compare_with(&instances::running(&storage).await?, &settings) {
+        tracing::warn!("instances: {text}");
+    }
     let event_buffer = wiring::event_buffer(&settings);
     let console = urls.public_console(&settings);
     let connections = wiring::connections(&settings, &storage, &providers, &event_buffer, Some(console));
@@ -59,7 +65,9 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     listeners.serve(&settings, routers, stop).await;
     background.await?;
     connections.finish_tasks(background::TASK_GRACE).await;
+    presence.withdraw().await;
     storage.close().await;
+    drop(lock);
     tracing::info!("stopped");
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `bellbird webhook`: manages the webhook endpoints of users and their deliveries.
 
 mod add;
+pub(super) mod advice;
 mod log;
 mod ping;
 mod redeliver;
@@ -20,6 +21,7 @@ use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::user::{UserFilter, find_user};
 use crate::config::Settings;
+use crate::instances;
 use crate::wiring;
 
 /// Manage webhook endpoints and their deliveries.
@@ -155,7 +157,8 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
             return "No endpoints yet. Add one with `bellbird webhook add --user USER --url URL`.".to_owned();
         }
         let head = ["url", "events", "status", "delivered", "created", "id"];
-        output::table(head, endpoints.iter().map(row))
+        let table = output::table(head, endpoints.iter().map(row));
+        std::iter::once(table).chain(endpoints.iter().filter_map(advice::disabled)).collect::<Vec<_>>().join("\n\n")
     })
 }
 
@@ -184,6 +187,14 @@ fn event_not_found(endpoint: EndpointId, event: EventId) -> String {
 
 fn names(events: &[EventType]) -> String {
     events.iter().map(|event| event.as_str()).collect::<Vec<_>>().join(",")
+}
+
+/// Warns if a running instance rejects the URL of an endpoint.
+async fn warn_of_rejections(storage: &Storage, id: EndpointId, url: &str) -> anyhow::Result<()> {
+    for warning in advice::rejections(&instances::running(storage).await?, id, url) {
+        output::note(&warning);
+    }
+    Ok(())
 }
 
 /// Formats a number of deliveries: `1 delivery`, `2 deliveries`.

@@ -69,6 +69,13 @@ impl Sources {
         let variables = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
         Self { file, environment: variables.filter(|(name, _)| name.starts_with(PREFIX)).collect(), flags }
     }
+
+    /// The absolute path of the settings file, if there is one.
+    pub(super) fn settings_file(&self) -> Option<PathBuf> {
+        let by_default = || Some(PathBuf::from(DEFAULT_FILE)).filter(|path| path.exists());
+        let path = self.file.clone().or_else(by_default)?;
+        Some(absolute(&path).unwrap_or(path))
+    }
 }
 
 /// The values that the sources set. A later source overrides an earlier one.
@@ -80,15 +87,13 @@ pub(super) struct Given<'a> {
     /// The last source that set a value, or named its file.
     set_by: BTreeMap<String, Origin>,
     pub(super) values: BTreeMap<String, (Raw, Origin)>,
-    /// The settings file that was read.
-    pub(super) file: Option<PathBuf>,
     pub(super) errors: Vec<String>,
 }
 
 impl<'a> Given<'a> {
     pub(super) fn collect(sources: &Sources, known: &'a [String], secrets: &'a [String]) -> Self {
         let (set_by, values) = (BTreeMap::new(), BTreeMap::new());
-        let mut given = Self { known, secrets, set_by, values, file: None, errors: Vec::new() };
+        let mut given = Self { known, secrets, set_by, values, errors: Vec::new() };
         if let Err(error) = given.add_file(sources.file.as_deref()) {
             given.errors.push(error);
         }
@@ -109,7 +114,6 @@ impl<'a> Given<'a> {
             Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(format!("the settings file {} cannot be read: {error}", path.display())),
         };
-        self.file = Some(absolute(path).unwrap_or_else(|_| path.to_owned()));
         let origin =
             |at: usize| Origin::File(path.to_owned(), 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count());
         // The message names the line but does not quote it: it may hold a secret.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::{Form, provider_url};
@@ -29,8 +28,6 @@ enum Show {
 #[derive(Default)]
 pub(super) struct Values {
     given: BTreeMap<String, (Raw, Origin)>,
-    /// The settings file that was read.
-    pub(super) file: Option<PathBuf>,
     /// The settings that were read, in order.
     pub(super) names: Vec<String>,
     /// Those of them that hold secrets.
@@ -42,7 +39,7 @@ impl Values {
     /// `known` are the names of all settings, `secrets` those of settings that hold secrets.
     pub(super) fn collect(sources: &Sources, known: &[String], secrets: &[String]) -> Self {
         let given = Given::collect(sources, known, secrets);
-        Self { given: given.values, file: given.file, errors: given.errors, ..Self::default() }
+        Self { given: given.values, errors: given.errors, ..Self::default() }
     }
 
     pub(super) fn origins(&self) -> BTreeMap<String, Origin> {

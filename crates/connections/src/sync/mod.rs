@@ -17,7 +17,7 @@ use bellbird_storage::{
     ClaimedJob, FinishedSync, JobKey, NewWebhookEvent, SyncProgress, SyncState, UnreadableRows, job_kinds,
 };
 use bellbird_webhooks::digest::RowHasher;
-use bellbird_webhooks::webhook_events::PreparedWebhookEvent;
+use bellbird_webhooks::webhook_events::{PreparedWebhookEvent, SyncRun};
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use tokio::time::Instant;
@@ -144,8 +144,8 @@ impl Connections {
         (report.new_count, report.updated_count) = (pulled.new_count, pulled.updated_count);
         report.is_complete = pulled.unread.is_none();
         report.continues_at_once = !report.is_complete && pulled.wait.is_none();
-        let (event_type, new, updated) = (pulled.event_type, &mut pulled.new, &mut pulled.updated);
-        let prepared = self.event_buffer.prepare(event_type, run, now, new, updated, &hasher);
+        let sync_run = SyncRun { id: run, connection_id: id, event_type: pulled.event_type, started_at: now };
+        let prepared = self.event_buffer.prepare(sync_run, &mut pulled.new, &mut pulled.updated, &hasher);
         let events: Vec<NewWebhookEvent<'_>> = prepared.iter().map(PreparedWebhookEvent::to_store).collect();
         let progress = self.progress(now, &last, history, &plan, &pulled);
         if let Some(UnreadableRows { count, reason, .. }) = &progress.unreadable {

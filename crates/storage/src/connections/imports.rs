@@ -11,6 +11,7 @@ use crate::connections::account_merge;
 use crate::connections::accounts::NewAccount;
 use crate::connections::audit::{self, StatusChange};
 use crate::connections::connection::{connection, select_connections, write_last_refreshed_at};
+use crate::connections::status_changes;
 use crate::db::{Row, Tx, params, statements, strip_nul};
 use crate::digest::provider_user_digest;
 use crate::error::Result;
@@ -69,9 +70,14 @@ pub struct NewConnection<'a> {
     pub backfill_ends_at: Option<Timestamp>,
     /// The first sync. If the connection exists and its next sync is earlier, that time stays.
     pub next_sync_at: Timestamp,
+    /// When the first attempts to deliver the webhook event of a repair are due.
+    pub first_attempt_at: Timestamp,
     /// The audit cause of a new connection, as one word.
     pub cause: &'a str,
 }
+
+/// A stored connection, with the change of its status, if there was one.
+type Upserted<'a> = (ConnectionId, Option<StatusChange<'a>>);
 
 impl Storage {
     /// Stores a new connection, or renews the user's connection with the same consent. Renewing replaces the
@@ -95,11 +101,14 @@ impl Storage {
         let mut tx = self.db.begin().await?;
         bump_revision(&mut tx, new.user_id).await?;
         let user = new.user_id;
-        let id = self.upsert_connection(&mut tx, new, now).await?;
+        let (id, status_change) = self.upsert_connection(&mut tx, new, now).await?;
         self.store_secret(&mut tx, &SecretSlot::credentials(user, id), new.credentials).await?;
         account_merge::merge_accounts(&mut tx, user, id, accounts, None).await?;
         if !accounts.is_empty() {
             write_last_refreshed_at(&mut tx, user, id, now).await?;
+        }
+        if let Some(change) = status_change {
+            status_changes::record(&mut tx, &change, now, new.first_attempt_at).await?;
         }
         let imported = tx.one(FIND, params![user, id], connection).await?;
         tx.commit().await?;
@@ -141,7 +150,12 @@ impl Storage {
     }
 
     /// Inserts or updates the connection's row, without its credentials.
-    async fn upsert_connection(&self, tx: &mut Tx, new: &NewConnection<'_>, now: Timestamp) -> Result<ConnectionId> {
+    async fn upsert_connection<'a>(
+        &self,
+        tx: &mut Tx,
+        new: &NewConnection<'a>,
+        now: Timestamp,
+    ) -> Result<Upserted<'a>> {
         let consent = strip_nul(new.provider_connection_id);
         let existing = tx.one(FIND_BY_CONSENT, params![new.provider, &*consent], connection).await?;
         let broken = match new.repairs {
@@ -164,7 +178,7 @@ impl Storage {
         consent: &str,
         new: &NewConnection<'_>,
         now: Timestamp,
-    ) -> Result<ConnectionId> {
+    ) -> Result<Upserted<'static>> {
         if broken.provider != new.provider {
             return Err(StorageError::Conflict("the connection to repair belongs to another provider"));
         }
@@ -172,7 +186,7 @@ impl Storage {
         let former = |row: &Row<'_>| Ok((row.text(0)?.to_owned(), row.opt_text(1)?.map(str::to_owned)));
         let former = tx.one(FIND_CONSENT_OF, params![user, broken.id], former).await?;
         let (former, provider_user_digest) = former.ok_or(StorageError::NotFound("connection"))?;
-        renew(tx, broken, consent, new, now).await?;
+        let renewed = renew(tx, broken, consent, new, now).await?;
         let values = params![
             user,
             former_id,
@@ -191,11 +205,11 @@ impl Storage {
             .await?;
         let (from, to) = (Some(broken.status), Some(ConnectionStatus::Deleting));
         audit::record(tx, &StatusChange { user, connection: former_id, from, to, cause: "replaced" }, now).await?;
-        Ok(broken.id)
+        Ok(renewed)
     }
 }
 
-async fn insert(tx: &mut Tx, consent: &str, new: &NewConnection<'_>, now: Timestamp) -> Result<ConnectionId> {
+async fn insert<'a>(tx: &mut Tx, consent: &str, new: &NewConnection<'a>, now: Timestamp) -> Result<Upserted<'a>> {
     let (user, connection) = (new.user_id, ConnectionId::new());
     let (institution, name) = (strip_nul(new.institution_id), strip_nul(new.institution_name));
     let (logo, provider_user) = (new.institution_logo.map(strip_nul), new.provider_user_id.map(provider_user_digest));
@@ -218,8 +232,7 @@ async fn insert(tx: &mut Tx, consent: &str, new: &NewConnection<'_>, now: Timest
         jobs::insert(tx, &key, new.provider, run_at).await?;
     }
     let change = StatusChange { user, connection, from: None, to: Some(ConnectionStatus::Active), cause: new.cause };
-    audit::record(tx, &change, now).await?;
-    Ok(connection)
+    Ok((connection, Some(change)))
 }
 
 async fn renew(
@@ -228,7 +241,7 @@ async fn renew(
     consent: &str,
     new: &NewConnection<'_>,
     now: Timestamp,
-) -> Result<ConnectionId> {
+) -> Result<Upserted<'static>> {
     if before.user_id != new.user_id {
         return Err(StorageError::Conflict(CONSENT_TAKEN));
     }
@@ -256,12 +269,8 @@ async fn renew(
     for (key, run_at) in planned_jobs(user, connection, new) {
         jobs::restart(tx, &key, run_at).await?;
     }
-    if before.status != status {
-        let change =
-            StatusChange { user, connection, from: Some(before.status), to: Some(status), cause: "reconnected" };
-        audit::record(tx, &change, now).await?;
-    }
-    Ok(connection)
+    let change = StatusChange { user, connection, from: Some(before.status), to: Some(status), cause: "reconnected" };
+    Ok((connection, (before.status != status).then_some(change)))
 }
 
 fn planned_jobs(user: UserId, connection: ConnectionId, new: &NewConnection<'_>) -> [(JobKey, Option<Timestamp>); 2] {

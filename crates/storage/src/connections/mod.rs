@@ -6,6 +6,8 @@ pub(crate) mod audit;
 pub(crate) mod connection;
 pub(crate) mod fingerprints;
 pub(crate) mod imports;
+pub(crate) mod overview;
 pub(crate) mod refreshes;
 pub(crate) mod removals;
+pub(crate) mod status_changes;
 pub(crate) mod syncs;

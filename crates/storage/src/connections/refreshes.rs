@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use crate::Storage;
 use crate::connections::account_merge;
 use crate::connections::accounts::NewAccount;
-use crate::connections::audit::{self, StatusChange};
+use crate::connections::audit::StatusChange;
 use crate::connections::connection::write_last_refreshed_at;
+use crate::connections::status_changes;
 use crate::db::{params, statements};
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob};
@@ -58,7 +59,8 @@ impl Storage {
     }
 
     /// Changes the status of a connection from `from` to `to`, and records the change in the audit. The caller checks
-    /// that the change is allowed.
+    /// that the change is allowed. Endpoints that subscribe to `connection.updated` get a webhook event, whose first
+    /// attempts are due at `first_attempt_at`.
     ///
     /// Returns false, and changes nothing, if the status is no longer `from`, or the lease was lost as with
     /// [`Self::apply_refresh`].
@@ -69,6 +71,7 @@ impl Storage {
         to: ConnectionStatus,
         cause: &str,
         now: Timestamp,
+        first_attempt_at: Timestamp,
     ) -> Result<bool> {
         let (user, connection) = (claim.user_id(), claim.subject_id());
         let mut tx = self.db.begin().await?;
@@ -85,7 +88,8 @@ impl Storage {
             tx.rollback().await;
             return Ok(true);
         }
-        audit::record(&mut tx, &StatusChange { user, connection, from: Some(from), to: Some(to), cause }, now).await?;
+        let change = StatusChange { user, connection, from: Some(from), to: Some(to), cause };
+        status_changes::record(&mut tx, &change, now, first_attempt_at).await?;
         tx.commit().await?;
         Ok(true)
     }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::jobs::{self, ClaimedJob};
 use crate::locks::LOCK_USER;
 use crate::webhooks::endpoints::ENDPOINT_DISABLED;
-use crate::webhooks::webhook_events::{self, NewWebhookEvent, SyncedEvents};
+use crate::webhooks::webhook_events::{self, EventOrigin, NewWebhookEvent};
 
 statements! {
     FIND = "SELECT c.synced_at, c.covered_from, j.run_at, j.attempts, j.last_error, c.sync_sequence, c.newest_row_at,
@@ -221,16 +221,17 @@ impl Storage {
         if let Some(entries) = entries {
             fingerprints::store(&mut tx, user, connection, &entries).await?;
         }
-        let events = SyncedEvents {
+        let origin = EventOrigin {
             user,
             connection: Some(connection),
             run: finished.run,
             event_type: finished.event_type,
             date_range: finished.date_range,
+            status_change: None,
             now: started_at,
         };
         let written =
-            webhook_events::insert_events(&mut tx, &events, finished.events, finished.first_attempt_at).await?;
+            webhook_events::insert_events(&mut tx, &origin, finished.events, finished.first_attempt_at).await?;
         tx.commit().await?;
         Ok(Some(written))
     }

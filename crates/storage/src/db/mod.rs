@@ -10,6 +10,7 @@ pub(crate) mod database;
 pub(crate) mod open_error;
 pub(crate) mod postgres;
 pub(crate) mod row;
+pub(crate) mod service_lock;
 pub(crate) mod sqlite;
 pub(crate) mod statement;
 

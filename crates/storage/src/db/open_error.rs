@@ -8,13 +8,23 @@ use std::path::{Path, PathBuf, absolute};
 use rusqlite::ErrorCode;
 
 use crate::db::postgres::{self, ServerError};
-use crate::error::StorageError;
+use crate::error::{Result, StorageError};
 
 /// The path of a SQLite file as a URL names it: the text after `sqlite:`. Two slashes before it are skipped, because
 /// other programs write them.
 pub(crate) fn sqlite_path(url: &str) -> Option<PathBuf> {
     let text = url.strip_prefix("sqlite:")?;
     Some(PathBuf::from(text.strip_prefix("//").unwrap_or(text)))
+}
+
+/// As [`sqlite_path`], but a URL without the path of a file is an error. `None` for PostgreSQL.
+pub(crate) fn sqlite_file(url: &str) -> Result<Option<PathBuf>> {
+    match sqlite_path(url) {
+        Some(path) if path.as_os_str().is_empty() || path.as_os_str().as_encoded_bytes().starts_with(b":memory:") => {
+            Err(StorageError::BadUrl("sqlite: needs the path of a file, as in sqlite:bellbird.db".to_owned()))
+        }
+        other => Ok(other),
+    }
 }
 
 /// Names the database of a URL, without user and password: `SQLite database /var/lib/bellbird.db`.

@@ -419,6 +419,25 @@ pub(crate) fn allows_plain_text(url: &str) -> bool {
     configure(url).is_ok_and(|config| config.get_ssl_mode() != SslMode::Require && !reaches_this_machine(&config))
 }
 
+/// The flags with which PostgreSQL's own programs reach the database of a URL, without the password. None if a shell
+/// would not read them as they are.
+pub(crate) fn client_flags(url: &str) -> Option<String> {
+    let config = configure(url).ok()?;
+    let host = match config.get_hosts().first() {
+        Some(Host::Tcp(name)) => name.clone(),
+        #[cfg(unix)]
+        Some(Host::Unix(path)) => path.to_str()?.to_owned(),
+        None => config.get_hostaddrs().first()?.to_string(),
+    };
+    let (port, user) = (config.get_ports().first().copied().unwrap_or(5432), config.get_user()?);
+    let database = config.get_dbname().unwrap_or(user);
+    let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:".contains(c));
+    [&host, user, database]
+        .iter()
+        .all(|text| is_plain(text))
+        .then(|| format!("--host={host} --port={port} --username={user} {database}"))
+}
+
 /// Reads the parameters where the parser does: after user and password, which may contain anything.
 fn has_sslmode(url: &str) -> bool {
     let address = url.split_once('@').map_or(url, |(_, address)| address);

@@ -165,6 +165,33 @@ impl Sqlite {
         .await
     }
 
+    /// Copies the database as it is at one moment to an empty file. Others read and write meanwhile.
+    pub(crate) async fn vacuum_into(&self, target: PathBuf) -> Result<()> {
+        let path = self.reader().path().map(PathBuf::from).ok_or_else(|| StorageError::unavailable("no path"))?;
+        let target = target
+            .to_str()
+            .map(str::to_owned)
+            .ok_or_else(|| StorageError::Backup("the path of the backup must be UTF-8".to_owned()))?;
+        blocking(move || {
+            // Not on a reader, which cannot write, nor on the writer, which others wait for.
+            let connection = connect(&path)?;
+            connection.execute("VACUUM INTO ?1", [target]).map(|_| ()).map_err(to_storage_error)
+        })
+        .await
+    }
+
+    /// Whether the file's structure and its references are in order.
+    pub(crate) async fn is_intact(&self) -> Result<bool> {
+        let writer = Arc::clone(&self.writer).lock_owned().await;
+        blocking(move || {
+            let ok = writer.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0));
+            let mut references = writer.prepare("PRAGMA foreign_key_check").map_err(to_storage_error)?;
+            let is_broken = references.exists([]).map_err(to_storage_error)?;
+            Ok(ok.map_err(to_storage_error)? == "ok" && !is_broken)
+        })
+        .await
+    }
+
     /// How often all readers together recompiled the cached statement.
     #[cfg(test)]
     pub(crate) fn recompiled(&self, sql: Sql) -> i32 {
@@ -322,6 +349,20 @@ fn connect(path: &Path) -> Result<Connection> {
     use_wal(&connection)?;
     connection.execute_batch(PRAGMAS).map_err(to_storage_error)?;
     Ok(connection)
+}
+
+/// Makes a closed database one file without a write-ahead log, until it is opened again.
+pub(crate) async fn leave_wal(path: PathBuf) -> Result<()> {
+    blocking(move || {
+        let connection =
+            Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(to_storage_error)?;
+        let mode = connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get::<_, String>(0));
+        match mode.map_err(to_storage_error)?.as_str() {
+            "delete" => Ok(()),
+            _ => Err(StorageError::unavailable("the copy is still open")),
+        }
+    })
+    .await
 }
 
 /// Enables the write-ahead log. If several processes do so on a new file at once, SQLite reports "busy" to all but one

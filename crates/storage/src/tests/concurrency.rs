@@ -64,8 +64,8 @@ both! {
             let id = db.connection(user, &format!("c{round}"), &[]).await.id;
             let claim = db.claim_refresh(user, id, at(1), at(9)).await.unwrap().expect("claimed");
             let (first, second) = tokio::join!(
-                handles[0].set_status_after_refresh(&claim, active, revoked, "refreshed", at(1)),
-                handles[1].set_status_after_refresh(&claim, active, revoked, "refreshed", at(1)),
+                handles[0].set_status_after_refresh(&claim, active, revoked, "refreshed", at(1), at(1)),
+                handles[1].set_status_after_refresh(&claim, active, revoked, "refreshed", at(1), at(1)),
             );
             assert!(first.unwrap() ^ second.unwrap());
             assert_eq!(db.list_audit(id).await.unwrap().len(), 2);

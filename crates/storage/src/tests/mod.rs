@@ -1,9 +1,11 @@
 //! Tests of the crate.
 
+mod backups;
 mod concurrency;
 mod connections;
 mod db;
 mod fixtures;
+mod instances;
 mod job_fixtures;
 mod job_plans;
 mod jobs;

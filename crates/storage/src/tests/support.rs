@@ -126,7 +126,7 @@ impl TestDb {
     ) -> bool {
         let claim = self.claim_refresh(user, connection, now, now).await.expect("claims");
         let Some(claim) = claim else { return false };
-        let changed = self.set_status_after_refresh(&claim, from, to, "refreshed", now).await.expect("set");
+        let changed = self.set_status_after_refresh(&claim, from, to, "refreshed", now, now).await.expect("set");
         assert!(self.finish_job(&claim, None).await.expect("finished"));
         changed
     }
@@ -271,6 +271,7 @@ pub(crate) fn new_connection<'a>(
         next_refresh_at: None,
         backfill_ends_at: None,
         next_sync_at: at(FIRST_SYNC),
+        first_attempt_at: at(0),
         cause: "imported",
     }
 }

@@ -10,7 +10,7 @@ use crate::db::{Param, Tx, params, statements};
 use crate::error::Result;
 use crate::locks::lock_user_if_exists;
 use crate::webhooks::deliveries::{Attempt, insert_attempt};
-use crate::webhooks::webhook_events::{self, NewWebhookEvent, SyncedEvents};
+use crate::webhooks::webhook_events::{self, EventOrigin, NewWebhookEvent};
 
 /// An earlier chunk of the same run that has not ended.
 macro_rules! earlier_chunk {
@@ -122,8 +122,9 @@ impl Storage {
         let ping =
             NewWebhookEvent { id: event, rows: &[], new_count: 0, updated_count: 0, chunk, total_chunks, hint: &[] };
         let event_type = EventType::Ping;
-        let common = SyncedEvents { user, connection: None, run, event_type, date_range: (at, at), now: at };
-        webhook_events::insert(&mut tx, &common, &ping).await?;
+        let (connection, date_range, status_change) = (None, (at, at), None);
+        let origin = EventOrigin { user, connection, run, event_type, date_range, status_change, now: at };
+        webhook_events::insert(&mut tx, &origin, &ping).await?;
         let state = if delivered { "delivered" } else { "failed" };
         let (status_column, duration_column) = (status.map(i64::from), i64::from(duration_ms));
         tx.run(INSERT_PING, params![user, endpoint, event, run, at, state, status_column, error, duration_column])

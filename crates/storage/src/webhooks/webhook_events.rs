@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use bellbird_domain::webhook_event::DIGEST_BYTES;
-use bellbird_domain::{ConnectionId, Digest, EndpointId, EndpointStatus, EventId, EventType, SyncRunId, UserId};
+use bellbird_domain::{
+    ConnectionId, ConnectionStatus, Digest, EndpointId, EndpointStatus, EventId, EventType, SyncRunId, UserId,
+};
 use jiff::Timestamp;
 
 use crate::db::{Row, Tx, params, statements};
@@ -43,7 +45,17 @@ macro_rules! webhook_event_columns {
             $table,
             "total_chunks, ",
             $table,
-            "row_hint"
+            "row_hint, ",
+            $table,
+            "connection_status, ",
+            $table,
+            "previous_status, ",
+            $table,
+            "provider, ",
+            $table,
+            "institution_name, ",
+            $table,
+            "last_refreshed_at"
         )
     };
 }
@@ -51,8 +63,9 @@ pub(crate) use webhook_event_columns;
 
 statements! {
     INSERT = "INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
-            date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks, row_hint)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+            date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks, row_hint,
+            connection_status, previous_status, provider, institution_name, last_refreshed_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)";
 
     /// Makes the user's endpoints that subscribe to an event type due at `$3`, if they are not due before.
     NOTIFY = "UPDATE webhook_endpoints
@@ -140,6 +153,18 @@ pub struct WebhookEvent {
     pub total_chunks: u32,
     /// Where its rows lie, as [`NewWebhookEvent::hint`].
     pub hint: Vec<u8>,
+    /// None unless the type is `connection.updated`.
+    pub status_change: Option<ConnectionStatusChange>,
+}
+
+/// What a `connection.updated` event says: its connection at the time of the change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectionStatusChange {
+    pub provider: String,
+    pub institution_name: String,
+    pub status: ConnectionStatus,
+    pub previous_status: ConnectionStatus,
+    pub last_refreshed_at: Option<Timestamp>,
 }
 
 impl Storage {
@@ -212,8 +237,8 @@ async fn delete_deliveries(tx: &mut Tx, user: UserId, event: EventId) -> Result<
     tx.run(DELETE_ATTEMPTS, params![user, event]).await.map(|_| ())
 }
 
-/// What the events of a sync have in common.
-pub(crate) struct SyncedEvents {
+/// What the events of a sync, a status change or a ping have in common.
+pub(crate) struct EventOrigin<'a> {
     pub(crate) user: UserId,
     /// None: a ping.
     pub(crate) connection: Option<ConnectionId>,
@@ -221,6 +246,7 @@ pub(crate) struct SyncedEvents {
     pub(crate) event_type: EventType,
     /// The dates that the sync read: from, to.
     pub(crate) date_range: (Timestamp, Timestamp),
+    pub(crate) status_change: Option<&'a ConnectionStatusChange>,
     pub(crate) now: Timestamp,
 }
 
@@ -228,10 +254,10 @@ pub(crate) struct SyncedEvents {
 /// `first_attempt_at`, and each later chunk waits for the one before it. For a disabled endpoint a delivery has failed
 /// already, so that it can be recovered later. Returns the number of stored events.
 ///
-/// For SQLite, where no other transaction runs meanwhile.
+/// On PostgreSQL, the caller holds the lock on the user's row. A sync has a statement of its own there.
 pub(crate) async fn insert_events(
     tx: &mut Tx,
-    sync: &SyncedEvents,
+    origin: &EventOrigin<'_>,
     events: &[NewWebhookEvent<'_>],
     first_attempt_at: Timestamp,
 ) -> Result<u64> {
@@ -239,21 +265,21 @@ pub(crate) async fn insert_events(
         return Ok(0);
     }
     let subscriber = |row: &Row<'_>| Ok((row.id(0)?, row.word(1, "the status of an endpoint")?));
-    let values = params![sync.user, sync.event_type.as_str(), first_attempt_at];
+    let values = params![origin.user, origin.event_type.as_str(), first_attempt_at];
     let subscribers: Vec<(EndpointId, EndpointStatus)> = tx.all(NOTIFY, values, subscriber).await?;
     if subscribers.is_empty() {
         return Ok(0);
     }
     for new in events {
-        insert(tx, sync, new).await?;
+        insert(tx, origin, new).await?;
         for (endpoint, status) in &subscribers {
             let (state, next, ended, error) = match status {
-                EndpointStatus::Disabled => ("failed", None, Some(sync.now), Some(ENDPOINT_DISABLED)),
+                EndpointStatus::Disabled => ("failed", None, Some(origin.now), Some(ENDPOINT_DISABLED)),
                 EndpointStatus::Enabled if new.chunk == 1 => ("pending", Some(first_attempt_at), None, None),
                 EndpointStatus::Enabled => ("waiting", None, None, None),
             };
-            let (chunk, run) = (i64::from(new.chunk), sync.run);
-            let values = params![sync.user, *endpoint, new.id, run, chunk, sync.now, state, next, ended, error];
+            let (chunk, run) = (i64::from(new.chunk), origin.run);
+            let values = params![origin.user, *endpoint, new.id, run, chunk, origin.now, state, next, ended, error];
             tx.run(INSERT_DELIVERY, values).await?;
         }
     }
@@ -261,23 +287,29 @@ pub(crate) async fn insert_events(
 }
 
 /// Stores an event.
-pub(crate) async fn insert(tx: &mut Tx, sync: &SyncedEvents, new: &NewWebhookEvent<'_>) -> Result<()> {
+pub(crate) async fn insert(tx: &mut Tx, origin: &EventOrigin<'_>, new: &NewWebhookEvent<'_>) -> Result<()> {
     let digests = new.row_digests();
+    let change = origin.status_change;
     let values = params![
-        sync.user,
+        origin.user,
         new.id,
-        sync.connection,
-        sync.run,
-        sync.event_type.as_str(),
-        sync.now,
-        sync.date_range.0,
-        sync.date_range.1,
+        origin.connection,
+        origin.run,
+        origin.event_type.as_str(),
+        origin.now,
+        origin.date_range.0,
+        origin.date_range.1,
         digests.as_slice(),
         i64::from(new.new_count),
         i64::from(new.updated_count),
         i64::from(new.chunk),
         i64::from(new.total_chunks),
-        new.hint
+        new.hint,
+        change.map(|change| change.status.as_str()),
+        change.map(|change| change.previous_status.as_str()),
+        change.map(|change| change.provider.as_str()),
+        change.map(|change| change.institution_name.as_str()),
+        change.and_then(|change| change.last_refreshed_at)
     ];
     tx.run(INSERT, values).await.map(|_| ())
 }
@@ -305,5 +337,17 @@ pub(crate) fn webhook_event(row: &Row<'_>) -> Result<WebhookEvent> {
         chunk: row.number(10, "the number of a chunk")?,
         total_chunks: row.number(11, "a count of chunks")?,
         hint: row.blob(12)?.to_vec(),
+        status_change: status_change(row)?,
     })
+}
+
+fn status_change(row: &Row<'_>) -> Result<Option<ConnectionStatusChange>> {
+    let Some(status) = row.opt_word(13, "a connection status")? else { return Ok(None) };
+    Ok(Some(ConnectionStatusChange {
+        status,
+        previous_status: row.word(14, "a connection status")?,
+        provider: row.text(15)?.to_owned(),
+        institution_name: row.text(16)?.to_owned(),
+        last_refreshed_at: row.opt_time(17)?,
+    }))
 }

@@ -105,6 +105,7 @@ fn envelope(event_type: EventType) -> Envelope {
         api_version: ApiVersion::V2026_11_01,
         created: "2026-11-21T00:00:00.75Z".parse().unwrap(),
         sync_run_id: SyncRunId::from(Uuid::from_u128(5)),
+        connection_id: (event_type != EventType::Ping).then_some(ConnectionId::from(Uuid::from_u128(6))),
         chunk: 2,
         total_chunks: 3,
     }
@@ -137,6 +138,21 @@ fn trades_synced() {
     let body = body(&envelope(EventType::TradesSynced), &rows, &[]);
     insta::assert_snapshot!(text(&body));
     parsed(&body);
+}
+
+#[test]
+fn connection_updated() {
+    let change = ConnectionStatusChange {
+        provider: "simulated".to_owned(),
+        institution_name: "Bank of \"Example\" \u{2014} NZ".to_owned(),
+        status: ConnectionStatus::PendingMfa,
+        previous_status: ConnectionStatus::Active,
+        last_refreshed_at: Some("2026-11-20T23:59:59.123456Z".parse().unwrap()),
+    };
+    let never_refreshed = ConnectionStatusChange { last_refreshed_at: None, ..change.clone() };
+    let id = ConnectionId::from(Uuid::from_u128(6));
+    let updated = [change, never_refreshed].map(|change| connection(id, &change));
+    insta::assert_snapshot!(text(&body(&envelope(EventType::ConnectionUpdated), &[], &updated)));
 }
 
 #[test]
@@ -209,7 +225,7 @@ fn counts_match_the_rows() {
 
 #[test]
 fn longest_envelope_fits_its_capacity() {
-    let longest = EventType::ALL.iter().max_by_key(|name| name.as_str().len()).unwrap();
+    let longest = EventType::SUBSCRIBABLE.iter().max_by_key(|name| name.as_str().len()).unwrap();
     let envelope = Envelope { chunk: u32::MAX, total_chunks: u32::MAX, created: Timestamp::MIN, ..envelope(*longest) };
     let body = body::<&[u8]>(&envelope, &[], &[]);
     // Each of the two counts may have 19 digits more.

@@ -1,5 +1,6 @@
 //! `bellbird connection sync`: syncs one connection or all of them, and waits for the result.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -13,6 +14,7 @@ use tokio::task::JoinSet;
 use super::super::arguments;
 use super::super::output::{self, ErrorView, JsonFlag, Progress};
 use super::super::user::find_user;
+use super::super::webhook::advice;
 use super::find;
 
 /// Connections that are synced concurrently.
@@ -98,7 +100,23 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Syn
         }
         _ => output::print(args.format, &reports, |reports| text(reports, &targets))?,
     }
+    if !args.format.json {
+        note_undelivered(storage, &reports, &targets).await?;
+    }
     Ok(output::finish(&errors))
+}
+
+/// Says which endpoints will not get the events of these syncs.
+async fn note_undelivered(storage: &Storage, reports: &[&SyncReport], targets: &[Connection]) -> anyhow::Result<()> {
+    let with_events =
+        |one: &&Connection| reports.iter().any(|report| report.connection_id == one.id && report.events > 0);
+    let users: BTreeSet<_> = targets.iter().filter(with_events).map(|one| one.user_id).collect();
+    for user in users {
+        for obstacle in advice::obstacles(storage, user).await? {
+            output::note(&obstacle);
+        }
+    }
+    Ok(())
 }
 
 /// Syncs a few connections at a time. Returns the results in the order of `targets`.

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::super::output::{self, JsonFlag};
 use super::super::user::find_user;
-use super::names;
+use super::{advice, names, warn_of_rejections};
 use crate::config::Settings;
 use crate::wiring;
 
@@ -30,8 +30,10 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The URL must use https, a public host name, and port 443 or a port from 1024 on. Events are signed as Standard
 /// Webhooks specifies, with a secret of the endpoint that is shown only once. A user can have 20 endpoints.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird")]
+#[command(after_long_help = "Examples:
+  bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird
+  bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird \\
+    --events transactions.synced,trades.synced,connection.updated")]
 pub(in super::super) struct AddArgs {
     /// E-mail address or id of the user
     #[arg(long)]
@@ -41,7 +43,7 @@ pub(in super::super) struct AddArgs {
     #[arg(long)]
     url: String,
 
-    /// Event types to send, separated by commas
+    /// Event types to send, separated by commas; connection.updated reports each change of a connection's status
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = event_parser())]
     #[arg(default_value = "transactions.synced,trades.synced")]
     events: Vec<EventType>,
@@ -104,13 +106,13 @@ pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) 
     if let Some(resolve_error) = resolve_error {
         output::note(&format!("{resolve_error}. The endpoint was added; each delivery resolves the name again"));
     }
-    Ok(())
+    warn_of_rejections(storage, endpoint.id, &endpoint.url).await
 }
 
 /// Checks the URL of an endpoint, and returns its normal form. Also returns why its host name does not resolve now.
 pub(super) async fn checked_url(settings: &Settings, url: &str) -> anyhow::Result<(String, Option<ResolveError>)> {
     let rules = wiring::endpoint_rules(settings);
-    let url = check_url(url, rules)?;
+    let url = check_url(url, rules).map_err(|error| anyhow::Error::msg(advice::explain(error, url)))?;
     // Only a loopback address, where allowed, has no host name.
     let resolve_error = match url.domain() {
         Some(name) => resolve(&Resolver::from_system(rules).map_err(anyhow::Error::msg)?, name).await?,

@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
 use super::super::arguments;
 use super::super::output::{self, JsonFlag};
-use super::{event_not_found, find};
+use super::{advice, event_not_found, find};
 
 const HEAD: [&str; 10] =
     ["created", "type", "chunk", "new", "updated", "state", "attempts", "answer", "next attempt", "event id"];
@@ -71,10 +71,13 @@ pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyh
         return attempts(storage, args.format, &endpoint, event).await;
     }
     let records = storage.list_deliveries(endpoint.user_id, endpoint.id, args.state, args.limit).await?;
-    output::print(args.format, &records, |records| match (records.is_empty(), args.state) {
-        (true, None) => "No deliveries yet.".to_owned(),
-        (true, Some(state)) => format!("No {state} deliveries."),
-        (false, _) => output::table(HEAD, records.iter().map(delivery_row)),
+    output::print(args.format, &records, |records| {
+        let text = match (records.is_empty(), args.state) {
+            (true, None) => "No deliveries yet.".to_owned(),
+            (true, Some(state)) => format!("No {state} deliveries."),
+            (false, _) => output::table(HEAD, records.iter().map(delivery_row)),
+        };
+        [Some(text), advice::disabled(&endpoint)].into_iter().flatten().collect::<Vec<_>>().join("\n\n")
     })
 }
 

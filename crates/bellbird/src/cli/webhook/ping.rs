@@ -8,7 +8,7 @@ use bellbird_webhooks::{PingError, PingOutcome};
 use serde::Serialize;
 
 use super::super::output::{self, ErrorView};
-use super::{EndpointArgs, endpoint_gone, find};
+use super::{EndpointArgs, endpoint_gone, find, warn_of_rejections};
 use crate::config::Settings;
 use crate::wiring;
 
@@ -59,6 +59,7 @@ pub(super) async fn ping(settings: &Settings, storage: &Storage, args: &Endpoint
         Err(PingError::NotFound) => return Err(endpoint_gone(args.id)),
         other => other?,
     };
+    warn_of_rejections(storage, endpoint.id, &endpoint.url).await?;
     let view = PingView::from(&pinged);
     if view.delivered {
         output::print(args.format, &view, |view| format!("Delivered: the endpoint {}.", view.outcome()))?;

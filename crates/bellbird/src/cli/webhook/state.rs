@@ -5,7 +5,7 @@ use bellbird_storage::{DeliveryRecord, Endpoint, Storage};
 use jiff::Timestamp;
 
 use super::super::output::{self, JsonFlag};
-use super::{EndpointArgs, count_deliveries, endpoint_gone, find};
+use super::{EndpointArgs, count_deliveries, endpoint_gone, find, warn_of_rejections};
 
 /// Disabled reason of an endpoint that this command disabled.
 const BY_COMMAND: &str = "by command";
@@ -27,7 +27,7 @@ pub(super) async fn enable(storage: &Storage, args: &EndpointArgs) -> anyhow::Re
     if let Some(remark) = missed_remark(&before, &failed) {
         output::note(&remark);
     }
-    Ok(())
+    warn_of_rejections(storage, endpoint.id, &endpoint.url).await
 }
 
 /// Counts the deliveries that failed while the endpoint was failing or disabled, and names the command that recovers

@@ -7,7 +7,7 @@ use bellbird_storage::UserChange;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::harness::{Answer, App, Database, Person, Setup, eventually, on_both_databases};
+use crate::support::harness::{Answer, App, Database, Person, Setup, assert_reconnect, eventually, on_both_databases};
 
 const PROVIDER: &str = "snaptrade";
 
@@ -418,11 +418,11 @@ async fn disabled_connection_is_served_lost_one_is_503() {
 
     let user = all_credentials[0]["userId"].as_str().unwrap();
     app.control_of(PROVIDER, Method::POST, &format!("/users/{user}"), json!({"state": "revoked"})).await;
-    let answer = app.get_as(&mia.key, &format!("{path}&limit=3")).await;
-    assert!(answer.error(503).contains("invalidated"));
-    assert!(answer.header("retry-after").is_none());
+    assert_reconnect(&app.get_as(&mia.key, &format!("{path}&limit=3")).await, "invalidated");
     eventually(async || app.get_as(&mia.key, "/v1/connections").await.data()[0]["status"] == "revoked").await;
-    assert!(app.get_as(&mia.key, &format!("{path}&limit=4")).await.error(503).contains("revoked"));
+    assert_reconnect(&app.get_as(&mia.key, &format!("{path}&limit=4")).await, "revoked");
+    let holdings = format!("/v1/holdings?connectionId={connection}");
+    assert_reconnect(&app.get_as(&mia.key, &holdings).await, "revoked");
 }
 
 #[tokio::test]

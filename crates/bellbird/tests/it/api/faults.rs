@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use bellbird_domain::ConnectionStatus;
 use bellbird_reads::Limits;
+use bellbird_storage::{JobKey, job_kinds};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::harness::{App, Setup};
+use crate::support::harness::{App, Setup, assert_reconnect};
 
 /// Short timeouts for providers that never answer.
 fn short_timeouts() -> Setup {
@@ -136,14 +137,11 @@ async fn lost_consent_is_503_and_triggers_a_refresh() {
         app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": state})).await;
 
         let answer = app.get_as(&app.ben.key, &path).await;
-        let message = answer.error(503);
-        assert!(message.contains("invalidated") && message.contains("reconnect"), "{message}");
-        assert!(answer.header("retry-after").is_none());
+        assert_reconnect(&answer, "invalidated");
 
         let stored = wait_for_status(&app, expected).await;
         assert_eq!(stored, expected);
-        let message = app.get_as(&app.ben.key, &path).await.error(503);
-        assert!(message.contains(expected.as_str()), "{message}");
+        assert_reconnect(&app.get_as(&app.ben.key, &path).await, expected.as_str());
         let listed = app.get_as(&app.ben.key, "/v1/connections").await.data();
         assert_eq!(listed[0]["status"], expected.as_str());
         let audit = app.storage.list_audit(connection).await.unwrap();
@@ -152,6 +150,23 @@ async fn lost_consent_is_503_and_triggers_a_refresh() {
         app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "active"})).await;
         assert_eq!(app.get_as(&app.ben.key, &path).await.status, 200, "a read succeeds while the provider answers");
     }
+}
+
+#[tokio::test]
+async fn lost_consent_of_a_pending_connection_says_so() {
+    let app = App::start(short_timeouts()).await;
+    let (user, connection, now) = (app.ben.user.id, &app.ben.connections[0], app.clock.now());
+    let (from, to) = (ConnectionStatus::Active, ConnectionStatus::PendingMfa);
+    let key = JobKey::new(job_kinds::REFRESH, user, connection.id);
+    let claim = app.storage.claim_job(&key, now, now).await.unwrap().expect("claimed");
+    assert!(app.storage.set_status_after_refresh(&claim, from, to, "refreshed", now, now).await.unwrap());
+    app.set_consent(connection, "revoked").await;
+    let path = format!("/v1/transactions?connectionId={}", connection.id);
+    assert_reconnect(&app.get_as(&app.ben.key, &path).await, "pending_mfa");
+    // Balances have nulls instead.
+    let account = &app.accounts_of(connection).await[0].id;
+    let balances = app.get_as(&app.ben.key, &format!("/v1/balances?accountIds={account}")).await.data();
+    assert_eq!(balances[0]["currentBalance"], Value::Null);
 }
 
 /// Waits until the refresh in the background has changed the status. The test clock does not advance.

@@ -42,6 +42,7 @@ fn help_texts() {
         "serve",
         "sandbox",
         "migrate",
+        "status",
         "doctor",
         "openapi",
         "completions",

@@ -457,7 +457,7 @@ fn the_example_file_has_the_defaults() {
     // The defaults of the providers are in the registry.
     documented.providers = ProviderSettings::default();
     defaults.providers = ProviderSettings::default();
-    (documented.file, defaults.file) = (None, None);
+    documented.file = defaults.file.clone();
     assert_eq!(format!("{documented:?}"), format!("{defaults:?}"));
 
     let is_provider = |name: &str| PROVIDERS.iter().any(|provider| name.starts_with(provider.name.as_str()));

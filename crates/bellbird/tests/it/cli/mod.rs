@@ -1,7 +1,9 @@
 //! Tests of the commands of the built program.
 
+mod backup;
 mod commands;
 mod config;
+mod instances;
 mod long_running;
 mod secrets;
 mod webhook;

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::support::database::execute;
+use crate::support::harness::postgres_database;
 use crate::support::process::{ANY_PORTS, ANY_SANDBOX_PORTS, RunningCommand, Workdir, errors, get, text};
 
 const OLD: &str = "2026:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
@@ -14,11 +16,25 @@ struct Deployment {
     workdir: Workdir,
     sandbox: RunningCommand,
     key: String,
+    /// Its URL, on PostgreSQL.
+    database: Option<String>,
 }
 
 impl Deployment {
     fn start(keys: &str) -> Self {
-        let mut workdir = Workdir::migrated();
+        Self::start_in(Workdir::new(), None, keys)
+    }
+
+    /// For several instances.
+    async fn start_on_postgres(keys: &str) -> Self {
+        Self::start_in(Workdir::new(), Some(postgres_database().await), keys)
+    }
+
+    fn start_in(mut workdir: Workdir, database: Option<String>, keys: &str) -> Self {
+        if let Some(url) = &database {
+            workdir.set("BELLBIRD_DATABASE__URL", url);
+        }
+        workdir.json("migrate");
         workdir.set(KEYS, keys);
         let sandbox = RunningCommand::start(&workdir, &format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}"));
         let fiskil = &sandbox.json()["fiskil"];
@@ -27,7 +43,7 @@ impl Deployment {
         workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", text(fiskil, "clientSecret"));
         workdir.json("user add --email me@example.com");
         let key = text(&workdir.json("key create --user me@example.com"), "key").to_owned();
-        Self { workdir, sandbox, key }
+        Self { workdir, sandbox, key, database }
     }
 
     /// Imports one of the sandbox's credentials. Returns the connection's id.
@@ -48,16 +64,26 @@ impl Deployment {
         Service { running, api, key: self.key.clone() }
     }
 
+    /// The JSON of a rotation that succeeds. On PostgreSQL it prints a note about dead rows, and nothing else.
     fn rotate(&mut self, keys: &str) -> Value {
+        let (code, printed, error) = self.try_rotate(keys);
+        assert_eq!((code, error.lines().count()), (Some(0), usize::from(self.database.is_some())), "{error}");
+        printed
+    }
+
+    /// Exit status, JSON if any, and standard error of a rotation.
+    fn try_rotate(&mut self, keys: &str) -> (Option<i32>, Value, String) {
         self.workdir.set(KEYS, keys);
-        self.workdir.json("secrets rotate")
+        let output = self.workdir.run("secrets rotate --json");
+        let printed = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (output.status.code(), printed, errors(&output))
     }
 
     /// The verdicts and details of the doctor's check of secrets.
     fn doctor(&self) -> Vec<(String, String)> {
         let output = self.workdir.run(&format!("doctor --json {ANY_PORTS}"));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == "sealed tokens");
+        let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == "secrets");
         checks.map(|check| (text(check, "verdict").to_owned(), text(check, "detail").to_owned())).collect()
     }
 }
@@ -85,7 +111,7 @@ async fn single_instance_rotates_its_key() {
     let first = deployment.import(0);
     let service = deployment.serve(OLD);
     assert_eq!(service.read_status(&first).await, 200);
-    assert_eq!(deployment.doctor(), [("ok".to_owned(), "1 with key `2026`; all can be opened".to_owned())]);
+    assert_eq!(deployment.doctor(), [("ok".to_owned(), "1 secret: 1 with key `2026`; all can be opened".to_owned())]);
     service.stop();
 
     let both = format!("{NEW},{OLD}");
@@ -96,26 +122,27 @@ async fn single_instance_rotates_its_key() {
         deployment.doctor(),
         [(
             "note".to_owned(),
-            "1 with key `2026`, 1 with key `2027`; all can be opened. Run `bellbird secrets rotate` to reseal them \
-             with `2027`"
+            "2 secrets: 1 with key `2026`, 1 with key `2027`; all can be opened. Run `bellbird secrets \
+             rotate` to reseal them with `2027`"
                 .to_owned()
         )]
     );
-    assert_eq!(deployment.rotate(&both), json!({"resealed": 1, "alreadyCurrent": 1, "unopenable": 0}));
+    assert_eq!(deployment.rotate(&both), json!({"resealed": 1, "alreadyCurrent": 1, "unopenable": 0, "instances": 1}));
     for connection in [&first, &second] {
         assert_eq!(service.read_status(connection).await, 200, "the running service still reads");
     }
-    assert_eq!(deployment.rotate(&both), json!({"resealed": 0, "alreadyCurrent": 2, "unopenable": 0}));
+    assert_eq!(deployment.rotate(&both), json!({"resealed": 0, "alreadyCurrent": 2, "unopenable": 0, "instances": 1}));
     service.stop();
 
     let service = deployment.serve(NEW);
     for connection in [&first, &second] {
         assert_eq!(service.read_status(connection).await, 200, "the old key is no longer needed");
     }
-    assert_eq!(deployment.doctor(), [("ok".to_owned(), "2 with key `2027`; all can be opened".to_owned())]);
+    assert_eq!(deployment.doctor(), [("ok".to_owned(), "2 secrets: 2 with key `2027`; all can be opened".to_owned())]);
     assert_eq!(
         deployment.workdir.text("secrets rotate"),
-        "Resealed with key `2027`: 0. Already sealed with it: 2. Not opened: 0.\n"
+        "Resealed with key `2027`: 0. Already sealed with it: 2. Not opened: 0.\n\
+         One instance of the service runs, and was checked.\n"
     );
     service.stop();
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
@@ -124,7 +151,7 @@ async fn single_instance_rotates_its_key() {
 /// In the order of docs/operating.md, every instance can always open what any instance has sealed.
 #[tokio::test]
 async fn several_instances_rotate_their_key() {
-    let mut deployment = Deployment::start(OLD);
+    let mut deployment = Deployment::start_on_postgres(OLD).await;
     let first = deployment.import(0);
     let (new_key_last, new_key_first) = (format!("{OLD},{NEW}"), format!("{NEW},{OLD}"));
     // First, add the new key after the old one, one instance at a time.
@@ -142,7 +169,10 @@ async fn several_instances_rotate_their_key() {
     }
     second_service.stop();
     let second_service = deployment.serve(&new_key_first);
-    assert_eq!(deployment.rotate(&new_key_first), json!({"resealed": 2, "alreadyCurrent": 1, "unopenable": 0}));
+    assert_eq!(
+        deployment.rotate(&new_key_first),
+        json!({"resealed": 2, "alreadyCurrent": 1, "unopenable": 0, "instances": 2})
+    );
     // Finally, remove the old key.
     let third_service = deployment.serve(NEW);
     for service in [first_service, second_service, third_service] {
@@ -158,6 +188,44 @@ async fn several_instances_rotate_their_key() {
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }
 
+/// The order of docs/operating.md is enforced: no instance is left with secrets that it cannot open.
+#[tokio::test]
+async fn rotation_waits_until_every_instance_has_the_new_key() {
+    let mut deployment = Deployment::start_on_postgres(OLD).await;
+    let connection = deployment.import(0);
+    let (new_key_last, new_key_first) = (format!("{OLD},{NEW}"), format!("{NEW},{OLD}"));
+    let (late, early) = (deployment.serve(OLD), deployment.serve(&new_key_first));
+
+    let (code, _, error) = deployment.try_rotate(&new_key_first);
+    assert_eq!(code, Some(1));
+    let begin = "error: nothing was changed, because 1 of 2 running instances cannot open the key `2027`";
+    assert!(error.starts_with(begin), "{error}");
+    let advice = format!("({}) opens only `2026`: add `2027` to its secrets.key, restart it", late.api);
+    assert!(error.contains(&advice) && !error.contains(&early.api), "{error}");
+    let (verdict, detail) = deployment.doctor().remove(0);
+    assert!(verdict == "note" && detail.starts_with("1 secret: 1 with key `2026`"), "{detail}");
+    assert_eq!(late.read_status(&connection).await, 200);
+
+    // It opens both, but what it seals would be lost with the old key.
+    late.stop();
+    let late = deployment.serve(&new_key_last);
+    let (code, printed, error) = deployment.try_rotate(&new_key_first);
+    let resealed = json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 0, "instances": 2});
+    assert_eq!((code, printed), (Some(1), resealed));
+    assert!(error.contains(&format!("({}) seals with key `2026`: put `2027` first", late.api)), "{error}");
+    assert_eq!(late.read_status(&connection).await, 200);
+
+    // An instance that was killed does not block for ever.
+    let late_api = late.api;
+    assert_eq!(late.running.stop("-KILL").0, None);
+    let sql = format!("UPDATE instances SET last_seen_at = last_seen_at - 31000000 WHERE api_url = '{late_api}'");
+    execute(deployment.database.as_deref().unwrap(), &sql, "").await;
+    let resealed = json!({"resealed": 0, "alreadyCurrent": 1, "unopenable": 0, "instances": 1});
+    assert_eq!(deployment.rotate(&new_key_first), resealed);
+    early.stop();
+    assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
+}
+
 #[test]
 fn unopenable_secrets_are_reported_and_kept() {
     let mut deployment = Deployment::start(LOST);
@@ -168,19 +236,18 @@ fn unopenable_secrets_are_reported_and_kept() {
     let output = deployment.workdir.run("secrets rotate --json");
     assert_eq!(output.status.code(), Some(1));
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let missing = format!(
-        "1 secret cannot be opened: sealed with key `1999`, which is not in secrets.key. Add that key after the first \
-         one, or remove the connection and link it again (credentials {lost})"
+    let (reason, advice) = (
+        "cannot be opened: sealed with key `1999`, which is not in secrets.key.",
+        "Add the missing key to secrets.key, after the first one. If it is lost, see \"Secrets\" in docs/operating.md",
     );
+    let missing = format!("1 secret {reason} {advice} (credentials of connection {lost})");
     let error = json!({ "message": missing });
-    assert_eq!(printed, json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 1, "error": error}));
+    let counts = json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 1, "instances": 0, "error": error});
+    assert_eq!(printed, counts);
     assert_eq!(errors(&output), format!("error: {missing}\n"));
     assert_eq!(
         deployment.doctor(),
-        [
-            ("wrong".to_owned(), "1 with key `1999`, 1 with key `2027`; some cannot be opened".to_owned()),
-            ("wrong".to_owned(), missing)
-        ]
+        [("wrong".to_owned(), format!("2 secrets: 1 with key `1999`, 1 with key `2027`; 1 {reason} {advice}"))]
     );
     // A different key with the same id.
     deployment.workdir.set(KEYS, &format!("{NEW},1999:{}", &OLD[5..]));
@@ -197,7 +264,7 @@ fn unopenable_secrets_are_reported_and_kept() {
     // With the lost key, every secret can be opened.
     assert_eq!(
         deployment.rotate(&format!("{NEW},{LOST}")),
-        json!({"resealed": 1, "alreadyCurrent": 1, "unopenable": 0})
+        json!({"resealed": 1, "alreadyCurrent": 1, "unopenable": 0, "instances": 0})
     );
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }

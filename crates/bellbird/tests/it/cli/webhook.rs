@@ -39,13 +39,13 @@ fn instant(value: &Value, name: &str) -> Timestamp {
 }
 
 /// A request that a receiver has recorded.
-struct Sent {
+pub(super) struct Sent {
     head: String,
     body: Vec<u8>,
 }
 
 impl Sent {
-    fn header(&self, name: &str) -> &str {
+    pub(super) fn header(&self, name: &str) -> &str {
         let lines = self.head.lines().filter_map(|line| line.split_once(':'));
         let mut values = lines.filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim());
         values.next().unwrap_or_else(|| panic!("no {name} in {}", self.head))
@@ -60,7 +60,7 @@ impl Sent {
 }
 
 /// Starts a receiver on this machine that answers every request with one status.
-fn receiver(status: u16) -> (String, Receiver<Sent>) {
+pub(super) fn receiver(status: u16) -> (String, Receiver<Sent>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook?token=s3cret", listener.local_addr().unwrap());
     let (sender, sent) = channel();
@@ -108,6 +108,11 @@ async fn endpoints_are_added_and_listed() {
         let trades = add(&workdir, "HTTP://127.0.0.1:8099 --events trades.synced,trades.synced");
         assert_eq!((&trades["events"], &trades["url"]), (&json!(["trades.synced"]), &json!("http://127.0.0.1:8099/")));
         assert_ne!(trades["secret"], both["secret"]);
+        let reconnects = add(&workdir, "http://127.0.0.1:8099/status --events connection.updated,trades.synced");
+        assert_eq!(reconnects["events"], json!(["trades.synced", "connection.updated"]));
+        let shown = workdir.text("webhook list");
+        assert!(shown.contains("trades.synced,connection.updated"), "{shown}");
+        workdir.json(&format!("webhook remove {}", text(&reconnects, "id")));
 
         workdir.json("user add --email other@example.com");
         assert_eq!(workdir.json("webhook list --user other@example.com"), json!([]));
@@ -500,11 +505,11 @@ fn usage_errors_list_accepted_values() {
         ("webhook add --user me@example.com", "--url <URL>"),
         (
             "webhook add --user me@example.com --url https://x.example --events balances.synced",
-            "[possible values: transactions.synced, trades.synced]",
+            "[possible values: transactions.synced, trades.synced, connection.updated]",
         ),
         (
             "webhook add --user me@example.com --url https://x.example --events endpoint.ping",
-            "[possible values: transactions.synced, trades.synced]",
+            "[possible values: transactions.synced, trades.synced, connection.updated]",
         ),
         ("webhook ping first", "must be an id: `bellbird webhook list` shows the ids"),
         ("webhook set ID", "<--url <URL>|--events <LIST>>"),

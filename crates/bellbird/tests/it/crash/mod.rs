@@ -2,6 +2,7 @@
 
 mod linking;
 mod linking_process;
+mod status_steps;
 mod sync_random;
 mod sync_steps;
 

@@ -2,7 +2,7 @@
 //! them.
 
 use bellbird_connections::LinkTarget;
-use bellbird_domain::{Connection, ConnectionStatus};
+use bellbird_domain::{Connection, ConnectionStatus, EventType};
 use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -67,6 +67,7 @@ on_both_databases! {
     async fn one_event_updates_the_status(app: App) {
         for provider in simulated_providers() {
             let (person, connection) = app.subscribed(provider).await;
+            let hook = app.hook_for(&person.user, &[EventType::ConnectionUpdated]).await;
             for (state, status) in [
                 ("expired", ConnectionStatus::Invalidated),
                 ("active", ConnectionStatus::Active),
@@ -76,6 +77,10 @@ on_both_databases! {
                 app.wait_for_status(&connection, status).await;
                 let shown = app.get_as(&person.key, "/v1/connections").await.data();
                 assert_eq!(shown[0]["status"], status.as_str(), "{provider}");
+                eventually(async || hook.receiver.has_requests()).await;
+                let reported: Vec<Value> =
+                    hook.drain().iter().map(|event| event.rows("updated")[0]["status"].clone()).collect();
+                assert_eq!(reported, [status.as_str()], "{provider}");
             }
             let statuses = app.delivered(provider).await;
             assert!(statuses.iter().all(|status| *status == 200), "{provider}: {statuses:?}");

@@ -453,7 +453,9 @@ async fn unopenable_credentials_delay_the_removal() {
     deployment.workdir.set("BELLBIRD_SECRETS__KEY", "other:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=");
     let error = deployment.workdir.error(&format!("connection remove {} --yes", deployment.connection), 1);
     assert!(
-        error.contains("its credentials cannot be opened: sealed with the key \"main\", which is not configured"),
+        error.contains(
+            "its credentials cannot be opened: sealed with the master key `main`, which is not in secrets.key"
+        ),
         "{error}"
     );
     assert_eq!(deployment.list()[0]["status"], "deleting");

@@ -89,6 +89,14 @@ pub(crate) struct Person {
     pub(crate) connections: Vec<Connection>,
 }
 
+/// Asserts that the user must reconnect a connection with this status.
+pub(crate) fn assert_reconnect(answer: &Answer, status: &str) {
+    let message = answer.error(503);
+    assert!(message.contains(&format!("is {status}: the user must reconnect it")), "{message}");
+    assert_eq!(answer.json()["error"]["details"], json!([format!("status: {status}")]));
+    assert_eq!(answer.header("retry-after"), None, "a retry cannot succeed");
+}
+
 /// What all instances of the service share. Each creates everything else when it starts.
 #[derive(Clone)]
 pub(crate) struct Shared {

@@ -232,9 +232,9 @@ impl App {
         Hook { receiver, endpoint, secret }
     }
 
-    /// An endpoint of the user, for all events.
+    /// An endpoint of the user, for the events that an endpoint gets by default.
     pub(crate) async fn hook(&self, user: &User) -> Hook {
-        self.hook_for(user, EventType::SUBSCRIBABLE).await
+        self.hook_for(user, &[EventType::TransactionsSynced, EventType::TradesSynced]).await
     }
 
     pub(crate) async fn sync(&self, connection: &Connection) -> SyncReport {

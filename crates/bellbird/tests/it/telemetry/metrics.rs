@@ -34,6 +34,9 @@ async fn scrape_matches_the_list() {
     while !page.contains("bellbird_webhook_endpoints{") {
         page = reqwest::get(&url).await.unwrap().text().await.unwrap();
     }
+    for sample in [r#"status="active"} 1"#, r#"status="revoked"} 0"#] {
+        assert!(page.contains(&format!(r#"bellbird_connections{{provider="fiskil",{sample}"#)), "{page}");
+    }
     let (kinds, helps) = (comments(&page, "# TYPE "), comments(&page, "# HELP "));
     for name in ["bellbird_requests_total", "bellbird_request_seconds", "bellbird_provider_calls_total"] {
         assert!(kinds.contains_key(name), "{page}");

@@ -2,7 +2,7 @@
 
 use std::str::FromStr as _;
 
-use bellbird_domain::{Connection, DeliveryState, EventType, Plan};
+use bellbird_domain::{Connection, ConnectionId, DeliveryState, EventType, Plan};
 use bigdecimal::{BigDecimal, RoundingMode};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::support::harness::{App, Database, Setup, on_both_databases, simulated
 use crate::support::receiver::{ChunkPosition, Hook, ReceivedEvent, Reply, RowCounts, SyncCounts};
 use crate::support::rows::all_rows;
 
-fn members(value: &Value) -> String {
+pub(super) fn members(value: &Value) -> String {
     value.as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
@@ -98,11 +98,20 @@ fn assert_trade(event: &Value, shown: &Value) {
     }
 }
 
-fn assert_envelope(received: &ReceivedEvent, event_type: &str, created: i64) {
+/// `connection` is the id of the event's connection. A ping has none.
+pub(super) fn assert_envelope(
+    received: &ReceivedEvent,
+    event_type: &str,
+    connection: Option<ConnectionId>,
+    created: i64,
+) {
     let body = &received.body;
     assert_eq!(members(body), "api_version created data id metadata object type");
     assert_eq!(members(&body["data"]), "new updated");
-    assert_eq!(members(&body["metadata"]), "chunk new_count sync_run_id total_chunks updated_count");
+    let metadata = "chunk new_count sync_run_id total_chunks updated_count";
+    let named = metadata.replacen(' ', " connection_id ", 1);
+    assert_eq!(members(&body["metadata"]), if connection.is_some() { &named } else { metadata });
+    assert_eq!(body["metadata"].get("connection_id").cloned(), connection.map(|id| json!(id)));
     assert_eq!((&body["object"], &body["type"]), (&json!("event"), &json!(event_type)));
     assert_eq!((&body["api_version"], &body["created"]), (&json!("2026-11-01"), &json!(created)));
     for id in [&body["id"], &body["metadata"]["sync_run_id"]] {
@@ -156,7 +165,7 @@ async fn assert_announced_as_shown(app: &App, user: &bellbird_domain::User, key:
         if is_broker { assert_trade(delivered, shown) } else { assert_transaction(delivered, shown, &raw) }
     }
     for event in &received {
-        assert_envelope(event, event_type, app.clock.now().as_second());
+        assert_envelope(event, event_type, Some(connection.id), app.clock.now().as_second());
     }
     app.storage.delete_endpoint(user.id, hook.endpoint.id).await.unwrap();
 }
@@ -372,7 +381,7 @@ on_both_databases! {
             assert_eq!(received[0].counts(), RowCounts { new: 0, updated: 0 });
             assert_eq!(received[0].chunk_position(), ChunkPosition { chunk: 1, total: 1 });
             assert_eq!(received[0].id, pinged.event_id.to_string());
-            assert_envelope(&received[0], "endpoint.ping", app.clock.now().as_second());
+            assert_envelope(&received[0], "endpoint.ping", None, app.clock.now().as_second());
             assert_eq!(app.states_at(&hook).await.last(), Some(&state));
         }
         app.advance_clock(DAY).await;

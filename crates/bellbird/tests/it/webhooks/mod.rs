@@ -8,6 +8,7 @@ mod rebuild;
 mod receivers;
 mod retention;
 mod retries;
+mod status_changes;
 mod unopenable;
 
 use jiff::SignedDuration;

@@ -165,7 +165,7 @@ both! {
         let stale = async |refresh| {
             let found = [new_account("acc_9", "Nine")];
             assert!(!db.apply_refresh(refresh, &found, true, at(36)).await.unwrap());
-            assert!(!db.set_status_after_refresh(refresh, Active, Revoked, "refreshed", at(36)).await.unwrap());
+            assert!(!db.set_status_after_refresh(refresh, Active, Revoked, "refreshed", at(36), at(36)).await.unwrap());
             assert!(!db.finish_backfill(refresh, None).await.unwrap());
         };
         stale(&refresh).await;

@@ -155,7 +155,7 @@ both! {
         let killed = due(db, 20).await.remove(0);
         let claim = due(db, 50).await.remove(0);
         let set = async |claim, from, to| {
-            db.set_status_after_refresh(claim, from, to, "refreshed", at(51)).await.unwrap()
+            db.set_status_after_refresh(claim, from, to, "refreshed", at(51), at(51)).await.unwrap()
         };
         assert!(!set(&killed, active, mfa).await, "lease lost");
         assert!(!set(&claim, mfa, revoked).await, "it has another status");

@@ -1,3 +1,4 @@
 mod open;
+mod service_lock;
 mod statement;
 mod time_limits;

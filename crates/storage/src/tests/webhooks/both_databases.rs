@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use bellbird_domain::{ConnectionId, EndpointId, EventId, EventType, SyncRunId, UserId};
+use bellbird_domain::{ConnectionId, ConnectionStatus, EndpointId, EventId, EventType, SyncRunId, UserId};
 use uuid::Uuid;
 
 use crate::tests::fixtures::{connection_to_sync, digest, endpoint, fingerprint, finished_attempt, progress};
@@ -53,6 +53,11 @@ const TABLES: [(&str, &[&str]); 7] = [
             "chunk",
             "total_chunks",
             "LENGTH(row_hint)",
+            "connection_status",
+            "previous_status",
+            "provider",
+            "institution_name",
+            "last_refreshed_at",
         ],
     ),
     (
@@ -139,7 +144,7 @@ impl Play<'_> {
         let db = self.db;
         let endpoint = *self.random.one_of(&self.endpoints).unwrap();
         let event = self.random.one_of(&self.events).copied().unwrap_or_else(EventId::new);
-        match self.random.below(16) {
+        match self.random.below(17) {
             0 | 1 => {
                 let key = JobKey::new(job_kinds::SYNC, self.user, *self.random.one_of(&self.connections).unwrap());
                 let claim = db.claim_job(&key, at(now), at(now + 9)).await.unwrap();
@@ -190,6 +195,7 @@ impl Play<'_> {
                 }
                 _ => String::new(),
             },
+            15 => self.change_status(now).await,
             _ => {
                 let delivered = self.random.below(2) == 0;
                 let result = PingResult { at: at(now), duration_ms: 7, status: Some(200), error: None, delivered };
@@ -198,6 +204,25 @@ impl Play<'_> {
                 format!("ping: {}", db.insert_ping(self.user, endpoint, event, run, &result).await.unwrap())
             }
         }
+    }
+
+    async fn change_status(&mut self, now: i64) -> String {
+        let connection = *self.random.one_of(&self.connections).unwrap();
+        let Some(found) = self.db.find_connection(self.user, connection).await.unwrap() else { return String::new() };
+        let (from, to) = match found.status {
+            ConnectionStatus::Active => (ConnectionStatus::Active, ConnectionStatus::Revoked),
+            other => (other, ConnectionStatus::Active),
+        };
+        let changed = self.db.set_status((self.user, connection), from, to, at(now)).await;
+        // The storage makes the id, so it differs between the databases.
+        for id in self.db.texts("SELECT id FROM webhook_events WHERE event_type = 'connection.updated'").await {
+            let event: Uuid = id.parse().unwrap();
+            if !self.events.contains(&EventId::from(event)) {
+                self.names.insert(id, format!("status event {}", self.events.len()));
+                self.events.push(EventId::from(event));
+            }
+        }
+        format!("{from} to {to}: {changed}")
     }
 
     async fn finish_sync(&mut self, now: i64) -> String {
@@ -326,7 +351,8 @@ fn random_sequences_leave_the_same_rows() {
         }
     });
     let all: Vec<&str> = sqlite.iter().flatten().map(|(result, _)| result.as_str()).collect();
-    for result in ["finish sync: Some(3)", "finish sync: None", "redeliver: true", "disable: true"] {
+    let status_changed = "active to revoked: true";
+    for result in ["finish sync: Some(3)", "finish sync: None", "redeliver: true", "disable: true", status_changed] {
         assert!(all.contains(&result), "no step had the result {result}: {all:?}");
     }
     let has_recovered = |result: &&str| result.starts_with("recover: ") && *result != "recover: 0";

@@ -1,6 +1,8 @@
 //! Pings, redeliveries, recovery, and deletion of old events.
 
-use bellbird_domain::{ConnectionId, DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId};
+use bellbird_domain::{
+    ConnectionId, ConnectionStatus, DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId,
+};
 
 use crate::tests::fixtures::{
     chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, finished_attempt, secret, states,
@@ -300,13 +302,20 @@ both! {
                 finish_sync_with(&handles[2], (user, kept), 100 + round, &[chunk(1, 2), chunk(2, 2)]).await;
             }
         };
+        let changing = async {
+            let statuses = [ConnectionStatus::Active, ConnectionStatus::Revoked];
+            for round in 0..8 {
+                let (from, to) = (statuses[round % 2], statuses[(round + 1) % 2]);
+                assert!(db.set_status((user, kept), from, to, at(99)).await);
+            }
+        };
         let pruning = async {
             for round in 0..8 {
                 handles[3].recover(user, id, at(0), at(50)).await.unwrap();
                 handles[3].delete_outdated_webhook_events(at(100 + round), 3).await.unwrap();
             }
         };
-        tokio::join!(writing, removing, syncing, pruning);
+        tokio::join!(writing, removing, syncing, changing, pruning);
         assert!(db.find_endpoint_any(id).await.unwrap().is_some());
     }
 }

@@ -140,7 +140,8 @@ async fn forged_requests_are_rejected() {
 /// Registers each receiver as an endpoint. Returns the id of the endpoint and the program.
 fn add_endpoints(workdir: &Workdir) -> Vec<(String, Receiver)> {
     let add = |((language, _), port)| {
-        let line = format!("webhook add --user me@example.com --url http://127.0.0.1:{port}/");
+        let events = "--events transactions.synced,trades.synced,connection.updated";
+        let line = format!("webhook add --user me@example.com --url http://127.0.0.1:{port}/ {events}");
         let added = workdir.json(&line);
         let receiver = Receiver::start(language, port, text(&added, "secret"));
         (text(&added, "id").to_owned(), receiver)
@@ -190,7 +191,9 @@ fn assert_one_run(events: &[Value], receiver: &Receiver) {
 async fn control(sandbox: &Value, method: Method, path: &str, body: Value) -> Value {
     let url = format!("{}/__control{path}", text(&sandbox["fiskil"], "baseUrl"));
     let client = Client::builder().no_proxy().build().unwrap();
-    client.request(method, url).json(&body).send().await.unwrap().error_for_status().unwrap().json().await.unwrap()
+    let answer = client.request(method, url).json(&body).send().await.unwrap().error_for_status().unwrap();
+    // Some answers are empty.
+    serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default()
 }
 
 fn provider_account(database: &str) -> String {
@@ -259,6 +262,16 @@ async fn receivers_accept_what_the_service_sends() {
         let deliveries = finished_deliveries(&workdir, id);
         let mut all = deliveries.as_array().unwrap().iter();
         assert!(all.all(|delivery| delivery["state"] == "delivered" && delivery["attempts"] == 1), "{deliveries}");
+    }
+
+    let credentials = sandbox.json()["credentials"].as_array().unwrap().clone();
+    let fiskil = credentials.iter().find(|credentials| credentials["provider"] == "fiskil").unwrap();
+    let path = format!("/consents/{}", text(fiskil, "arrangementId"));
+    control(&sandbox.json(), Method::POST, &path, json!({"state": "revoked"})).await;
+    assert_eq!(workdir.run("connection sync --all").status.code(), Some(0));
+    for (_, receiver) in &endpoints {
+        let is_status = |event: &&Value| event["type"] == "connection.updated" && event["updated_count"] == 1;
+        receiver.wait_until_received(|events| events.iter().filter(is_status).count() == 1).await;
     }
     assert_eq!(service.stop("-TERM").0, Some(0));
 }

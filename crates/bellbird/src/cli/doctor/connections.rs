@@ -1,0 +1,46 @@
+//! Checks of the doctor for connections that users must reconnect.
+
+use bellbird_domain::ConnectionStatus;
+use bellbird_storage::{BrokenConnection, Storage, StorageError};
+
+use super::super::output;
+use super::{Checks, Verdict};
+
+const NAME: &str = "connections";
+/// Broken connections that are listed individually.
+const SHOWN_MAX: u32 = 5;
+
+pub(super) async fn check(checks: &mut Checks, storage: &Storage) {
+    if let Err(error) = check_statuses(checks, storage).await {
+        checks.add(NAME, Verdict::Wrong, error.to_string());
+    }
+}
+
+async fn check_statuses(checks: &mut Checks, storage: &Storage) -> Result<(), StorageError> {
+    let (mut active, mut broken) = (0, 0);
+    for counted in storage.count_connections().await? {
+        match counted.status {
+            ConnectionStatus::Active => active += counted.count,
+            ConnectionStatus::Deleting => {}
+            ConnectionStatus::Invalidated | ConnectionStatus::PendingMfa | ConnectionStatus::Revoked => {
+                broken += counted.count;
+            }
+        }
+    }
+    for BrokenConnection { id, user_email, institution_name, status, since, .. } in
+        storage.list_broken_connections(SHOWN_MAX).await?
+    {
+        let since = output::format_instant(since);
+        let detail = format!(
+            "{institution_name} of {user_email} is {status} since {since}; to reconnect it, send the user the link of \
+             `bellbird connection link --reconnect {id}`"
+        );
+        checks.add(NAME, Verdict::Note, detail);
+    }
+    if broken > u64::from(SHOWN_MAX) {
+        let more = broken - u64::from(SHOWN_MAX);
+        checks.add(NAME, Verdict::Note, format!("{more} more must be reconnected; see `bellbird connection list`"));
+    }
+    checks.add(NAME, Verdict::Ok, format!("{active} active"));
+    Ok(())
+}

@@ -1,0 +1,284 @@
+//! `bellbird restore`: puts a backup in the place of the SQLite database, and decides about a restored database.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use bellbird_storage::{
+    CarriedOver, LostSince, SealError, SealedSecrets, Sealer, ServiceLock, StagedBackup, Storage, StorageError,
+};
+use clap::{ArgGroup, Args};
+use jiff::Timestamp;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Serialize;
+
+use super::arguments::SettingArgs;
+use super::backup::{configured_keys, count, needed_keys};
+use super::output::{self, JsonFlag};
+use crate::config::Settings;
+use crate::wiring;
+
+/// Longer than any URL of a database.
+const URL_BYTES_MAX: u64 = 10_000;
+
+/// Put a backup in the place of the SQLite database.
+///
+/// Stop the service first. A restore revives nothing. `restore FILE` reads from the present database which keys were revoked since the backup,
+/// and which connections, users and endpoints were removed or disabled, and repeats that. The present database is kept
+/// beside the new one.
+///
+/// Where the present database is gone, or if you restored with other tools such as `pg_restore`, Bellbird cannot know.
+/// The service does not start then until you decide with one of the options.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).args(["file", "previous", "revoke_keys", "keep_keys"])))]
+#[command(override_usage = "bellbird restore <FILE>
+       bellbird restore <--previous <FILE>|--revoke-keys|--keep-keys>")]
+#[command(after_long_help = "Examples:
+  bellbird restore /backups/bellbird-2026-11-20.db
+  echo postgres://user:password@host/old | bellbird restore --previous -
+  bellbird restore --revoke-keys")]
+pub(super) struct RestoreArgs {
+    /// The backup to restore, made by `bellbird backup`
+    file: Option<PathBuf>,
+
+    /// Decide: repeat what the previous database knows to be revoked or removed. FILE holds the URL of that database;
+    /// `-` reads it from standard input
+    #[arg(long, value_name = "FILE")]
+    previous: Option<PathBuf>,
+
+    /// Decide: revoke all API keys, because some may have been revoked since the backup
+    #[arg(long)]
+    revoke_keys: bool,
+
+    /// Decide: keep all API keys, because none was revoked since the backup
+    #[arg(long)]
+    keep_keys: bool,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// What `restore FILE --json` and `restore --previous FILE --json` print.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RestoredView {
+    /// Where the replaced database is now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced: Option<String>,
+    decision_needed: bool,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    carried_over: Option<CarriedOver>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<LostSince>,
+}
+
+/// What `restore --revoke-keys --json` and `restore --keep-keys --json` print.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DecidedView {
+    keys_revoked: u64,
+}
+
+pub(super) async fn run(settings: &SettingArgs, args: &RestoreArgs) -> anyhow::Result<()> {
+    let settings = settings.load(None)?;
+    match (&args.file, &args.previous) {
+        (Some(file), _) => restore(&settings, file, args.format).await,
+        (None, Some(previous)) => compare_with_previous(&settings, previous, args.format).await,
+        (None, None) => decide_about_keys(&settings, args).await,
+    }
+}
+
+async fn restore(settings: &Settings, file: &Path, format: JsonFlag) -> anyhow::Result<()> {
+    let Some(lock) = ServiceLock::acquire(settings.database.url.expose_secret())? else {
+        bail!(
+            "the database is PostgreSQL, which has its own tools: restore with `pg_restore` into a new database, as in \
+             docs/backup.md, then run `bellbird restore --previous FILE`"
+        );
+    };
+    let sealer = wiring::sealer(settings)?.unwrap_or_else(Sealer::random);
+    let staged = StagedBackup::new(file, lock, sealer).await.context("nothing was restored")?;
+    check_keys(settings, staged.storage(), file).await?;
+    let (now, mut view) = (Timestamp::now(), RestoredView::default());
+    let present = match staged.open_present().await {
+        Ok(None) => {
+            view.reason = Some("there was no database before".to_owned());
+            None
+        }
+        Ok(Some(present)) => {
+            match present.state_for(staged.storage()).await {
+                Ok(state) => {
+                    let (done, lost) = staged.storage().carry_over(&state, now).await?;
+                    (view.carried_over, view.lost) = (Some(done), Some(lost));
+                }
+                Err(error) => view.reason = Some(unusable(&error)),
+            }
+            Some(present)
+        }
+        Err(error) => {
+            view.reason = Some(unusable(&error));
+            None
+        }
+    };
+    view.decision_needed = view.carried_over.is_none();
+    let replaced = staged.put_in_place(present, !view.decision_needed, now).await?;
+    view.replaced = replaced.map(|path| path.display().to_string());
+    output::print(format, &view, |view| restored_text(file, view))
+}
+
+fn unusable(error: &StorageError) -> String {
+    format!("the replaced database could not be compared: {error}")
+}
+
+/// Rejects a backup whose secrets do not open.
+async fn check_keys(settings: &Settings, storage: &Storage, file: &Path) -> anyhow::Result<()> {
+    let file = file.display();
+    let secrets = storage.sealed_secrets().await?;
+    if let Some(missing) = missing_keys(settings, &secrets)? {
+        bail!(
+            "nothing was restored: {file} needs a master key that is not in secrets.key: {missing}. Add it after the \
+             first key, and run this command again"
+        );
+    }
+    let damaged = secrets.unopenable.iter().filter(|secret| !matches!(secret.why, SealError::UnknownKeyId(_))).count();
+    if damaged > 0 {
+        bail!(
+            "nothing was restored: secrets of {file} do not open with the key of their id: {damaged}. Another key in \
+             secrets.key has the same id, or the file is damaged"
+        );
+    }
+    Ok(())
+}
+
+async fn compare_with_previous(settings: &Settings, previous: &Path, format: JsonFlag) -> anyhow::Result<()> {
+    let url = read_url(previous)?;
+    let path = url.expose_secret().strip_prefix("sqlite:").map(|path| path.strip_prefix("//").unwrap_or(path));
+    if path.is_some_and(|path| !Path::new(path).exists()) {
+        bail!("there is no file at the previous database's URL");
+    }
+    let lock = ServiceLock::acquire(settings.database.url.expose_secret())?;
+    let storage = wiring::open_storage(settings).await?;
+    let opened = Storage::open(url.expose_secret(), Sealer::random()).await;
+    let opened = opened.context("could not open the previous database")?;
+    let state = opened.state_for(&storage).await.context("the previous database cannot be used")?;
+    opened.close().await;
+    let (done, lost) = storage.carry_over(&state, Timestamp::now()).await?;
+    finish_decision(settings, storage, lock).await?;
+    let view = RestoredView { carried_over: Some(done), lost: Some(lost), ..RestoredView::default() };
+    output::print(format, &view, |view| {
+        format!("Compared with the previous database.\n{}\nStart the service now.", carried_over_text(view))
+    })
+}
+
+/// A URL may contain a password, so it is no argument, which other users of the machine can see.
+fn read_url(file: &Path) -> anyhow::Result<SecretString> {
+    let mut text = String::new();
+    if file == Path::new("-") {
+        io::stdin().lock().take(URL_BYTES_MAX).read_to_string(&mut text).context("could not read standard input")?;
+    } else {
+        let opened = fs::File::open(file).with_context(|| format!("could not read {}", file.display()))?;
+        opened
+            .take(URL_BYTES_MAX)
+            .read_to_string(&mut text)
+            .with_context(|| format!("could not read {}", file.display()))?;
+    }
+    Ok(SecretString::from(text.trim()))
+}
+
+async fn decide_about_keys(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
+    let lock = ServiceLock::acquire(settings.database.url.expose_secret())?;
+    let storage = wiring::open_storage(settings).await?;
+    let was_restored = storage.awaits_restore_decision().await?;
+    let keys_revoked = if args.revoke_keys { storage.revoke_all_keys(Timestamp::now()).await? } else { 0 };
+    finish_decision(settings, storage, lock).await?;
+    output::print(args.format, &DecidedView { keys_revoked }, |view| match (args.revoke_keys, was_restored) {
+        (false, false) => "Nothing to decide: the database is not known to be restored from a backup.".to_owned(),
+        (false, true) => format!("Kept all API keys.\n{REVIVED}\nStart the service now."),
+        (true, _) => format!(
+            "Revoked {}. Create new ones with `bellbird key create`.\n{REVIVED}\nStart the service now.",
+            count(view.keys_revoked, "API key", "API keys")
+        ),
+    })
+}
+
+/// Warns about missing keys only: they may be lost for good.
+async fn finish_decision(settings: &Settings, storage: Storage, lock: Option<ServiceLock>) -> anyhow::Result<()> {
+    storage.set_restore_decided().await?;
+    if let Some(missing) = missing_keys(settings, &storage.sealed_secrets().await?)? {
+        output::note(&format!("warning: the database needs a master key that is not in secrets.key: {missing}"));
+    }
+    storage.close().await;
+    drop(lock);
+    Ok(())
+}
+
+/// The keys of these secrets that are not configured.
+fn missing_keys(settings: &Settings, secrets: &SealedSecrets) -> anyhow::Result<Option<String>> {
+    let missing: Vec<_> = needed_keys(secrets, &configured_keys(settings)?)
+        .into_iter()
+        .filter(|key| !key.configured)
+        .map(|key| format!("`{}` ({})", key.id, count(key.secrets, "secret", "secrets")))
+        .collect();
+    Ok((!missing.is_empty()).then(|| missing.join(", ")))
+}
+
+const REVIVED: &str = "\
+Connections, users and endpoints that were removed since the backup are back: remove them again, see `bellbird \
+connection list`, `bellbird user list` and `bellbird webhook list`. A connection whose consent was withdrawn shows as \
+revoked after its next refresh.";
+
+fn restored_text(file: &Path, view: &RestoredView) -> String {
+    let mut text = format!("Restored {}.", file.display());
+    if let Some(replaced) = &view.replaced {
+        text = format!("{text} The replaced database is {replaced}.");
+    }
+    if view.decision_needed {
+        let reason = view.reason.as_deref().unwrap_or_default();
+        return format!("{text}\n\nThe service does not start yet: {reason}, and {}.", wiring::RESTORE_DECISION);
+    }
+    format!("{text}\n{}\nStart the service now.", carried_over_text(view))
+}
+
+fn carried_over_text(RestoredView { carried_over, lost, .. }: &RestoredView) -> String {
+    let (done, lost) = (carried_over.clone().unwrap_or_default(), lost.clone().unwrap_or_default());
+    let done = list(&[
+        (done.keys_revoked, "API key revoked", "API keys revoked"),
+        (done.keys_shortened, "API key expires earlier", "API keys expire earlier"),
+        (done.connections_removed, "connection removed", "connections removed"),
+        (done.removals_continued, "removal to be completed by the service", "removals to be completed by the service"),
+        (done.users_removed, "user removed", "users removed"),
+        (done.plans_changed, "plan changed", "plans changed"),
+        (done.endpoints_removed, "endpoint removed", "endpoints removed"),
+        (done.endpoints_disabled, "endpoint disabled", "endpoints disabled"),
+        (done.endpoints_moved, "URL of an endpoint changed", "URLs of endpoints changed"),
+        (done.registrations_removed, "registration at a provider removed", "registrations at providers removed"),
+    ]);
+    let has_connections = lost.connections > 0;
+    let lost = list(&[
+        (lost.users, "user", "users"),
+        (lost.keys, "API key", "API keys"),
+        (lost.connections, "connection", "connections"),
+        (lost.endpoints, "endpoint", "endpoints"),
+    ]);
+    let mut text = match done {
+        None => "Nothing was revoked or removed since the backup.".to_owned(),
+        Some(done) => format!("Done again, as since the backup: {done}."),
+    };
+    if let Some(lost) = lost {
+        text = format!("{text}\nNewer than the backup, so lost here: {lost}.");
+    }
+    if has_connections {
+        text.push_str(" The consents of lost connections stay valid until their users withdraw them at the provider.");
+    }
+    text
+}
+
+/// Lists the counts that are not 0. None if all are.
+fn list(counts: &[(u64, &str, &str)]) -> Option<String> {
+    let some = counts.iter().filter(|(number, ..)| *number > 0);
+    let texts: Vec<_> = some.map(|(number, one, several)| count(*number, one, several)).collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
+}

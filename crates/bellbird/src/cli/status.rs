@@ -1,0 +1,209 @@
+//! `bellbird status`: what runs, and with which settings file and database.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use bellbird_connections::job_kinds;
+use bellbird_storage::Storage;
+use clap::Args;
+use jiff::Timestamp;
+use secrecy::ExposeSecret as _;
+use serde::Serialize;
+
+use super::arguments::SettingArgs;
+use super::output::{self, JsonFlag};
+use crate::config::Settings;
+use crate::instances::{self, Instance, VERSION};
+use crate::wiring;
+
+/// Show the running instances, and the settings file and database of this command.
+///
+/// Also shows what differs between the instances and the settings of this command. An instance that was killed is shown
+/// for 30 more seconds. Changes nothing and calls no provider. Exits with status 1 only if the database cannot be read.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird status --json | jq '.instances[].apiUrl'")]
+pub(super) struct StatusArgs {
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusView {
+    version: &'static str,
+    /// `None`: all settings come from the environment, or are at their defaults.
+    settings_file: Option<PathBuf>,
+    /// Ids of the configured master keys. The first one seals.
+    key_ids: Vec<String>,
+    providers: Vec<String>,
+    database: DatabaseView,
+    /// `None` if the database cannot be read or has pending migrations.
+    #[serde(flatten)]
+    contents: Option<ContentsView>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DatabaseView {
+    /// Without user and password.
+    location: String,
+    /// The newest migration that was applied.
+    schema: Option<String>,
+    pending_migrations: Vec<String>,
+    /// Why the database cannot be read.
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ContentsView {
+    users: usize,
+    /// By status.
+    connections: BTreeMap<String, u64>,
+    jobs: JobsView,
+    instances: Vec<Instance>,
+    differences: Vec<String>,
+}
+
+#[derive(Default, Serialize)]
+struct JobsView {
+    due: u64,
+    running: u64,
+    failing: u64,
+}
+
+pub(super) async fn run(settings: &SettingArgs, args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    let settings = settings.load(None)?;
+    let sealer = wiring::sealer(&settings)?;
+    let (database, contents) = database(&settings).await;
+    let view = StatusView {
+        version: VERSION,
+        settings_file: settings.file.clone(),
+        key_ids: sealer.iter().flat_map(|sealer| sealer.key_ids()).map(str::to_owned).collect(),
+        providers: wiring::providers(&settings)?.iter().map(|provider| provider.name().to_string()).collect(),
+        database,
+        contents,
+    };
+    output::print(args.format, &view, text)?;
+    Ok(if view.database.error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn database(settings: &Settings) -> (DatabaseView, Option<ContentsView>) {
+    let url = settings.database.url.expose_secret();
+    let mut view =
+        DatabaseView { location: Storage::location(url), schema: None, pending_migrations: Vec::new(), error: None };
+    // Opening would create the file.
+    if url.strip_prefix("sqlite:").is_some_and(|path| !Path::new(path.trim_start_matches("//")).exists()) {
+        view.error = Some("the file does not exist: run `bellbird migrate`".to_owned());
+        return (view, None);
+    }
+    let read = async {
+        let storage = wiring::open_existing(settings, wiring::optional_sealer(settings)?).await?;
+        let read = read_database(settings, &storage, &mut view).await;
+        storage.close().await;
+        read
+    };
+    match read.await {
+        Ok(contents) => (view, contents),
+        Err(error) => (DatabaseView { error: Some(format!("{error:#}")), ..view }, None),
+    }
+}
+
+async fn read_database(
+    settings: &Settings,
+    storage: &Storage,
+    view: &mut DatabaseView,
+) -> anyhow::Result<Option<ContentsView>> {
+    view.schema = storage.schema_version().await?;
+    view.pending_migrations = storage.pending_migrations().await?;
+    if !view.pending_migrations.is_empty() {
+        return Ok(None);
+    }
+    let mut connections = BTreeMap::new();
+    for counted in storage.count_connections().await? {
+        *connections.entry(counted.status.to_string()).or_default() += counted.count;
+    }
+    let mut jobs = JobsView::default();
+    let counts = storage.count_jobs(Timestamp::now()).await?;
+    for counts in counts.iter().filter(|counts| job_kinds().any(|kind| kind == counts.kind)) {
+        jobs.due += counts.due;
+        jobs.running += counts.running;
+        jobs.failing += counts.failing;
+    }
+    let instances = instances::running(storage).await?;
+    let findings = instances::compare_with(&instances, settings);
+    Ok(Some(ContentsView {
+        users: storage.list_users().await?.len(),
+        connections,
+        jobs,
+        instances,
+        differences: findings.into_iter().map(|finding| finding.text).collect(),
+    }))
+}
+
+fn text(view: &StatusView) -> String {
+    let none = |text: String| if text.is_empty() { "none".to_owned() } else { text };
+    let DatabaseView { location, schema, pending_migrations, error } = &view.database;
+    let file = view.settings_file.as_ref().map(|path| path.display().to_string());
+    let mut pairs = vec![
+        ("version", view.version.to_owned()),
+        ("settings file", file.unwrap_or_else(|| "none".to_owned())),
+        ("master keys", none(view.key_ids.join(", "))),
+        ("providers", none(view.providers.join(", "))),
+        ("database", location.clone()),
+    ];
+    if let Some(error) = error {
+        pairs.push(("error", error.clone()));
+        return output::details(&pairs);
+    }
+    let schema = schema.as_deref().unwrap_or("empty");
+    if !pending_migrations.is_empty() {
+        let pending = pending_migrations.join(", ");
+        pairs.push(("schema", format!("{schema}; run `bellbird migrate` to apply {pending}")));
+        return output::details(&pairs);
+    }
+    pairs.push(("schema", format!("{schema}, up to date")));
+    let Some(contents) = &view.contents else { return output::details(&pairs) };
+    let connections = contents.connections.iter().map(|(status, count)| format!("{count} {status}"));
+    let JobsView { due, running, failing } = contents.jobs;
+    pairs.extend([
+        ("users", contents.users.to_string()),
+        ("connections", none(connections.collect::<Vec<_>>().join(", "))),
+        ("jobs", format!("{due} due, {running} running, {failing} failing")),
+        (
+            "instances",
+            if contents.instances.is_empty() { "none is running".to_owned() } else { running_count(contents) },
+        ),
+    ]);
+    let mut text = output::details(&pairs);
+    if !contents.instances.is_empty() {
+        text.push_str("\n\n");
+        text.push_str(&table(&contents.instances));
+    }
+    for difference in &contents.differences {
+        text.push_str(&format!("\n\n{difference}."));
+    }
+    text
+}
+
+fn running_count(contents: &ContentsView) -> String {
+    format!("{} running", contents.instances.len())
+}
+
+fn table(instances: &[Instance]) -> String {
+    let rows = instances.iter().map(|instance| {
+        [
+            instance.host.clone(),
+            instance.api_url.clone(),
+            instance.version.clone(),
+            output::format_instant(Some(instance.started_at)),
+            output::format_instant(Some(instance.last_seen_at)),
+            instance.key_ids.join(","),
+            instance.id.to_string(),
+        ]
+    });
+    output::table(["host", "api", "version", "started", "last seen", "keys", "id"], rows)
+}

@@ -1,0 +1,76 @@
+//! Says why an endpoint gets no events, or will get none, and what to do.
+
+use bellbird_domain::{EndpointId, EndpointStatus, UserId};
+use bellbird_storage::{Endpoint, Storage};
+use bellbird_webhooks::target::{Rules, TargetError, check_url};
+use serde_json::Value;
+
+use crate::config::Settings;
+use crate::instances::{self, Instance};
+
+/// The development setting that allows addresses of this machine.
+const SETTING: &str = "webhooks.allow_loopback";
+
+/// Says what to do about a disabled endpoint. `None` if it is enabled.
+pub(super) fn disabled(endpoint: &Endpoint) -> Option<String> {
+    if endpoint.status == EndpointStatus::Enabled {
+        return None;
+    }
+    let (id, setting) = (endpoint.id, switched_on());
+    let reason = endpoint.disabled_reason.as_deref().unwrap_or("no reason stored");
+    let advice = match reason {
+        "address not allowed" => format!(
+            "the settings of the service do not allow its URL. Remove the endpoint, and add one with a public https \
+             URL. For development on one machine, restart the service with {setting}, then run `bellbird webhook \
+             enable {id}`"
+        ),
+        "secret broken" => format!("run `bellbird webhook rotate-secret {id}`, then `bellbird webhook enable {id}`"),
+        _ => format!("to resume, run `bellbird webhook enable {id}`, which shows how to recover missed events"),
+    };
+    Some(format!("The endpoint {id} is disabled ({reason}): {advice}."))
+}
+
+/// A warning for each running instance that rejects the URL of an endpoint, although [`SETTING`] would allow it.
+pub(super) fn rejections(running: &[Instance], id: EndpointId, url: &str) -> Vec<String> {
+    if check_url(url, Rules::default()).is_ok() || check_url(url, Rules { allow_loopback: true }).is_err() {
+        return Vec::new();
+    }
+    let strict = running.iter().filter(|instance| instance.settings.get(SETTING) == Some(&Value::Bool(false)));
+    let warning = |instance| {
+        format!(
+            "warning: {instance} runs without {SETTING}, so it rejects this address and disables the endpoint. \
+             Restart it with {}, then run `bellbird webhook enable {id}`",
+            switched_on()
+        )
+    };
+    strict.map(warning).collect()
+}
+
+/// Everything that keeps the user's endpoints from getting events.
+pub(in super::super) async fn obstacles(storage: &Storage, user: UserId) -> anyhow::Result<Vec<String>> {
+    let running = instances::running(storage).await?;
+    let mut found = Vec::new();
+    for endpoint in storage.list_endpoints(user).await? {
+        match disabled(&endpoint) {
+            Some(text) => found.push(text),
+            None => found.extend(rejections(&running, endpoint.id, &endpoint.url)),
+        }
+    }
+    Ok(found)
+}
+
+/// Says why the URL is rejected, and which setting would allow it.
+pub(super) fn explain(error: TargetError, url: &str) -> String {
+    if check_url(url, Rules { allow_loopback: true }).is_err() {
+        return error.to_string();
+    }
+    let setting = switched_on();
+    format!(
+        "{error}. For development on one machine, set {setting} for this command and the service, and restart the \
+         service"
+    )
+}
+
+fn switched_on() -> String {
+    format!("{SETTING} = true ({}=true)", Settings::variable(SETTING))
+}

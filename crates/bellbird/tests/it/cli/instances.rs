@@ -1,0 +1,248 @@
+//! Running instances: how commands see them, and that SQLite serves one.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::webhook::receiver;
+use crate::support::database::{execute, query};
+use crate::support::harness::{Database, eventually, postgres_database};
+use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, new_deployment, text};
+
+/// A folder with settings for a migrated database, and the URL of the database.
+async fn migrated(database: Database) -> (Workdir, String) {
+    let mut workdir = Workdir::new();
+    let url = match database {
+        Database::Sqlite => format!("sqlite:{}", workdir.folder.path().join("own.db").display()),
+        Database::Postgres => postgres_database().await,
+    };
+    workdir.set("BELLBIRD_DATABASE__URL", &url);
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    workdir.json("migrate");
+    (workdir, url)
+}
+
+fn serve(workdir: &Workdir) -> RunningCommand {
+    RunningCommand::start(workdir, &format!("serve --json {ANY_PORTS}"))
+}
+
+fn api(running: &RunningCommand) -> String {
+    text(&running.json(), "apiUrl").to_owned()
+}
+
+/// The URLs of the APIs that `status` shows as running.
+fn running(workdir: &Workdir) -> Vec<String> {
+    let status = workdir.json("status");
+    let instances = status["instances"].as_array().unwrap().iter();
+    instances.map(|instance| text(instance, "apiUrl").to_owned()).collect()
+}
+
+/// The gauge of running instances at one of them.
+async fn counted(service: &RunningCommand) -> u32 {
+    let url = format!("{}/metrics", text(&service.json(), "opsUrl"));
+    let page = reqwest::get(url).await.unwrap().text().await.unwrap();
+    let value = page.lines().find_map(|line| line.strip_prefix("bellbird_instances "));
+    value.map_or(0, |value| value.parse().unwrap())
+}
+
+/// The verdicts and details of the doctor's check of instances.
+fn checked(workdir: &Workdir) -> Vec<(String, String)> {
+    let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == "instances");
+    checks.map(|check| (text(check, "verdict").to_owned(), text(check, "detail").to_owned())).collect()
+}
+
+async fn status_shows_what_runs(database: Database) {
+    let (workdir, url) = migrated(database).await;
+    workdir.json("user add --email me@example.com");
+    let status = workdir.json("status");
+    assert_eq!(status["instances"], json!([]));
+    assert_eq!((&status["users"], &status["connections"]), (&json!(1), &json!({})));
+    assert_eq!(status["jobs"], json!({"due": 0, "running": 0, "failing": 0}));
+    assert_eq!(status["settingsFile"], Value::Null);
+    assert_eq!(status["database"]["schema"], "0001_initial");
+    assert!(workdir.text("status").ends_with("instances      none is running\n"));
+
+    let service = serve(&workdir);
+    let status = workdir.json("status");
+    let instance = &status["instances"][0];
+    assert_eq!((text(instance, "apiUrl"), &instance["keyIds"]), (api(&service).as_str(), &json!(["main"])));
+    assert_eq!(instance["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(status["differences"], json!([]));
+    let shown = workdir.text("status");
+    assert!(shown.contains("1 running") && shown.contains(&api(&service)), "{shown}");
+    assert!(!shown.contains(&MASTER_KEY[5..]), "{shown}");
+    let (verdict, detail) = checked(&workdir).remove(0);
+    assert!(verdict == "ok" && detail.starts_with("1 running: ") && detail.contains(&api(&service)), "{detail}");
+    assert_eq!(service.stop("-TERM").0, Some(0));
+    assert_eq!(running(&workdir), [""; 0], "the row goes with a clean stop");
+    assert_eq!(query(&url, "SELECT id FROM instances").await, Vec::<Vec<String>>::new());
+    assert_eq!(checked(&workdir), [("ok".to_owned(), "none is running".to_owned())]);
+}
+
+#[tokio::test]
+async fn status_shows_what_runs_on_sqlite() {
+    status_shows_what_runs(Database::Sqlite).await;
+}
+
+#[tokio::test]
+async fn status_shows_what_runs_on_postgres() {
+    status_shows_what_runs(Database::Postgres).await;
+}
+
+#[test]
+fn status_names_settings_file_and_database() {
+    let mut workdir = Workdir::new();
+    let folder = workdir.folder.path().canonicalize().unwrap();
+    let status = workdir.run("status --json");
+    assert_eq!(status.status.code(), Some(1));
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    let path = folder.join("bellbird.db").display().to_string();
+    assert!(text(&status["database"], "location").ends_with(&path), "{status}");
+    assert!(text(&status["database"], "error").contains("bellbird migrate"), "{status}");
+    assert!(folder.read_dir().unwrap().next().is_none(), "it created a file");
+
+    std::fs::write(folder.join("bellbird.toml"), "[log]\nlevel = \"warn\"\n").unwrap();
+    workdir.json("migrate");
+    let status = workdir.json("status");
+    assert_eq!(text(&status, "settingsFile"), folder.join("bellbird.toml").display().to_string());
+    let password = "pa55word";
+    workdir.set("BELLBIRD_DATABASE__URL", &format!("postgres://me:{password}@127.0.0.1:1/own"));
+    let output = workdir.run("status");
+    let shown = String::from_utf8(output.stdout.clone()).unwrap() + &errors(&output);
+    assert!(shown.contains("own at 127.0.0.1, port 1") && !shown.contains(password), "{shown}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+/// The lock file stays, but the lock ends with its process.
+#[tokio::test]
+async fn sqlite_serves_one_service() {
+    let (workdir, url) = migrated(Database::Sqlite).await;
+    let first = serve(&workdir);
+    let path = url.strip_prefix("sqlite:").unwrap();
+    for command in ["serve", "demo"] {
+        let error = workdir.error(&format!("{command} {ANY_PORTS}"), 1);
+        let begin = format!("error: another service runs on the SQLite database {path}, and SQLite serves one: stop");
+        assert!(error.starts_with(&begin) && error.contains("PostgreSQL"), "{error}");
+    }
+    workdir.json("user add --email me@example.com");
+    assert_eq!(running(&workdir), [api(&first)]);
+    assert_eq!(first.stop("-KILL").0, None);
+
+    let second = serve(&workdir);
+    assert_eq!(running(&workdir), [api(&second)], "the first one was killed");
+    let link = workdir.folder.path().join("link.db");
+    std::os::unix::fs::symlink(path, &link).unwrap();
+    let mut through_link = workdir.command(&format!("serve {ANY_PORTS}"));
+    through_link.env("BELLBIRD_DATABASE__URL", format!("sqlite:{}", link.display()));
+    assert!(errors(&through_link.output().unwrap()).contains("another service runs"));
+    assert_eq!(second.stop("-TERM").0, Some(0));
+    let mode = |path: &str| std::os::unix::fs::PermissionsExt::mode(&Path::new(path).metadata().unwrap().permissions());
+    assert_eq!(mode(&format!("{path}-lock")) & 0o777, 0o600);
+    assert_eq!(serve(&workdir).stop("-TERM").0, Some(0));
+}
+
+#[tokio::test]
+async fn differing_instances_are_reported() {
+    let (mut workdir, url) = migrated(Database::Postgres).await;
+    let first = serve(&workdir);
+    workdir.set("BELLBIRD_SYNC__INTERVAL_SECONDS", "60");
+    workdir.set("BELLBIRD_CONSOLE__PUBLIC_URL", "https://bellbird.example.com");
+    let second = serve(&workdir);
+    assert_eq!(running(&workdir), [api(&first), api(&second)]);
+    let notes = checked(&workdir);
+    let has_note = |parts: &[&str]| {
+        notes.iter().any(|(verdict, detail)| verdict == "note" && parts.iter().all(|part| detail.contains(part)))
+    };
+    let interval = ["sync.interval_seconds differs", "60 in this command, on", "21600 on", &api(&first)];
+    assert!(has_note(&interval), "{notes:?}");
+    assert!(has_note(&["restart", "BELLBIRD_SYNC__INTERVAL_SECONDS"]), "{notes:?}");
+    assert!(has_note(&["console.public_url is not set, and 2 instances run"]), "{notes:?}");
+    assert!(workdir.text("status").contains("sync.interval_seconds differs"));
+
+    // One instance counts for all. The next count is due within 15 seconds.
+    eventually(async || counted(&first).await + counted(&second).await == 2).await;
+
+    // An instance with another key, of another version.
+    let other = "UPDATE instances SET key_ids = 'other', version = '0.0.9' WHERE api_url = ";
+    execute(&url, &format!("{other}'{}'", api(&first)), "").await;
+    let notes = checked(&workdir);
+    let wrong: Vec<_> = notes.iter().filter(|(verdict, _)| verdict == "wrong").map(|(_, detail)| detail).collect();
+    assert_eq!(wrong.len(), 3, "{notes:?}");
+    assert!(
+        wrong[0].contains("cannot open the key `main`, with which this command seals: add it to secrets.key there")
+    );
+    assert!(wrong[1].contains(&format!("({}) cannot open the key `other`", api(&second))), "{wrong:?}");
+    assert!(wrong[2].contains("this command cannot open the key `other`"), "{wrong:?}");
+    assert!(notes.iter().any(|(_, detail)| detail.starts_with("versions differ: ")), "{notes:?}");
+    let (_, _, log) = second.stop("-TERM");
+    assert!(log.contains("instances: sync.interval_seconds differs"), "it warned when it started: {log}");
+}
+
+/// The row of an instance appears again after the database was lost for a while. That of a killed one is deleted.
+#[tokio::test]
+async fn instance_renews_its_row_after_a_lost_database() {
+    let (workdir, url) = migrated(Database::Postgres).await;
+    let log = workdir.folder.path().join("log");
+    let service = RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
+    execute(&url, "ALTER TABLE instances RENAME TO lost", "").await;
+    let message = "could not renew the row of this instance";
+    eventually(async || std::fs::read_to_string(&log).unwrap().contains(message)).await;
+    execute(&url, "UPDATE lost SET id = 'dead', last_seen_at = last_seen_at - 60000000", "").await;
+    execute(&url, "ALTER TABLE lost RENAME TO instances", "").await;
+    assert_eq!(running(&workdir), [""; 0]);
+    eventually(async || {
+        let ids = query(&url, "SELECT id FROM instances").await;
+        ids.len() == 1 && ids[0] != ["dead"]
+    })
+    .await;
+    assert_eq!(running(&workdir), [api(&service)]);
+    assert_eq!(service.stop("-TERM").0, Some(0));
+}
+
+/// The running service decides by the settings of its start, whatever a command allows.
+#[tokio::test]
+async fn warns_of_an_instance_that_rejects_the_address() {
+    let (mut workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
+    workdir.json("user add --email me@example.com");
+    let (url, sent) = receiver(204);
+    let error = workdir.error(&format!("webhook add --user me@example.com --url {url}"), 1);
+    let setting = "webhooks.allow_loopback = true (BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK=true)";
+    assert!(error.contains("use https") && error.contains(setting), "{error}");
+    let error = workdir.error("webhook add --user me@example.com --url http://hooks.example.com/", 1);
+    assert!(error.contains("use https") && !error.contains("allow_loopback"), "{error}");
+
+    let service = serve(&workdir);
+    workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
+    let output = workdir.run(&format!("webhook add --user me@example.com --url {url} --json"));
+    let added: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let id = text(&added, "id");
+    let warning = errors(&output);
+    assert!(warning.starts_with("warning: ") && warning.contains(&format!("({})", api(&service))), "{warning}");
+    assert!(warning.contains(&format!("Restart it with {setting}, then run `bellbird webhook enable {id}`")));
+    let output = workdir.run(&format!("webhook ping {id}"));
+    assert_eq!((output.status.code(), errors(&output)), (Some(0), warning.clone()), "delivered, with the warning");
+    assert_eq!(sent.recv().unwrap().header("webhook-id").len(), 36);
+    assert_eq!(errors(&workdir.run(&format!("webhook enable {id}"))), warning);
+    // The service disables the endpoint, and commands say why no event comes.
+    let credentials = sandbox.json()["credentials"][0].to_string();
+    workdir.run_with_input("connection import --user me@example.com --credentials - --json", &credentials);
+    let output = workdir.run("connection sync --all");
+    let obstacle = errors(&output);
+    assert!(obstacle.contains(id) && obstacle.contains(setting), "{obstacle}");
+    eventually(async || workdir.json("webhook list")[0]["status"] == "disabled").await;
+    for command in ["webhook list".to_owned(), format!("webhook deliveries {id}")] {
+        let shown = workdir.text(&command);
+        assert!(shown.contains(&format!("The endpoint {id} is disabled (address not allowed): ")), "{shown}");
+        assert!(shown.contains(&format!("restart the service with {setting}")), "{shown}");
+    }
+    assert_eq!(service.stop("-TERM").0, Some(0));
+
+    // As the advice says.
+    let service = serve(&workdir);
+    let output = workdir.run(&format!("webhook enable {id}"));
+    assert!(!errors(&output).contains("warning: "), "{}", errors(&output));
+    assert!(errors(&output).contains(&format!("`bellbird webhook recover {id} --since ")), "{}", errors(&output));
+    assert_eq!(service.stop("-TERM").0, Some(0));
+}

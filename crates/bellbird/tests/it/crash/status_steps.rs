@@ -1,0 +1,65 @@
+//! A refresh that finds another status crashes at one of its steps, and another one follows. Together they announce the
+//! change once.
+
+use bellbird_connections::Connections;
+use bellbird_domain::{Connection, EventType};
+use jiff::SignedDuration;
+
+use super::kill_factor;
+use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE, RunOutcome};
+use crate::support::harness::{App, Database, Setup, on_both_databases, simulated_providers};
+use crate::support::receiver::Hook;
+
+/// How many parts the time of a refresh is cut into. The service crashes at the end of each.
+const PARTS: u32 = 16;
+
+/// Revokes or restores the consent, crashes the refresh that notices it, and runs another one.
+async fn crash_refresh(app: &App, connection: &Connection, hook: &Hook, crash_point: CrashPoint) -> RunOutcome {
+    let (user, id) = (connection.user_id, connection.id);
+    let before = app.storage.find_connection(user, id).await.unwrap().unwrap().status;
+    let (state, after) = if before.as_str() == "active" { ("revoked", "revoked") } else { ("active", "active") };
+    app.set_consent(connection, state).await;
+    let refresh = async move |connections: Connections| {
+        let _ = connections.refresh(user, id).await;
+    };
+    let outcome = app.run_until_crash(&connection.provider, crash_point, refresh).await;
+    app.advance_clock(PAST_EVERY_LEASE).await;
+    assert_eq!(app.connections.refresh(user, id).await.unwrap().as_str(), after, "{}", connection.provider);
+
+    let received = app.delivered_to(hook).await;
+    let changes: Vec<_> = received
+        .iter()
+        .flat_map(|event| event.rows("updated"))
+        .map(|shown| (shown["previous_status"].clone(), shown["status"].clone()))
+        .collect();
+    assert_eq!(changes, [(before.as_str().into(), after.into())], "{}", connection.provider);
+    let audit = app.storage.list_audit(id).await.unwrap();
+    assert_eq!(audit.last().map(|row| (row.from, row.to.map(|to| to.as_str()))), Some((Some(before), Some(after))));
+    app.advance_clock(SignedDuration::from_mins(1)).await;
+    outcome
+}
+
+on_both_databases! {
+    async fn crashed_refresh_announces_its_change_once(app: App) {
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.hook_for(&person.user, &[EventType::ConnectionUpdated]).await;
+            let baseline = crash_refresh(&app, connection, &hook, CrashPoint::Never).await;
+            assert!(baseline.finished && baseline.calls > 0, "{} calls", baseline.calls);
+            for after in 0..baseline.calls {
+                let crash_point = CrashPoint::AtCall { after, applied: false };
+                assert!(!crash_refresh(&app, connection, &hook, crash_point).await.finished, "{provider}: {after}");
+            }
+            let parts = PARTS * kill_factor();
+            for part in 0..=parts {
+                let polls = u64::from(baseline.polls) * u64::from(part) / u64::from(parts);
+                let crash_point = CrashPoint::AfterPolls(u32::try_from(polls).unwrap());
+                crash_refresh(&app, connection, &hook, crash_point).await;
+            }
+            let events = app.deliveries_to(&hook).await.len();
+            let changes = app.storage.list_audit(connection.id).await.unwrap().len() - 1;
+            assert_eq!(events, changes, "{provider}: one event for each audit row but that of the new connection");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! `connection.updated`: each change of a connection's status is an event for the endpoints that ask for it.
+
+use bellbird_connections::Removal;
+use bellbird_domain::ConnectionStatus::{Active, Invalidated, PendingMfa, Revoked};
+use bellbird_domain::{Connection, ConnectionStatus, DeliveryState, EventType, User};
+use bellbird_storage::{JobKey, job_kinds};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::events::{assert_envelope, members};
+use super::{DAY, HOUR};
+use crate::support::harness::{App, Database, Setup, eventually, on_both_databases, simulated_providers};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
+use crate::support::receiver::{ChunkPosition, Hook, ReceivedEvent, Receiver, Reply, RowCounts};
+
+const SUBSCRIBED: &[EventType] = &[EventType::ConnectionUpdated];
+
+impl App {
+    /// An endpoint that gets nothing but `connection.updated`.
+    async fn status_hook(&self, user: &User) -> Hook {
+        self.hook_for(user, SUBSCRIBED).await
+    }
+
+    /// Changes a status as a refresh does, also to those that no provider reports.
+    async fn change_status(&self, connection: &Connection, from: ConnectionStatus, to: ConnectionStatus) {
+        let (user, now) = (connection.user_id, self.clock.now());
+        let key = JobKey::new(job_kinds::REFRESH, user, connection.id);
+        let claim = self.storage.claim_job(&key, now, now + HOUR).await.unwrap().expect("claimed");
+        assert!(self.storage.set_status_after_refresh(&claim, from, to, "refreshed", now, now).await.unwrap());
+        assert!(self.storage.finish_job(&claim, None).await.unwrap());
+    }
+}
+
+/// The connection that an event shows.
+fn shown(event: &ReceivedEvent) -> &Value {
+    assert_eq!((event.counts(), event.rows("new").len()), (RowCounts { new: 0, updated: 1 }, 0));
+    &event.rows("updated")[0]
+}
+
+/// The status before and after each event, in the order of the ids: events are sent concurrently.
+fn statuses(events: &[ReceivedEvent]) -> Vec<[String; 2]> {
+    let status = |event: &ReceivedEvent, name: &str| shown(event)[name].as_str().unwrap().to_owned();
+    let mut events: Vec<&ReceivedEvent> = events.iter().collect();
+    events.sort_by_key(|event| &event.id);
+    events.into_iter().map(|event| [status(event, "previous_status"), status(event, "status")]).collect()
+}
+
+on_both_databases! {
+    async fn each_change_is_reported_once(app: App) {
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.status_hook(&person.user).await;
+            let default_hook = app.hook(&person.user).await;
+            let stranger = app.status_hook(&app.ben.user).await;
+            app.complete_initial_sync(connection, &default_hook).await;
+            assert!(hook.drain().is_empty(), "{provider}: a new connection");
+            for (state, before, after) in
+                [("expired", Active, Invalidated), ("revoked", Invalidated, Revoked), ("active", Revoked, Active)]
+            {
+                app.advance_clock(HOUR).await;
+                app.set_consent(connection, state).await;
+                assert_eq!(app.sync(connection).await.status, after, "{provider}");
+                let received = app.delivered_to(&hook).await;
+                assert_eq!(received.len(), 1, "{provider}: {state}");
+                let event = &received[0];
+                assert_envelope(event, "connection.updated", Some(connection.id), app.clock.now().as_second());
+                assert_eq!(event.chunk_position(), ChunkPosition { chunk: 1, total: 1 });
+                assert_eq!(event.body["metadata"]["sync_run_id"], event.id);
+                let listed = app.get_as(&person.key, "/v1/connections").await.data();
+                let expected = json!({
+                    "id": connection.id, "object": "connection", "provider": provider,
+                    "institution_name": connection.institution_name, "status": after, "previous_status": before,
+                    "last_refreshed_at": listed[0]["lastRefreshedAt"],
+                });
+                assert_eq!(*shown(event), expected, "{provider}");
+                assert!(expected["last_refreshed_at"].is_string());
+                assert_eq!(
+                    members(shown(event)),
+                    "id institution_name last_refreshed_at object previous_status provider status"
+                );
+                app.sync(connection).await;
+                assert!(app.delivered_to(&hook).await.is_empty(), "{provider}: {state} again");
+            }
+            assert!(default_hook.drain().is_empty() && stranger.drain().is_empty(), "{provider}: did not ask for it");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn reconnecting_is_reported(app: App) {
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.status_hook(&person.user).await;
+            app.set_consent(connection, "revoked").await;
+            app.sync(connection).await;
+            app.set_consent(connection, "active").await;
+            let credentials = app.storage.find_credentials(person.user.id, connection.id).await.unwrap().unwrap();
+            for _ in 0..2 {
+                app.connections.import(person.user.id, provider, &credentials).await.unwrap();
+            }
+            let received = app.delivered_to(&hook).await;
+            let expected = [["active", "revoked"], ["revoked", "active"]].map(|pair| pair.map(str::to_owned));
+            assert_eq!(statuses(&received), expected, "{provider}: the second import changed nothing");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn later_attempts_send_the_same_body(app: App) {
+        let connection = &app.olivia.connections[0];
+        let hook = app.status_hook(&app.olivia.user).await;
+        app.change_status(connection, Active, PendingMfa).await;
+        hook.receiver.reply_with(Reply::Status(500));
+        let first = app.delivered_to(&hook).await.remove(0);
+        assert_eq!(statuses(std::slice::from_ref(&first)), [["active", "pending_mfa"].map(str::to_owned)]);
+
+        // The connection changes, and its provider does not answer.
+        app.sync(connection).await;
+        app.fault(json!({"match": "/", "kind": "status", "status": 503})).await;
+        app.reset_calls().await;
+        let mut again = Vec::new();
+        while again.len() < 3 && app.advance_to_next_attempt(&hook).await {
+            again.extend(app.delivered_to(&hook).await.into_iter().filter(|event| event.id == first.id));
+        }
+        assert!(again.iter().all(|event| event.raw == first.raw && event.signature != first.signature));
+        assert!(again.windows(2).all(|two| two[0].timestamp < two[1].timestamp));
+        assert_eq!((again.len(), app.total_calls("fiskil").await), (3, 0), "from the database");
+
+        hook.receiver.reply_with(Reply::Status(204));
+        while app.advance_to_next_attempt(&hook).await {
+            app.delivered_to(&hook).await;
+        }
+        assert_eq!(app.states_at(&hook).await, [DeliveryState::Delivered; 2]);
+        let (user, event) = (app.olivia.user.id, app.deliveries_to(&hook).await[0].event_id);
+        assert!(app.storage.redeliver(user, hook.endpoint.id, event, app.clock.now()).await.unwrap());
+        let redelivered = app.delivered_to(&hook).await;
+        assert_eq!((redelivered.len(), &redelivered[0].id, &redelivered[0].raw), (1, &first.id, &first.raw));
+    }
+}
+
+on_both_databases! {
+    async fn missed_changes_are_recovered(app: App) {
+        let connection = &app.olivia.connections[0];
+        let (user, hook) = (app.olivia.user.id, app.status_hook(&app.olivia.user).await);
+        let now = app.clock.now();
+        app.storage.disable_endpoint(user, hook.endpoint.id, "by command", now).await.unwrap().expect("disabled");
+        app.change_status(connection, Active, Invalidated).await;
+        app.advance_clock(DAY).await;
+        app.change_status(connection, Invalidated, Revoked).await;
+        assert!(app.delivered_to(&hook).await.is_empty());
+        assert!(app.storage.enable_endpoint(user, hook.endpoint.id).await.unwrap());
+        assert_eq!(app.storage.recover(user, hook.endpoint.id, now, app.clock.now()).await.unwrap(), 2);
+        let received = app.delivered_to(&hook).await;
+        let expected = [["active", "invalidated"], ["invalidated", "revoked"]].map(|pair| pair.map(str::to_owned));
+        assert_eq!(statuses(&received), expected);
+    }
+}
+
+on_both_databases! {
+    async fn removal_deletes_what_is_pending(app: App) {
+        let connection = &app.olivia.connections[0];
+        let hook = app.status_hook(&app.olivia.user).await;
+        app.change_status(connection, Active, Revoked).await;
+        assert_eq!(app.connections.remove(connection.id).await.unwrap(), Removal::Done);
+        assert!(app.delivered_to(&hook).await.is_empty());
+        assert!(app.deliveries_to(&hook).await.is_empty());
+    }
+}
+
+on_both_databases! {
+    async fn failed_read_reports_the_lost_consent(app: App) {
+        let connection = &app.ben.connections[0];
+        let hook = app.status_hook(&app.ben.user).await;
+        app.start_background_jobs();
+        app.set_consent(connection, "revoked").await;
+        let path = format!("/v1/transactions?connectionId={}", connection.id);
+        app.get_as(&app.ben.key, &path).await.error(503);
+        eventually(async || hook.receiver.has_requests()).await;
+        assert_eq!(statuses(&hook.drain()), [["active", "revoked"].map(str::to_owned)]);
+    }
+}
+
+/// A deployment with one connection at Fiskil, and the id of that connection.
+async fn deployment_with_connection() -> (Workdir, RunningCommand, String, Value) {
+    let (mut workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
+    workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
+    workdir.set("BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS", "0,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1");
+    workdir.set("BELLBIRD_SYNC__ENABLED", "false");
+    workdir.json("user add --email me@example.com");
+    let credentials = sandbox.json()["credentials"][0].clone();
+    let import = "connection import --user me@example.com --credentials - --json";
+    let output = workdir.run_with_input(import, &credentials.to_string());
+    assert_eq!(errors(&output), "");
+    let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let id = text(&imported[0], "id").to_owned();
+    (workdir, sandbox, id, credentials)
+}
+
+/// Revokes the consent at the provider, and lets a command notice it.
+async fn revoke(workdir: &Workdir, sandbox: &RunningCommand, connection: &str, credentials: &Value) {
+    let (base, consent) = (text(&sandbox.json()["fiskil"], "baseUrl").to_owned(), text(credentials, "arrangementId"));
+    let url = format!("{base}/__control/consents/{consent}");
+    let request = reqwest::Client::new().request(Method::POST, url).json(&json!({"state": "revoked"}));
+    assert!(request.send().await.unwrap().status().is_success());
+    assert_eq!(workdir.run(&format!("connection sync {connection}")).status.code(), Some(1), "nothing was read");
+}
+
+#[tokio::test]
+async fn killed_service_sends_the_same_body_after_its_restart() {
+    let (workdir, sandbox, connection, credentials) = deployment_with_connection().await;
+    let receiver = Receiver::start().await;
+    receiver.reply_with(Reply::Status(500));
+    let add = "webhook add --user me@example.com --events transactions.synced,connection.updated --url";
+    let added = workdir.json(&format!("{add} {}", receiver.url));
+    assert_eq!(added["events"], json!(["transactions.synced", "connection.updated"]));
+    assert!(workdir.text("webhook list").contains("connection.updated"));
+    let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    revoke(&workdir, &sandbox, &connection, &credentials).await;
+    eventually(async || receiver.has_requests()).await;
+    assert_eq!(service.stop("-KILL").0, None);
+    let first = receiver.drain().remove(0);
+    assert_eq!(statuses(std::slice::from_ref(&first)), [["active", "revoked"].map(str::to_owned)]);
+
+    receiver.reply_with(Reply::Status(204));
+    // The lease of the endpoint ends later than a test should wait.
+    let path = workdir.folder.path().join("deployment.db");
+    let database = rusqlite::Connection::open(path).unwrap();
+    database.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+    database.execute("UPDATE webhook_endpoints SET lease_until = NULL", []).unwrap();
+    let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    eventually(async || receiver.has_requests()).await;
+    let again = receiver.drain().remove(0);
+    assert_eq!((&again.id, &again.raw), (&first.id, &first.raw));
+    assert_ne!(again.signature, first.signature);
+    assert_eq!(service.stop("-TERM").0, Some(0));
+}
+
+#[tokio::test]
+async fn doctor_names_connections_to_reconnect() {
+    let (workdir, sandbox, connection, credentials) = deployment_with_connection().await;
+    let checks = || {
+        let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "a lost consent is no fault of the deployment: {report}");
+        let mut checks = report["checks"].as_array().unwrap().clone();
+        checks.retain(|check| check["name"] == "connections");
+        checks
+    };
+    let ok = |detail: &str| json!({"name": "connections", "verdict": "ok", "detail": detail});
+    assert_eq!(checks(), [ok("1 active")]);
+    revoke(&workdir, &sandbox, &connection, &credentials).await;
+    let history = workdir.json(&format!("connection show {connection}"))["history"].clone();
+    let since = text(history.as_array().unwrap().last().unwrap(), "at").parse::<jiff::Timestamp>().unwrap();
+    let detail = format!(
+        "Ironbark Example Bank of me@example.com is revoked since {since:.0}; to reconnect it, send the user the link \
+         of `bellbird connection link --reconnect {connection}`"
+    );
+    let note = json!({"name": "connections", "verdict": "note", "detail": detail});
+    assert_eq!(checks(), [note, ok("0 active")]);
+    let url = workdir.json(&format!("connection link --reconnect {connection}"));
+    assert!(text(&url, "url").contains("/link/"), "the command works: {url}");
+}

@@ -1,0 +1,302 @@
+//! Repeats in a restored database what was revoked, removed, disabled or lowered since its backup was made. The
+//! database that it replaces knows: what it lacks was removed. A key of a user who exists is never deleted, only
+//! revoked.
+
+use std::collections::HashMap;
+
+use bellbird_domain::{ConnectionId, EndpointId, EndpointStatus, KeyId, Plan, TimestampExt as _, UserId};
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use crate::db::{Row, params, statements};
+use crate::error::{Result, StorageError};
+use crate::jobs::{JobKey, job_kinds};
+use crate::{Storage, UserChange};
+
+/// Long enough for the few statements of a removal.
+const REMOVAL_LEASE: SignedDuration = SignedDuration::from_mins(5);
+/// Webhook events that one transaction deletes.
+const EVENTS_BATCH: u32 = 1_000;
+
+statements! {
+    LIST_USERS = "SELECT id, plan FROM users ORDER BY id";
+
+    LIST_KEYS = "SELECT id, expires_at, revoked_at FROM api_keys ORDER BY id";
+
+    LIST_CONNECTIONS = "SELECT id, user_id, status FROM connections ORDER BY id";
+
+    LIST_ENDPOINTS = "SELECT id, user_id, status, disabled_reason, url FROM webhook_endpoints ORDER BY id";
+
+    LIST_PROVIDER_USERS = "SELECT user_id, provider, provider_user_digest FROM provider_users
+        ORDER BY user_id, provider";
+
+    SET_URL = "UPDATE webhook_endpoints SET url = $3 WHERE user_id = $1 AND id = $2";
+
+    REVOKE_ALL = "UPDATE api_keys SET revoked_at = $1 WHERE revoked_at IS NULL";
+
+    DELETE_LINKS = "DELETE FROM links";
+}
+
+#[derive(Debug)]
+struct KeyState {
+    expires_at: Option<Timestamp>,
+    revoked_at: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+struct ConnectionState {
+    user: UserId,
+    is_hidden: bool,
+}
+
+#[derive(Debug)]
+struct EndpointState {
+    user: UserId,
+    status: EndpointStatus,
+    disabled_reason: Option<String>,
+    url: String,
+}
+
+/// Who may do what, at one time. `Debug` shows no secret.
+#[derive(Debug)]
+pub struct PresentState {
+    users: HashMap<UserId, Plan>,
+    keys: HashMap<KeyId, KeyState>,
+    connections: HashMap<ConnectionId, ConnectionState>,
+    endpoints: HashMap<EndpointId, EndpointState>,
+    /// With the digest of the id at the provider.
+    provider_users: HashMap<(UserId, String), Option<String>>,
+}
+
+/// Counts of what [`Storage::carry_over`] repeated. Serialized as `bellbird restore --json` prints it.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CarriedOver {
+    pub keys_revoked: u64,
+    /// Keys that expire earlier now.
+    pub keys_shortened: u64,
+    pub connections_removed: u64,
+    /// Connections whose consent the service still has to withdraw.
+    pub removals_continued: u64,
+    pub users_removed: u64,
+    pub plans_changed: u64,
+    pub endpoints_removed: u64,
+    pub endpoints_disabled: u64,
+    /// Endpoints whose URL was changed.
+    pub endpoints_moved: u64,
+    /// Registrations of users at providers that were deleted there.
+    pub registrations_removed: u64,
+}
+
+/// What only the replaced database has. Serialized as `bellbird restore --json` prints it.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LostSince {
+    pub users: u64,
+    pub keys: u64,
+    pub connections: u64,
+    pub endpoints: u64,
+}
+
+impl Storage {
+    /// Reads what [`Self::carry_over`] compares with, from the database of which `restored` is a backup.
+    ///
+    /// # Errors
+    /// [`StorageError::Backup`] if it is another database, or itself awaits a decision after a restore.
+    pub async fn state_for(&self, restored: &Self) -> Result<PresentState> {
+        if self.created_at().await? != restored.created_at().await? {
+            return Err(StorageError::Backup("it is another database, of which this is no backup".to_owned()));
+        }
+        if self.awaits_restore_decision().await? {
+            return Err(StorageError::Backup(
+                "it was itself restored from a backup, without a decision since".to_owned(),
+            ));
+        }
+        self.present_state().await
+    }
+
+    async fn present_state(&self) -> Result<PresentState> {
+        let users = self.db.all(LIST_USERS, params![], |row| Ok((row.id(0)?, row.word(1, "a plan")?))).await?;
+        let key =
+            |row: &Row<'_>| Ok((row.id(0)?, KeyState { expires_at: row.opt_time(1)?, revoked_at: row.opt_time(2)? }));
+        let connection = |row: &Row<'_>| {
+            Ok((row.id(0)?, ConnectionState { user: row.id(1)?, is_hidden: row.text(2)? == "deleting" }))
+        };
+        let endpoint = |row: &Row<'_>| {
+            let state = EndpointState {
+                user: row.id(1)?,
+                status: row.word(2, "the status of an endpoint")?,
+                disabled_reason: row.opt_text(3)?.map(str::to_owned),
+                url: row.text(4)?.to_owned(),
+            };
+            Ok((row.id(0)?, state))
+        };
+        let provider_user =
+            |row: &Row<'_>| Ok(((row.id(0)?, row.text(1)?.to_owned()), row.opt_text(2)?.map(str::to_owned)));
+        Ok(PresentState {
+            users: users.into_iter().collect(),
+            keys: self.db.all(LIST_KEYS, params![], key).await?.into_iter().collect(),
+            connections: self.db.all(LIST_CONNECTIONS, params![], connection).await?.into_iter().collect(),
+            endpoints: self.db.all(LIST_ENDPOINTS, params![], endpoint).await?.into_iter().collect(),
+            provider_users: self.db.all(LIST_PROVIDER_USERS, params![], provider_user).await?.into_iter().collect(),
+        })
+    }
+
+    /// Revokes and removes in this restored database what was revoked and removed in the previous one. Idempotent, so
+    /// an interrupted call is repeated. No provider is called: the consents of removed connections are withdrawn
+    /// already, or a removal that had begun continues.
+    pub async fn carry_over(&self, previous: &PresentState, now: Timestamp) -> Result<(CarriedOver, LostSince)> {
+        let restored = self.present_state().await?;
+        let lost = lost(&restored, previous);
+        let mut done = CarriedOver::default();
+        for (id, connection) in &restored.connections {
+            match previous.connections.get(id) {
+                None => {
+                    self.remove_locally(connection.user, *id, now).await?;
+                    done.connections_removed += 1;
+                }
+                Some(present) if present.is_hidden && !connection.is_hidden => {
+                    // Without a lease, so the removal is due at once.
+                    self.begin_removal(connection.user, *id, now, now).await?;
+                    done.removals_continued += 1;
+                }
+                Some(_) => {}
+            }
+        }
+        self.carry_over_registrations(&restored, previous, &mut done).await?;
+        self.carry_over_endpoints(&restored, previous, now, &mut done).await?;
+        self.carry_over_users(&restored, previous, &mut done).await?;
+        self.carry_over_keys(&restored, previous, now, &mut done).await?;
+        self.db.run(DELETE_LINKS, params![]).await?;
+        Ok((done, lost))
+    }
+
+    async fn carry_over_registrations(
+        &self,
+        restored: &PresentState,
+        previous: &PresentState,
+        done: &mut CarriedOver,
+    ) -> Result<()> {
+        for (key @ (user, provider), digest) in &restored.provider_users {
+            if previous.provider_users.get(key) != Some(digest) {
+                self.delete_provider_user(*user, provider).await?;
+                done.registrations_removed += 1;
+            }
+        }
+        Ok(())
+    }
+
+    async fn carry_over_endpoints(
+        &self,
+        restored: &PresentState,
+        previous: &PresentState,
+        now: Timestamp,
+        done: &mut CarriedOver,
+    ) -> Result<()> {
+        for (id, endpoint) in &restored.endpoints {
+            let Some(present) = previous.endpoints.get(id) else {
+                self.delete_endpoint(endpoint.user, *id).await?;
+                done.endpoints_removed += 1;
+                continue;
+            };
+            if present.url != endpoint.url {
+                self.db.run(SET_URL, params![endpoint.user, *id, present.url.as_str()]).await?;
+                done.endpoints_moved += 1;
+            }
+            if present.status == EndpointStatus::Disabled && endpoint.status != EndpointStatus::Disabled {
+                let reason = present.disabled_reason.as_deref().unwrap_or("disabled before the restore");
+                self.disable_endpoint(endpoint.user, *id, reason, now).await?;
+                done.endpoints_disabled += 1;
+            }
+        }
+        Ok(())
+    }
+
+    async fn carry_over_users(
+        &self,
+        restored: &PresentState,
+        previous: &PresentState,
+        done: &mut CarriedOver,
+    ) -> Result<()> {
+        for (id, plan) in &restored.users {
+            match previous.users.get(id) {
+                None => {
+                    self.delete_user(*id).await?;
+                    done.users_removed += 1;
+                }
+                Some(present) if present != plan => {
+                    self.update_user(*id, &UserChange { plan: Some(*present), ..UserChange::default() }).await?;
+                    done.plans_changed += 1;
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn carry_over_keys(
+        &self,
+        restored: &PresentState,
+        previous: &PresentState,
+        now: Timestamp,
+        done: &mut CarriedOver,
+    ) -> Result<()> {
+        for (id, key) in restored.keys.iter().filter(|(_, key)| key.revoked_at.is_none()) {
+            let revoked_at = previous.keys.get(id).map_or(Some(now), |present| present.revoked_at);
+            if let Some(revoked_at) = revoked_at {
+                match self.revoke_key(*id, revoked_at).await {
+                    Ok(_) => done.keys_revoked += 1,
+                    // Deleted with its user.
+                    Err(StorageError::NotFound(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            } else if let Some(expires_at) = previous.keys.get(id).and_then(|present| present.expires_at)
+                && key.expires_at.is_none_or(|at| expires_at < at)
+            {
+                self.expire_key(*id, expires_at).await?;
+                done.keys_shortened += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a connection whose consent is withdrawn already.
+    async fn remove_locally(&self, user: UserId, id: ConnectionId, now: Timestamp) -> Result<()> {
+        let lease_until = now.plus(REMOVAL_LEASE);
+        let claim = match self.begin_removal(user, id, now, lease_until).await? {
+            Some(claim) => Some(claim),
+            // Its removal had begun when the backup was made.
+            None => self.claim_job(&JobKey::new(job_kinds::REMOVAL, user, id), now, lease_until).await?,
+        };
+        let Some(claim) = claim else {
+            return Err(StorageError::Backup(
+                "a removal was running when the backup was made: try again in a few minutes".to_owned(),
+            ));
+        };
+        while self.delete_removed_webhook_events(&claim, EVENTS_BATCH).await? == Some(EVENTS_BATCH) {}
+        self.finish_removal(&claim, "removed", now).await.map(|_| ())
+    }
+
+    /// Revokes every API key and deletes every link URL. Returns the number of keys.
+    pub async fn revoke_all_keys(&self, now: Timestamp) -> Result<u64> {
+        let mut tx = self.db.begin().await?;
+        let revoked = tx.run(REVOKE_ALL, params![now]).await?;
+        tx.run(DELETE_LINKS, params![]).await?;
+        tx.commit().await?;
+        Ok(revoked)
+    }
+}
+
+fn lost(restored: &PresentState, previous: &PresentState) -> LostSince {
+    let users = previous.users.keys().filter(|id| !restored.users.contains_key(id));
+    let keys = previous.keys.iter().filter(|(id, key)| !restored.keys.contains_key(id) && key.revoked_at.is_none());
+    let connections = previous.connections.iter();
+    let connections = connections.filter(|(id, at)| !restored.connections.contains_key(id) && !at.is_hidden);
+    let endpoints = previous.endpoints.keys().filter(|id| !restored.endpoints.contains_key(id));
+    LostSince {
+        users: users.count() as u64,
+        keys: keys.count() as u64,
+        connections: connections.count() as u64,
+        endpoints: endpoints.count() as u64,
+    }
+}

@@ -1,0 +1,255 @@
+//! Copies SQLite files: a database to a backup, and a backup to the place of a database.
+//!
+//! A copy is first a file with mode 0600 and a random name in the target's folder. It gets its name once it is
+//! complete and checked.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use tempfile::{Builder, TempPath};
+
+use crate::db::sqlite::{MissingFile, Sqlite, leave_wal};
+use crate::db::{Db, params, statements};
+use crate::error::{Result, StorageError};
+use crate::secrets::store::SealedSecrets;
+use crate::{Sealer, ServiceLock, Storage};
+
+/// The first bytes of every SQLite file.
+const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
+
+statements! {
+    COUNT_USERS = "SELECT COUNT(*) FROM users";
+
+    COUNT_CONNECTIONS = "SELECT COUNT(*) FROM connections WHERE status <> 'deleting'";
+}
+
+/// What a backup holds.
+#[derive(Debug)]
+pub struct BackupContents {
+    pub bytes: u64,
+    pub users: u64,
+    pub connections: u64,
+    pub secrets: SealedSecrets,
+}
+
+impl Storage {
+    /// Copies this SQLite database to a new file, as it is at one moment, while others read and write it. The copy is
+    /// checked by opening it, and awaits a decision when it is restored.
+    ///
+    /// # Errors
+    /// [`StorageError::Backup`] if the file exists, or if this is PostgreSQL.
+    pub async fn back_up(&self, file: &Path) -> Result<BackupContents> {
+        let Db::Sqlite(db) = &self.db else {
+            return Err(StorageError::Backup("only SQLite is backed up to a file".to_owned()));
+        };
+        if file.exists() {
+            return Err(file_exists(file));
+        }
+        let copy = new_file_beside(file)?;
+        db.vacuum_into(copy.to_path_buf()).await?;
+        let opened = Self::open_file(&copy, self.sealer.clone()).await?;
+        let contents = opened.mark_and_check().await;
+        opened.close().await;
+        let contents = contents?;
+        leave_wal(copy.to_path_buf()).await?;
+        let bytes = sync(&copy)?;
+        copy.persist_noclobber(file).map_err(|error| match error.error.kind() {
+            ErrorKind::AlreadyExists => file_exists(file),
+            _ => StorageError::unavailable(error.error),
+        })?;
+        sync(folder_of(file))?;
+        Ok(BackupContents { bytes, ..contents })
+    }
+
+    async fn mark_and_check(&self) -> Result<BackupContents> {
+        self.set_copy().await?;
+        self.check_backup().await?;
+        let count = async |sql| self.db.one(sql, params![], |row| row.number(0, "a count")).await;
+        Ok(BackupContents {
+            bytes: 0,
+            users: count(COUNT_USERS).await?.unwrap_or(0),
+            connections: count(COUNT_CONNECTIONS).await?.unwrap_or(0),
+            secrets: self.sealed_secrets().await?,
+        })
+    }
+
+    /// Checks that the file is intact, and a database that this version of Bellbird can use, perhaps after a migration.
+    async fn check_backup(&self) -> Result<()> {
+        let Db::Sqlite(db) = &self.db else { return Ok(()) };
+        if !db.is_intact().await? {
+            return Err(StorageError::Backup("the file is damaged: SQLite's integrity check failed".to_owned()));
+        }
+        match self.ping().await {
+            Err(StorageError::Schema(_)) => {
+                return Err(StorageError::Backup("the file is not a database of Bellbird".to_owned()));
+            }
+            other => other?,
+        }
+        self.pending_migrations().await.map(|_| ())
+    }
+
+    async fn open_file(path: &Path, sealer: Sealer) -> Result<Self> {
+        Ok(Self { db: Db::Sqlite(Sqlite::open(path.to_owned(), MissingFile::Create).await?.into()), sealer })
+    }
+}
+
+/// A checked copy of a backup, beside the database that it is to replace.
+#[derive(Debug)]
+pub struct StagedBackup {
+    /// Before the path: closed before the file is deleted, so that SQLite also deletes its other files.
+    storage: Storage,
+    copy: TempPath,
+    lock: ServiceLock,
+}
+
+impl StagedBackup {
+    /// Copies a backup, checks the copy and applies pending migrations to it. The lock names the database.
+    ///
+    /// # Errors
+    /// [`StorageError::Backup`] or [`StorageError::Schema`] if the file cannot be used: the message says why.
+    pub async fn new(file: &Path, lock: ServiceLock, sealer: Sealer) -> Result<Self> {
+        check_header(file, lock.database())?;
+        let copy = new_file_beside(lock.database())?;
+        copy_content(file, &copy).map_err(StorageError::unavailable)?;
+        let storage = Storage::open_file(&copy, sealer).await?;
+        storage.check_backup().await?;
+        storage.migrate().await?;
+        Ok(Self { storage, copy, lock })
+    }
+
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// Opens the database that is to be replaced. None if there is none.
+    pub async fn open_present(&self) -> Result<Option<Storage>> {
+        let path = self.lock.database();
+        if !path.exists() {
+            return Ok(None);
+        }
+        Storage::open_file(path, self.storage.sealer.clone()).await.map(Some)
+    }
+
+    /// Replaces the database, and keeps the replaced one beside it, under the returned path. `present` is what
+    /// [`Self::open_present`] returned. Without a decision, the service does not start on the restored database.
+    ///
+    /// # Errors
+    /// [`StorageError::Backup`] if another process has the present database open.
+    pub async fn put_in_place(
+        self,
+        present: Option<Storage>,
+        is_decided: bool,
+        now: Timestamp,
+    ) -> Result<Option<PathBuf>> {
+        let Self { storage, copy, lock } = self;
+        let database = lock.database();
+        if let Some(present) = present {
+            present.close().await;
+            // The last connection to a database deletes it.
+            if with_suffix(database, "-wal").exists() {
+                return Err(StorageError::Backup(format!(
+                    "another process has {} open: wait until it ends, and try again",
+                    database.display()
+                )));
+            }
+        }
+        if is_decided {
+            storage.set_restore_decided().await?;
+        } else {
+            storage.set_copy().await?;
+        }
+        storage.close().await;
+        leave_wal(copy.to_path_buf()).await?;
+        sync(&copy)?;
+        let replaced = if database.exists() { Some(set_aside(database, now)?) } else { None };
+        // The rename replaces the database in one step.
+        copy.persist(database).map_err(|error| StorageError::unavailable(error.error))?;
+        sync(folder_of(database))?;
+        Ok(replaced)
+    }
+}
+
+/// Gives the database a second name. Its write-ahead log, which is left only if SQLite cannot read it, moves along.
+fn set_aside(database: &Path, now: Timestamp) -> Result<PathBuf> {
+    let aside = with_suffix(database, &format!(".replaced-{}", now.strftime("%Y%m%dT%H%M%SZ")));
+    if aside.exists() {
+        return Err(file_exists(&aside));
+    }
+    for end in ["-wal", "-shm"] {
+        match fs::rename(with_suffix(database, end), with_suffix(&aside, end)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(StorageError::unavailable(error)),
+            _ => {}
+        }
+    }
+    // Some file systems have no hard links. Then there is no database for a moment.
+    if fs::hard_link(database, &aside).is_err() {
+        fs::rename(database, &aside).map_err(StorageError::unavailable)?;
+    }
+    Ok(aside)
+}
+
+/// Rejects what is not a finished copy of another database.
+fn check_header(file: &Path, database: &Path) -> Result<()> {
+    let reject = |why: &str| Err(StorageError::Backup(format!("{}: {why}", file.display())));
+    let real = match file.canonicalize() {
+        Ok(real) if real.is_file() => real,
+        Ok(_) => return reject("not a file"),
+        Err(error) => return reject(&error.to_string()),
+    };
+    if real == database {
+        return reject("this is the database itself, not a backup of it");
+    }
+    if fs::metadata(with_suffix(&real, "-wal")).is_ok_and(|wal| wal.len() > 0) {
+        return reject(
+            "a write-ahead log (-wal) is beside it, so it is not a finished backup. Make one with `bellbird backup`",
+        );
+    }
+    let mut header = Vec::new();
+    let read = File::open(&real).and_then(|file| file.take(16).read_to_end(&mut header));
+    match read {
+        Ok(_) if header == SQLITE_HEADER => Ok(()),
+        Ok(_) => reject("not a SQLite database"),
+        Err(error) => reject(&error.to_string()),
+    }
+}
+
+/// An empty file with mode 0600 in the folder of `target`. Dropping it deletes it.
+fn new_file_beside(target: &Path) -> Result<TempPath> {
+    let file = Builder::new().prefix(".bellbird-").suffix(".partial").tempfile_in(folder_of(target));
+    // Closes the file before SQLite opens it: closing it later would drop SQLite's locks.
+    file.map(tempfile::NamedTempFile::into_temp_path).map_err(|error| {
+        StorageError::Backup(format!("could not create a file in {}: {error}", folder_of(target).display()))
+    })
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = OsString::from(path);
+    path.push(suffix);
+    PathBuf::from(path)
+}
+
+fn file_exists(file: &Path) -> StorageError {
+    StorageError::Backup(format!("{} exists already, and nothing is overwritten: choose another name", file.display()))
+}
+
+/// Copies the bytes only. `fs::copy` would give the copy the mode of the file.
+fn copy_content(from: &Path, to: &Path) -> io::Result<()> {
+    let mut to = File::options().write(true).open(to)?;
+    io::copy(&mut File::open(from)?, &mut to).map(|_| ())
+}
+
+/// Writes a file or folder through to the disk. Returns its size.
+fn sync(path: &Path) -> Result<u64> {
+    let synced = File::open(path).and_then(|file| {
+        file.sync_all()?;
+        Ok(file.metadata()?.len())
+    });
+    synced.map_err(StorageError::unavailable)
+}

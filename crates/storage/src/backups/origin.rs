@@ -1,0 +1,66 @@
+//! Knows whether a database was restored from a backup, and whether the operator has decided about that since.
+//!
+//! The table `database_origin` has one row. A backup of SQLite is marked in it. A row of PostgreSQL names its own
+//! `xmin` and `tableoid`: `pg_restore` inserts it in another transaction and another table, so they differ. `VACUUM
+//! FREEZE` and `VACUUM FULL` keep both. A physical copy has them too, so it cannot be noticed.
+
+use jiff::Timestamp;
+
+use crate::db::{params, statements};
+use crate::error::Result;
+use crate::{Storage, StorageError};
+
+/// Counts all rows, and those that were written here.
+macro_rules! count_origins {
+    ($here:literal) => {
+        concat!("SELECT COUNT(*), COUNT(CASE WHEN origin = ", $here, " THEN 1 END) FROM database_origin")
+    };
+}
+
+statements! {
+    COUNT_ORIGINS = count_origins!("'original'"),
+        on_postgres = count_origins!("format('%s %s', xmin, tableoid)");
+
+    DELETE_ORIGIN = "DELETE FROM database_origin";
+
+    INSERT_ORIGINAL = "INSERT INTO database_origin (origin) VALUES ('original')",
+        on_postgres = "INSERT INTO database_origin (origin)
+            SELECT format('%s %s', txid_current() % 4294967296, oid) FROM pg_class
+            WHERE oid = CAST('database_origin' AS regclass)";
+
+    INSERT_COPY = "INSERT INTO database_origin (origin) VALUES ('copy')";
+
+    FIND_CREATED_AT = "SELECT applied_at FROM schema_migrations ORDER BY version LIMIT 1";
+}
+
+impl Storage {
+    /// Whether this database was restored from a backup, and the operator has not decided yet what stays revoked.
+    pub async fn awaits_restore_decision(&self) -> Result<bool> {
+        let counts = self.db.one(COUNT_ORIGINS, params![], |row| Ok((row.int(0)?, row.int(1)?))).await?;
+        Ok(counts != Some((1, 1)))
+    }
+
+    /// Ends the wait for a decision.
+    pub async fn set_restore_decided(&self) -> Result<()> {
+        self.write_origin(true).await
+    }
+
+    /// Makes the database wait for a decision.
+    pub(crate) async fn set_copy(&self) -> Result<()> {
+        self.write_origin(false).await
+    }
+
+    async fn write_origin(&self, is_original: bool) -> Result<()> {
+        let insert = if is_original { INSERT_ORIGINAL } else { INSERT_COPY };
+        let mut tx = self.db.begin().await?;
+        tx.run(DELETE_ORIGIN, params![]).await?;
+        tx.run(insert, params![]).await?;
+        tx.commit().await
+    }
+
+    /// When the database was first created. Its backups have the same time.
+    pub(crate) async fn created_at(&self) -> Result<Timestamp> {
+        let created_at = self.db.one(FIND_CREATED_AT, params![], |row| row.time(0)).await?;
+        created_at.ok_or_else(StorageError::migration_needed)
+    }
+}

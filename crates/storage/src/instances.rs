@@ -1,0 +1,136 @@
+//! Stores which instances of the service run, so that commands can check them before a change.
+//!
+//! Times come from [`Storage::database_time`]. So an instance whose own clock is wrong is not taken for a dead one.
+
+use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
+
+use crate::db::{Db, Param, Row, params, statements};
+use crate::error::Result;
+use crate::{Storage, StorageError};
+
+/// An instance that has not renewed its row for this long is dead.
+pub const INSTANCE_TIMEOUT: SignedDuration = SignedDuration::from_secs(30);
+
+statements! {
+    TIME_ON_POSTGRES = "", on_postgres = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
+
+    /// Inserts the row again if it was deleted: the instance could not reach the database for some time.
+    RENEW = "INSERT INTO instances (id, version, host, api_url, key_ids, settings, started_at, last_seen_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+        ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at";
+
+    LIST = "SELECT id, version, host, api_url, key_ids, settings, started_at, last_seen_at FROM instances
+        WHERE last_seen_at > $1 ORDER BY started_at, id";
+
+    DELETE = "DELETE FROM instances WHERE id = $1";
+
+    /// Runs before [`DELETE_DEAD`], which takes SQLite's one writer.
+    HAS_DEAD = "SELECT 1 FROM instances WHERE last_seen_at <= $1 LIMIT 1";
+
+    DELETE_DEAD = "DELETE FROM instances WHERE last_seen_at <= $1";
+}
+
+/// What an instance stores about itself.
+#[derive(Debug, Clone)]
+pub struct NewInstance {
+    pub id: Uuid,
+    pub version: String,
+    /// The name of its machine.
+    pub host: String,
+    /// The URL of its API on that machine.
+    pub api_url: String,
+    /// The settings that all instances should share, as a JSON object. Must hold no secret.
+    pub settings: String,
+    pub started_at: Timestamp,
+}
+
+/// A running instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstanceRecord {
+    pub id: Uuid,
+    pub version: String,
+    pub host: String,
+    pub api_url: String,
+    /// The ids of its master keys. The first one seals.
+    pub key_ids: Vec<String>,
+    pub settings: String,
+    pub started_at: Timestamp,
+    pub last_seen_at: Timestamp,
+}
+
+impl Storage {
+    /// The time that all instances on this database agree on: the server's for PostgreSQL. SQLite is used by one
+    /// machine only, so there it is `local`.
+    pub async fn database_time(&self, local: Timestamp) -> Result<Timestamp> {
+        match &self.db {
+            Db::Sqlite(_) => Ok(local),
+            Db::Postgres(_) => {
+                let time = self.db.one(TIME_ON_POSTGRES, params![], |row| row.time(0)).await?;
+                time.ok_or_else(|| StorageError::unavailable("the server returned no time"))
+            }
+        }
+    }
+
+    /// Stores that an instance with the keys of this storage runs. It stays alive for [`INSTANCE_TIMEOUT`].
+    pub async fn renew_instance(&self, instance: &NewInstance, now: Timestamp) -> Result<()> {
+        let NewInstance { id, version, host, api_url, settings, started_at } = instance;
+        let key_ids = self.sealer.key_ids().collect::<Vec<_>>().join(",");
+        let values = params![
+            Param::Id(*id),
+            version.as_str(),
+            host.as_str(),
+            api_url.as_str(),
+            key_ids.as_str(),
+            settings.as_str(),
+            *started_at,
+            now
+        ];
+        self.db.run(RENEW, values).await.map(|_| ())
+    }
+
+    /// Lists the instances that are alive, oldest first.
+    pub async fn list_instances(&self, now: Timestamp) -> Result<Vec<InstanceRecord>> {
+        self.db.all(LIST, params![dead_at(now)?], instance).await
+    }
+
+    /// Deletes the row of an instance that stops. Idempotent.
+    pub async fn delete_instance(&self, id: Uuid) -> Result<()> {
+        self.db.run(DELETE, params![Param::Id(id)]).await.map(|_| ())
+    }
+
+    /// Deletes the rows of dead instances. Returns their number.
+    pub async fn delete_dead_instances(&self, now: Timestamp) -> Result<u64> {
+        self.delete_instances_seen_until(dead_at(now)?).await
+    }
+
+    /// As [`Self::delete_dead_instances`], for a caller that knows that no other instance runs.
+    pub async fn delete_all_instances(&self) -> Result<u64> {
+        self.delete_instances_seen_until(Timestamp::MAX).await
+    }
+
+    async fn delete_instances_seen_until(&self, until: Timestamp) -> Result<u64> {
+        if self.db.one(HAS_DEAD, params![until], |_| Ok(())).await?.is_none() {
+            return Ok(0);
+        }
+        self.db.run(DELETE_DEAD, params![until]).await
+    }
+}
+
+/// The latest renewal of an instance that is dead now.
+fn dead_at(now: Timestamp) -> Result<Timestamp> {
+    now.checked_sub(INSTANCE_TIMEOUT).map_err(StorageError::unavailable)
+}
+
+fn instance(row: &Row<'_>) -> Result<InstanceRecord> {
+    Ok(InstanceRecord {
+        id: row.id(0)?,
+        version: row.text(1)?.to_owned(),
+        host: row.text(2)?.to_owned(),
+        api_url: row.text(3)?.to_owned(),
+        key_ids: row.text(4)?.split(',').map(str::to_owned).collect(),
+        settings: row.text(5)?.to_owned(),
+        started_at: row.time(6)?,
+        last_seen_at: row.time(7)?,
+    })
+}

@@ -1,0 +1,75 @@
+//! Instances that renew their row, stop, or are killed.
+
+use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
+
+use crate::tests::support::{TestDb, at, both};
+use crate::{NewInstance, Sealer, Storage};
+
+fn new_instance(number: u128) -> NewInstance {
+    NewInstance {
+        id: Uuid::from_u128(number),
+        version: "0.1.0".to_owned(),
+        host: format!("web-{number}"),
+        api_url: "http://127.0.0.1:8080".to_owned(),
+        settings: r#"{"sync.enabled":true}"#.to_owned(),
+        started_at: at(0),
+    }
+}
+
+/// The machines of the instances that are alive.
+async fn hosts(db: &Storage, now: Timestamp) -> Vec<String> {
+    db.list_instances(now).await.unwrap().into_iter().map(|instance| instance.host).collect()
+}
+
+async fn with_keys(db: &TestDb, ids: &[&str]) -> Storage {
+    let key = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    let keys: Vec<_> = ids.iter().map(|id| format!("{id}:{key}")).collect();
+    Storage::open(&db.url, Sealer::parse(&keys.join(",")).unwrap()).await.unwrap()
+}
+
+both! {
+    async fn instance_is_alive_until_it_stops(db) {
+        let (first, second) = (new_instance(1), new_instance(2));
+        with_keys(db, &["2027", "2026"]).await.renew_instance(&first, at(0)).await.unwrap();
+        db.renew_instance(&second, at(5)).await.unwrap();
+        let listed = db.list_instances(at(6)).await.unwrap();
+        assert_eq!(listed.len(), 2);
+        let NewInstance { id, version, host, api_url, settings, started_at } = first.clone();
+        let stored = &listed[0];
+        assert_eq!((stored.id, &stored.version, &stored.host, &stored.api_url), (id, &version, &host, &api_url));
+        assert_eq!((&stored.settings, stored.started_at, stored.last_seen_at), (&settings, started_at, at(0)));
+        assert_eq!(stored.key_ids, ["2027", "2026"]);
+        assert_eq!(listed[1].last_seen_at, at(5));
+        db.delete_instance(first.id).await.unwrap();
+        db.delete_instance(first.id).await.unwrap();
+        assert_eq!(hosts(db, at(6)).await, ["web-2"]);
+    }
+
+    async fn killed_instance_is_dead_after_its_timeout(db) {
+        db.renew_instance(&new_instance(1), at(0)).await.unwrap();
+        db.renew_instance(&new_instance(2), at(0)).await.unwrap();
+        db.renew_instance(&new_instance(2), at(10)).await.unwrap();
+        assert_eq!(db.delete_dead_instances(at(29)).await.unwrap(), 0);
+        assert_eq!(hosts(db, at(29)).await, ["web-1", "web-2"]);
+        assert_eq!(hosts(db, at(30)).await, ["web-2"]);
+        assert_eq!(db.delete_dead_instances(at(30)).await.unwrap(), 1);
+        // It was not killed, only cut off from the database.
+        db.renew_instance(&new_instance(1), at(31)).await.unwrap();
+        assert_eq!(hosts(db, at(32)).await, ["web-1", "web-2"]);
+        assert_eq!(db.delete_all_instances().await.unwrap(), 2);
+        assert_eq!(hosts(db, at(32)).await, [""; 0]);
+    }
+
+    async fn all_instances_use_one_clock(db) {
+        let (before, wrong) = (Timestamp::now(), at(0));
+        let time = db.database_time(wrong).await.unwrap();
+        if db.kind() == "sqlite" {
+            assert_eq!(time, wrong);
+        } else {
+            // The test server runs on this machine.
+            let ahead = time.duration_since(before);
+            assert!(ahead.abs() < SignedDuration::from_mins(1), "{ahead}");
+        }
+    }
+}
