@@ -27,8 +27,8 @@ const NO_MASTER_KEY: &str = "secrets.key is not set, and stored secrets are encr
 /// What to do about a restored database whose operator has not decided yet.
 pub const RESTORE_DECISION: &str = "keys, connections and endpoints that were revoked or removed since the backup \
     would work again. Decide with `bellbird restore --previous FILE` (repeats what the previous database knows to be \
-    revoked or removed), `bellbird restore --revoke-keys` (revokes all API keys) or `bellbird restore --keep-keys` (none was \
-    revoked since)";
+    revoked or removed), `bellbird restore --revoke-keys` (revokes all API keys) or `bellbird restore --keep-keys` \
+    (none was revoked since)";
 
 /// Opens the database for commands that use no stored secret. They work without a master key.
 pub async fn open_storage(settings: &Settings) -> anyhow::Result<Storage> {

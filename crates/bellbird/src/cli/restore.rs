@@ -25,8 +25,8 @@ const URL_BYTES_MAX: u64 = 10_000;
 /// Put a backup in the place of the SQLite database.
 ///
 /// Stop the service first. A restore revives nothing. `restore FILE` reads from the present database which keys were
-/// revoked since the backup, and which connections, users and endpoints were removed or disabled, and repeats that. The present database is kept
-/// beside the new one.
+/// revoked since the backup, and which connections, users and endpoints were removed or disabled, and repeats
+/// that. The present database is kept beside the new one.
 ///
 /// Where the present database is gone, or if you restored with other tools such as `pg_restore`, Bellbird cannot know.
 /// The service does not start then until you decide with one of the options.

@@ -210,7 +210,7 @@ async fn rotation_waits_until_every_instance_has_the_new_key() {
     late.stop();
     let late = deployment.serve(&new_key_last);
     let (code, printed, error) = deployment.try_rotate(&new_key_first);
-    let message = error.trim_end().strip_prefix("error: ").unwrap();
+    let message = error.lines().find_map(|line| line.strip_prefix("error: ")).unwrap();
     let resealed =
         json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 0, "instances": 2, "error": {"message": message}});
     assert_eq!((code, printed), (Some(1), resealed));
