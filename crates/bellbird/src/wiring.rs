@@ -40,17 +40,24 @@ pub async fn open_storage(settings: &Settings) -> anyhow::Result<Storage> {
 /// before the operator's decision: these commands call providers and endpoints.
 pub async fn open_sealed_storage(settings: &Settings) -> anyhow::Result<Storage> {
     let storage = open_existing(settings, required_sealer(settings)?).await?;
-    require_restore_decision(check_schema(settings, storage).await?).await
+    let storage = check_schema(settings, storage).await?;
+    check_restored(storage).await
+}
+
+/// As [`open_sealed_storage`], but creates a SQLite file that does not exist, and leaves the schema to be migrated.
+pub async fn open_for_service(settings: &Settings) -> anyhow::Result<Storage> {
+    let storage = open(settings, required_sealer(settings)?).await?;
+    check_restored(storage).await
 }
 
 /// Fails on a restored database before the operator's decision.
-pub async fn require_restore_decision(storage: Storage) -> anyhow::Result<Storage> {
+async fn check_restored(storage: Storage) -> anyhow::Result<Storage> {
     match storage.awaits_restore_decision().await {
         Ok(true) => {
             storage.close().await;
             bail!("the database was restored from a backup: {RESTORE_DECISION}")
         }
-        // Not migrated yet: `serve` migrates.
+        // Not migrated yet: the service migrates it.
         Ok(false) | Err(StorageError::Schema(_)) => Ok(storage),
         Err(error) => Err(error.into()),
     }
@@ -63,7 +70,7 @@ pub async fn open_existing(settings: &Settings, sealer: Sealer) -> anyhow::Resul
     opened.map_err(|error| describe_open_error(settings, error))
 }
 
-/// As [`open_existing`], but creates a SQLite file that does not exist: for `serve`, `demo` and `migrate`.
+/// As [`open_existing`], but creates a SQLite file that does not exist: for `demo` and `migrate`.
 pub async fn open(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
     let Database { url, pool_size } = &settings.database;
     let opened = Storage::open_pooled(url.expose_secret(), sealer, *pool_size).await;

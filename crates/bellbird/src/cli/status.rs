@@ -1,7 +1,7 @@
 //! `bellbird status`: what runs, and with which settings file and database.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf, absolute};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bellbird_connections::job_kinds;
@@ -81,7 +81,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &StatusArgs) -> anyhow::Re
     let (database, contents) = database(&settings).await;
     let view = StatusView {
         version: VERSION,
-        settings_file: settings.file.as_deref().map(|path| absolute(path).unwrap_or(path.to_owned())),
+        settings_file: settings.file.clone(),
         key_ids: sealer.iter().flat_map(|sealer| sealer.key_ids()).map(str::to_owned).collect(),
         providers: wiring::providers(&settings)?.iter().map(|provider| provider.name().to_string()).collect(),
         database,
@@ -101,7 +101,7 @@ async fn database(settings: &Settings) -> (DatabaseView, Option<ContentsView>) {
         return (view, None);
     }
     let read = async {
-        let storage = wiring::open_storage(settings).await?;
+        let storage = wiring::open_existing(settings, wiring::optional_sealer(settings)?).await?;
         let read = read_database(settings, &storage, &mut view).await;
         storage.close().await;
         read

@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args};
 use super::super::arguments;
 use super::super::output::{self, JsonFlag};
 use super::add::{checked_url, event_parser, in_order};
-use super::{details, endpoint_gone, find};
+use super::{details, endpoint_gone, find, warn_of_rejections};
 use crate::config::Settings;
 
 /// Change the URL or the event types of an endpoint. It keeps its id, its secret and its log.
@@ -51,5 +51,5 @@ pub(super) async fn set(settings: &Settings, storage: &Storage, args: &SetArgs) 
     if let Some(unresolved) = unresolved {
         output::note(&format!("{unresolved}. The endpoint was changed; each delivery resolves the name again"));
     }
-    Ok(())
+    warn_of_rejections(storage, endpoint.id, &endpoint.url).await
 }

@@ -212,7 +212,9 @@ async fn rotation_waits_until_every_instance_has_the_new_key() {
     late.stop();
     let late = deployment.serve(&new_key_last);
     let (code, printed, error) = deployment.try_rotate(&new_key_first);
-    let resealed = json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 0, "instances": 2});
+    let message = error.lines().find_map(|line| line.strip_prefix("error: ")).unwrap();
+    let resealed =
+        json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 0, "instances": 2, "error": {"message": message}});
     assert_eq!((code, printed), (Some(1), resealed));
     assert!(error.contains(&format!("({}) seals with key `2026`: put `2027` first", late.api)), "{error}");
     assert_eq!(late.read_status(&connection).await, 200);

@@ -70,11 +70,16 @@ impl Workdir {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Standard error of a command that fails and writes nothing to standard output.
+    /// Standard error of a command that fails. It writes nothing to standard output, and with `--json` one value.
     pub(crate) fn error(&self, line: &str, code: i32) -> String {
         let output = self.run(line);
         assert_eq!(output.status.code(), Some(code), "{line}: {}", errors(&output));
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{line}");
+        if line.contains("--json") {
+            let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert!(printed["error"]["message"].is_string(), "{line}: {printed}");
+        } else {
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{line}");
+        }
         errors(&output).trim_end().to_owned()
     }
 

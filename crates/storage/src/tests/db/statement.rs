@@ -101,8 +101,8 @@ fn statements_use_the_common_dialect() {
             sql.name
         );
     }
-    // One writes all of a sync, one the results of deliveries, and one reads the server's clock. Two are about the place
-    // of a row in PostgreSQL.
+    // One writes all of a sync, one the results of deliveries, and one reads the server's clock. Two are about the
+    // place of a row in PostgreSQL.
     assert_eq!(only_on_postgres, 5);
 }
 
