@@ -45,8 +45,8 @@ pub async fn open_sealed_storage(settings: &Settings) -> anyhow::Result<Storage>
 }
 
 /// As [`open_sealed_storage`], but creates a SQLite file that does not exist, and leaves the schema to be migrated.
-pub async fn open_for_service(settings: &Settings) -> anyhow::Result<Storage> {
-    let storage = open(settings, required_sealer(settings)?).await?;
+pub async fn open_for_service(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
+    let storage = open(settings, sealer).await?;
     check_restored(storage).await
 }
 
@@ -70,7 +70,7 @@ pub async fn open_existing(settings: &Settings, sealer: Sealer) -> anyhow::Resul
     opened.map_err(|error| describe_open_error(settings, error))
 }
 
-/// As [`open_existing`], but creates a SQLite file that does not exist: for `demo` and `migrate`.
+/// As [`open_existing`], but creates a SQLite file that does not exist: for `migrate`.
 pub async fn open(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
     let Database { url, pool_size } = &settings.database;
     let opened = Storage::open_pooled(url.expose_secret(), sealer, *pool_size).await;
@@ -136,7 +136,7 @@ pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
     for provider in PROVIDERS {
         if let Some(key) = settings.providers.missing_setting(provider) {
             let name = provider.name;
-            let variable = format!("BELLBIRD_{name}__{key}").to_ascii_uppercase();
+            let variable = Settings::variable(&format!("{name}.{key}"));
             bail!("{name}.{key} is not set, but other credentials of {name} are: set {variable}, or remove the others");
         }
     }

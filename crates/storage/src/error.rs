@@ -20,7 +20,7 @@ pub enum StorageError {
     #[error("the database is not available")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
     /// Another process holds the [`crate::ServiceLock`] of this SQLite file.
-    #[error("a Bellbird service runs on {}: stop it first, or use PostgreSQL for several", .0.display())]
+    #[error("a Bellbird service runs on {}: stop it first", .0.display())]
     InUse(PathBuf),
     /// The schema has pending migrations, was made by a newer version, or was changed by hand.
     #[error("{0}")]

@@ -38,6 +38,7 @@ mod webhooks;
 mod tests;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use backups::changes_since::{CarriedOver, LostSince, PresentState};
@@ -120,6 +121,12 @@ impl Storage {
             ));
         };
         opened.map(|db| Self { db, sealer }).map_err(|error| open_error::explain(url, error))
+    }
+
+    /// The path of the file at a `sqlite:` URL.
+    #[must_use]
+    pub fn sqlite_path(url: &str) -> Option<PathBuf> {
+        open_error::sqlite_path(url)
     }
 
     /// Names the database of a URL, without user and password: `SQLite database /var/lib/bellbird.db`.

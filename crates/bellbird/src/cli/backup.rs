@@ -109,7 +109,8 @@ fn describe(keys: &[NeededKey]) -> String {
         let missing = if *configured { "" } else { ", NOT in secrets.key now" };
         let _ = write!(text, "{separator}`{id}` ({}{missing})", count(*secrets, "secret", "secrets"));
     }
-    text.push_str(". Keep it for as long as you keep the backup, in another place.");
+    let them = if keys.len() == 1 { "it" } else { "them" };
+    let _ = write!(text, ". Keep {them} for as long as you keep the backup, in another place.");
     text
 }
 

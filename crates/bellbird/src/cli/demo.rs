@@ -1,5 +1,7 @@
 //! `bellbird demo`: runs the service and the sandbox providers in one process, with made-up users.
 
+use std::path::absolute;
+
 use anyhow::{Context as _, anyhow};
 use bellbird_connections::{Connections, LinkTarget};
 use bellbird_console::Demo;
@@ -79,7 +81,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     settings.providers = sandbox_settings(sandbox.description())?;
     let folder = use_temporary_database(&mut settings)?;
     let lock = service::lock(&settings)?;
-    let storage = wiring::open(&settings, wiring::optional_sealer(&settings)?).await?;
+    let storage = wiring::open_for_service(&settings, wiring::optional_sealer(&settings)?).await?;
     service::migrate(&storage).await?;
     let providers = wiring::providers(&settings)?;
     let urls = listeners.urls();
@@ -132,8 +134,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
 
 /// The URL of the database for commands that run beside the demo. None if it may hold a password.
 fn shown_database(settings: &Settings) -> Option<String> {
-    let url = settings.database.url.expose_secret();
-    url.starts_with("sqlite:").then(|| url.to_owned())
+    let path = Storage::sqlite_path(settings.database.url.expose_secret())?;
+    Some(format!("sqlite:{}", absolute(&path).unwrap_or(path).display()))
 }
 
 /// Sets a temporary database, unless the settings name one.

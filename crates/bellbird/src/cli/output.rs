@@ -130,7 +130,11 @@ pub(super) fn report_usage(error: &clap::Error, format: JsonFlag) -> ExitCode {
     if error.use_stderr() {
         let text = match error.kind() {
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                "a command is missing: see `bellbird --help`".to_owned()
+                let text = error.to_string();
+                let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("bellbird");
+                let is_name = |word: &&str| !word.starts_with(['<', '[']);
+                let command: Vec<_> = usage.split(' ').take_while(is_name).collect();
+                format!("a command is missing: see `{} --help`", command.join(" "))
             }
             _ => error.to_string(),
         };

@@ -4,9 +4,10 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use bellbird_storage::{
-    CarriedOver, LostSince, SealError, SealedSecrets, Sealer, ServiceLock, StagedBackup, Storage, StorageError,
+    CarriedOver, INSTANCE_TIMEOUT, LostSince, SealError, SealedSecrets, Sealer, ServiceLock, StagedBackup, Storage,
+    StorageError,
 };
 use clap::{ArgGroup, Args};
 use jiff::Timestamp;
@@ -17,8 +18,10 @@ use super::arguments::SettingArgs;
 use super::backup::{configured_keys, count, needed_keys};
 use super::output::{self, JsonFlag};
 use crate::config::Settings;
-use crate::wiring;
+use crate::{instances, wiring};
 
+/// Enough for the few statements of a comparison.
+const CONNECTIONS: u32 = 2;
 /// Longer than any URL of a database.
 const URL_BYTES_MAX: u64 = 10_000;
 
@@ -33,7 +36,7 @@ const URL_BYTES_MAX: u64 = 10_000;
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["file", "previous", "revoke_keys", "keep_keys"])))]
 #[command(override_usage = "bellbird restore <FILE>
-       bellbird restore <--previous <FILE>|--revoke-keys|--keep-keys>")]
+       bellbird restore <--previous <FILE> [--yes]|--revoke-keys|--keep-keys>")]
 #[command(after_long_help = "Examples:
   bellbird restore /backups/bellbird-2026-11-20.db
   echo postgres://user:password@host/old | bellbird restore --previous -
@@ -46,6 +49,10 @@ pub(super) struct RestoreArgs {
     /// `-` reads it from standard input
     #[arg(long, value_name = "FILE")]
     previous: Option<PathBuf>,
+
+    /// With --previous: go on although the database is not known to be restored, as a physical copy is not
+    #[arg(long, requires = "previous")]
+    yes: bool,
 
     /// Decide: revoke all API keys, because some may have been revoked since the backup
     #[arg(long)]
@@ -87,7 +94,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &RestoreArgs) -> anyhow::R
     let settings = settings.load(None)?;
     match (&args.file, &args.previous) {
         (Some(file), _) => restore(&settings, file, args.format).await,
-        (None, Some(previous)) => compare_with_previous(&settings, previous, args.format).await,
+        (None, Some(previous)) => compare_with_previous(&settings, previous, args).await,
         (None, None) => decide_about_keys(&settings, args).await,
     }
 }
@@ -153,22 +160,43 @@ async fn check_keys(settings: &Settings, storage: &Storage, file: &Path) -> anyh
     Ok(())
 }
 
-async fn compare_with_previous(settings: &Settings, previous: &Path, format: JsonFlag) -> anyhow::Result<()> {
+async fn compare_with_previous(settings: &Settings, previous: &Path, args: &RestoreArgs) -> anyhow::Result<()> {
     let url = read_url(previous)?;
-    let path = url.expose_secret().strip_prefix("sqlite:").map(|path| path.strip_prefix("//").unwrap_or(path));
-    if path.is_some_and(|path| !Path::new(path).exists()) {
-        bail!("there is no file at the previous database's URL");
+    let storage = wiring::open_storage(settings).await?;
+    if !args.yes && !storage.awaits_restore_decision().await? {
+        bail!(
+            "the {} is not known to be restored from a backup. If it is a physical copy, add `--yes`: what the \
+             previous database lacks is then removed from it",
+            wiring::database_location(settings)
+        );
     }
     let lock = ServiceLock::acquire(settings.database.url.expose_secret())?;
-    let storage = wiring::open_storage(settings).await?;
-    let opened = Storage::open(url.expose_secret(), Sealer::random()).await;
-    let opened = opened.context("could not open the previous database")?;
+    let opened = Storage::open_existing(url.expose_secret(), Sealer::random(), CONNECTIONS).await;
+    let source = if previous == Path::new("-") { "standard input".to_owned() } else { previous.display().to_string() };
+    let opened = opened.map_err(|error| match error {
+        // Its advice is about database.url.
+        StorageError::Open(text) => {
+            let reason = text.rsplit_once(": ").map_or(text.as_str(), |(reason, _)| reason);
+            anyhow!("{reason}: correct the URL in {source}, or make the previous database available")
+        }
+        error => anyhow!("the URL in {source}: {error}"),
+    })?;
+    let previous_lock = ServiceLock::acquire(url.expose_secret()).context("the previous database is in use")?;
     let state = opened.state_for(&storage).await.context("the previous database cannot be used")?;
+    // What is revoked there after the comparison would be revived.
+    if let Some(instance) = instances::running(&opened).await?.first() {
+        bail!(
+            "{instance} still runs on the previous database: stop it, and run this command again. An instance that was \
+             killed counts as running for {} seconds",
+            INSTANCE_TIMEOUT.as_secs()
+        );
+    }
     opened.close().await;
     let (done, lost) = storage.carry_over(&state, Timestamp::now()).await?;
     finish_decision(settings, storage, lock).await?;
+    drop(previous_lock);
     let view = RestoredView { carried_over: Some(done), lost: Some(lost), ..RestoredView::default() };
-    output::print(format, &view, |view| {
+    output::print(args.format, &view, |view| {
         format!("Compared with the previous database.\n{}\nStart the service now.", carried_over_text(view))
     })
 }
@@ -189,8 +217,8 @@ fn read_url(file: &Path) -> anyhow::Result<SecretString> {
 }
 
 async fn decide_about_keys(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
-    let lock = ServiceLock::acquire(settings.database.url.expose_secret())?;
     let storage = wiring::open_storage(settings).await?;
+    let lock = ServiceLock::acquire(settings.database.url.expose_secret())?;
     let was_restored = storage.awaits_restore_decision().await?;
     let keys_revoked = if args.revoke_keys { storage.revoke_all_keys(Timestamp::now()).await? } else { 0 };
     finish_decision(settings, storage, lock).await?;
@@ -253,7 +281,7 @@ fn carried_over_text(RestoredView { carried_over, lost, .. }: &RestoredView) -> 
         (done.plans_changed, "plan changed", "plans changed"),
         (done.endpoints_removed, "endpoint removed", "endpoints removed"),
         (done.endpoints_disabled, "endpoint disabled", "endpoints disabled"),
-        (done.endpoints_moved, "URL of an endpoint changed", "URLs of endpoints changed"),
+        (done.endpoints_changed, "endpoint changed", "endpoints changed"),
         (done.registrations_removed, "registration at a provider removed", "registrations at providers removed"),
     ]);
     let has_connections = lost.connections > 0;

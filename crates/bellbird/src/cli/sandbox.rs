@@ -10,6 +10,7 @@ use clap::Args;
 
 use super::arguments::{SettingArgs, listen_address};
 use super::output::{self, JsonFlag};
+use crate::config::Settings;
 use crate::{telemetry, wiring};
 
 /// The sandbox gives requests in flight half a second.
@@ -147,7 +148,7 @@ fn settings_text(description: &Description, form: SettingsForm) -> anyhow::Resul
                 // A string of TOML, which escapes as JSON does.
                 lines.push_str(&format!("{} = {}\n", setting.name, serde_json::to_string(value)?));
             } else {
-                let variable = format!("BELLBIRD_{}__{}", provider.name, setting.name).to_ascii_uppercase();
+                let variable = Settings::variable(&format!("{}.{}", provider.name, setting.name));
                 lines.push_str(&format!("export {variable}='{value}'\n"));
             }
         }

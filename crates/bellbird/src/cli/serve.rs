@@ -33,7 +33,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
     let providers = wiring::providers(&settings)?;
     let lock = service::lock(&settings)?;
-    let storage = wiring::open_for_service(&settings).await?;
+    let storage = wiring::open_for_service(&settings, wiring::required_sealer(&settings)?).await?;
     let listeners = Listeners::open(&settings).await?;
     service::migrate(&storage).await?;
     if providers.iter().next().is_none() {

@@ -1,7 +1,7 @@
 //! `bellbird status`: what runs, and with which settings file and database.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bellbird_connections::job_kinds;
@@ -12,7 +12,7 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
 use super::arguments::SettingArgs;
-use super::output::{self, JsonFlag};
+use super::output::{self, ErrorView, JsonFlag};
 use crate::config::Settings;
 use crate::instances::{self, Instance, VERSION};
 use crate::wiring;
@@ -43,6 +43,9 @@ struct StatusView {
     /// `None` if the database cannot be read or has pending migrations.
     #[serde(flatten)]
     contents: Option<ContentsView>,
+    /// Why the database cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorView>,
 }
 
 #[derive(Serialize)]
@@ -53,8 +56,6 @@ struct DatabaseView {
     /// The newest migration that was applied.
     schema: Option<String>,
     pending_migrations: Vec<String>,
-    /// Why the database cannot be read.
-    error: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -78,7 +79,11 @@ struct JobsView {
 pub(super) async fn run(settings: &SettingArgs, args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let settings = settings.load(None)?;
     let sealer = wiring::sealer(&settings)?;
-    let (database, contents) = database(&settings).await;
+    let (database, read) = database(&settings).await;
+    let (contents, errors) = match read {
+        Ok(contents) => (contents, Vec::new()),
+        Err(error) => (None, vec![format!("{error:#}")]),
+    };
     let view = StatusView {
         version: VERSION,
         settings_file: settings.file.clone(),
@@ -86,30 +91,23 @@ pub(super) async fn run(settings: &SettingArgs, args: &StatusArgs) -> anyhow::Re
         providers: wiring::providers(&settings)?.iter().map(|provider| provider.name().to_string()).collect(),
         database,
         contents,
+        error: ErrorView::of(&errors),
     };
     output::print(args.format, &view, text)?;
-    Ok(if view.database.error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(output::finish(&errors))
 }
 
-async fn database(settings: &Settings) -> (DatabaseView, Option<ContentsView>) {
+async fn database(settings: &Settings) -> (DatabaseView, anyhow::Result<Option<ContentsView>>) {
     let url = settings.database.url.expose_secret();
-    let mut view =
-        DatabaseView { location: Storage::location(url), schema: None, pending_migrations: Vec::new(), error: None };
-    // Opening would create the file.
-    if url.strip_prefix("sqlite:").is_some_and(|path| !Path::new(path.trim_start_matches("//")).exists()) {
-        view.error = Some("the file does not exist: run `bellbird migrate`".to_owned());
-        return (view, None);
-    }
+    let mut view = DatabaseView { location: Storage::location(url), schema: None, pending_migrations: Vec::new() };
     let read = async {
         let storage = wiring::open_existing(settings, wiring::optional_sealer(settings)?).await?;
         let read = read_database(settings, &storage, &mut view).await;
         storage.close().await;
         read
     };
-    match read.await {
-        Ok(contents) => (view, contents),
-        Err(error) => (DatabaseView { error: Some(format!("{error:#}")), ..view }, None),
-    }
+    let read = read.await;
+    (view, read)
 }
 
 async fn read_database(
@@ -146,7 +144,7 @@ async fn read_database(
 
 fn text(view: &StatusView) -> String {
     let none = |text: String| if text.is_empty() { "none".to_owned() } else { text };
-    let DatabaseView { location, schema, pending_migrations, error } = &view.database;
+    let DatabaseView { location, schema, pending_migrations } = &view.database;
     let file = view.settings_file.as_ref().map(|path| path.display().to_string());
     let mut pairs = vec![
         ("version", view.version.to_owned()),
@@ -155,8 +153,7 @@ fn text(view: &StatusView) -> String {
         ("providers", none(view.providers.join(", "))),
         ("database", location.clone()),
     ];
-    if let Some(error) = error {
-        pairs.push(("error", error.clone()));
+    if view.error.is_some() {
         return output::details(&pairs);
     }
     let schema = schema.as_deref().unwrap_or("empty");

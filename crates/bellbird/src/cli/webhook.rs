@@ -13,9 +13,10 @@ mod state;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use bellbird_domain::{EndpointId, EventId, EventType, User};
+use bellbird_domain::{EndpointId, EventId, EventType};
 use bellbird_storage::{Endpoint, Storage};
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
@@ -103,10 +104,10 @@ fn row(endpoint: &Endpoint) -> [String; 6] {
 }
 
 /// All about an endpoint, with its user unless that one was removed meanwhile.
-fn details(endpoint: &Endpoint, user: Option<&User>) -> String {
+fn details(endpoint: &Endpoint, user: Option<&str>) -> String {
     output::details(&[
         ("id", endpoint.id.to_string()),
-        ("user", user.map_or_else(|| "-".to_owned(), |user| user.email.clone())),
+        ("user", user.unwrap_or("-").to_owned()),
         ("url", endpoint.url.clone()),
         ("events", names(&endpoint.event_types)),
         ("API version", endpoint.api_version.to_string()),
@@ -162,10 +163,22 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     })
 }
 
+/// What `webhook show --json` prints.
+#[derive(Serialize)]
+struct ShownEndpoint {
+    /// E-mail address.
+    user: Option<String>,
+    #[serde(flatten)]
+    endpoint: Endpoint,
+}
+
 async fn show(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.id).await?;
     let user = storage.find_user(endpoint.user_id).await?;
-    output::print(args.format, &endpoint, |endpoint| details(endpoint, user.as_ref()))
+    let user = user.map(|user| user.email);
+    output::print(args.format, &ShownEndpoint { user, endpoint }, |shown| {
+        details(&shown.endpoint, shown.user.as_deref())
+    })
 }
 
 async fn find(storage: &Storage, id: EndpointId) -> anyhow::Result<Endpoint> {

@@ -25,16 +25,14 @@ statements! {
 
     LIST_CONNECTIONS = "SELECT id, user_id, status FROM connections ORDER BY id";
 
-    LIST_ENDPOINTS = "SELECT id, user_id, status, disabled_reason, url FROM webhook_endpoints ORDER BY id";
+    LIST_ENDPOINTS = "SELECT id, user_id, status, disabled_reason, url, event_types FROM webhook_endpoints ORDER BY id";
 
     LIST_PROVIDER_USERS = "SELECT user_id, provider, provider_user_digest FROM provider_users
         ORDER BY user_id, provider";
 
-    SET_URL = "UPDATE webhook_endpoints SET url = $3 WHERE user_id = $1 AND id = $2";
+    CHANGE_ENDPOINT = "UPDATE webhook_endpoints SET url = $3, event_types = $4 WHERE user_id = $1 AND id = $2";
 
     REVOKE_ALL = "UPDATE api_keys SET revoked_at = $1 WHERE revoked_at IS NULL";
-
-    DELETE_LINKS = "DELETE FROM links";
 }
 
 #[derive(Debug)]
@@ -55,6 +53,8 @@ struct EndpointState {
     status: EndpointStatus,
     disabled_reason: Option<String>,
     url: String,
+    /// As stored.
+    event_types: String,
 }
 
 /// Who may do what, at one time. `Debug` shows no secret.
@@ -82,8 +82,8 @@ pub struct CarriedOver {
     pub plans_changed: u64,
     pub endpoints_removed: u64,
     pub endpoints_disabled: u64,
-    /// Endpoints whose URL was changed.
-    pub endpoints_moved: u64,
+    /// Endpoints whose URL or event types were changed.
+    pub endpoints_changed: u64,
     /// Registrations of users at providers that were deleted there.
     pub registrations_removed: u64,
 }
@@ -128,6 +128,7 @@ impl Storage {
                 status: row.word(2, "the status of an endpoint")?,
                 disabled_reason: row.opt_text(3)?.map(str::to_owned),
                 url: row.text(4)?.to_owned(),
+                event_types: row.text(5)?.to_owned(),
             };
             Ok((row.id(0)?, state))
         };
@@ -167,7 +168,6 @@ impl Storage {
         self.carry_over_endpoints(&restored, previous, now, &mut done).await?;
         self.carry_over_users(&restored, previous, &mut done).await?;
         self.carry_over_keys(&restored, previous, now, &mut done).await?;
-        self.db.run(DELETE_LINKS, params![]).await?;
         Ok((done, lost))
     }
 
@@ -199,9 +199,10 @@ impl Storage {
                 done.endpoints_removed += 1;
                 continue;
             };
-            if present.url != endpoint.url {
-                self.db.run(SET_URL, params![endpoint.user, *id, present.url.as_str()]).await?;
-                done.endpoints_moved += 1;
+            if (&present.url, &present.event_types) != (&endpoint.url, &endpoint.event_types) {
+                let values = params![endpoint.user, *id, present.url.as_str(), present.event_types.as_str()];
+                self.db.run(CHANGE_ENDPOINT, values).await?;
+                done.endpoints_changed += 1;
             }
             if present.status == EndpointStatus::Disabled && endpoint.status != EndpointStatus::Disabled {
                 let reason = present.disabled_reason.as_deref().unwrap_or("disabled before the restore");
@@ -277,13 +278,9 @@ impl Storage {
         self.finish_removal(&claim, "removed", now).await.map(|_| ())
     }
 
-    /// Revokes every API key and deletes every link URL. Returns the number of keys.
+    /// Revokes every API key. Returns their number.
     pub async fn revoke_all_keys(&self, now: Timestamp) -> Result<u64> {
-        let mut tx = self.db.begin().await?;
-        let revoked = tx.run(REVOKE_ALL, params![now]).await?;
-        tx.run(DELETE_LINKS, params![]).await?;
-        tx.commit().await?;
-        Ok(revoked)
+        self.db.run(REVOKE_ALL, params![now]).await
     }
 }
 

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use tempfile::{Builder, TempPath};
 
 use crate::db::sqlite::{MissingFile, Sqlite, leave_wal};
-use crate::db::{Db, params, statements};
+use crate::db::{Db, owner, params, statements};
 use crate::error::{Result, StorageError};
 use crate::secrets::store::SealedSecrets;
 use crate::{Sealer, ServiceLock, Storage};
@@ -165,6 +165,7 @@ impl StagedBackup {
         leave_wal(copy.to_path_buf()).await?;
         sync(&copy)?;
         let replaced = if database.exists() { Some(set_aside(database, now)?) } else { None };
+        owner::give(&copy, database);
         // The rename replaces the database in one step.
         copy.persist(database).map_err(|error| StorageError::unavailable(error.error))?;
         sync(folder_of(database))?;

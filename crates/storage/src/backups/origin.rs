@@ -28,6 +28,8 @@ statements! {
             SELECT format('%s %s', txid_current() % 4294967296, oid) FROM pg_class
             WHERE oid = CAST('database_origin' AS regclass)";
 
+    DELETE_LINKS = "DELETE FROM links";
+
     INSERT_COPY = "INSERT INTO database_origin (origin) VALUES ('copy')";
 
     FIND_CREATED_AT = "SELECT applied_at FROM schema_migrations ORDER BY version LIMIT 1";
@@ -40,7 +42,7 @@ impl Storage {
         Ok(counts != Some((1, 1)))
     }
 
-    /// Ends the wait for a decision.
+    /// Ends the wait for a decision. Link URLs of the backup never work again.
     pub async fn set_restore_decided(&self) -> Result<()> {
         self.write_origin(true).await
     }
@@ -55,6 +57,9 @@ impl Storage {
         let mut tx = self.db.begin().await?;
         tx.run(DELETE_ORIGIN, params![]).await?;
         tx.run(insert, params![]).await?;
+        if is_original {
+            tx.run(DELETE_LINKS, params![]).await?;
+        }
         tx.commit().await
     }
 

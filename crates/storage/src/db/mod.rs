@@ -8,6 +8,7 @@
 
 pub(crate) mod database;
 pub(crate) mod open_error;
+pub(crate) mod owner;
 pub(crate) mod postgres;
 pub(crate) mod row;
 pub(crate) mod service_lock;

@@ -378,6 +378,13 @@ fn configure(url: &str) -> Result<Config> {
             "the PostgreSQL URL has no host: expected postgres://user:password@host:port/database".to_owned(),
         ));
     }
+    // The parser takes the first `@` for the end of the password, and names are shown.
+    let is_split = |name: &Host| matches!(name, Host::Tcp(name) if name.contains('@'));
+    if config.get_hosts().iter().any(is_split) || config.get_dbname().is_some_and(|name| name.contains('@')) {
+        return Err(StorageError::BadUrl(
+            "the PostgreSQL URL has an @ behind the one before the host: write %40 for an @ of the password".to_owned(),
+        ));
+    }
     if !has_sslmode(url) {
         config.ssl_mode(if reaches_this_machine(&config) { SslMode::Disable } else { SslMode::Require });
     }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
-use crate::db::open_error;
+use crate::db::{open_error, owner};
 use crate::error::{Result, StorageError};
 
 /// The lock of a running service on its SQLite file: an exclusive lock of the operating system on the file `NAME-lock`
@@ -35,7 +35,9 @@ impl ServiceLock {
         let database = path.canonicalize().unwrap_or(path);
         let mut lock_path = OsString::from(&database);
         lock_path.push("-lock");
-        let file = options.open(lock_path).map_err(unavailable)?;
+        let lock_path = PathBuf::from(lock_path);
+        let file = options.open(&lock_path).map_err(unavailable)?;
+        owner::give(&lock_path, &database);
         match file.try_lock() {
             Ok(()) => Ok(Some(Self { _file: file, database })),
             Err(TryLockError::WouldBlock) => Err(StorageError::InUse(database)),

@@ -277,8 +277,11 @@ fn restore_revives_nothing() {
         db.delete_user(gone).await.unwrap();
         db.delete_endpoint(anna, endpoints[1]).await.unwrap();
         db.disable_endpoint(anna, endpoints[2], "address not allowed", at(100)).await.unwrap().expect("disabled");
-        db.raw(&format!("UPDATE webhook_endpoints SET url = 'https://new.example' WHERE id = '{}'", endpoints[3]))
-            .await;
+        db.raw(&format!(
+            "UPDATE webhook_endpoints SET url = 'https://new.example', event_types = 'trades.synced' WHERE id = '{}'",
+            endpoints[3]
+        ))
+        .await;
         db.update_user(ben, &UserChange { plan: Some(Plan::Developer), ..UserChange::default() }).await.unwrap();
         // Only here.
         let new_user = db.user("new@x").await.id;
@@ -296,7 +299,7 @@ fn restore_revives_nothing() {
             plans_changed: 1,
             endpoints_removed: 1,
             endpoints_disabled: 1,
-            endpoints_moved: 1,
+            endpoints_changed: 1,
             registrations_removed: 1,
         };
         assert_eq!((done, lost), (expected, LostSince { users: 1, keys: 1, connections: 1, endpoints: 0 }));
@@ -320,9 +323,12 @@ fn restore_revives_nothing() {
                 (endpoints[3], "https://new.example", None),
             ]
         );
+        let last = &copy.list_endpoints(anna).await.unwrap()[2];
+        assert_eq!(last.event_types, [EventType::TradesSynced]);
         assert_eq!(copy.find_user(ben).await.unwrap().unwrap().plan, Plan::Developer);
         assert_eq!(copy.find_user(gone).await.unwrap(), None);
         assert_eq!(copy.list_provider_users(anna).await.unwrap().len(), 1);
+        copy.set_restore_decided().await.unwrap();
         assert_eq!(copy.texts("SELECT id FROM links").await, [""; 0]);
         // Secrets of what is left, and no others.
         assert_eq!((copy.secrets_for("credentials").await, copy.secrets_for("webhook").await), (2, 3));
@@ -346,6 +352,7 @@ both! {
         assert_eq!(db.revoke_all_keys(at(2)).await.unwrap(), 2);
         let times: Vec<_> = db.list_keys(user).await.unwrap().into_iter().map(|key| key.revoked_at).collect();
         assert_eq!(times, [Some(at(1)), Some(at(2)), Some(at(2))]);
+        db.set_restore_decided().await.unwrap();
         assert_eq!(db.texts("SELECT id FROM links").await, [""; 0]);
     }
 }

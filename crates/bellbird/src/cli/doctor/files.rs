@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
+use bellbird_storage::Storage;
 use secrecy::ExposeSecret as _;
 
 use super::{Checks, Verdict};
@@ -35,9 +36,13 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
 
 /// The files of SQLite.
 fn database_files(settings: &Settings) -> BTreeSet<PathBuf> {
-    let Some(path) = settings.database.url.expose_secret().strip_prefix("sqlite:") else { return BTreeSet::new() };
-    let path = path.strip_prefix("//").unwrap_or(path);
-    ["", "-wal", "-shm"].iter().map(|end| PathBuf::from(format!("{path}{end}"))).collect()
+    let Some(path) = Storage::sqlite_path(settings.database.url.expose_secret()) else { return BTreeSet::new() };
+    let with_end = |end: &&str| {
+        let mut path = path.clone().into_os_string();
+        path.push(end);
+        PathBuf::from(path)
+    };
+    ["", "-wal", "-shm"].iter().map(with_end).collect()
 }
 
 /// Settings files with a secret in them, and files of one secret.

@@ -20,9 +20,9 @@ pub(super) fn disabled(endpoint: &Endpoint) -> Option<String> {
     let reason = endpoint.disabled_reason.as_deref().unwrap_or("no reason stored");
     let advice = match reason {
         "address not allowed" => format!(
-            "the settings of the service do not allow its URL. Remove the endpoint, and add one with a public https \
-             URL. For development on one machine, restart the service with {setting}, then run `bellbird webhook \
-             enable {id}`"
+            "the settings of the service do not allow its URL. Change it to a public https URL with `bellbird webhook \
+             set {id} --url URL`, or, for development on one machine, restart the service with {setting}. Then run \
+             `bellbird webhook enable {id}`"
         ),
         "secret broken" => format!("run `bellbird webhook rotate-secret {id}`, then `bellbird webhook enable {id}`"),
         _ => format!("to resume, run `bellbird webhook enable {id}`, which shows how to recover missed events"),

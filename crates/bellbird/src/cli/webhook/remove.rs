@@ -48,14 +48,14 @@ struct RemovedEndpoint {
 
 pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.id).await?;
-    let user = storage.find_user(endpoint.user_id).await?;
+    let user = storage.find_user(endpoint.user_id).await?.map(|user| user.email);
     let mut cancelled_deliveries = 0;
     for state in [DeliveryState::Pending, DeliveryState::Waiting] {
         let deliveries = storage.list_deliveries(endpoint.user_id, endpoint.id, Some(state), SCANNED_MAX).await?;
         cancelled_deliveries += deliveries.len();
     }
     let cancels = output::details(&[("cancels", format!("pending deliveries: {cancelled_deliveries}"))]);
-    let description = format!("{}\n{cancels}", details(&endpoint, user.as_ref()));
+    let description = format!("{}\n{cancels}", details(&endpoint, user.as_deref()));
     if args.removal.dry_run {
         let view = PlannedRemoval { endpoint: &endpoint, cancelled_deliveries, dry_run: true };
         return output::print(args.format, &view, |_| dry_run_text(&description));

@@ -45,9 +45,9 @@ pub(super) async fn set(settings: &Settings, storage: &Storage, args: &SetArgs) 
     if !storage.update_endpoint(before.user_id, before.id, &url, &events).await? {
         return Err(endpoint_gone(args.id));
     }
-    let user = storage.find_user(before.user_id).await?;
+    let user = storage.find_user(before.user_id).await?.map(|user| user.email);
     let endpoint = find(storage, args.id).await?;
-    output::print(args.format, &endpoint, |endpoint| format!("Changed.\n\n{}", details(endpoint, user.as_ref())))?;
+    output::print(args.format, &endpoint, |endpoint| format!("Changed.\n\n{}", details(endpoint, user.as_deref())))?;
     if let Some(unresolved) = unresolved {
         output::note(&format!("{unresolved}. The endpoint was changed; each delivery resolves the name again"));
     }

@@ -29,13 +29,13 @@ fn documents() -> Vec<(String, String)> {
     paths.into_iter().map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap())).collect()
 }
 
-/// The shell blocks of a document that call curl.
+/// The shell blocks of a document that call the API with curl.
 fn curl_blocks(document: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut rest = document;
     while let Some((_, after)) = rest.split_once("```sh\n") {
         let (block, remaining) = after.split_once("```").expect("a block ends");
-        if block.contains("curl ") {
+        if block.contains("curl ") && block.contains("http://127.0.0.1:8080") {
             blocks.push(block.to_owned());
         }
         rest = remaining;

@@ -282,7 +282,7 @@ async fn restored_database_awaits_a_decision() {
     deployment.copy_backup_in_place();
     let previous = |url: &str| deployment.workdir.run_with_input("restore --previous - --json", url);
     for (url, message) in [
-        ("sqlite:missing.db", "there is no file at the previous database's URL"),
+        ("sqlite:missing.db", "missing.db: correct the URL in standard input"),
         ("nonsense", "the database URL must be sqlite:PATH"),
         ("sqlite:backup.db", "without a decision since"),
     ] {
@@ -291,6 +291,11 @@ async fn restored_database_awaits_a_decision() {
         assert!(errors(&output).contains(message), "{}", errors(&output));
     }
     deployment.workdir.error(&serve, 1);
+    let service = fs::File::create(deployment.workdir.folder.path().join("previous.db-lock")).unwrap();
+    service.try_lock().unwrap();
+    let output = previous("sqlite:previous.db");
+    assert!(errors(&output).contains("the previous database is in use: a Bellbird service runs on"));
+    drop(service);
     let output = previous("sqlite:previous.db\n");
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -299,6 +304,10 @@ async fn restored_database_awaits_a_decision() {
     assert_eq!(deployment.read_status(&key, &connection).await, 200);
     deployment.stop();
     assert!(deployment.workdir.text("restore --keep-keys").starts_with("Nothing to decide"));
+    let output = deployment.workdir.run_with_input("restore --previous -", "sqlite:previous.db");
+    assert!(errors(&output).contains("is not known to be restored from a backup"), "{}", errors(&output));
+    let output = deployment.workdir.run_with_input("restore --previous - --yes", "sqlite:previous.db");
+    assert!(output.status.success(), "{}", errors(&output));
 }
 
 #[tokio::test]

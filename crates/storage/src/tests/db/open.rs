@@ -29,6 +29,8 @@ async fn url_errors_do_not_show_passwords() {
         "postgres://me:x@host/db?sslmode=hunter2",
         "postgres://me:x@host/db?hunter2=1",
         "postgres:///db?password=hunter2",
+        "postgres://me:x@hunter2@host/db",
+        "postgres://me:x@hunter2/y@host/db",
     ] {
         let error = open_error(url).await;
         assert!(matches!(error, StorageError::BadUrl(_)), "{url}: {error:?}");
