@@ -138,7 +138,7 @@ async fn record_queue_metrics_once(storage: &Storage) -> Result<(), StorageError
 }
 
 fn set_instances(count: usize) {
-    metrics::gauge!(INSTANCES).set(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
+    metrics::gauge!(INSTANCES).set(gauge_value(count as u64));
 }
 
 /// So that work of a killed instance whose clock was ahead does not wait until then.

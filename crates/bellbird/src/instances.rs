@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use bellbird_storage::{InstanceRecord, NewInstance, Storage, StorageError};
 use jiff::Timestamp;
 use rustix::system::uname;
@@ -35,19 +35,26 @@ pub struct Presence {
     storage: Storage,
     id: Uuid,
     stop: CancellationToken,
-    renewal: JoinHandle<()>,
+    /// Returns whether the database was replaced by a backup.
+    renewal: JoinHandle<bool>,
 }
 
 impl Presence {
     /// Stores that this instance runs. Call it before the first request, so that commands know of every instance that
-    /// seals and opens secrets.
-    pub async fn announce(storage: &Storage, settings: &Settings, urls: &Urls) -> anyhow::Result<Self> {
+    /// seals and opens secrets. Cancels `service` if a backup replaces the database while the instance runs.
+    pub async fn announce(
+        storage: &Storage,
+        settings: &Settings,
+        urls: &Urls,
+        service: &CancellationToken,
+    ) -> anyhow::Result<Self> {
         let now = storage.database_time(Timestamp::now()).await?;
         let instance = NewInstance {
             id: Uuid::now_v7(),
             version: VERSION.to_owned(),
-            host: uname().nodename().to_string_lossy().into_owned(),
+            host: host_name(),
             api_url: urls.api_url.clone(),
+            console_url: urls.public_console(settings).to_owned(),
             settings: serde_json::to_string(&settings.shared()?)?,
             started_at: now,
         };
@@ -57,39 +64,72 @@ impl Presence {
         }
         storage.renew_instance(&instance, now).await.context("could not announce this instance")?;
         let (id, stop) = (instance.id, CancellationToken::new());
-        let renewal = tokio::spawn(renew_regularly(storage.clone(), instance, stop.clone()));
+        let renewal = tokio::spawn(renew_regularly(storage.clone(), instance, stop.clone(), service.clone()));
         Ok(Self { storage: storage.clone(), id, stop, renewal })
     }
 
+    #[must_use]
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
     /// Deletes the row. Call it once nothing uses a secret any more.
-    pub async fn withdraw(self) {
+    ///
+    /// # Errors
+    /// If a backup has replaced the database meanwhile.
+    pub async fn withdraw(self) -> anyhow::Result<()> {
         self.stop.cancel();
         let deleted = async {
             // A renewal under way would insert the row again.
-            let _ = self.renewal.await;
-            self.storage.delete_instance(self.id).await
+            let was_restored = self.renewal.await.unwrap_or_default();
+            self.storage.delete_instance(self.id).await.map(|()| was_restored)
         };
         match tokio::time::timeout(WITHDRAW_TIMEOUT, deleted).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(false)) => {}
+            Ok(Ok(true)) => bail!("the database was restored from a backup: {}", wiring::RESTORE_DECISION),
             Ok(Err(error)) => tracing::warn!(%error, "could not delete the row of this instance"),
             Err(_) => tracing::warn!("could not delete the row of this instance in time"),
         }
+        Ok(())
     }
 }
 
 /// Continues after an error: the database may be lost for a while.
-async fn renew_regularly(storage: Storage, instance: NewInstance, stop: CancellationToken) {
+async fn renew_regularly(
+    storage: Storage,
+    instance: NewInstance,
+    stop: CancellationToken,
+    service: CancellationToken,
+) -> bool {
     while stop.run_until_cancelled(tokio::time::sleep(RENEW_INTERVAL)).await.is_some() {
-        if let Err(error) = renew(&storage, &instance).await {
-            tracing::warn!(%error, "could not renew the row of this instance");
+        match renew(&storage, &instance).await {
+            Ok(false) => {}
+            Ok(true) => {
+                tracing::error!("database was restored from a backup, stopping");
+                service.cancel();
+                return true;
+            }
+            Err(error) => tracing::warn!(%error, "could not renew the row of this instance"),
         }
     }
+    false
 }
 
-async fn renew(storage: &Storage, instance: &NewInstance) -> Result<(), StorageError> {
+/// Returns whether the database awaits a decision after a restore. Then the row is not renewed.
+async fn renew(storage: &Storage, instance: &NewInstance) -> Result<bool, StorageError> {
+    if storage.awaits_restore_decision().await? {
+        return Ok(true);
+    }
     let now = storage.database_time(Timestamp::now()).await?;
     storage.renew_instance(instance, now).await?;
-    storage.delete_dead_instances(now).await.map(|_| ())
+    storage.delete_dead_instances(now).await?;
+    Ok(false)
+}
+
+/// The name of this machine, as instances store it.
+#[must_use]
+pub fn host_name() -> String {
+    uname().nodename().to_string_lossy().into_owned()
 }
 
 /// A running instance, as `bellbird status --json` prints it.
@@ -102,6 +142,8 @@ pub struct Instance {
     pub host: String,
     /// The URL of its API on that machine.
     pub api_url: String,
+    /// The URL at which browsers reach its console.
+    pub console_url: String,
     /// The ids of its master keys. The first one seals.
     pub key_ids: Vec<String>,
     pub started_at: Timestamp,
@@ -127,10 +169,11 @@ impl Instance {
 
 impl From<InstanceRecord> for Instance {
     fn from(record: InstanceRecord) -> Self {
-        let InstanceRecord { id, version, host, api_url, key_ids, settings, started_at, last_seen_at } = record;
+        let InstanceRecord { id, version, host, api_url, console_url, key_ids, settings, started_at, last_seen_at } =
+            record;
         // Of a later version, perhaps: what cannot be read is not compared.
         let settings = serde_json::from_str(&settings).unwrap_or_default();
-        Self { id, version, host, api_url, key_ids, started_at, last_seen_at, settings }
+        Self { id, version, host, api_url, console_url, key_ids, started_at, last_seen_at, settings }
     }
 }
 

@@ -5,6 +5,7 @@
 pub mod background;
 pub mod cli;
 pub mod config;
+pub mod failure;
 pub mod instances;
 pub mod ops;
 pub mod serve;

@@ -20,6 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Database, Settings};
+use crate::failure::Failure;
 
 const NO_MASTER_KEY: &str = "secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
     `head -c 32 /dev/urandom | base64`, set BELLBIRD_SECRETS__KEY=main:THE_OUTPUT, and keep a copy";
@@ -41,17 +42,17 @@ pub async fn open_storage(settings: &Settings) -> anyhow::Result<Storage> {
 pub async fn open_sealed_storage(settings: &Settings) -> anyhow::Result<Storage> {
     let storage = open_existing(settings, required_sealer(settings)?).await?;
     let storage = check_schema(settings, storage).await?;
-    check_restored(storage).await
+    require_restore_decision(storage).await
 }
 
 /// As [`open_sealed_storage`], but creates a SQLite file that does not exist, and leaves the schema to be migrated.
 pub async fn open_for_service(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
     let storage = open(settings, sealer).await?;
-    check_restored(storage).await
+    require_restore_decision(storage).await
 }
 
 /// Fails on a restored database before the operator's decision.
-async fn check_restored(storage: Storage) -> anyhow::Result<Storage> {
+pub async fn require_restore_decision(storage: Storage) -> anyhow::Result<Storage> {
     match storage.awaits_restore_decision().await {
         Ok(true) => {
             storage.close().await;
@@ -87,9 +88,9 @@ async fn check_schema(settings: &Settings, storage: Storage) -> anyhow::Result<S
     let pending = storage.pending_migrations().await.with_context(|| database_location(settings))?;
     if !pending.is_empty() {
         let (location, origin) = (database_location(settings), database_origin(settings));
-        bail!(
+        return Err(Failure::database(format!(
             "the {location} is not set up for this version: run `bellbird migrate`, or correct database.url ({origin})"
-        );
+        )));
     }
     Ok(storage)
 }
@@ -97,7 +98,7 @@ async fn check_schema(settings: &Settings, storage: Storage) -> anyhow::Result<S
 /// The text of [`StorageError::Open`] ends with the setting to correct.
 pub fn describe_open_error(settings: &Settings, error: StorageError) -> anyhow::Error {
     match error {
-        StorageError::Open(text) => anyhow::anyhow!("{text} ({})", database_origin(settings)),
+        StorageError::Open(text) => Failure::database(format!("{text} ({})", database_origin(settings))),
         other => {
             anyhow::Error::new(other).context(format!("database.url ({}) cannot be used", database_origin(settings)))
         }

@@ -411,6 +411,8 @@ CREATE TABLE instances (
     -- The name of its machine, and the URL of its API there.
     host TEXT NOT NULL,
     api_url TEXT NOT NULL,
+    -- The URL at which browsers reach its console.
+    console_url TEXT NOT NULL,
     -- The ids of its master keys, separated by commas. The first one seals.
     key_ids TEXT NOT NULL,
     -- The settings that all instances should share, as a JSON object without secrets.

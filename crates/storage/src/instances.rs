@@ -16,11 +16,12 @@ statements! {
     TIME_ON_POSTGRES = "", on_postgres = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
     /// Inserts the row again if it was deleted: the instance could not reach the database for some time.
-    RENEW = "INSERT INTO instances (id, version, host, api_url, key_ids, settings, started_at, last_seen_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+    RENEW = "INSERT INTO instances (id, version, host, api_url, console_url, key_ids, settings, started_at,
+            last_seen_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
         ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at";
 
-    LIST = "SELECT id, version, host, api_url, key_ids, settings, started_at, last_seen_at FROM instances
+    LIST = "SELECT id, version, host, api_url, console_url, key_ids, settings, started_at, last_seen_at FROM instances
         WHERE last_seen_at > $1 ORDER BY started_at, id";
 
     DELETE = "DELETE FROM instances WHERE id = $1";
@@ -40,6 +41,8 @@ pub struct NewInstance {
     pub host: String,
     /// The URL of its API on that machine.
     pub api_url: String,
+    /// The URL at which browsers reach its console.
+    pub console_url: String,
     /// The settings that all instances should share, as a JSON object. Must hold no secret.
     pub settings: String,
     pub started_at: Timestamp,
@@ -52,6 +55,8 @@ pub struct InstanceRecord {
     pub version: String,
     pub host: String,
     pub api_url: String,
+    /// The URL at which browsers reach its console.
+    pub console_url: String,
     /// The ids of its master keys. The first one seals.
     pub key_ids: Vec<String>,
     pub settings: String,
@@ -74,13 +79,14 @@ impl Storage {
 
     /// Stores that an instance with the keys of this storage runs. It stays alive for [`INSTANCE_TIMEOUT`].
     pub async fn renew_instance(&self, instance: &NewInstance, now: Timestamp) -> Result<()> {
-        let NewInstance { id, version, host, api_url, settings, started_at } = instance;
+        let NewInstance { id, version, host, api_url, console_url, settings, started_at } = instance;
         let key_ids = self.sealer.key_ids().collect::<Vec<_>>().join(",");
         let values = params![
             Param::Id(*id),
             version.as_str(),
             host.as_str(),
             api_url.as_str(),
+            console_url.as_str(),
             key_ids.as_str(),
             settings.as_str(),
             *started_at,
@@ -128,9 +134,10 @@ fn instance(row: &Row<'_>) -> Result<InstanceRecord> {
         version: row.text(1)?.to_owned(),
         host: row.text(2)?.to_owned(),
         api_url: row.text(3)?.to_owned(),
-        key_ids: row.text(4)?.split(',').map(str::to_owned).collect(),
-        settings: row.text(5)?.to_owned(),
-        started_at: row.time(6)?,
-        last_seen_at: row.time(7)?,
+        console_url: row.text(4)?.to_owned(),
+        key_ids: row.text(5)?.split(',').map(str::to_owned).collect(),
+        settings: row.text(6)?.to_owned(),
+        started_at: row.time(7)?,
+        last_seen_at: row.time(8)?,
     })
 }

@@ -72,6 +72,7 @@ pub use webhooks::redeliveries::PingResult;
 pub use webhooks::webhook_events::{ConnectionStatusChange, NewWebhookEvent, WebhookEvent};
 
 use db::postgres::Postgres;
+use db::service_lock::OpenLock;
 use db::sqlite::{MissingFile, Sqlite};
 use db::{Db, open_error, params, statements};
 
@@ -87,6 +88,8 @@ statements! {
 pub struct Storage {
     db: Db,
     sealer: Sealer,
+    /// Keeps a SQLite file in its place. After the database: dropped last.
+    _open_lock: Option<Arc<OpenLock>>,
 }
 
 impl Storage {
@@ -111,7 +114,12 @@ impl Storage {
     }
 
     async fn open_with(url: &str, sealer: Sealer, pool_size: u32, missing: MissingFile) -> Result<Self, StorageError> {
+        let mut open_lock = None;
         let opened = if let Some(path) = open_error::sqlite_file(url)? {
+            if missing == MissingFile::Create || path.is_file() {
+                let lock = OpenLock::share(path.clone()).map_err(|error| open_error::explain(url, error))?;
+                open_lock = Some(Arc::new(lock));
+            }
             Sqlite::open(path, missing).await.map(|db| Db::Sqlite(Arc::new(db)))
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             Box::pin(Postgres::open(url, pool_size as usize)).await.map(Db::Postgres)
@@ -120,7 +128,7 @@ impl Storage {
                 "the database URL must be sqlite:PATH, postgres://... or postgresql://...".to_owned(),
             ));
         };
-        opened.map(|db| Self { db, sealer }).map_err(|error| open_error::explain(url, error))
+        opened.map(|db| Self { db, sealer, _open_lock: open_lock }).map_err(|error| open_error::explain(url, error))
     }
 
     /// The path of the file at a `sqlite:` URL.

@@ -22,7 +22,9 @@ use serde::Serialize;
 use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::user::{UserFilter, find_user};
-use crate::{service, wiring};
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::{instances, service, wiring};
 use remove::RemoveArgs;
 use sync::SyncArgs;
 
@@ -49,8 +51,9 @@ pub(super) enum ConnectionCommand {
 /// Print a link URL, at which a user links an institution in the browser.
 ///
 /// The provider's consent page asks for the user's consent and redirects to the console of the running service. Keep
-/// the URL secret: anyone who opens it links institutions for this user. It is valid for 30 minutes and can be opened
-/// several times. Without --provider, the page offers all providers and the connections that need repair.
+/// the URL secret: anyone who opens it can link institutions for this user, and remove connections. It works for 30
+/// minutes, for up to 20 starts. Without --provider, the page offers all providers, and every connection to renew or
+/// remove.
 #[derive(Debug, Args)]
 #[command(override_usage = "bellbird connection link --user <USER> [--provider <PROVIDER>]
        bellbird connection link --reconnect <ID>")]
@@ -159,7 +162,7 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
             wiring::open_storage(&settings).await?
         }
     };
-    let console = service::console_url(&settings);
+    let console = console_url(&settings, &storage).await?;
     let providers = wiring::providers(&settings)?;
     let connections =
         wiring::connections(&settings, &storage, &providers, &wiring::event_buffer(&settings), console.as_deref());
@@ -173,6 +176,17 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
     };
     storage.close().await;
     result
+}
+
+/// The URL of the console for link URLs: `console.public_url`, else that of an instance on this machine, which may
+/// listen elsewhere than these settings say.
+async fn console_url(settings: &Settings, storage: &Storage) -> anyhow::Result<Option<String>> {
+    if settings.console.public_url.is_some() {
+        return Ok(service::console_url(settings));
+    }
+    let host = instances::host_name();
+    let here = instances::running(storage).await?.into_iter().find(|instance| instance.host == host);
+    Ok(here.map(|instance| instance.console_url).or_else(|| service::console_url(settings)))
 }
 
 async fn link(storage: &Storage, connections: &Connections, args: &LinkArgs) -> anyhow::Result<()> {
@@ -194,7 +208,7 @@ async fn link(storage: &Storage, connections: &Connections, args: &LinkArgs) -> 
     output::print(args.format, &view, |view| view.url.to_owned())?;
     if !args.format.json {
         output::note(&format!(
-            "Open this URL in a browser within 30 minutes, while the service is running. It links institutions for {}.",
+            "Open this URL in a browser within 30 minutes, while the service is running. It is for {}.",
             user.email
         ));
     }
@@ -325,7 +339,9 @@ pub(super) fn unreadable(rows: &UnreadableRows) -> String {
 
 async fn find(storage: &Storage, id: ConnectionId) -> anyhow::Result<Connection> {
     let found = storage.find_connection_any(id).await?;
-    found.with_context(|| format!("there is no connection {id}: `bellbird connection list` shows the ids"))
+    found.ok_or_else(|| {
+        Failure::not_found(format!("there is no connection {id}: `bellbird connection list` shows the ids"))
+    })
 }
 
 /// The user's e-mail address, or a dash if the user was removed meanwhile.

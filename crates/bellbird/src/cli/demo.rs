@@ -85,7 +85,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     service::migrate(&storage).await?;
     let providers = wiring::providers(&settings)?;
     let urls = listeners.urls();
-    let presence = Presence::announce(&storage, &settings, &urls).await?;
+    let presence = Presence::announce(&storage, &settings, &urls, &stop).await?;
     let event_buffer = wiring::event_buffer(&settings);
     let console = urls.public_console(&settings);
     let connections = wiring::connections(&settings, &storage, &providers, &event_buffer, Some(console));
@@ -119,7 +119,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     listeners.serve(&settings, routers, stop).await;
     background.await?;
     connections.finish_tasks(background::TASK_GRACE).await;
-    presence.withdraw().await;
+    presence.withdraw().await?;
     storage.close().await;
     drop(lock);
     sandbox.stop().await;

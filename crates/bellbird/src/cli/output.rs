@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::config::terminal;
+use crate::failure::Failure;
 
 /// The `--json` flag of every command, before or after the command.
 #[derive(Debug, Clone, Copy, Args)]
@@ -25,18 +26,27 @@ pub(super) struct JsonFlag {
 #[derive(Debug, Serialize)]
 pub(super) struct ErrorView {
     message: String,
+    /// `not_found` or `database_unavailable`; omitted for every other failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
     /// Several reasons, one by one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     details: Vec<String>,
 }
 
 impl ErrorView {
+    /// With the code of the error, if it has one.
+    pub(super) fn with_code(reasons: &[String], error: &anyhow::Error) -> Option<Self> {
+        let code = error.downcast_ref::<Failure>().map(|failure| failure.code);
+        Self::of(reasons).map(|view| Self { code, ..view })
+    }
+
     /// `None` if there is no reason.
     pub(super) fn of(reasons: &[String]) -> Option<Self> {
         match reasons {
             [] => None,
-            [reason] => Some(Self { message: reason.clone(), details: Vec::new() }),
-            several => Some(Self { message: several.join("; "), details: several.to_vec() }),
+            [reason] => Some(Self { message: reason.clone(), code: None, details: Vec::new() }),
+            several => Some(Self { message: several.join("; "), code: None, details: several.to_vec() }),
         }
     }
 }
@@ -139,15 +149,15 @@ pub(super) fn report_usage(error: &clap::Error, format: JsonFlag) -> ExitCode {
             _ => error.to_string(),
         };
         let message = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
-        print_failure(format, &[message.split_whitespace().collect::<Vec<_>>().join(" ")]);
+        print_failure(format, ErrorView::of(&[message.split_whitespace().collect::<Vec<_>>().join(" ")]));
     }
     u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-fn print_failure(format: JsonFlag, reasons: &[String]) {
+fn print_failure(format: JsonFlag, error: Option<ErrorView>) {
     if format.json {
         // If standard output is gone, the exit status still shows the failure.
-        let _ = print(format, &FailureView { error: ErrorView::of(reasons) }, |_| String::new());
+        let _ = print(format, &FailureView { error }, |_| String::new());
     }
 }
 
@@ -163,7 +173,7 @@ pub(super) fn report_failure(error: &anyhow::Error, format: JsonFlag) -> ExitCod
         }
     }
     let lines: Vec<_> = text.lines().map(str::to_owned).collect();
-    print_failure(format, &lines);
+    print_failure(format, ErrorView::with_code(&lines, error));
     let failed = finish(&lines);
     if error.is::<UsageError>() { ExitCode::from(2) } else { failed }
 }

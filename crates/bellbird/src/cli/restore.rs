@@ -181,9 +181,8 @@ async fn compare_with_previous(settings: &Settings, previous: &Path, args: &Rest
         }
         error => anyhow!("the URL in {source}: {error}"),
     })?;
-    let previous_lock = ServiceLock::acquire(url.expose_secret()).context("the previous database is in use")?;
     let state = opened.state_for(&storage).await.context("the previous database cannot be used")?;
-    // What is revoked there after the comparison would be revived.
+    // What is revoked there after the comparison would be revived. On SQLite too, an instance has a row.
     if let Some(instance) = instances::running(&opened).await?.first() {
         bail!(
             "{instance} still runs on the previous database: stop it, and run this command again. An instance that was \
@@ -194,7 +193,6 @@ async fn compare_with_previous(settings: &Settings, previous: &Path, args: &Rest
     opened.close().await;
     let (done, lost) = storage.carry_over(&state, Timestamp::now()).await?;
     finish_decision(settings, storage, lock).await?;
-    drop(previous_lock);
     let view = RestoredView { carried_over: Some(done), lost: Some(lost), ..RestoredView::default() };
     output::print(args.format, &view, |view| {
         format!("Compared with the previous database.\n{}\nStart the service now.", carried_over_text(view))
@@ -219,13 +217,16 @@ fn read_url(file: &Path) -> anyhow::Result<SecretString> {
 async fn decide_about_keys(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
     let storage = wiring::open_storage(settings).await?;
     let lock = ServiceLock::acquire(settings.database.url.expose_secret())?;
-    let was_restored = storage.awaits_restore_decision().await?;
+    if !args.revoke_keys && !storage.awaits_restore_decision().await? {
+        storage.close().await;
+        let nothing = "Nothing to decide: the database is not known to be restored from a backup.";
+        return output::print(args.format, &DecidedView { keys_revoked: 0 }, |_| nothing.to_owned());
+    }
     let keys_revoked = if args.revoke_keys { storage.revoke_all_keys(Timestamp::now()).await? } else { 0 };
     finish_decision(settings, storage, lock).await?;
-    output::print(args.format, &DecidedView { keys_revoked }, |view| match (args.revoke_keys, was_restored) {
-        (false, false) => "Nothing to decide: the database is not known to be restored from a backup.".to_owned(),
-        (false, true) => format!("Kept all API keys.\n{REVIVED}\nStart the service now."),
-        (true, _) => format!(
+    output::print(args.format, &DecidedView { keys_revoked }, |view| match args.revoke_keys {
+        false => format!("Kept all API keys.\n{REVIVED}\nStart the service now."),
+        true => format!(
             "Revoked {}. Create new ones with `bellbird key create`.\n{REVIVED}\nStart the service now.",
             count(view.keys_revoked, "API key", "API keys")
         ),

@@ -43,8 +43,10 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
         tracing::warn!("secrets: {message}");
     }
     let urls = listeners.urls();
-    let presence = Presence::announce(&storage, &settings, &urls).await?;
-    for Finding { text, .. } in instances::compare_with(&instances::running(&storage).await?, &settings) {
+    let presence = Presence::announce(&storage, &settings, &urls, &stop).await?;
+    let mut others = instances::running(&storage).await?;
+    others.retain(|instance| instance.id != presence.id());
+    for Finding { text, .. } in instances::compare_with(&others, &settings) {
         tracing::warn!("instances: {text}");
     }
     let event_buffer = wiring::event_buffer(&settings);
@@ -65,9 +67,9 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     listeners.serve(&settings, routers, stop).await;
     background.await?;
     connections.finish_tasks(background::TASK_GRACE).await;
-    presence.withdraw().await;
+    let withdrawn = presence.withdraw().await;
     storage.close().await;
     drop(lock);
     tracing::info!("stopped");
-    Ok(())
+    withdrawn
 }

@@ -80,10 +80,11 @@ pub(super) async fn run(settings: &SettingArgs, args: &StatusArgs) -> anyhow::Re
     let settings = settings.load(None)?;
     let sealer = wiring::sealer(&settings)?;
     let (database, read) = database(&settings).await;
-    let (contents, errors) = match read {
-        Ok(contents) => (contents, Vec::new()),
-        Err(error) => (None, vec![format!("{error:#}")]),
+    let (contents, error) = match read {
+        Ok(contents) => (contents, None),
+        Err(error) => (None, Some(error)),
     };
+    let reasons: Vec<_> = error.iter().map(|error| format!("{error:#}")).collect();
     let view = StatusView {
         version: VERSION,
         settings_file: settings.file.clone(),
@@ -91,10 +92,10 @@ pub(super) async fn run(settings: &SettingArgs, args: &StatusArgs) -> anyhow::Re
         providers: wiring::providers(&settings)?.iter().map(|provider| provider.name().to_string()).collect(),
         database,
         contents,
-        error: ErrorView::of(&errors),
+        error: error.as_ref().and_then(|error| ErrorView::with_code(&reasons, error)),
     };
     output::print(args.format, &view, text)?;
-    Ok(output::finish(&errors))
+    Ok(output::finish(&reasons))
 }
 
 async fn database(settings: &Settings) -> (DatabaseView, anyhow::Result<Option<ContentsView>>) {

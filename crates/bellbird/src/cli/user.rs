@@ -2,7 +2,7 @@
 
 mod remove;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use bellbird_domain::user::DEFAULT_TIMEZONE;
 use bellbird_domain::{Plan, User, UserId};
 use bellbird_storage::{NewUser, Storage, StorageError, UserChange};
@@ -12,6 +12,7 @@ use jiff::Timestamp;
 
 use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
+use crate::failure::Failure;
 use crate::wiring;
 use remove::RemoveArgs;
 
@@ -142,7 +143,11 @@ fn details(user: &User) -> String {
 
 pub(super) async fn run(settings: &SettingArgs, command: UserCommand) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
-    let storage = wiring::open_storage(&settings).await?;
+    let mut storage = wiring::open_storage(&settings).await?;
+    if let UserCommand::Remove(_) = command {
+        // It calls providers.
+        storage = wiring::require_restore_decision(storage).await?;
+    }
     let result = match command {
         UserCommand::Add(args) => add(&storage, &args).await,
         UserCommand::List(args) => list(&storage, args).await,
@@ -163,7 +168,7 @@ pub(super) async fn find_user(storage: &Storage, given: &str) -> anyhow::Result<
         Ok(id) => storage.find_user(id).await?,
         Err(_) => storage.find_user_by_email(given.trim()).await?,
     };
-    found.with_context(|| format!("there is no user {given}: `bellbird user list` shows all of them"))
+    found.ok_or_else(|| Failure::not_found(format!("there is no user {given}: `bellbird user list` shows all of them")))
 }
 
 async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {

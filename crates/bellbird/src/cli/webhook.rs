@@ -12,7 +12,6 @@ mod state;
 
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use bellbird_domain::{EndpointId, EventId, EventType};
 use bellbird_storage::{Endpoint, Storage};
 use clap::{Args, Subcommand};
@@ -22,6 +21,7 @@ use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::user::{UserFilter, find_user};
 use crate::config::Settings;
+use crate::failure::Failure;
 use crate::instances;
 use crate::wiring;
 
@@ -182,20 +182,18 @@ async fn show(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
 }
 
 async fn find(storage: &Storage, id: EndpointId) -> anyhow::Result<Endpoint> {
-    storage.find_endpoint_any(id).await?.with_context(|| endpoint_not_found(id))
+    storage.find_endpoint_any(id).await?.ok_or_else(|| endpoint_not_found(id))
 }
 
-fn endpoint_not_found(id: EndpointId) -> String {
-    format!("there is no endpoint {id}: `bellbird webhook list` shows the ids")
+/// Also for an endpoint that another process removed during this command.
+fn endpoint_not_found(id: EndpointId) -> anyhow::Error {
+    Failure::not_found(format!("there is no endpoint {id}: `bellbird webhook list` shows the ids"))
 }
 
-/// Error for an endpoint that another process removed during this command.
-fn endpoint_gone(id: EndpointId) -> anyhow::Error {
-    anyhow::Error::msg(endpoint_not_found(id))
-}
-
-fn event_not_found(endpoint: EndpointId, event: EventId) -> String {
-    format!("there is no event {event} for this endpoint: `bellbird webhook deliveries {endpoint}` shows the ids")
+fn event_not_found(endpoint: EndpointId, event: EventId) -> anyhow::Error {
+    Failure::not_found(format!(
+        "there is no event {event} for this endpoint: `bellbird webhook deliveries {endpoint}` shows the ids"
+    ))
 }
 
 fn names(events: &[EventType]) -> String {

@@ -129,6 +129,7 @@ mod tests {
             id: Uuid::nil(),
             version: VERSION.to_owned(),
             host: host.to_owned(),
+            console_url: "http://127.0.0.1:8081".to_owned(),
             api_url: "http://127.0.0.1:8080".to_owned(),
             key_ids: key_ids.iter().map(|id| (*id).to_owned()).collect(),
             started_at: Timestamp::UNIX_EPOCH,

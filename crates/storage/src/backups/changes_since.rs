@@ -287,8 +287,8 @@ impl Storage {
 fn lost(restored: &PresentState, previous: &PresentState) -> LostSince {
     let users = previous.users.keys().filter(|id| !restored.users.contains_key(id));
     let keys = previous.keys.iter().filter(|(id, key)| !restored.keys.contains_key(id) && key.revoked_at.is_none());
-    let connections = previous.connections.iter();
-    let connections = connections.filter(|(id, at)| !restored.connections.contains_key(id) && !at.is_hidden);
+    // Also those that are being removed: their consent is not withdrawn yet.
+    let connections = previous.connections.keys().filter(|id| !restored.connections.contains_key(id));
     let endpoints = previous.endpoints.keys().filter(|id| !restored.endpoints.contains_key(id));
     LostSince {
         users: users.count() as u64,

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use tempfile::{Builder, TempPath};
 
+use crate::db::service_lock::{self, OpenLock};
 use crate::db::sqlite::{MissingFile, Sqlite, leave_wal};
-use crate::db::{Db, owner, params, statements};
+use crate::db::{Db, file_user, params, statements};
 use crate::error::{Result, StorageError};
 use crate::secrets::store::SealedSecrets;
 use crate::{Sealer, ServiceLock, Storage};
@@ -66,6 +67,8 @@ impl Storage {
 
     async fn mark_and_check(&self) -> Result<BackupContents> {
         self.set_copy().await?;
+        // They run on the original.
+        self.delete_all_instances().await?;
         self.check_backup().await?;
         let count = async |sql| self.db.one(sql, params![], |row| row.number(0, "a count")).await;
         Ok(BackupContents {
@@ -92,7 +95,11 @@ impl Storage {
     }
 
     async fn open_file(path: &Path, sealer: Sealer) -> Result<Self> {
-        Ok(Self { db: Db::Sqlite(Sqlite::open(path.to_owned(), MissingFile::Fail).await?.into()), sealer })
+        Ok(Self {
+            db: Db::Sqlite(Sqlite::open(path.to_owned(), MissingFile::Fail).await?.into()),
+            sealer,
+            _open_lock: None,
+        })
     }
 }
 
@@ -103,10 +110,12 @@ pub struct StagedBackup {
     storage: Storage,
     copy: TempPath,
     lock: ServiceLock,
+    _alone: OpenLock,
 }
 
 impl StagedBackup {
-    /// Copies a backup, checks the copy and applies pending migrations to it. The lock names the database.
+    /// Copies a backup, checks the copy and applies pending migrations to it. The lock names the database, which no
+    /// other process may have open from now on.
     ///
     /// # Errors
     /// [`StorageError::Backup`] or [`StorageError::Schema`] if the file cannot be used: the message says why.
@@ -117,7 +126,8 @@ impl StagedBackup {
         let storage = Storage::open_file(&copy, sealer).await?;
         storage.check_backup().await?;
         storage.migrate().await?;
-        Ok(Self { storage, copy, lock })
+        let alone = OpenLock::exclude_others(lock.database())?;
+        Ok(Self { storage, copy, lock, _alone: alone })
     }
 
     pub fn storage(&self) -> &Storage {
@@ -144,16 +154,13 @@ impl StagedBackup {
         is_decided: bool,
         now: Timestamp,
     ) -> Result<Option<PathBuf>> {
-        let Self { storage, copy, lock } = self;
+        let Self { storage, copy, lock, _alone } = self;
         let database = lock.database();
         if let Some(present) = present {
             present.close().await;
             // The last connection to a database deletes it.
             if with_suffix(database, "-wal").exists() {
-                return Err(StorageError::Backup(format!(
-                    "another process has {} open: wait until it ends, and try again",
-                    database.display()
-                )));
+                return Err(service_lock::in_use(database));
             }
         }
         if is_decided {
@@ -164,8 +171,8 @@ impl StagedBackup {
         storage.close().await;
         leave_wal(copy.to_path_buf()).await?;
         sync(&copy)?;
-        let replaced = if database.exists() { Some(set_aside(database, now)?) } else { None };
-        owner::give(&copy, database);
+        let replaced = set_aside(database, now)?;
+        file_user::match_database(&copy, database);
         // The rename replaces the database in one step.
         copy.persist(database).map_err(|error| StorageError::unavailable(error.error))?;
         sync(folder_of(database))?;
@@ -173,23 +180,27 @@ impl StagedBackup {
     }
 }
 
-/// Gives the database a second name. Its write-ahead log, which is left only if SQLite cannot read it, moves along.
-fn set_aside(database: &Path, now: Timestamp) -> Result<PathBuf> {
+/// Gives the database a second name. Its logs move along: SQLite would apply them to any file that gets its name. They
+/// are left if SQLite cannot read them, or if the database was lost. Returns None if there was no database.
+fn set_aside(database: &Path, now: Timestamp) -> Result<Option<PathBuf>> {
     let aside = with_suffix(database, &format!(".replaced-{}", now.strftime("%Y%m%dT%H%M%SZ")));
     if aside.exists() {
         return Err(file_exists(&aside));
     }
-    for end in ["-wal", "-shm"] {
+    for end in ["-wal", "-shm", "-journal"] {
         match fs::rename(with_suffix(database, end), with_suffix(&aside, end)) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(StorageError::unavailable(error)),
             _ => {}
         }
     }
+    if !database.exists() {
+        return Ok(None);
+    }
     // Some file systems have no hard links. Then there is no database for a moment.
     if fs::hard_link(database, &aside).is_err() {
         fs::rename(database, &aside).map_err(StorageError::unavailable)?;
     }
-    Ok(aside)
+    Ok(Some(aside))
 }
 
 /// Rejects what is not a finished copy of another database.
@@ -222,7 +233,8 @@ fn new_file_beside(target: &Path) -> Result<TempPath> {
     let file = Builder::new().prefix(".bellbird-").suffix(".partial").tempfile_in(folder_of(target));
     // Closes the file before SQLite opens it: closing it later would drop SQLite's locks.
     file.map(tempfile::NamedTempFile::into_temp_path).map_err(|error| {
-        StorageError::Backup(format!("could not create a file in {}: {error}", folder_of(target).display()))
+        let folder = folder_of(target).display();
+        StorageError::Backup(format!("could not create a file in the folder {folder}: {}", error.kind()))
     })
 }
 

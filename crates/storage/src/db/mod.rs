@@ -7,8 +7,8 @@
 //! * No cast with `::`, and no function that only one of them has.
 
 pub(crate) mod database;
+pub(crate) mod file_user;
 pub(crate) mod open_error;
-pub(crate) mod owner;
 pub(crate) mod postgres;
 pub(crate) mod row;
 pub(crate) mod service_lock;

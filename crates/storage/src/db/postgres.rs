@@ -43,8 +43,8 @@ const RECYCLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Far longer than any statement takes. A server that does not answer in this time counts as unavailable. Longer than
 /// the server's own limit, which leaves the connection usable.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limits at the server, where a client that vanished is not noticed otherwise. docs/operating.md has the same ones
-/// for a role, because a pooler does not pass settings of a session on.
+/// Time limits at the server, where a client that vanished is not noticed otherwise. docs/operating.md has the same
+/// limits for a role, because a pooler does not pass settings of a session on.
 const SESSION: &str = "SET statement_timeout = '9s'; SET lock_timeout = '4s';
     SET idle_in_transaction_session_timeout = '15s'; SET tcp_user_timeout = '15s';
     SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3";
@@ -382,7 +382,7 @@ fn configure(url: &str) -> Result<Config> {
     let is_split = |name: &Host| matches!(name, Host::Tcp(name) if name.contains('@'));
     if config.get_hosts().iter().any(is_split) || config.get_dbname().is_some_and(|name| name.contains('@')) {
         return Err(StorageError::BadUrl(
-            "the PostgreSQL URL has an @ behind the one before the host: write %40 for an @ of the password".to_owned(),
+            "the PostgreSQL URL has more than one @: write %40 for an @ of the password".to_owned(),
         ));
     }
     if !has_sslmode(url) {

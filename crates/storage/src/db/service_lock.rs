@@ -1,17 +1,16 @@
-//! Keeps a second service off a SQLite file. PostgreSQL serves several, so it needs no lock.
+//! Locks on a SQLite file, held by the operating system on files of their own beside it. PostgreSQL needs none.
+//!
+//! They are no locks on the database file itself, because closing any handle of that file would drop SQLite's own
+//! locks. The system frees a lock when its process ends, however it ends. The empty files stay.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
-use crate::db::{open_error, owner};
+use crate::db::{file_user, open_error};
 use crate::error::{Result, StorageError};
 
-/// The lock of a running service on its SQLite file: an exclusive lock of the operating system on the file `NAME-lock`
-/// beside it. The system frees it when the process ends, however it ends. The empty file stays.
-///
-/// Commands beside a running service do not take it. It is no lock on the database file itself, because closing any
-/// handle of that file would drop SQLite's own locks.
+/// The lock of a running service, on `NAME-lock`: one at a time. Commands beside the service do not take it.
 #[derive(Debug)]
 pub struct ServiceLock {
     _file: File,
@@ -27,17 +26,8 @@ impl ServiceLock {
     pub fn acquire(database_url: &str) -> Result<Option<Self>> {
         let Some(path) = open_error::sqlite_file(database_url)? else { return Ok(None) };
         let unavailable = |error| open_error::explain(database_url, StorageError::unavailable(error));
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        // A symbolic link names the same lock.
-        let database = path.canonicalize().unwrap_or(path);
-        let mut lock_path = OsString::from(&database);
-        lock_path.push("-lock");
-        let lock_path = PathBuf::from(lock_path);
-        let file = options.open(&lock_path).map_err(unavailable)?;
-        owner::give(&lock_path, &database);
+        let database = resolved(path);
+        let file = lock_file(&database, "-lock").map_err(unavailable)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Self { _file: file, database })),
             Err(TryLockError::WouldBlock) => Err(StorageError::InUse(database)),
@@ -49,4 +39,61 @@ impl ServiceLock {
     pub(crate) fn database(&self) -> &Path {
         &self.database
     }
+}
+
+/// A lock on `NAME-open`. Every process that has the database open shares it, so that no restore replaces the file
+/// meanwhile: what is written to a replaced file is lost.
+#[derive(Debug)]
+pub(crate) struct OpenLock {
+    _file: File,
+}
+
+impl OpenLock {
+    /// Take it before the database is opened.
+    pub(crate) fn share(database: PathBuf) -> Result<Self> {
+        let database = resolved(database);
+        let file = lock_file(&database, "-open").map_err(StorageError::unavailable)?;
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Self { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(StorageError::Open(format!(
+                "a restore replaces the SQLite database {} at the moment: try again, or correct database.url",
+                database.display()
+            ))),
+            Err(TryLockError::Error(error)) => Err(StorageError::unavailable(error)),
+        }
+    }
+
+    /// For the restore.
+    pub(crate) fn exclude_others(database: &Path) -> Result<Self> {
+        let file = lock_file(database, "-open").map_err(StorageError::unavailable)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(in_use(database)),
+            Err(TryLockError::Error(error)) => Err(StorageError::unavailable(error)),
+        }
+    }
+}
+
+/// The error of a restore beside another process.
+pub(crate) fn in_use(database: &Path) -> StorageError {
+    let database = database.display();
+    StorageError::Backup(format!("another process has {database} open: wait until it ends, and try again"))
+}
+
+/// A symbolic link names the same locks as the file.
+fn resolved(database: PathBuf) -> PathBuf {
+    database.canonicalize().unwrap_or(database)
+}
+
+fn lock_file(database: &Path, end: &str) -> std::io::Result<File> {
+    let mut path = OsString::from(database);
+    path.push(end);
+    let path = PathBuf::from(path);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(&path)?;
+    file_user::match_database(&path, database);
+    Ok(file)
 }

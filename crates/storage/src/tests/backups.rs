@@ -82,7 +82,7 @@ fn backup_is_private_complete_and_new() {
         // One file that needs no other, and nothing unfinished.
         let mut names: Vec<_> = fs::read_dir(file.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();
-        assert_eq!(names, ["backup.db", "test.db", "test.db-shm", "test.db-wal"]);
+        assert_eq!(names, ["backup.db", "test.db", "test.db-open", "test.db-shm", "test.db-wal"]);
         let before = fs::read(&file).unwrap();
         assert!(reason(db.back_up(&file).await).contains("backup.db exists already"));
         assert_eq!(fs::read(&file).unwrap(), before);
@@ -130,13 +130,46 @@ fn database_in_use_is_not_replaced() {
         let file = beside(db, "backup.db");
         db.back_up(&file).await.unwrap();
         db.user("later@x").await;
-        let staged = stage(db, &file).await.unwrap();
-        assert!(matches!(ServiceLock::acquire(&db.url), Err(StorageError::InUse(_))), "no service starts meanwhile");
-        let present = staged.open_present().await.unwrap();
         // The test's own handle is open, as that of another command would be.
-        let error = reason(staged.put_in_place(present, true, at(0)).await);
+        let error = reason(stage(db, &file).await);
         assert!(error.contains("test.db open: wait until it ends"), "{error}");
         assert_eq!(db.list_users().await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn restore_keeps_others_out() {
+    let folder = tempfile::tempdir().unwrap();
+    block_on(async {
+        let (url, file, sealer) = closed(folder.path()).await;
+        let lock = ServiceLock::acquire(&url).unwrap().unwrap();
+        let staged = StagedBackup::new(&file, lock, sealer.clone()).await.unwrap();
+        assert!(matches!(ServiceLock::acquire(&url), Err(StorageError::InUse(_))), "no service starts meanwhile");
+        match Storage::open(&url, sealer.clone()).await {
+            Err(StorageError::Open(text)) => assert!(text.contains("a restore replaces the SQLite database"), "{text}"),
+            _ => panic!("opened"),
+        }
+        let present = staged.open_present().await.unwrap();
+        staged.put_in_place(present, true, at(0)).await.unwrap();
+        let restored = Storage::open(&url, sealer).await.unwrap();
+        assert_eq!(restored.list_users().await.unwrap().len(), 1);
+    });
+}
+
+/// SQLite would apply the log of a lost database to the file that gets its name.
+#[test]
+fn log_of_a_lost_database_is_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    block_on(async {
+        let (url, file, sealer) = closed(folder.path()).await;
+        let (database, log) = (folder.path().join("test.db"), folder.path().join("test.db-wal"));
+        fs::rename(&database, folder.path().join("lost.db")).unwrap();
+        fs::write(&log, "frames").unwrap();
+        let lock = ServiceLock::acquire(&url).unwrap().unwrap();
+        let staged = StagedBackup::new(&file, lock, sealer).await.unwrap();
+        assert!(staged.open_present().await.unwrap().is_none());
+        assert_eq!(staged.put_in_place(None, false, at(0)).await.unwrap(), None);
+        assert!(database.exists() && !log.exists());
     });
 }
 

@@ -12,6 +12,7 @@ fn new_instance(number: u128) -> NewInstance {
         version: "0.1.0".to_owned(),
         host: format!("web-{number}"),
         api_url: "http://127.0.0.1:8080".to_owned(),
+        console_url: "https://bellbird.example".to_owned(),
         settings: r#"{"sync.enabled":true}"#.to_owned(),
         started_at: at(0),
     }
@@ -35,9 +36,10 @@ both! {
         db.renew_instance(&second, at(5)).await.unwrap();
         let listed = db.list_instances(at(6)).await.unwrap();
         assert_eq!(listed.len(), 2);
-        let NewInstance { id, version, host, api_url, settings, started_at } = first.clone();
+        let NewInstance { id, version, host, api_url, console_url, settings, started_at } = first.clone();
         let stored = &listed[0];
         assert_eq!((stored.id, &stored.version, &stored.host, &stored.api_url), (id, &version, &host, &api_url));
+        assert_eq!(stored.console_url, console_url);
         assert_eq!((&stored.settings, stored.started_at, stored.last_seen_at), (&settings, started_at, at(0)));
         assert_eq!(stored.key_ids, ["2027", "2026"]);
         assert_eq!(listed[1].last_seen_at, at(5));

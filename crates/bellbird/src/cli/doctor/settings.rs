@@ -38,9 +38,8 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
         );
         checks.add(NAME, Verdict::Note, detail);
     }
-    let mut providers = settings.providers.clone();
     for provider in PROVIDERS {
-        let values = providers.section(provider);
+        let values = settings.providers.of(provider);
         for setting in provider.settings {
             if values.get(setting.name).is_some_and(looks_like_placeholder) {
                 let name = format!("{}.{}", provider.name, setting.name);

@@ -1,13 +1,15 @@
 //! Finds the key that a command is about, by id or name.
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use bellbird_domain::KeyId;
 use bellbird_storage::{KeyRecord, Storage};
 use clap::Args;
 use jiff::Timestamp;
 
+use super::super::output;
 use super::super::user::find_user;
 use super::{ACTIVE, status};
+use crate::failure::Failure;
 
 /// The key that a command is about.
 #[derive(Debug, Args)]
@@ -25,7 +27,13 @@ impl KeyRef {
         let name = self.key.trim();
         if let Ok(id) = name.parse::<KeyId>() {
             let found = storage.find_key(id).await?;
-            return found.with_context(|| format!("there is no key {id}: `bellbird key list` shows the ids"));
+            let missing = || Failure::not_found(format!("there is no key {id}: `bellbird key list` shows the ids"));
+            let found = found.ok_or_else(missing)?;
+            let user = match &self.user {
+                Some(user) => find_user(storage, user).await?.id,
+                None => found.user_id,
+            };
+            return if found.user_id == user { Ok(found) } else { Err(missing()) };
         }
         let users = match &self.user {
             Some(user) => vec![find_user(storage, user).await?],
@@ -40,12 +48,17 @@ impl KeyRef {
         let active: Vec<_> = named.iter().filter(|(_, key)| status(key, now) == ACTIVE).collect();
         match (&active[..], &named[..]) {
             ([(_, key)], _) | ([], [(_, key)]) => Ok(key.clone()),
-            ([], []) => bail!("there is no key {name}: `bellbird key list` shows names and ids"),
+            ([], []) => {
+                Err(Failure::not_found(format!("there is no key {name}: `bellbird key list` shows names and ids")))
+            }
             ([], _) => bail!("no key {name} is active: `bellbird key list` shows the ids of the others"),
             (several, _) => {
                 let ids: Vec<_> = several
                     .iter()
-                    .map(|(email, key)| format!("{} of {email}, created {:.0}", key.id, key.created_at))
+                    .map(|(email, key)| {
+                        let expires = output::format_instant(key.expires_at);
+                        format!("{} of {email}, created {:.0}, expires {expires}", key.id, key.created_at)
+                    })
                     .collect();
                 bail!("{} active keys have the name {name}: pass an id instead ({})", several.len(), ids.join("; "))
             }

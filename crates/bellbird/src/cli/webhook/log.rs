@@ -1,6 +1,5 @@
 //! `bellbird webhook deliveries`: shows the delivery log of an endpoint.
 
-use anyhow::bail;
 use bellbird_domain::{DeliveryState, EndpointId, EventId};
 use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, Storage};
 use clap::Args;
@@ -84,7 +83,7 @@ pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyh
 async fn attempts(storage: &Storage, format: JsonFlag, endpoint: &Endpoint, event: EventId) -> anyhow::Result<()> {
     let records = storage.list_attempts(endpoint.user_id, endpoint.id, event).await?;
     if records.is_empty() && storage.find_webhook_event(endpoint.user_id, event).await?.is_none() {
-        bail!(event_not_found(endpoint.id, event));
+        return Err(event_not_found(endpoint.id, event));
     }
     output::print(format, &records, |records| {
         if records.is_empty() {

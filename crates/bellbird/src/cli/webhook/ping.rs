@@ -8,7 +8,7 @@ use bellbird_webhooks::{PingError, PingOutcome};
 use serde::Serialize;
 
 use super::super::output::{self, ErrorView};
-use super::{EndpointArgs, endpoint_gone, find, warn_of_rejections};
+use super::{EndpointArgs, endpoint_not_found, find, warn_of_rejections};
 use crate::config::Settings;
 use crate::wiring;
 
@@ -20,6 +20,7 @@ struct PingView {
     delivered: bool,
     status: Option<u16>,
     duration_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorView>,
     #[serde(skip)]
     reason: Option<&'static str>,
@@ -56,7 +57,7 @@ pub(super) async fn ping(settings: &Settings, storage: &Storage, args: &Endpoint
     let providers = wiring::providers(settings)?;
     let webhooks = wiring::webhooks(settings, storage, &providers, wiring::event_buffer(settings))?;
     let pinged = match webhooks.ping(&endpoint).await {
-        Err(PingError::NotFound) => return Err(endpoint_gone(args.id)),
+        Err(PingError::NotFound) => return Err(endpoint_not_found(args.id)),
         other => other?,
     };
     warn_of_rejections(storage, endpoint.id, &endpoint.url).await?;

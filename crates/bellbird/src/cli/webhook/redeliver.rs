@@ -98,7 +98,7 @@ pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow
     let endpoint = find(storage, args.id).await?;
     let (user, event) = (endpoint.user_id, args.event);
     let Some(found) = storage.find_webhook_event(user, event).await? else {
-        bail!(event_not_found(endpoint.id, event))
+        return Err(event_not_found(endpoint.id, event));
     };
     if found.event_type == EventType::Ping {
         bail!("a ping cannot be redelivered: send another with `bellbird webhook ping {}`", endpoint.id);
@@ -112,7 +112,7 @@ pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow
         if waiting.iter().any(|one| one.event_id == event) {
             bail!("the event waits for an earlier event of the same sync: redeliver that one instead");
         }
-        bail!(event_not_found(endpoint.id, event));
+        return Err(event_not_found(endpoint.id, event));
     }
     let view = RedeliveryView { event_id: event, endpoint_id: endpoint.id, state: DeliveryState::Pending };
     output::print(args.format, &view, |_| "Queued for redelivery. A running service sends it now.".to_owned())

@@ -9,7 +9,7 @@ use super::super::arguments;
 use super::super::output::{self, JsonFlag};
 use super::super::removal::{RemovalArgs, dry_run_text};
 use super::state::SCANNED_MAX;
-use super::{details, endpoint_gone, find};
+use super::{details, endpoint_not_found, find};
 
 /// Remove an endpoint with its secret and its delivery log.
 ///
@@ -62,7 +62,7 @@ pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Resu
     }
     args.removal.confirm(args.format, &description)?;
     if !storage.delete_endpoint(endpoint.user_id, endpoint.id).await? {
-        return Err(endpoint_gone(args.id));
+        return Err(endpoint_not_found(args.id));
     }
     let view = RemovedEndpoint { id: args.id, removed: true };
     output::print(args.format, &view, |_| format!("Removed the endpoint {}.", endpoint.url))

@@ -8,7 +8,7 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
 use super::super::output;
-use super::{EndpointArgs, endpoint_gone, find};
+use super::{EndpointArgs, endpoint_not_found, find};
 
 /// How long events are also signed with the old secret: docs/contract.md#webhook-signatures.
 const OLD_SECRET_LIFE: SignedDuration = SignedDuration::from_hours(24);
@@ -38,7 +38,7 @@ pub(super) async fn rotate(storage: &Storage, args: &EndpointArgs) -> anyhow::Re
     let (secret, now) = (new_secret(), Timestamp::now());
     let until = now.checked_add(OLD_SECRET_LIFE)?;
     if !storage.rotate_endpoint_secret(endpoint.user_id, endpoint.id, &secret, until).await? {
-        return Err(endpoint_gone(args.id));
+        return Err(endpoint_not_found(args.id));
     }
     let secrets = storage.endpoint_secrets(endpoint.user_id, endpoint.id, now).await?;
     let old_secret_expires_at = secrets.and_then(|secrets| secrets.old).map(|_| until);

@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args};
 use super::super::arguments;
 use super::super::output::{self, JsonFlag};
 use super::add::{checked_url, event_parser, in_order};
-use super::{details, endpoint_gone, find, warn_of_rejections};
+use super::{details, endpoint_not_found, find, warn_of_rejections};
 use crate::config::Settings;
 
 /// Change the URL or the event types of an endpoint. It keeps its id, its secret and its log.
@@ -43,7 +43,7 @@ pub(super) async fn set(settings: &Settings, storage: &Storage, args: &SetArgs) 
     };
     let events = args.events.as_deref().map_or_else(|| before.event_types.clone(), in_order);
     if !storage.update_endpoint(before.user_id, before.id, &url, &events).await? {
-        return Err(endpoint_gone(args.id));
+        return Err(endpoint_not_found(args.id));
     }
     let user = storage.find_user(before.user_id).await?.map(|user| user.email);
     let endpoint = find(storage, args.id).await?;

@@ -5,7 +5,7 @@ use bellbird_storage::{DeliveryRecord, Endpoint, Storage};
 use jiff::Timestamp;
 
 use super::super::output::{self, JsonFlag};
-use super::{EndpointArgs, count_deliveries, endpoint_gone, find, warn_of_rejections};
+use super::{EndpointArgs, count_deliveries, endpoint_not_found, find, warn_of_rejections};
 
 /// Disabled reason of an endpoint that this command disabled.
 const BY_COMMAND: &str = "by command";
@@ -17,7 +17,7 @@ pub(super) const SCANNED_MAX: u32 = 100_000;
 pub(super) async fn enable(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let before = find(storage, args.id).await?;
     if !storage.enable_endpoint(before.user_id, before.id).await? {
-        return Err(endpoint_gone(args.id));
+        return Err(endpoint_not_found(args.id));
     }
     let endpoint = find(storage, args.id).await?;
     let was_enabled = before.status == EndpointStatus::Enabled;
@@ -56,7 +56,7 @@ pub(super) async fn disable(storage: &Storage, args: &EndpointArgs) -> anyhow::R
         return print(args.format, &before, "Already disabled");
     }
     let disabled = storage.disable_endpoint(before.user_id, before.id, BY_COMMAND, Timestamp::now()).await?;
-    let cancelled = disabled.ok_or_else(|| endpoint_gone(args.id))?;
+    let cancelled = disabled.ok_or_else(|| endpoint_not_found(args.id))?;
     print(args.format, &find(storage, args.id).await?, "Disabled")?;
     if cancelled > 0 {
         output::note(&format!(

@@ -321,7 +321,11 @@ fn no_command_creates_a_database() {
     for line in [
         "user list".to_owned(),
         "user add --email me@example.com".to_owned(),
+        "user remove me@example.com --yes".to_owned(),
         "key list".to_owned(),
+        "key create --user me@example.com --name laptop".to_owned(),
+        "backup backup.db".to_owned(),
+        "restore --keep-keys".to_owned(),
         "connection list".to_owned(),
         "connection link --user me@example.com".to_owned(),
         "connection sync --all".to_owned(),
@@ -349,7 +353,8 @@ fn failure_is_one_json_value_too() {
         assert!(said.starts_with("error: ") || said.contains("Usage: "), "{line}: {said}");
         printed["error"].clone()
     };
-    let no_user = json!({"message": "there is no user me@x: `bellbird user list` shows all of them"});
+    let no_user =
+        json!({"message": "there is no user me@x: `bellbird user list` shows all of them", "code": "not_found"});
     for line in ["user show me@x --json", "user --json show me@x", "--json user show me@x"] {
         assert_eq!(failure(line, 1), no_user, "{line}");
     }
@@ -359,7 +364,7 @@ fn failure_is_one_json_value_too() {
         json!({"message": "the following required arguments were not provided: <ID|--user <USER>|--all>"})
     );
     assert_eq!(failure("fly --json", 2), json!({"message": "unrecognized subcommand 'fly'"}));
-    assert_eq!(failure("--json key", 2), json!({"message": "a command is missing: see `bellbird --help`"}));
+    assert_eq!(failure("--json key", 2), json!({"message": "a command is missing: see `bellbird key --help`"}));
     let several = failure("user list --json --config nowhere.toml", 1);
     assert!(several["message"].as_str().unwrap().starts_with("the settings file nowhere.toml cannot be read"));
     std::fs::write(workdir.folder.path().join("bellbird.toml"), "[api]\nlisten = 1\n[log]\nlevel = \"loud\"\n")

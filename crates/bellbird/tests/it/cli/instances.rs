@@ -100,7 +100,7 @@ fn status_names_settings_file_and_database() {
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
     let path = folder.join("bellbird.db").display().to_string();
     assert!(text(&status["database"], "location").ends_with(&path), "{status}");
-    assert!(text(&status["database"], "error").contains("bellbird migrate"), "{status}");
+    assert!(text(&status["error"], "message").contains("bellbird migrate"), "{status}");
     assert!(folder.read_dir().unwrap().next().is_none(), "it created a file");
 
     std::fs::write(folder.join("bellbird.toml"), "[log]\nlevel = \"warn\"\n").unwrap();
@@ -144,7 +144,7 @@ async fn sqlite_serves_one_service() {
 }
 
 #[tokio::test]
-async fn differing_instances_are_reported() {
+async fn differing_instances_are_reported_on_postgres() {
     let (mut workdir, url) = migrated(Database::Postgres).await;
     let first = serve(&workdir);
     workdir.set("BELLBIRD_SYNC__INTERVAL_SECONDS", "60");
@@ -182,7 +182,7 @@ async fn differing_instances_are_reported() {
 
 /// The row of an instance appears again after the database was lost for a while. That of a killed one is deleted.
 #[tokio::test]
-async fn instance_renews_its_row_after_a_lost_database() {
+async fn instance_renews_its_row_after_a_lost_database_on_postgres() {
     let (workdir, url) = migrated(Database::Postgres).await;
     let log = workdir.folder.path().join("log");
     let service = RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);

@@ -150,7 +150,7 @@ async fn single_instance_rotates_its_key() {
 
 /// In the order of docs/operating.md, every instance can always open what any instance has sealed.
 #[tokio::test]
-async fn several_instances_rotate_their_key() {
+async fn several_instances_rotate_their_key_on_postgres() {
     let mut deployment = Deployment::start_on_postgres(OLD).await;
     let first = deployment.import(0);
     let (new_key_last, new_key_first) = (format!("{OLD},{NEW}"), format!("{NEW},{OLD}"));
@@ -192,7 +192,7 @@ async fn several_instances_rotate_their_key() {
 
 /// The order of docs/operating.md is enforced: no instance is left with secrets that it cannot open.
 #[tokio::test]
-async fn rotation_waits_until_every_instance_has_the_new_key() {
+async fn rotation_waits_until_every_instance_has_the_new_key_on_postgres() {
     let mut deployment = Deployment::start_on_postgres(OLD).await;
     let connection = deployment.import(0);
     let (new_key_last, new_key_first) = (format!("{OLD},{NEW}"), format!("{NEW},{OLD}"));

@@ -136,7 +136,9 @@ async fn endpoints_are_added_and_listed() {
         assert!(shown.contains("http://localhost:8099/hook?token=s3cret") && !shown.contains("whsec_"), "{shown}");
 
         let id = text(&both, "id");
-        assert_eq!(workdir.json(&format!("webhook show {id}")), *listed);
+        let mut alone = workdir.json(&format!("webhook show {id}"));
+        assert_eq!(alone.as_object_mut().unwrap().remove("user"), Some(json!("me@example.com")));
+        assert_eq!(alone, *listed);
         let shown = workdir.text(&format!("webhook show {id}"));
         assert!(shown.contains("me@example.com") && !shown.contains("whsec_"), "{shown}");
         let changed = workdir.json(&format!("webhook set {id} --url http://127.0.0.1:8099/new --events trades.synced"));
@@ -232,9 +234,9 @@ async fn a_ping_is_sent_at_once_and_logged() {
         let added = add(&workdir, &url);
         let id = text(&added, "id");
         let pinged = workdir.json(&format!("webhook ping {id}"));
-        assert_eq!(members(&pinged), "delivered durationMs error eventId status");
+        assert_eq!(members(&pinged), "delivered durationMs eventId status");
         assert_eq!((&pinged["delivered"], &pinged["status"]), (&json!(true), &json!(200)));
-        assert!(pinged["durationMs"].is_u64() && pinged["error"].is_null(), "{pinged}");
+        assert!(pinged["durationMs"].is_u64(), "{pinged}");
 
         let ping = sent.recv().unwrap();
         assert!(ping.head.starts_with("POST /hook?token=s3cret HTTP/1.1\r\n"), "{}", ping.head);

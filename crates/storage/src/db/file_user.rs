@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, lchown};
 use std::path::Path;
 
-/// Gives a file to the owner of the database, or to that of the folder if there is no database. Only root can do that.
-/// Otherwise the file keeps its owner, who could also create it here. Follows no symbolic link: whoever owns the folder
+/// Gives a file to the user and group of the database, or of the folder if there is no database. Only root can do that.
+/// Otherwise the file keeps its user, who could also create it here. Follows no symbolic link: the user of the folder
 /// could point one anywhere.
-pub(crate) fn give(file: &Path, database: &Path) {
+pub(crate) fn match_database(file: &Path, database: &Path) {
     let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Ok(model) = fs::metadata(database).or_else(|_| fs::metadata(folder)) else { return };
     let is_other = |own: fs::Metadata| (own.uid(), own.gid()) != (model.uid(), model.gid());
