@@ -38,9 +38,7 @@ pub use error::ConnectionsError;
 pub use import::{Imported, SkippedConsent};
 pub use jobs::JOB_RUNS_METRIC;
 pub use linking::callback::{CallbackAnswer, CallbackOutcome, HandledCallback, LinkResult, ReturnLink};
-pub use linking::link_page::{
-    FoundLink, LinkPage, LinkableProvider, LinkedConnection, RemovalPage, UnconfirmedSession,
-};
+pub use linking::link_page::{FoundLink, LinkPage, LinkableProvider, LinkedConnection, RemovalPage, UnfinishedSession};
 pub use linking::start::{CreatedLink, LinkTarget, new_browser_cookie};
 pub use provider_events::{PROVIDER_EVENTS_METRIC, ReceiveError};
 pub use removal::Removal;

@@ -11,16 +11,13 @@ use http::{HeaderValue, StatusCode};
 use secrecy::ExposeSecret as _;
 
 use crate::link::{FORM_BYTES_MAX, is_cross_site};
-use crate::pages::{Notice, page_with_images};
+use crate::pages::{Notice, REFRESH_AFTER, page_with_images};
 use crate::prefetch::is_prefetch;
 use crate::state::Console;
 use crate::{body, error_page};
 
 const QUERY_BYTES_MAX: usize = 8 * 1024;
 const PARAMETERS_MAX: usize = 50;
-
-/// Seconds after which the browser reloads the page while the outcome or the accounts are unknown.
-const REFRESH_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 pub(crate) async fn handle_callback(
     State(console): State<Console>,

@@ -8,13 +8,13 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use bellbird_connections::{ConnectionsError, FoundLink, LinkTarget, LinkableProvider};
 use bellbird_domain::ConnectionId;
-use http::header::SET_COOKIE;
+use http::header::{REFRESH, SET_COOKIE};
 use http::{HeaderMap, StatusCode};
 use secrecy::ExposeSecret as _;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::pages::{Choice, Notice, page_response, page_with_images};
+use crate::pages::{Choice, Notice, REFRESH_AFTER, page_response, page_with_images};
 use crate::state::Console;
 use crate::{body, error_page};
 
@@ -46,7 +46,11 @@ pub(crate) async fn open_link(
         Ok(FoundLink::Page(page)) => {
             let title_of = |provider: &str| title(&console, provider);
             let choice = Choice::new(&console.inner.frame, &page, title_of);
-            page_with_images(StatusCode::OK, &choice, choice.image_origins())
+            let mut response = page_with_images(StatusCode::OK, &choice, choice.image_origins());
+            if choice.awaits_provider() {
+                response.headers_mut().insert(REFRESH, REFRESH_AFTER);
+            }
+            response
         }
     }
 }

@@ -117,8 +117,13 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let purge = move || caches.purge_expired();
     let background = background::start(storage.clone(), connections.clone(), webhooks, evict, purge, stop.clone());
     listeners.serve(&settings, routers, stop).await;
-    background.await?;
-    connections.finish_tasks(background::TASK_GRACE).await;
+    if folder.is_some() {
+        // Unfinished work is for nothing once the temporary database is deleted.
+        background.abort();
+    } else {
+        background.await?;
+        connections.finish_tasks(background::TASK_GRACE).await;
+    }
     presence.withdraw().await?;
     storage.close().await;
     drop(lock);

@@ -1,6 +1,6 @@
 //! What the page of a link URL shows and does: the user's connections, sessions to confirm, and removals.
 
-use bellbird_domain::{Account, Connection, ConnectionId, User};
+use bellbird_domain::{Account, Confirmation, Connection, ConnectionId, ConnectionStatus, User};
 use bellbird_storage::{Link, LinkSession};
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -53,19 +53,21 @@ pub struct LinkPage {
     pub providers: Vec<LinkableProvider>,
     /// Newest first. Empty if the link is restricted.
     pub connections: Vec<LinkedConnection>,
-    /// The sessions that this browser started and that wait for the browser to return.
-    pub unconfirmed: Vec<UnconfirmedSession>,
+    /// The sessions that this browser started and that have no result yet.
+    pub unfinished: Vec<UnfinishedSession>,
     /// Whether the link starts no further session.
     pub is_used_up: bool,
     pub expires_at: Timestamp,
 }
 
-/// A link session that has neither a callback nor a confirmation.
+/// A link session without a result.
 #[derive(Debug)]
-pub struct UnconfirmedSession {
+pub struct UnfinishedSession {
     pub id: Uuid,
     pub provider: String,
     pub started_at: Timestamp,
+    /// Whether it waits for the provider. Otherwise it has neither a callback nor a confirmation.
+    pub is_confirmed: bool,
 }
 
 /// A connection that the holder of a link can remove, and its user.
@@ -82,9 +84,9 @@ impl Connections {
         if !self.is_open(&link) {
             return Ok(FoundLink::Expired);
         }
-        let unconfirmed = self.unconfirmed_sessions(&user, browser).await?;
+        let unfinished = self.unfinished_sessions(&user, browser).await?;
         let is_used_up = is_used_up(&link);
-        if is_used_up && unconfirmed.is_empty() {
+        if is_used_up && unfinished.is_empty() {
             return Ok(FoundLink::UsedUp);
         }
         let repair_target = match link.connection_id {
@@ -111,28 +113,35 @@ impl Connections {
             repair_target,
             providers: self.linkable_providers(),
             connections,
-            unconfirmed,
+            unfinished,
             is_used_up,
             expires_at: link.expires_at,
         })))
     }
 
-    async fn unconfirmed_sessions(
+    async fn unfinished_sessions(
         &self,
         user: &User,
         browser: Option<&str>,
-    ) -> Result<Vec<UnconfirmedSession>, ConnectionsError> {
+    ) -> Result<Vec<UnfinishedSession>, ConnectionsError> {
         let Some(browser) = browser else { return Ok(Vec::new()) };
-        let sessions = self.storage.list_unconfirmed_link_sessions(user.id, browser, self.clock.now()).await?;
-        // Without its callback, a session whose code is to be exchanged has no result.
-        let can_finish =
-            |session: &LinkSession| self.linking_for(&session.provider).is_ok_and(|linking| linking.can_finish(&[]));
-        let unconfirmed = sessions.into_iter().filter(can_finish).map(|session| UnconfirmedSession {
+        let sessions = self.storage.list_unfinished_link_sessions(user.id, browser, self.clock.now()).await?;
+        let connections = self.storage.list_connections(user.id).await?;
+        let is_unfinished = |session: &LinkSession| {
+            if session.confirmation == Confirmation::Confirmed {
+                // It goes on until its callback or its end, because more consents may follow.
+                return !connections.iter().any(|connection| is_result(connection, session));
+            }
+            // Without its callback, a session whose code is to be exchanged has no result.
+            self.linking_for(&session.provider).is_ok_and(|linking| linking.can_finish(&[]))
+        };
+        let unfinished = sessions.into_iter().filter(is_unfinished).map(|session| UnfinishedSession {
             id: session.id(),
-            provider: session.provider,
             started_at: session.created_at,
+            is_confirmed: session.confirmation == Confirmation::Confirmed,
+            provider: session.provider,
         });
-        Ok(unconfirmed.collect())
+        Ok(unfinished.collect())
     }
 
     pub(crate) async fn with_accounts(&self, connection: Connection) -> Result<LinkedConnection, ConnectionsError> {
@@ -194,6 +203,14 @@ impl Connections {
 
     fn is_open(&self, link: &Link) -> bool {
         self.clock.now() < link.expires_at
+    }
+}
+
+/// Whether a session has probably created or repaired this connection. Ids of later rows are greater.
+fn is_result(connection: &Connection, session: &LinkSession) -> bool {
+    match session.connection_id {
+        Some(repaired) => connection.id == repaired && connection.status == ConnectionStatus::Active,
+        None => connection.provider == session.provider && connection.id.uuid() > session.id(),
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Choice<'a> {
     /// Connections that have to be reconnected.
     broken: Vec<ConnectionRow>,
     working: Vec<ConnectionRow>,
-    unconfirmed: Vec<UnconfirmedRow>,
+    unfinished: Vec<UnfinishedRow>,
     is_used_up: bool,
     /// As the page shows it, and in RFC 3339 for the `datetime` attribute.
     expires: (String, String),
@@ -45,10 +45,12 @@ struct ConnectionRow {
     renew_class: &'static str,
 }
 
-struct UnconfirmedRow {
+struct UnfinishedRow {
     id: String,
     provider: String,
     started: String,
+    /// Whether it waits for the provider, and not for the user.
+    is_confirmed: bool,
 }
 
 impl<'a> Choice<'a> {
@@ -79,10 +81,11 @@ impl<'a> Choice<'a> {
         };
         let shown = page.repair_target.iter().chain(&page.connections).filter(|_| !page.is_used_up);
         let (working, broken) = shown.map(row).partition(|row: &ConnectionRow| row.is_active);
-        let unconfirmed = page.unconfirmed.iter().map(|session| UnconfirmedRow {
+        let unfinished = page.unfinished.iter().map(|session| UnfinishedRow {
             id: session.id.to_string(),
             provider: title_of(&session.provider),
             started: local_time.time(session.started_at),
+            is_confirmed: session.is_confirmed,
         });
         Self {
             frame,
@@ -93,10 +96,15 @@ impl<'a> Choice<'a> {
             providers: page.providers.iter().filter(is_allowed).collect(),
             broken,
             working,
-            unconfirmed: unconfirmed.collect(),
+            unfinished: unfinished.collect(),
             is_used_up: page.is_used_up,
             expires: (local_time.time(page.expires_at), page.expires_at.to_string()),
         }
+    }
+
+    /// Whether the page changes by itself soon.
+    pub(crate) fn awaits_provider(&self) -> bool {
+        self.unfinished.iter().any(|session| session.is_confirmed)
     }
 
     pub(crate) fn image_origins(&self) -> ImageOrigins {
@@ -124,8 +132,9 @@ fn status_text(status: ConnectionStatus) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use bellbird_connections::UnconfirmedSession;
+    use bellbird_connections::UnfinishedSession;
     use bellbird_domain::Connection;
+    use uuid::Uuid;
 
     use super::*;
     use crate::pages::fixtures::{HOSTILE, account, assert_harmless, connection};
@@ -141,7 +150,7 @@ mod tests {
             repair_target: None,
             providers,
             connections: connections.into_iter().map(linked).collect(),
-            unconfirmed: vec![],
+            unfinished: vec![],
             is_used_up: false,
             expires_at: "2026-11-20T09:54:00Z".parse().unwrap(),
         }
@@ -176,14 +185,21 @@ mod tests {
         assert_eq!(buttons(&html), [("connection", "Reconnect"), ("remove", "Remove")]);
         assert!(html.contains("<strong><bdi>B</bdi></strong>"), "{html}");
         let started_at = "2026-11-20T09:24:00Z".parse().unwrap();
-        page.unconfirmed =
-            vec![UnconfirmedSession { id: uuid::Uuid::nil(), provider: "somebank".to_owned(), started_at }];
+        page.unfinished = vec![UnfinishedSession {
+            id: Uuid::nil(),
+            provider: "somebank".to_owned(),
+            started_at,
+            is_confirmed: false,
+        }];
         let html = shown(&page);
         assert!(html.contains("name=\"session\"") && html.contains("20:24 Sydney time"), "{html}");
         page.is_used_up = true;
         let html = shown(&page);
         assert_eq!(buttons(&html), [("session", "I gave my consent")], "{html}");
         assert!(html.contains("used up"), "{html}");
+        page.unfinished[0].is_confirmed = true;
+        let html = shown(&page);
+        assert!(buttons(&html).is_empty() && html.contains("Waiting for SOMEBANK"), "{html}");
     }
 
     #[test]

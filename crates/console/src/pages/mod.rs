@@ -17,4 +17,4 @@ pub(crate) use frame::Frame;
 pub(crate) use home::Home;
 pub(crate) use institution::ImageOrigins;
 pub(crate) use notice::{Notice, Tone};
-pub(crate) use response::{page_response, page_with_images};
+pub(crate) use response::{REFRESH_AFTER, page_response, page_with_images};

@@ -2,9 +2,12 @@
 
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 
 use super::institution::ImageOrigins;
+
+/// Seconds after which the browser reloads a page whose result or accounts are still unknown.
+pub(crate) const REFRESH_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 pub(crate) fn page_response(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {

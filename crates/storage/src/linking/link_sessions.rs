@@ -35,11 +35,12 @@ statements! {
 
     FIND = concat!("SELECT ", columns!(), " FROM link_sessions WHERE state_hash = $1");
 
-    LIST_UNCONFIRMED = concat!(
+    LIST_UNFINISHED = concat!(
         "SELECT ",
         columns!(),
-        " FROM link_sessions WHERE user_id = $1 AND browser_hash = $2 AND confirmation = 'open'
-            AND phase = 'started' AND expires_at > $3 ORDER BY created_at DESC, id"
+        " FROM link_sessions WHERE user_id = $1 AND browser_hash = $2 AND expires_at > $3
+            AND (confirmation = 'open' AND phase = 'started' OR confirmation = 'confirmed' AND phase <> 'ended')
+            ORDER BY created_at DESC, id"
     );
 
     CONFIRM = "UPDATE link_sessions SET confirmation = 'confirmed'
@@ -165,14 +166,15 @@ impl Storage {
         self.db.one(FIND, params![hash(state).as_ref()], session).await
     }
 
-    /// Lists the user's sessions that this browser started and that have neither a callback nor a confirmation.
-    pub async fn list_unconfirmed_link_sessions(
+    /// Lists the user's sessions that this browser started and that wait: for a callback or a confirmation, or, once
+    /// confirmed, for the provider.
+    pub async fn list_unfinished_link_sessions(
         &self,
         user: UserId,
         browser: &str,
         now: Timestamp,
     ) -> Result<Vec<LinkSession>> {
-        self.db.all(LIST_UNCONFIRMED, params![user, hash(browser).as_ref(), now], session).await
+        self.db.all(LIST_UNFINISHED, params![user, hash(browser).as_ref(), now], session).await
     }
 
     /// Confirms a session without a callback, and makes it due. Returns its job, or None unless this browser started

@@ -148,7 +148,8 @@ async fn another_browser_is_asked_and_can_deny() {
     assert!(browser.text().contains("Not finished yet"), "{}", browser.text());
     browser.assert_accessible("not-finished");
     browser.click("button[name=session]");
-    assert!(!browser.text().contains("Not finished yet"), "{}", browser.text());
+    assert!(browser.text().contains("Waiting for Fiskil"), "{}", browser.text());
+    browser.assert_accessible("waiting");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -149,7 +149,7 @@ fn session(confirmation: Confirmation, target: &Connection) -> Session<'_> {
 }
 
 #[test]
-fn table_of_unconfirmed_sessions() {
+fn table_of_unfinished_sessions() {
     use Confirmation::{Denied, Open};
     let all = [Nothing, OtherUser, Target(Active), Target(Revoked), Newer(Active), Older(Active), Older(Revoked)];
     let own = [Nothing, Target(Active), Target(Revoked), Newer(Active)];

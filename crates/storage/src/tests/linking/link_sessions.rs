@@ -109,13 +109,13 @@ both! {
         let session = db.find_link_session("state").await.unwrap().unwrap();
         assert_eq!(session.confirmation, Confirmation::Open);
         assert!(session.is_bound_to("browser") && !session.is_bound_to("another"));
-        let unconfirmed = async |user, browser, now| {
-            db.list_unconfirmed_link_sessions(user, browser, at(now)).await.unwrap().len()
+        let unfinished = async |user, browser, now| {
+            db.list_unfinished_link_sessions(user, browser, at(now)).await.unwrap().len()
         };
-        assert_eq!(unconfirmed(user, "browser", 59).await, 1);
-        assert_eq!(unconfirmed(user, "another", 59).await, 0);
-        assert_eq!(unconfirmed(other, "browser", 59).await, 0);
-        assert_eq!(unconfirmed(user, "browser", 60).await, 0, "expired");
+        assert_eq!(unfinished(user, "browser", 59).await, 1);
+        assert_eq!(unfinished(user, "another", 59).await, 0);
+        assert_eq!(unfinished(other, "browser", 59).await, 0);
+        assert_eq!(unfinished(user, "browser", 60).await, 0, "expired");
         let confirm = async |user, browser, now| {
             db.confirm_link_session(user, session.id(), browser, at(now)).await.unwrap().is_some()
         };
@@ -126,7 +126,7 @@ both! {
         assert!(!confirm(user, "browser", 1).await, "confirmed already");
         assert_eq!(due(db, 1).await.len(), 1, "the session is polled at once");
         assert_eq!(db.find_link_session("state").await.unwrap().unwrap().confirmation, Confirmation::Confirmed);
-        assert_eq!(unconfirmed(user, "browser", 1).await, 0);
+        assert_eq!(unfinished(user, "browser", 1).await, 1, "waits for the provider");
     }
 
     async fn denied_session_stays_denied(db) {
