@@ -7,6 +7,7 @@
 mod stream;
 
 use std::error::Error;
+use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -66,6 +67,8 @@ pub(crate) mod delivery_error {
     pub(super) const NAME_NOT_FOUND: &str = "name not found";
     /// The name servers failed or did not respond.
     pub(crate) const NAME_NOT_RESOLVED: &str = "name not resolved";
+    /// Nothing listens at the address.
+    pub(super) const REFUSED: &str = "connection refused";
     /// No address accepted a TCP connection.
     pub(super) const NOT_REACHED: &str = "not reached";
     /// The TLS handshake failed, or the certificate is not valid.
@@ -309,7 +312,10 @@ fn connect_error(error: TcpError) -> ConnectError {
         Some(ResolveError::NotAllowed) => delivery_error::NOT_ALLOWED,
         Some(ResolveError::NotFound) => delivery_error::NAME_NOT_FOUND,
         Some(ResolveError::Unavailable) => delivery_error::NAME_NOT_RESOLVED,
-        None => delivery_error::NOT_REACHED,
+        None => match cause::<io::Error>(&error).map(io::Error::kind) {
+            Some(ErrorKind::ConnectionRefused) => delivery_error::REFUSED,
+            _ => delivery_error::NOT_REACHED,
+        },
     })
 }
 

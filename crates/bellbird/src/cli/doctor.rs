@@ -16,6 +16,7 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use tokio::time::Instant;
 
+use self::settings::placeholders;
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, ErrorView, JsonFlag};
 use super::secrets;
@@ -218,7 +219,9 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
 /// Reports the URLs for linking and for provider webhooks, with the providers that support each.
 fn check_linking(checks: &mut Checks, settings: &Settings, providers: &Registry) {
     let names = |supports: fn(&dyn Provider) -> bool| -> String {
-        let supporting = providers.iter().filter(|provider| supports(provider.as_ref()));
+        let supporting = providers.iter().filter(|provider| {
+            supports(provider.as_ref()) && placeholders(settings, provider.name().as_str()).is_empty()
+        });
         supporting.map(|provider| provider.name().as_str()).collect::<Vec<_>>().join(", ")
     };
     let Some(url) = service::console_url(settings) else {

@@ -166,7 +166,7 @@ impl Notice {
             retry_link: Some("Back to your link"),
             ..Self::new(Tone::Good, format!("{name} is removed"))
         }
-        .with("No application can read its accounts any more.")
+        .with("No application can read its accounts through Bellbird any more.")
         .with(&format!("Your consent is being withdrawn at {provider}, which can take a few minutes."))
     }
 

@@ -39,15 +39,22 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
         checks.add(NAME, Verdict::Note, detail);
     }
     for provider in PROVIDERS {
-        let values = settings.providers.of(provider);
-        for setting in provider.settings {
-            if values.get(setting.name).is_some_and(looks_like_placeholder) {
-                let name = format!("{}.{}", provider.name, setting.name);
-                let detail = format!("{name} looks like a placeholder: set what {} issued to you", provider.title);
-                checks.add(NAME, Verdict::Note, detail);
-            }
+        for setting in placeholders(settings, provider.name.as_str()) {
+            let name = format!("{}.{setting}", provider.name);
+            let detail = format!("{name} looks like a placeholder: set what {} issued to you", provider.title);
+            checks.add(NAME, Verdict::Note, detail);
         }
     }
+}
+
+/// The settings of a provider whose values look like placeholders.
+pub(super) fn placeholders(settings: &Settings, provider: &str) -> Vec<&'static str> {
+    let Some(provider) = PROVIDERS.iter().find(|declared| declared.name.as_str() == provider) else {
+        return Vec::new();
+    };
+    let values = settings.providers.of(provider);
+    let names = provider.settings.iter().map(|setting| setting.name);
+    names.filter(|name| values.get(name).is_some_and(looks_like_placeholder)).collect()
 }
 
 /// Whether a value is most likely copied from an example: `...`, `ID`, `<token>`, `your-secret`.

@@ -3,6 +3,7 @@
 mod backup;
 mod commands;
 mod config;
+mod doctor;
 mod instances;
 mod long_running;
 mod secrets;

@@ -277,7 +277,7 @@ async fn failed_ping_exits_with_1_and_explains() {
     // The listener is dropped at once, so nothing listens on its port.
     let closed_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (url, status, reason) in
-        [(failing, json!(500), "rejected"), (format!("http://{closed_port}/"), Value::Null, "not reached")]
+        [(failing, json!(500), "rejected"), (format!("http://{closed_port}/"), Value::Null, "connection refused")]
     {
         let id = text(&add(&workdir, &url), "id").to_owned();
         let output = workdir.run(&format!("webhook ping {id} --json"));

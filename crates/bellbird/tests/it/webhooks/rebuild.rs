@@ -130,11 +130,11 @@ async fn unreachable_endpoint_costs_no_provider_call() {
             app.deliveries_to(&hook).await.pop().unwrap()
         };
         eventually(async || tokio::net::TcpStream::connect(authority(&hook.endpoint.url)).await.is_err()).await;
-        assert_eq!(error_of_attempt().await.last_error.as_deref(), Some("not reached"));
+        assert_eq!(error_of_attempt().await.last_error.as_deref(), Some("connection refused"));
         app.reset_calls().await;
         app.advance_to_next_attempt(&hook).await;
         let delivery = error_of_attempt().await;
-        assert_eq!((delivery.attempts, delivery.last_error.as_deref()), (2, Some("not reached")));
+        assert_eq!((delivery.attempts, delivery.last_error.as_deref()), (2, Some("connection refused")));
         assert!(app.endpoint_of(&hook).await.failing_since.is_some());
         assert_eq!(app.total_calls("fiskil").await, 0);
     }

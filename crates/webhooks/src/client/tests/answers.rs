@@ -267,13 +267,13 @@ async fn closed_connection_is_reported() {
 }
 
 #[tokio::test]
-async fn closed_port_is_not_reached() {
+async fn closed_port_refuses() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     for scheme in ["http", "https"] {
         let url = format!("{scheme}://{address}/").parse().unwrap();
-        assert_eq!(outcome(&url).await, (None, Some("not reached")));
+        assert_eq!(outcome(&url).await, (None, Some("connection refused")));
     }
 }
 

@@ -160,7 +160,10 @@ async fn connecting_alone_fails_as_an_exchange_does() {
     );
     assert_eq!(trap.caught(), 0);
     drop(trap);
-    assert_eq!(client(DEVELOPMENT).connect(&literal, ConnectTime::Usual).await.unwrap_err().error, Some("not reached"));
+    assert_eq!(
+        client(DEVELOPMENT).connect(&literal, ConnectTime::Usual).await.unwrap_err().error,
+        Some("connection refused")
+    );
 }
 
 #[tokio::test]

@@ -130,7 +130,7 @@ fn acceptor(identity: &Identity) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config.with_single_cert(vec![identity.certificate.clone()], key).unwrap()))
 }
 
-fn alert(error: &std::io::Error) -> AlertDescription {
+fn alert(error: &io::Error) -> AlertDescription {
     match error.get_ref().and_then(|error| error.downcast_ref()) {
         Some(&rustls::Error::AlertReceived(alert)) => alert,
         _ => panic!("{error:?}"),
