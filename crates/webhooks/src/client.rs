@@ -68,7 +68,7 @@ pub(crate) mod delivery_error {
     /// The name servers failed or did not respond.
     pub(crate) const NAME_NOT_RESOLVED: &str = "name not resolved";
     /// Nothing listens at the address.
-    pub(super) const REFUSED: &str = "connection refused";
+    pub(super) const CONNECTION_REFUSED: &str = "connection refused";
     /// No address accepted a TCP connection.
     pub(super) const NOT_REACHED: &str = "not reached";
     /// The TLS handshake failed, or the certificate is not valid.
@@ -313,7 +313,7 @@ fn connect_error(error: TcpError) -> ConnectError {
         Some(ResolveError::NotFound) => delivery_error::NAME_NOT_FOUND,
         Some(ResolveError::Unavailable) => delivery_error::NAME_NOT_RESOLVED,
         None => match cause::<io::Error>(&error).map(io::Error::kind) {
-            Some(ErrorKind::ConnectionRefused) => delivery_error::REFUSED,
+            Some(ErrorKind::ConnectionRefused) => delivery_error::CONNECTION_REFUSED,
             _ => delivery_error::NOT_REACHED,
         },
     })

@@ -129,7 +129,7 @@ impl Connections {
         let connections = self.storage.list_connections(user.id).await?;
         let is_unfinished = |session: &LinkSession| {
             if session.confirmation == Confirmation::Confirmed {
-                // It goes on until its callback or its end, because more consents may follow.
+                // It continues until its callback or its end, because more consents may follow.
                 return !connections.iter().any(|connection| is_result(connection, session));
             }
             // Without its callback, a session whose code is to be exchanged has no result.

@@ -134,7 +134,8 @@ impl Deployment {
         let output = command.wait_with_output().unwrap();
         let synced: Option<Value> = serde_json::from_slice(&output.stdout).ok();
         match synced {
-            Some(synced) => self.syncs += synced.as_array().unwrap().len(),
+            // If a sync failed, the reports of the others are in `synced`.
+            Some(synced) => self.syncs += synced.as_array().or(synced["synced"].as_array()).map_or(0, Vec::len),
             None => self.kills += 1,
         }
     }

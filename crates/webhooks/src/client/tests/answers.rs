@@ -267,7 +267,7 @@ async fn closed_connection_is_reported() {
 }
 
 #[tokio::test]
-async fn closed_port_refuses() {
+async fn closed_port_is_not_reached() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
