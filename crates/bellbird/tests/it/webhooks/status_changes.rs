@@ -232,8 +232,8 @@ async fn killed_service_sends_the_same_body_after_its_restart() {
     let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
     eventually(async || receiver.has_requests()).await;
     let again = receiver.drain().remove(0);
+    // The signature differs if the second of its timestamp does.
     assert_eq!((&again.id, &again.raw), (&first.id, &first.raw));
-    assert_ne!(again.signature, first.signature);
     assert_eq!(service.stop("-TERM").0, Some(0));
 }
 
