@@ -126,6 +126,9 @@ impl Connections {
     ) -> Result<Vec<UnfinishedSession>, ConnectionsError> {
         let Some(browser) = browser else { return Ok(Vec::new()) };
         let sessions = self.storage.list_unfinished_link_sessions(user.id, browser, self.clock.now()).await?;
+        if sessions.is_empty() {
+            return Ok(Vec::new());
+        }
         let connections = self.storage.list_connections(user.id).await?;
         let is_unfinished = |session: &LinkSession| {
             if session.confirmation == Confirmation::Confirmed {
