@@ -17,11 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{AccountId, ConnectionId, UserId};
-use bellbird_providers::{CallContext, Registry};
+use bellbird_providers::Registry;
 use bellbird_shared_state::Clock;
 use bellbird_storage::Storage;
 use tokio::time::Instant;
 
+pub use bellbird_providers::CallContext;
 pub use connection_context::ConnectionContext;
 use connection_context::ConnectionContexts;
 pub use error::ReadError;
