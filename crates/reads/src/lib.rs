@@ -9,8 +9,11 @@ pub mod error;
 pub mod holdings;
 mod list_maps;
 pub mod page_map;
+#[cfg(test)]
+mod test_support;
 pub mod trades;
 pub mod transactions;
+pub mod walk;
 pub mod window;
 
 use std::sync::Arc;
@@ -30,6 +33,7 @@ pub use list_maps::ListKey;
 use list_maps::ListMaps;
 use page_map::PageMap;
 use trades::TradesMap;
+pub use walk::{KeepTrade, TradeWalk, TransactionWalk};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
