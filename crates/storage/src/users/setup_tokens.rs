@@ -10,7 +10,7 @@ use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::{lock_user, lock_user_if_exists};
 use crate::users::keys::{self, KeyRecord};
-use crate::{Storage, StorageError};
+use crate::Storage;
 
 /// Further rejected claims of a key's token are not recorded: anyone who has the token can repeat them.
 const REJECTED_CLAIMS_MAX: i64 = 100;
@@ -76,7 +76,7 @@ impl Storage {
     /// Stores a setup token.
     ///
     /// # Errors
-    /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the token does.
+    /// [`crate::StorageError::NotFound`] if the user does not exist, [`crate::StorageError::Conflict`] if the token does.
     pub async fn insert_setup_token(&self, new: &NewSetupToken<'_>, now: Timestamp) -> Result<()> {
         let mut tx = self.db.begin().await?;
         lock_user(&mut tx, new.user_id).await?;
