@@ -44,7 +44,7 @@ function schedule(delay, retries) {
   timer = setTimeout(run, delay, retries);
 }
 
-// At most one run at a time, and one more afterwards, however many events arrive meanwhile.
+// At most one run at a time, and one more afterwards, however many events come meanwhile.
 async function run(retries) {
   isRunning = true;
   isWanted = false;

@@ -40,7 +40,7 @@ pub(super) fn describe(document: &mut Value) {
 }
 
 /// The types in the order of the page.
-pub(crate) fn types() -> impl Iterator<Item = &'static str> {
+pub(super) fn types() -> impl Iterator<Item = &'static str> {
     EventType::ALL.iter().map(|event| event.as_str())
 }
 
@@ -60,8 +60,12 @@ fn body(envelope: &Value, name: &str, event: &Value) -> Value {
     let properties = &mut body["properties"];
     properties["type"] =
         json!({"type": "string", "enum": [name], "description": "The type of the event.", "example": name});
-    properties["data"] = reference(&event["data"]);
-    properties["metadata"] = reference(&event["metadata"]);
+    for (member, description) in
+        [("data", "What is new or has changed."), ("metadata", "The sync, and how many objects `data` has.")]
+    {
+        properties[member] = reference(&event[member]);
+        properties[member]["description"] = description.into();
+    }
     body
 }
 
