@@ -32,6 +32,22 @@ pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
+/// An account of nobody, in Australian dollars.
+pub(crate) fn account(provider_account_id: &str) -> Account {
+    Account {
+        id: AccountId::new(),
+        user_id: UserId::new(),
+        connection_id: ConnectionId::new(),
+        provider: "bank".to_owned(),
+        provider_account_id: provider_account_id.to_owned(),
+        name: "Everyday".to_owned(),
+        account_type: AccountType::Transaction,
+        institution_name: None,
+        number: None,
+        currency: Currency::parse("AUD").unwrap(),
+    }
+}
+
 /// A row of a simulated list. Trades have the id as their symbol.
 #[derive(Clone)]
 pub(crate) struct Row {
@@ -306,16 +322,10 @@ impl World {
     pub(crate) fn connection(&self, provider: &Simulated, accounts: &[&str]) -> Arc<ConnectionContext> {
         let (id, user_id) = (ConnectionId::new(), self.caller.user_id);
         let account = |provider_account_id: &&str| Account {
-            id: AccountId::new(),
             user_id,
             connection_id: id,
             provider: provider.name.as_str().to_owned(),
-            provider_account_id: (*provider_account_id).to_owned(),
-            name: "Everyday".to_owned(),
-            account_type: AccountType::Transaction,
-            institution_name: None,
-            number: None,
-            currency: Currency::parse("AUD").unwrap(),
+            ..account(provider_account_id)
         };
         let connection = Connection {
             id,
