@@ -151,6 +151,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
         fn answers_end_at_their_size(texts in prop::collection::vec("[ -~\"\\\\é😀]{0,500}", 0..200)) {
             let mut rows = Rows::new(1_000, 1_000);

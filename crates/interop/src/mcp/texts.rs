@@ -8,6 +8,14 @@ pub(super) const CELL_CHARS_MAX: usize = 140;
 /// Length of a text in a full row, in characters.
 pub(super) const TEXT_CHARS_MAX: usize = 500;
 
+/// Length of an id of a provider, in characters.
+pub(super) const ID_CHARS_MAX: usize = 200;
+
+/// The text, cut at `chars_max`.
+pub(super) fn cut(text: &str, chars_max: usize) -> String {
+    text.chars().take(chars_max).collect()
+}
+
 /// The text without line breaks, control characters and invisible ones, cut at `chars_max`.
 pub(super) fn clean(text: &str, chars_max: usize) -> String {
     let mut cleaned = String::with_capacity(text.len().min(chars_max * 4));

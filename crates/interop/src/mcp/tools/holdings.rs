@@ -67,7 +67,7 @@ pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Valu
     let mut rows = Rows::new(limit, HEAD_BYTES + super::missing_bytes(&missing));
     let offset = resumed.position.offset;
     for row in all.iter().skip(usize::try_from(offset).unwrap_or(usize::MAX)) {
-        let (name, bytes) = named.name(&row.account_id);
+        let (name, bytes) = named.name(row.account_id.parse().unwrap_or_default());
         rows.reserve(bytes);
         if rows.push(&row.line(&name), row) == Room::Full {
             break;

@@ -2,13 +2,18 @@
 
 mod accounts;
 mod holdings;
+mod merged;
+mod summary;
 mod trades;
+mod transactions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bellbird_domain::{Account, AccountId, Caller, ConnectionCategory, ConnectionId};
-use bellbird_reads::{CallContext, ConnectionContext, ReadError};
+use bellbird_domain::{
+    Account, AccountId, Caller, Category, ConnectionCategory, ConnectionId, Decimal, Direction, Span,
+};
+use bellbird_reads::{CallContext, ConnectionContext, ReadError, TransactionFilter};
 use bellbird_requests::problem::problem_from_read;
 use bellbird_requests::{Class, LivePermit, Problem};
 use bellbird_storage::StorageError;
@@ -17,7 +22,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::arguments::Accounts;
+use super::arguments::{Accounts, Arguments};
 use super::cursor::Owner;
 use super::definitions::Tool;
 use super::output;
@@ -30,11 +35,14 @@ const ROWS_DEFAULT: u32 = 50;
 const LISTS_AT_ONCE: usize = 4;
 /// Connections that an answer names as failed. Others are counted.
 const PROBLEMS_MAX: usize = 20;
+/// Room for one of them.
+const MISSING_BYTES: usize = 700;
 /// Room for the text above the rows, and for the members around them.
 const HEAD_BYTES: usize = 1_500;
 
-/// How `summarize_transactions` can group.
-pub(super) const GROUPS: [(&str, ()); 4] = [("category", ()), ("merchant", ()), ("month", ()), ("account", ())];
+const DIRECTIONS: [(&str, Direction); 2] = [("credit", Direction::Credit), ("debit", Direction::Debit)];
+
+pub(super) use summary::GROUPS;
 
 /// Runs a tool. Returns the members of the result: what went wrong with a tool is a result too, for the model.
 pub(super) async fn call(
@@ -48,7 +56,8 @@ pub(super) async fn call(
     let asked = Asked { interop, caller, now, tool, call: interop.access.call_context(caller) };
     let outcome = match tool {
         Tool::ListAccounts => accounts::list_accounts(&asked, arguments).await,
-        Tool::ListTransactions | Tool::SummarizeTransactions => Err("not yet".to_owned()),
+        Tool::ListTransactions => transactions::list_transactions(&asked, arguments).await,
+        Tool::SummarizeTransactions => summary::summarize(&asked, arguments).await,
         Tool::ListHoldings => holdings::list_holdings(&asked, arguments).await,
         Tool::ListTrades => trades::list_trades(&asked, arguments).await,
     };
@@ -75,6 +84,27 @@ impl Source {
     fn is_whole(&self) -> bool {
         self.accounts.len() == self.context.accounts.len()
     }
+}
+
+/// What is read: a connection, or one of its accounts if not all of them were asked for.
+struct List<'s> {
+    source: &'s Source,
+    account_id: Option<AccountId>,
+}
+
+impl List<'_> {
+    fn as_source(&self) -> Source {
+        let accounts = self.source.accounts.iter();
+        let accounts = accounts.filter(|account| self.account_id.is_none_or(|id| id == account.id)).cloned();
+        Source { context: self.source.context.clone(), accounts: accounts.collect() }
+    }
+}
+
+fn lists_of(source: &Source) -> Vec<List<'_>> {
+    if source.is_whole() {
+        return vec![List { source, account_id: None }];
+    }
+    source.accounts.iter().map(|account| List { source, account_id: Some(account.id) }).collect()
 }
 
 /// Accounts that an answer lacks.
@@ -239,6 +269,23 @@ fn storage(error: StorageError) -> String {
     advice(&Problem::from(error))
 }
 
+/// The filters and the range of transactions.
+fn read_filter(read: &mut Arguments) -> (TransactionFilter, Span) {
+    let span = Span { from: read.bound("from"), to: read.bound("to") };
+    let amount = |text: &str| Decimal::parse(text).ok().filter(|amount| !amount.is_negative()).map(Decimal::into_owned);
+    let text = read.text("text");
+    let mut filter = TransactionFilter::default();
+    filter.category = read.choice("category", &categories());
+    filter.direction = read.choice("direction", &DIRECTIONS);
+    filter.min_amount = read.amount("min_amount", amount);
+    filter.max_amount = read.amount("max_amount", amount);
+    (text.iter().fold(filter, |filter, text| filter.with_text(text)), span)
+}
+
+fn categories() -> Vec<(&'static str, Category)> {
+    Category::ALL.iter().map(|category| (category.key(), *category)).collect()
+}
+
 /// The rows that a read wrote, separated by commas.
 fn rows_of<R: DeserializeOwned>(written: &[u8]) -> Vec<R> {
     serde_json::from_slice(&[b"[", written, b"]"].concat()).unwrap_or_default()
@@ -252,7 +299,7 @@ fn missing_bytes(missing: &[Missing]) -> usize {
 /// Names of the accounts whose rows an answer shows. Each is in it once, and rows have the id.
 struct Named<'s> {
     sources: &'s [Source],
-    shown: BTreeMap<String, (String, Value)>,
+    shown: BTreeMap<AccountId, (String, Value)>,
 }
 
 impl<'s> Named<'s> {
@@ -261,13 +308,13 @@ impl<'s> Named<'s> {
     }
 
     /// The name of an account as a cell, and the bytes that its first mention takes.
-    fn name(&mut self, account_id: &str) -> (String, usize) {
-        if let Some((name, _)) = self.shown.get(account_id) {
+    fn name(&mut self, account_id: AccountId) -> (String, usize) {
+        if let Some((name, _)) = self.shown.get(&account_id) {
             return (name.clone(), 0);
         }
         let mut found =
             self.sources.iter().flat_map(|source| source.accounts.iter().map(move |account| (source, account)));
-        let Some((source, account)) = found.find(|(_, account)| account.id.to_string() == account_id) else {
+        let Some((source, account)) = found.find(|(_, account)| account.id == account_id) else {
             return (String::new(), 0);
         };
         let name = clean(&account.name, CELL_CHARS_MAX);
@@ -275,7 +322,7 @@ impl<'s> Named<'s> {
         let cell = super::texts::cell(&account.name);
         let named = json!({"id": account_id, "name": name, "institution": institution});
         let bytes = named.to_string().len() + 1;
-        self.shown.insert(account_id.to_owned(), (cell.clone(), named));
+        self.shown.insert(account_id, (cell.clone(), named));
         (cell, bytes)
     }
 
