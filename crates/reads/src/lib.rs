@@ -9,6 +9,7 @@ pub mod error;
 pub mod filter;
 pub mod holdings;
 mod list_maps;
+pub mod merged;
 pub mod page_map;
 pub mod summary;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use error::ReadError;
 pub use filter::TransactionFilter;
 pub use list_maps::ListKey;
 use list_maps::ListMaps;
+pub use merged::MergedWalk;
 use page_map::PageMap;
 pub use summary::{Group, GroupBy, GroupTotals, Summary};
 use trades::TradesMap;

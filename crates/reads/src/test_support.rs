@@ -49,7 +49,7 @@ pub(crate) fn account(provider_account_id: &str) -> Account {
 }
 
 /// A row of a simulated list. Trades have the id as their symbol.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) id: String,
     /// The provider's id of the account.
@@ -133,7 +133,7 @@ pub(crate) struct Simulated {
     /// The account, the first row and the size of each call.
     pub(crate) calls: Mutex<Vec<(Option<String>, u64, u32)>>,
     /// How long each call takes.
-    pub(crate) delay: Duration,
+    delay: Duration,
     running: AtomicUsize,
     /// The most calls that ran at once.
     pub(crate) running_max: AtomicUsize,
@@ -145,6 +145,10 @@ impl Simulated {
         let (rows, script, calls) = (Mutex::new(rows), Mutex::default(), Mutex::default());
         let (name, delay) = (ProviderName::new(name), Duration::ZERO);
         Self { name, category, rows_max, rows, script, calls, delay, running, running_max }
+    }
+
+    pub(crate) fn with_delay(self, delay: Duration) -> Self {
+        Self { delay, ..self }
     }
 
     pub(crate) fn bank(rows_max: u32, rows: Vec<Row>) -> Self {
