@@ -2,7 +2,6 @@
 
 use bellbird_domain::date::DEFAULT_RANGE;
 use bellbird_domain::{AccountId, Category, ConnectionCategory, Currency, Transaction};
-use bellbird_reads::TransactionFilter;
 use bellbird_reads::merged::MergedWalk;
 use bellbird_requests::Class;
 use jiff::civil::Date;
