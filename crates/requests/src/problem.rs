@@ -97,7 +97,9 @@ impl Problem {
         }
     }
 
-    fn message(&self) -> String {
+    /// A sentence for humans.
+    #[must_use]
+    pub fn message(&self) -> String {
         match self {
             Self::Unauthorized => {
                 "The API key is missing or not valid: send the header \"Authorization: Bearer <key>\""
