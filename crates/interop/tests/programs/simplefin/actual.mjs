@@ -112,5 +112,4 @@ for (const account of listed.accounts ?? []) {
 print({ saved, status, listed, failed, linked: await stored(), synced: await sync() });
 
 for await (const _ of createInterface(process.stdin)) print(await sync());
-await api.shutdown();
 process.exit(0);

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -27,10 +28,12 @@ class Actual:
             stdout=subprocess.PIPE,
             stderr=open(folder / "errors.log", "wb"),
             text=True,
+            start_new_session=True,
         )
 
     def stop(self):
-        self.process.stdin.close()
+        """Ends the engine and its server, also in the middle of a sync."""
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def read(self):

@@ -1,5 +1,6 @@
 """Runs SimpleFIN clients against the service: check.py <place>."""
 
+import signal
 import sys
 import tempfile
 import time
@@ -11,11 +12,11 @@ import clients
 from actual import Actual
 from bellbird import Bellbird, Mismatch
 
-ACTUAL_ZONES = clients.ZONES
-
 
 def main():
     place = Path(sys.argv[1])
+    # So that everything ends.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     bellbird = Bellbird()
     actuals = []
     failed = False
@@ -37,8 +38,7 @@ def main():
             return path
 
         try:
-            # Both wait for the same tokens first, since the command line writes to one database.
-            actuals = [Actual(bellbird, place, new_folder(zone), zone) for zone in ACTUAL_ZONES]
+            actuals = [Actual(bellbird, place, new_folder(zone), zone) for zone in clients.ZONES]
             with ThreadPoolExecutor() as pool:
                 for client in (clients.simplefin4py, clients.simplefin_command, clients.goetta_finance, clients.beangulp):
                     pool.submit(step, client.__name__, client, bellbird, new_folder(client.__name__))

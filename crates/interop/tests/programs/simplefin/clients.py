@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import urllib.request
+import warnings
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
@@ -21,6 +22,7 @@ BIN = Path(sys.executable).parent
 CENT = Decimal("0.01")
 # simplefin4py turns all logs on, rows included.
 logging.disable(logging.CRITICAL)
+warnings.simplefilter("ignore")
 
 
 def utc_day(time, client):
