@@ -9,6 +9,7 @@ mod linking;
 mod privacy;
 mod proxies;
 mod repository;
+mod simplefin;
 mod soak;
 mod support;
 mod sync;
