@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use crate::{ConnectionContext, ReadError, Reads};
 
 /// Writes a holding as JSON.
-pub type WriteHolding = fn(&Holding<'_>, &mut Vec<u8>);
+pub type WriteHolding<'w> = dyn Fn(&Holding<'_>, &mut Vec<u8>) + Sync + 'w;
 
 impl Reads {
     /// Reads the holdings of each account. Returns what `write` wrote, separated by commas, or the error of that
@@ -16,7 +16,7 @@ impl Reads {
         &self,
         call: &CallContext,
         context: &ConnectionContext,
-        write: WriteHolding,
+        write: &WriteHolding<'_>,
     ) -> Result<Vec<(AccountId, Result<Vec<u8>, ReadError>)>, ReadError> {
         let brokerage = self.brokerage(&context.connection)?;
         let reads = context.accounts.iter().map(|account| async move {

@@ -90,7 +90,7 @@ impl AppState {
         let outcome = self
             .access
             .reads()
-            .holdings(&call, context, |holding, out| write_json(&HoldingView::new(holding), out))
+            .holdings(&call, context, &|holding, out| write_json(&HoldingView::new(holding), out))
             .await;
         let outcome = match outcome {
             Ok(accounts) => {

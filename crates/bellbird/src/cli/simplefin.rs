@@ -4,6 +4,7 @@ use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::{SetupToken, UserId};
+use bellbird_interop::simplefin::claim_url;
 use bellbird_storage::{NewSetupToken, Storage, random_base62};
 use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
@@ -105,5 +106,5 @@ pub(super) async fn create_setup_token(
 
 /// A program decodes the text and sends a POST to the URL in it.
 fn setup_token_text(api_url: &str, token: &SetupToken) -> SecretString {
-    STANDARD.encode(format!("{api_url}/simplefin/claim/{}", token.expose())).into()
+    STANDARD.encode(claim_url(api_url, token)).into()
 }

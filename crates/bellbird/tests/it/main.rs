@@ -10,6 +10,7 @@ mod privacy;
 mod proxies;
 mod recipes;
 mod repository;
+mod simplefin;
 mod soak;
 mod support;
 mod sync;

@@ -5,12 +5,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
 
+use crate::Storage;
 use crate::db::{Param, Row, Tx, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::{lock_user, lock_user_if_exists};
 use crate::users::keys::{self, KeyRecord};
-use crate::Storage;
 
 /// Further rejected claims of a key's token are not recorded: anyone who has the token can repeat them.
 const REJECTED_CLAIMS_MAX: i64 = 100;
