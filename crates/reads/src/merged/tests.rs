@@ -164,7 +164,8 @@ proptest! {
                 if let Some((number, (index, second, is_new))) = changes.next() {
                     if is_new {
                         let account = ACCOUNTS[index.index(3)];
-                        setup.banks.iter().for_each(|bank| bank.post(Row::new(account, format!("new {number}"), NOW - second)));
+                        let row = Row::new(account, format!("new {number}"), NOW - second);
+                        setup.banks.iter().for_each(|bank| bank.post(row.clone()));
                     } else if !rows.is_empty() {
                         let gone = rows[index.index(rows.len())].id.clone();
                         setup.banks.iter().for_each(|bank| bank.rows.lock().retain(|row| row.id != gone));
@@ -252,7 +253,7 @@ async fn stopped_list_holds_rows_of_the_same_time_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopped_search_goes_on_behind_the_rows_that_it_left_out() {
+async fn stopped_search_continues_behind_the_rows_that_it_left_out() {
     let left_out = |number: i64| Row { description: "left out".to_owned(), ..Row::new("a", number, NOW - number) };
     let rows = (0..20).map(left_out).chain([Row::new("a", "found", NOW - 20)]).collect();
     let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
