@@ -7,6 +7,7 @@ mod connection;
 #[cfg(feature = "sandbox")]
 mod demo;
 mod doctor;
+mod export;
 mod key;
 mod migrate;
 mod openapi;
@@ -78,6 +79,7 @@ enum Command {
     Restore(restore::RestoreArgs),
     Status(status::StatusArgs),
     Doctor(doctor::DoctorArgs),
+    Export(export::ExportArgs),
     Openapi(openapi::OpenapiArgs),
     Completions(completions::CompletionsArgs),
     #[command(subcommand)]
@@ -139,6 +141,7 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Restore(args) => restore::run(&settings, &args).await?,
         Command::Status(args) => return status::run(&settings, &args).await,
         Command::Doctor(args) => return doctor::run(&settings, &args).await,
+        Command::Export(args) => export::run(&settings, &args).await?,
         Command::Openapi(args) => openapi::run(&args)?,
         Command::Completions(args) => completions::run(&args, cli.format, &mut Cli::command())?,
         Command::User(command) => user::run(&settings, command).await?,

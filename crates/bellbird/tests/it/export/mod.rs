@@ -26,7 +26,8 @@ impl Download {
         socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES).unwrap();
         let address = url.socket_addrs(|| None).unwrap()[0];
         let mut stream = socket.connect(address).await.unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\nconnection: close\r\n\r\n");
+        let head =
+            format!("GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\nconnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         Self { stream, received: Vec::new() }
     }
