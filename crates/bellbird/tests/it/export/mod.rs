@@ -1,6 +1,8 @@
 //! Files of transactions, trades and holdings, over HTTP and by command.
 
+mod command;
 mod cut;
+mod files;
 
 use reqwest::Url;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
