@@ -6,7 +6,7 @@ use bellbird_domain::{ApiKey, Caller, KeyId, UserId};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::db::{Row, as_stored, params, statements};
+use crate::db::{Row, Tx, as_stored, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::users::user::parse_timezone;
@@ -81,22 +81,10 @@ impl Storage {
         expires_at: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<KeyRecord> {
-        let (id, hash) = (KeyId::new(), hash(key.expose()));
-        let values = params![user, id, hash.as_ref(), name, key.prefix(), now, expires_at];
-        let inserted = self.db.run(INSERT, values).await.map_err(|error| error.or_conflict("this key"))?;
-        if inserted == 0 {
-            return Err(StorageError::NotFound("user"));
-        }
-        Ok(KeyRecord {
-            id,
-            user_id: user,
-            name: name.to_owned(),
-            prefix: key.prefix().to_owned(),
-            created_at: as_stored(now),
-            last_used_at: None,
-            expires_at: expires_at.map(as_stored),
-            revoked_at: None,
-        })
+        let mut tx = self.db.begin().await?;
+        let record = insert(&mut tx, user, key, name, expires_at, now).await?;
+        tx.commit().await?;
+        Ok(record)
     }
 
     /// Finds the user of a key that is neither revoked nor expired. It runs for each request as one indexed read, so a
@@ -138,6 +126,33 @@ impl Storage {
     pub async fn expire_key(&self, id: KeyId, at: Timestamp) -> Result<KeyRecord> {
         self.db.write_one(EXPIRE, params![id, at], record).await?.ok_or(StorageError::NotFound("key"))
     }
+}
+
+/// As [`Storage::insert_key`], in a transaction.
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    user: UserId,
+    key: &ApiKey,
+    name: &str,
+    expires_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<KeyRecord> {
+    let (id, hash) = (KeyId::new(), hash(key.expose()));
+    let values = params![user, id, hash.as_ref(), name, key.prefix(), now, expires_at];
+    let inserted = tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this key"))?;
+    if inserted == 0 {
+        return Err(StorageError::NotFound("user"));
+    }
+    Ok(KeyRecord {
+        id,
+        user_id: user,
+        name: name.to_owned(),
+        prefix: key.prefix().to_owned(),
+        created_at: as_stored(now),
+        last_used_at: None,
+        expires_at: expires_at.map(as_stored),
+        revoked_at: None,
+    })
 }
 
 fn found_caller(row: &Row<'_>) -> Result<FoundCaller> {
