@@ -32,6 +32,8 @@ pub(crate) struct FileBody {
     export: Export,
     /// What was read and not sent yet.
     unsent: Bytes,
+    /// Size of the last page, a guess for the next one.
+    page_bytes: usize,
     has_more: bool,
     bytes: u64,
     started: Instant,
@@ -55,8 +57,8 @@ impl FileBody {
             Ok(has_more) => has_more,
             Err(error) => return Err(problem_of(&access, &caller, error).await),
         };
-        let (unsent, span) = (page.into(), Span::current());
-        Ok(Self { access, route, caller, export, unsent, has_more, bytes: 0, started, span, is_ended: false })
+        let (page_bytes, unsent, span) = (page.len(), page.into(), Span::current());
+        Ok(Self { access, route, caller, export, unsent, page_bytes, has_more, bytes: 0, started, span, is_ended: false })
     }
 
     /// Calls of the provider for the first page.
@@ -92,11 +94,11 @@ impl FileBody {
         if let Some(context) = self.export.context() {
             *caller = access.check_again(self.route.class, caller, context).await?;
         }
-        let mut page = Vec::new();
+        let mut page = Vec::with_capacity(self.page_bytes + self.page_bytes / 8);
         let read = self.export.next_page(Pace::Patient, &mut || access.call_context(caller), &mut page).await;
         match read {
             Ok(has_more) => {
-                (self.unsent, self.has_more) = (page.into(), has_more);
+                (self.page_bytes, self.unsent, self.has_more) = (page.len(), page.into(), has_more);
                 Ok(())
             }
             Err(error) => Err(problem_of(access, caller, error).await),
