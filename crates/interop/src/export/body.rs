@@ -30,10 +30,11 @@ pub(crate) struct FileBody {
     route: &'static Route,
     caller: Caller,
     export: Export,
-    /// What was read and not sent yet.
-    unsent: Bytes,
-    /// Size of the last page, a guess for the next one.
-    page_bytes: usize,
+    /// What the last page added to the file. Its memory is used again for the next page: a new one for each page would
+    /// make the allocator keep several.
+    page: Vec<u8>,
+    /// Bytes of the page that were sent.
+    sent: usize,
     has_more: bool,
     bytes: u64,
     started: Instant,
@@ -57,8 +58,8 @@ impl FileBody {
             Ok(has_more) => has_more,
             Err(error) => return Err(problem_of(&access, &caller, error).await),
         };
-        let (page_bytes, unsent, span) = (page.len(), page.into(), Span::current());
-        Ok(Self { access, route, caller, export, unsent, page_bytes, has_more, bytes: 0, started, span, is_ended: false })
+        let span = Span::current();
+        Ok(Self { access, route, caller, export, page, sent: 0, has_more, bytes: 0, started, span, is_ended: false })
     }
 
     /// Calls of the provider for the first page.
@@ -74,7 +75,7 @@ impl FileBody {
     }
 
     async fn next_piece(&mut self) -> Result<Option<Bytes>, CutOff> {
-        while self.unsent.is_empty() {
+        while self.sent == self.page.len() {
             if !self.has_more {
                 self.end("complete");
                 return Ok(None);
@@ -84,7 +85,9 @@ impl FileBody {
                 return Err(CutOff);
             }
         }
-        let piece = self.unsent.split_to(self.unsent.len().min(PIECE_BYTES));
+        let rest = &self.page[self.sent..];
+        let piece = Bytes::copy_from_slice(&rest[..rest.len().min(PIECE_BYTES)]);
+        self.sent += piece.len();
         self.bytes += piece.len() as u64;
         Ok(Some(piece))
     }
@@ -94,11 +97,14 @@ impl FileBody {
         if let Some(context) = self.export.context() {
             *caller = access.check_again(self.route.class, caller, context).await?;
         }
-        let mut page = Vec::with_capacity(self.page_bytes + self.page_bytes / 8);
-        let read = self.export.next_page(Pace::Patient, &mut || access.call_context(caller), &mut page).await;
+        // No row stays behind a shorter page.
+        self.page.fill(0);
+        self.page.clear();
+        self.sent = 0;
+        let read = self.export.next_page(Pace::Patient, &mut || access.call_context(caller), &mut self.page).await;
         match read {
             Ok(has_more) => {
-                (self.page_bytes, self.unsent, self.has_more) = (page.len(), page.into(), has_more);
+                self.has_more = has_more;
                 Ok(())
             }
             Err(error) => Err(problem_of(access, caller, error).await),
