@@ -8,6 +8,7 @@ mod crash;
 mod linking;
 mod privacy;
 mod proxies;
+mod recipes;
 mod repository;
 mod simplefin;
 mod soak;

@@ -1,5 +1,7 @@
 //! Files of transactions, trades and holdings.
 
+pub mod formats;
+
 use axum::Router;
 use axum::response::IntoResponse as _;
 use bellbird_requests::routes::DoorTable;
