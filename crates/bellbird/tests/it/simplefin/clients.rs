@@ -165,7 +165,7 @@ async fn firefly_and_home_assistant_institution_has_domain_and_name() {
             domains.insert(domain.to_owned());
         }
     }
-    assert_eq!(domains.len(), 4, "institutions are told apart: {domains:?}");
+    assert_eq!(domains.len(), 4, "institutions differ: {domains:?}");
 }
 
 #[tokio::test]

@@ -14,8 +14,8 @@ async fn plan_without_access_has_to_pay() {
     let app = App::start(Setup::default()).await;
     let saver = app.add_person("saver@example.com", Plan::Saver, &[]).await;
     assert_plain(&ask_as(&app, &saver.key, "").await, 402);
-    let nobody = app.add_person("empty@example.com", Plan::Developer, &[]).await;
-    let set = set_of(&app, &nobody, "").await;
+    let empty = app.add_person("empty@example.com", Plan::Developer, &[]).await;
+    let set = set_of(&app, &empty, "").await;
     assert!(["accounts", "connections", "errors", "errlist"].iter().all(|name| list(&set, name).is_empty()));
 }
 
