@@ -5,6 +5,7 @@ mod api;
 mod cli;
 mod contract;
 mod crash;
+mod export;
 mod linking;
 mod privacy;
 mod proxies;
