@@ -6,6 +6,7 @@ mod cli;
 mod contract;
 mod crash;
 mod linking;
+mod mcp;
 mod privacy;
 mod proxies;
 mod repository;
