@@ -10,8 +10,19 @@ const REQUESTS: usize = 3_200;
 const TOOLS: [&str; 6] =
     ["list_accounts", "list_transactions", "summarize_transactions", "list_holdings", "list_trades", "drop_tables"];
 const NAMES: [&str; 13] = [
-    "account_ids", "from", "to", "text", "category", "direction", "min_amount", "max_amount", "limit", "cursor", "detail",
-    "group_by", "include_balances",
+    "account_ids",
+    "from",
+    "to",
+    "text",
+    "category",
+    "direction",
+    "min_amount",
+    "max_amount",
+    "limit",
+    "cursor",
+    "detail",
+    "group_by",
+    "include_balances",
 ];
 
 struct Generator {
@@ -37,10 +48,16 @@ impl Generator {
                 let foreign = self.foreign.clone();
                 self.pick(&foreign).clone().into()
             }
-            7 => self.pick(&["2026-11-01", "9999-12-31", "0001-01-01", "2026-02-30", "1e999999999", "-0", "500", "category"]).to_string().into(),
+            7 => self
+                .pick(&["2026-11-01", "9999-12-31", "0001-01-01", "2026-02-30", "1e999999999", "-0", "500", "category"])
+                .to_string()
+                .into(),
             8 => json!("A".repeat(self.random.below(30_000))),
             9 | 10 => (0..self.random.below(6)).map(|_| self.value(depth + 1)).collect(),
-            _ => (0..self.random.below(6)).map(|_| (self.name(), self.value(depth + 1))).collect::<serde_json::Map<_, _>>().into(),
+            _ => (0..self.random.below(6))
+                .map(|_| (self.name(), self.value(depth + 1)))
+                .collect::<serde_json::Map<_, _>>()
+                .into(),
         }
     }
 
@@ -49,7 +66,8 @@ impl Generator {
     }
 
     fn text(&mut self) -> String {
-        const CHARS: [char; 14] = ['a', '%', '\0', '\n', '"', '\\', '{', '\u{202e}', '\u{e0041}', '😀', '\'', ';', '-', '\u{ffff}'];
+        const CHARS: [char; 14] =
+            ['a', '%', '\0', '\n', '"', '\\', '{', '\u{202e}', '\u{e0041}', '😀', '\'', ';', '-', '\u{ffff}'];
         (0..self.random.below(40)).map(|_| CHARS[self.random.below(CHARS.len())]).collect()
     }
 
@@ -72,7 +90,8 @@ impl Generator {
     /// The headers and the body of a request.
     fn request(&mut self) -> (Vec<(&'static str, String)>, String) {
         let tool = self.pick(&TOOLS).to_string();
-        let methods = ["tools/call", "tools/call", "tools/call", "tools/list", "initialize", "server/discover", "x", ""];
+        let methods =
+            ["tools/call", "tools/call", "tools/call", "tools/list", "initialize", "server/discover", "x", ""];
         let method = self.pick(&methods).to_string();
         let mut params = json!({"name": tool, "arguments": self.arguments()});
         let mut headers = Vec::new();
@@ -95,7 +114,9 @@ impl Generator {
         }
         let mut body = message.to_string();
         match self.random.below(20) {
-            0 => body.truncate((0..=self.random.below(body.len())).rev().find(|at| body.is_char_boundary(*at)).unwrap()),
+            0 => {
+                body.truncate((0..=self.random.below(body.len())).rev().find(|at| body.is_char_boundary(*at)).unwrap())
+            }
             1 => body = format!("[{body},{body}]"),
             2 => body = format!("{}{body}", "[".repeat(self.random.below(5_000))),
             3 => body = body.replacen(':', "::", 1),

@@ -25,7 +25,8 @@ async fn legacy_client_initializes_lists_and_calls() {
     for (requested, expected) in
         [("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-06-18"), ("2024-11-05", "2025-11-25")]
     {
-        let params = json!({"protocolVersion": requested, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
+        let params =
+            json!({"protocolVersion": requested, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
         let body = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
         let answer = mcp.post(&[], body.to_string()).await;
         assert_eq!(answer.status, 200, "{}", answer.text);
@@ -61,7 +62,8 @@ async fn modern_client_discovers_lists_and_calls() {
     assert_eq!(discovered["capabilities"], json!({"tools": {}}));
     assert!(discovered["instructions"].as_str().unwrap().contains("written by strangers"));
     let listed = mcp.modern("tools/list", json!({})).await.json()["result"].clone();
-    let called = mcp.modern("tools/call", json!({"name": "list_accounts", "arguments": {}})).await.json()["result"].clone();
+    let called =
+        mcp.modern("tools/call", json!({"name": "list_accounts", "arguments": {}})).await.json()["result"].clone();
     for result in [discovered, &listed, &called] {
         assert_eq!(result["resultType"], "complete");
         assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "bellbird");
@@ -85,7 +87,8 @@ async fn modern_client_discovers_lists_and_calls() {
 async fn requests_that_break_the_protocol_are_rejected() {
     let app = App::start(Setup::default()).await;
     let mcp = Mcp { app: &app, key: &app.olivia.key };
-    let list = |meta: Value| json!({"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {"_meta": meta}}).to_string();
+    let list =
+        |meta: Value| json!({"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {"_meta": meta}}).to_string();
     let unknown_version = json!({
         "io.modelcontextprotocol/protocolVersion": "v999.0.0", "io.modelcontextprotocol/clientCapabilities": {}
     });

@@ -75,7 +75,8 @@ async fn both_eras_pass_through() {
     let mut bridge = Bridge::start(&app.url, &app.olivia.key);
     let discovered = bridge.ask(modern(json!("a"), "server/discover", json!({})));
     assert_eq!(discovered["result"]["supportedVersions"], json!(["2026-07-28"]));
-    let initialize = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
+    let initialize =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
     let answer = bridge.ask(json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialize}));
     assert_eq!(answer["result"]["protocolVersion"], "2025-11-25");
     bridge.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);

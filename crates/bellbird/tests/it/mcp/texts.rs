@@ -8,7 +8,8 @@ use crate::support::harness::{App, Setup};
 use crate::support::mcp::Mcp;
 
 fn is_hidden(char: char) -> bool {
-    char.is_control() || matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+    char.is_control()
+        || matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
 fn assert_visible(value: &Value) {
@@ -48,7 +49,8 @@ async fn odd_texts_are_cleaned_and_stay_in_their_cells() {
     }
     assert!((140..=150).contains(&longest), "the long text is cut: {longest}");
 
-    let (full, _) = mcp.rows("list_transactions", "transactions", json!({"from": "2000-01-01", "detail": "full"})).await;
+    let (full, _) =
+        mcp.rows("list_transactions", "transactions", json!({"from": "2000-01-01", "detail": "full"})).await;
     full.iter().for_each(assert_visible);
     let lengths = full.iter().map(|row| row["description"].as_str().unwrap().chars().count());
     assert!(lengths.max().unwrap() >= 290, "full rows have the whole text");
