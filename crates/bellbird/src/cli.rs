@@ -18,6 +18,7 @@ mod restore;
 mod sandbox;
 mod secrets;
 mod serve;
+mod simplefin;
 mod status;
 mod user;
 mod webhook;
@@ -97,6 +98,8 @@ enum Command {
     #[command(subcommand)]
     Webhook(webhook::WebhookCommand),
     #[command(subcommand)]
+    Simplefin(simplefin::SimplefinCommand),
+    #[command(subcommand)]
     Secrets(secrets::SecretsCommand),
 }
 
@@ -154,6 +157,7 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Key(command) => key::run(&settings, command).await?,
         Command::Connection(command) => return connection::run(&settings, command).await,
         Command::Webhook(command) => return webhook::run(&settings, command).await,
+        Command::Simplefin(command) => simplefin::run(&settings, command).await?,
         Command::Secrets(command) => return secrets::run(&settings, command).await,
     }
     Ok(ExitCode::SUCCESS)

@@ -79,7 +79,7 @@ impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
 
     /// What a cursor takes in an answer at most: it is in the text and in the structured content.
     pub(super) fn cursor_bytes(&self) -> usize {
-        const POSITION_BYTES: usize = 500;
+        const POSITION_BYTES: usize = 350;
         let arguments = serde_json::to_vec(&self.arguments).map_or(0, |json| json.len());
         2 * (arguments + POSITION_BYTES) * 4 / 3
     }

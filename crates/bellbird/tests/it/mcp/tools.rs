@@ -105,7 +105,7 @@ async fn full_rows_have_the_members_of_v1() {
     let expected = v1_transactions(&app, &app.olivia, "").await;
     let expected: BTreeMap<String, &Value> = expected.iter().map(|row| (row["id"].to_string(), row)).collect();
     assert_eq!(rows.len(), expected.len());
-    assert!(rows.is_sorted_by(|one, next| one["datetime"].as_str() >= next["datetime"].as_str()));
+    assert!(rows.is_sorted_by(|one, next| one["day"].as_str() >= next["day"].as_str()));
     for row in &rows {
         let v1 = expected[&row["id"].to_string()];
         for (name, v1_name) in [

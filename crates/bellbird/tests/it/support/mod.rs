@@ -12,3 +12,4 @@ pub(crate) mod process;
 pub(crate) mod random;
 pub(crate) mod receiver;
 pub(crate) mod rows;
+pub(crate) mod schema;

@@ -137,11 +137,12 @@ fn start_of(day: Date) -> Timestamp {
     day.to_zoned(jiff::tz::TimeZone::UTC).map_or(Timestamp::MIN, |start| start.timestamp())
 }
 
-/// What the answer says if this source fails.
+/// What the answer says if the lists of this source fail.
 fn bytes_if_missing(source: &Source) -> usize {
-    // The longest message that a failed read has.
-    const MESSAGE_BYTES: usize = 120;
-    source.accounts.iter().map(|account| Missing::of_account(source, account).bytes() + 3 * MESSAGE_BYTES).sum()
+    // The longest message of a failed read, twice: as JSON and as text.
+    const MESSAGE_BYTES: usize = 2 * 120;
+    let bytes = |list: List<'_>| Missing::of(&list.as_source(), String::new()).bytes() + MESSAGE_BYTES;
+    super::lists_of(source).into_iter().map(bytes).sum()
 }
 
 fn failed_lists<T: AnswerRow>(

@@ -36,7 +36,7 @@ const LISTS_AT_ONCE: usize = 4;
 /// Size of what an answer says about connections that failed. Those without room are counted.
 const PROBLEM_BYTES_MAX: usize = 8_000;
 /// Room for the text above the rows, and for the members around them.
-const HEAD_BYTES: usize = 1_500;
+const HEAD_BYTES: usize = 800;
 
 const DIRECTIONS: [(&str, Direction); 2] = [("credit", Direction::Credit), ("debit", Direction::Debit)];
 
@@ -116,16 +116,10 @@ struct Missing {
 }
 
 impl Missing {
-    /// One account of a source, without a message.
-    fn of_account(source: &Source, account: &Account) -> Self {
-        let institution = clean(&source.context.connection.institution_name, CELL_CHARS_MAX);
-        Self { account_ids: vec![account.id], institution, message: String::new() }
-    }
-
-    fn of(source: &Source, problem: &Problem) -> Self {
+    fn of(source: &Source, message: String) -> Self {
         let account_ids = source.accounts.iter().map(|account| account.id).collect();
         let institution = clean(&source.context.connection.institution_name, CELL_CHARS_MAX);
-        Self { account_ids, institution, message: advice(problem) }
+        Self { account_ids, institution, message }
     }
 }
 
@@ -198,7 +192,7 @@ impl<'a> Asked<'a> {
     /// What to do about a failed read of a source. Requests a refresh if its consent is gone.
     async fn missing(&self, source: &Source, error: &ReadError) -> Missing {
         let problem = self.interop.access.after_failed_read(self.caller, &source.context, error).await;
-        Missing::of(source, &problem)
+        Missing::of(source, advice(&problem))
     }
 
     fn say(&self, error: &ReadError) -> String {
