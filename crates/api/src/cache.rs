@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
-use crate::problem::Problem;
+use bellbird_requests::problem::Problem;
 
 /// The body of a finished live read.
 #[derive(Clone)]

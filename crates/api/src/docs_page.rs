@@ -20,7 +20,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue};
 
-use crate::openapi;
+use crate::openapi::Document;
 use contents::Contents;
 
 pub(crate) static STYLE: LazyLock<File> = LazyLock::new(|| {
@@ -36,8 +36,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Renders the page. `public_url` begins the URLs of the `curl` lines.
-pub(crate) fn render(public_url: &str) -> File {
-    let contents = Contents::new(openapi::document(), public_url);
+pub(crate) fn render(document: &Document, public_url: &str) -> File {
+    let contents = Contents::new(document, public_url);
     File::new("text/html; charset=utf-8", &contents.render().unwrap_or_default())
 }
 

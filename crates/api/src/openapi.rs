@@ -2,7 +2,6 @@
 //! module adds the rest from `assets/openapi.yaml`, above all headers and error responses.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -12,40 +11,67 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::PartialSchema;
+use utoipa::openapi::OpenApi;
 
 use crate::deprecation::SUNSET_DATE;
 use crate::handlers;
-use crate::problem::{ErrorBody, ErrorObject};
+use crate::routes::ROUTES;
+use bellbird_requests::problem::{ErrorBody, ErrorObject};
 
-static DOCUMENT: LazyLock<Value> = LazyLock::new(|| build(handlers::documented().into_openapi()));
-static JSON: LazyLock<Bytes> = LazyLock::new(|| serde_json::to_vec_pretty(&*DOCUMENT).unwrap_or_default().into());
-static YAML: LazyLock<Bytes> =
-    LazyLock::new(|| yaml_serde::to_string(&*DOCUMENT).map(String::into_bytes).unwrap_or_default().into());
-
-#[must_use]
-pub fn document() -> &'static Value {
-    &DOCUMENT
+/// The OpenAPI document of the API listener.
+pub struct Document {
+    value: Value,
+    json: Bytes,
+    yaml: Bytes,
+    paths: Vec<String>,
 }
 
-/// Indented JSON.
-#[must_use]
-pub fn json_text() -> &'static [u8] {
-    &JSON
-}
+impl Document {
+    /// `others` describe paths below `/v1` that other doors answer.
+    #[must_use]
+    pub fn new(others: Vec<OpenApi>) -> Self {
+        let mut described = handlers::documented().into_openapi();
+        let mut paths: Vec<String> = ROUTES.iter().map(|route| route.path.to_owned()).collect();
+        for other in others {
+            paths.extend(other.paths.paths.keys().cloned());
+            described.merge(other);
+        }
+        let value = build(described);
+        let json = serde_json::to_vec_pretty(&value).unwrap_or_default().into();
+        let yaml = yaml_serde::to_string(&value).map(String::into_bytes).unwrap_or_default().into();
+        Self { value, json, yaml, paths }
+    }
 
-#[must_use]
-pub fn yaml_text() -> &'static [u8] {
-    &YAML
+    #[must_use]
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// Indented JSON.
+    #[must_use]
+    pub fn json(&self) -> &[u8] {
+        &self.json
+    }
+
+    #[must_use]
+    pub fn yaml(&self) -> &[u8] {
+        &self.yaml
+    }
+
+    /// Every path, in the order of the reference page.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.paths.iter().map(String::as_str)
+    }
 }
 
 /// `GET /openapi.json`
-pub(crate) async fn serve_json() -> Response {
-    serve(JSON.clone(), "application/json")
+pub(crate) async fn serve_json(document: &'static Document) -> Response {
+    serve(document.json.clone(), "application/json")
 }
 
 /// `GET /openapi.yaml`
-pub(crate) async fn serve_yaml() -> Response {
-    serve(YAML.clone(), "application/yaml")
+pub(crate) async fn serve_yaml(document: &'static Document) -> Response {
+    serve(document.yaml.clone(), "application/yaml")
 }
 
 fn serve(body: Bytes, content_type: &'static str) -> Response {
@@ -72,7 +98,7 @@ struct OperationParts {
     headers: Vec<String>,
 }
 
-fn build(described: utoipa::openapi::OpenApi) -> Value {
+fn build(described: OpenApi) -> Value {
     let described = serde_json::to_value(described).unwrap_or_default();
     let mut parts: Parts = yaml_serde::from_str(include_str!("../assets/openapi.yaml")).unwrap_or_default();
     let mut document = parts.document.take();

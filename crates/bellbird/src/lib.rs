@@ -7,6 +7,7 @@ pub mod cli;
 pub mod config;
 pub mod failure;
 pub mod instances;
+pub mod openapi;
 pub mod ops;
 pub mod serve;
 pub mod service;

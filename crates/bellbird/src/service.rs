@@ -9,6 +9,7 @@ use axum::Router;
 use bellbird_api::AppState;
 use bellbird_connections::Connections;
 use bellbird_console::{ConsoleSettings, Demo};
+use bellbird_interop::{Interop, InteropSettings};
 use bellbird_storage::{ServiceLock, Storage, StorageError};
 use metrics_exporter_prometheus::PrometheusHandle;
 use secrecy::ExposeSecret as _;
@@ -124,8 +125,10 @@ impl Routers {
         urls: &Urls,
         demo: Option<Demo>,
     ) -> Self {
+        let public_url = settings.api.public_url.clone().unwrap_or_else(|| urls.api_url.clone());
+        let interop = Interop::new(api.access().clone(), InteropSettings { public_url: public_url.clone() });
         let console = ConsoleSettings {
-            api_url: settings.api.public_url.clone().unwrap_or_else(|| urls.api_url.clone()),
+            api_url: public_url,
             console_url: urls.public_console(settings).to_owned(),
             operator_name: settings.console.operator_name.clone(),
             trusted_proxies: settings.api.trusted_proxies.clone(),
@@ -133,7 +136,7 @@ impl Routers {
             demo,
         };
         Self {
-            api: bellbird_api::router(api),
+            api: wiring::api_router(api, &interop),
             console: bellbird_console::router(connections, console),
             ops: ops::router(storage.clone(), metrics),
         }

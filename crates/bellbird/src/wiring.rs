@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use axum::Router;
 use bellbird_api::{ApiSettings, AppState};
 use bellbird_connections::{Connections, SyncSettings};
 use bellbird_domain::ApiKey;
+use bellbird_interop::Interop;
 use bellbird_providers::Registry;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::{Limits, Reads};
+use bellbird_requests::{Access, AccessSettings};
 use bellbird_shared_state::Clock;
 use bellbird_storage::{Sealer, Storage, StorageError, random_bytes};
 use bellbird_webhooks::schedule::Schedule;
@@ -264,7 +267,18 @@ pub fn api(
         row_cap: settings.reads.row_cap.into(),
     };
     let reads = Reads::new(storage.clone(), providers.clone(), Clock::system(), limits);
-    AppState::new(storage.clone(), reads, connections.clone(), Clock::system(), api_settings(settings, local_url))
+    let access = access_settings(settings);
+    let access = Access::new(storage.clone(), reads, connections.clone(), Clock::system(), access);
+    AppState::new(access, api_settings(settings, local_url))
+}
+
+/// The router of the API listener: the API, and other doors to the same reads.
+#[must_use]
+pub fn api_router(api: AppState, interop: &Interop) -> Router {
+    let access = api.access().clone();
+    let mut doors = vec![bellbird_api::door(api, crate::openapi::document())];
+    doors.extend(bellbird_interop::doors(interop));
+    bellbird_requests::router(access, doors)
 }
 
 fn api_settings(settings: &Settings, local_url: &str) -> ApiSettings {
@@ -272,14 +286,20 @@ fn api_settings(settings: &Settings, local_url: &str) -> ApiSettings {
         balances_cache: Duration::from_secs(settings.cache.balances_seconds.into()),
         holdings_cache: Duration::from_secs(settings.cache.holdings_seconds.into()),
         trades_cache: Duration::from_secs(settings.cache.trades_seconds.into()),
+        public_url: settings.api.public_url.clone().unwrap_or_else(|| local_url.to_owned()),
+    }
+}
+
+fn access_settings(settings: &Settings) -> AccessSettings {
+    AccessSettings {
         metadata_per_minute: settings.limits.metadata_per_minute,
         balances_per_minute: settings.limits.balances_per_minute,
         live_per_minute: settings.limits.live_per_minute,
+        simplefin_per_minute: settings.limits.simplefin_per_minute,
         live_in_flight: settings.limits.live_in_flight,
         provider_calls_per_minute: settings.limits.provider_calls_per_minute,
         failed_auth_per_minute: settings.limits.failed_auth_per_minute,
         trusted_proxies: settings.api.trusted_proxies.clone(),
         cors_origins: settings.api.cors_origins.clone(),
-        public_url: settings.api.public_url.clone().unwrap_or_else(|| local_url.to_owned()),
     }
 }

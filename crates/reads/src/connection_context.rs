@@ -29,9 +29,9 @@ pub struct ConnectionContext {
     pub connection: Connection,
     pub accounts: Vec<Account>,
     pub(crate) credentials: SecretString,
-    revision: i64,
+    pub(crate) revision: i64,
     /// When the provider last returned data, in microseconds. Changes do not raise the revision.
-    refreshed_us: AtomicI64,
+    pub(crate) refreshed_us: AtomicI64,
 }
 
 /// Cached contexts by user and connection. Each is valid for one revision of its user.

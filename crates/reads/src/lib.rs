@@ -9,19 +9,23 @@ pub mod error;
 pub mod holdings;
 mod list_maps;
 pub mod page_map;
+#[cfg(test)]
+mod test_support;
 pub mod trades;
 pub mod transactions;
+pub mod walk;
 pub mod window;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{AccountId, ConnectionId, UserId};
-use bellbird_providers::{CallContext, Registry};
+use bellbird_providers::Registry;
 use bellbird_shared_state::Clock;
 use bellbird_storage::Storage;
 use tokio::time::Instant;
 
+pub use bellbird_providers::CallContext;
 pub use connection_context::ConnectionContext;
 use connection_context::ConnectionContexts;
 pub use error::ReadError;
@@ -29,6 +33,7 @@ pub use list_maps::ListKey;
 use list_maps::ListMaps;
 use page_map::PageMap;
 use trades::TradesMap;
+pub use walk::{KeepTrade, TradeWalk, TransactionWalk};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {

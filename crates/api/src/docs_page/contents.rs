@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::schema::{self, Member};
 use super::text::{Span, Text};
-use crate::routes;
+use crate::openapi::Document;
 
 #[derive(Template)]
 #[template(path = "docs.html")]
@@ -28,7 +28,7 @@ struct Group {
 struct Operation {
     id: String,
     summary: String,
-    path: &'static str,
+    path: String,
     description: Text,
     needs_key: bool,
     parameters: Vec<Parameter>,
@@ -70,13 +70,15 @@ struct Header {
 }
 
 impl Contents {
-    pub(super) fn new(document: &Value, public_url: &str) -> Self {
+    pub(super) fn new(document: &Document, public_url: &str) -> Self {
+        let paths: Vec<&str> = document.paths().collect();
+        let document = document.value();
         let groups = document["tags"].as_array().into_iter().flatten();
         let headers = document["components"]["headers"].as_object().into_iter().flatten();
         Self {
             version: string(&document["info"]["version"]),
             introduction: text(&document["info"]["description"]),
-            groups: groups.map(|tag| Group::new(document, tag, public_url)).collect(),
+            groups: groups.map(|tag| Group::new(document, &paths, tag, public_url)).collect(),
             errors: Body::new(document, &document["components"]["schemas"]["ErrorBody"]),
             headers: headers.map(|(name, header)| Header::new(name, header)).collect(),
         }
@@ -84,9 +86,9 @@ impl Contents {
 }
 
 impl Group {
-    fn new(document: &Value, tag: &Value, public_url: &str) -> Self {
+    fn new(document: &Value, paths: &[&str], tag: &Value, public_url: &str) -> Self {
         let name = string(&tag["name"]);
-        let operations = routes::paths().map(|path| (path, &document["paths"][path]["get"]));
+        let operations = paths.iter().map(|path| (*path, &document["paths"][path]["get"]));
         let operations = operations.filter(|(_, operation)| operation["tags"][0] == tag["name"]);
         Self {
             id: name.to_lowercase().replace(' ', "-"),
@@ -100,7 +102,7 @@ impl Group {
 }
 
 impl Operation {
-    fn new(document: &Value, path: &'static str, operation: &Value, public_url: &str) -> Self {
+    fn new(document: &Value, path: &str, operation: &Value, public_url: &str) -> Self {
         let parameters = operation["parameters"].as_array().into_iter().flatten();
         let parameters: Vec<_> = parameters.map(Parameter::new).collect();
         let query: Vec<_> = parameters
@@ -115,7 +117,7 @@ impl Operation {
         Self {
             id: string(&operation["operationId"]),
             summary: string(&operation["summary"]),
-            path,
+            path: path.to_owned(),
             description: text(&operation["description"]),
             needs_key: operation.get("security").is_none(),
             parameters,

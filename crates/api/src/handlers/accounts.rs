@@ -4,13 +4,13 @@ use axum::extract::State;
 use axum::response::Response;
 
 use crate::cache::MetadataList;
-use crate::extract::{Admitted, Query};
-use crate::json::{json_bytes, to_json};
-use crate::params::page;
-use crate::problem::Problem;
 use crate::queries::AccountsQuery;
 use crate::state::AppState;
-use crate::views::{AccountList, AccountView, Pagination};
+use bellbird_requests::extract::{Admitted, Query};
+use bellbird_requests::json::{json_bytes, to_json};
+use bellbird_requests::params::page;
+use bellbird_requests::problem::Problem;
+use bellbird_requests::views::{AccountList, AccountView, Pagination};
 
 /// List accounts
 ///
@@ -32,7 +32,7 @@ pub(crate) async fn list_accounts(
     if let Some(body) = cache.get(&caller, list, now) {
         return Ok(json_bytes(body));
     }
-    let (accounts, total) = state.inner.storage.list_accounts(caller.user_id, page.limit, page.offset).await?;
+    let (accounts, total) = state.access.storage().list_accounts(caller.user_id, page.limit, page.offset).await?;
     let data = accounts.iter().map(AccountView::from).collect();
     let body = to_json(&AccountList { data, pagination: Pagination::exact(page, total) })?;
     cache.insert(&caller, list, body.clone(), now);

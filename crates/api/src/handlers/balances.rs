@@ -8,14 +8,14 @@ use axum::response::Response;
 use bellbird_domain::{Account, AccountId, Caller};
 
 use crate::cache::{BalancesKey, CachedBalances, LiveAnswer, LiveOutcome};
-use crate::extract::{Admitted, Query};
-use crate::json::to_json;
 use crate::live::{self, CacheStatus};
-use crate::params::AccountIds;
-use crate::problem::{Problem, problem_from_read};
 use crate::queries::BalancesQuery;
 use crate::state::AppState;
-use crate::views::{BalanceList, BalanceView};
+use bellbird_requests::extract::{Admitted, Query};
+use bellbird_requests::json::to_json;
+use bellbird_requests::params::AccountIds;
+use bellbird_requests::problem::{Problem, problem_from_read};
+use bellbird_requests::views::{BalanceList, BalanceView};
 
 /// Does not reveal which id was not found, nor whether it exists for another user.
 const NOT_FOUND: Problem = Problem::NotFound("One or more accounts");
@@ -61,7 +61,7 @@ pub(crate) async fn list_balances(
 
 impl AppState {
     async fn own_accounts(&self, caller: &Caller, ids: &[AccountId]) -> Result<Vec<Account>, Problem> {
-        self.inner.reads.own_accounts(caller, ids).await.map_err(|error| match problem_from_read(&error, "", "") {
+        self.access.reads().own_accounts(caller, ids).await.map_err(|error| match problem_from_read(&error, "", "") {
             Problem::NotFound(_) => NOT_FOUND,
             problem => problem,
         })
@@ -83,12 +83,11 @@ impl AppState {
     }
 
     async fn read_balances(&self, caller: &Caller, accounts: Vec<Account>) -> LiveOutcome {
-        let calls_per_minute = self.inner.settings.provider_calls_per_minute;
-        let call = self.inner.reads.call_context(caller.user_id, calls_per_minute);
-        let outcome = self.inner.reads.balances(&call, caller, accounts).await;
+        let call = self.access.call_context(caller);
+        let outcome = self.access.reads().balances(&call, caller, accounts).await;
         let outcome = outcome.map_err(|error| problem_from_read(&error, "", "")).and_then(|found| {
             for connection_id in &found.broken {
-                self.inner.connections.refresh_in_background(caller.user_id, *connection_id);
+                self.access.connections().refresh_in_background(caller.user_id, *connection_id);
             }
             let data = found.balances.iter().map(|(id, balance)| BalanceView::new(*id, balance.as_ref())).collect();
             let body = to_json(&BalanceList { data })?;

@@ -9,13 +9,13 @@ use bellbird_reads::ConnectionContext;
 use bytes::Bytes;
 
 use crate::cache::{AccountHoldings, HoldingsKey, LiveOutcome};
-use crate::extract::{Admitted, Query};
-use crate::json::write_json;
 use crate::live::{self, CacheStatus};
-use crate::problem::Problem;
 use crate::queries::HoldingsQuery;
 use crate::state::AppState;
-use crate::views::{HoldingList, HoldingView};
+use bellbird_requests::extract::{Admitted, Query};
+use bellbird_requests::json::write_json;
+use bellbird_requests::problem::Problem;
+use bellbird_requests::views::{HoldingList, HoldingView};
 
 /// Read holdings
 ///
@@ -38,7 +38,7 @@ pub(crate) async fn list_holdings(
     Query(HoldingsQuery { connection_id, account_id }): Query<HoldingsQuery>,
 ) -> Result<Response, Problem> {
     let (context, account_id) =
-        state.connection_context(&caller, connection_id, account_id, ConnectionCategory::Brokerage).await?;
+        state.access.connection_context(&caller, connection_id, account_id, ConnectionCategory::Brokerage).await?;
     let key = HoldingsKey { key_id: caller.key_id, connection_id: context.connection.id };
     let requested_ids: Vec<AccountId> = context
         .accounts
@@ -86,22 +86,24 @@ fn holdings_body(parts: &[&Bytes]) -> Bytes {
 
 impl AppState {
     async fn read_holdings(&self, caller: &Caller, context: &ConnectionContext) -> LiveOutcome<AccountHoldings> {
-        let calls_per_minute = self.inner.settings.provider_calls_per_minute;
-        let call = self.inner.reads.call_context(caller.user_id, calls_per_minute);
-        let outcome =
-            self.inner.reads.holdings(&call, context, |holding, out| write_json(&HoldingView::new(holding), out)).await;
+        let call = self.access.call_context(caller);
+        let outcome = self
+            .access
+            .reads()
+            .holdings(&call, context, |holding, out| write_json(&HoldingView::new(holding), out))
+            .await;
         let outcome = match outcome {
             Ok(accounts) => {
                 let mut holdings = Vec::with_capacity(accounts.len());
                 for (id, rows) in accounts {
                     holdings.push(match rows {
                         Ok(rows) => (id, Ok(Bytes::from(rows))),
-                        Err(error) => (id, Err(self.problem_for_failed_read(caller, context, &error).await)),
+                        Err(error) => (id, Err(self.access.after_failed_read(caller, context, &error).await)),
                     });
                 }
                 Ok(holdings.into())
             }
-            Err(error) => Err(self.problem_for_failed_read(caller, context, &error).await),
+            Err(error) => Err(self.access.after_failed_read(caller, context, &error).await),
         };
         (outcome, call.calls())
     }

@@ -6,14 +6,14 @@ use bellbird_domain::{Caller, ConnectionCategory, Page, Span};
 use bellbird_reads::{ConnectionContext, ListKey};
 
 use crate::cache::{CachedTrades, LiveAnswer, LiveOutcome};
-use crate::extract::{Admitted, Query};
-use crate::json::write_json;
 use crate::live::{self, CacheStatus};
-use crate::params::page;
-use crate::problem::Problem;
 use crate::queries::TradesQuery;
 use crate::state::AppState;
-use crate::views::{TradeList, TradeView, TradesPagination};
+use bellbird_requests::extract::{Admitted, Query};
+use bellbird_requests::json::write_json;
+use bellbird_requests::params::page;
+use bellbird_requests::problem::Problem;
+use bellbird_requests::views::{TradeList, TradeView, TradesPagination};
 
 /// Read trades
 ///
@@ -40,8 +40,10 @@ pub(crate) async fn list_trades(
     Query(query): Query<TradesQuery>,
 ) -> Result<Response, Problem> {
     let page = page(query.limit, query.offset);
-    let (context, account_id) =
-        state.connection_context(&caller, query.connection_id, query.account_id, ConnectionCategory::Brokerage).await?;
+    let (context, account_id) = state
+        .access
+        .connection_context(&caller, query.connection_id, query.account_id, ConnectionCategory::Brokerage)
+        .await?;
     let span = Span { from: query.from.map(|date| date.0), to: query.to.map(|date| date.0) };
     let list = ListKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
     let cache_key = (list, page);
@@ -75,11 +77,10 @@ impl AppState {
         list: ListKey,
         page: Page,
     ) -> LiveOutcome {
-        let calls_per_minute = self.inner.settings.provider_calls_per_minute;
-        let call = self.inner.reads.call_context(caller.user_id, calls_per_minute);
+        let call = self.access.call_context(caller);
         let outcome = self
-            .inner
-            .reads
+            .access
+            .reads()
             .trades(&call, caller, context, list, page, |trade, out| write_json(&TradeView::new(trade), out))
             .await;
         let answer = match outcome {
@@ -91,7 +92,7 @@ impl AppState {
                     truncated: found.extent.truncated,
                     complete: found.complete,
                 }),
-            Err(error) => Err(self.problem_for_failed_read(caller, context, &error).await),
+            Err(error) => Err(self.access.after_failed_read(caller, context, &error).await),
         };
         (answer, call.calls())
     }

@@ -10,14 +10,14 @@ use http::header::LINK;
 
 use crate::cache::{LiveAnswer, LiveOutcome};
 use crate::deprecation::{DEPRECATION, SUNSET, SUNSET_DATE};
-use crate::extract::{Admitted, Query};
-use crate::json::write_json;
 use crate::live::{self, CacheStatus};
-use crate::params::page;
-use crate::problem::Problem;
 use crate::queries::TransactionsQuery;
 use crate::state::AppState;
-use crate::views::{Pagination, TransactionList, TransactionView};
+use bellbird_requests::extract::{Admitted, Query};
+use bellbird_requests::json::write_json;
+use bellbird_requests::params::page;
+use bellbird_requests::problem::Problem;
+use bellbird_requests::views::{Pagination, TransactionList, TransactionView};
 
 /// Typical size of a row as JSON. The buffer grows if rows are larger.
 const ROW_BYTES: usize = 450;
@@ -43,8 +43,10 @@ pub(crate) async fn list_transactions(
     Admitted { caller, permit, .. }: Admitted,
     Query(query): Query<TransactionsQuery>,
 ) -> Result<Response, Problem> {
-    let (context, account_id) =
-        state.connection_context(&caller, query.connection_id, query.account_id, ConnectionCategory::Banking).await?;
+    let (context, account_id) = state
+        .access
+        .connection_context(&caller, query.connection_id, query.account_id, ConnectionCategory::Banking)
+        .await?;
     let span = Span { from: query.from.map(|date| date.0), to: query.to.map(|date| date.0) };
     let list = ListKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
     let request = TransactionsRequest { list, page: page(query.limit, query.offset) };
@@ -74,18 +76,17 @@ impl AppState {
         context: &ConnectionContext,
         request: &TransactionsRequest,
     ) -> LiveOutcome {
-        let calls_per_minute = self.inner.settings.provider_calls_per_minute;
-        let call = self.inner.reads.call_context(caller.user_id, calls_per_minute);
+        let call = self.access.call_context(caller);
         let mut body = TransactionsBody::new(request.page);
         let mut push_row = |row: &bellbird_domain::Transaction<'_>, day| body.push(&TransactionView::new(row, day));
-        let outcome = self.inner.reads.transactions(&call, caller, context, request, &mut push_row).await;
+        let outcome = self.access.reads().transactions(&call, caller, context, request, &mut push_row).await;
         let answer = match outcome {
             Ok(extent) => Ok(LiveAnswer {
                 body: body.finish(&Pagination::of(request.page, extent)).into(),
                 truncated: extent.truncated,
                 complete: true,
             }),
-            Err(error) => Err(self.problem_for_failed_read(caller, context, &error).await),
+            Err(error) => Err(self.access.after_failed_read(caller, context, &error).await),
         };
         (answer, call.calls())
     }

@@ -19,6 +19,7 @@ pub(super) struct OpenapiArgs {
 }
 
 pub(super) fn run(args: &OpenapiArgs) -> anyhow::Result<()> {
-    let document = if args.yaml { bellbird_api::openapi::yaml_text() } else { bellbird_api::openapi::json_text() };
-    output::print_text(&String::from_utf8_lossy(document))
+    let document = crate::openapi::document();
+    let text = if args.yaml { document.yaml() } else { document.json() };
+    output::print_text(&String::from_utf8_lossy(text))
 }

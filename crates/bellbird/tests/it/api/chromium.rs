@@ -64,7 +64,7 @@ async fn menu_reaches_every_endpoint() {
     let mut browser = open(&app);
     for (width, menu) in [(360, ".narrow"), (1280, ".wide")] {
         browser.size(width, 800, false);
-        for item in bellbird_api::openapi::document()["paths"].as_object().unwrap().values() {
+        for item in bellbird::openapi::document().value()["paths"].as_object().unwrap().values() {
             let id = item["get"]["operationId"].as_str().unwrap();
             let link = format!("nav {menu} a[href='#{id}']");
             if width == 360 {

@@ -10,7 +10,7 @@ const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.
 
 #[test]
 fn document_matches_the_snapshot() {
-    let document = bellbird_api::openapi::json_text();
+    let document = bellbird::openapi::document().json();
     let kept = std::fs::read(SNAPSHOT).unwrap_or_default();
     let same = String::from_utf8_lossy(&kept).trim_end() == String::from_utf8_lossy(document).trim_end();
     assert!(
@@ -25,11 +25,11 @@ async fn document_is_served_as_json_and_yaml() {
     let app = App::start(Setup::default()).await;
     let json = app.get_without_key("/openapi.json").await;
     assert_eq!((json.status.as_u16(), json.header("content-type")), (200, Some("application/json")));
-    assert_eq!(&json.json(), bellbird_api::openapi::document());
+    assert_eq!(&json.json(), bellbird::openapi::document().value());
     let yaml = app.get_without_key("/openapi.yaml").await;
     assert_eq!(yaml.header("content-type"), Some("application/yaml"));
     let read: Value = yaml_serde::from_str(&yaml.text).unwrap();
-    assert_eq!(&read, bellbird_api::openapi::document());
+    assert_eq!(&read, bellbird::openapi::document().value());
 }
 
 /// Collects every object below a value, with its path.
@@ -48,7 +48,7 @@ fn collect_objects<'a>(at: String, value: &'a Value, found: &mut Vec<(String, &'
 
 #[test]
 fn document_is_complete() {
-    let document = bellbird_api::openapi::document();
+    let document = bellbird::openapi::document().value();
     assert_eq!(document["openapi"], "3.1.0");
     assert_eq!(document["info"]["version"], "1.0.0");
     for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
@@ -106,7 +106,7 @@ async fn answers_match_the_document() {
     let app = App::start(Setup::default()).await;
     let account = app.account("").await;
     let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
-    let document = bellbird_api::openapi::document();
+    let document = bellbird::openapi::document().value();
     for (path, query) in [
         ("/health", String::new()),
         ("/v1/connections", String::new()),

@@ -31,7 +31,7 @@ async fn page(app: &App) -> Answer {
 async fn page_has_all_of_the_document() {
     let app = App::start(Setup::default()).await;
     let page = page(&app).await;
-    let document = bellbird_api::openapi::document();
+    let document = bellbird::openapi::document().value();
     let shown = text_of(&page.text).replace(['`', '*'], "");
     let assert_shown = |text: &str| assert!(shown.contains(text), "{text:?} is not on the page");
     assert_shown(&described(&document["info"]));
@@ -102,7 +102,7 @@ async fn examples_are_json() {
         .map(|rest| text_of(rest.split("</code>").next().unwrap()))
         .map(|text| serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
         .collect();
-    assert_eq!(examples.len(), bellbird_api::openapi::document()["paths"].as_object().unwrap().len() + 1);
+    assert_eq!(examples.len(), bellbird::openapi::document().value()["paths"].as_object().unwrap().len() + 1);
     assert!(examples.iter().any(|example| example["data"][0]["amount"] == "-5.00"));
 }
 

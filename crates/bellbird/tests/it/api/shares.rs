@@ -19,7 +19,7 @@ const REQUESTS: u32 = 300;
 
 async fn limited(calls_per_minute: u32) -> (App, Person, Person) {
     let mut setup = Setup::default();
-    setup.api.provider_calls_per_minute = calls_per_minute;
+    setup.access.provider_calls_per_minute = calls_per_minute;
     let app = App::start(setup).await;
     let credentials = app.credentials_of(PROVIDER);
     let greedy = app.add_person("mia@example.com", Plan::Professional, &[&credentials[0]]).await;

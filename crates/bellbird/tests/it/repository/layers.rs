@@ -7,9 +7,11 @@ use toml::Table;
 use super::{assert_none, files, has_word, locations, read, root, sources};
 
 /// Who may use whom: ARCHITECTURE.md. `bellbird` and `bellbird-benches` may use all.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 10] = [
-    ("bellbird-api", &[CONNECTIONS, DOMAIN, READS, SHARED_STATE, STORAGE]),
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 12] = [
+    ("bellbird-api", &[CONNECTIONS, DOMAIN, READS, REQUESTS, SHARED_STATE, STORAGE, WEBHOOKS]),
+    ("bellbird-interop", &[CONNECTIONS, DOMAIN, READS, REQUESTS, SHARED_STATE, STORAGE, WEBHOOKS]),
     ("bellbird-console", &[CONNECTIONS, DOMAIN, READS, SHARED_STATE, STORAGE]),
+    (REQUESTS, &[CONNECTIONS, DOMAIN, READS, SHARED_STATE, STORAGE]),
     (CONNECTIONS, &[DOMAIN, PROVIDERS, SHARED_STATE, STORAGE, WEBHOOKS]),
     (WEBHOOKS, &[DOMAIN, PROVIDERS, SHARED_STATE, STORAGE]),
     (READS, &[DOMAIN, PROVIDERS, SHARED_STATE, STORAGE]),
@@ -23,6 +25,7 @@ const CONNECTIONS: &str = "bellbird-connections";
 const DOMAIN: &str = "bellbird-domain";
 const PROVIDERS: &str = "bellbird-providers";
 const READS: &str = "bellbird-reads";
+const REQUESTS: &str = "bellbird-requests";
 const SHARED_STATE: &str = "bellbird-shared-state";
 const STORAGE: &str = "bellbird-storage";
 const WEBHOOKS: &str = "bellbird-webhooks";

@@ -10,9 +10,11 @@ use bellbird_api::{ApiSettings, AppState};
 use bellbird_connections::{Connections, SyncSettings};
 use bellbird_console::ConsoleSettings;
 use bellbird_domain::{Connection, Plan, User, UserId};
+use bellbird_interop::{Interop, InteropSettings};
 use bellbird_providers::Registry;
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_reads::{Limits, Reads};
+use bellbird_requests::{Access, AccessSettings};
 use bellbird_sandbox::Sandbox;
 use bellbird_shared_state::Clock;
 use bellbird_storage::{NewUser, Sealer, Storage};
@@ -41,6 +43,7 @@ pub(crate) struct Setup {
     pub(crate) database: Database,
     pub(crate) rows: u32,
     pub(crate) api: ApiSettings,
+    pub(crate) access: AccessSettings,
     pub(crate) limits: Limits,
     pub(crate) call_timeout: Duration,
     pub(crate) syncing: SyncSettings,
@@ -58,15 +61,18 @@ impl Default for Setup {
                 balances_cache: Duration::from_secs(300),
                 holdings_cache: Duration::from_secs(600),
                 trades_cache: Duration::from_secs(600),
+                public_url: "https://bellbird.example".to_owned(),
+            },
+            access: AccessSettings {
                 metadata_per_minute: 0,
                 balances_per_minute: 0,
                 live_per_minute: 0,
+                simplefin_per_minute: 0,
                 live_in_flight: 0,
                 provider_calls_per_minute: 0,
                 failed_auth_per_minute: 0,
                 trusted_proxies: Vec::new(),
                 cors_origins: Vec::new(),
-                public_url: "https://bellbird.example".to_owned(),
             },
             limits: Limits { deadline: Duration::from_secs(25), row_cap: 5_000 },
             call_timeout: Duration::from_secs(20),
@@ -222,15 +228,18 @@ impl App {
             api_url: String::new(),
             console_url: console_url.clone(),
             operator_name: None,
-            trusted_proxies: setup.api.trusted_proxies.clone(),
-            failed_auth_per_minute: setup.api.failed_auth_per_minute,
+            trusted_proxies: setup.access.trusted_proxies.clone(),
+            failed_auth_per_minute: setup.access.failed_auth_per_minute,
             demo: None,
         };
-        let state = AppState::new(storage.clone(), reads.clone(), connections.clone(), clock.clone(), setup.api);
+        let access = Access::new(storage.clone(), reads.clone(), connections.clone(), clock.clone(), setup.access);
+        let interop = Interop::new(access.clone(), InteropSettings { public_url: setup.api.public_url.clone() });
+        let state = AppState::new(access, setup.api);
+        let router = bellbird::wiring::api_router(state, &interop);
         let listener = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");
         let url = format!("http://{}", listener.address());
         let stop = CancellationToken::new();
-        tokio::spawn(serve::serve(listener, bellbird_api::router(state), ServeOptions::default(), stop.clone()));
+        tokio::spawn(serve::serve(listener, router, ServeOptions::default(), stop.clone()));
         let pages = ConsoleSettings { api_url: url.clone(), ..pages };
         let pages = bellbird_console::router(connections.clone(), pages);
         tokio::spawn(serve::serve(console, pages, ServeOptions::default(), stop.clone()));

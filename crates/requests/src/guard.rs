@@ -1,58 +1,65 @@
-//! Checks every request under `/v1` before its handler. The order of the checks decides which error a client gets: 401
-//! first, then 404 and 405, then 429, then 403.
+//! Checks every request before its handler, unless its path is open. The order of the checks decides which error a client
+//! gets: 401 first, then 404 and 405, then 429, then 403.
 
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bellbird_domain::{Caller, KeyId, Plan};
 use bellbird_shared_state::gcra::{self, Decision};
 use bellbird_shared_state::{InFlight, Permit, RateLimiter};
+use http::HeaderValue;
 use http::header::HeaderName;
-use http::{HeaderValue, Method};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 
+use crate::access::Access;
 use crate::extract::{Admitted, AuthenticatedKey, LivePermit};
 use crate::problem::Problem;
-use crate::routes::{self, Class};
-use crate::state::AppState;
+use crate::routes::{Class, Doors};
 
 const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// Requests outside `/v1` pass unchecked.
-pub(crate) async fn guard(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let class = routes::route_of(request.uri().path()).class;
+#[derive(Clone)]
+pub(crate) struct Guard {
+    pub(crate) access: Access,
+    pub(crate) doors: Arc<Doors>,
+}
+
+/// Requests to open paths pass unchecked.
+pub(crate) async fn guard(State(Guard { access, doors }): State<Guard>, request: Request, next: Next) -> Response {
+    let (route, door) = doors.find(request.uri().path());
+    let class = route.class;
     if class == Class::Open {
         return next.run(request).await;
     }
-    let now = state.inner.clock.now();
+    let now = access.inner.clock.now();
     let (head, body) = request.into_parts();
-    let caller = match state.authenticate(&head, now).await {
+    let caller = match access.authenticate(&head, door.credentials, now).await {
         Ok(caller) => caller,
-        Err(problem) => return problem.into_response(),
+        Err(problem) => return door.deny(problem),
     };
     let mut request = Request::from_parts(head, body);
     let key_id = caller.key_id;
     tracing::Span::current().record("key_id", tracing::field::display(key_id));
     // 404 and 405 consume the metadata quota but are never replaced by 429.
-    let unroutable = class == Class::Unknown || !matches!(*request.method(), Method::GET | Method::HEAD);
-    let limit = if unroutable { Class::Unknown.limit(&state) } else { class.limit(&state) };
+    let unroutable = class == Class::Unknown || !route.accepts(request.method());
+    let limit = if unroutable { Class::Unknown.limit(&access) } else { class.limit(&access) };
     let (decision, mut response) = if unroutable {
         (limit.map(|limit| limit.take(key_id, now)), next.run(request).await)
     } else {
-        let (decision, admitted) = admit(class, &caller, limit, &state.inner.live_in_flight, now);
+        let (decision, admitted) = admit(class, &caller, limit, &access.inner.live_in_flight, now);
         let response = match admitted {
             Ok(permit) => {
                 let permit = permit.map(Arc::new);
                 request.extensions_mut().insert(Admitted { caller, now, permit: permit.clone() });
                 hold_until_sent(next.run(request).await, permit)
             }
-            Err(problem) => problem.into_response(),
+            Err(problem) => door.deny(problem),
         };
         (decision, response)
     };
@@ -66,6 +73,14 @@ pub(crate) async fn guard(State(state): State<AppState>, request: Request, next:
     response
 }
 
+impl Access {
+    /// Takes limit, permit and plan of a class, for a door that learns from the body what a request reads.
+    pub fn admit(&self, class: Class, caller: &Caller, now: Timestamp) -> Result<LivePermit, Problem> {
+        let (_, admitted) = admit(class, caller, class.limit(self), &self.inner.live_in_flight, now);
+        admitted.map(|permit| permit.map(Arc::new))
+    }
+}
+
 /// Acquires the concurrency permit before it takes from the rate limit, because a request without a permit must not
 /// consume quota.
 fn admit(
@@ -75,7 +90,7 @@ fn admit(
     permits: &InFlight<KeyId>,
     now: Timestamp,
 ) -> (Option<Decision>, Result<Option<Permit<KeyId>>, Problem>) {
-    let permit = match matches!(class, Class::Live | Class::Brokerage).then(|| permits.try_acquire(caller.key_id)) {
+    let permit = match class.needs_permit().then(|| permits.try_acquire(caller.key_id)) {
         // All permits of this key are in use.
         Some(None) => return (limit.map(|limit| limit.peek(&caller.key_id, now)), Err(Problem::TooManyRequests(1))),
         Some(permit) => permit,
@@ -92,12 +107,17 @@ fn admit(
 }
 
 impl Class {
-    fn limit(self, state: &AppState) -> Option<&RateLimiter<KeyId>> {
+    fn needs_permit(self) -> bool {
+        matches!(self, Self::Live | Self::Brokerage | Self::SimpleFin)
+    }
+
+    fn limit(self, access: &Access) -> Option<&RateLimiter<KeyId>> {
         match self {
             Self::Open => None,
-            Self::Metadata | Self::Unknown => state.inner.metadata_limit.as_ref(),
-            Self::Balances => state.inner.balances_limit.as_ref(),
-            Self::Live | Self::Brokerage => state.inner.live_limit.as_ref(),
+            Self::Metadata | Self::Unknown => access.inner.metadata_limit.as_ref(),
+            Self::Balances => access.inner.balances_limit.as_ref(),
+            Self::Live | Self::Brokerage => access.inner.live_limit.as_ref(),
+            Self::SimpleFin => access.inner.simplefin_limit.as_ref(),
         }
     }
 }
@@ -126,7 +146,7 @@ mod tests {
     use super::*;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
-    const CLASSES: [Class; 4] = [Class::Metadata, Class::Balances, Class::Live, Class::Brokerage];
+    const CLASSES: [Class; 5] = [Class::Metadata, Class::Balances, Class::Live, Class::Brokerage, Class::SimpleFin];
 
     fn caller(plan: Plan) -> Caller {
         Caller { key_id: KeyId::new(), user_id: UserId::new(), plan, timezone: TimeZone::UTC, revision: 1 }
@@ -138,7 +158,7 @@ mod tests {
         let admitted = |class, plan| admit(class, &caller(plan), None, &permits, NOW).1.map(|permit| permit.is_some());
         for class in CLASSES {
             assert_eq!(admitted(class, Plan::Saver), Err(Problem::PlanRequired), "{class:?}");
-            let has_permit = matches!(class, Class::Live | Class::Brokerage);
+            let has_permit = !matches!(class, Class::Metadata | Class::Balances);
             assert_eq!(admitted(class, Plan::Professional), Ok(has_permit), "{class:?}");
             let of_developer =
                 if class == Class::Brokerage { Err(Problem::ProfessionalRequired) } else { Ok(has_permit) };

@@ -73,7 +73,7 @@ impl<'a> TransactionView<'a> {
     }
 
     /// Appends the row as serde_json would, in less time: docs/adr/0013-page-parsing.md.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+    pub fn write(&self, out: &mut Vec<u8>) {
         let account_id = self.account_id.uuid().hyphenated();
         write_member(r#"{"id":"#, Some(self.id), out);
         write_member(r#","accountId":"#, Some(account_id.encode_lower(&mut Uuid::encode_buffer())), out);

@@ -8,5 +8,5 @@ use utoipa::ToSchema;
 pub struct Health {
     /// Always `ok`.
     #[schema(example = "ok")]
-    pub(crate) status: &'static str,
+    pub status: &'static str,
 }

@@ -10,24 +10,24 @@ use serde::Serialize;
 use crate::problem::Problem;
 
 /// A response whose body is serialized already.
-pub(crate) fn json_bytes(body: Bytes) -> Response {
+pub fn json_bytes(body: Bytes) -> Response {
     let mut response = Response::new(Body::from(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-pub(crate) fn to_json(view: &impl Serialize) -> Result<Bytes, Problem> {
+pub fn to_json(view: &impl Serialize) -> Result<Bytes, Problem> {
     serde_json::to_vec(view).map(Bytes::from).map_err(|_| Problem::Internal)
 }
 
 /// Appends a view to `out`. See [`write_string`] for what is written often.
-pub(crate) fn write_json(view: &impl Serialize, out: &mut Vec<u8>) {
+pub fn write_json(view: &impl Serialize, out: &mut Vec<u8>) {
     let written = serde_json::to_writer(out, view);
     debug_assert!(written.is_ok(), "strings and numbers always serialize");
 }
 
 /// Appends a string as JSON, as serde_json does. Most strings need no escape, which is decided 16 bytes at a time.
-pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
+pub fn write_string(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     let end = bytes.last_chunk::<16>();
     if bytes.as_chunks::<16>().0.iter().all(|block| is_plain(block))

@@ -57,7 +57,8 @@ pub struct TradesPagination {
 }
 
 impl TradesPagination {
-    pub(crate) fn of(page: Page, extent: Extent) -> Self {
+    #[must_use]
+    pub fn of(page: Page, extent: Extent) -> Self {
         let total = if extent.has_more { -1 } else { i64::try_from(extent.total).unwrap_or(i64::MAX) };
         Self { total, limit: page.limit, offset: page.offset, has_more: extent.has_more }
     }

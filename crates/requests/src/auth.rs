@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::extract::ConnectInfo;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::{ApiKey, Caller};
 use bellbird_shared_state::client_address::{client_address, rate_limit_key};
 use bellbird_shared_state::gcra;
@@ -14,17 +16,27 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::SemaphorePermit;
 use tracing::Instrument as _;
 
+use crate::access::Access;
 use crate::problem::Problem;
-use crate::state::AppState;
+use crate::routes::Credentials;
 
 /// One write a minute for each key, not one for each request. The last-used time is exact to a minute.
 const LAST_USED_WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 
-impl AppState {
+impl Access {
     /// Fails with [`Problem::Unauthorized`], or with [`Problem::TooManyRequests`] once the client's address has failed
     /// too often. Then only a key that worked lately is looked up.
-    pub(crate) async fn authenticate(&self, request: &Parts, now: Timestamp) -> Result<Caller, Problem> {
-        let Some(key) = bearer_key(&request.headers) else { return Err(self.reject(request, now)) };
+    pub(crate) async fn authenticate(
+        &self,
+        request: &Parts,
+        credentials: Credentials,
+        now: Timestamp,
+    ) -> Result<Caller, Problem> {
+        let key = match credentials {
+            Credentials::Bearer => bearer_key(&request.headers),
+            Credentials::Basic => basic_key(&request.headers),
+        };
+        let Some(key) = key else { return Err(self.reject(request, now)) };
         let key_digest = digest_of(&key);
         let is_known = self.inner.known_keys.renew(&key_digest, now).is_some();
         let permit = if is_known { None } else { Some(self.admit_unknown_key(request, now).await?) };
@@ -52,7 +64,8 @@ impl AppState {
         Ok(permit)
     }
 
-    fn check_failures(&self, request: &Parts, now: Timestamp) -> Result<(), Problem> {
+    /// Fails with [`Problem::TooManyRequests`] if the client's address has failed too often.
+    pub fn check_failures(&self, request: &Parts, now: Timestamp) -> Result<(), Problem> {
         let (Some(limit), Some(address)) = (&self.inner.failed_auth_limit, self.limited_address(request)) else {
             return Ok(());
         };
@@ -60,7 +73,8 @@ impl AppState {
         if decision.allowed { Ok(()) } else { Err(Problem::TooManyRequests(gcra::whole_seconds(decision.wait_us))) }
     }
 
-    fn reject(&self, request: &Parts, now: Timestamp) -> Problem {
+    /// Counts a failed attempt of the client's address. Returns its error.
+    pub fn reject(&self, request: &Parts, now: Timestamp) -> Problem {
         let (Some(limit), Some(address)) = (&self.inner.failed_auth_limit, self.limited_address(request)) else {
             return Problem::Unauthorized;
         };
@@ -104,18 +118,27 @@ fn is_write_due(last_used_at: Option<Timestamp>, now: Timestamp) -> bool {
     last_used_at.is_none_or(|used| now.duration_since(used) >= LAST_USED_WRITE_INTERVAL)
 }
 
-/// The key of the `Authorization: Bearer` header, if form and checksum are valid. More than one such header is invalid.
+/// The key of the `Authorization: Bearer` header, if form and checksum are valid.
 fn bearer_key(headers: &HeaderMap) -> Option<ApiKey> {
+    ApiKey::parse(authorization(headers, "bearer")?).ok()
+}
+
+/// The key that is the password of the `Authorization: Basic` header.
+fn basic_key(headers: &HeaderMap) -> Option<ApiKey> {
+    let decoded = STANDARD.decode(authorization(headers, "basic")?).ok()?;
+    let (_user, password) = str::from_utf8(&decoded).ok()?.split_once(':')?;
+    ApiKey::parse(password).ok()
+}
+
+/// The text after the scheme. More than one such header is invalid.
+fn authorization<'h>(headers: &'h HeaderMap, scheme: &str) -> Option<&'h str> {
     let mut lines = headers.get_all(AUTHORIZATION).iter();
     let line = lines.next()?.to_str().ok()?;
     if lines.next().is_some() {
         return None;
     }
-    let (scheme, key) = line.split_once(' ')?;
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return None;
-    }
-    ApiKey::parse(key.trim()).ok()
+    let (found, text) = line.split_once(' ')?;
+    found.eq_ignore_ascii_case(scheme).then_some(text.trim())
 }
 
 #[cfg(test)]
@@ -154,6 +177,23 @@ mod tests {
         ] {
             assert_eq!(key_of(&[line]), None, "{line}");
         }
+    }
+
+    #[test]
+    fn basic_key_is_the_password() {
+        let key = ApiKey::from_random([7; 32]).expose().to_owned();
+        let read = |scheme: &str, text: &str| {
+            let mut headers = HeaderMap::new();
+            let line = format!("{scheme} {}", STANDARD.encode(text));
+            headers.append(AUTHORIZATION, HeaderValue::from_str(&line).unwrap());
+            basic_key(&headers).map(|key| key.expose().to_owned())
+        };
+        assert_eq!(read("Basic", &format!("anyone:{key}")), Some(key.clone()));
+        assert_eq!(read("basic", &format!(":{key}")), Some(key.clone()));
+        assert_eq!(read("Basic", &key), None);
+        assert_eq!(read("Basic", ":"), None);
+        assert_eq!(read("Bearer", &format!("anyone:{key}")), None);
+        assert_eq!(read("Basic", &format!("{key}:anyone")), None);
     }
 
     #[test]

@@ -62,7 +62,8 @@ pub struct TradeView<'a> {
 }
 
 impl<'a> TradeView<'a> {
-    pub(crate) fn new(trade: &'a Trade<'a>) -> Self {
+    #[must_use]
+    pub fn new(trade: &'a Trade<'a>) -> Self {
         let or_zero = |number: &'a Option<Decimal<'a>>| number.as_ref().map_or("0", Decimal::as_str);
         Self {
             id: trade.id(),

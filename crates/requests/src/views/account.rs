@@ -57,7 +57,7 @@ impl<'a> From<&'a Account> for AccountView<'a> {
 #[schema(as = AccountList)]
 pub struct AccountList<'a> {
     /// The accounts in the window.
-    pub(crate) data: Vec<AccountView<'a>>,
+    pub data: Vec<AccountView<'a>>,
     /// The position of this window in the list.
-    pub(crate) pagination: Pagination,
+    pub pagination: Pagination,
 }

@@ -1,11 +1,12 @@
 //! The outermost layer. It assigns the request id, opens the request's span, limits the size of URL and headers, and
 //! writes one log line and two metrics for each request.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bellbird_domain::KeyId;
 use http::header::{CACHE_CONTROL, HeaderName};
 use http::{HeaderValue, Method};
@@ -15,7 +16,7 @@ use uuid::Uuid;
 
 use crate::extract::{AuthenticatedKey, ProviderCalls, REQUEST_ID, SharedRead};
 use crate::problem::Problem;
-use crate::routes::{self, Route};
+use crate::routes::{Doors, Route};
 
 /// Limit of path and query together.
 const URI_BYTES_MAX: usize = 16 * 1024;
@@ -27,18 +28,26 @@ const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-pub(crate) async fn access_log(request: Request, next: Next) -> Response {
+/// Set on a response by the layer that catches panics.
+#[derive(Clone, Copy)]
+pub(crate) struct Panicked;
+
+pub(crate) async fn access_log(State(doors): State<Arc<Doors>>, request: Request, next: Next) -> Response {
+    let (route, door) = doors.find(request.uri().path());
     let mut request_log = RequestLog {
         id: Uuid::new_v4(),
         method: known_method(request.method()),
-        route: routes::route_of(request.uri().path()),
+        route,
         started: Instant::now(),
         responded: false,
     };
     let mut response = match oversized(&request) {
-        Some(problem) => problem.into_response(),
+        Some(problem) => door.deny(problem),
         None => REQUEST_ID.scope(request_log.id, next.run(request)).instrument(request_log.span()).await,
     };
+    if response.extensions().get::<Panicked>().is_some() {
+        response = door.deny(Problem::Internal);
+    }
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(request_log.id.hyphenated().encode_lower(&mut Uuid::encode_buffer())) {
         headers.insert(X_REQUEST_ID, value);

@@ -60,7 +60,8 @@ pub struct HoldingView<'a> {
 }
 
 impl<'a> HoldingView<'a> {
-    pub(crate) fn new(holding: &'a Holding<'a>) -> Self {
+    #[must_use]
+    pub fn new(holding: &'a Holding<'a>) -> Self {
         Self {
             id: holding.id(),
             account_id: holding.account.id,

@@ -16,36 +16,36 @@ use crate::problem::Problem;
 
 tokio::task_local! {
     /// The id of the request that this task answers.
-    pub(crate) static REQUEST_ID: Uuid;
+    pub static REQUEST_ID: Uuid;
 }
 
 /// A permit for one concurrent live request of an API key, if the endpoint needs one. The provider read holds it too,
 /// so a client that disconnects cannot start another read before its first one has ended.
-pub(crate) type LivePermit = Option<Arc<Permit<KeyId>>>;
+pub type LivePermit = Option<Arc<Permit<KeyId>>>;
 
 /// What the guard found out about a request that it lets pass.
 #[derive(Clone)]
-pub(crate) struct Admitted {
-    pub(crate) caller: Caller,
+pub struct Admitted {
+    pub caller: Caller,
     /// The time at which the guard received the request.
-    pub(crate) now: Timestamp,
-    pub(crate) permit: LivePermit,
+    pub now: Timestamp,
+    pub permit: LivePermit,
 }
 
 /// The query parameters of an endpoint.
-pub(crate) struct Query<T>(pub(crate) T);
+pub struct Query<T>(pub T);
 
 /// The number of provider calls of a request. Handlers set it on the response.
 #[derive(Clone, Copy)]
-pub(crate) struct ProviderCalls(pub(crate) u32);
+pub struct ProviderCalls(pub u32);
 
 /// The request whose provider read answered this one too. Handlers set it on the response.
 #[derive(Clone, Copy)]
-pub(crate) struct SharedRead(pub(crate) Uuid);
+pub struct SharedRead(pub Uuid);
 
 /// The API key of a request. The guard sets it on the response.
 #[derive(Clone, Copy)]
-pub(crate) struct AuthenticatedKey(pub(crate) KeyId);
+pub struct AuthenticatedKey(pub KeyId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Admitted {
     type Rejection = Problem;

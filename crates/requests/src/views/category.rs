@@ -27,5 +27,5 @@ impl From<&Category> for CategoryView {
 #[schema(as = CategoryList)]
 pub struct CategoryList {
     /// The categories, sorted by key.
-    pub(crate) categories: Vec<CategoryView>,
+    pub categories: Vec<CategoryView>,
 }

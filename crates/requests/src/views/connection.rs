@@ -62,5 +62,5 @@ impl<'a> From<&'a Connection> for ConnectionView<'a> {
 #[schema(as = ConnectionList)]
 pub struct ConnectionList<'a> {
     /// The connections.
-    pub(crate) data: Vec<ConnectionView<'a>>,
+    pub data: Vec<ConnectionView<'a>>,
 }

@@ -30,7 +30,8 @@ pub struct BalanceView<'a> {
 }
 
 impl<'a> BalanceView<'a> {
-    pub(crate) fn new(account_id: AccountId, balance: Option<&'a Balance>) -> Self {
+    #[must_use]
+    pub fn new(account_id: AccountId, balance: Option<&'a Balance>) -> Self {
         Self {
             account_id,
             current_balance: balance.and_then(|balance| balance.current.as_ref()),
@@ -45,5 +46,5 @@ impl<'a> BalanceView<'a> {
 #[schema(as = BalanceList)]
 pub struct BalanceList<'a> {
     /// The balances.
-    pub(crate) data: Vec<BalanceView<'a>>,
+    pub data: Vec<BalanceView<'a>>,
 }

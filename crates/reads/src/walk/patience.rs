@@ -1,0 +1,49 @@
+//! When a page that failed is read again, and when its walk gives up.
+
+use std::time::Duration;
+
+use bellbird_providers::Error;
+use tokio::time::Instant;
+
+/// Attempts of one page that may fail, each with the attempts of its provider calls.
+const ATTEMPTS_MAX: u32 = 3;
+/// The wait before another attempt, if the provider does not say how long.
+const WAIT: Duration = Duration::from_secs(2);
+/// No wait is shorter: a provider may say 0.
+const WAIT_MIN: Duration = Duration::from_secs(1);
+/// All attempts and waits of one page. A used-up budget of calls refills within a minute.
+const PAGE_MAX: Duration = Duration::from_secs(120);
+/// All pages of a walk that waits: 2,000 pages, with a budget of 300 calls a minute, take seven minutes.
+pub(super) const WALK_MAX: Duration = Duration::from_secs(3_600);
+
+/// The patience for one page.
+pub(super) struct Patience {
+    failed: u32,
+    until: Instant,
+}
+
+impl Patience {
+    /// `walk_until` is the end of the whole walk. Fails if that has passed.
+    pub(super) fn new(walk_until: Instant) -> Result<Self, Error> {
+        let now = Instant::now();
+        if now >= walk_until {
+            return Err(Error::Deadline);
+        }
+        Ok(Self { failed: 0, until: walk_until.min(now + PAGE_MAX) })
+    }
+
+    /// Waits until another attempt may succeed. Returns the error if there is no further attempt. A used-up budget of
+    /// calls is waited for and is no failed attempt, because no call was made.
+    pub(super) async fn wait(&mut self, error: Error) -> Result<(), Error> {
+        if !error.is_transient() {
+            return Err(error);
+        }
+        self.failed += u32::from(!matches!(error, Error::BudgetUsedUp { .. }));
+        let next_at = Instant::now() + error.retry_after().unwrap_or(WAIT).max(WAIT_MIN);
+        if self.failed >= ATTEMPTS_MAX || next_at >= self.until {
+            return Err(error);
+        }
+        tokio::time::sleep_until(next_at).await;
+        Ok(())
+    }
+}

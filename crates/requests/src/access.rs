@@ -1,0 +1,128 @@
+//! The state shared by all doors: the services they use, and who may ask how often.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellbird_connections::Connections;
+use bellbird_domain::{Caller, KeyId};
+use bellbird_reads::{CallContext, Reads};
+use bellbird_shared_state::client_address::Network;
+use bellbird_shared_state::{Clock, Expiring, InFlight, RateLimiter};
+use bellbird_storage::Storage;
+use tokio::sync::Semaphore;
+
+/// How long a key counts as known after its first request. Whether it still works is read for each request.
+const KNOWN_KEY_TTL: Duration = Duration::from_secs(24 * 3600);
+const KNOWN_KEYS_MAX: u64 = 10_000;
+/// Unknown keys looked up at the same time. Anyone can make one up, so they must leave database connections to others.
+const UNKNOWN_KEY_LOOKUPS_MAX: usize = 4;
+
+#[derive(Debug, Clone)]
+pub struct AccessSettings {
+    /// Requests a minute for each key: connections, accounts and categories. 0 disables this and every limit below.
+    pub metadata_per_minute: u32,
+    /// Requests a minute for each key: balances.
+    pub balances_per_minute: u32,
+    /// Requests a minute for each key: transactions, holdings and trades together.
+    pub live_per_minute: u32,
+    /// Requests a minute for each key: SimpleFIN accounts.
+    pub simplefin_per_minute: u32,
+    /// Concurrent requests for each key: transactions, holdings and trades together.
+    pub live_in_flight: u32,
+    /// Provider calls a minute for the requests of each user, at each provider.
+    pub provider_calls_per_minute: u32,
+    /// Failed authentications a minute for each client address.
+    pub failed_auth_per_minute: u32,
+    /// Proxies whose `X-Forwarded-For` header is trusted.
+    pub trusted_proxies: Vec<Network>,
+    /// Origins whose pages may call the API from a browser. Empty disables CORS.
+    pub cors_origins: Vec<String>,
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Access {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) storage: Storage,
+    reads: Reads,
+    pub(crate) connections: Connections,
+    pub(crate) clock: Clock,
+    pub(crate) settings: AccessSettings,
+    pub(crate) metadata_limit: Option<RateLimiter<KeyId>>,
+    pub(crate) balances_limit: Option<RateLimiter<KeyId>>,
+    pub(crate) live_limit: Option<RateLimiter<KeyId>>,
+    pub(crate) simplefin_limit: Option<RateLimiter<KeyId>>,
+    pub(crate) failed_auth_limit: Option<RateLimiter<IpAddr>>,
+    /// SHA-256 of the keys that worked lately. Their requests are not limited by failures of others at their address.
+    pub(crate) known_keys: Expiring<[u8; 32], ()>,
+    /// Permits to look up any other key.
+    pub(crate) unknown_key_lookups: Semaphore,
+    pub(crate) live_in_flight: InFlight<KeyId>,
+    /// Keys whose last-used time is being written. One permit for each key.
+    pub(crate) last_used_writes: InFlight<KeyId>,
+}
+
+impl Access {
+    #[must_use]
+    pub fn new(
+        storage: Storage,
+        reads: Reads,
+        connections: Connections,
+        clock: Clock,
+        settings: AccessSettings,
+    ) -> Self {
+        let inner = Inner {
+            metadata_limit: RateLimiter::per_minute(settings.metadata_per_minute),
+            balances_limit: RateLimiter::per_minute(settings.balances_per_minute),
+            live_limit: RateLimiter::per_minute(settings.live_per_minute),
+            simplefin_limit: RateLimiter::per_minute(settings.simplefin_per_minute),
+            failed_auth_limit: RateLimiter::per_minute(settings.failed_auth_per_minute),
+            known_keys: Expiring::with_lru(KNOWN_KEY_TTL, KNOWN_KEYS_MAX, |_, ()| 1),
+            unknown_key_lookups: Semaphore::new(UNKNOWN_KEY_LOOKUPS_MAX),
+            live_in_flight: InFlight::new(settings.live_in_flight),
+            last_used_writes: InFlight::new(1),
+            storage,
+            reads,
+            connections,
+            clock,
+            settings,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    #[must_use]
+    pub fn storage(&self) -> &Storage {
+        &self.inner.storage
+    }
+
+    #[must_use]
+    pub fn reads(&self) -> &Reads {
+        &self.inner.reads
+    }
+
+    #[must_use]
+    pub fn connections(&self) -> &Connections {
+        &self.inner.connections
+    }
+
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.inner.clock
+    }
+
+    /// Origins whose pages may call from a browser.
+    #[must_use]
+    pub fn cors_origins(&self) -> &[String] {
+        &self.inner.settings.cors_origins
+    }
+
+    /// The call context of a request of this caller that reads from providers now.
+    #[must_use]
+    pub fn call_context(&self, caller: &Caller) -> CallContext {
+        self.inner.reads.call_context(caller.user_id, self.inner.settings.provider_calls_per_minute)
+    }
+}
