@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
 
 # The two sides frame bodies on their own.
 FRAMING = ("connection", "content-length", "transfer-encoding")
@@ -40,7 +41,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class KeyProxy(ThreadingHTTPServer):
-    """Listens at once. Set `service` (host and port) and `key` before the first request."""
+    """Has a URL at once, which a service can be told before it starts."""
 
     daemon_threads = True
 
@@ -48,10 +49,6 @@ class KeyProxy(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
 
-    def __enter__(self):
+    def serve(self, service, key):
+        self.service, self.key = urlsplit(service).netloc, key
         threading.Thread(target=self.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.shutdown()
-        self.server_close()
