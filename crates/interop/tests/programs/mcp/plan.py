@@ -5,7 +5,7 @@ import unicodedata
 import urllib.parse
 import urllib.request
 from collections import Counter, defaultdict
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 TOOLS = ["list_accounts", "list_transactions", "summarize_transactions", "list_holdings", "list_trades"]
@@ -168,15 +168,15 @@ def judge_text(text, content, name):
         demand("next_cursor" in text, "the text does not say how to go on")
 
 
-def newest_first(rows, day):
-    days = [row[day][:10] for row in rows]
-    demand_equal(days, sorted(days, reverse=True), "days, newest first")
-
-
 def list_transactions(truth, arguments, shape=brief, accounts=None, matches=lambda row: True):
+    # By instant, so that a day in the user's timezone can come twice.
+    posted = {(row["accountId"], row["id"]): datetime.fromisoformat(row["datetime"]) for row in truth.rows()}
+
     def judge(answers):
         rows = structured(answers, "transactions")
-        newest_first(rows, "day")
+        instants = [posted.get((row["account_id"], row["id"])) for row in rows]
+        demand(None not in instants, "rows that /v1 does not have")
+        demand(instants == sorted(instants, reverse=True), "the order is not newest first")
         for account in accounts or truth.transactions:
             expected = [shape(row, truth.currency) for row in truth.rows([account], matches)]
             demand_equal([row for row in rows if row["account_id"] == account], expected, f"rows of {account}")
@@ -261,8 +261,8 @@ TRADE = {"id": "id", "account_id": "accountId", "symbol": "symbol", "type": "typ
 def brokerage(tool, name, names, rows, arguments, day=None):
     def judge(answers):
         got = [{member: row.get(member) for member in names} for row in structured(answers, name)]
-        if day:
-            newest_first(got, day)
+        days = [row[day][:10] for row in got] if day else []
+        demand(days == sorted(days, reverse=True), "the order is not newest first")
         expected = [{member: row[other] for member, other in names.items()} for row in rows]
         key = lambda row: json.dumps(row, sort_keys=True)
         demand_equal(sorted(got, key=key), sorted(expected, key=key), name)
