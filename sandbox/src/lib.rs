@@ -58,7 +58,7 @@ pub struct Description {
     pub fiskil: FiskilAccess,
     pub akahu: AkahuAccess,
     pub snaptrade: SnapTradeAccess,
-    /// Ready-made consents: Fiskil's (two of the first user, one of the second, two spare), then Akahu's, then
+    /// Ready-made consents: Fiskil's (two of the first user, one of the second, three spare), then Akahu's, then
     /// SnapTrade's.
     pub credentials: Vec<Credentials>,
     /// Whose each of them is, in the same order: name and institution.

@@ -1,6 +1,7 @@
 //! Exact decimals: the provider's own digits, of any length, never a binary float.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
 
 /// Maximum number of zeros that an exponent may add. The largest double needs about 300. The limit only keeps
@@ -51,6 +52,22 @@ impl<'a> Decimal<'a> {
     #[must_use]
     pub fn is_negative(&self) -> bool {
         self.0.starts_with('-')
+    }
+
+    /// Compares without the signs: `-5.0` equals `5.00`. The time is linear in the number of digits.
+    #[must_use]
+    pub fn cmp_absolute(&self, other: &Decimal<'_>) -> Ordering {
+        let (whole, fraction) = self.significant();
+        let (other_whole, other_fraction) = other.significant();
+        let wholes = whole.len().cmp(&other_whole.len()).then_with(|| whole.cmp(other_whole));
+        wholes.then_with(|| fraction.cmp(other_fraction))
+    }
+
+    /// The digits before and behind the point, without zeros at the ends.
+    fn significant(&self) -> (&str, &str) {
+        let unsigned = self.0.trim_start_matches('-');
+        let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+        (whole.trim_start_matches('0'), fraction.trim_end_matches('0'))
     }
 
     #[must_use]
@@ -235,6 +252,23 @@ mod tests {
     }
 
     #[test]
+    fn comparison_ignores_signs_and_zeros() {
+        for (one, other, expected) in [
+            ("-5.0", "5.00", Ordering::Equal),
+            ("0", "0.000", Ordering::Equal),
+            ("007", "7", Ordering::Equal),
+            ("9", "10", Ordering::Less),
+            ("-10", "9.99", Ordering::Greater),
+            ("0.1", "0.09", Ordering::Greater),
+            ("0.1", "0.10000000000000000001", Ordering::Less),
+        ] {
+            let [one, other] = [one, other].map(|text| Decimal::parse(text).expect(text));
+            assert_eq!(one.cmp_absolute(&other), expected, "{one} {other}");
+            assert_eq!(other.cmp_absolute(&one), expected.reverse(), "{other} {one}");
+        }
+    }
+
+    #[test]
     fn debug_shows_no_digit() {
         assert_eq!(format!("{:?}", Decimal::parse("42.17").expect("plain")), "Decimal(..)");
     }
@@ -263,6 +297,19 @@ mod tests {
             let text = format!("{whole}{point}{fraction}e{exponent}");
             let written = plain(&text).expect("a decimal");
             prop_assert_eq!(scaled_by_1e30(&written), scaled_by_1e30_from(digits, scale, exponent));
+        }
+
+        /// Model: the comparison of the decimal library.
+        #[test]
+        fn comparison_agrees_with_big_decimal(
+            one in "-?[0-9]{1,20}(\\.[0-9]{1,6})?",
+            other in "-?0{0,3}[0-9]{1,20}(\\.[0-9]{1,6})?",
+            has_same_start in any::<bool>(),
+        ) {
+            let other = if has_same_start { format!("00{}", one.trim_start_matches('-')) } else { other };
+            let number = |text: &str| text.parse::<bigdecimal::BigDecimal>().expect("a number").abs();
+            let (first, second) = (Decimal::parse(&one).expect("plain"), Decimal::parse(&other).expect("plain"));
+            prop_assert_eq!(first.cmp_absolute(&second), number(&one).cmp(&number(&other)));
         }
 
         #[test]

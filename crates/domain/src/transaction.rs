@@ -6,7 +6,18 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
+use crate::connection::string_enum;
 use crate::{Account, Category, Currency, Decimal};
+
+string_enum! {
+    /// Which way the money went. [`Transaction::direction`] has the same words.
+    Direction {
+        /// Out of the account.
+        Debit "debit",
+        /// Into the account. An amount of 0 counts as this.
+        Credit "credit",
+    }
+}
 
 /// A posted bank transaction. Borrows the provider's page.
 ///
@@ -54,6 +65,6 @@ impl Transaction<'_> {
     /// `debit` for an amount below zero, else `credit`.
     #[must_use]
     pub fn direction(&self) -> &'static str {
-        if self.amount.is_negative() { "debit" } else { "credit" }
+        if self.amount.is_negative() { Direction::Debit.as_str() } else { Direction::Credit.as_str() }
     }
 }

@@ -6,9 +6,12 @@
 pub mod balances;
 mod connection_context;
 pub mod error;
+pub mod filter;
 pub mod holdings;
 mod list_maps;
+pub mod merged;
 pub mod page_map;
+pub mod summary;
 #[cfg(test)]
 mod test_support;
 pub mod trades;
@@ -29,9 +32,12 @@ pub use bellbird_providers::CallContext;
 pub use connection_context::ConnectionContext;
 use connection_context::ConnectionContexts;
 pub use error::ReadError;
+pub use filter::TransactionFilter;
 pub use list_maps::ListKey;
 use list_maps::ListMaps;
+pub use merged::MergedWalk;
 use page_map::PageMap;
+pub use summary::{Group, GroupBy, GroupTotals, Summary};
 use trades::TradesMap;
 pub use walk::{KeepTrade, TradeWalk, TransactionWalk};
 

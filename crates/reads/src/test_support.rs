@@ -32,8 +32,24 @@ pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
+/// An account of nobody, in Australian dollars.
+pub(crate) fn account(provider_account_id: &str) -> Account {
+    Account {
+        id: AccountId::new(),
+        user_id: UserId::new(),
+        connection_id: ConnectionId::new(),
+        provider: "bank".to_owned(),
+        provider_account_id: provider_account_id.to_owned(),
+        name: "Everyday".to_owned(),
+        account_type: AccountType::Transaction,
+        institution_name: None,
+        number: None,
+        currency: Currency::parse("AUD").unwrap(),
+    }
+}
+
 /// A row of a simulated list. Trades have the id as their symbol.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) id: String,
     /// The provider's id of the account.
@@ -117,7 +133,7 @@ pub(crate) struct Simulated {
     /// The account, the first row and the size of each call.
     pub(crate) calls: Mutex<Vec<(Option<String>, u64, u32)>>,
     /// How long each call takes.
-    pub(crate) delay: Duration,
+    delay: Duration,
     running: AtomicUsize,
     /// The most calls that ran at once.
     pub(crate) running_max: AtomicUsize,
@@ -129,6 +145,10 @@ impl Simulated {
         let (rows, script, calls) = (Mutex::new(rows), Mutex::default(), Mutex::default());
         let (name, delay) = (ProviderName::new(name), Duration::ZERO);
         Self { name, category, rows_max, rows, script, calls, delay, running, running_max }
+    }
+
+    pub(crate) fn with_delay(self, delay: Duration) -> Self {
+        Self { delay, ..self }
     }
 
     pub(crate) fn bank(rows_max: u32, rows: Vec<Row>) -> Self {
@@ -306,16 +326,10 @@ impl World {
     pub(crate) fn connection(&self, provider: &Simulated, accounts: &[&str]) -> Arc<ConnectionContext> {
         let (id, user_id) = (ConnectionId::new(), self.caller.user_id);
         let account = |provider_account_id: &&str| Account {
-            id: AccountId::new(),
             user_id,
             connection_id: id,
             provider: provider.name.as_str().to_owned(),
-            provider_account_id: (*provider_account_id).to_owned(),
-            name: "Everyday".to_owned(),
-            account_type: AccountType::Transaction,
-            institution_name: None,
-            number: None,
-            currency: Currency::parse("AUD").unwrap(),
+            ..account(provider_account_id)
         };
         let connection = Connection {
             id,

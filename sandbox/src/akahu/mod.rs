@@ -10,6 +10,7 @@ mod control;
 mod errors;
 mod ids;
 mod linking;
+mod odd_rows;
 mod paging;
 mod paths;
 mod refresh;

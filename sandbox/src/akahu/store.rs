@@ -314,6 +314,7 @@ fn draw_rows(account: &mut Account, seed: u64, holding: &Holding, calendars: &Ca
     let rows = draw(&holding.plan, seed, base, calendars, holding.running);
     account.take_numbers(rows.len() as u64);
     account.entries = rows.into_iter().map(Entry::drawn).collect();
+    account.insert_odd_rows(&holding.odd_rows.rows(), seed, &calendars.nz);
     // The second of every three rows, from the newest on, gets an odd value and keeps its position.
     for (index, odd) in holding.odd.iter().enumerate() {
         let given = Members::parse(one_line(odd).as_bytes()).expect("the world's rows are JSON objects");

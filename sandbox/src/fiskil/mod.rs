@@ -10,6 +10,7 @@ mod end_users;
 mod errors;
 mod institutions;
 mod linking;
+mod odd_rows;
 mod paging;
 mod paths;
 mod rows;

@@ -215,6 +215,9 @@ impl Store {
             account.next_row = rows.len() as u64;
             account.entries = rows.into_iter().map(Entry::drawn).collect();
             account.entries.sort_unstable_by_key(|entry| entry.position);
+            if let HoldingKind::Odd(rows) = holding.kind {
+                account.insert_odd_rows(&rows.rows(), seed, calendar);
+            }
         }
     }
 }

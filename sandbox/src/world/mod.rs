@@ -6,6 +6,7 @@ pub(crate) mod calendar;
 pub(crate) mod invented;
 pub(crate) mod merchants;
 pub(crate) mod nz;
+pub(crate) mod odd_rows;
 pub(crate) mod people;
 pub(crate) mod rng;
 pub(crate) mod rows;

@@ -1,5 +1,6 @@
 //! The people of Australia, with their banks and accounts. All names are invented.
 
+use super::odd_rows::OddRows;
 use super::rows::{Oddity, Plan};
 use super::standing_orders;
 
@@ -63,6 +64,8 @@ pub(crate) enum HoldingKind {
     Trust,
     Closed,
     Travel,
+    /// Only the rows of `odd_rows.rs`.
+    Odd(OddRows),
 }
 
 /// About three years.
@@ -95,6 +98,7 @@ impl HoldingKind {
             Self::Trust => quiet(standing_orders::TRUST, 1),
             Self::Closed => Plan { spending: 20, ..quiet(&[], 500) },
             Self::Travel => Plan { pending: 1, ..quiet(standing_orders::TRAVELLING, 1) },
+            Self::Odd(_) => quiet(&[], 1),
         }
     }
 }
@@ -113,7 +117,7 @@ const fn card(name: &'static str, cents: i64, limit: i64) -> Holding {
     Holding { limit: Some(limit), ..holding(name, "CRED_AND_CHRG_CARDS", HoldingKind::Card, cents) }
 }
 
-/// In the order of the credentials. The third and fourth are spare: only tests use them.
+/// In the order of the credentials. From the third on they are spare: only tests use them.
 pub(crate) static PEOPLE: &[Person] = &[
     Person {
         name: "Olivia Nguyen",
@@ -172,6 +176,18 @@ pub(crate) static PEOPLE: &[Person] = &[
             &[
                 everyday("Lyrebird Daily", 90, 0, Oddity::None, 18_204),
                 holding("Lyrebird Savings Maximiser", TRANS, HoldingKind::Saver, 402_577),
+            ],
+        )],
+    },
+    Person {
+        name: "Odette Rowe",
+        email: "odette.rowe@example.com",
+        phone: "+61491570110",
+        consents: &[(
+            "40",
+            &[
+                holding("Odd \"Everyday\"; <A> & #B | C:D", TRANS, HoldingKind::Odd(OddRows::All), 12_345),
+                holding("=Odd Card", "CRED_AND_CHRG_CARDS", HoldingKind::Odd(OddRows::Texts), -98_765),
             ],
         )],
     },

@@ -92,9 +92,9 @@ async fn tokens_can_be_revoked_and_restored() {
 async fn all_credentials_include_an_inactive_login() {
     let mut akahu = akahu().await;
     let credentials = akahu.control(Method::GET, "/credentials", Value::Null).await;
-    assert_eq!(credentials["credentials"].as_array().unwrap().len(), 3);
+    assert_eq!(credentials["credentials"].as_array().unwrap().len(), 4);
     let all = credentials["all"].as_array().unwrap();
-    assert_eq!(all.len(), 4);
+    assert_eq!(all.len(), 5);
     assert_eq!(all[0]["provider"], "akahu");
     akahu.token = all[3]["userToken"].as_str().unwrap().to_owned();
     let accounts = akahu.accounts().await;

@@ -14,6 +14,7 @@ mod consent_snaptrade;
 mod control;
 mod errors;
 mod faults;
+mod odd_rows;
 mod paging;
 mod provider;
 mod receiver;

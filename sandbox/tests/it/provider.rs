@@ -43,20 +43,20 @@ async fn credentials_are_checked() {
 }
 
 #[tokio::test]
-async fn fiskils_five_credentials_come_first() {
+async fn fiskils_six_credentials_come_first() {
     let client = client().await;
     let description = serde_json::to_value(client.description()).unwrap();
     // Credentials of the other providers follow Fiskil's.
-    let credentials = &description["credentials"].as_array().unwrap()[..5];
-    assert_ne!(description["credentials"][5]["provider"], "fiskil");
+    let credentials = &description["credentials"].as_array().unwrap()[..6];
+    assert_ne!(description["credentials"][6]["provider"], "fiskil");
     assert_eq!(
         credentials[0].as_object().unwrap().keys().collect::<Vec<_>>(),
         ["arrangementId", "endUserId", "provider"]
     );
     assert_eq!(credentials[0]["provider"], "fiskil");
-    let users: Vec<_> = (0..5).map(|index| client.credentials(index).0).collect();
+    let users: Vec<_> = (0..6).map(|index| client.credentials(index).0).collect();
     assert_eq!(users[0], users[1]);
-    assert_eq!(users.iter().collect::<std::collections::BTreeSet<_>>().len(), 4);
+    assert_eq!(users.iter().collect::<std::collections::BTreeSet<_>>().len(), 5);
     assert!(users.iter().all(|user| user.len() == 30 && user.starts_with("eu_")));
     let mut members: Vec<_> = description["fiskil"].as_object().unwrap().keys().cloned().collect();
     members.sort();
@@ -82,7 +82,7 @@ async fn end_users_are_created_changed_and_deleted() {
     assert_eq!(list["end_users"].as_array().unwrap().len(), 2);
     let v2 = client.http.get(format!("{}/v1/end-users", client.base)).bearer_auth(&client.token).send().await.unwrap();
     assert_eq!(v2.headers()["x-fiskil-version"], "v2");
-    assert_eq!(v2.json::<Vec<Value>>().await.unwrap().len(), 6);
+    assert_eq!(v2.json::<Vec<Value>>().await.unwrap().len(), 7);
 
     let delete = async || client.call(Method::DELETE, &path).send().await.unwrap();
     assert_eq!(delete().await.status(), 204);
@@ -205,7 +205,7 @@ async fn a_consent_expires_by_itself() {
     assert!(client.accounts(0).await.is_empty());
     let all = client.http.get(format!("{}/v1/consent", client.base)).bearer_auth(&client.token).send().await.unwrap();
     let all: Vec<Value> = all.json().await.unwrap();
-    assert_eq!(all.len(), 5);
+    assert_eq!(all.len(), 6);
     assert!(all.iter().all(|consent| consent["active"] == false));
 }
 

@@ -90,6 +90,30 @@ impl TradeWalk {
         Self { until: Some(until), ..self }
     }
 
+    /// The same walk, as one for each account.
+    pub(crate) fn split(self) -> impl Iterator<Item = Self> {
+        let Self { reads, context, accounts, zone, span, until, first_page_rows, give_up_at, .. } = self;
+        accounts.into_iter().map(move |account| Self {
+            reads: reads.clone(),
+            context: Arc::clone(&context),
+            accounts: vec![account],
+            zone: zone.clone(),
+            span,
+            until,
+            first_page_rows,
+            place: Place::default(),
+            pages_read: 0,
+            broken: None,
+            give_up_at,
+        })
+    }
+
+    /// The account, if it is the only one.
+    pub(crate) fn account_id(&self) -> Option<AccountId> {
+        let [account] = self.accounts.as_slice() else { return None };
+        Some(account.id)
+    }
+
     #[must_use]
     pub fn context(&self) -> &Arc<ConnectionContext> {
         &self.context

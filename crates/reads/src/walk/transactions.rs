@@ -103,6 +103,11 @@ impl TransactionWalk {
         Self { until: Some(until), ..self }
     }
 
+    /// `None` for all accounts.
+    pub(crate) fn account_id(&self) -> Option<AccountId> {
+        self.account_id
+    }
+
     #[must_use]
     pub fn context(&self) -> &Arc<ConnectionContext> {
         &self.context

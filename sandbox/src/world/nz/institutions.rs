@@ -23,6 +23,8 @@ pub(crate) const KAURI: &str = "conn_cjgaawozb000001nyd111xixr";
 pub(crate) const POHUTUKAWA: &str = "conn_ck5rhsdbv0000ftx1bmdu9zas";
 /// Connected through open banking.
 pub(crate) const RIMU: &str = "conn_cm4hlog270000914n33hj6tqq";
+/// Has the odd rows.
+pub(crate) const KAHIKATEA: &str = "conn_cjgaaozdo000001mrnqmkl1m0";
 /// Rejects Tama's login.
 pub(crate) const TOTARA: &str = "conn_cjgab6fis000001qsytf1semy";
 
@@ -40,7 +42,7 @@ pub(crate) static INSTITUTIONS: &[Institution] = &[
     },
     classic("conn_cjgaatd57000001pe1t1z0iy9", "Mātai Example Bank"),
     classic("conn_cjgaac5at000001qi2yw8ftil", "Nīkau Example Bank"),
-    classic("conn_cjgaaozdo000001mrnqmkl1m0", "Kahikatea Example Bank"),
+    classic(KAHIKATEA, "Kahikatea Example Bank"),
     classic(TOTARA, "Tōtara Example Savings"),
     classic("conn_cjgab1c8e000001pmyxrkhova", "Mānuka Example Co-operative"),
     classic(POHUTUKAWA, "Pōhutukawa Example Wealth"),

@@ -5,6 +5,7 @@ use super::holding::Holding;
 use super::merchants::{CARD_SPENDING, SPENDING};
 use super::rows::{Plan, QUIET, Times};
 use super::standing_orders;
+use crate::world::odd_rows::OddRows;
 
 /// An account, and the amount in cents around which its balance varies.
 pub(crate) static HOLDINGS: [(Holding, i64); 4] = [
@@ -53,5 +54,5 @@ pub(crate) static HOLDINGS: [(Holding, i64); 4] = [
 ];
 
 const fn holding(account: &'static str, plan: Plan) -> Holding {
-    Holding { account, running: None, synced: true, plan, odd: &[] }
+    Holding { account, running: None, synced: true, plan, odd: &[], odd_rows: OddRows::None }
 }

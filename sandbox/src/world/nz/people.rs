@@ -1,10 +1,11 @@
 //! The people of New Zealand, with their logins and accounts. All names are invented.
 
-use super::holding::{Holding, holding, without_rows};
-use super::institutions::{KAURI, POHUTUKAWA, RIMU, TOTARA};
+use super::holding::{Holding, holding, with_odd_rows, without_rows};
+use super::institutions::{KAHIKATEA, KAURI, POHUTUKAWA, RIMU, TOTARA};
 use super::merchants::{CARD_SPENDING, SPENDING, WALLET_SPENDING};
 use super::rows::{Plan, QUIET, Times};
 use super::{spare, standing_orders};
+use crate::world::odd_rows::OddRows;
 
 /// A person with logins at institutions, all under one token.
 pub(crate) struct Person {
@@ -23,7 +24,8 @@ pub(crate) struct Login {
     pub(crate) accounts: &'static [Holding],
 }
 
-/// The first person is the main example. The second is spare and full of oddities; the third cannot be refreshed.
+/// The first person is the main example. The second is spare and full of oddities; the third cannot be refreshed. The fourth has
+/// the odd rows.
 pub(crate) static PEOPLE: &[Person] = &[
     Person {
         name: "Olivia Nguyen",
@@ -45,6 +47,12 @@ pub(crate) static PEOPLE: &[Person] = &[
         email: "tama.brown@example.com",
         logins: &[Login { connection: TOTARA, active: false, accounts: TOTARA_ACCOUNTS }],
         is_listed: false,
+    },
+    Person {
+        name: "Odette Rowe",
+        email: "odette.rowe@example.com",
+        logins: &[Login { connection: KAHIKATEA, active: true, accounts: ODD_ACCOUNTS }],
+        is_listed: true,
     },
 ];
 
@@ -179,5 +187,26 @@ static TOTARA_ACCOUNTS: &[Holding] = &[
             "meta":{"holder":"MR T BROWN"}}"#,
         402_577,
         Plan { fixed: standing_orders::SAVING, days: (12, 400), ..QUIET },
+    ),
+];
+
+static ODD_ACCOUNTS: &[Holding] = &[
+    with_odd_rows(
+        r#"{"name":"Odd \"Everyday\"; <A> & #B | C:D","type":"CHECKING","formatted_account":"03-0123-0135791-00",
+            "attributes":["TRANSACTIONS"],
+            "balance":{"currency":"NZD","current":123.45,"available":123.45,"overdrawn":false},
+            "meta":{"holder":"MS O ROWE"}}"#,
+        OddRows::All,
+    ),
+    with_odd_rows(
+        r#"{"name":"=Odd 円","type":"FOREIGN","formatted_account":"03-0123-0135791-45",
+            "attributes":["TRANSACTIONS"],"balance":{"currency":"JPY","current":152000},
+            "meta":{"holder":"MS O ROWE"}}"#,
+        OddRows::Whole,
+    ),
+    with_odd_rows(
+        r#"{"name":"@Odd account without a balance","type":"SAVINGS","formatted_account":"03-0123-0135791-50",
+            "attributes":["TRANSACTIONS"],"meta":{"holder":"MS O ROWE"}}"#,
+        OddRows::Texts,
     ),
 ];

@@ -4,6 +4,7 @@
 use super::holding::Holding;
 use super::merchants::SPENDING;
 use super::rows::{Plan, QUIET, Times};
+use crate::world::odd_rows::OddRows;
 
 pub(crate) static ACCOUNTS: &[Holding] = &[
     Holding {
@@ -15,6 +16,7 @@ pub(crate) static ACCOUNTS: &[Holding] = &[
         synced: true,
         plan: Plan { shops: SPENDING, spending: 220, times: Times::Mixed, days: (1, 90), pending: 2, ..QUIET },
         odd: ROWS,
+        odd_rows: OddRows::None,
     },
     Holding {
         account: r#"{"name":"Pay Later","type":"BUY_NOW_PAY_LATER","formatted_account":"PL-0042",
@@ -24,6 +26,7 @@ pub(crate) static ACCOUNTS: &[Holding] = &[
         synced: true,
         plan: Plan { shops: SPENDING, spending: 20, ..QUIET },
         odd: &[],
+        odd_rows: OddRows::None,
     },
     Holding {
         account: r#"{"name":"Account without a balance","type":"SAVINGS","formatted_account":"12-3456-0000001-50",
@@ -32,6 +35,7 @@ pub(crate) static ACCOUNTS: &[Holding] = &[
         synced: true,
         plan: Plan { shops: SPENDING, spending: 10, times: Times::Mixed, ..QUIET },
         odd: &[],
+        odd_rows: OddRows::None,
     },
     Holding {
         account: r#"{"name":"Card without a number","type":"CREDITCARD","attributes":["TRANSACTIONS"],
@@ -40,6 +44,7 @@ pub(crate) static ACCOUNTS: &[Holding] = &[
         synced: true,
         plan: Plan { shops: SPENDING, spending: 40, times: Times::UtcMidnight, days: (1, 600), pending: 1, ..QUIET },
         odd: &[],
+        odd_rows: OddRows::None,
     },
     Holding {
         account: r#"{"name":"Personal Loan","type":"LOAN","formatted_account":"12-3456-0000001-090",
@@ -50,6 +55,7 @@ pub(crate) static ACCOUNTS: &[Holding] = &[
         synced: false,
         plan: QUIET,
         odd: &[],
+        odd_rows: OddRows::None,
     },
 ];
 

@@ -1,0 +1,109 @@
+//! Exact sums of decimals with any number of places.
+
+use std::cmp::Ordering;
+
+use bigdecimal::{BigDecimal, Zero as _};
+
+use crate::Decimal;
+
+/// Longer numbers are not added: no real amount has them, and a sum keeps as many digits as its longest number.
+const ADDEND_BYTES_MAX: usize = 512;
+
+/// A sum. It has as many places as the number with the most places. Has no `Debug`, so that no amount is logged.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ExactSum(BigDecimal);
+
+impl ExactSum {
+    /// Adds a number. Returns false, and adds nothing, if it is longer than 512 characters.
+    #[must_use]
+    pub fn add(&mut self, number: &Decimal<'_>) -> bool {
+        let text = number.as_str();
+        let number = if text.len() > ADDEND_BYTES_MAX { None } else { text.parse::<BigDecimal>().ok() };
+        if let Some(number) = &number {
+            self.0 += number;
+        }
+        number.is_some()
+    }
+
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self(&self.0 + &other.0)
+    }
+
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        self.0.is_zero()
+    }
+
+    /// Compares without the signs.
+    #[must_use]
+    pub fn cmp_absolute(&self, other: &Self) -> Ordering {
+        self.0.abs().cmp(&other.0.abs())
+    }
+
+    #[must_use]
+    pub fn to_decimal(&self) -> Decimal<'static> {
+        Decimal::computed(self.0.to_plain_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sum(numbers: &[&str]) -> ExactSum {
+        let mut sum = ExactSum::default();
+        for number in numbers {
+            assert!(sum.add(&Decimal::parse(number).unwrap()));
+        }
+        sum
+    }
+
+    #[test]
+    fn sum_keeps_the_most_places() {
+        for (numbers, expected) in [
+            (&[][..], "0"),
+            (&["84.30"], "84.30"),
+            (&["1.50", "2.50"], "4.00"),
+            (&["0.1", "0.2"], "0.3"),
+            (&["1000", "-0.001"], "999.999"),
+            (&["-5.00", "5.00"], "0.00"),
+            (&["0.000000000000000001", "100000000000000000000"], "100000000000000000000.000000000000000001"),
+        ] {
+            assert_eq!(sum(numbers).to_decimal().as_str(), expected, "{numbers:?}");
+        }
+        assert!(sum(&["-5.00", "5"]).is_zero());
+        assert_eq!(sum(&["-5"]).plus(&sum(&["7.5"])).to_decimal().as_str(), "2.5");
+        assert_eq!(sum(&["-5"]).cmp_absolute(&sum(&["3"])), Ordering::Greater);
+    }
+
+    #[test]
+    fn absurdly_long_number_is_not_added() {
+        let mut sum = sum(&["1"]);
+        assert!(sum.add(&Decimal::parse(&"9".repeat(512)).unwrap()));
+        assert!(!sum.add(&Decimal::parse(&"9".repeat(513)).unwrap()));
+        assert_eq!(sum.to_decimal().as_str(), format!("1{}", "0".repeat(512)));
+    }
+
+    proptest! {
+        /// Model: whole numbers of the smallest place.
+        #[test]
+        fn sum_is_that_of_whole_numbers(
+            numbers in prop::collection::vec((-1_000_000_000_i64..1_000_000_000, 0_usize..7), 0..40),
+        ) {
+            let (mut sum, mut expected) = (ExactSum::default(), 0_i128);
+            for (digits, places) in &numbers {
+                let text = format!("{digits}e-{places}");
+                prop_assert!(sum.add(&Decimal::parse(&text).unwrap()));
+                expected += i128::from(*digits) * 10_i128.pow(6 - u32::try_from(*places).unwrap());
+            }
+            let text = sum.to_decimal().as_str().to_owned();
+            let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+            prop_assert_eq!(format!("{whole}{fraction:0<6}").parse::<i128>().unwrap(), expected);
+            let plain = Decimal::parse(&text).unwrap();
+            prop_assert_eq!(plain.as_str(), text.as_str(), "in plain notation");
+        }
+    }
+}

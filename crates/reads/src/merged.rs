@@ -1,0 +1,189 @@
+//! Merges several lists into one, newest first: transactions or trades of several accounts and connections.
+//!
+//! A merged walk can end anywhere, and another continues behind its [`Position`], in any instance. The position is a
+//! time, not a number of rows: rows that are posted later shift nothing, and each list is asked only for what is
+//! older. If the rows at that very time have changed meanwhile, it fails with [`PositionLost`].
+
+mod list;
+mod position;
+
+use bellbird_domain::{AccountId, ConnectionId, Trade, Transaction};
+use bellbird_providers::CallContext;
+use futures_util::future::join_all;
+use jiff::Timestamp;
+use jiff::civil::Date;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::{TradeWalk, TransactionWalk};
+pub use list::ListState;
+use list::{List, Source, Walk};
+pub use position::{Position, PositionError, Shown};
+
+/// Provider calls of one merged walk at once.
+const CALLS_MAX: usize = 4;
+
+/// Makes the value that is returned for a transaction. `None` leaves the row out.
+type MapTransaction<'m, T> = dyn for<'row> FnMut(&Transaction<'row>, Date) -> Option<T> + Send + 'm;
+/// Makes the value that is returned for a trade. `None` leaves the row out.
+type MapTrade<'m, T> = dyn for<'row> FnMut(&Trade<'row>) -> Option<T> + Send + 'm;
+
+enum Mapping<'m, T> {
+    Transactions(Mutex<Box<MapTransaction<'m, T>>>),
+    Trades(Mutex<Box<MapTrade<'m, T>>>),
+}
+
+/// The rows behind a position are not those that were there. The client has to begin again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the rows at the position have changed")]
+pub struct PositionLost;
+
+/// What is known of one list.
+pub struct ListReport<'l> {
+    pub connection_id: ConnectionId,
+    /// `None` for all accounts of the connection.
+    pub account_id: Option<AccountId>,
+    pub state: &'l ListState,
+    /// The list was read down to this time. `None` before its first row.
+    pub reached: Option<Timestamp>,
+}
+
+/// The number of rows that were not returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rest {
+    pub rows: u64,
+    /// False if a list was not read to its end, so that there may be more.
+    pub is_exact: bool,
+}
+
+/// The rows of several lists, newest first. Rows of one time come by connection and account. It holds at most one page
+/// of each list.
+pub struct MergedWalk<'m, T> {
+    lists: Vec<List<T>>,
+    mapping: Mapping<'m, T>,
+    position: Option<Position>,
+    /// Reading stops here.
+    stop_at: Instant,
+    slots: Semaphore,
+}
+
+impl<'m, T: Send> MergedWalk<'m, T> {
+    /// `map` sees each row once as it is read, which may be long before it is returned. `after` is the position of an
+    /// earlier walk through the same lists with the same range and `map`.
+    ///
+    /// Without `from`, a range begins 30 days before the moment of its request: a caller that continues has to keep it.
+    pub fn transactions(
+        walks: Vec<TransactionWalk>,
+        after: Option<Position>,
+        stop_at: Instant,
+        map: impl for<'row> FnMut(&Transaction<'row>, Date) -> Option<T> + Send + 'm,
+    ) -> Self {
+        let walks = walks.into_iter().map(Walk::Transactions);
+        Self::new(walks, Mapping::Transactions(Mutex::new(Box::new(map))), after, stop_at)
+    }
+
+    /// As [`Self::transactions`]. A walk through several accounts becomes a list for each.
+    pub fn trades(
+        walks: Vec<TradeWalk>,
+        after: Option<Position>,
+        stop_at: Instant,
+        map: impl for<'row> FnMut(&Trade<'row>) -> Option<T> + Send + 'm,
+    ) -> Self {
+        let walks = walks.into_iter().flat_map(TradeWalk::split).map(Walk::Trades);
+        Self::new(walks, Mapping::Trades(Mutex::new(Box::new(map))), after, stop_at)
+    }
+
+    fn new(
+        walks: impl Iterator<Item = Walk>,
+        mapping: Mapping<'m, T>,
+        position: Option<Position>,
+        stop_at: Instant,
+    ) -> Self {
+        let mut lists: Vec<List<T>> = walks.map(|walk| List::new(walk, position.as_ref())).collect();
+        lists.sort_by_key(|list| list.key);
+        lists.dedup_by_key(|list| list.key);
+        Self { lists, mapping, position, stop_at, slots: Semaphore::new(CALLS_MAX) }
+    }
+
+    /// Returns the next row. `None` at the end, and when no further row is certain to be the next because time is up
+    /// ([`Self::is_stopped`]). A list that fails ends, and the others go on.
+    pub async fn next(&mut self, call: &CallContext) -> Result<Option<T>, PositionLost> {
+        self.fill(call).await;
+        if self.lists.iter().any(|list| list.is_lost) {
+            return Err(PositionLost);
+        }
+        let heads = self.lists.iter().enumerate().filter_map(|(at, list)| Some((list.head()?, at)));
+        // Of rows with equal times, the first list wins.
+        let newest = heads.reduce(|best, other| if other.0 > best.0 { other } else { best });
+        // A list that was stopped may have further rows down from here.
+        let unknown_from = self.stopped().map(|list| list.reached.unwrap_or(Timestamp::MAX)).max();
+        match newest {
+            Some((instant, at)) if unknown_from.is_none_or(|unknown| instant > unknown) => Ok(self.take(at)),
+            _ => {
+                self.advance_to(unknown_from);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Counts the rows that [`Self::next`] has not returned, and drops them. It reads all lists to their ends, or until
+    /// time is up.
+    pub async fn count_rest(&mut self, call: &CallContext) -> Rest {
+        let source = Source { call, mapping: &self.mapping, stop_at: self.stop_at, slots: &self.slots };
+        let counts = join_all(self.lists.iter_mut().map(|list| list.count_rest(&source))).await;
+        let is_exact = self.lists.iter().all(|list| matches!(list.state, ListState::Ended) && !list.is_lost);
+        Rest { rows: counts.into_iter().sum(), is_exact }
+    }
+
+    /// Where another walk continues: behind the last row that was returned. After [`Self::next`] has returned `None`
+    /// because time was up, behind all rows that were left out since.
+    #[must_use]
+    pub fn position(&self) -> Option<Position> {
+        self.position
+    }
+
+    /// Whether time was up before a list ended.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped().next().is_some()
+    }
+
+    /// All lists, sorted by connection and account.
+    pub fn lists(&self) -> impl Iterator<Item = ListReport<'_>> {
+        self.lists.iter().map(|list| ListReport {
+            connection_id: list.key.0,
+            account_id: list.key.1,
+            state: &list.state,
+            reached: list.reached,
+        })
+    }
+
+    fn stopped(&self) -> impl Iterator<Item = &List<T>> {
+        self.lists.iter().filter(|list| matches!(list.state, ListState::Stopped))
+    }
+
+    /// Reads on in each list whose next row is unknown.
+    async fn fill(&mut self, call: &CallContext) {
+        let source = Source { call, mapping: &self.mapping, stop_at: self.stop_at, slots: &self.slots };
+        join_all(self.lists.iter_mut().filter(|list| list.needs_page()).map(|list| list.fill(&source))).await;
+    }
+
+    fn take(&mut self, at: usize) -> Option<T> {
+        let list = &mut self.lists[at];
+        let item = list.buffered.pop_front()?;
+        self.position = Some(Position::behind(self.position, list.key, &item));
+        Some(item.value)
+    }
+
+    /// Moves the position down to a time above which no row is left.
+    fn advance_to(&mut self, instant: Option<Timestamp>) {
+        let Some(instant) = instant.filter(|instant| *instant < Timestamp::MAX) else { return };
+        if self.position.is_none_or(|position| instant < position.instant) {
+            self.position = Some(Position { instant, shown: None });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! One of the merged lists: reads page by page, and buffers the values of the last page.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+
+use bellbird_domain::{AccountId, ConnectionId, Trade, Transaction};
+use bellbird_providers::CallContext;
+use jiff::Timestamp;
+use jiff::civil::Date;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Mapping, Position};
+use crate::{ReadError, TradeWalk, TransactionWalk};
+
+/// Sorts the lists, and so the rows of one time.
+pub(super) type ListKey = (ConnectionId, Option<AccountId>);
+
+pub(super) enum Walk {
+    Transactions(TransactionWalk),
+    Trades(TradeWalk),
+}
+
+impl Walk {
+    fn key(&self) -> ListKey {
+        match self {
+            Self::Transactions(walk) => (walk.context().connection.id, walk.account_id()),
+            Self::Trades(walk) => (walk.context().connection.id, walk.account_id()),
+        }
+    }
+
+    fn starting_at(self, instant: Timestamp) -> Self {
+        match self {
+            Self::Transactions(walk) => Self::Transactions(walk.starting_at(instant)),
+            Self::Trades(walk) => Self::Trades(walk.starting_at(instant)),
+        }
+    }
+}
+
+/// How far a list was read.
+#[derive(Debug, Clone)]
+pub enum ListState {
+    Reading,
+    Ended,
+    /// Time was up.
+    Stopped,
+    /// Further rows are missing.
+    Failed(ReadError),
+}
+
+/// What all lists share.
+pub(super) struct Source<'s, 'm, T> {
+    pub(super) call: &'s CallContext,
+    pub(super) mapping: &'s Mapping<'m, T>,
+    pub(super) stop_at: Instant,
+    pub(super) slots: &'s Semaphore,
+}
+
+/// A row of the last page.
+pub(super) struct Item<T> {
+    /// The row's own time.
+    pub(super) instant: Timestamp,
+    /// The time that decides its place: never later than that of a row before it.
+    pub(super) sorted_at: Timestamp,
+    pub(super) hash: u64,
+    pub(super) value: T,
+}
+
+/// Rows of the first instant that lie before the position.
+#[derive(Clone, Copy)]
+struct Skip {
+    instant: Timestamp,
+    /// How many rows and the sum of their hashes. `None` skips all.
+    first: Option<(u32, u64)>,
+}
+
+pub(super) struct List<T> {
+    pub(super) key: ListKey,
+    walk: Walk,
+    pub(super) buffered: VecDeque<Item<T>>,
+    /// The time of the last row that was read.
+    pub(super) reached: Option<Timestamp>,
+    pub(super) state: ListState,
+    skip: Option<Skip>,
+    /// The rows before the position are not those that were there.
+    pub(super) is_lost: bool,
+}
+
+impl<T: Send> List<T> {
+    pub(super) fn new(walk: Walk, after: Option<&Position>) -> Self {
+        let key = walk.key();
+        let skip = after.and_then(|position| {
+            let shown = position.shown?;
+            let first = match key.cmp(&(shown.connection_id, shown.account_id)) {
+                Ordering::Less => None,
+                Ordering::Equal => Some((shown.rows, shown.digest)),
+                Ordering::Greater => return None,
+            };
+            Some(Skip { instant: position.instant, first })
+        });
+        let walk = match after {
+            Some(position) => walk.starting_at(position.instant),
+            None => walk,
+        };
+        let (buffered, state) = (VecDeque::new(), ListState::Reading);
+        Self { key, walk, buffered, reached: None, state, skip, is_lost: false }
+    }
+
+    /// The time of the next row, if it is buffered.
+    pub(super) fn head(&self) -> Option<Timestamp> {
+        self.buffered.front().map(|item| item.sorted_at)
+    }
+
+    pub(super) fn needs_page(&self) -> bool {
+        self.buffered.is_empty() && matches!(self.state, ListState::Reading) && !self.is_lost
+    }
+
+    /// Reads until the next row is known.
+    pub(super) async fn fill(&mut self, source: &Source<'_, '_, T>) {
+        while self.needs_page() {
+            if Instant::now() >= source.stop_at {
+                self.state = ListState::Stopped;
+                return;
+            }
+            let page = async {
+                let _slot = source.slots.acquire().await;
+                self.read_page(source).await
+            };
+            self.state = match timeout_at(source.stop_at, page).await {
+                Ok(Ok(true)) => ListState::Reading,
+                Ok(Ok(false)) => ListState::Ended,
+                Err(_) => ListState::Stopped,
+                Ok(Err(_)) if Instant::now() >= source.stop_at => ListState::Stopped,
+                Ok(Err(error)) => ListState::Failed(error),
+            };
+        }
+    }
+
+    pub(super) async fn count_rest(&mut self, source: &Source<'_, '_, T>) -> u64 {
+        let mut rows = 0;
+        loop {
+            rows += self.buffered.len() as u64;
+            self.buffered.clear();
+            if !self.needs_page() {
+                return rows;
+            }
+            self.fill(source).await;
+        }
+    }
+
+    /// Reads a page. Keeps nothing of it if it fails.
+    async fn read_page(&mut self, source: &Source<'_, '_, T>) -> Result<bool, ReadError> {
+        let mut page = Page { items: Vec::new(), reached: self.reached, skip: self.skip, is_lost: false };
+        let more = match (&mut self.walk, source.mapping) {
+            (Walk::Transactions(walk), Mapping::Transactions(map)) => {
+                let mut keep = |row: &Transaction<'_>, day: Date| {
+                    let value = map.lock()(row, day);
+                    page.push(row.instant, || hash_of(&(row.account.id, row.id.as_ref())), value);
+                };
+                walk.next_page(source.call, &mut keep).await?
+            }
+            (Walk::Trades(walk), Mapping::Trades(map)) => {
+                let mut keep = |row: &Trade<'_>| {
+                    let value = map.lock()(row);
+                    page.push(row.time.instant(), || hash_of(&(row.account.id, row.id().to_string())), value);
+                };
+                walk.next_page(source.call, &mut keep).await?
+            }
+            // A merged walk is of one kind.
+            _ => false,
+        };
+        let is_cut = !more && page.skip.is_some_and(|skip| skip.first.is_some_and(|(rows, _)| rows > 0));
+        self.is_lost = page.is_lost || is_cut;
+        (self.reached, self.skip) = (page.reached, page.skip);
+        self.buffered.extend(page.items);
+        Ok(more)
+    }
+}
+
+/// The same in every instance.
+fn hash_of(id: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A page while it is read.
+struct Page<T> {
+    items: Vec<Item<T>>,
+    reached: Option<Timestamp>,
+    skip: Option<Skip>,
+    is_lost: bool,
+}
+
+impl<T> Page<T> {
+    fn push(&mut self, instant: Timestamp, hash: impl Fn() -> u64, value: Option<T>) {
+        let sorted_at = self.reached.map_or(instant, |reached| reached.min(instant));
+        self.reached = Some(sorted_at);
+        match &mut self.skip {
+            Some(Skip { instant: at, first: Some((rows @ 1.., digest)) }) if instant == *at => {
+                // Only rows that were returned count.
+                if value.is_some() {
+                    *rows -= 1;
+                    *digest = digest.wrapping_sub(hash());
+                    self.is_lost |= *rows == 0 && *digest != 0;
+                }
+                return;
+            }
+            Some(Skip { first: Some((1.., _)), .. }) => self.is_lost = true,
+            Some(Skip { instant: at, first: None }) if instant == *at => return,
+            _ => {}
+        }
+        if let Some(value) = value {
+            self.items.push(Item { instant, sorted_at, hash: hash(), value });
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The place in a merged list behind which another walk continues. Pure.
+
+use std::fmt;
+use std::str::FromStr;
+
+use bellbird_domain::{AccountId, ConnectionId};
+use jiff::Timestamp;
+
+use super::list::{Item, ListKey};
+
+/// A place in a merged list. It names no row. Its text is short, for cursors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// All later rows lie before the position.
+    pub instant: Timestamp,
+    /// `None` if all rows of `instant` lie behind the position.
+    pub shown: Option<Shown>,
+}
+
+/// Which rows of the position's instant lie before it: those of all lists before this one, and the first rows of this
+/// one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shown {
+    pub connection_id: ConnectionId,
+    pub account_id: Option<AccountId>,
+    pub rows: u32,
+    /// The sum of the hashes of these rows' ids.
+    pub digest: u64,
+}
+
+impl Position {
+    /// The position behind a row that follows `before`.
+    pub(super) fn behind<T>(before: Option<Self>, (connection_id, account_id): ListKey, item: &Item<T>) -> Self {
+        let none_shown = Shown { connection_id, account_id, rows: 0, digest: 0 };
+        let is_same = |shown: &Shown| (shown.connection_id, shown.account_id) == (connection_id, account_id);
+        let shown = before.filter(|before| before.instant == item.sorted_at).and_then(|before| before.shown);
+        let mut shown = shown.filter(is_same).unwrap_or(none_shown);
+        // A row that its provider lists behind older ones is not among the rows of this instant.
+        if item.instant == item.sorted_at {
+            shown.rows = shown.rows.saturating_add(1);
+            shown.digest = shown.digest.wrapping_add(item.hash);
+        }
+        Self { instant: item.sorted_at, shown: Some(shown) }
+    }
+}
+
+/// Nanoseconds since 1970, then the connection, the account or `-`, the rows and the digest, separated by dots.
+impl fmt::Display for Position {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.instant.as_nanosecond())?;
+        let Some(Shown { connection_id, account_id, rows, digest }) = &self.shown else { return Ok(()) };
+        write!(out, ".{connection_id}.")?;
+        match account_id {
+            Some(id) => write!(out, "{id}")?,
+            None => out.write_str("-")?,
+        }
+        write!(out, ".{rows}.{digest:x}")
+    }
+}
+
+/// The text is no position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a position")]
+pub struct PositionError;
+
+impl FromStr for Position {
+    type Err = PositionError;
+
+    fn from_str(text: &str) -> Result<Self, PositionError> {
+        let parts: Vec<&str> = text.splitn(6, '.').collect();
+        let instant = |nanos: &str| Timestamp::from_nanosecond(nanos.parse().ok()?).ok();
+        let shown = |connection: &str, account: &str, rows: &str, digest: &str| {
+            Some(Shown {
+                connection_id: connection.parse().ok()?,
+                account_id: if account == "-" { None } else { Some(account.parse().ok()?) },
+                rows: rows.parse().ok()?,
+                digest: u64::from_str_radix(digest, 16).ok()?,
+            })
+        };
+        let position = match parts[..] {
+            [nanos] => instant(nanos).map(|instant| Self { instant, shown: None }),
+            [nanos, connection, account, rows, digest] => instant(nanos)
+                .zip(shown(connection, account, rows, digest))
+                .map(|(instant, shown)| Self { instant, shown: Some(shown) }),
+            _ => None,
+        };
+        position.ok_or(PositionError)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn position() -> impl Strategy<Value = Position> {
+        let shown = (any::<bool>(), any::<u32>(), any::<u64>()).prop_map(|(has_account, rows, digest)| {
+            let account_id = has_account.then(AccountId::new);
+            Shown { connection_id: ConnectionId::new(), account_id, rows, digest }
+        });
+        (-9_000_000_000_i64..9_000_000_000, 0_i32..1_000_000_000, prop::option::of(shown)).prop_map(
+            |(second, nanosecond, shown)| Position { instant: Timestamp::new(second, nanosecond).unwrap(), shown },
+        )
+    }
+
+    #[test]
+    fn other_texts_are_no_positions() {
+        let id = ConnectionId::new();
+        for text in
+            ["", ".", "x", "1.2", "1.-.-.1.1", &format!("1.{id}.-.1"), &format!("1.{id}.-.1.1.1"), &"9".repeat(99)]
+        {
+            assert_eq!(text.parse::<Position>(), Err(PositionError), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn text_is_read_back(position in position()) {
+            prop_assert_eq!(position.to_string().parse(), Ok(position));
+        }
+
+        #[test]
+        fn never_panics(text in "[0-9a-f.-]{0,60}") {
+            let _ = text.parse::<Position>();
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Merged walks over simulated lists, cut and continued anywhere, compared with a merge of the whole lists.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bellbird_domain::{Bound, ConnectionCategory, Span};
+use bellbird_providers::Error;
+use proptest::prelude::*;
+
+use super::*;
+use crate::ConnectionContext;
+use crate::test_support::{NOW, Row, Simulated, World, at};
+
+const UNAVAILABLE: Error = Error::Unavailable { reason: "simulated", retry_after: None };
+const FAR: Duration = Duration::from_secs(25);
+const ACCOUNTS: [&str; 3] = ["a", "b", "c"];
+
+/// Two banks, the first with one account, the second with the others.
+struct Setup {
+    banks: [Arc<Simulated>; 2],
+    world: World,
+    contexts: [Arc<ConnectionContext>; 2],
+}
+
+fn newest_first(rows: &mut [Row]) {
+    rows.sort_by_key(|row| -row.second);
+}
+
+impl Setup {
+    async fn with_delays(mut rows: Vec<Row>, rows_max: u32, delays: [Duration; 2]) -> Self {
+        newest_first(&mut rows);
+        let bank = |name, delay| {
+            let bank = Simulated::new(name, ConnectionCategory::Banking, rows_max, rows.clone());
+            Arc::new(bank.with_delay(delay))
+        };
+        let banks = [bank("first", delays[0]), bank("second", delays[1])];
+        let world = World::new(&[&banks[0], &banks[1]]).await;
+        let contexts = [world.connection(&banks[0], &ACCOUNTS[..1]), world.connection(&banks[1], &ACCOUNTS[1..])];
+        Self { banks, world, contexts }
+    }
+
+    async fn new(rows: Vec<Row>, rows_max: u32) -> Self {
+        Self::with_delays(rows, rows_max, [Duration::ZERO; 2]).await
+    }
+
+    /// A list for each account.
+    fn walks(&self) -> Vec<TransactionWalk> {
+        let mut walks = Vec::new();
+        for context in self.contexts.iter().rev() {
+            for account in &context.accounts {
+                let span = Span { from: Some(Bound::Instant(at(0))), to: Some(Bound::Instant(at(NOW))) };
+                let (caller, context) = (&self.world.caller, Arc::clone(context));
+                let walk = self.world.reads.walk_transactions(caller, context, Some(account.id), span, at(NOW));
+                walks.push(walk.unwrap());
+            }
+        }
+        walks
+    }
+
+    /// Reads at most so many rows. Returns their ids.
+    async fn read(&self, after: Option<Position>, rows_max: usize, stop_in: Duration) -> (Vec<String>, Outcome) {
+        let map = |row: &Transaction<'_>, _| (row.description != "left out").then(|| row.id.to_string());
+        let mut merged = MergedWalk::transactions(self.walks(), after, Instant::now() + stop_in, map);
+        let (call, mut ids) = (self.world.call(), Vec::new());
+        while ids.len() < rows_max {
+            match merged.next(&call).await {
+                Ok(Some(id)) => ids.push(id),
+                Ok(None) => return (ids, Outcome::of(&merged, false)),
+                Err(PositionLost) => return (ids, Outcome { is_lost: true, ..Outcome::of(&merged, false) }),
+            }
+        }
+        (ids, Outcome::of(&merged, true))
+    }
+}
+
+struct Outcome {
+    /// As it is in a cursor.
+    position: Option<Position>,
+    may_follow: bool,
+    is_stopped: bool,
+    is_lost: bool,
+    failed: usize,
+}
+
+impl Outcome {
+    fn of(merged: &MergedWalk<'_, String>, may_follow: bool) -> Self {
+        let position = merged.position().map(|position| position.to_string().parse().unwrap());
+        let failed = merged.lists().filter(|list| matches!(list.state, ListState::Failed(_))).count();
+        Self { position, may_follow, is_stopped: merged.is_stopped(), is_lost: false, failed }
+    }
+}
+
+/// Newest first, then by account.
+fn model(rows: &[Row]) -> Vec<String> {
+    let mut rows = rows.to_vec();
+    rows.sort_by_key(|row| (-row.second, row.account.clone()));
+    rows.into_iter().filter(|row| row.description != "left out").map(|row| row.id).collect()
+}
+
+/// Rows of several accounts with many equal times. One in five is left out by the filter.
+fn rows() -> impl Strategy<Value = Vec<Row>> {
+    let row = (prop::sample::select(&ACCOUNTS[..]), 0_i64..12, 0_u8..5);
+    prop::collection::vec(row, 0..70).prop_map(|rows| {
+        let mut rows: Vec<Row> = rows
+            .into_iter()
+            .enumerate()
+            .map(|(number, (account, second, kind))| {
+                let description = if kind == 0 { "left out" } else { "" }.to_owned();
+                Row { description, ..Row::new(account, number, NOW - second) }
+            })
+            .collect();
+        newest_first(&mut rows);
+        rows
+    })
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn cut_anywhere_and_continued_is_the_whole(rows in rows(), rows_max in 1_u32..9, shown in 1_usize..20) {
+        let expected = model(&rows);
+        let seen = runtime().block_on(async {
+            let setup = Setup::new(rows, rows_max).await;
+            let (mut seen, mut position) = (Vec::new(), None);
+            loop {
+                let (ids, outcome) = setup.read(position, shown, FAR).await;
+                assert!(!outcome.is_lost && !outcome.is_stopped && outcome.failed == 0);
+                seen.extend(ids);
+                position = outcome.position;
+                if !outcome.may_follow {
+                    return seen;
+                }
+            }
+        });
+        prop_assert_eq!(seen, expected);
+    }
+
+    /// Rows are posted and removed between two answers. No row comes twice and none is passed over, or the client has
+    /// to begin again.
+    #[test]
+    fn changes_never_give_wrong_rows(
+        rows in rows(),
+        shown in 1_usize..20,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), 0_i64..12, any::<bool>()), 1..6),
+    ) {
+        let (seen, remaining, is_lost) = runtime().block_on(async {
+            let setup = Setup::new(rows.clone(), 5).await;
+            let (mut seen, mut position, mut remaining) = (Vec::new(), None, model(&rows));
+            let mut changes = changes.into_iter().enumerate();
+            loop {
+                let (ids, outcome) = setup.read(position, shown, FAR).await;
+                seen.extend(ids);
+                position = outcome.position;
+                if !outcome.may_follow || outcome.is_lost {
+                    return (seen, remaining, outcome.is_lost);
+                }
+                if let Some((number, (index, second, is_new))) = changes.next() {
+                    if is_new {
+                        let account = ACCOUNTS[index.index(3)];
+                        setup.banks.iter().for_each(|bank| bank.post(Row::new(account, format!("new {number}"), NOW - second)));
+                    } else if !rows.is_empty() {
+                        let gone = rows[index.index(rows.len())].id.clone();
+                        setup.banks.iter().for_each(|bank| bank.rows.lock().retain(|row| row.id != gone));
+                        remaining.retain(|id| *id != gone);
+                    }
+                }
+            }
+        });
+        prop_assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), seen.len(), "a row came twice");
+        let missed: Vec<&String> = remaining.iter().filter(|id| !seen.contains(id)).collect();
+        prop_assert!(is_lost || missed.is_empty(), "missed {:?}", missed);
+    }
+}
+
+#[tokio::test]
+async fn next_can_run_in_a_task() {
+    let setup = Setup::new(vec![Row::new("a", 1, NOW)], 5).await;
+    let read = tokio::spawn(async move { setup.read(None, 10, FAR).await.0 });
+    assert_eq!(read.await.unwrap(), ["1"]);
+}
+
+#[tokio::test]
+async fn later_pages_are_read_only_when_needed() {
+    let rows = (0..100).map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64)).collect();
+    let setup = Setup::new(rows, 10).await;
+    let (ids, outcome) = setup.read(None, 20, FAR).await;
+    assert_eq!(ids, (0..20).map(|number| number.to_string()).collect::<Vec<_>>());
+    assert!(outcome.may_follow);
+    assert_eq!(setup.banks.each_ref().map(|bank| bank.calls.lock().len()), [1, 2]);
+}
+
+#[tokio::test]
+async fn failing_list_leaves_the_others() {
+    let rows = (0..9).map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64)).collect();
+    let setup = Setup::new(rows, 2).await;
+    setup.banks[0].fail_next([None, Some(UNAVAILABLE)]);
+    let (ids, outcome) = setup.read(None, 100, FAR).await;
+    assert_eq!(ids, ["0", "1", "2", "3", "4", "5", "7", "8"], "the third row of the first account is missing");
+    assert_eq!(outcome.failed, 1);
+    assert!(!outcome.is_stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_most_four_calls_run_at_once() {
+    let bank = Simulated::new("first", ConnectionCategory::Banking, 5, vec![]);
+    let bank = Arc::new(bank.with_delay(Duration::from_secs(1)));
+    let world = World::new(&[&bank]).await;
+    let accounts = ["1", "2", "3", "4", "5", "6"];
+    let context = world.connection(&bank, &accounts);
+    let walk = |account: &bellbird_domain::Account| {
+        let context = Arc::clone(&context);
+        world.reads.walk_transactions(&world.caller, context, Some(account.id), Span::default(), at(NOW)).unwrap()
+    };
+    let walks = context.accounts.iter().map(walk).collect();
+    let mut merged = MergedWalk::transactions(walks, None, Instant::now() + FAR, |_, _| Some(()));
+    assert_eq!(merged.next(&world.call()).await, Ok(None));
+    assert_eq!(bank.calls.lock().len(), 6);
+    assert_eq!(bank.running_max.load(Ordering::Relaxed), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_list_stops_the_merge_where_it_is_known() {
+    let rows = (0..30).map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64)).collect();
+    // Pages of four rows: the first account is known down to row 9 after ten seconds, and to row 21 after twenty.
+    let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
+    let (ids, outcome) = setup.read(None, 100, Duration::from_secs(5)).await;
+    assert!(ids.is_empty() && outcome.is_stopped && outcome.position.is_none(), "nothing is certain");
+    let (ids, outcome) = setup.read(None, 100, Duration::from_secs(15)).await;
+    assert_eq!(ids, (0..10).map(|number| number.to_string()).collect::<Vec<_>>());
+    assert!(outcome.is_stopped);
+    assert_eq!(outcome.failed, 0);
+    let (ids, outcome) = setup.read(outcome.position, 100, Duration::from_secs(100)).await;
+    assert_eq!(ids, (10..30).map(|number| number.to_string()).collect::<Vec<_>>());
+    assert!(!outcome.is_stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopped_search_goes_on_behind_the_rows_that_it_left_out() {
+    let left_out = |number: i64| Row { description: "left out".to_owned(), ..Row::new("a", number, NOW - number) };
+    let rows = (0..20).map(left_out).chain([Row::new("a", "found", NOW - 20)]).collect();
+    let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
+    let (ids, outcome) = setup.read(None, 100, Duration::from_secs(35)).await;
+    assert!(ids.is_empty() && outcome.is_stopped);
+    assert_eq!(outcome.position, Some(Position { instant: at(NOW - 11), shown: None }));
+    let (ids, outcome) = setup.read(outcome.position, 100, Duration::from_secs(35)).await;
+    assert_eq!((ids, outcome.is_stopped), (vec!["found".to_owned()], false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rest_is_counted_and_says_if_there_is_more() {
+    let rows: Vec<Row> = (0..30).map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64)).collect();
+    let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
+    let after_three = async |stop_in: u64, fail: bool| {
+        let stop_at = Instant::now() + Duration::from_secs(stop_in);
+        let mut merged = MergedWalk::transactions(setup.walks(), None, stop_at, |row, _| Some(row.id.to_string()));
+        for _ in 0..3 {
+            assert!(merged.next(&setup.world.call()).await.unwrap().is_some());
+        }
+        let position = merged.position();
+        if fail {
+            setup.banks[0].fail_next([Some(UNAVAILABLE)]);
+        }
+        let rest = merged.count_rest(&setup.world.call()).await;
+        assert_eq!(merged.next(&setup.world.call()).await, Ok(None), "counted rows are dropped");
+        (rest, position)
+    };
+    let (rest, position) = after_three(100, false).await;
+    assert_eq!(rest, Rest { rows: 27, is_exact: true });
+    assert_eq!(setup.read(position, 1, FAR).await.0, ["3"], "the position of the last row is known before");
+    let (rest, _) = after_three(15, false).await;
+    assert_eq!(rest, Rest { rows: 3 + 9 + 9, is_exact: false }, "only a page of the slow list");
+    let (rest, _) = after_three(100, true).await;
+    assert_eq!(rest, Rest { rows: 3 + 9 + 9, is_exact: false });
+}
+
+#[tokio::test]
+async fn changed_rows_of_the_same_time_are_lost() {
+    let rows: Vec<Row> = (0..6).map(|number| Row::new("a", number, NOW)).collect();
+    let setup = Setup::new(rows, 2).await;
+    let (ids, outcome) = setup.read(None, 3, FAR).await;
+    assert_eq!(ids, ["0", "1", "2"]);
+    assert_eq!(setup.read(outcome.position, 9, FAR).await.0, ["3", "4", "5"]);
+    let bank = &setup.banks[0];
+    bank.rows.lock().insert(0, Row::new("a", "new", NOW));
+    assert!(setup.read(outcome.position, 9, FAR).await.1.is_lost, "another row came first");
+    bank.rows.lock().drain(..2);
+    assert!(setup.read(outcome.position, 9, FAR).await.1.is_lost, "a row is gone");
+    bank.rows.lock().drain(2..);
+    assert!(setup.read(outcome.position, 9, FAR).await.1.is_lost, "the list ends before");
+    bank.rows.lock().push(Row::new("a", "older", NOW - 1));
+    assert!(setup.read(outcome.position, 9, FAR).await.1.is_lost, "an older row comes before");
+    bank.rows.lock().clear();
+    assert!(setup.read(outcome.position, 9, FAR).await.1.is_lost, "no row is left");
+}
+
+#[tokio::test]
+async fn late_row_comes_once() {
+    let setup = Setup::new(vec![], 2).await;
+    let seconds = [("a", 10), ("a", 20), ("a", 15), ("a", 30), ("b", 17), ("b", 20), ("b", 21)];
+    for bank in &setup.banks {
+        bank.rows
+            .lock()
+            .extend(seconds.map(|(account, second)| Row::new(account, format!("{account}{second}"), NOW - second)));
+    }
+    let expected = ["a10", "b17", "a20", "a15", "b20", "b21", "a30"];
+    assert_eq!(setup.read(None, 9, FAR).await.0, expected, "a list is in its provider's order");
+    let after_late = setup.read(None, 4, FAR).await.1.position;
+    let (ids, outcome) = setup.read(after_late, 9, FAR).await;
+    assert_eq!((ids, outcome.is_lost), (expected[4..].iter().map(|id| (*id).to_owned()).collect(), false));
+}
+
+#[tokio::test]
+async fn trades_of_accounts_are_merged_and_continued() {
+    let rows = (0..20).map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64 / 4)).collect();
+    let broker = Arc::new(Simulated::broker(3, rows));
+    let world = World::new(&[&broker]).await;
+    let context = world.connection(&broker, &ACCOUNTS);
+    let (mut seen, mut position) = (Vec::new(), None);
+    loop {
+        let walk = world.reads.walk_trades(&world.caller, Arc::clone(&context), None, Span::default()).unwrap();
+        let map = |row: &Trade<'_>| Some(row.symbol.to_string());
+        let mut merged = MergedWalk::trades(vec![walk], position, Instant::now() + FAR, map);
+        assert_eq!(merged.lists().count(), 3);
+        let before = seen.len();
+        for _ in 0..7 {
+            seen.extend(merged.next(&world.call()).await.unwrap());
+        }
+        position = merged.position();
+        if seen.len() < before + 7 {
+            break;
+        }
+    }
+    let mut expected: Vec<usize> = (0..20).collect();
+    expected.sort_by_key(|number| (number / 4, number % 3));
+    assert_eq!(seen, expected.iter().map(usize::to_string).collect::<Vec<_>>());
+}
