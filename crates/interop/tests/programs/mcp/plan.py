@@ -6,12 +6,15 @@ import urllib.parse
 import urllib.request
 from collections import Counter, defaultdict
 from datetime import date, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, Inexact, getcontext
 
 TOOLS = ["list_accounts", "list_transactions", "summarize_transactions", "list_holdings", "list_trades"]
 ANSWER_BYTES_MAX = 40_000
 NO_ACCOUNT = "01920000-0000-7000-8000-000000000000"
 INVALID_PARAMS = -32602
+# Sums are exact, or an error.
+getcontext().prec = 2_000
+getcontext().traps[Inexact] = True
 
 
 class Failure(Exception):
@@ -289,7 +292,7 @@ def unknown_tool():
 
 
 def steps(truth, odd, stranger):
-    """`odd` is the account whose texts break programs, `stranger` an account of another user."""
+    """`odd` are accounts whose texts and amounts break programs, `stranger` is an account of another user."""
     largest = sorted((abs(Decimal(row["amount"])) for row in truth.rows()), reverse=True)
     minimum = largest[len(largest) // 2]
     words = Counter(word for row in truth.rows() for word in row["description"].split() if word.isalpha())
@@ -299,7 +302,7 @@ def steps(truth, odd, stranger):
     return [
         list_accounts(truth),
         list_transactions(truth, {"limit": 200}),
-        list_transactions(truth, {"account_ids": [odd], "detail": "full"}, full, [odd]),
+        list_transactions(truth, {"account_ids": odd, "detail": "full"}, full, odd),
         list_transactions(truth, {"category": category, "direction": "debit"}, matches=lambda row:
                           row["category"] == category and row["direction"] == "debit"),
         list_transactions(truth, {"min_amount": str(minimum)}, matches=lambda row:
@@ -320,6 +323,6 @@ def steps(truth, odd, stranger):
         mistake("list_transactions", unknown, "account"),
         # Nothing says whether another user's account exists.
         mistake("list_transactions", {"account_ids": [stranger]}, "account"),
-        mistake("list_holdings", {"account_ids": [odd]}, "account"),
+        mistake("list_holdings", {"account_ids": odd[:1]}, "account"),
         unknown_tool(),
     ]
