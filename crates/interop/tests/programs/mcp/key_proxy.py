@@ -49,6 +49,9 @@ class KeyProxy(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
 
+    def handle_error(self, *_):
+        """A client may leave at any time. It says itself what it lacks."""
+
     def serve(self, service, key):
         self.service, self.key = urlsplit(service).netloc, key
         threading.Thread(target=self.serve_forever, daemon=True).start()

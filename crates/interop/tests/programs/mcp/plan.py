@@ -7,15 +7,17 @@ import urllib.parse
 import urllib.request
 from collections import Counter, defaultdict
 from datetime import date, datetime, timedelta
-from decimal import Decimal, Inexact, getcontext
+from decimal import Decimal, DefaultContext, Inexact, setcontext
 
 TOOLS = ["list_accounts", "list_transactions", "summarize_transactions", "list_holdings", "list_trades"]
 ANSWER_BYTES_MAX = 40_000
 NO_ACCOUNT = "01920000-0000-7000-8000-000000000000"
+NO_SUCH_ACCOUNT = "account_ids: one or more accounts do not exist"
 INVALID_PARAMS = -32602
-# Sums are exact, or an error.
-getcontext().prec = 2_000
-getcontext().traps[Inexact] = True
+# Sums are exact, or an error: in this thread and in new ones.
+DefaultContext.prec = 2_000
+DefaultContext.traps[Inexact] = True
+setcontext(DefaultContext)
 
 
 class Failure(Exception):
@@ -31,8 +33,8 @@ def demand_equal(got, expected, what):
     if got == expected:
         return
     if isinstance(got, list) and isinstance(expected, list):
-        missing = [one for one in expected if one not in got][:3]
-        surplus = [one for one in got if one not in expected][:3]
+        missing = [one for one in expected if one not in got][:2]
+        surplus = [one for one in got if one not in expected][:2]
         raise Failure(f"{what}: {len(got)} for {len(expected)}, missing {missing}, not in /v1 {surplus}, or another order")
     raise Failure(f"{what}: {got!r} for {expected!r}")
 
@@ -65,7 +67,7 @@ class Truth:
 
     def __init__(self, url, key):
         v1 = V1(url, key)
-        self.days = {"from": str(date.today() - timedelta(days=500)), "to": str(date.today() - timedelta(days=2))}
+        self.days = {"from": str(date.today() - timedelta(days=200)), "to": str(date.today() - timedelta(days=2))}
         self.connections = v1.get("connections")["data"]
         self.accounts = v1.all("accounts", 200)
         ids = ",".join(account["id"] for account in self.accounts)
@@ -137,11 +139,12 @@ class Step:
     """A call, repeated to its end if it has pages, and the judge of its answers."""
 
     def __init__(self, tool, arguments, judge, pages=True):
+        self.tool = tool
         self.call = {"tool": tool, "arguments": arguments, "pages": pages}
         self.judge = judge
 
     def __str__(self):
-        return f"{self.call['tool']} {json.dumps(self.call['arguments'])[:200]}"
+        return f"{self.tool} {json.dumps(self.call['arguments'])[:200]}"
 
 
 def structured(answers, name):
@@ -313,31 +316,37 @@ def steps(truth, odd, stranger):
     words = Counter(word for row in truth.rows() for word in row["description"].split() if word.isalpha())
     word = words.most_common(3)[-1][0]
     category = Counter(row["category"] for row in truth.rows() if row["category"]).most_common(1)[0][0]
-    unknown = {"account_ids": [NO_ACCOUNT]}
     return [
+        # These are the short plan.
         list_accounts(truth),
-        list_transactions(truth, {"limit": 200}),
         list_transactions(truth, {"account_ids": odd, "detail": "full"}, full, odd),
-        list_transactions(truth, {"category": category, "direction": "debit"}, matches=lambda row:
-                          row["category"] == category and row["direction"] == "debit"),
         list_transactions(truth, {"min_amount": str(minimum)}, matches=lambda row:
                           abs(Decimal(row["amount"])) >= minimum),
+        summarize(truth, "month", group=lambda row: row["date"][:7]),
+        brokerage("list_holdings", "holdings", HOLDING, truth.holdings, {}),
+        mistake("list_transactions", {"from": "2026-02-30", "surprise": 1}, "from", "surprise"),
+        unknown_tool(),
+        # Only the whole plan has these.
+        list_transactions(truth, {"limit": 200}),
+        list_transactions(truth, {"category": category, "direction": "debit"}, matches=lambda row:
+                          row["category"] == category and row["direction"] == "debit"),
         list_transactions(truth, {"text": word.swapcase()}, matches=lambda row:
                           word.lower() in (row["description"] + "\n" + (row["merchantName"] or "")).lower()),
         summarize(truth, None),
         summarize(truth, "category", group=lambda row: row["category"]),
-        summarize(truth, "month", group=lambda row: row["date"][:7]),
         summarize(truth, "account", group=lambda row: row["accountId"]),
-        summarize(truth, "merchant", {"direction": "debit"}, lambda row: row["merchantName"],
+        summarize(truth, "merchant", {"direction": "debit"}, lambda row: clean(row["merchantName"] or "", 140),
                   lambda row: row["direction"] == "debit"),
-        brokerage("list_holdings", "holdings", HOLDING, truth.holdings, {}),
         brokerage("list_trades", "trades", TRADE, truth.trades, truth.days, "trade_date"),
         mistake("list_transactions", {"limit": "many"}, "limit"),
-        mistake("list_transactions", {"from": "2026-02-30", "surprise": 1}, "from", "surprise"),
         mistake("list_transactions", {"cursor": "bm90IG91cnM"}, "cursor"),
-        mistake("list_transactions", unknown, "account"),
         # Nothing says whether another user's account exists.
-        mistake("list_transactions", {"account_ids": [stranger]}, "account"),
+        mistake("list_transactions", {"account_ids": [NO_ACCOUNT]}, NO_SUCH_ACCOUNT),
+        mistake("list_transactions", {"account_ids": [stranger]}, NO_SUCH_ACCOUNT),
         mistake("list_holdings", {"account_ids": odd[:1]}, "account"),
-        unknown_tool(),
     ]
+
+
+def short(steps):
+    """For ways to the service that change nothing of the answers."""
+    return steps[:7]
