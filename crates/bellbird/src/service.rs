@@ -169,6 +169,13 @@ pub fn console_url(settings: &Settings) -> Option<String> {
     settings.console.public_url.clone().or(local_url)
 }
 
+/// As [`console_url`], of the API.
+#[must_use]
+pub fn api_url(settings: &Settings) -> Option<String> {
+    let local_url = Some(settings.api.listen).filter(|address| address.port() != 0).map(url);
+    settings.api.public_url.clone().or(local_url)
+}
+
 /// URL of a listener on this machine. A listener on all interfaces gets the loopback address.
 fn url(mut address: SocketAddr) -> String {
     if address.ip().is_unspecified() {

@@ -13,7 +13,7 @@ use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::{Limits, Reads};
 use bellbird_requests::{Access, AccessSettings};
 use bellbird_shared_state::Clock;
-use bellbird_storage::{Sealer, Storage, StorageError, random_bytes};
+use bellbird_storage::{Sealer, Storage, StorageError, random_base62};
 use bellbird_webhooks::schedule::Schedule;
 use bellbird_webhooks::target::Rules;
 use bellbird_webhooks::webhook_events::WebhookEventBuffer;
@@ -218,16 +218,7 @@ pub fn webhooks(
 /// Generates an API key from the system's random numbers.
 #[must_use]
 pub fn new_key() -> ApiKey {
-    let mut numbers = [0; 32];
-    let mut filled = 0;
-    while filled < numbers.len() {
-        // 248 is a multiple of 62. Dropping larger bytes makes every character equally likely.
-        for byte in random_bytes::<64>().into_iter().filter(|byte| *byte < 248).take(numbers.len() - filled) {
-            numbers[filled] = byte % 62;
-            filled += 1;
-        }
-    }
-    ApiKey::from_random(numbers)
+    ApiKey::from_random(random_base62())
 }
 
 /// Returns a token that SIGTERM or SIGINT cancels. A second signal ends the process at once. `stop_timeout` is how long

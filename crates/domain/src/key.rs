@@ -4,7 +4,8 @@ use std::fmt;
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const PREFIX: &str = "bb_";
-const RANDOM_CHARACTERS: usize = 32;
+/// 62 to the power of 32 is about 190 bits.
+pub(crate) const RANDOM_CHARACTERS: usize = 32;
 const CHECK_CHARACTERS: usize = 6;
 /// Length of the stored prefix, by which users recognise their keys: `bb_` and five characters, about 30 of the key's
 /// 190 bits.
@@ -23,27 +24,12 @@ impl ApiKey {
     /// Creates a key from 32 random numbers, each uniformly distributed over `0..62`.
     #[must_use]
     pub fn from_random(numbers: [u8; RANDOM_CHARACTERS]) -> Self {
-        let mut text = String::with_capacity(PREFIX.len() + RANDOM_CHARACTERS + CHECK_CHARACTERS);
-        text.push_str(PREFIX);
-        for number in numbers {
-            text.push(char::from(ALPHABET[usize::from(number % 62)]));
-        }
-        let check = checksum(&text.as_bytes()[PREFIX.len()..]);
-        text.extend(check.map(char::from));
-        Self(text)
+        Self(with_checksum(PREFIX, numbers))
     }
 
     /// Checks form and checksum, so that a mistyped key costs no database query.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
-        let body = text.strip_prefix(PREFIX).ok_or(KeyError)?.as_bytes();
-        if body.len() != RANDOM_CHARACTERS + CHECK_CHARACTERS || !body.iter().all(u8::is_ascii_alphanumeric) {
-            return Err(KeyError);
-        }
-        let (random, check) = body.split_at(RANDOM_CHARACTERS);
-        if check != checksum(random) {
-            return Err(KeyError);
-        }
-        Ok(Self(text.to_owned()))
+        if has_checksum(PREFIX, text) { Ok(Self(text.to_owned())) } else { Err(KeyError) }
     }
 
     /// The key itself, for showing it once or hashing it.
@@ -63,6 +49,28 @@ impl fmt::Debug for ApiKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("ApiKey(..)")
     }
+}
+
+/// The prefix, a character for each number, and the checksum of these characters.
+pub(crate) fn with_checksum(prefix: &str, numbers: [u8; RANDOM_CHARACTERS]) -> String {
+    let mut text = String::with_capacity(prefix.len() + RANDOM_CHARACTERS + CHECK_CHARACTERS);
+    text.push_str(prefix);
+    for number in numbers {
+        text.push(char::from(ALPHABET[usize::from(number % 62)]));
+    }
+    let check = checksum(&text.as_bytes()[prefix.len()..]);
+    text.extend(check.map(char::from));
+    text
+}
+
+/// Whether [`with_checksum`] may have made the text.
+pub(crate) fn has_checksum(prefix: &str, text: &str) -> bool {
+    let Some(body) = text.strip_prefix(prefix).map(str::as_bytes) else { return false };
+    if body.len() != RANDOM_CHARACTERS + CHECK_CHARACTERS || !body.iter().all(u8::is_ascii_alphanumeric) {
+        return false;
+    }
+    let (random, check) = body.split_at(RANDOM_CHARACTERS);
+    check == checksum(random)
 }
 
 /// CRC-32 (IEEE) in base 62, most significant digit first, padded with `0`.

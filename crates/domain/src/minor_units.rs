@@ -14,9 +14,18 @@ impl MinorUnits {
     /// Works on the digits, so the time is linear in their number, however many a provider sends.
     #[must_use]
     pub fn of(amount: &Decimal<'_>, currency: Currency) -> Self {
+        Self::with_places(amount, currency.minor_unit_digits() as usize)
+    }
+
+    /// As [`Self::of`], of a hundredth of any currency.
+    #[must_use]
+    pub fn hundredths(amount: &Decimal<'_>) -> Self {
+        Self::with_places(amount, 2)
+    }
+
+    fn with_places(amount: &Decimal<'_>, places: usize) -> Self {
         let unsigned = amount.as_str().trim_start_matches('-');
         let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
-        let places = currency.minor_unit_digits() as usize;
         let (kept, cut) = fraction.split_at(places.min(fraction.len()));
         // One byte more than needed, for a carry or a sign.
         let mut digits = Vec::with_capacity(whole.len() + places + 2);

@@ -97,7 +97,9 @@ impl Problem {
         }
     }
 
-    fn message(&self) -> String {
+    /// What happened, and what to do about it.
+    #[must_use]
+    pub fn message(&self) -> String {
         match self {
             Self::Unauthorized => {
                 "The API key is missing or not valid: send the header \"Authorization: Bearer <key>\""
@@ -121,7 +123,9 @@ impl Problem {
         .to_owned()
     }
 
-    fn retry_after(&self) -> Option<u64> {
+    /// The seconds of `Retry-After`.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<u64> {
         match self {
             Self::TooManyRequests(seconds) | Self::ProviderUnavailable(seconds) => Some(*seconds),
             Self::ServiceUnavailable => Some(STORAGE_RETRY_AFTER_SECONDS),

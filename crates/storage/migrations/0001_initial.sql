@@ -45,6 +45,37 @@ CREATE TABLE api_keys (
 CREATE UNIQUE INDEX api_keys_hash ON api_keys (key_hash);
 CREATE UNIQUE INDEX api_keys_id ON api_keys (id);
 
+-- A token that an operator gives to a user, who pastes it into a program. Claiming it creates an API key, once.
+CREATE TABLE setup_tokens (
+    user_id TEXT NOT NULL REFERENCES users (id),
+    id TEXT NOT NULL,
+    -- SHA-256 of the token. The token itself is not stored.
+    token_hash BLOB NOT NULL,
+    -- The name of the key to create.
+    name TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    -- The key that the claim created. NULL: not claimed.
+    key_id TEXT,
+    PRIMARY KEY (user_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX setup_tokens_token ON setup_tokens (token_hash);
+CREATE INDEX setup_tokens_expiry ON setup_tokens (expires_at);
+
+-- How a key was created with a setup token, and who else tried the token.
+CREATE TABLE key_audit (
+    user_id TEXT NOT NULL REFERENCES users (id),
+    id TEXT NOT NULL,
+    key_id TEXT NOT NULL,
+    recorded_at INTEGER NOT NULL,
+    -- claimed or claim_rejected.
+    event TEXT NOT NULL,
+    PRIMARY KEY (user_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX key_audit_key ON key_audit (user_id, key_id, recorded_at, id);
+
 CREATE TABLE connections (
     user_id TEXT NOT NULL REFERENCES users (id),
     id TEXT NOT NULL,

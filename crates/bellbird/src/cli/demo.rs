@@ -19,6 +19,7 @@ use tempfile::TempDir;
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::sandbox::{DataArgs, sandbox_settings};
+use super::simplefin;
 use crate::config::Settings;
 use crate::instances::Presence;
 use crate::service::{self, Listeners, Routers, Urls};
@@ -60,6 +61,8 @@ struct DemoView<'a> {
     email: &'a str,
     timezone: &'a str,
     link_url: &'a str,
+    /// Of the professional user.
+    simplefin_token: &'a str,
     /// None if its URL has a password.
     database: Option<&'a str>,
     sandbox: &'a Description,
@@ -99,6 +102,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let demo = is_local.then_some(demo);
     let routers = Routers::new(&settings, api.clone(), &storage, connections.clone(), metrics, &urls, demo);
     let link = connections.create_link(people[0].user.id, LinkTarget::UserChoice).await?;
+    let api_url = settings.api.public_url.as_ref().unwrap_or(&urls.api_url);
+    let (token, _) = simplefin::create_setup_token(&storage, people[0].user.id, "SimpleFIN", api_url).await?;
     let view = DemoView {
         urls: &urls,
         api_key: people[0].key.expose(),
@@ -107,6 +112,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
         email: &people[0].user.email,
         timezone: people[0].user.timezone.as_deref().unwrap_or(DEFAULT_TIMEZONE),
         link_url: link.url.expose_secret(),
+        simplefin_token: token.expose_secret(),
         database: database.as_deref(),
         sandbox: sandbox.description(),
     };
@@ -238,10 +244,13 @@ fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, has_new_links
         "Bellbird is running at {api} with simulated providers and made-up users. Try it in another terminal:\n\n  \
          export BELLBIRD_KEY={}\n\n{}\n\n\
          Link another bank or broker in the browser. This link works for half an hour.{new_links}\n\n  {}\n\n\
+         Read the accounts with Actual Budget or another program that speaks SimpleFIN. It takes this setup token \
+         once,\nwithin an hour:\n\n  {}\n\n\
          The database for other commands{fate}:\n\n  {database}\n\n\
          The API reference is at {api}/docs, and metrics are at {ops}/metrics. Press Ctrl-C to stop.",
         view.api_key,
         curls.join("\n\n"),
         view.link_url,
+        view.simplefin_token,
     )
 }

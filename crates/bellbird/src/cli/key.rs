@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bellbird_domain::{ApiKey, KeyId};
-use bellbird_storage::{KeyRecord, Storage};
+use bellbird_storage::{KeyAuditRow, KeyRecord, Storage};
 use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -131,6 +131,14 @@ struct KeyView {
     record: KeyRecord,
 }
 
+/// A key as `show --json` prints it. The history is empty unless a setup token created the key.
+#[derive(Serialize)]
+struct ShownKey {
+    #[serde(flatten)]
+    view: KeyView,
+    history: Vec<KeyAuditRow>,
+}
+
 impl KeyView {
     fn new(user: &str, record: KeyRecord, now: Timestamp) -> Self {
         Self { user: user.to_owned(), status: status(&record, now), record }
@@ -196,10 +204,12 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
 }
 
 async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
-    let view = view(storage, args.key.find(storage).await?, Timestamp::now()).await?;
-    output::print(args.format, &view, |view| {
+    let record = args.key.find(storage).await?;
+    let history = storage.list_key_audit(record.user_id, record.id).await?;
+    let shown = ShownKey { view: view(storage, record, Timestamp::now()).await?, history };
+    output::print(args.format, &shown, |ShownKey { view, history }| {
         let KeyRecord { id, name, prefix, created_at, last_used_at, expires_at, revoked_at, .. } = &view.record;
-        output::details(&[
+        let text = output::details(&[
             ("id", id.to_string()),
             ("user", view.user.clone()),
             ("name", name.clone()),
@@ -209,7 +219,12 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
             ("last used", output::format_instant(*last_used_at)),
             ("expires", output::format_instant(*expires_at)),
             ("revoked", output::format_instant(*revoked_at)),
-        ])
+        ]);
+        if history.is_empty() {
+            return text;
+        }
+        let events = history.iter().map(|row| [output::format_instant(Some(row.at)), row.event.clone()]);
+        format!("{text}\n\n{}", output::table(["at", "event"], events))
     })
 }
 

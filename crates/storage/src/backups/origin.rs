@@ -30,6 +30,9 @@ statements! {
 
     DELETE_LINKS = "DELETE FROM links";
 
+    /// They may have been claimed since the backup. A claimed one creates no key again.
+    DELETE_UNCLAIMED_TOKENS = "DELETE FROM setup_tokens WHERE key_id IS NULL";
+
     INSERT_COPY = "INSERT INTO database_origin (origin) VALUES ('copy')";
 
     FIND_CREATED_AT = "SELECT applied_at FROM schema_migrations ORDER BY version LIMIT 1";
@@ -42,7 +45,7 @@ impl Storage {
         Ok(counts != Some((1, 1)))
     }
 
-    /// Ends the wait for a decision. Link URLs of the backup never work again.
+    /// Ends the wait for a decision. Link URLs and setup tokens of the backup never work again.
     pub async fn set_restore_decided(&self) -> Result<()> {
         self.write_origin(true).await
     }
@@ -59,6 +62,7 @@ impl Storage {
         tx.run(insert, params![]).await?;
         if is_original {
             tx.run(DELETE_LINKS, params![]).await?;
+            tx.run(DELETE_UNCLAIMED_TOKENS, params![]).await?;
         }
         tx.commit().await
     }

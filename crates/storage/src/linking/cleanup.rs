@@ -1,4 +1,4 @@
-//! Deletes expired links, expired link sessions and old provider events.
+//! Deletes expired links, link sessions and setup tokens, and old provider events.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +17,8 @@ use crate::{Storage, StorageError};
 const EXPIRED_RETENTION: SignedDuration = SignedDuration::from_hours(24);
 /// Far longer than any provider repeats an event.
 const PROVIDER_EVENT_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// A claim of a claimed token is noticed that long.
+const SETUP_TOKEN_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// Rows deleted in one transaction: few enough that other writers hardly wait.
 const DELETE_BATCH_SIZE: i64 = 200;
 
@@ -50,6 +52,11 @@ statements! {
     DELETE_LINKS = delete_some!("links", "user_id, id", "expires_at <= $1", ""),
         on_postgres = delete_some!("links", "user_id, id", "expires_at <= $1", " FOR UPDATE SKIP LOCKED");
 
+    HAS_OUTDATED_SETUP_TOKENS = "SELECT id FROM setup_tokens WHERE expires_at <= $1 LIMIT 1";
+
+    DELETE_SETUP_TOKENS = delete_some!("setup_tokens", "user_id, id", "expires_at <= $1", ""),
+        on_postgres = delete_some!("setup_tokens", "user_id, id", "expires_at <= $1", " FOR UPDATE SKIP LOCKED");
+
     /// A session with credentials stays until it has ended, because only its secret knows the consent.
     LIST_OUTDATED_SESSIONS = "SELECT user_id, id FROM link_sessions
         WHERE expires_at <= $1 AND phase <> 'credentials_obtained' ORDER BY expires_at LIMIT $2";
@@ -66,7 +73,8 @@ statements! {
 }
 
 impl Storage {
-    /// Deletes links and link sessions 24 hours after they expire, and provider events after 30 days. A session stays
+    /// Deletes links and link sessions 24 hours after they expire, setup tokens 30 days after that, and provider events
+    /// after 30 days. A session stays
     /// while it is leased, or if it has credentials and has not ended. Returns the number of deleted rows, without
     /// secrets.
     ///
@@ -74,10 +82,12 @@ impl Storage {
     pub async fn delete_outdated(&self, now: Timestamp) -> Result<u64> {
         let expired = now.saturating_sub(EXPIRED_RETENTION).map_err(StorageError::unavailable)?;
         let received = now.saturating_sub(PROVIDER_EVENT_RETENTION).map_err(StorageError::unavailable)?;
+        let token_expired = now.saturating_sub(SETUP_TOKEN_RETENTION).map_err(StorageError::unavailable)?;
         let links = self.delete_in_steps(HAS_OUTDATED_LINKS, DELETE_LINKS, expired).await?;
         let sessions = self.delete_outdated_sessions(expired, now).await?;
         let events = self.delete_in_steps(HAS_OUTDATED_EVENTS, DELETE_EVENTS, received).await?;
-        Ok(links + sessions + events)
+        let tokens = self.delete_in_steps(HAS_OUTDATED_SETUP_TOKENS, DELETE_SETUP_TOKENS, token_expired).await?;
+        Ok(links + sessions + events + tokens)
     }
 
     /// Checks before each step whether a row is left, because a step takes SQLite's one writer.

@@ -11,11 +11,11 @@ use bellbird_domain::{
 use jiff::Timestamp;
 use secrecy::SecretString;
 
-use crate::tests::support::{TestDb, at, credentials, new_connection};
+use crate::tests::support::{TestDb, at, credentials, new_connection, setup_token};
 use crate::{
     AttemptOutcome, ClaimedEndpoint, ClaimedJob, ClaimedLinkSession, ClaimedProviderUser, FinishedAttempt,
-    FinishedSync, NewConnection, NewEndpoint, NewLink, NewLinkSession, NewWebhookEvent, ProviderUserState,
-    ResealedBatch, Sealer, Storage, SyncProgress,
+    FinishedSync, NewConnection, NewEndpoint, NewLink, NewLinkSession, NewSetupToken, NewWebhookEvent,
+    ProviderUserState, ResealedBatch, Sealer, Storage, SyncProgress,
 };
 
 /// A link session that expires after a minute and is due after two.
@@ -48,6 +48,13 @@ pub(crate) async fn session_with_callback(db: &Storage, user: UserId, state: &st
 /// A link for any provider.
 pub(crate) fn new_link(user_id: UserId, token: &str, expires_at: Timestamp) -> NewLink<'_> {
     NewLink { user_id, token, provider: None, connection_id: None, expires_at }
+}
+
+/// A setup token of this number.
+pub(crate) async fn insert_setup_token(db: &Storage, user_id: UserId, number: u8, expires_at: Timestamp) {
+    let token = setup_token(number);
+    let new = NewSetupToken { user_id, token: &token, name: "Actual", expires_at };
+    db.insert_setup_token(&new, at(0)).await.unwrap();
 }
 
 /// Claims the registration of a user who is not registered at the provider.

@@ -8,10 +8,10 @@ use secrecy::ExposeSecret as _;
 
 use crate::digest::provider_user_digest;
 use crate::tests::fixtures::{
-    chunk, digest, empty_sync, endpoint, fingerprint, new_link, new_session, register_provider_user, rotate, secret,
-    session_with_callback, start_sync, with_keys,
+    chunk, digest, empty_sync, endpoint, fingerprint, insert_setup_token, new_link, new_session,
+    register_provider_user, rotate, secret, session_with_callback, start_sync, with_keys,
 };
-use crate::tests::support::{CREDENTIALS, at, credentials, key, new_account, new_connection, on_sqlite};
+use crate::tests::support::{CREDENTIALS, at, credentials, key, new_account, new_connection, on_sqlite, setup_token};
 use crate::{FinishedSync, Leftovers, NewLinkSession, NewWebhookEvent, SealError, Storage, StorageError};
 
 /// All bytes of the database, its WAL and the index of the WAL.
@@ -39,6 +39,7 @@ fn file_holds_no_plain_secrets() {
         assert!(db.find_credentials(user.id, connection).await.unwrap().is_some());
         // A link, a link session in each phase before its end, and a registered user.
         db.insert_link(&new_link(user.id, "token_that_must_not_leak", at(60)), at(0)).await.unwrap();
+        insert_setup_token(db, user.id, 6, at(60)).await;
         let known_consents = ["consent_that_must_not_leak"];
         let new = NewLinkSession {
             known_consents: &known_consents,
@@ -85,6 +86,7 @@ fn file_holds_no_plain_secrets() {
             );
             assert!(!contains(&bytes, &key.expose()[3..20]), "{when}: the key");
             assert!(!contains(&bytes, &key.expose()[20..]), "{when}: the end of the key");
+            assert!(!contains(&bytes, &setup_token(6).expose()[4..20]), "{when}: the setup token");
             assert!(!contains(&bytes, &fingerprint_key.expose_secret()[..20]), "{when}: the fingerprint key");
             for part in [CREDENTIALS, "userToken", "that_must_not_leak", "code=answer", "another_state"] {
                 assert!(!contains(&bytes, part), "{when}: {part}");

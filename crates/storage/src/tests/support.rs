@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use bellbird_domain::{
     Account, AccountType, ApiKey, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Currency,
-    MaskedNumber, Plan, User, UserId,
+    MaskedNumber, Plan, SetupToken, User, UserId,
 };
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -241,6 +241,10 @@ pub(crate) fn at(seconds: i64) -> Timestamp {
 
 pub(crate) fn key(number: u8) -> ApiKey {
     ApiKey::from_random([number; 32])
+}
+
+pub(crate) fn setup_token(number: u8) -> SetupToken {
+    SetupToken::from_random([number; 32])
 }
 
 pub(crate) const CREDENTIALS: &str = r#"{"userToken":"user_token_that_must_not_leak"}"#;

@@ -6,7 +6,7 @@ use bellbird_domain::{ApiKey, Caller, KeyId, UserId};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::db::{Row, as_stored, params, statements};
+use crate::db::{Row, Tx, as_stored, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::users::user::parse_timezone;
@@ -20,6 +20,10 @@ statements! {
     FIND_CALLER = "SELECT k.id, k.user_id, k.last_used_at, u.plan, u.timezone, u.revision
         FROM api_keys k JOIN users u ON u.id = k.user_id
         WHERE k.key_hash = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $2)";
+
+    FIND_CALLER_BY_ID = "SELECT k.id, k.user_id, k.last_used_at, u.plan, u.timezone, u.revision
+        FROM api_keys k JOIN users u ON u.id = k.user_id
+        WHERE k.user_id = $1 AND k.id = $2 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $3)";
 
     TOUCH = "UPDATE api_keys SET last_used_at = $3
         WHERE user_id = $1 AND id = $2 AND (last_used_at IS NULL OR last_used_at < $3)";
@@ -77,22 +81,10 @@ impl Storage {
         expires_at: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<KeyRecord> {
-        let (id, hash) = (KeyId::new(), hash(key.expose()));
-        let values = params![user, id, hash.as_ref(), name, key.prefix(), now, expires_at];
-        let inserted = self.db.run(INSERT, values).await.map_err(|error| error.or_conflict("this key"))?;
-        if inserted == 0 {
-            return Err(StorageError::NotFound("user"));
-        }
-        Ok(KeyRecord {
-            id,
-            user_id: user,
-            name: name.to_owned(),
-            prefix: key.prefix().to_owned(),
-            created_at: as_stored(now),
-            last_used_at: None,
-            expires_at: expires_at.map(as_stored),
-            revoked_at: None,
-        })
+        let mut tx = self.db.begin().await?;
+        let record = insert(&mut tx, user, key, name, expires_at, now).await?;
+        tx.commit().await?;
+        Ok(record)
     }
 
     /// Finds the user of a key that is neither revoked nor expired. It runs for each request as one indexed read, so a
@@ -102,6 +94,11 @@ impl Storage {
     /// [`StorageError::Corrupt`] if this program does not know the user's plan or timezone.
     pub async fn find_caller(&self, key: &ApiKey, now: Timestamp) -> Result<Option<FoundCaller>> {
         self.db.one(FIND_CALLER, params![hash(key.expose()).as_ref(), now], found_caller).await
+    }
+
+    /// As [`Storage::find_caller`], for a key that was found before: a long answer checks it again.
+    pub async fn find_caller_by_id(&self, user: UserId, key: KeyId, now: Timestamp) -> Result<Option<FoundCaller>> {
+        self.db.one(FIND_CALLER_BY_ID, params![user, key, now], found_caller).await
     }
 
     /// Records the last use of a key, unless a later one is recorded. Does nothing if the key is gone. The revision
@@ -129,6 +126,33 @@ impl Storage {
     pub async fn expire_key(&self, id: KeyId, at: Timestamp) -> Result<KeyRecord> {
         self.db.write_one(EXPIRE, params![id, at], record).await?.ok_or(StorageError::NotFound("key"))
     }
+}
+
+/// As [`Storage::insert_key`], in a transaction.
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    user: UserId,
+    key: &ApiKey,
+    name: &str,
+    expires_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<KeyRecord> {
+    let (id, hash) = (KeyId::new(), hash(key.expose()));
+    let values = params![user, id, hash.as_ref(), name, key.prefix(), now, expires_at];
+    let inserted = tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this key"))?;
+    if inserted == 0 {
+        return Err(StorageError::NotFound("user"));
+    }
+    Ok(KeyRecord {
+        id,
+        user_id: user,
+        name: name.to_owned(),
+        prefix: key.prefix().to_owned(),
+        created_at: as_stored(now),
+        last_used_at: None,
+        expires_at: expires_at.map(as_stored),
+        revoked_at: None,
+    })
 }
 
 fn found_caller(row: &Row<'_>) -> Result<FoundCaller> {

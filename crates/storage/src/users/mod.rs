@@ -1,4 +1,5 @@
-//! Users and their API keys.
+//! Users, their API keys, and setup tokens.
 
 pub(crate) mod keys;
+pub(crate) mod setup_tokens;
 pub(crate) mod user;

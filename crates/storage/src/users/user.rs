@@ -32,6 +32,10 @@ statements! {
 
     DELETE_KEYS = "DELETE FROM api_keys WHERE user_id = $1";
 
+    DELETE_SETUP_TOKENS = "DELETE FROM setup_tokens WHERE user_id = $1";
+
+    DELETE_KEY_AUDIT = "DELETE FROM key_audit WHERE user_id = $1";
+
     DELETE = "DELETE FROM users WHERE id = $1";
 }
 
@@ -120,7 +124,7 @@ impl Storage {
         Ok(after)
     }
 
-    /// Deletes a user with their keys, links, link sessions, endpoints and webhook events.
+    /// Deletes a user with their keys, setup tokens, links, link sessions, endpoints and webhook events.
     ///
     /// # Errors
     /// [`StorageError::Conflict`] while the user has connections, including those being deleted: their consents must be
@@ -136,6 +140,8 @@ impl Storage {
             return Err(StorageError::Conflict(STILL_REGISTERED));
         }
         tx.run(DELETE_KEYS, params![id]).await?;
+        tx.run(DELETE_SETUP_TOKENS, params![id]).await?;
+        tx.run(DELETE_KEY_AUDIT, params![id]).await?;
         links::delete_links(&mut tx, id).await?;
         let endpoints = endpoints::delete_endpoints(&mut tx, id).await?;
         jobs::delete_of_user(&mut tx, id).await?;

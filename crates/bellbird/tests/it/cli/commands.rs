@@ -4,6 +4,8 @@ use std::io::Write as _;
 use std::net::TcpListener;
 use std::process::Stdio;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -58,6 +60,8 @@ fn help_texts() {
         "key show",
         "key rotate",
         "key revoke",
+        "simplefin",
+        "simplefin token",
         "connection",
         "connection link",
         "connection import",
@@ -175,6 +179,32 @@ fn key_lifecycle() {
     assert!(!workdir.text("key list").contains(key));
     workdir.json("user remove me@example.com");
     assert_eq!(workdir.json("key list"), json!([]));
+}
+
+#[test]
+fn setup_token_names_the_api() {
+    let mut workdir = Workdir::migrated();
+    workdir.json("user add --email me@example.com");
+    let claim_url = |workdir: &Workdir, arguments: &str| {
+        let printed = workdir.json(arguments);
+        assert_eq!(names(&printed), ["expiresAt", "token"]);
+        let expires_at: Timestamp = printed["expiresAt"].as_str().unwrap().parse().unwrap();
+        assert_eq!(expires_at.duration_since(Timestamp::now()).as_mins(), 59);
+        String::from_utf8(STANDARD.decode(printed["token"].as_str().unwrap()).unwrap()).unwrap()
+    };
+    let url = claim_url(&workdir, "simplefin token --user me@example.com --name Actual");
+    let token = url.strip_prefix("http://127.0.0.1:8080/simplefin/claim/").expect("the listener's URL");
+    assert!(bellbird_domain::SetupToken::parse(token).is_ok());
+    workdir.set("BELLBIRD_API__PUBLIC_URL", "https://bank.example.com/x/");
+    let url = claim_url(&workdir, "simplefin token --user me@example.com");
+    assert!(url.starts_with("https://bank.example.com/x/simplefin/claim/bbst"), "{}", &url[..40]);
+    workdir.set("BELLBIRD_API__PUBLIC_URL", "");
+    workdir.set("BELLBIRD_API__LISTEN", "127.0.0.1:0");
+    assert_eq!(
+        workdir.error("simplefin token --user me@example.com", 1),
+        "error: the token needs the URL of the API: set api.public_url, or start the service first"
+    );
+    assert_eq!(workdir.json("key list"), json!([]), "a key comes with the claim");
 }
 
 #[test]

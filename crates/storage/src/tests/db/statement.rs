@@ -20,6 +20,7 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
         crate::webhooks::endpoints::STATEMENTS,
         crate::linking::provider_events::STATEMENTS,
         crate::users::keys::STATEMENTS,
+        crate::users::setup_tokens::STATEMENTS,
         crate::linking::link_session_claims::STATEMENTS,
         crate::linking::link_sessions::STATEMENTS,
         crate::linking::links::STATEMENTS,

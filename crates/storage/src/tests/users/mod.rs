@@ -1,2 +1,3 @@
 mod keys;
+mod setup_tokens;
 mod user;

@@ -1,0 +1,110 @@
+//! `bellbird simplefin`: setup tokens for programs that speak SimpleFIN.
+
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bellbird_domain::{SetupToken, UserId};
+use bellbird_interop::simplefin::claim_url;
+use bellbird_storage::{NewSetupToken, Storage, random_base62};
+use clap::{Args, Subcommand};
+use jiff::{SignedDuration, Timestamp};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Serialize;
+
+use super::arguments::{self, SettingArgs};
+use super::output::{self, JsonFlag};
+use super::user::find_user;
+use crate::config::Settings;
+use crate::{instances, service, wiring};
+
+/// How long a setup token can be claimed.
+const LIFETIME: SignedDuration = SignedDuration::from_hours(1);
+
+/// Let programs that speak SimpleFIN read accounts.
+#[derive(Debug, Subcommand)]
+pub(super) enum SimplefinCommand {
+    Token(TokenArgs),
+}
+
+/// Print a setup token, which a user pastes into a program such as Actual Budget.
+///
+/// The program claims the token once, within an hour, and gets an API key of this user. `key list` shows the key under
+/// the given name, and `key revoke` ends its access. Keep the token secret until it is claimed.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird simplefin token --user me@example.com --name Actual")]
+pub(super) struct TokenArgs {
+    /// E-mail address or id of the user
+    #[arg(long)]
+    user: String,
+
+    /// Name of the API key that the claim creates
+    #[arg(long, default_value = "SimpleFIN", value_parser = arguments::key_name)]
+    name: String,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// What `token --json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TokenView<'a> {
+    token: &'a str,
+    expires_at: Timestamp,
+}
+
+pub(super) async fn run(settings: &SettingArgs, command: SimplefinCommand) -> anyhow::Result<()> {
+    let settings = settings.load(None)?;
+    let storage = wiring::open_storage(&settings).await?;
+    let SimplefinCommand::Token(args) = command;
+    let result = token(&settings, &storage, &args).await;
+    storage.close().await;
+    result
+}
+
+async fn token(settings: &Settings, storage: &Storage, args: &TokenArgs) -> anyhow::Result<()> {
+    let api_url = api_url(settings, storage).await?;
+    let user = find_user(storage, &args.user).await?;
+    let (token, expires_at) = create_setup_token(storage, user.id, &args.name, &api_url).await?;
+    let view = TokenView { token: token.expose_secret(), expires_at };
+    output::print(args.format, &view, |view| view.token.to_owned())?;
+    if !args.format.json {
+        output::note(&format!(
+            "Paste this token into the program within an hour, while the service is running. It gives the program \
+             access to the accounts of {}, at {api_url}.",
+            user.email
+        ));
+    }
+    Ok(())
+}
+
+/// The URL of the API for the program: `api.public_url`, else that of an instance on this machine.
+async fn api_url(settings: &Settings, storage: &Storage) -> anyhow::Result<String> {
+    if let Some(url) = &settings.api.public_url {
+        return Ok(url.clone());
+    }
+    let host = instances::host_name();
+    let here = instances::running(storage).await?.into_iter().find(|instance| instance.host == host);
+    here.map(|instance| instance.api_url)
+        .or_else(|| service::api_url(settings))
+        .context("the token needs the URL of the API: set api.public_url, or start the service first")
+}
+
+/// Stores a new setup token. Returns its text for a program, and when it expires.
+pub(super) async fn create_setup_token(
+    storage: &Storage,
+    user_id: UserId,
+    name: &str,
+    api_url: &str,
+) -> anyhow::Result<(SecretString, Timestamp)> {
+    let (token, now) = (SetupToken::from_random(random_base62()), Timestamp::now());
+    let expires_at = now.checked_add(LIFETIME)?;
+    storage.insert_setup_token(&NewSetupToken { user_id, token: &token, name, expires_at }, now).await?;
+    Ok((setup_token_text(api_url, &token), expires_at))
+}
+
+/// A program decodes the text and sends a POST to the URL in it.
+fn setup_token_text(api_url: &str, token: &SetupToken) -> SecretString {
+    STANDARD.encode(claim_url(api_url, token)).into()
+}

@@ -1,0 +1,177 @@
+//! `GET /simplefin/accounts`: selects the accounts of a request, and streams the account set.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use bellbird_domain::{Account, Caller, Connection};
+use bellbird_requests::extract::ProviderCalls;
+use bellbird_requests::json::write_json;
+use bellbird_requests::{Admitted, Problem};
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Uri};
+use jiff::Timestamp;
+
+use super::collect::{Collector, Item, Job};
+use super::findings::Finding;
+use super::params::Params;
+use super::view::ConnectionView;
+use super::{SimpleFin, deny};
+
+/// Accounts in one answer.
+const ACCOUNTS_MAX: u32 = 500;
+
+pub(super) async fn list_accounts(
+    State(server): State<SimpleFin>,
+    Admitted { caller, now, .. }: Admitted,
+    uri: Uri,
+) -> Response {
+    match account_set(server, caller, now, uri.query()).await {
+        Ok(response) => response,
+        Err(problem) => deny(problem),
+    }
+}
+
+async fn account_set(
+    server: SimpleFin,
+    caller: Caller,
+    now: Timestamp,
+    query: Option<&str>,
+) -> Result<Response, Problem> {
+    let params = Params::read(query)?;
+    let (job, findings) = select(server, caller, now, params).await?;
+    let mut collector = Collector::new(job, findings);
+    // Nothing is sent before the first account is there: until then, a failure can still be the whole answer.
+    let first = collector.next().await;
+    if first.is_none()
+        && let Some(problem) = collector.problem()
+    {
+        return Err(problem);
+    }
+    let calls = ProviderCalls(collector.job().call.calls());
+    let mut response = Response::new(body(collector, first));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.extensions_mut().insert(calls);
+    Ok(response)
+}
+
+/// Finds the requested accounts among those of the caller.
+async fn select(
+    server: SimpleFin,
+    caller: Caller,
+    now: Timestamp,
+    params: Params,
+) -> Result<(Job, Vec<Finding>), Problem> {
+    let storage = server.interop.access.storage();
+    let connections = storage.list_connections(caller.user_id).await?;
+    let (accounts, total) = storage.list_accounts(caller.user_id, ACCOUNTS_MAX, 0).await?;
+    let is_cut = total > accounts.len() as u64;
+    let names = shown_names(&accounts);
+    let mut wanted = params.accounts.clone();
+    let mut chosen = Vec::new();
+    for (account, name) in accounts.into_iter().zip(names) {
+        if wanted.as_mut().is_none_or(|wanted| wanted.remove(&account.id)) {
+            chosen.push((account, name));
+        }
+    }
+    // Accounts beyond the first ones, if they are asked for.
+    let others: Vec<_> = wanted.iter().flatten().copied().filter(|_| is_cut).collect();
+    if !others.is_empty() {
+        let found = storage.find_accounts(caller.user_id, &others).await?;
+        for account in found {
+            wanted.as_mut().map(|wanted| wanted.remove(&account.id));
+            let name = account.name.clone();
+            chosen.push((account, name));
+        }
+    }
+    let mut findings = Vec::new();
+    if params.has_unknown_account || wanted.as_ref().is_some_and(|wanted| !wanted.is_empty()) {
+        findings.push(Finding::unknown_account());
+    }
+    if is_cut && wanted.is_none() {
+        findings.push(Finding::too_many_accounts(chosen.len()));
+    }
+    let (connections, items) = place(connections, chosen);
+    let call = server.interop.access.call_context(&caller);
+    Ok((Job { server, caller, now, call, params, connections, items }, findings))
+}
+
+/// Keeps the connections of these accounts.
+fn place(connections: Vec<Connection>, accounts: Vec<(Account, String)>) -> (Vec<Connection>, Vec<Item>) {
+    let is_used = |connection: &Connection| accounts.iter().any(|(account, _)| account.connection_id == connection.id);
+    let connections: Vec<_> = connections.into_iter().filter(is_used).collect();
+    let mut items = Vec::new();
+    for (account, name) in accounts {
+        // None if the connection was removed between the two reads.
+        if let Some(connection) = connections.iter().position(|other| other.id == account.connection_id) {
+            items.push(Item { account, name, connection });
+        }
+    }
+    (connections, items)
+}
+
+/// The names of the accounts, with the masked number behind a name that several have: SimpleFIN has no member for it.
+fn shown_names(accounts: &[Account]) -> Vec<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for account in accounts {
+        *counts.entry(&account.name).or_default() += 1;
+    }
+    let name = |account: &Account| match &account.number {
+        Some(number) if counts.get(account.name.as_str()) > Some(&1) => {
+            format!("{} ({})", account.name, number.as_str())
+        }
+        _ => account.name.clone(),
+    };
+    accounts.iter().map(name).collect()
+}
+
+/// What a body sends next.
+enum Part {
+    Start(Option<Vec<u8>>),
+    Next,
+}
+
+/// The account set, account by account. Connections and errors come last, when they are known.
+fn body(collector: Collector, first: Option<Vec<u8>>) -> Body {
+    let start = Some((collector, Part::Start(first)));
+    Body::from_stream(stream::unfold(start, |state| async move {
+        let (mut collector, part) = state?;
+        let (mut chunk, account) = match part {
+            Part::Start(first) => (br#"{"accounts":["#.to_vec(), first),
+            Part::Next => (Vec::new(), collector.next().await.map(with_comma)),
+        };
+        let state = match account {
+            Some(account) => {
+                chunk.extend_from_slice(&account);
+                Some((collector, Part::Next))
+            }
+            None => {
+                write_end(&collector, &mut chunk);
+                None
+            }
+        };
+        Some((Ok::<_, Infallible>(Bytes::from(chunk)), state))
+    }))
+}
+
+fn with_comma(mut account: Vec<u8>) -> Vec<u8> {
+    account.insert(0, b',');
+    account
+}
+
+fn write_end(collector: &Collector, out: &mut Vec<u8>) {
+    let (job, findings) = (collector.job(), collector.findings());
+    let root_url = &job.server.inner.root_url;
+    let connections: Vec<_> = job.connections.iter().map(|one| ConnectionView::new(one, root_url)).collect();
+    out.extend_from_slice(br#"],"connections":"#);
+    write_json(&connections, out);
+    out.extend_from_slice(br#","errlist":"#);
+    write_json(&findings, out);
+    out.extend_from_slice(br#","errors":"#);
+    write_json(&findings.iter().map(Finding::text).collect::<Vec<_>>(), out);
+    out.push(b'}');
+}

@@ -1,0 +1,72 @@
+//! `POST /simplefin/claim/{token}`: exchanges a setup token for an access URL, once.
+//!
+//! The access URL has a new API key as its password. Headers and body are ignored: some clients send empty credentials.
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use bellbird_domain::{ApiKey, SetupToken};
+use bellbird_requests::Problem;
+use bellbird_storage::{SetupTokenClaim, random_base62};
+use http::StatusCode;
+
+use super::{SimpleFin, deny, text};
+
+/// The key says who asks. Some clients need a name, without `:`, `@` and percent-encoding.
+const USER_NAME: &str = "bellbird";
+
+pub(super) async fn claim(State(server): State<SimpleFin>, request: Request) -> Response {
+    match access_url(&server, request).await {
+        Ok(url) => text(StatusCode::OK, url),
+        Err(problem) => deny(problem),
+    }
+}
+
+async fn access_url(server: &SimpleFin, request: Request) -> Result<String, Problem> {
+    let (head, _) = request.into_parts();
+    let access = &server.interop.access;
+    let now = access.clock().now();
+    access.check_failures(&head, now)?;
+    let token = head.uri.path().rsplit('/').next().unwrap_or_default();
+    let Ok(token) = SetupToken::parse(token) else { return Err(access.reject(&head, now)) };
+    // Anyone can make up a token with a right checksum.
+    let permit = server.inner.claims.acquire().await.map_err(|_| Problem::Internal)?;
+    access.check_failures(&head, now)?;
+    let key = ApiKey::from_random(random_base62());
+    let claim = access.storage().claim_setup_token(&token, &key, now).await?;
+    drop(permit);
+    match claim {
+        SetupTokenClaim::Created(record) => {
+            tracing::info!(user_id = %record.user_id, key_id = %record.id, "setup token claimed");
+            Ok(with_credentials(&server.inner.root_url, &key))
+        }
+        SetupTokenClaim::Repeated { user_id, key_id } => {
+            tracing::warn!(%user_id, %key_id, "second claim of a setup token rejected");
+            Err(access.reject(&head, now))
+        }
+        SetupTokenClaim::Unknown => Err(access.reject(&head, now)),
+    }
+}
+
+fn with_credentials(root_url: &str, key: &ApiKey) -> String {
+    let (scheme, rest) = root_url.split_once("://").unwrap_or(("https", root_url));
+    format!("{scheme}://{USER_NAME}:{}@{rest}", key.expose())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn access_url_has_user_and_key() {
+        let key = ApiKey::from_random([1; 32]);
+        for (root, start, end) in [
+            ("https://x.example/simplefin", "https://bellbird:bb_1", "@x.example/simplefin"),
+            ("http://127.0.0.1:8080/simplefin", "http://bellbird:bb_1", "@127.0.0.1:8080/simplefin"),
+            ("https://x.example/a/simplefin", "https://bellbird:bb_1", "@x.example/a/simplefin"),
+        ] {
+            let url = with_credentials(root, &key);
+            assert!(url.starts_with(start) && url.ends_with(end), "{root}");
+            assert_eq!(url.matches([':', '@']).count(), root.matches(':').count() + 2, "{root}");
+        }
+    }
+}

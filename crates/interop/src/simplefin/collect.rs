@@ -1,0 +1,460 @@
+//! Reads the accounts of one answer from their providers: balances first, then rows, up to four accounts at once.
+//!
+//! An account that fails, or is not there in time, is left out and named. Its balance and rows belong together: a client
+//! computes the balance before the first row from both.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bellbird_domain::{
+    Account, Balance, Caller, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Holding, Plan, Span,
+};
+use bellbird_reads::{CallContext, ConnectionContext, ReadError};
+use bellbird_requests::Problem;
+use bellbird_requests::live::problem_for_category;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use jiff::Timestamp;
+use jiff::civil::Date;
+use tracing::Instrument as _;
+
+use super::SimpleFin;
+use super::amounts::balance_text;
+use super::findings::Finding;
+use super::history::{self, Known};
+use super::params::Params;
+use super::posted::span_until;
+use super::view::{BalanceView, Rows, ShownAccount, write_holding};
+
+/// Accounts whose rows are read at the same time.
+const READS_MAX: usize = 4;
+/// JSON of accounts that wait for the one before them. Beyond this, the order of accounts is that of their ends.
+const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// After a failure that says nothing else.
+const RETRY_AFTER_SECONDS: u64 = 5;
+
+/// A requested account.
+pub(super) struct Item {
+    pub(super) account: Account,
+    /// The name to show.
+    pub(super) name: String,
+    /// Where its connection is in the request's list.
+    pub(super) connection: usize,
+}
+
+/// What one request asks for.
+pub(super) struct Job {
+    pub(super) server: SimpleFin,
+    pub(super) caller: Caller,
+    pub(super) now: Timestamp,
+    pub(super) call: CallContext,
+    pub(super) params: Params,
+    pub(super) connections: Vec<Connection>,
+    pub(super) items: Vec<Item>,
+}
+
+/// A step of a request. Accounts are named by their place in [`Job::items`].
+enum Work {
+    /// The balances of accounts at one provider.
+    Balances(Vec<usize>),
+    Rows(usize, BalanceView),
+    /// The positions of accounts of one connection.
+    Holdings(Vec<(usize, BalanceView)>),
+}
+
+/// What has come of a step.
+#[derive(Default)]
+struct Done {
+    finished: Vec<(usize, Result<ReadAccount, Problem>)>,
+    next: Vec<Work>,
+}
+
+struct ReadAccount {
+    json: Vec<u8>,
+    /// The number of rows, if there are more.
+    cut_at: Option<usize>,
+}
+
+type Running = Pin<Box<dyn Future<Output = (Option<usize>, Done)> + Send>>;
+
+/// The reads of one request. Dropping it ends them.
+pub(super) struct Collector {
+    job: Arc<Job>,
+    queue: VecDeque<Work>,
+    running: FuturesUnordered<Running>,
+    /// Reads of rows and positions by connection.
+    reads: Vec<usize>,
+    unfinished: BTreeSet<usize>,
+    waiting: BTreeMap<usize, Vec<u8>>,
+    waiting_bytes: usize,
+    findings: Vec<Finding>,
+    /// Connections that need attention, and were named so.
+    named: BTreeSet<ConnectionId>,
+    problems: Vec<Problem>,
+    span: tracing::Span,
+}
+
+impl Collector {
+    pub(super) fn new(job: Job, mut findings: Vec<Finding>) -> Self {
+        let mut named = BTreeSet::new();
+        for connection in &job.connections {
+            if connection.status != ConnectionStatus::Active {
+                findings.push(Finding::attention(connection, connection.status));
+                named.insert(connection.id);
+            }
+        }
+        let reads = vec![0; job.connections.len()];
+        let unfinished = (0..job.items.len()).collect();
+        let mut collector = Self {
+            job: Arc::new(job),
+            queue: VecDeque::new(),
+            running: FuturesUnordered::new(),
+            reads,
+            unfinished,
+            waiting: BTreeMap::new(),
+            waiting_bytes: 0,
+            findings,
+            named,
+            problems: Vec::new(),
+            span: tracing::Span::current(),
+        };
+        collector.begin();
+        collector
+    }
+
+    /// Answers what needs no provider, and groups the others by provider, because one call may serve several accounts.
+    fn begin(&mut self) {
+        let job = Arc::clone(&self.job);
+        let mut by_provider: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (at, item) in job.items.iter().enumerate() {
+            match job.known_empty(item) {
+                Some(balance) => self.finish_account(at, Ok(job.read_account(at, &balance, &mut Rows::default(), &[]))),
+                None => by_provider.entry(&item.account.provider).or_default().push(at),
+            }
+        }
+        self.queue.extend(by_provider.into_values().map(Work::Balances));
+    }
+
+    /// The JSON of the next account. None at the end.
+    pub(super) async fn next(&mut self) -> Option<Vec<u8>> {
+        loop {
+            if let Some(json) = self.take_waiting() {
+                return Some(json);
+            }
+            self.start_queued();
+            let (connection, done) = self.running.next().await?;
+            if let Some(connection) = connection {
+                self.reads[connection] -= 1;
+            }
+            self.queue.extend(done.next);
+            for (at, outcome) in done.finished {
+                self.finish_account(at, outcome);
+            }
+        }
+    }
+
+    /// What to answer if no account can be shown. None if the account set says it, because a later request gives the
+    /// same.
+    pub(super) fn problem(&self) -> Option<Problem> {
+        let lasting = |problem: &&Problem| !matches!(problem, Problem::Reconnect(_) | Problem::NotFound(_));
+        self.problems.iter().filter(lasting).max_by_key(|problem| problem.retry_after()).cloned()
+    }
+
+    pub(super) fn job(&self) -> &Job {
+        &self.job
+    }
+
+    pub(super) fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    fn take_waiting(&mut self) -> Option<Vec<u8>> {
+        let first = self.waiting.first_entry()?;
+        let is_next = self.unfinished.first().is_none_or(|unfinished| first.key() < unfinished);
+        if !is_next && self.waiting_bytes <= WAITING_BYTES_MAX {
+            return None;
+        }
+        let json = first.remove();
+        self.waiting_bytes -= json.len();
+        Some(json)
+    }
+
+    fn start_queued(&mut self) {
+        while let Some(at) = self.next_queued() {
+            let Some(work) = self.queue.remove(at) else { return };
+            let connection = self.job.connection_of(&work);
+            if let Some(connection) = connection {
+                self.reads[connection] += 1;
+            }
+            let job = Arc::clone(&self.job);
+            let run = async move { (connection, job.run(work).await) };
+            self.running.push(Box::pin(run.instrument(self.span.clone())));
+        }
+    }
+
+    /// The work to start next: of the connection with the fewest reads, so that a slow provider delays no other.
+    fn next_queued(&self) -> Option<usize> {
+        let reads: usize = self.reads.iter().sum();
+        let candidates = self.queue.iter().enumerate().filter_map(|(at, work)| match self.job.connection_of(work) {
+            None => Some((0, at)),
+            Some(connection) => (reads < READS_MAX).then_some((self.reads[connection], at)),
+        });
+        candidates.min().map(|(_, at)| at)
+    }
+
+    fn finish_account(&mut self, at: usize, outcome: Result<ReadAccount, Problem>) {
+        self.unfinished.remove(&at);
+        let item = &self.job.items[at];
+        let connection = &self.job.connections[item.connection];
+        match outcome {
+            Ok(ReadAccount { json, cut_at }) => {
+                if let Some(rows) = cut_at {
+                    self.findings.push(Finding::cut(connection, item.account.id, &item.name, rows));
+                }
+                self.waiting_bytes += json.len();
+                self.waiting.insert(at, json);
+            }
+            Err(problem) => {
+                if let Problem::Reconnect(status) = problem
+                    && self.named.insert(connection.id)
+                {
+                    self.findings.push(Finding::attention(connection, status));
+                }
+                self.findings.push(Finding::failed(connection, item.account.id, &item.name));
+                self.problems.push(problem);
+            }
+        }
+    }
+}
+
+impl Job {
+    /// The connection that the work reads rows or positions of.
+    fn connection_of(&self, work: &Work) -> Option<usize> {
+        let at = match work {
+            Work::Balances(_) => return None,
+            Work::Rows(at, _) => *at,
+            Work::Holdings(accounts) => accounts.first()?.0,
+        };
+        Some(self.items[at].connection)
+    }
+
+    async fn run(&self, work: Work) -> Done {
+        let accounts: Vec<usize> = match &work {
+            Work::Balances(accounts) => accounts.clone(),
+            Work::Rows(at, _) => vec![*at],
+            Work::Holdings(accounts) => accounts.iter().map(|(at, _)| *at).collect(),
+        };
+        let steps = async {
+            match work {
+                Work::Balances(accounts) => self.read_balances(accounts).await,
+                Work::Rows(at, balance) => self.read_rows(at, &balance).await,
+                Work::Holdings(accounts) => self.read_holdings(accounts).await,
+            }
+        };
+        match tokio::time::timeout_at(self.call.deadline, steps).await {
+            Ok(done) => done,
+            Err(_) => failed(accounts, &Problem::ProviderUnavailable(RETRY_AFTER_SECONDS)),
+        }
+    }
+
+    async fn read_balances(&self, accounts: Vec<usize>) -> Done {
+        let requested = accounts.iter().map(|at| self.items[*at].account.clone()).collect();
+        let access = &self.server.interop.access;
+        let found = match access.reads().balances(&self.call, &self.caller, requested).await {
+            Ok(found) => found,
+            Err(error) => return failed(accounts, &problem_of(&error)),
+        };
+        for connection in &found.broken {
+            access.connections().refresh_in_background(self.caller.user_id, *connection);
+        }
+        let read_at = access.clock().now();
+        let (mut done, mut holdings) = (Done::default(), BTreeMap::<usize, Vec<_>>::new());
+        for at in accounts {
+            let item = &self.items[at];
+            let balance = found.balances.iter().find(|(id, _)| *id == item.account.id);
+            let balance = balance.and_then(|(_, balance)| balance.as_ref());
+            let Some(balance) = balance.and_then(|balance| balance_view(balance, &item.account, read_at)) else {
+                done.finished.push((at, Err(self.problem_of_balance(item, &found.broken))));
+                continue;
+            };
+            let category = self.connections[item.connection].category;
+            match category {
+                _ if self.params.is_balances_only => done.finished.push((at, Ok(self.without_rows(at, &balance)))),
+                ConnectionCategory::Banking => done.next.push(Work::Rows(at, balance)),
+                ConnectionCategory::Brokerage if self.caller.plan == Plan::Professional => {
+                    holdings.entry(item.connection).or_default().push((at, balance));
+                }
+                ConnectionCategory::Brokerage => done.finished.push((at, Ok(self.without_rows(at, &balance)))),
+            }
+        }
+        done.next.extend(holdings.into_values().map(Work::Holdings));
+        done
+    }
+
+    fn problem_of_balance(&self, item: &Item, broken: &[ConnectionId]) -> Problem {
+        let connection = &self.connections[item.connection];
+        if broken.contains(&connection.id) {
+            return Problem::Reconnect(match connection.status {
+                ConnectionStatus::Active => ConnectionStatus::Invalidated,
+                status => status,
+            });
+        }
+        Problem::ProviderUnavailable(RETRY_AFTER_SECONDS)
+    }
+
+    async fn read_rows(&self, at: usize, balance: &BalanceView) -> Done {
+        let outcome = match self.rows_of(at, balance).await {
+            Ok(mut rows) => Ok(self.read_account(at, balance, &mut rows, &[])),
+            Err(problem) => Err(problem),
+        };
+        Done { finished: vec![(at, outcome)], next: Vec::new() }
+    }
+
+    /// Reads the rows of the window, unless it is known that there are none.
+    async fn rows_of(&self, at: usize, balance: &BalanceView) -> Result<Rows, Problem> {
+        let (window, account) = (&self.params.window, &self.items[at].account);
+        if window.is_empty() {
+            return Ok(Rows::default());
+        }
+        let histories = &self.server.inner.histories;
+        let known = histories.get(account.id, self.caller.revision, self.now);
+        let plan = known.plan(window.last(), self.today());
+        if !matches!(plan, history::Plan::Read) {
+            // Windows of the far past are asked for one after another.
+            self.server.inner.balances.insert((account.id, self.caller.revision), balance.clone(), self.now);
+        }
+        match plan {
+            history::Plan::Empty => return Ok(Rows::default()),
+            history::Plan::Probe(to) => {
+                let probed = self.read_span(at, span_until(to), Some(1)).await?;
+                let learned = known.learn(to, probed.newest_day());
+                // A page without rows that is not the last one says nothing.
+                if probed.len() > 0 || !probed.is_cut() {
+                    histories.set(account.id, self.caller.revision, learned, self.now);
+                }
+                if learned.plan(window.last(), self.today()) == history::Plan::Empty && !probed.is_cut() {
+                    return Ok(Rows::default());
+                }
+            }
+            history::Plan::Read => {}
+        }
+        self.read_span(at, window.span(), None).await
+    }
+
+    /// Reads all rows of these days, or one page of about this many rows.
+    async fn read_span(&self, at: usize, span: Span, page_rows: Option<u32>) -> Result<Rows, Problem> {
+        let item = &self.items[at];
+        let context = self.context(item).await?;
+        let walk = self.server.interop.access.reads().walk_transactions(
+            &self.caller,
+            Arc::clone(&context),
+            Some(item.account.id),
+            span,
+            self.now,
+        );
+        let mut walk = walk.map_err(|error| problem_of(&error))?;
+        if let Some(rows) = page_rows {
+            walk = walk.with_first_page_rows(rows);
+        }
+        let mut rows = Rows::default();
+        loop {
+            let page = walk.next_page(&self.call, &mut |row, day| rows.keep(row, day)).await;
+            match page {
+                Ok(false) => return Ok(rows),
+                Ok(true) if page_rows.is_some() || rows.is_full() => {
+                    rows.set_cut();
+                    return Ok(rows);
+                }
+                Ok(true) => {}
+                Err(error) => return Err(self.after_failed_read(&context, &error).await),
+            }
+        }
+    }
+
+    async fn read_holdings(&self, accounts: Vec<(usize, BalanceView)>) -> Done {
+        let places: Vec<usize> = accounts.iter().map(|(at, _)| *at).collect();
+        let Some(first) = places.first() else { return Done::default() };
+        let context = match self.context(&self.items[*first]).await {
+            Ok(context) => context,
+            Err(problem) => return failed(places, &problem),
+        };
+        let access = &self.server.interop.access;
+        let read_at = access.clock().now();
+        let write = |holding: &Holding<'_>, out: &mut Vec<u8>| write_holding(holding, read_at, out);
+        let found = match access.reads().holdings(&self.call, &context, &write).await {
+            Ok(found) => found,
+            Err(error) => return failed(places, &self.after_failed_read(&context, &error).await),
+        };
+        let mut done = Done::default();
+        for (at, balance) in accounts {
+            let id = self.items[at].account.id;
+            let outcome = match found.iter().find(|(found, _)| *found == id).map(|(_, outcome)| outcome) {
+                Some(Ok(holdings)) => Ok(self.read_account(at, &balance, &mut Rows::default(), holdings)),
+                Some(Err(error)) => Err(self.after_failed_read(&context, error).await),
+                None => Err(Problem::NotFound("Account")),
+            };
+            done.finished.push((at, outcome));
+        }
+        done
+    }
+
+    async fn context(&self, item: &Item) -> Result<Arc<ConnectionContext>, Problem> {
+        let connection = item.account.connection_id;
+        let context = self.server.interop.access.reads().connection_context(&self.caller, connection).await;
+        context.map_err(|error| problem_of(&error))
+    }
+
+    async fn after_failed_read(&self, context: &ConnectionContext, error: &ReadError) -> Problem {
+        self.server.interop.access.after_failed_read(&self.caller, context, error).await
+    }
+
+    /// The balance of an account that was read lately, if the window is known to have no rows.
+    fn known_empty(&self, item: &Item) -> Option<BalanceView> {
+        if self.connections[item.connection].category != ConnectionCategory::Banking || self.params.is_balances_only {
+            return None;
+        }
+        let (id, revision) = (item.account.id, self.caller.revision);
+        let known: Known = self.server.inner.histories.get(id, revision, self.now);
+        if known.plan(self.params.window.last(), self.today()) != history::Plan::Empty {
+            return None;
+        }
+        self.server.inner.balances.get(&(id, revision), self.now).map(|(balance, _)| balance)
+    }
+
+    /// In the user's timezone.
+    fn today(&self) -> Date {
+        self.caller.timezone.to_datetime(self.now).date()
+    }
+
+    fn without_rows(&self, at: usize, balance: &BalanceView) -> ReadAccount {
+        self.read_account(at, balance, &mut Rows::default(), &[])
+    }
+
+    fn read_account(&self, at: usize, balance: &BalanceView, rows: &mut Rows, holdings: &[u8]) -> ReadAccount {
+        let Item { account, name, connection } = &self.items[at];
+        let (connection, root_url) = (&self.connections[*connection], self.server.inner.root_url.as_str());
+        let shown = ShownAccount { account, name, connection, root_url, balance };
+        ReadAccount { json: shown.to_json(rows, holdings), cut_at: rows.is_cut().then(|| rows.len()) }
+    }
+}
+
+fn failed(accounts: Vec<usize>, problem: &Problem) -> Done {
+    let finished = accounts.into_iter().map(|at| (at, Err(problem.clone()))).collect();
+    Done { finished, next: Vec::new() }
+}
+
+fn problem_of(error: &ReadError) -> Problem {
+    problem_for_category(error, "Account", ConnectionCategory::Banking)
+}
+
+/// None if the provider sent no current balance.
+fn balance_view(balance: &Balance, account: &Account, read_at: Timestamp) -> Option<BalanceView> {
+    let currency = balance.currency.as_ref().unwrap_or(&account.currency);
+    Some(BalanceView {
+        balance: balance_text(balance.current.as_ref()?),
+        available: balance.available.as_ref().map(balance_text),
+        currency: currency.as_str().to_owned(),
+        read_at,
+    })
+}

@@ -1,0 +1,60 @@
+//! What an account set says about accounts and connections that it does not show as they should be.
+
+use bellbird_domain::{AccountId, Connection, ConnectionId, ConnectionStatus};
+use serde::Serialize;
+
+/// An entry of `errlist`, version 2. Its text alone is an entry of `errors`, version 1.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    code: &'static str,
+    msg: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conn_id: Option<ConnectionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account_id: Option<AccountId>,
+}
+
+impl Finding {
+    pub(super) fn text(&self) -> &str {
+        &self.msg
+    }
+
+    /// The user has to act. Actual looks for the beginning of this text, with the account's `org.name`.
+    pub(super) fn attention(connection: &Connection, status: ConnectionStatus) -> Self {
+        let name = &connection.institution_name;
+        let what = match status {
+            ConnectionStatus::PendingMfa => "the institution waits for an answer of yours",
+            ConnectionStatus::Revoked => "its consent was withdrawn, so it has to be linked again",
+            _ => "its consent has expired, so it has to be linked again",
+        };
+        let msg = format!("Connection to {name} may need attention: {what}");
+        Self { code: "con.auth", msg, conn_id: Some(connection.id), account_id: None }
+    }
+
+    /// The account is left out.
+    pub(super) fn failed(connection: &Connection, id: AccountId, name: &str) -> Self {
+        let msg = format!("The account {name} of {} could not be read and is left out", connection.institution_name);
+        Self { code: "act.failed", msg, conn_id: Some(connection.id), account_id: Some(id) }
+    }
+
+    /// The oldest rows of the window are left out.
+    pub(super) fn cut(connection: &Connection, id: AccountId, name: &str, rows: usize) -> Self {
+        let msg = format!(
+            "The account {name} of {} has more transactions in this time: the newest {rows} are shown",
+            connection.institution_name
+        );
+        Self { code: "act.missingdata", msg, conn_id: Some(connection.id), account_id: Some(id) }
+    }
+
+    /// A requested account does not exist, or belongs to another user. Clients cannot distinguish the two.
+    pub(super) fn unknown_account() -> Self {
+        let msg = "A requested account is unknown: it was removed, or it never was one of yours".to_owned();
+        Self { code: "gen.api", msg, conn_id: None, account_id: None }
+    }
+
+    /// The user has more accounts than one answer shows.
+    pub(super) fn too_many_accounts(shown: usize) -> Self {
+        let msg = format!("Only the first {shown} accounts are shown: ask for the others by their ids");
+        Self { code: "gen.", msg, conn_id: None, account_id: None }
+    }
+}

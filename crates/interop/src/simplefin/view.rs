@@ -1,0 +1,293 @@
+//! The JSON of an account set, with the members of versions 1 and 2 together.
+
+use std::cmp::Reverse;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::ops::Range;
+
+use bellbird_domain::holding::{Multiplier, value_position};
+use bellbird_domain::{
+    Account, AccountId, AccountType, Category, Connection, ConnectionId, Decimal, Holding, Transaction,
+};
+use bellbird_requests::json::{write_json, write_string};
+use jiff::Timestamp;
+use jiff::civil::Date;
+use serde::Serialize;
+
+use super::amounts::amount_text;
+use super::posted::posted;
+
+/// Rows of one account in one answer.
+pub(super) const ROWS_MAX: usize = 10_000;
+/// JSON of these rows.
+const ROWS_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Of a label in a host name.
+const LABEL_BYTES_MAX: usize = 60;
+
+/// A balance, as it is sent. Without `Debug`, so that it is not logged.
+#[derive(Clone)]
+pub(super) struct BalanceView {
+    pub(super) balance: String,
+    /// None if the provider sends none.
+    pub(super) available: Option<String>,
+    /// A code, or `XXX` if none is known.
+    pub(super) currency: String,
+    pub(super) read_at: Timestamp,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct AccountView<'a> {
+    id: AccountId,
+    name: &'a str,
+    currency: &'a str,
+    balance: &'a str,
+    available_balance: Option<&'a str>,
+    balance_date: i64,
+    org: Org<'a>,
+    #[serde(rename = "conn_id")]
+    conn_id: ConnectionId,
+    #[serde(rename = "conn_name")]
+    conn_name: &'a str,
+    extra: AccountExtra<'a>,
+}
+
+/// The institution, in version 1.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Org<'a> {
+    domain: String,
+    name: &'a str,
+    sfin_url: &'a str,
+    id: &'a str,
+}
+
+#[derive(Serialize)]
+struct AccountExtra<'a> {
+    #[serde(rename = "type")]
+    account_type: AccountType,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<&'a str>,
+}
+
+/// The connection, in version 2.
+#[derive(Serialize)]
+pub(super) struct ConnectionView<'a> {
+    conn_id: ConnectionId,
+    name: &'a str,
+    org_id: &'a str,
+    sfin_url: &'a str,
+}
+
+impl<'a> ConnectionView<'a> {
+    pub(super) fn new(connection: &'a Connection, root_url: &'a str) -> Self {
+        let Connection { id, institution_name, institution_id, .. } = connection;
+        Self { conn_id: *id, name: institution_name, org_id: institution_id, sfin_url: root_url }
+    }
+}
+
+/// What an account is shown with. `transactions` and `holdings` are the JSON of rows, separated by commas.
+pub(super) struct ShownAccount<'a> {
+    pub(super) account: &'a Account,
+    pub(super) name: &'a str,
+    pub(super) connection: &'a Connection,
+    pub(super) root_url: &'a str,
+    pub(super) balance: &'a BalanceView,
+}
+
+impl ShownAccount<'_> {
+    /// `transactions` and `holdings` are always arrays: Actual reads their length.
+    pub(super) fn to_json(&self, rows: &mut Rows, holdings: &[u8]) -> Vec<u8> {
+        let Self { account, name, connection, root_url, balance } = self;
+        let view = AccountView {
+            id: account.id,
+            name,
+            currency: &balance.currency,
+            balance: &balance.balance,
+            available_balance: balance.available.as_deref(),
+            balance_date: balance.read_at.as_second(),
+            org: Org {
+                domain: domain(&connection.provider, &connection.institution_id),
+                name: &connection.institution_name,
+                sfin_url: root_url,
+                id: &connection.institution_id,
+            },
+            conn_id: connection.id,
+            conn_name: &connection.institution_name,
+            extra: AccountExtra {
+                account_type: account.account_type,
+                number: account.number.as_ref().map(|number| number.as_str()),
+            },
+        };
+        let mut out = Vec::with_capacity(rows.json.len() + holdings.len() + 1_024);
+        write_json(&view, &mut out);
+        // Goes on inside of the object.
+        out.pop();
+        out.extend_from_slice(br#","transactions":["#);
+        rows.write_newest_first(&mut out);
+        out.extend_from_slice(br#"],"holdings":["#);
+        out.extend_from_slice(holdings);
+        out.extend_from_slice(b"]}");
+        out
+    }
+}
+
+/// The rows of an account, newest instant first. Without `Debug`.
+#[derive(Default)]
+pub(super) struct Rows {
+    json: Vec<u8>,
+    rows: Vec<(Date, Range<usize>)>,
+    is_cut: bool,
+}
+
+impl Rows {
+    pub(super) fn keep(&mut self, row: &Transaction<'_>, day: Date) {
+        if self.is_full() {
+            self.is_cut = true;
+            return;
+        }
+        let start = self.json.len();
+        write_transaction(row, day, &mut self.json);
+        self.rows.push((day, start..self.json.len()));
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.rows.len() >= ROWS_MAX || self.json.len() >= ROWS_BYTES_MAX
+    }
+
+    /// There are more rows, which were not read.
+    pub(super) fn set_cut(&mut self) {
+        self.is_cut = true;
+    }
+
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(super) fn newest_day(&self) -> Option<Date> {
+        self.rows.iter().map(|(day, _)| *day).max()
+    }
+
+    /// By day, because the order of instants differs where a row's day is not that of its instant.
+    fn write_newest_first(&mut self, out: &mut Vec<u8>) {
+        self.rows.sort_by_key(|(day, _)| Reverse(*day));
+        for (at, (_, range)) in self.rows.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(&self.json[range.clone()]);
+        }
+    }
+}
+
+fn write_transaction(row: &Transaction<'_>, day: Date, out: &mut Vec<u8>) {
+    let posted = posted(day);
+    let merchant = row.merchant_name.as_deref().filter(|name| !name.trim().is_empty());
+    // Actual's sync fails without a payee.
+    let payee = merchant.unwrap_or(&row.description);
+    let payee = if payee.trim().is_empty() { "Unknown" } else { payee };
+    member("{\"id\":", &row.id, out);
+    number(",\"posted\":", posted, out);
+    // Some clients prefer it for the day.
+    number(",\"transacted_at\":", posted, out);
+    member(",\"amount\":", &amount_text(&row.amount), out);
+    member(",\"currency\":", row.currency.as_ref().unwrap_or(&row.account.currency).as_str(), out);
+    member(",\"description\":", &row.description, out);
+    member(",\"payee\":", payee, out);
+    out.extend_from_slice(br#","memo":"","pending":false,"mcc":"#);
+    let mcc = row.merchant_category_code.as_deref();
+    match mcc.filter(|mcc| mcc.len() == 4 && mcc.bytes().all(|byte| byte.is_ascii_digit())) {
+        Some(mcc) => write_string(mcc, out),
+        None => out.extend_from_slice(b"null"),
+    }
+    member(",\"extra\":{\"datetime\":", &row.datetime, out);
+    if let Some(category) = row.category {
+        // Firefly III makes its category of it.
+        member(",\"category\":", Category::label(category), out);
+    }
+    out.extend_from_slice(b"}}");
+}
+
+fn member(name: &str, value: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(name.as_bytes());
+    write_string(value, out);
+}
+
+fn number(name: &str, value: i64, out: &mut Vec<u8>) {
+    // Writing to memory does not fail.
+    let _ = write!(out, "{name}{value}");
+}
+
+/// A position. No text defines these members, only use does: all nine are expected.
+#[derive(Serialize)]
+struct HoldingView<'a> {
+    id: String,
+    created: i64,
+    currency: &'a str,
+    symbol: &'a str,
+    description: &'a str,
+    shares: &'a Decimal<'a>,
+    market_value: Option<&'a Decimal<'a>>,
+    /// Of the whole position.
+    cost_basis: Option<Decimal<'static>>,
+    /// Of one unit.
+    purchase_price: Option<&'a Decimal<'a>>,
+}
+
+pub(super) fn write_holding(holding: &Holding<'_>, read_at: Timestamp, out: &mut Vec<u8>) {
+    let average = holding.average_price.as_ref();
+    let view = HoldingView {
+        id: holding.id(),
+        created: read_at.as_second(),
+        currency: &holding.currency,
+        symbol: &holding.symbol,
+        description: holding.name.as_deref().unwrap_or(&holding.symbol),
+        shares: &holding.quantity,
+        market_value: holding.market_value.as_ref(),
+        cost_basis: value_position(&holding.quantity, average, None, &Multiplier::One).0,
+        purchase_price: average,
+    };
+    write_json(&view, out);
+}
+
+/// A name for the institution that no domain can have, because its domain is not known. Some clients need one, and tell
+/// institutions apart by it. Other characters than letters, digits and hyphens become hexadecimal.
+fn domain(provider: &str, institution_id: &str) -> String {
+    let mut name = String::new();
+    let mut label = 0;
+    for byte in institution_id.bytes() {
+        let before = name.len();
+        if label >= LABEL_BYTES_MAX {
+            (label, _) = (0, name.push('.'));
+        }
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' => name.push(char::from(byte)),
+            // Writing to memory does not fail.
+            _ => drop(write!(name, "x{byte:02x}")),
+        }
+        label += name.len() - before;
+    }
+    if name.is_empty() {
+        name.push_str("unknown");
+    }
+    format!("{name}.{provider}.invalid")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domain_is_a_host_name_below_invalid() {
+        assert_eq!(domain("fiskil", "12"), "12.fiskil.invalid");
+        assert_eq!(domain("akahu", "bank_A1"), "bankx5fx411.akahu.invalid");
+        assert_eq!(domain("snaptrade", "0191e7a0-91d4-7a01"), "0191e7a0-91d4-7a01.snaptrade.invalid");
+        assert_eq!(domain("x", ""), "unknown.x.invalid");
+        let long = domain("x", &"é".repeat(200));
+        assert!(long.split('.').all(|label| !label.is_empty() && label.len() <= 63), "{long}");
+    }
+}

@@ -1,0 +1,187 @@
+"""The service under test, and what /v1 says: clients of SimpleFIN have to read the same."""
+
+import calendar
+import json
+import os
+import subprocess
+import urllib.request
+from collections import namedtuple
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Decimal
+from pathlib import Path
+
+PROGRAMS = Path(__file__).resolve().parents[1]
+# How long a client keeps rows at first, with some days more on both sides.
+FIRST_DAYS = 120
+
+Row = namedtuple("Row", "day amount description payee")
+Holding = namedtuple("Holding", "symbol description currency shares market_value purchase_price")
+
+
+class Mismatch(Exception):
+    pass
+
+
+def same(what, got, want):
+    """Compares two dictionaries member by member, so that a failure is short."""
+    if got == want:
+        return
+    lines = [f"{what}: {len(got)} instead of {len(want)}"]
+    for key in list(got.keys() | want.keys()):
+        if got.get(key) != want.get(key):
+            lines.append(f"  {key}\n    read: {got.get(key)}\n    /v1:  {want.get(key)}")
+    raise Mismatch("\n".join(lines[:7]))
+
+
+def expect(what, got, want):
+    if got != want:
+        raise Mismatch(f"{what}: {got!r} instead of {want!r}")
+
+
+def by_id(what, rows):
+    """Rows of a list as a dictionary. An id that comes twice is a failure of its own."""
+    rows = list(rows)
+    found = dict(rows)
+    expect(f"{what}: different ids", len(found), len(rows))
+    return found
+
+
+def cents(amount):
+    return Decimal(amount).quantize(Decimal("0.01"), ROUND_HALF_EVEN)
+
+
+def posted(day):
+    """The second at which a row of a day is posted: 10:59 UTC is that day in almost every timezone."""
+    return calendar.timegm((*date.fromisoformat(day).timetuple()[:3], 10, 59, 0))
+
+
+class Account:
+    def __init__(self, account, balance, institution, rows, holdings, recent):
+        self.id, self.name, self.currency = account["id"], account["name"], account["currency"]
+        self.connection = account["connectionId"]
+        self.institution = institution
+        self.balance = cents(balance["currentBalance"])
+        self.available = None if balance["availableBalance"] is None else Decimal(balance["availableBalance"])
+        self.rows, self.holdings = rows, holdings
+        # The rows of a request without dates.
+        self.recent = recent
+
+    def between(self, start, end=float("inf")):
+        """The rows that a client gets for `start-date` and `end-date`."""
+        return {id: row for id, row in self.rows.items() if start <= posted(row.day) < end}
+
+
+class Bellbird:
+    """The service of start_service."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            [PROGRAMS / "start_service"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit("the service did not start")
+        self.service = json.loads(line)
+        self.first_token = self.service["setupToken"]
+        self.delete_extreme_rows()
+        institutions = {one["id"]: one for one in self.service["connections"]}
+        balances = {one["accountId"]: one for one in self.balances(self.service["accounts"])}
+        self.accounts = {
+            one["id"]: self.read_account(one, balances[one["id"]], institutions[one["connectionId"]])
+            for one in self.service["accounts"]
+            if balances[one["id"]]["currentBalance"] is not None
+        }
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+    def get(self, path, **query):
+        url = f"{self.service['apiUrl']}{path}?{'&'.join(f'{name}={value}' for name, value in query.items())}"
+        request = urllib.request.Request(url, headers={"authorization": f"Bearer {self.service['key']}"})
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as answer:
+            return json.load(answer)["data"]
+
+    def balances(self, accounts):
+        return self.get("/v1/balances", accountIds=",".join(one["id"] for one in accounts))
+
+    def read_account(self, account, balance, connection):
+        ids = {"connectionId": connection["id"], "accountId": account["id"]}
+        rows, recent, holdings = {}, {}, {}
+        if connection["category"] == "banking":
+            today = datetime.now(UTC).date()
+            span = {"from": today - timedelta(FIRST_DAYS), "to": today + timedelta(2)}
+            rows, recent = self.transactions(**ids, **span), self.transactions(**ids)
+        else:
+            holdings = {
+                one["id"]: Holding(
+                    one["symbol"],
+                    one["name"],
+                    one["currency"],
+                    *[None if one[name] is None else Decimal(one[name])
+                      for name in ("quantity", "marketValue", "averagePrice")],
+                )
+                for one in self.get("/v1/holdings", **ids)
+            }
+        return Account(account, balance, connection["institutionName"], rows, holdings, recent)
+
+    def transactions(self, **query):
+        rows, page = [], True
+        while page:
+            page = self.get("/v1/transactions", **query, offset=len(rows), limit=200)
+            rows += page
+        return by_id("/v1/transactions", ((one["id"], Row(
+            one["date"], Decimal(one["amount"]), one["description"], one["merchantName"] or one["description"]
+        )) for one in rows))
+
+    def run(self, *arguments):
+        """The JSON that a command of the service prints."""
+        done = subprocess.run(
+            [os.environ["BELLBIRD"], *arguments, "--json"],
+            env=self.service["environment"],
+            cwd=self.service["folder"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        expect(f"bellbird {' '.join(arguments)}: {done.stderr}", done.returncode, 0)
+        return json.loads(done.stdout)
+
+    def setup_token(self, name, user=None):
+        return self.run("simplefin", "token", "--user", user or self.service["email"], "--name", name)["token"]
+
+    def revoke(self, name):
+        """Revokes the key that the claim of a setup token of this name made."""
+        keys = self.run("key", "list", "--user", self.service["email"])
+        [key] = [one for one in keys if one["name"] == name]
+        self.run("key", "revoke", key["id"])
+
+    def control(self, provider, method, path, body=None):
+        """A call of the simulated provider's test interface."""
+        access = self.service["sandbox"][provider]
+        url = f"{access.get('oauthUrl', access['baseUrl'])}/__control/{path}"
+        request = urllib.request.Request(url, body, method=method)
+        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60).close()
+
+    def delete_extreme_rows(self):
+        """Deletes rows that no program here can hold: goetta-finance has 18 digits, beancount 28."""
+        for account in self.service["accounts"]:
+            if account["connectionId"] not in self.service["odd"]:
+                continue
+            for id, row in self.transactions(connectionId=account["connectionId"], accountId=account["id"]).items():
+                if abs(row.amount) >= 10**15 or row.amount.as_tuple().exponent < -18:
+                    self.control(account["provider"], "DELETE", f"transactions/{id}")
+
+    def expire_consent(self):
+        """Lets the consent of the New Zealand bank expire, whose data still answer. Returns its connection."""
+        sandbox = self.service["sandbox"]
+        [connection] = [
+            one
+            for one in self.service["connections"]
+            if one["provider"] == "akahu" and one["id"] not in self.service["odd"]
+        ]
+        authorisation = next(one for one in sandbox["credentials"] if one["provider"] == "akahu")["authorisation"]
+        self.control("akahu", "POST", f"consents/{authorisation}", b'{"state": "expired"}')
+        self.run("connection", "sync", "--all")
+        return connection

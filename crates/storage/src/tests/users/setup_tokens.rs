@@ -1,0 +1,143 @@
+use bellbird_domain::{KeyId, SetupToken, UserId};
+
+use crate::tests::fixtures::insert_setup_token;
+use crate::tests::support::{TestDb, at, both, key, setup_token};
+use crate::{KeyRecord, NewSetupToken, SetupTokenClaim, Storage, StorageError};
+
+async fn claim(db: &Storage, token: u8, new_key: u8, now: i64) -> SetupTokenClaim {
+    db.claim_setup_token(&setup_token(token), &key(new_key), at(now)).await.unwrap()
+}
+
+async fn claimed(db: &Storage, token: u8, new_key: u8, now: i64) -> KeyRecord {
+    match claim(db, token, new_key, now).await {
+        SetupTokenClaim::Created(record) => record,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn events(db: &TestDb, user: UserId, key: KeyId) -> Vec<(i64, String)> {
+    let audit = db.list_key_audit(user, key).await.unwrap();
+    audit.into_iter().map(|row| (row.at.as_second() - at(0).as_second(), row.event)).collect()
+}
+
+both! {
+    async fn claim_creates_an_ordinary_key(db) {
+        let user = db.user("a@x").await.id;
+        insert_setup_token(db, user, 1, at(60)).await;
+        let created = claimed(db, 1, 9, 59).await;
+        assert_eq!((created.name.as_str(), created.created_at, created.expires_at), ("Actual", at(59), None));
+        assert_eq!(db.list_keys(user).await.unwrap(), [created.clone()]);
+        assert_eq!(db.find_caller(&key(9), at(60)).await.unwrap().expect("works").caller.user_id, user);
+        db.revoke_key(created.id, at(61)).await.unwrap();
+        assert_eq!(db.find_caller(&key(9), at(62)).await.unwrap(), None);
+        assert_eq!(events(db, user, created.id).await, [(59, "claimed".to_owned())]);
+    }
+
+    async fn second_claim_creates_nothing_and_is_recorded(db) {
+        let user = db.user("a@x").await.id;
+        insert_setup_token(db, user, 1, at(60)).await;
+        let created = claimed(db, 1, 8, 10).await;
+        // Also after the token's expiry.
+        for now in [20, 70] {
+            let repeated = claim(db, 1, 9, now).await;
+            assert!(
+                matches!(repeated, SetupTokenClaim::Repeated { user_id, key_id } if (user_id, key_id) == (user, created.id)),
+                "{repeated:?}"
+            );
+        }
+        assert_eq!(db.list_keys(user).await.unwrap().len(), 1);
+        let rejected = || "claim_rejected".to_owned();
+        assert_eq!(
+            events(db, user, created.id).await,
+            [(10, "claimed".to_owned()), (20, rejected()), (70, rejected())]
+        );
+    }
+
+    async fn unknown_and_expired_tokens_leave_no_trace(db) {
+        let user = db.user("a@x").await.id;
+        insert_setup_token(db, user, 1, at(60)).await;
+        for (token, now) in [(2, 10), (1, 60), (1, 61)] {
+            assert!(matches!(claim(db, token, 9, now).await, SetupTokenClaim::Unknown), "{token} {now}");
+        }
+        assert_eq!(db.list_keys(user).await.unwrap(), []);
+        assert_eq!(db.texts("SELECT id FROM key_audit").await, [""; 0]);
+    }
+
+    async fn one_of_two_concurrent_claims_succeeds(db) {
+        let user = db.user("a@x").await.id;
+        let handles = [db.reopen().await, db.reopen().await];
+        for token in 0..10 {
+            insert_setup_token(db, user, token, at(60)).await;
+            let (one, other) =
+                tokio::join!(claim(&handles[0], token, 100 + token, 1), claim(&handles[1], token, 120 + token, 1));
+            let (created, repeated) = match (one, other) {
+                (SetupTokenClaim::Created(created), SetupTokenClaim::Repeated { key_id, .. })
+                | (SetupTokenClaim::Repeated { key_id, .. }, SetupTokenClaim::Created(created)) => (created.id, key_id),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(created, repeated);
+            assert_eq!(db.list_keys(user).await.unwrap().len(), usize::from(token) + 1);
+            assert_eq!(events(db, user, created).await.len(), 2);
+        }
+    }
+
+    async fn recorded_claims_are_limited(db) {
+        let user = db.user("a@x").await.id;
+        insert_setup_token(db, user, 1, at(60)).await;
+        let created = claimed(db, 1, 8, 10).await;
+        for _ in 0..105 {
+            assert!(matches!(claim(db, 1, 9, 20).await, SetupTokenClaim::Repeated { .. }));
+        }
+        assert_eq!(events(db, user, created.id).await.len(), 101);
+    }
+
+    async fn token_requires_a_user_and_is_unique(db) {
+        let token: SetupToken = setup_token(1);
+        let user = db.user("a@x").await.id;
+        let new = |user_id| NewSetupToken { user_id, token: &token, name: "n", expires_at: at(60) };
+        let error = db.insert_setup_token(&new(UserId::new()), at(0)).await.unwrap_err();
+        assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
+        db.insert_setup_token(&new(user), at(0)).await.unwrap();
+        let error = db.insert_setup_token(&new(user), at(0)).await.unwrap_err();
+        assert!(matches!(error, StorageError::Conflict("this setup token")), "{error:?}");
+    }
+
+    async fn tokens_and_audit_go_with_their_user(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        for (number, user) in [(1, user), (2, user), (3, other), (4, other)] {
+            insert_setup_token(db, user, number, at(60)).await;
+        }
+        claimed(db, 1, 8, 10).await;
+        claimed(db, 3, 9, 10).await;
+        db.delete_user(user).await.unwrap();
+        for table in ["setup_tokens", "key_audit"] {
+            let left = db.texts(&format!("SELECT DISTINCT user_id FROM {table}")).await;
+            assert_eq!(left, [other.to_string()], "{table}");
+        }
+        assert!(matches!(claim(db, 2, 10, 11).await, SetupTokenClaim::Unknown));
+    }
+
+    async fn restore_voids_unclaimed_tokens_only(db) {
+        let user = db.user("a@x").await.id;
+        for number in [1, 2] {
+            insert_setup_token(db, user, number, at(60)).await;
+        }
+        claimed(db, 1, 8, 10).await;
+        db.set_restore_decided().await.unwrap();
+        assert!(matches!(claim(db, 2, 9, 20).await, SetupTokenClaim::Unknown), "may have been claimed since");
+        assert!(matches!(claim(db, 1, 9, 20).await, SetupTokenClaim::Repeated { .. }));
+    }
+
+    async fn old_tokens_are_deleted(db) {
+        const DAY: i64 = 24 * 60 * 60;
+        let user = db.user("a@x").await.id;
+        for (number, expires_at) in [(1, 60), (2, 60), (3, 61)] {
+            insert_setup_token(db, user, number, at(expires_at)).await;
+        }
+        claimed(db, 1, 8, 10).await;
+        assert_eq!(db.delete_outdated(at(59 + 30 * DAY)).await.unwrap(), 0);
+        assert_eq!(db.delete_outdated(at(60 + 30 * DAY)).await.unwrap(), 2);
+        assert_eq!(db.texts("SELECT 'x' FROM setup_tokens").await.len(), 1);
+        assert_eq!(db.texts("SELECT event FROM key_audit").await, ["claimed"], "kept with the key");
+    }
+}

@@ -1,0 +1,142 @@
+//! Stores setup tokens by the SHA-256 of their text. Claiming one creates an API key, once.
+
+use bellbird_domain::{ApiKey, KeyId, SetupToken, UserId};
+use jiff::Timestamp;
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::Storage;
+use crate::db::{Param, Row, Tx, params, statements};
+use crate::digest::hash;
+use crate::error::Result;
+use crate::locks::{lock_user, lock_user_if_exists};
+use crate::users::keys::{self, KeyRecord};
+
+/// Further rejected claims of a key's token are not recorded: anyone who has the token can repeat them.
+const REJECTED_CLAIMS_MAX: i64 = 100;
+
+const CLAIMED: &str = "claimed";
+const CLAIM_REJECTED: &str = "claim_rejected";
+
+statements! {
+    INSERT = "INSERT INTO setup_tokens (user_id, id, token_hash, name, created_at, expires_at)
+        VALUES ($1, $2, $3, $4, $5, $6)";
+
+    FIND = "SELECT user_id, id, name, expires_at, key_id FROM setup_tokens WHERE token_hash = $1";
+
+    SET_KEY = "UPDATE setup_tokens SET key_id = $3 WHERE user_id = $1 AND id = $2 AND key_id IS NULL";
+
+    RECORD = "INSERT INTO key_audit (user_id, id, key_id, recorded_at, event)
+        SELECT id, $2, $3, $4, $5 FROM users WHERE id = $1
+            AND (SELECT COUNT(*) FROM key_audit WHERE user_id = $1 AND key_id = $3) <= $6";
+
+    LIST_AUDIT = "SELECT recorded_at, event FROM key_audit WHERE user_id = $1 AND key_id = $2 ORDER BY recorded_at, id";
+}
+
+/// Without `Debug`, because it holds the token.
+#[derive(Clone, Copy)]
+pub struct NewSetupToken<'a> {
+    /// The user whose key a claim creates.
+    pub user_id: UserId,
+    pub token: &'a SetupToken,
+    /// The name of that key.
+    pub name: &'a str,
+    /// The token can be claimed before this time.
+    pub expires_at: Timestamp,
+}
+
+/// The result of a claim.
+#[derive(Debug)]
+pub enum SetupTokenClaim {
+    /// The key was created.
+    Created(KeyRecord),
+    /// The token was claimed before, which created this key. Recorded in the audit of the key.
+    Repeated { user_id: UserId, key_id: KeyId },
+    /// The token is unknown, or expired before it was claimed.
+    Unknown,
+}
+
+/// An event of a key. Serialized as commands print it with `--json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct KeyAuditRow {
+    pub at: Timestamp,
+    /// One word: see docs/operating.md.
+    pub event: String,
+}
+
+struct StoredToken {
+    user: UserId,
+    id: Uuid,
+    name: String,
+    expires_at: Timestamp,
+    key: Option<KeyId>,
+}
+
+impl Storage {
+    /// Stores a setup token.
+    ///
+    /// # Errors
+    /// [`crate::StorageError::NotFound`] if the user does not exist, [`crate::StorageError::Conflict`] if the token does.
+    pub async fn insert_setup_token(&self, new: &NewSetupToken<'_>, now: Timestamp) -> Result<()> {
+        let mut tx = self.db.begin().await?;
+        lock_user(&mut tx, new.user_id).await?;
+        let (id, hash) = (Param::Id(Uuid::now_v7()), hash(new.token.expose()));
+        let values = params![new.user_id, id, hash.as_ref(), new.name, now, new.expires_at];
+        tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this setup token"))?;
+        tx.commit().await
+    }
+
+    /// Creates `key` for the user of the token. Of several concurrent claims, one succeeds.
+    pub async fn claim_setup_token(&self, token: &SetupToken, key: &ApiKey, now: Timestamp) -> Result<SetupTokenClaim> {
+        let hash = hash(token.expose());
+        // A read first: made-up tokens must not take SQLite's one writer.
+        let Some(found) = self.db.one(FIND, params![hash.as_ref()], stored_token).await? else {
+            return Ok(SetupTokenClaim::Unknown);
+        };
+        let mut tx = self.db.begin().await?;
+        if !lock_user_if_exists(&mut tx, found.user).await? {
+            tx.rollback().await;
+            return Ok(SetupTokenClaim::Unknown);
+        }
+        let claim = match tx.one(FIND, params![hash.as_ref()], stored_token).await? {
+            Some(StoredToken { user, key: Some(key), .. }) => {
+                record(&mut tx, user, key, CLAIM_REJECTED, now).await?;
+                SetupTokenClaim::Repeated { user_id: user, key_id: key }
+            }
+            Some(StoredToken { user, id, name, expires_at, key: None }) if now < expires_at => {
+                let created = keys::insert(&mut tx, user, key, &name, None, now).await?;
+                tx.run(SET_KEY, params![user, Param::Id(id), created.id]).await?;
+                record(&mut tx, user, created.id, CLAIMED, now).await?;
+                SetupTokenClaim::Created(created)
+            }
+            Some(_) | None => {
+                tx.rollback().await;
+                return Ok(SetupTokenClaim::Unknown);
+            }
+        };
+        tx.commit().await?;
+        Ok(claim)
+    }
+
+    /// Lists how a key was created with a setup token, and rejected claims of that token. Oldest first.
+    pub async fn list_key_audit(&self, user: UserId, key: KeyId) -> Result<Vec<KeyAuditRow>> {
+        let row = |row: &Row<'_>| Ok(KeyAuditRow { at: row.time(0)?, event: row.text(1)?.to_owned() });
+        self.db.all(LIST_AUDIT, params![user, key], row).await
+    }
+}
+
+async fn record(tx: &mut Tx, user: UserId, key: KeyId, event: &str, now: Timestamp) -> Result<()> {
+    // UUIDv7 ids increase, so events at the same time keep their order.
+    let id = Param::Id(Uuid::now_v7());
+    tx.run(RECORD, params![user, id, key, now, event, REJECTED_CLAIMS_MAX]).await.map(|_| ())
+}
+
+fn stored_token(row: &Row<'_>) -> Result<StoredToken> {
+    Ok(StoredToken {
+        user: row.id(0)?,
+        id: row.id(1)?,
+        name: row.text(2)?.to_owned(),
+        expires_at: row.time(3)?,
+        key: row.opt_id(4)?,
+    })
+}
