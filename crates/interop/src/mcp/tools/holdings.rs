@@ -89,7 +89,7 @@ pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Valu
 async fn read_source(asked: &Asked<'_>, source: &Source) -> (Vec<Row>, Vec<Missing>) {
     let reads = asked.interop.access.reads();
     let (mut rows, mut missing) = (Vec::new(), Vec::new());
-    let accounts = match reads.holdings(&asked.call, &source.context, write).await {
+    let accounts = match reads.holdings(&asked.call, &source.context, &write).await {
         Ok(accounts) => accounts,
         Err(error) => return (rows, vec![asked.missing(source, &error).await]),
     };
