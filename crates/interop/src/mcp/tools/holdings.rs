@@ -106,7 +106,11 @@ async fn read_source(asked: &Asked<'_>, source: &Source) -> (Vec<Row>, Vec<Missi
     (rows, missing)
 }
 
+/// Writes a row, after a comma unless it is the account's first.
 fn write(holding: &Holding<'_>, out: &mut Vec<u8>) {
+    if !out.is_empty() {
+        out.push(b',');
+    }
     let text = |text: &str| clean(text, CELL_CHARS_MAX);
     let number = |number: &Option<bellbird_domain::Decimal<'_>>| number.as_ref().map(ToString::to_string);
     let row = Row {
