@@ -35,8 +35,13 @@ def demand_equal(got, expected, what):
     if isinstance(got, list) and isinstance(expected, list):
         missing = [one for one in expected if one not in got][:2]
         surplus = [one for one in got if one not in expected][:2]
-        raise Failure(f"{what}: {len(got)} for {len(expected)}, missing {missing}, not in /v1 {surplus}, or another order")
+        counts = f"{what}: {len(got)} for {len(expected)}"
+        raise Failure(f"{counts}, missing {missing}, not in /v1 {surplus}, or another order")
     raise Failure(f"{what}: {got!r} for {expected!r}")
+
+
+def in_one_order(rows):
+    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
 
 
 class V1:
@@ -100,8 +105,9 @@ def clean(text, chars_max):
 
 def cell(text):
     """The same where a program may show it as Markdown: it breaks no table and becomes no link."""
-    cleaned = clean(text, 140).translate(str.maketrans("|`[<]>\\", "/'(())/")).replace("://", ": //")
-    return re.sub("www[.]", lambda found: found[0][:3] + " .", cleaned, flags=re.IGNORECASE | re.ASCII)
+    cleaned = clean(text, 140).translate(str.maketrans("|`[<]>\\", "/'(())/"))
+    unlinked = cleaned.replace("@", "@ ").rstrip().replace("://", ": //")
+    return re.sub("www[.]", lambda found: found[0][:3] + " .", unlinked, flags=re.IGNORECASE | re.ASCII)
 
 
 def without_nulls(row):
@@ -109,14 +115,16 @@ def without_nulls(row):
 
 
 def common(row, currency):
-    return without_nulls({
-        "id": row["id"],
-        "day": row["date"],
-        "amount": row["amount"],
-        "currency": currency[row["accountId"]],
-        "category": row["category"],
-        "account_id": row["accountId"],
-    })
+    return without_nulls(
+        {
+            "id": row["id"],
+            "day": row["date"],
+            "amount": row["amount"],
+            "currency": currency[row["accountId"]],
+            "category": row["category"],
+            "account_id": row["accountId"],
+        }
+    )
 
 
 def brief(row, currency):
@@ -126,13 +134,15 @@ def brief(row, currency):
 
 def full(row, currency):
     merchant = row["merchantName"]
-    return common(row, currency) | without_nulls({
-        "datetime": row["datetime"],
-        "direction": row["direction"],
-        "description": clean(row["description"], 500),
-        "merchant_name": None if merchant is None else clean(merchant, 500),
-        "merchant_category_code": row["merchantCategoryCode"],
-    })
+    return common(row, currency) | without_nulls(
+        {
+            "datetime": row["datetime"],
+            "direction": row["direction"],
+            "description": clean(row["description"], 500),
+            "merchant_name": None if merchant is None else clean(merchant, 500),
+            "merchant_category_code": row["merchantCategoryCode"],
+        }
+    )
 
 
 class Step:
@@ -183,7 +193,7 @@ def judge_text(text, content, name):
     demand_equal(len({line.count("|") for line in lines}), 1, f"numbers of columns of {name}")
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
     demand_equal(len(cells), len(content[name]), f"lines of the table of {name}")
-    for row, line in zip(content[name], cells):
+    for row, line in zip(content[name], cells, strict=True):
         for member in ("amount", "day", "quantity", "net"):
             if member in row:
                 demand(row[member] in line, f"{member} {row[member]} is not in {line}")
@@ -219,8 +229,10 @@ def summarize(truth, group_by, arguments=None, group=lambda row: None, matches=l
         }
 
     def got(member):
-        return {name: member[name] if name == "count" else Decimal(member[name]) for name in
-                ("money_in", "money_out", "net", "count")}
+        return {
+            name: member[name] if name == "count" else Decimal(member[name])
+            for name in ("money_in", "money_out", "net", "count")
+        }
 
     def judge(answers):
         content = answers[0].get("structured")
@@ -252,18 +264,21 @@ def list_accounts(truth):
         expected = []
         for account in truth.accounts:
             balance = truth.balances[account["id"]]
-            expected.append(without_nulls({
-                "id": account["id"],
-                "connection_id": account["connectionId"],
-                "name": clean(account["name"], 140),
-                "type": account["type"],
-                "number": account["accountNumber"],
-                "currency": account["currency"],
-                "current_balance": balance["currentBalance"],
-                "available_balance": balance["availableBalance"],
-            }))
-        key = lambda row: row["id"]
-        demand_equal(sorted(rows, key=key), sorted(expected, key=key), "accounts")
+            expected.append(
+                without_nulls(
+                    {
+                        "id": account["id"],
+                        "connection_id": account["connectionId"],
+                        "name": clean(account["name"], 140),
+                        "type": account["type"],
+                        "number": account["accountNumber"],
+                        "currency": account["currency"],
+                        "current_balance": balance["currentBalance"],
+                        "available_balance": balance["availableBalance"],
+                    }
+                )
+            )
+        demand_equal(in_one_order(rows), in_one_order(expected), "accounts")
         connections = {one["id"]: one["status"] for answer in answers for one in answer["structured"]["connections"]}
         demand_equal(connections, {one["id"]: one["status"] for one in truth.connections}, "connections")
 
@@ -271,12 +286,30 @@ def list_accounts(truth):
 
 
 # Members of /v1 under other names.
-HOLDING = {"id": "id", "account_id": "accountId", "symbol": "symbol", "currency": "currency", "quantity": "quantity",
-           "average_price": "averagePrice", "current_price": "currentPrice", "market_value": "marketValue",
-           "unrealized_pnl": "unrealizedPnl"}
-TRADE = {"id": "id", "account_id": "accountId", "symbol": "symbol", "type": "type", "quantity": "quantity",
-         "price": "price", "currency": "currency", "total_amount": "totalAmount", "fees": "fees",
-         "trade_date": "tradeDate", "settlement_date": "settlementDate"}
+HOLDING = {
+    "id": "id",
+    "account_id": "accountId",
+    "symbol": "symbol",
+    "currency": "currency",
+    "quantity": "quantity",
+    "average_price": "averagePrice",
+    "current_price": "currentPrice",
+    "market_value": "marketValue",
+    "unrealized_pnl": "unrealizedPnl",
+}
+TRADE = {
+    "id": "id",
+    "account_id": "accountId",
+    "symbol": "symbol",
+    "type": "type",
+    "quantity": "quantity",
+    "price": "price",
+    "currency": "currency",
+    "total_amount": "totalAmount",
+    "fees": "fees",
+    "trade_date": "tradeDate",
+    "settlement_date": "settlementDate",
+}
 
 
 def brokerage(tool, name, names, rows, arguments, day=None):
@@ -285,14 +318,14 @@ def brokerage(tool, name, names, rows, arguments, day=None):
         days = [row[day][:10] for row in got] if day else []
         demand(days == sorted(days, reverse=True), "the order is not newest first")
         expected = [{member: row[other] for member, other in names.items()} for row in rows]
-        key = lambda row: json.dumps(row, sort_keys=True)
-        demand_equal(sorted(got, key=key), sorted(expected, key=key), name)
+        demand_equal(in_one_order(got), in_one_order(expected), name)
 
     return Step(tool, arguments, judge)
 
 
 def mistake(tool, arguments, *words):
     """Arguments that a model gets wrong. The text must help it to try again."""
+
     def judge(answers):
         answer = answers[0]
         demand(answer.get("isError"), f"accepted: {str(answer)[:300]}")
@@ -320,23 +353,35 @@ def steps(truth, odd, stranger):
         # These are the short plan.
         list_accounts(truth),
         list_transactions(truth, {"account_ids": odd, "detail": "full"}, full, odd),
-        list_transactions(truth, {"min_amount": str(minimum)}, matches=lambda row:
-                          abs(Decimal(row["amount"])) >= minimum),
+        list_transactions(
+            truth, {"min_amount": str(minimum)}, matches=lambda row: abs(Decimal(row["amount"])) >= minimum
+        ),
         summarize(truth, "month", group=lambda row: row["date"][:7]),
         brokerage("list_holdings", "holdings", HOLDING, truth.holdings, {}),
         mistake("list_transactions", {"from": "2026-02-30", "surprise": 1}, "from", "surprise"),
         unknown_tool(),
         # Only the whole plan has these.
         list_transactions(truth, {"limit": 200}),
-        list_transactions(truth, {"category": category, "direction": "debit"}, matches=lambda row:
-                          row["category"] == category and row["direction"] == "debit"),
-        list_transactions(truth, {"text": word.swapcase()}, matches=lambda row:
-                          word.lower() in (row["description"] + "\n" + (row["merchantName"] or "")).lower()),
+        list_transactions(
+            truth,
+            {"category": category, "direction": "debit"},
+            matches=lambda row: row["category"] == category and row["direction"] == "debit",
+        ),
+        list_transactions(
+            truth,
+            {"text": word.swapcase()},
+            matches=lambda row: word.lower() in (row["description"] + "\n" + (row["merchantName"] or "")).lower(),
+        ),
         summarize(truth, None),
         summarize(truth, "category", group=lambda row: row["category"]),
         summarize(truth, "account", group=lambda row: row["accountId"]),
-        summarize(truth, "merchant", {"direction": "debit"}, lambda row: clean(row["merchantName"] or "", 140),
-                  lambda row: row["direction"] == "debit"),
+        summarize(
+            truth,
+            "merchant",
+            {"direction": "debit"},
+            lambda row: clean(row["merchantName"] or "", 140),
+            lambda row: row["direction"] == "debit",
+        ),
         brokerage("list_trades", "trades", TRADE, truth.trades, truth.days, "trade_date"),
         mistake("list_transactions", {"limit": "many"}, "limit"),
         mistake("list_transactions", {"cursor": "bm90IG91cnM"}, "cursor"),
