@@ -16,7 +16,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import duckdb
-from bellbird import Mismatch, Row, by_id, cents, expect, same
+from bellbird import Holding, Mismatch, Row, by_id, cents, expect, same
 
 BIN = Path(sys.executable).parent
 CENT = Decimal("0.01")
@@ -59,7 +59,7 @@ def simplefin4py(bellbird, folder):
         client = SimpleFin(await SimpleFin.claim_setup_token(token))
         await fails("a second claim", SimpleFinClaimError, SimpleFin.claim_setup_token(token))
         data = await client.fetch_data()
-        expect("simplefin4py: errors", data.errors, [])
+        bellbird.compare_errors("simplefin4py: errors", data.errors)
         expect("simplefin4py: accounts", sorted(one.id for one in data.accounts), sorted(bellbird.accounts))
         for account in data.accounts:
             compare_simplefin4py(account, bellbird.accounts[account.id])
@@ -95,9 +95,10 @@ def compare_simplefin4py(account, want):
         expect(f"{what}: transacted", row.transacted_at, row.posted)
     holdings = {}
     for one in account.holdings:
-        numbers = [Decimal(value) if value else None for value in (one.shares, one.market_value, one.purchase_price)]
-        holdings[one.id] = (one.symbol, one.description, one.currency, *numbers)
-    same(f"{what}: holdings", holdings, {id: tuple(one) for id, one in want.holdings.items()})
+        numbers = (one.shares, one.market_value, one.purchase_price, one.cost_basis)
+        numbers = [None if number is None else Decimal(number) for number in numbers]
+        holdings[one.id] = Holding(one.symbol, one.description, one.currency, *numbers)
+    same(f"{what}: holdings", holdings, want.holdings)
 
 
 def simplefin4py_attention(bellbird, connection):
@@ -192,8 +193,9 @@ def goetta_finance(bellbird, folder):
     }
     same("goetta-finance: accounts", stored["accounts"], accounts)
     again = run([command, "sync"], folder, "goetta-finance sync")
-    if not again.startswith("Synced: 0 new,") or "warning" in again:
+    if not again.startswith("Synced: 0 new,"):
         raise Mismatch(f"goetta-finance sync: {again}")
+    bellbird.compare_errors("goetta-finance: warnings", re.findall("^  warning: (.*)", again, re.MULTILINE))
     return f"{len(accounts)} accounts, {len(want)} rows; a second sync adds none"
 
 
