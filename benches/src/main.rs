@@ -6,6 +6,7 @@
 mod bare;
 mod client;
 mod compare;
+mod export;
 mod fan_out;
 mod figures;
 mod memory;
@@ -65,7 +66,8 @@ pub(crate) struct HttpArgs {
     #[command(flatten)]
     program: ProgramArgs,
 
-    /// Measure only names that contain this text, such as health, accounts, transactions, start, memory
+    /// Measure only names that contain this text, such as health, accounts, transactions, start, memory,
+    /// export
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
@@ -190,5 +192,6 @@ async fn http(args: &HttpArgs) -> anyhow::Result<Report> {
     fan_out::run(args, &mut report).await?;
     memory::walk(args, &mut report).await?;
     memory::many_clients(args, &mut report).await?;
+    export::run(args, &mut report).await?;
     Ok(report)
 }

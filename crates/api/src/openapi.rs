@@ -1,6 +1,8 @@
 //! Builds the OpenAPI 3.1 document. Paths, parameters and schemas come from the handlers, queries and views. This
 //! module adds the rest from `assets/openapi.yaml`, above all headers and error responses.
 
+mod webhooks;
+
 use std::collections::BTreeMap;
 
 use axum::body::Body;
@@ -58,6 +60,11 @@ impl Document {
         &self.yaml
     }
 
+    /// Every type of webhook event, in the order of the reference page.
+    pub(crate) fn events() -> impl Iterator<Item = &'static str> {
+        webhooks::types()
+    }
+
     /// Every path, in the order of the reference page.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.paths.iter().map(String::as_str)
@@ -104,6 +111,7 @@ fn build(described: OpenApi) -> Value {
     let mut document = parts.document.take();
     document["paths"] = described["paths"].clone();
     document["components"] = described["components"].clone();
+    webhooks::describe(&mut document);
     complete_components(&mut document["components"], &mut parts.components);
     if let Some(paths) = document["paths"].as_object_mut() {
         for (path, item) in paths {
@@ -120,15 +128,20 @@ fn complete_components(components: &mut Value, parts: &mut Map<String, Value>) {
     components["headers"]["Sunset"]["example"] = SUNSET_DATE.into();
     components["schemas"]["ErrorBody"] = serde_json::to_value(ErrorBody::schema()).unwrap_or_default();
     components["schemas"]["Error"] = serde_json::to_value(ErrorObject::schema()).unwrap_or_default();
+    let statuses = json!(["active", "invalidated", "pending_mfa", "revoked"]);
     for (schema, member, values) in [
         ("Connection", "category", json!(bellbird_domain::ConnectionCategory::ALL)),
-        ("Connection", "status", json!(["active", "invalidated", "pending_mfa", "revoked"])),
+        ("Connection", "status", statuses.clone()),
+        ("EventConnection", "status", statuses.clone()),
+        ("EventConnection", "previous_status", statuses),
         ("Account", "type", json!(bellbird_domain::AccountType::ALL)),
         ("Trade", "type", json!(bellbird_domain::TradeType::ALL)),
+        ("EventTrade", "type", json!(bellbird_domain::TradeType::ALL)),
         ("Transaction", "status", json!(["posted"])),
         ("Transaction", "direction", json!(["credit", "debit"])),
         ("Category", "key", categories(false)),
         ("Transaction", "category", categories(true)),
+        ("EventTransaction", "category", categories(true)),
     ] {
         components["schemas"][schema]["properties"][member]["enum"] = values;
     }

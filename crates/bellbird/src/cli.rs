@@ -8,6 +8,7 @@ mod connection;
 mod demo;
 mod doctor;
 mod key;
+mod mcp;
 mod migrate;
 mod openapi;
 mod output;
@@ -79,6 +80,13 @@ enum Command {
     Restore(restore::RestoreArgs),
     Status(status::StatusArgs),
     Doctor(doctor::DoctorArgs),
+    /// Let an assistant read the accounts: MCP over standard input and output.
+    ///
+    /// Passes messages to a running service, which it finds at BELLBIRD_URL (default http://127.0.0.1:8080). It calls
+    /// with the API key in BELLBIRD_KEY. Uses no settings and no database. Ends when standard input ends.
+    #[command(after_long_help = "Example, as an assistant starts it:
+  BELLBIRD_URL=https://bank.example.com BELLBIRD_KEY=bb_... bellbird mcp")]
+    Mcp,
     Openapi(openapi::OpenapiArgs),
     Completions(completions::CompletionsArgs),
     #[command(subcommand)]
@@ -142,6 +150,7 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Restore(args) => restore::run(&settings, &args).await?,
         Command::Status(args) => return status::run(&settings, &args).await,
         Command::Doctor(args) => return doctor::run(&settings, &args).await,
+        Command::Mcp => mcp::run().await?,
         Command::Openapi(args) => openapi::run(&args)?,
         Command::Completions(args) => completions::run(&args, cli.format, &mut Cli::command())?,
         Command::User(command) => user::run(&settings, command).await?,

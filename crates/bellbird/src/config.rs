@@ -5,6 +5,7 @@
 //! A new setting is a field, a line in `Settings::read`, and a paragraph in the example file, which a test compares
 //! with this list. Each provider declares its own settings.
 
+pub mod client;
 mod source;
 pub mod terminal;
 mod values;

@@ -163,7 +163,7 @@ async fn serve_connection(
         async {
             let response = answer.await;
             slot.set_idle(Instant::now());
-            let mut response = response?;
+            let mut response = response?.map(|body| slot.watch(body));
             if response.status() == StatusCode::UNAUTHORIZED {
                 // The router adds `Allow` outside of all layers. A rejected key must not learn the methods of a path.
                 response.headers_mut().remove(ALLOW);

@@ -6,12 +6,11 @@ use futures_util::future::join_all;
 
 use crate::{ConnectionContext, ReadError, Reads};
 
-/// Writes a holding as JSON.
+/// Appends a holding to what was written of its account so far.
 pub type WriteHolding<'w> = dyn Fn(&Holding<'_>, &mut Vec<u8>) + Sync + 'w;
 
 impl Reads {
-    /// Reads the holdings of each account. Returns what `write` wrote, separated by commas, or the error of that
-    /// account.
+    /// Reads the holdings of each account. Returns what `write` wrote, or the error of that account.
     pub async fn holdings(
         &self,
         call: &CallContext,
@@ -21,12 +20,7 @@ impl Reads {
         let brokerage = self.brokerage(&context.connection)?;
         let reads = context.accounts.iter().map(|account| async move {
             let mut written = Vec::new();
-            let mut sink = |holding: Holding<'_>| {
-                if !written.is_empty() {
-                    written.push(b',');
-                }
-                write(&holding, &mut written);
-            };
+            let mut sink = |holding: Holding<'_>| write(&holding, &mut written);
             let outcome = brokerage.holdings(call, &context.credentials, account, &mut sink).await;
             let outcome = outcome.map_err(|error| ReadError::from_provider(&error, context.connection.status));
             (account.id, outcome.map(|()| written))

@@ -8,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use bellbird_domain::{Caller, KeyId, Plan};
+use bellbird_reads::ConnectionContext;
 use bellbird_shared_state::gcra::{self, Decision};
 use bellbird_shared_state::{InFlight, Permit, RateLimiter};
 use http::HeaderValue;
@@ -16,6 +17,7 @@ use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 
 use crate::access::Access;
+use crate::live::problem_for_category;
 use crate::extract::{Admitted, AuthenticatedKey, LivePermit};
 use crate::problem::Problem;
 use crate::routes::{Class, Doors};
@@ -81,6 +83,28 @@ impl Access {
     }
 }
 
+impl Access {
+    /// Checks again, between two pages of a long answer, what was checked at its start: key, plan and connection.
+    /// Returns the caller as of now.
+    pub async fn check_again(
+        &self,
+        class: Class,
+        caller: &Caller,
+        context: &ConnectionContext,
+    ) -> Result<Caller, Problem> {
+        let now = self.inner.clock.now();
+        let found = self.inner.storage.find_caller_by_id(caller.user_id, caller.key_id, now).await?;
+        let found = found.ok_or(Problem::Unauthorized)?.caller;
+        class.check_plan(found.plan)?;
+        if found.revision != caller.revision {
+            let connection = &context.connection;
+            let again = self.reads().connection_context(&found, connection.id).await;
+            again.map_err(|error| problem_for_category(&error, "Connection", connection.category))?;
+        }
+        Ok(found)
+    }
+}
+
 /// Acquires the concurrency permit before it takes from the rate limit, because a request without a permit must not
 /// consume quota.
 fn admit(
@@ -99,14 +123,20 @@ fn admit(
     let decision = limit.map(|limit| limit.take(caller.key_id, now));
     let admitted = match decision {
         Some(rejected) if !rejected.allowed => Err(Problem::TooManyRequests(gcra::whole_seconds(rejected.wait_us))),
-        _ if caller.plan == Plan::Saver => Err(Problem::PlanRequired),
-        _ if class == Class::Brokerage && caller.plan != Plan::Professional => Err(Problem::ProfessionalRequired),
-        _ => Ok(permit),
+        _ => class.check_plan(caller.plan).map(|()| permit),
     };
     (decision, admitted)
 }
 
 impl Class {
+    fn check_plan(self, plan: Plan) -> Result<(), Problem> {
+        match plan {
+            Plan::Saver => Err(Problem::PlanRequired),
+            Plan::Developer if self == Self::Brokerage => Err(Problem::ProfessionalRequired),
+            Plan::Developer | Plan::Professional => Ok(()),
+        }
+    }
+
     fn needs_permit(self) -> bool {
         matches!(self, Self::Live | Self::Brokerage | Self::SimpleFin)
     }

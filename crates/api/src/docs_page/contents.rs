@@ -17,12 +17,29 @@ pub(super) struct Contents {
     headers: Vec<Header>,
 }
 
-/// The operations of a tag.
+/// The operations of a tag, or its webhook events.
 struct Group {
     id: String,
     name: String,
     description: Text,
     operations: Vec<Operation>,
+    /// What all events have in common. None if the tag has no events.
+    requests: Option<EventRequests>,
+    events: Vec<Event>,
+}
+
+/// The form of the requests of all webhook events, and what an endpoint may answer.
+struct EventRequests {
+    headers: Vec<Header>,
+    answers: Vec<Response>,
+}
+
+struct Event {
+    id: String,
+    summary: String,
+    name: &'static str,
+    description: Text,
+    body: Body,
 }
 
 struct Operation {
@@ -90,13 +107,41 @@ impl Group {
         let name = string(&tag["name"]);
         let operations = paths.iter().map(|path| (*path, &document["paths"][path]["get"]));
         let operations = operations.filter(|(_, operation)| operation["tags"][0] == tag["name"]);
+        let events = Document::events().map(|name| (name, &document["webhooks"][name]["post"]));
+        let events: Vec<_> = events.filter(|(_, event)| event["tags"][0] == tag["name"]).collect();
         Self {
             id: name.to_lowercase().replace(' ', "-"),
             description: text(&tag["description"]),
             operations: operations
                 .map(|(path, operation)| Operation::new(document, path, operation, public_url))
                 .collect(),
+            requests: events.first().map(|(_, event)| EventRequests::new(document, event)),
+            events: events.into_iter().map(|(name, event)| Event::new(document, name, event)).collect(),
             name,
+        }
+    }
+}
+
+impl EventRequests {
+    fn new(document: &Value, event: &Value) -> Self {
+        let headers = event["parameters"].as_array().into_iter().flatten();
+        let headers = headers.map(|header| schema::resolve(document, header));
+        let answers = event["responses"].as_object().into_iter().flatten();
+        Self {
+            headers: headers.map(|header| Header::new(&string(&header["name"]), header)).collect(),
+            answers: answers.map(|(status, answer)| Response::new(status, answer)).collect(),
+        }
+    }
+}
+
+impl Event {
+    fn new(document: &Value, name: &'static str, event: &Value) -> Self {
+        Self {
+            id: string(&event["operationId"]),
+            summary: string(&event["summary"]),
+            name,
+            description: text(&event["description"]),
+            body: Body::new(document, &event["requestBody"]["content"]["application/json"]["schema"]),
         }
     }
 }

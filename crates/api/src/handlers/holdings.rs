@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use bellbird_domain::{AccountId, Caller, ConnectionCategory};
+use bellbird_domain::{AccountId, Caller, ConnectionCategory, Holding};
 use bellbird_reads::ConnectionContext;
 use bytes::Bytes;
 
@@ -84,14 +84,18 @@ fn holdings_body(parts: &[&Bytes]) -> Bytes {
     [br#"{"data":["#, &*filled.join(&b','), b"]}"].concat().into()
 }
 
+/// Writes a row, after a comma unless it is the account's first.
+fn write_holding(holding: &Holding<'_>, out: &mut Vec<u8>) {
+    if !out.is_empty() {
+        out.push(b',');
+    }
+    write_json(&HoldingView::new(holding), out);
+}
+
 impl AppState {
     async fn read_holdings(&self, caller: &Caller, context: &ConnectionContext) -> LiveOutcome<AccountHoldings> {
         let call = self.access.call_context(caller);
-        let outcome = self
-            .access
-            .reads()
-            .holdings(&call, context, &|holding, out| write_json(&HoldingView::new(holding), out))
-            .await;
+        let outcome = self.access.reads().holdings(&call, context, &write_holding).await;
         let outcome = match outcome {
             Ok(accounts) => {
                 let mut holdings = Vec::with_capacity(accounts.len());

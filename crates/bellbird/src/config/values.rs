@@ -207,7 +207,7 @@ fn whole_number(text: &str) -> Option<u32> {
 }
 
 /// Parses an http or https URL and removes a trailing slash.
-fn web_url(text: &str) -> Option<String> {
+pub(super) fn web_url(text: &str) -> Option<String> {
     let uri: http::Uri = text.parse().ok()?;
     let web = matches!(uri.scheme_str(), Some("http" | "https"));
     let authority = uri.authority()?;

@@ -2,10 +2,14 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::{Body, Bytes};
 use bellbird_shared_state::client_address::{Network, rate_limit_key};
+use http_body::{Body as _, Frame};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -95,9 +99,39 @@ impl Slot {
         *self.connection.idle_since.lock() = Some(now);
     }
 
+    /// Watches a body that is made while it is sent. One that is complete already is left as it is.
+    pub(super) fn watch(&self, body: Body) -> Body {
+        if body.size_hint().exact().is_some() {
+            return body;
+        }
+        Body::new(StreamedBody { body, connection: Arc::clone(&self.connection) })
+    }
+
     /// Returns when the connection has to be closed for another one.
     pub(super) async fn closed(&self) {
         self.connection.closed.cancelled().await;
+    }
+}
+
+/// A body that is made while it is sent. The connection is idle while the client reads, and busy while the next frame
+/// is made, which may take long.
+pub(super) struct StreamedBody {
+    body: Body,
+    connection: Arc<Connection>,
+}
+
+impl http_body::Body for StreamedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(task);
+        *self.connection.idle_since.lock() = frame.is_ready().then(Instant::now);
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
     }
 }
 
@@ -109,6 +143,9 @@ impl Drop for Slot {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+    use http_body_util::BodyExt as _;
+
     use super::*;
 
     const IDLE_MIN: Duration = Duration::from_secs(1);
@@ -137,6 +174,26 @@ mod tests {
         assert!(open(&slots, "2001:db8:1::4", later + IDLE_MIN).is_none(), "all are busy");
         drop(third);
         assert!(open(&slots, "2001:db8:1::4", later).is_some());
+    }
+
+    #[tokio::test]
+    async fn streaming_connection_is_idle_only_while_the_client_reads() {
+        let (slots, start) = (Slots::default(), Instant::now());
+        let slot = open(&slots, "10.0.0.1", start).unwrap();
+        let is_idle = || slot.connection.idle_since.lock().is_some();
+        let (sender, frames) = tokio::sync::mpsc::unbounded_channel::<Result<Bytes, std::io::Error>>();
+        let frames = futures_util::stream::unfold(frames, async |mut frames| Some((frames.recv().await?, frames)));
+        let mut body = slot.watch(Body::from_stream(frames));
+        slot.set_idle(start);
+        assert!(body.frame().now_or_never().is_none());
+        assert!(!is_idle(), "the next frame is being made");
+        sender.send(Ok(Bytes::from_static(b"rows"))).unwrap();
+        body.frame().await.unwrap().unwrap();
+        assert!(is_idle(), "the client reads");
+        drop(sender);
+        assert!(body.frame().await.is_none());
+        assert!(is_idle());
+        assert_eq!(slot.watch(Body::from("four")).size_hint().exact(), Some(4), "a whole body keeps its length");
     }
 
     #[test]

@@ -1,23 +1,18 @@
 //! Files of transactions, trades and holdings.
 
-use axum::Router;
-use axum::response::IntoResponse as _;
-use bellbird_requests::routes::DoorTable;
-use bellbird_requests::{Credentials, Door, Route};
+mod body;
+mod file;
+mod format;
+pub mod formats;
+mod names;
+mod routes;
+mod source;
 
-use crate::Interop;
-
-static ROUTES: [Route; 0] = [];
-
-pub(crate) fn door(interop: Interop) -> Door {
-    let table = DoorTable {
-        prefix: "/v1/export",
-        routes: &ROUTES,
-        credentials: Credentials::Bearer,
-        deny: |problem| problem.into_response(),
-    };
-    Door { table, router: Router::new().with_state(interop) }
-}
+pub use file::{Export, ExportError, FileRequest, NewCall, Pace};
+pub use format::{FileFormat, Resource};
+pub use names::FileName;
+pub(crate) use routes::door;
+pub use source::{Selection, SelectionError};
 
 /// The paths of this door for the OpenAPI document.
 #[must_use]

@@ -1,20 +1,188 @@
-//! The Model Context Protocol.
+//! The Model Context Protocol: `POST /mcp`, read-only and stateless, in both eras of the protocol.
+//!
+//! Each request is answered whole by the instance that received it. Nothing is kept between requests: an answer that is
+//! cut has a sealed cursor, which any instance opens.
+
+mod arguments;
+mod body;
+mod cursor;
+mod definitions;
+pub mod message;
+mod output;
+pub mod revision;
+pub mod rpc;
+mod texts;
+mod tools;
 
 use axum::Router;
-use axum::response::IntoResponse as _;
-use bellbird_requests::routes::DoorTable;
-use bellbird_requests::{Credentials, Door, Route};
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+use bellbird_domain::Caller;
+use bellbird_requests::extract::ProviderCalls;
+use bellbird_requests::routes::{DoorTable, post_route};
+use bellbird_requests::{Admitted, Class, Credentials, Door, Problem, Route};
+use http::header::{ALLOW, CONTENT_TYPE, ORIGIN};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
 
 use crate::Interop;
+use definitions::{INSTRUCTIONS, TOOLS, Tool};
+use message::{Message, Request};
+use revision::{Era, LEGACY_VERSIONS, MODERN_VERSION};
+use rpc::RpcError;
 
-static ROUTES: [Route; 0] = [];
+/// Most rows of one answer, as of a window of `/v1/transactions`.
+const ROWS_MAX: u32 = 500;
+/// How long clients may keep the list of tools. It changes with the version of the program only.
+const CACHE_HINTS: &str = r#","ttlMs":3600000,"cacheScope":"public""#;
+
+static ROUTES: [Route; 1] = [post_route("/mcp", Class::Metadata)];
 
 pub(crate) fn door(interop: Interop) -> Door {
-    let table = DoorTable {
-        prefix: "/mcp",
-        routes: &ROUTES,
-        credentials: Credentials::Bearer,
-        deny: |problem| problem.into_response(),
+    let table = DoorTable { prefix: "/mcp", routes: &ROUTES, credentials: Credentials::Bearer, deny };
+    Door { table, router: Router::new().route("/mcp", post(answer)).with_state(interop) }
+}
+
+/// An error of the layers. It answers no readable request, so it has no id.
+fn deny(problem: Problem) -> Response {
+    let message = match problem {
+        Problem::MethodNotAllowed => "Method not allowed: use POST".to_owned(),
+        _ => problem.message(),
     };
-    Door { table, router: Router::new().with_state(interop) }
+    let mut response = problem.into_response();
+    *response.body_mut() = Body::from(RpcError::of_status(response.status(), message).body(None));
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+    }
+    response
+}
+
+async fn answer(
+    State(interop): State<Interop>,
+    Admitted { caller, now, .. }: Admitted,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    if !is_allowed_origin(&headers, &interop) {
+        let error =
+            RpcError::of_status(StatusCode::FORBIDDEN, "Pages of this origin may not call: see api.cors_origins");
+        return respond(StatusCode::FORBIDDEN, error.body(None));
+    }
+    let body = match body::read(&headers, body).await {
+        Ok(body) => body,
+        Err(error) => return respond(error.status(Era::Modern), error.body(None)),
+    };
+    let request = match Message::parse(&body) {
+        Ok(Message::Request(request)) => request,
+        Ok(Message::Notification(_) | Message::Response) => return StatusCode::ACCEPTED.into_response(),
+        Err(unreadable) => {
+            return respond(unreadable.error.status(Era::Modern), unreadable.error.body(unreadable.id.as_ref()));
+        }
+    };
+    let era = match Era::of(&headers, &request) {
+        Ok(era) => era,
+        Err(error) => return respond(error.status(Era::Modern), error.body(Some(&request.id))),
+    };
+    let mut provider_calls = 0;
+    let id = request.id.clone();
+    let outcome = run(&interop, &caller, now, era, request, &mut provider_calls).await;
+    let mut response = match outcome {
+        Ok(members) => respond(StatusCode::OK, rpc::result(&id, era, &members)),
+        Err(error) => respond(error.status(era), error.body(Some(&id))),
+    };
+    response.extensions_mut().insert(ProviderCalls(provider_calls));
+    response
+}
+
+fn respond(status: StatusCode, body: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A page in a browser sends its origin. Only pages that the operator named may call, and those of the service itself.
+/// `Host` is not checked: a proxy may set it, and a page that reaches the service under another name has no key.
+fn is_allowed_origin(headers: &HeaderMap, interop: &Interop) -> bool {
+    let mut lines = headers.get_all(ORIGIN).iter();
+    let Some(line) = lines.next() else { return true };
+    let Some(origin) = line.to_str().ok().filter(|_| lines.next().is_none()) else { return false };
+    let own = &interop.settings.public_url;
+    let is_own = own.strip_prefix(origin).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    // `https://` begins the service's URL, and is no origin.
+    is_own && !origin.ends_with('/') && origin.contains("://")
+        || interop.access.cors_origins().iter().any(|allowed| allowed == origin)
+}
+
+/// Runs a method. Returns the members of its result.
+async fn run(
+    interop: &Interop,
+    caller: &Caller,
+    now: Timestamp,
+    era: Era,
+    request: Request,
+    provider_calls: &mut u32,
+) -> Result<Vec<u8>, RpcError> {
+    match (era, request.method.as_str()) {
+        (Era::Legacy, "initialize") => initialize(&request.params),
+        (Era::Legacy, "ping") => Ok(Vec::new()),
+        (Era::Modern, "server/discover") => discover(),
+        (_, "tools/list") => list_tools(era, &request.params),
+        (_, "tools/call") => {
+            let (tool, arguments) = tool_call(request.params)?;
+            Ok(tools::call(interop, caller, now, tool, arguments, provider_calls).await)
+        }
+        _ => Err(RpcError::method_not_found()),
+    }
+}
+
+fn initialize(params: &Map<String, Value>) -> Result<Vec<u8>, RpcError> {
+    let Some(requested) = params.get("protocolVersion").and_then(Value::as_str) else {
+        return Err(RpcError::invalid_params("protocolVersion: must be a string"));
+    };
+    // A client that does not speak the answered version disconnects.
+    let version = LEGACY_VERSIONS.into_iter().find(|version| *version == requested).unwrap_or(LEGACY_VERSIONS[0]);
+    members(&json!({
+        "protocolVersion": version,
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "bellbird", "title": "Bellbird", "version": env!("CARGO_PKG_VERSION")},
+        "instructions": INSTRUCTIONS,
+    }))
+}
+
+fn discover() -> Result<Vec<u8>, RpcError> {
+    let mut members = members(&json!({
+        "supportedVersions": [MODERN_VERSION],
+        "capabilities": {"tools": {}},
+        "instructions": INSTRUCTIONS,
+    }))?;
+    members.extend_from_slice(CACHE_HINTS.as_bytes());
+    Ok(members)
+}
+
+fn list_tools(era: Era, params: &Map<String, Value>) -> Result<Vec<u8>, RpcError> {
+    if params.contains_key("cursor") {
+        return Err(RpcError::invalid_params("cursor: the list of tools has one page"));
+    }
+    let hints = if era == Era::Modern { CACHE_HINTS } else { "" };
+    Ok([TOOLS.as_slice(), hints.as_bytes()].concat())
+}
+
+fn tool_call(mut params: Map<String, Value>) -> Result<(Tool, Map<String, Value>), RpcError> {
+    let tool = params.get("name").and_then(Value::as_str).and_then(Tool::find);
+    let Some(tool) = tool else { return Err(RpcError::invalid_params("Unknown tool: tools/list has their names")) };
+    match params.remove("arguments") {
+        None | Some(Value::Null) => Ok((tool, Map::new())),
+        Some(Value::Object(arguments)) => Ok((tool, arguments)),
+        Some(_) => Err(RpcError::invalid_params("arguments: must be an object")),
+    }
+}
+
+/// The members of an object as JSON, without braces.
+fn members(object: &Value) -> Result<Vec<u8>, RpcError> {
+    let json = serde_json::to_vec(object).map_err(|_| RpcError::internal("Internal error"))?;
+    Ok(json.get(1..json.len().saturating_sub(1)).unwrap_or_default().to_vec())
 }

@@ -12,15 +12,15 @@ pub struct BalanceView<'a> {
     /// The account.
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-91d4-7a01-8000-00aabbccddee")]
     account_id: AccountId,
-    /// Decimal with the provider's digits; negative when money is owed.
+    /// Exact decimal with the provider's digits; negative when money is owed.
     #[schema(
-        value_type = Option<String>, format = "decimal", required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
+        value_type = Option<String>, required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
         example = "-250.00"
     )]
     current_balance: Option<&'a Decimal<'static>>,
-    /// Available funds, a decimal with the provider's digits.
+    /// Available funds, an exact decimal with the provider's digits.
     #[schema(
-        value_type = Option<String>, format = "decimal", required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
+        value_type = Option<String>, required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
         example = "1500.00"
     )]
     available_balance: Option<&'a Decimal<'static>>,

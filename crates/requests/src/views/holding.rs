@@ -30,30 +30,30 @@ pub struct HoldingView<'a> {
     /// ISO 4217 code of the prices and values, or the ticker of a crypto asset.
     #[schema(example = "USD")]
     currency: &'a str,
-    /// Number of units, a decimal with the provider's digits. Negative for a short position. Fractions occur.
-    #[schema(value_type = String, format = "decimal", pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "10.5")]
+    /// Number of units, an exact decimal with the provider's digits. Negative for a short position. Fractions occur.
+    #[schema(value_type = String, pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "10.5")]
     quantity: &'a Decimal<'a>,
-    /// Average cost of a unit.
+    /// Average cost of a unit, an exact decimal.
     #[schema(
-        value_type = Option<String>, format = "decimal", required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
+        value_type = Option<String>, required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
         example = "118.2"
     )]
     average_price: Option<&'a Decimal<'a>>,
-    /// Latest price of a unit.
+    /// Latest price of a unit, an exact decimal.
     #[schema(
-        value_type = Option<String>, format = "decimal", required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
+        value_type = Option<String>, required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
         example = "123.45"
     )]
     current_price: Option<&'a Decimal<'a>>,
-    /// Value of the position: quantity times current price, times the contract multiplier.
+    /// Value of the position, an exact decimal: quantity times current price, times the contract multiplier.
     #[schema(
-        value_type = Option<String>, format = "decimal", required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
+        value_type = Option<String>, required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
         example = "1296.225"
     )]
     market_value: Option<&'a Decimal<'a>>,
-    /// `marketValue` minus the cost: quantity times average price, times the contract multiplier.
+    /// `marketValue` minus the cost, an exact decimal: quantity times average price, times the contract multiplier.
     #[schema(
-        value_type = Option<String>, format = "decimal", required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
+        value_type = Option<String>, required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
         example = "55.125"
     )]
     unrealized_pnl: Option<&'a Decimal<'a>>,

@@ -32,21 +32,21 @@ pub struct TradeView<'a> {
     /// The kind of activity.
     #[schema(value_type = String, example = "buy")]
     r#type: TradeType,
-    /// Number of units, a decimal with the provider's digits and the broker's sign; `0` if there are none.
-    #[schema(value_type = String, format = "decimal", pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "5.2")]
+    /// Number of units, an exact decimal with the provider's digits and the broker's sign; `0` if there are none.
+    #[schema(value_type = String, pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "5.2")]
     quantity: &'a str,
-    /// Price of a unit; `0` if there is none.
-    #[schema(value_type = String, format = "decimal", pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "0.4")]
+    /// Price of a unit, an exact decimal; `0` if there is none.
+    #[schema(value_type = String, pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "0.4")]
     price: &'a str,
     /// ISO 4217 code, or the ticker of a crypto asset.
     #[schema(example = "CAD")]
     currency: &'a str,
-    /// Change in cash: positive in, negative out; `0` if there is none.
-    #[schema(value_type = String, format = "decimal", pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "-2.08")]
+    /// Change in cash, an exact decimal: positive in, negative out; `0` if there is none.
+    #[schema(value_type = String, pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "-2.08")]
     total_amount: &'a str,
-    /// Fees.
+    /// Fees, an exact decimal.
     #[schema(
-        value_type = Option<String>, format = "decimal", required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
+        value_type = Option<String>, required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
         example = "0"
     )]
     fees: Option<&'a Decimal<'a>>,

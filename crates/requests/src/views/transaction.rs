@@ -35,8 +35,8 @@ pub struct TransactionView<'a> {
     /// The bank's description.
     #[schema(example = "TRANSPORTFORNSW TAP SYDNEY")]
     description: &'a str,
-    /// Signed decimal with the provider's digits: negative for debits. Parse it as a decimal, not as a float.
-    #[schema(value_type = String, format = "decimal", pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "-5.00")]
+    /// Signed, exact decimal with the provider's digits: negative for debits. Parse it as a decimal, not as a float.
+    #[schema(value_type = String, pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "-5.00")]
     amount: &'a Decimal<'a>,
     /// `credit` or `debit`, by the sign of `amount`; zero is `credit`.
     #[schema(example = "debit")]

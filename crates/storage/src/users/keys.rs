@@ -21,6 +21,10 @@ statements! {
         FROM api_keys k JOIN users u ON u.id = k.user_id
         WHERE k.key_hash = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $2)";
 
+    FIND_CALLER_BY_ID = "SELECT k.id, k.user_id, k.last_used_at, u.plan, u.timezone, u.revision
+        FROM api_keys k JOIN users u ON u.id = k.user_id
+        WHERE k.user_id = $1 AND k.id = $2 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $3)";
+
     TOUCH = "UPDATE api_keys SET last_used_at = $3
         WHERE user_id = $1 AND id = $2 AND (last_used_at IS NULL OR last_used_at < $3)";
 
@@ -90,6 +94,11 @@ impl Storage {
     /// [`StorageError::Corrupt`] if this program does not know the user's plan or timezone.
     pub async fn find_caller(&self, key: &ApiKey, now: Timestamp) -> Result<Option<FoundCaller>> {
         self.db.one(FIND_CALLER, params![hash(key.expose()).as_ref(), now], found_caller).await
+    }
+
+    /// As [`Storage::find_caller`], for a key that was found before: a long answer checks it again.
+    pub async fn find_caller_by_id(&self, user: UserId, key: KeyId, now: Timestamp) -> Result<Option<FoundCaller>> {
+        self.db.one(FIND_CALLER_BY_ID, params![user, key, now], found_caller).await
     }
 
     /// Records the last use of a key, unless a later one is recorded. Does nothing if the key is gone. The revision

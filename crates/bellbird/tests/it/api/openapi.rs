@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use bellbird_domain::EventType;
 use serde_json::Value;
 
 use crate::support::harness::{App, Setup};
+use crate::support::schema::check;
 
 const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
 
@@ -51,6 +53,7 @@ fn document_is_complete() {
     let document = bellbird::openapi::document().value();
     assert_eq!(document["openapi"], "3.1.0");
     assert_eq!(document["info"]["version"], "1.0.0");
+    assert!(document["info"]["contact"]["name"].is_string());
     for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
         let properties = schema["properties"].as_object().unwrap_or_else(|| panic!("{name} has no members"));
         for (member, property) in properties {
@@ -124,37 +127,48 @@ async fn answers_match_the_document() {
     }
 }
 
-fn check(document: &Value, at: &str, schema: &Value, value: &Value) {
-    if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
-        return check(document, at, document.pointer(&target[1..]).unwrap(), value);
-    }
-    let types: Vec<&str> = match &schema["type"] {
-        Value::String(one) => vec![one],
-        Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    };
-    let actual = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "integer",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
-    assert!(types.contains(&actual), "{at}: {actual} is none of {types:?}");
-    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
-        assert!(values.contains(value), "{at}: {value} is not one of {values:?}");
-    }
-    if let (Some(items), Some(array)) = (schema.get("items"), value.as_array()) {
-        array.iter().for_each(|item| check(document, &format!("{at}[]"), items, item));
-    }
-    if let (Some(properties), Some(object)) = (schema["properties"].as_object(), value.as_object()) {
-        for (member, inner) in object {
-            let property = properties.get(member).unwrap_or_else(|| panic!("{at}.{member} is not described"));
-            check(document, &format!("{at}.{member}"), property, inner);
+/// The types of the document are those that endpoints get. Their bodies are checked wherever a test receives one.
+#[test]
+fn every_webhook_event_is_described() {
+    let document = bellbird::openapi::document().value();
+    let webhooks = document["webhooks"].as_object().unwrap();
+    let types: BTreeSet<&str> = webhooks.keys().map(String::as_str).collect();
+    assert_eq!(types, EventType::ALL.iter().map(|event| event.as_str()).collect());
+    for (name, item) in webhooks {
+        let operation = &item["post"];
+        for member in ["operationId", "summary", "description"] {
+            assert!(operation[member].is_string(), "{name}: {member}");
         }
-        for required in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            assert!(object.contains_key(required), "{at}.{required} is missing");
+        assert_eq!(operation["security"].as_array().map(Vec::len), Some(0), "{name}: no key is sent");
+        let headers: Vec<&str> = operation["parameters"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|header| {
+                let header = document.pointer(&header["$ref"].as_str().unwrap()[1..]).unwrap();
+                assert!(header["in"] == "header" && header["required"] == true, "{name}: {header}");
+                header["name"].as_str().unwrap()
+            })
+            .collect();
+        assert_eq!(headers, ["webhook-id", "webhook-timestamp", "webhook-signature", "Bellbird-Endpoint"], "{name}");
+        for status in ["2XX", "410", "default"] {
+            assert!(operation["responses"][status]["description"].is_string(), "{name}: {status}");
         }
+    }
+}
+
+/// Generators of clients for Go and C# make floats of such a format.
+#[test]
+fn decimals_have_a_pattern_and_no_format() {
+    let document = bellbird::openapi::document().value();
+    let mut objects = Vec::new();
+    collect_objects("#".to_owned(), document, &mut objects);
+    let of_digits = |object: &Value| object["pattern"].as_str().is_some_and(|pattern| pattern.starts_with("^-?[0-9]+"));
+    let decimals: Vec<_> = objects.into_iter().filter(|(_, object)| of_digits(object)).collect();
+    assert!(decimals.len() >= 16, "{}", decimals.len());
+    for (at, decimal) in decimals {
+        assert!(decimal.get("format").is_none(), "{at}");
+        let description = decimal["description"].as_str().unwrap();
+        assert!(description.to_lowercase().contains("exact decimal"), "{at}: {description}");
     }
 }

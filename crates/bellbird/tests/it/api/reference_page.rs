@@ -53,17 +53,36 @@ async fn page_has_all_of_the_document() {
         }
     }
     let articles: Vec<&str> = page.text.split("<article ").skip(1).collect();
-    assert_eq!(articles.len(), document["paths"].as_object().unwrap().len());
+    let webhooks = document["webhooks"].as_object().unwrap();
+    assert_eq!(articles.len(), document["paths"].as_object().unwrap().len() + webhooks.len());
+    for (name, event) in webhooks {
+        let article = article(&articles, event["post"]["operationId"].as_str().unwrap());
+        for text in [name, event["post"]["summary"].as_str().unwrap(), &described(&event["post"])] {
+            assert!(text_of(article).replace('`', "").contains(text), "{name}: {text:?}");
+        }
+        for answer in event["post"]["responses"].as_object().unwrap().values() {
+            assert_shown(&described(answer));
+        }
+    }
+    for (name, header) in document["components"]["parameters"].as_object().unwrap() {
+        assert!(page.text.contains(&format!("id=\"header-{}\"", name.to_lowercase())), "{name}");
+        assert_shown(&described(header));
+    }
     for (path, item) in document["paths"].as_object().unwrap() {
         assert_operation_is_shown(&articles, path, &item["get"]);
     }
 }
 
-fn assert_operation_is_shown(articles: &[&str], path: &str, operation: &Value) {
-    let id = operation["operationId"].as_str().unwrap();
+/// The article of an operation.
+fn article<'p>(articles: &[&'p str], id: &str) -> &'p str {
     let of_this = |article: &&&str| article.contains(&format!("id=\"{id}\""));
     let article = articles.iter().find(of_this).unwrap_or_else(|| panic!("{id} is not on the page"));
-    let article = article.split("</article>").next().unwrap();
+    article.split("</article>").next().unwrap()
+}
+
+fn assert_operation_is_shown(articles: &[&str], path: &str, operation: &Value) {
+    let id = operation["operationId"].as_str().unwrap();
+    let article = article(articles, id);
     let shown = text_of(article);
     for text in [path, operation["summary"].as_str().unwrap(), &described(operation)] {
         assert!(shown.replace('*', "").contains(text), "{id}: {text:?}");
@@ -102,7 +121,10 @@ async fn examples_are_json() {
         .map(|rest| text_of(rest.split("</code>").next().unwrap()))
         .map(|text| serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
         .collect();
-    assert_eq!(examples.len(), bellbird::openapi::document().value()["paths"].as_object().unwrap().len() + 1);
+    let document = bellbird::openapi::document().value();
+    let described = ["paths", "webhooks"].map(|part| document[part].as_object().unwrap().len());
+    // And that of errors.
+    assert_eq!(examples.len(), described.iter().sum::<usize>() + 1);
     assert!(examples.iter().any(|example| example["data"][0]["amount"] == "-5.00"));
 }
 

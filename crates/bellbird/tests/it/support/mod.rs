@@ -11,3 +11,4 @@ pub(crate) mod process;
 pub(crate) mod random;
 pub(crate) mod receiver;
 pub(crate) mod rows;
+pub(crate) mod schema;

@@ -12,6 +12,7 @@ use super::{BODY_EXPIRED, BOTH, DAY, HOUR, with_chunks_of};
 use crate::support::harness::{App, Database, Setup, on_both_databases, simulated_providers};
 use crate::support::receiver::{ChunkPosition, Hook, ReceivedEvent, Reply, RowCounts, SyncCounts};
 use crate::support::rows::all_rows;
+use crate::support::schema::check;
 
 pub(super) fn members(value: &Value) -> String {
     value.as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>().join(" ")
@@ -98,6 +99,13 @@ fn assert_trade(event: &Value, shown: &Value) {
     }
 }
 
+/// Asserts that the OpenAPI document describes a body of this type so.
+fn assert_described(event_type: &str, body: &Value) {
+    let document = bellbird::openapi::document().value();
+    let request = &document["webhooks"][event_type]["post"]["requestBody"];
+    check(document, event_type, &request["content"]["application/json"]["schema"], body);
+}
+
 /// `connection` is the id of the event's connection. A ping has none.
 pub(super) fn assert_envelope(
     received: &ReceivedEvent,
@@ -106,6 +114,7 @@ pub(super) fn assert_envelope(
     created: i64,
 ) {
     let body = &received.body;
+    assert_described(event_type, body);
     assert_eq!(members(body), "api_version created data id metadata object type");
     assert_eq!(members(&body["data"]), "new updated");
     let metadata = "chunk new_count sync_run_id total_chunks updated_count";

@@ -5,7 +5,7 @@ mod events;
 mod health;
 mod interrupted;
 mod rebuild;
-mod receivers;
+pub(crate) mod receivers;
 mod retention;
 mod retries;
 mod status_changes;

@@ -16,6 +16,8 @@ both! {
         assert_eq!((found.caller.plan, found.caller.revision, found.last_used_at), (Plan::Developer, 0, None));
         assert_eq!(found.caller.timezone, TimeZone::get("Pacific/Auckland").unwrap());
         assert_eq!(db.find_caller(&key(2), at(2)).await.unwrap(), None);
+        assert_eq!(db.find_caller_by_id(user.id, record.id, at(2)).await.unwrap(), Some(found));
+        assert_eq!(db.find_caller_by_id(UserId::new(), record.id, at(2)).await.unwrap(), None, "wrong user");
         assert_eq!(db.find_key(record.id).await.unwrap(), Some(record));
     }
 
@@ -34,6 +36,7 @@ both! {
         let record = db.insert_key(user.id, &key(1), "k", None, at(0)).await.unwrap();
         assert_eq!(db.revoke_key(record.id, at(5)).await.unwrap().revoked_at, Some(at(5)));
         assert_eq!(db.find_caller(&key(1), at(4)).await.unwrap(), None);
+        assert_eq!(db.find_caller_by_id(user.id, record.id, at(4)).await.unwrap(), None);
         assert_eq!(db.revoke_key(record.id, at(9)).await.unwrap().revoked_at, Some(at(5)));
         assert_eq!(db.revision(user.id).await, 0, "a revision does not cover keys");
         assert!(matches!(db.revoke_key(KeyId::new(), at(5)).await, Err(StorageError::NotFound("key"))));
@@ -44,6 +47,8 @@ both! {
         let record = db.insert_key(user.id, &key(1), "k", Some(at(100)), at(0)).await.unwrap();
         assert!(db.find_caller(&key(1), at(99)).await.unwrap().is_some());
         assert!(db.find_caller(&key(1), at(100)).await.unwrap().is_none());
+        assert!(db.find_caller_by_id(user.id, record.id, at(99)).await.unwrap().is_some());
+        assert!(db.find_caller_by_id(user.id, record.id, at(100)).await.unwrap().is_none());
         assert_eq!(db.expire_key(record.id, at(200)).await.unwrap().expires_at, Some(at(100)), "the earlier one stays");
         assert_eq!(db.expire_key(record.id, at(50)).await.unwrap().expires_at, Some(at(50)));
         assert!(db.find_caller(&key(1), at(50)).await.unwrap().is_none());

@@ -13,7 +13,8 @@ use uuid::Uuid;
 
 use crate::support::harness::Database;
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
-use process::{Receiver, free_ports};
+use process::Receiver;
+pub(crate) use process::free_ports;
 
 /// The language of each receiver's block on the page, and its file.
 const RECEIVERS: [(&str, &str); 3] = [
@@ -43,7 +44,7 @@ fn docs_show_the_receivers_verbatim() {
 }
 
 /// A request that the reference implementation has signed.
-struct Signed {
+pub(crate) struct Signed {
     id: String,
     timestamp: i64,
     signature: String,
@@ -57,11 +58,15 @@ impl Signed {
 
     /// With `blanks` spaces before the body.
     fn padded(secret: &str, age: SignedDuration, blanks: usize) -> Self {
+        Self::of_type("endpoint.ping", secret, age, blanks)
+    }
+
+    pub(crate) fn of_type(event_type: &str, secret: &str, age: SignedDuration, blanks: usize) -> Self {
         let id = Uuid::now_v7().to_string();
         let timestamp = (Timestamp::now() - age).as_second();
         let metadata = json!({"sync_run_id": id, "new_count": 0, "updated_count": 0, "chunk": 1, "total_chunks": 1});
         let event = json!({
-            "id": id, "object": "event", "type": "endpoint.ping", "api_version": "2026-11-01", "created": timestamp,
+            "id": id, "object": "event", "type": event_type, "api_version": "2026-11-01", "created": timestamp,
             "data": {"new": [], "updated": []}, "metadata": metadata,
         });
         let body = format!("{}{event}", " ".repeat(blanks)).into_bytes();
@@ -80,7 +85,7 @@ impl Signed {
         request.body(self.body.clone()).send().await.ok().map(|answer| answer.status().as_u16())
     }
 
-    async fn post(&self, url: &str) -> u16 {
+    pub(crate) async fn post(&self, url: &str) -> u16 {
         self.try_post(url).await.unwrap()
     }
 }

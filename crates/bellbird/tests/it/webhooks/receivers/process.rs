@@ -107,7 +107,7 @@ impl Drop for Receiver {
 }
 
 /// Free ports, below those that the system assigns and apart from those of other test processes.
-pub(super) fn free_ports() -> [u16; 3] {
+pub(crate) fn free_ports() -> [u16; 3] {
     let first = 20_000 + 4 * u16::try_from(std::process::id() % 3_000).unwrap();
     let mut free = (first..).filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
     std::array::from_fn(|_| free.next().unwrap())

@@ -1,0 +1,99 @@
+//! Calls the service: one request for each message.
+
+use std::time::Duration;
+
+use bellbird_domain::ApiKey;
+use bellbird_interop::mcp::message::Request;
+use bellbird_interop::mcp::revision::{METHOD_HEADER, NAME_HEADER, VERSION_HEADER, encode, name_in_body, version_in_body};
+use bellbird_interop::mcp::rpc::RpcError;
+use bellbird_providers::http::pool;
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderValue, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::GaiResolver;
+use serde_json::Value;
+
+use crate::config::client::{KEY, ServiceAccess, URL};
+
+/// Longer than a request takes at the service.
+const TIMEOUT: Duration = Duration::from_secs(120);
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+const READ_BUFFER_BYTES: usize = 64 * 1024;
+
+type HttpsClient = Client<hyper_rustls::HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+pub(super) struct Bridge {
+    client: HttpsClient,
+    url: String,
+    authorization: HeaderValue,
+}
+
+impl Bridge {
+    /// Fails with a message for the user.
+    pub(super) fn new(access: &ServiceAccess) -> Result<Self, String> {
+        let connector = pool::https_connector(pool::tcp_connector(GaiResolver::new()), pool::tls_config("the service")?);
+        let client = pool::builder(IDLE_TIMEOUT, 4, READ_BUFFER_BYTES).build(connector);
+        Ok(Self { client, url: format!("{}/mcp", access.url), authorization: bearer(&access.key)? })
+    }
+
+    /// The answer to a request, in one line. A failure of the transport is an error of the request.
+    pub(super) async fn call(&self, request: &Request, line: Vec<u8>) -> Vec<u8> {
+        let answer = match tokio::time::timeout(TIMEOUT, self.send(request, line)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(RpcError::of_status(StatusCode::GATEWAY_TIMEOUT, "The service did not answer in time")),
+        };
+        answer.unwrap_or_else(|error| error.body(Some(&request.id)))
+    }
+
+    async fn send(&self, request: &Request, line: Vec<u8>) -> Result<Vec<u8>, RpcError> {
+        let unreachable =
+            || RpcError::of_status(StatusCode::BAD_GATEWAY, format!("The service does not answer: see {URL}"));
+        let http_request = self.http_request(request, line)?;
+        let response = self.client.request(http_request).await.map_err(|_| unreachable())?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(|_| unreachable())?;
+        as_line(request, status, &body.to_bytes())
+    }
+
+    fn http_request(&self, request: &Request, line: Vec<u8>) -> Result<http::Request<Full<Bytes>>, RpcError> {
+        let mut head = http::Request::post(&self.url)
+            .header(AUTHORIZATION, self.authorization.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header(USER_AGENT, pool::USER_AGENT);
+        // Legacy requests have no such headers, or need none.
+        if let Some(version) = version_in_body(request)? {
+            head = head.header(VERSION_HEADER, version).header(METHOD_HEADER, &request.method);
+            if let Some(name) = name_in_body(request) {
+                head = head.header(NAME_HEADER, encode(name));
+            }
+        }
+        let unsendable = |_| RpcError::of_status(StatusCode::BAD_REQUEST, "A method or version has characters that no header has");
+        head.body(Full::from(line)).map_err(unsendable)
+    }
+}
+
+fn bearer(key: &ApiKey) -> Result<HeaderValue, String> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose())).map_err(|_| format!("{KEY} is no key"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// The service's answer as one line with the request's id. Anything else than a message becomes an error.
+fn as_line(request: &Request, status: StatusCode, body: &[u8]) -> Result<Vec<u8>, RpcError> {
+    let message: Option<Value> = serde_json::from_slice(body).ok();
+    let Some(Value::Object(mut message)) = message.filter(|message| message["jsonrpc"] == "2.0") else {
+        return Err(RpcError::of_status(status, format!("The service answered {status}, which is not MCP: see {URL}")));
+    };
+    if status == StatusCode::UNAUTHORIZED {
+        return Err(RpcError::of_status(status, format!("The service does not accept the key: see {KEY}")));
+    }
+    // An error of the layers around the service has no id.
+    let id = serde_json::to_value(&request.id).unwrap_or_default();
+    message.insert("id".to_owned(), id);
+    serde_json::to_vec(&message).map_err(|_| RpcError::of_status(status, "The service's answer is no message"))
+}

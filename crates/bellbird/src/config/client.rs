@@ -1,0 +1,31 @@
+//! Where a command finds a running service, and with which key it calls it.
+
+use bellbird_domain::ApiKey;
+
+use super::values::web_url;
+
+pub const URL: &str = "BELLBIRD_URL";
+pub const KEY: &str = "BELLBIRD_KEY";
+const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+
+/// Read from the environment only: other users of the machine see the arguments of a command.
+pub struct ServiceAccess {
+    /// Without a trailing slash.
+    pub url: String,
+    pub key: ApiKey,
+}
+
+impl ServiceAccess {
+    /// Fails with a message for the user. It does not repeat the values: the key is a secret, and a URL may hold one.
+    pub fn from_process() -> Result<Self, String> {
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let url = variable(URL).unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let url = web_url(&url)
+            .ok_or_else(|| format!("{URL} must be the http or https URL of the API, such as https://bank.example.com"))?;
+        let Some(key) = variable(KEY) else {
+            return Err(format!("{KEY} is not set: make a key with `bellbird key create`, and set it to that"));
+        };
+        let key = ApiKey::parse(key.trim()).map_err(|_| format!("{KEY} is no API key: keys begin with bb_"))?;
+        Ok(Self { url, key })
+    }
+}

@@ -1,0 +1,138 @@
+//! Files that break off: none of them looks whole.
+
+use std::process::Command;
+
+use bellbird_domain::Plan;
+use bellbird_storage::UserChange;
+use serde_json::json;
+
+use super::Download;
+use crate::support::harness::{App, Setup, eventually};
+
+/// More than the service reads ahead of a client that takes nothing: some pages, and what the system buffers.
+const MANY_ROWS: u32 = 30_000;
+/// Rows of a page of the provider.
+const PAGE_ROWS: usize = 1_000;
+
+struct Case {
+    app: App,
+    path: String,
+}
+
+/// An account with many rows.
+async fn case(rows: u32) -> Case {
+    let mut setup = Setup { rows, ..Setup::default() };
+    setup.access.live_in_flight = 1;
+    let app = App::start(setup).await;
+    let (account, _) = app.busiest().await;
+    let id = account["id"].as_str().unwrap();
+    app.reset_calls().await;
+    let path = format!("/v1/export/transactions.jsonl?accountId={id}&from=2000-01-01");
+    Case { app, path }
+}
+
+/// Changes something after a file has begun and before its client takes more.
+async fn cut_by(change: impl AsyncFnOnce(&Case)) -> Download {
+    let case = case(MANY_ROWS).await;
+    let mut download = Download::start(&case.app, &case.app.olivia.key, &case.path).await;
+    download.begin().await;
+    change(&case).await;
+    assert!(!download.finish().await, "{} rows look whole", download.lines());
+    assert!(download.lines() < MANY_ROWS as usize);
+    download
+}
+
+#[tokio::test]
+async fn whole_file_has_every_row_and_an_end() {
+    let Case { app, path } = case(3_500).await;
+    let mut download = Download::start(&app, &app.olivia.key, &path).await;
+    assert!(download.finish().await);
+    assert_eq!(download.lines(), 3_500);
+    assert_eq!(app.transaction_calls().await, 4);
+}
+
+#[tokio::test]
+async fn failure_before_the_first_byte_is_the_usual_error() {
+    let Case { app, path } = case(3_500).await;
+    app.fault(json!({"kind": "status", "status": 500, "match": "/v1/banking/transactions"})).await;
+    let answer = app.get(&path).await;
+    answer.error(503);
+    assert!(answer.header("retry-after").is_some() && answer.header("content-disposition").is_none());
+}
+
+#[tokio::test]
+async fn failing_third_page_breaks_the_file_off() {
+    let Case { app, path } = case(3_500).await;
+    let transactions = "/v1/banking/transactions";
+    app.fault(json!({"kind": "delay", "delayMs": 0, "times": 2, "match": transactions})).await;
+    app.fault(json!({"kind": "status", "status": 500, "match": transactions})).await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let (url, key) = (format!("{}{path}", app.url), format!("authorization: Bearer {}", app.olivia.key));
+    let mut curl = Command::new("curl");
+    curl.args(["--silent", "--fail", "--noproxy", "*", "--header", &key, "--output"]).arg(file.path()).arg(url);
+    let output = tokio::task::spawn_blocking(move || curl.output().unwrap()).await.unwrap();
+    assert_eq!(output.status.code(), Some(18), "curl reports a partial file");
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    assert_eq!(text.lines().count(), 2 * PAGE_ROWS);
+}
+
+#[tokio::test]
+async fn transient_failure_in_the_middle_is_tried_again() {
+    let Case { app, path } = case(3_500).await;
+    let transactions = "/v1/banking/transactions";
+    app.fault(json!({"kind": "delay", "delayMs": 0, "times": 2, "match": transactions})).await;
+    app.fault(json!({"kind": "status", "status": 500, "times": 3, "match": transactions})).await;
+    let mut download = Download::start(&app, &app.olivia.key, &path).await;
+    assert!(download.finish().await);
+    assert_eq!(download.lines(), 3_500);
+}
+
+#[tokio::test]
+async fn revoked_key_ends_a_file() {
+    cut_by(async |Case { app, .. }| {
+        let keys = app.storage.list_keys(app.olivia.user.id).await.unwrap();
+        app.storage.revoke_key(keys[0].id, app.clock.now()).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lowered_plan_ends_a_file() {
+    cut_by(async |Case { app, .. }| {
+        let change = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
+        app.storage.update_user(app.olivia.user.id, &change).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn removed_connection_ends_a_file() {
+    cut_by(async |Case { app, .. }| {
+        for connection in &app.olivia.connections {
+            app.connections.remove(connection.id).await.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn consent_that_ends_midway_ends_the_file_and_is_noticed() {
+    cut_by(async |Case { app, .. }| {
+        for connection in &app.olivia.connections {
+            app.set_consent(connection, "revoked").await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn client_that_goes_away_ends_the_walk_and_frees_its_permit() {
+    let Case { app, path } = case(MANY_ROWS).await;
+    let mut download = Download::start(&app, &app.olivia.key, &path).await;
+    download.begin().await;
+    let live = format!("/v1/transactions?connectionId={}", app.olivia.connections[0].id);
+    app.get(&live).await.error(429);
+    drop(download);
+    eventually(async || app.get(&live).await.status == 200).await;
+    assert!(app.transaction_calls().await < u64::from(MANY_ROWS) / PAGE_ROWS as u64, "not every page was read");
+}

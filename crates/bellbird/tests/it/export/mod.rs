@@ -1,0 +1,74 @@
+//! Files of transactions, trades and holdings, over HTTP and by command.
+
+mod cut;
+
+use reqwest::Url;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::support::harness::App;
+
+/// Small, so that the service cannot send much more than the client takes.
+const RECEIVE_BUFFER_BYTES: u32 = 16 * 1024;
+
+/// A file that a client takes at its own pace.
+struct Download {
+    stream: TcpStream,
+    /// What was received, with the head and the chunk sizes.
+    received: Vec<u8>,
+}
+
+impl Download {
+    /// Sends the request and reads nothing.
+    async fn start(app: &App, key: &str, path: &str) -> Self {
+        let url: Url = app.url.parse().unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES).unwrap();
+        let address = url.socket_addrs(|| None).unwrap()[0];
+        let mut stream = socket.connect(address).await.unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        Self { stream, received: Vec::new() }
+    }
+
+    /// Reads until the file has begun.
+    async fn begin(&mut self) {
+        let mut bytes = [0; 1024];
+        while !self.text().contains("\r\n\r\n") {
+            let count = self.stream.read(&mut bytes).await.unwrap();
+            assert!(count > 0, "closed after {:?}", self.text());
+            self.received.extend_from_slice(&bytes[..count]);
+        }
+        assert!(self.text().starts_with("HTTP/1.1 200 OK\r\n"), "{}", self.text());
+    }
+
+    /// Reads all that comes. Returns whether the file is whole.
+    async fn finish(&mut self) -> bool {
+        // A connection that is reset is as broken off as one that is closed.
+        let _ = self.stream.read_to_end(&mut self.received).await;
+        self.received.ends_with(b"\r\n0\r\n\r\n")
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.received).into_owned()
+    }
+
+    /// What was received of the file, without the sizes of the chunks.
+    fn file(&self) -> String {
+        let head_end = memchr::memmem::find(&self.received, b"\r\n\r\n").unwrap() + 4;
+        let (mut rest, mut file) = (&self.received[head_end..], Vec::new());
+        while let Some(line_end) = memchr::memmem::find(rest, b"\r\n") {
+            let size = usize::from_str_radix(str::from_utf8(&rest[..line_end]).unwrap(), 16).unwrap();
+            let chunk = &rest[line_end + 2..];
+            file.extend_from_slice(&chunk[..size.min(chunk.len())]);
+            rest = chunk.get(size + 2..).unwrap_or_default();
+        }
+        // A file that broke off may end in the middle of a letter.
+        String::from_utf8_lossy(&file).into_owned()
+    }
+
+    /// The number of whole lines that were received.
+    fn lines(&self) -> usize {
+        self.file().matches('\n').count()
+    }
+}

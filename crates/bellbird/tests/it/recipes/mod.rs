@@ -1,0 +1,132 @@
+//! The programs of docs/recipes.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver as Lines, channel};
+
+use jiff::SignedDuration;
+
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
+use crate::webhooks::receivers::{Signed, free_ports};
+
+const SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
+const ANOTHER: &str = "whsec_YWJjZGVmZ2hpamFiY2RlZmdoaWphYmNkZWZnaGlqYWI=";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[tokio::test]
+async fn sheet_shows_every_row_as_text_or_number() {
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "0");
+    let demo = RunningCommand::start(&workdir, &format!("demo --json --rows 700 {ANY_PORTS}"));
+    let printed = demo.json();
+    let output = Command::new("node")
+        .arg(root().join("crates/bellbird/tests/it/recipes/sheet_check.mjs"))
+        .arg(root().join("docs/recipes/sheet.gs"))
+        .env("BELLBIRD_URL", text(&printed, "apiUrl"))
+        .env("BELLBIRD_KEY", text(&printed, "apiKey"))
+        .output()
+        .expect("Node.js is installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows: usize = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    assert!(rows > 300, "{rows}");
+}
+
+/// A running docs/recipes/wake_actual.mjs, which calls a stand-in for Actual. Dropping it kills the process.
+struct Waker {
+    child: Child,
+    url: String,
+    folder: PathBuf,
+    lines: Lines<String>,
+}
+
+impl Waker {
+    fn start(workdir: &Workdir) -> Self {
+        let folder = workdir.folder.path().to_owned();
+        let packages = folder.join("node_modules");
+        fs::create_dir_all(packages.join("@actual-app")).unwrap();
+        let libraries = root().join("target/receivers/node_modules").canonicalize();
+        let libraries = libraries.expect("run scripts/receivers, which installs the library");
+        symlink(libraries.join("standardwebhooks"), packages.join("standardwebhooks")).unwrap();
+        let stub = root().join("crates/bellbird/tests/it/recipes/actual_stub").canonicalize().unwrap();
+        symlink(stub, packages.join("@actual-app/api")).unwrap();
+        fs::copy(root().join("docs/recipes/wake_actual.mjs"), folder.join("wake_actual.mjs")).unwrap();
+        let port = free_ports()[0];
+        let mut child = Command::new("node")
+            .args(["wake_actual.mjs", &port.to_string()])
+            .current_dir(&folder)
+            .env("BELLBIRD_WEBHOOK_SECRET", SECRET)
+            .env("ACTUAL_SERVER_URL", "http://actual.example")
+            .env("ACTUAL_PASSWORD", "pass")
+            .env("ACTUAL_SYNC_ID", "budget")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("Node.js is installed");
+        let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
+        let url = format!("http://127.0.0.1:{port}/");
+        assert_eq!(errors.next().map(Result::unwrap), Some(format!("listening on {url}")));
+        let printed = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (sender, lines) = channel();
+        std::thread::spawn(move || printed.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { child, url, folder, lines }
+    }
+
+    /// Sends an event that is signed with `secret`. Returns the status of the response.
+    async fn send(&self, event_type: &str, secret: &str) -> u16 {
+        Signed::of_type(event_type, secret, SignedDuration::ZERO, 0).post(&self.url).await
+    }
+
+    /// The calls of Actual's library up to the line that reports the outcome of a run, and the outcome.
+    fn run(&self) -> (Vec<String>, String) {
+        let mut calls = Vec::new();
+        loop {
+            let line = self.lines.recv().expect("the program runs");
+            match line.split_once("Z ") {
+                Some((_, event)) if event.starts_with("received ") => {}
+                Some((_, outcome)) => return (calls, outcome.to_owned()),
+                None => calls.push(line),
+            }
+        }
+    }
+}
+
+impl Drop for Waker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test]
+async fn changes_wake_actual_once() {
+    let run = [r#"init ["http://actual.example","pass"]"#, r#"downloadBudget ["budget",null]"#, "runBankSync []"]
+        .into_iter()
+        .chain(["shutdown []"])
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    let workdir = Workdir::new();
+    let waker = Waker::start(&workdir);
+    assert_eq!(waker.send("transactions.synced", ANOTHER).await, 400);
+    for event_type in ["endpoint.ping", "trades.synced"] {
+        assert_eq!(waker.send(event_type, SECRET).await, 204);
+    }
+    for _ in 0..3 {
+        assert_eq!(waker.send("transactions.synced", SECRET).await, 204);
+    }
+    assert_eq!(waker.run(), (run.clone(), "synced".to_owned()), "one run for all");
+
+    // A failure ends neither the program nor the next run.
+    fs::write(waker.folder.join("fail"), "").unwrap();
+    assert_eq!(waker.send("connection.updated", SECRET).await, 204);
+    assert_eq!(waker.run(), (run.clone(), "could not sync: no server".to_owned()));
+    fs::remove_file(waker.folder.join("fail")).unwrap();
+    assert_eq!(waker.send("transactions.synced", SECRET).await, 204);
+    assert_eq!(waker.run(), (run, "synced".to_owned()));
+}

@@ -1,0 +1,106 @@
+// Runs docs/recipes/sheet.gs with stand-ins for Google's services. Its requests reach a running service.
+//
+//   BELLBIRD_URL=... BELLBIRD_KEY=... node sheet_check.mjs <sheet.gs>
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import vm from "node:vm";
+
+const { BELLBIRD_URL, BELLBIRD_KEY } = process.env;
+const requests = [];
+const pauses = [];
+let written = null;
+let rejections = [];
+
+// Google's call blocks, and so does curl.
+function fetch(url, { headers, muteHttpExceptions }) {
+  assert(muteHttpExceptions);
+  requests.push(url);
+  const [rejection] = rejections.splice(0, 1);
+  if (rejection) return rejection;
+  const arguments_ = ["--silent", "--globoff", "--header", `Authorization: ${headers.Authorization}`];
+  const output = execFileSync("curl", [...arguments_, "--write-out", "\n%{http_code}", url], {
+    encoding: "utf8",
+    maxBuffer: 64 * 1024 * 1024,
+  });
+  const at = output.lastIndexOf("\n");
+  return response(Number(output.slice(at + 1)), output.slice(0, at), {});
+}
+
+function response(status, body, headers) {
+  return { getResponseCode: () => status, getContentText: () => body, getAllHeaders: () => headers };
+}
+
+const sheet = {
+  clearContents: () => (written = null),
+  getRange: (row, column, rows, columns) => ({
+    setValues: (values) => {
+      assert.deepEqual([row, column], [1, 1]);
+      assert.equal(values.length, rows);
+      assert(values.every((cells) => cells.length === columns));
+      written = values;
+    },
+  }),
+};
+const context = vm.createContext({
+  PropertiesService: { getScriptProperties: () => ({ getProperty: (name) => process.env[name] }) },
+  SpreadsheetApp: { getActiveSpreadsheet: () => ({ getSheetByName: () => null, insertSheet: () => sheet }) },
+  UrlFetchApp: { fetch },
+  Utilities: { sleep: (milliseconds) => pauses.push(milliseconds) },
+});
+vm.runInContext(readFileSync(process.argv[2], "utf8"), context);
+
+// Texts never run as formulas, and amounts keep their digits.
+for (const text of ["=1+1", "+1", "-1", "@SUM", "\t=1", "'quoted", "Café"]) {
+  assert.equal(context.text(text), `'${text}`);
+}
+assert.deepEqual([context.text(null), context.text("")], ["", ""]);
+assert.equal(context.number("-59.96"), -59.96);
+assert.equal(context.number("0.000000000000000001"), 1e-18);
+assert.equal(context.number("1234567890123456.78"), "'1234567890123456.78");
+
+// A transient error is waited for, a lasting one leaves the sheet alone.
+rejections = [response(429, "", { "Retry-After": "7" }), response(503, "", { "retry-after": "2" })];
+context.refresh();
+assert.deepEqual(pauses, [7000, 2000]);
+const [head, ...rows] = written;
+assert.equal(new Set(requests).size, requests.length - 2);
+for (const failure of [response(401, "{}", {}), response(429, "{}", { "Retry-After": "3600" })]) {
+  rejections = [failure];
+  assert.throws(() => context.refresh(), /\/v1\/accounts: 4/);
+}
+assert.equal(written.length, rows.length + 1);
+
+// Every row of the banks is there, and no cell is something else than it should be.
+async function get(path) {
+  const answer = await globalThis.fetch(BELLBIRD_URL + path, { headers: { Authorization: `Bearer ${BELLBIRD_KEY}` } });
+  assert.equal(answer.status, 200, path);
+  return answer.json();
+}
+const expected = new Map();
+const from = requests.find((url) => url.includes("from=")).match(/from=([0-9-]+)/)[1];
+for (const connection of (await get("/v1/connections")).data.filter((one) => one.category === "banking")) {
+  const accounts = (await get("/v1/accounts?limit=200")).data.filter((one) => one.connectionId === connection.id);
+  for (const account of accounts) {
+    for (let offset = 0, hasMore = true; hasMore; offset += 500) {
+      const query = `connectionId=${connection.id}&accountId=${account.id}&from=${from}&limit=500&offset=${offset}`;
+      const page = await get(`/v1/transactions?${query}`);
+      hasMore = page.pagination.hasMore;
+      for (const row of page.data) expected.set(`'${row.id} '${account.name}`, [row, account.currency]);
+    }
+  }
+}
+assert.equal(rows.length, expected.size);
+const at = Object.fromEntries(head.map((name, index) => [name, index]));
+for (const cells of rows) {
+  const [row, currency] = expected.get(`${cells[at.id]} ${cells[at.account]}`);
+  assert.deepEqual([cells[at.date], cells[at.currency]], [row.date, currency]);
+  assert.equal(cells[at.amount], context.number(row.amount));
+  assert.equal(cells[at.description], context.text(row.description));
+  assert.equal(cells[at.merchantName], context.text(row.merchantName));
+  const texts = ["institution", "account", "description", "merchantName", "category", "id"];
+  assert(texts.every((name) => cells[at[name]] === "" || cells[at[name]].startsWith("'")));
+}
+assert(rows.every((cells, index) => index === 0 || cells[0] <= rows[index - 1][0]), "newest first");
+console.log(rows.length);

@@ -1,0 +1,144 @@
+//! Setup tokens and the keys that claims create.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bellbird_domain::{KeyId, SetupToken};
+use bellbird_storage::random_base62;
+use jiff::SignedDuration;
+use reqwest::Method;
+
+use super::{access_url, ask, ask_as, assert_plain, claim, list, new_token};
+use crate::support::harness::{App, Database, Setup, on_both_databases};
+
+async fn audit(app: &App, key: KeyId) -> Vec<String> {
+    let rows = app.storage.list_key_audit(app.olivia.user.id, key).await.unwrap();
+    rows.into_iter().map(|row| row.event).collect()
+}
+
+on_both_databases! {
+    async fn claim_gives_an_access_url_once(app: App) {
+        let token = new_token(&app, app.olivia.user.id).await;
+        // simplefin4py sends empty credentials. Whatever is sent is ignored.
+        let request = app.http.post(format!("{}/simplefin/claim/{}", app.url, token.expose()));
+        let answer = app.send(request.header("authorization", "Basic Og==").body("x".repeat(10_000))).await;
+        assert_eq!((answer.status.as_u16(), answer.header("content-type")), (200, Some("text/plain; charset=utf-8")));
+        let key = answer.text.strip_prefix("https://bellbird:").unwrap().strip_suffix("@bellbird.example/simplefin");
+        let key = key.unwrap();
+        assert_eq!(list(&ask_as(&app, key, "").await.json(), "connections").len(), 2);
+
+        let keys = app.storage.list_keys(app.olivia.user.id).await.unwrap();
+        let created = keys.iter().find(|key| key.name == "Actual").expect("an ordinary key");
+        assert!(key.starts_with(&created.prefix));
+        assert_eq!(app.get_as(key, "/v1/accounts").await.status, 200);
+
+        let second = claim(&app, token.expose()).await;
+        assert_plain(&second, 403);
+        assert_eq!(second.text, "Forbidden");
+        assert_eq!(audit(&app, created.id).await, ["claimed", "claim_rejected"]);
+        assert_eq!(app.storage.list_keys(app.olivia.user.id).await.unwrap().len(), keys.len());
+
+        app.storage.revoke_key(created.id, app.clock.now()).await.unwrap();
+        let revoked = ask_as(&app, key, "").await;
+        assert_plain(&revoked, 403);
+        assert_eq!(revoked.text, "Forbidden");
+    }
+
+    async fn one_of_several_concurrent_claims_gets_a_key(app: App) {
+        let token = new_token(&app, app.olivia.user.id).await;
+        let answers = futures_util::future::join_all((0..8).map(|_| claim(&app, token.expose()))).await;
+        let mut statuses: Vec<u16> = answers.iter().map(|answer| answer.status.as_u16()).collect();
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 403, 403, 403, 403, 403, 403, 403]);
+        let keys = app.storage.list_keys(app.olivia.user.id).await.unwrap();
+        let created = keys.iter().find(|key| key.name == "Actual").unwrap();
+        assert_eq!(audit(&app, created.id).await.len(), 8);
+    }
+}
+
+#[tokio::test]
+async fn unknown_and_expired_tokens_are_forbidden_without_a_trace() {
+    let app = App::start(Setup::default()).await;
+    let expired = new_token(&app, app.olivia.user.id).await;
+    app.clock.set(app.clock.now() + SignedDuration::from_hours(1));
+    let unknown = SetupToken::from_random(random_base62());
+    let mut texts = Vec::new();
+    for token in [expired.expose(), unknown.expose(), "x", "%00", "bbst", &"é".repeat(500)] {
+        let answer = claim(&app, token).await;
+        assert_plain(&answer, 403);
+        texts.push(answer.text);
+    }
+    texts.dedup();
+    assert_eq!(texts, ["Forbidden"]);
+    assert!(app.query("SELECT id FROM key_audit").await.is_empty());
+    assert_eq!(app.storage.list_keys(app.olivia.user.id).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn failed_claims_are_limited_by_address() {
+    let mut setup = Setup::default();
+    setup.access.failed_auth_per_minute = 3;
+    let app = App::start(setup).await;
+    let unknown = SetupToken::from_random(random_base62());
+    for token in ["x", unknown.expose(), "y"] {
+        assert_plain(&claim(&app, token).await, 403);
+    }
+    let limited = claim(&app, unknown.expose()).await;
+    assert_plain(&limited, 429);
+    assert_eq!(limited.header("retry-after"), Some("20"));
+    // As for keys: an address that guesses cannot try a good one either, and a wrong key counts the same.
+    let token = new_token(&app, app.olivia.user.id).await;
+    assert_plain(&claim(&app, token.expose()).await, 429);
+    assert_plain(&ask_as(&app, "bb_wrong", "").await, 429);
+    app.clock.set(app.clock.now() + SignedDuration::from_secs(20));
+    assert_eq!(claim(&app, token.expose()).await.status, 200);
+}
+
+#[tokio::test]
+async fn key_is_the_password_of_any_user_name() {
+    let app = App::start(Setup::default()).await;
+    let url = access_url(&app, &app.olivia).await;
+    let key = url.split(['@', ':']).nth(2).unwrap();
+    for user in ["bellbird", "", "other"] {
+        let request = app.http.get(format!("{}/simplefin/accounts?balances-only=1", app.url));
+        assert_eq!(app.send(request.basic_auth(user, Some(key))).await.status, 200, "{user}");
+    }
+    let bearer = app.http.get(format!("{}/simplefin/accounts", app.url)).bearer_auth(key);
+    assert_plain(&app.send(bearer).await, 403);
+    for line in ["Basic", "Basic Og==", "Basic !", &format!("Basic {}", STANDARD.encode(key))] {
+        let request = app.http.get(format!("{}/simplefin/accounts", app.url)).header("authorization", line);
+        assert_plain(&app.send(request).await, 403);
+    }
+}
+
+#[tokio::test]
+async fn info_and_create_need_no_key() {
+    let app = App::start(Setup::default()).await;
+    let info = app.get_without_key("/simplefin/info").await;
+    assert_eq!((info.status.as_u16(), info.text.as_str()), (200, r#"{"versions":["1.0","2.0"]}"#));
+    let page = app.get_without_key("/simplefin/create").await;
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(page.text.contains("bellbird simplefin token") && page.text.contains("--page: #f7f4ec"));
+    assert!(page.header("content-security-policy").is_some_and(|policy| policy.starts_with("default-src 'none'")));
+}
+
+/// Not all clients follow a redirect, and not all send credentials again.
+#[tokio::test]
+async fn nothing_redirects_and_wrong_paths_are_plain_text() {
+    let app = App::start(Setup::default()).await;
+    for (method, path, status) in [
+        (Method::GET, "/simplefin", 404),
+        (Method::GET, "/simplefin/", 404),
+        (Method::GET, "/simplefin/accounts/", 404),
+        (Method::GET, "/simplefin/info/", 404),
+        (Method::GET, "/simplefin/claim/", 404),
+        (Method::GET, "/simplefin/claim/x", 405),
+        (Method::POST, "/simplefin/info", 405),
+        (Method::POST, "/simplefin/accounts", 403),
+    ] {
+        let answer = app.send(app.http.request(method.clone(), format!("{}{path}", app.url))).await;
+        assert_plain(&answer, status);
+    }
+    let wrong = app.http.post(format!("{}/simplefin/accounts", app.url)).basic_auth("x", Some(&app.olivia.key));
+    assert_plain(&app.send(wrong).await, 405);
+    assert_eq!(ask(&app, "").await.status, 200);
+}

@@ -1,0 +1,144 @@
+//! Failing and slow providers, plans, limits and ownership.
+
+use std::time::Duration;
+
+use bellbird_domain::Plan;
+use bellbird_reads::Limits;
+use serde_json::json;
+
+use super::{account_set, ask, ask_as, assert_plain, list, set_of, text};
+use crate::support::harness::{Answer, App, Database, Setup, on_both_databases};
+
+#[tokio::test]
+async fn plan_without_access_has_to_pay() {
+    let app = App::start(Setup::default()).await;
+    let saver = app.add_person("saver@example.com", Plan::Saver, &[]).await;
+    assert_plain(&ask_as(&app, &saver.key, "").await, 402);
+    let nobody = app.add_person("empty@example.com", Plan::Developer, &[]).await;
+    let set = set_of(&app, &nobody, "").await;
+    assert!(["accounts", "connections", "errors", "errlist"].iter().all(|name| list(&set, name).is_empty()));
+}
+
+#[tokio::test]
+async fn requests_have_a_bucket_of_their_own() {
+    let mut setup = Setup::default();
+    (setup.access.simplefin_per_minute, setup.access.live_per_minute) = (2, 1);
+    let app = App::start(setup).await;
+    for _ in 0..2 {
+        let answer = ask(&app, "?balances-only=1").await;
+        assert_eq!((answer.status.as_u16(), answer.header("x-ratelimit-limit")), (200, Some("2")));
+    }
+    assert_plain(&ask(&app, "").await, 429);
+    assert_eq!(app.get(&format!("/v1/transactions?connectionId={}", app.olivia.connections[0].id)).await.status, 200);
+}
+
+#[tokio::test]
+async fn nothing_to_show_is_an_error_and_not_an_empty_set() {
+    let setup = Setup {
+        limits: Limits { deadline: Duration::from_secs(4), row_cap: 5_000 },
+        call_timeout: Duration::from_millis(700),
+        ..Setup::default()
+    };
+    let app = App::start(setup).await;
+    for path in ["/v1/banking/balances", "/v1/banking/transactions"] {
+        for kind in [json!({"kind": "status", "status": 500}), json!({"kind": "delay", "delayMs": 60_000})] {
+            let mut fault = kind.clone();
+            fault["match"] = json!(path);
+            app.fault(fault).await;
+            let answer = ask(&app, "").await;
+            assert_plain(&answer, 503);
+            assert!(answer.header("retry-after").is_some_and(|seconds| seconds.parse::<u32>().is_ok_and(|s| s >= 1)));
+            app.clear_faults().await;
+        }
+    }
+    assert!(!list(&account_set(&app, "").await, "accounts").is_empty());
+}
+
+#[tokio::test]
+async fn consent_that_is_gone_is_said_in_the_set() {
+    let app = App::start(Setup::default()).await;
+    let ben = &app.ben;
+    app.set_consent(&ben.connections[0], "expired").await;
+    let set = set_of(&app, ben, "").await;
+    assert!(list(&set, "accounts").is_empty());
+    let name = &ben.connections[0].institution_name;
+    let first = text(&list(&set, "errlist")[0], "msg");
+    assert!(first.starts_with(&format!("Connection to {name} may need attention")), "{first}");
+}
+
+/// One provider hangs until the deadline. The accounts of the other are there, and the slow ones are named.
+#[tokio::test]
+async fn slow_provider_delays_no_other() {
+    let setup = Setup {
+        limits: Limits { deadline: Duration::from_secs(2), row_cap: 5_000 },
+        call_timeout: Duration::from_secs(20),
+        ..Setup::default()
+    };
+    let app = App::start(setup).await;
+    let (fiskil, akahu) = (app.credentials_of("fiskil")[4].clone(), app.credentials_of("akahu")[0].clone());
+    let person = app.add_person("both@example.com", Plan::Professional, &[&fiskil, &akahu]).await;
+    let [at_fiskil, at_akahu] = [&person.connections[0], &person.connections[1]];
+    let (fast, slow) = (app.accounts_of(at_fiskil).await.len(), app.accounts_of(at_akahu).await.len());
+    assert!(fast > 0 && slow > 0);
+    for path in ["/v1/accounts", "/v1/transactions"] {
+        app.fault_at("akahu", json!({"match": path, "kind": "delay", "delayMs": 60_000})).await;
+        let set = set_of(&app, &person, "").await;
+        assert_eq!(list(&set, "accounts").len(), fast, "{path}");
+        assert!(list(&set, "accounts").iter().all(|account| account["conn_id"] == at_fiskil.id.to_string()));
+        assert!(list(&set, "accounts").iter().any(|account| !list(account, "transactions").is_empty()));
+        let failed = list(&set, "errlist");
+        assert_eq!(failed.len(), slow, "{path}: {failed:?}");
+        assert!(failed.iter().all(|entry| entry["code"] == "act.failed" && entry["conn_id"] == at_akahu.id.to_string()));
+        app.clear_faults().await;
+    }
+}
+
+on_both_databases! {
+    async fn accounts_of_other_users_are_unknown(app: App) {
+        let foreign = app.accounts_of(&app.ben.connections[0]).await[0].id.clone();
+        let own = app.accounts_of(&app.olivia.connections[0]).await[0].id.clone();
+        let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
+        // Ben reads his own first.
+        assert_eq!(list(&set_of(&app, &app.ben, "").await, "errlist").len(), 0);
+        app.reset_calls().await;
+        let visible = |answer: &Answer| (answer.status, answer.text.clone());
+        for query in ["?account=ID", "?account=ID&balances-only=1", "?account=ID&start-date=0"] {
+            let foreign = ask(&app, &query.replace("ID", &foreign)).await;
+            assert_eq!(visible(&foreign), visible(&ask(&app, &query.replace("ID", unknown)).await));
+            assert_eq!(visible(&foreign), visible(&ask(&app, &query.replace("ID", "no-id")).await));
+            assert!(list(&foreign.json(), "accounts").is_empty());
+            assert_eq!(foreign.json()["errlist"][0]["code"], "gen.api");
+        }
+        assert!(app.calls().await.is_empty(), "no provider is called");
+        let both = account_set(&app, &format!("?account={own}&account={foreign}")).await;
+        assert_eq!((list(&both, "accounts").len(), list(&both, "errlist").len()), (1, 1));
+        assert!(!both.to_string().contains(&foreign));
+    }
+
+    async fn removed_connection_is_gone_at_once(app: App) {
+        let connection = app.olivia.connections[0].clone();
+        let account = app.accounts_of(&connection).await[0].id.clone();
+        assert_eq!(list(&account_set(&app, &format!("?account={account}")).await, "accounts").len(), 1);
+        app.connections.remove(connection.id).await.unwrap();
+        let set = account_set(&app, "").await;
+        assert!(!set.to_string().contains(&connection.id.to_string()));
+        assert!(list(&account_set(&app, &format!("?account={account}")).await, "accounts").is_empty());
+    }
+}
+
+#[tokio::test]
+async fn broker_shows_holdings_to_professionals_only() {
+    let app = App::start(Setup::default()).await;
+    let person = app.person_at("snaptrade").await;
+    let holdings = |set: &serde_json::Value| {
+        list(set, "accounts").iter().map(|account| list(account, "holdings").len()).sum::<usize>()
+    };
+    assert!(holdings(&set_of(&app, &person, "").await) > 0);
+    assert_eq!(holdings(&set_of(&app, &person, "?balances-only=1").await), 0);
+    let change = bellbird_storage::UserChange { plan: Some(Plan::Developer), ..Default::default() };
+    app.storage.update_user(person.user.id, &change).await.unwrap();
+    app.reset_calls().await;
+    let set = set_of(&app, &person, "").await;
+    assert_eq!(holdings(&set), 0);
+    assert!(list(&set, "accounts").iter().all(|account| text(account, "balance").contains('.')));
+}

@@ -1,0 +1,119 @@
+//! Exact changes to the text of an amount. No amount becomes a number on the way.
+
+use std::borrow::Cow;
+
+use bellbird_domain::Decimal;
+
+/// The digits behind the point, without zeros at the end.
+fn fraction(amount: &str) -> &str {
+    amount.split_once('.').map_or("", |(_, fraction)| fraction.trim_end_matches('0'))
+}
+
+/// The number of digits from the first to the last that is not zero, zeros of the whole part included.
+pub(super) fn significant_digits(amount: &Decimal<'_>) -> usize {
+    let unsigned = amount.as_str().trim_start_matches('-');
+    let (whole, fraction) = (unsigned.split('.').next().unwrap_or_default(), fraction(unsigned));
+    let whole = whole.trim_start_matches('0');
+    if whole.is_empty() { fraction.trim_start_matches('0').len() } else { whole.len() + fraction.len() }
+}
+
+/// The same value with exactly two decimals, or `None` if it has more.
+pub(super) fn with_two_places<'a>(amount: &'a Decimal<'_>) -> Option<Cow<'a, str>> {
+    let text = amount.as_str();
+    let places = text.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+    match places {
+        2 => Some(Cow::Borrowed(text)),
+        0 => Some(Cow::Owned(format!("{text}.00"))),
+        1 => Some(Cow::Owned(format!("{text}0"))),
+        _ if fraction(text).len() <= 2 => Some(Cow::Borrowed(&text[..text.len() - (places - 2)])),
+        _ => None,
+    }
+}
+
+/// The amount without a minus sign.
+pub(super) fn absolute<'a>(amount: &'a Decimal<'_>) -> &'a str {
+    amount.as_str().trim_start_matches('-')
+}
+
+/// Appends the amount with the other sign. Zero has none.
+pub(super) fn write_negated(amount: &Decimal<'_>, out: &mut Vec<u8>) {
+    let text = amount.as_str();
+    if !amount.is_negative() && text.bytes().any(|byte| matches!(byte, b'1'..=b'9')) {
+        out.push(b'-');
+    }
+    out.extend_from_slice(absolute(amount).as_bytes());
+}
+
+/// The amount times 10^18, if it has at most 18 decimals and 38 digits.
+#[cfg(feature = "parquet")]
+pub(super) fn scaled(amount: &Decimal<'_>) -> Option<i128> {
+    const SCALE: usize = 18;
+    const DIGITS_MAX: usize = 38;
+    let unsigned = absolute(amount);
+    let (whole, fraction) = (unsigned.split('.').next().unwrap_or_default(), fraction(unsigned));
+    let whole = whole.trim_start_matches('0');
+    if fraction.len() > SCALE || whole.len() > DIGITS_MAX - SCALE {
+        return None;
+    }
+    let number: i128 = format!("0{whole}{fraction:0<SCALE$}").parse().ok()?;
+    Some(if amount.is_negative() { -number } else { number })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decimal(text: &str) -> Decimal<'_> {
+        Decimal::parse(text).unwrap()
+    }
+
+    #[test]
+    fn two_places_keep_the_value() {
+        for (amount, expected) in [
+            ("-7", Some("-7.00")),
+            ("12.5", Some("12.50")),
+            ("84.30", Some("84.30")),
+            ("1234567.8900", Some("1234567.89")),
+            ("0.000", Some("0.00")),
+            ("-11.125", None),
+            ("0.001", None),
+        ] {
+            assert_eq!(with_two_places(&decimal(amount)).as_deref(), expected, "{amount}");
+        }
+    }
+
+    #[test]
+    fn negation_keeps_digits_and_leaves_zero_alone() {
+        for (amount, expected) in [("-5.00", "5.00"), ("5.00", "-5.00"), ("0.00", "0.00"), ("0", "0"), ("0.1", "-0.1")]
+        {
+            let mut out = Vec::new();
+            write_negated(&decimal(amount), &mut out);
+            assert_eq!(out, expected.as_bytes(), "{amount}");
+        }
+    }
+
+    #[test]
+    fn digits_are_counted_without_zeros_around_them() {
+        for (amount, expected) in
+            [("0", 0), ("-0.00", 0), ("100.00", 3), ("-12.50", 3), ("0.0010", 1), ("12345678901234567890.12", 22)]
+        {
+            assert_eq!(significant_digits(&decimal(amount)), expected, "{amount}");
+        }
+    }
+
+    #[cfg(feature = "parquet")]
+    #[test]
+    fn scaled_is_exact_or_absent() {
+        for (amount, expected) in [
+            ("1.000000000000000001", Some(1_000_000_000_000_000_001)),
+            ("-0.10", Some(-100_000_000_000_000_000)),
+            ("99999999999999999999", Some(99_999_999_999_999_999_999 * 10_i128.pow(18))),
+            ("100000000000000000000", None),
+            ("0.0000000000000000001", None),
+            ("0.0000000000000000010", None),
+            ("0.0000000000000000100", Some(10)),
+        ] {
+            assert_eq!(scaled(&decimal(amount)), expected, "{amount}");
+        }
+    }
+}

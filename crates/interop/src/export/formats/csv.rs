@@ -1,0 +1,142 @@
+//! Comma-separated values (RFC 4180): UTF-8, one header line, the names of `/v1`.
+
+use bellbird_domain::{Category, Transaction};
+use jiff::civil::Date;
+use uuid::Uuid;
+
+use super::{FormatError, Head, Options, WriteTransactions};
+
+const COLUMNS: [&str; 13] = [
+    "id",
+    "accountId",
+    "accountName",
+    "status",
+    "date",
+    "datetime",
+    "description",
+    "amount",
+    "currency",
+    "direction",
+    "category",
+    "merchantName",
+    "merchantCategoryCode",
+];
+
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+
+/// Appends fields and lines.
+pub(super) struct CsvLines {
+    writer: csv_core::Writer,
+    options: Options,
+    /// Whether the line has a field already.
+    begun: bool,
+}
+
+impl CsvLines {
+    pub(super) fn new(options: Options) -> Self {
+        let writer = csv_core::WriterBuilder::new().terminator(csv_core::Terminator::CRLF).build();
+        Self { writer, options, begun: false }
+    }
+
+    pub(super) fn header(&mut self, columns: &[&str], out: &mut Vec<u8>) {
+        if self.options.byte_order_mark {
+            out.extend_from_slice(BYTE_ORDER_MARK.as_bytes());
+        }
+        columns.iter().for_each(|column| self.plain(column, out));
+        self.end_line(out);
+    }
+
+    /// A field that strangers write.
+    pub(super) fn text(&mut self, text: &str, out: &mut Vec<u8>) {
+        if self.options.quote_formulas && begins_formula(text) {
+            self.plain(&format!("'{text}"), out);
+        } else {
+            self.plain(text, out);
+        }
+    }
+
+    /// A field of ours, or an amount.
+    pub(super) fn plain(&mut self, text: &str, out: &mut Vec<u8>) {
+        if self.begun {
+            self.write(out, 1, |writer, space| writer.delimiter(space));
+        }
+        self.begun = true;
+        let mut rest = text.as_bytes();
+        loop {
+            let (start, room) = (out.len(), 2 * rest.len() + 4);
+            out.resize(start + room, 0);
+            let (result, read, written) = self.writer.field(rest, &mut out[start..]);
+            out.truncate(start + written);
+            rest = &rest[read..];
+            if result == csv_core::WriteResult::InputEmpty {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn end_line(&mut self, out: &mut Vec<u8>) {
+        // The end of a quoted field, and of the line.
+        self.write(out, 4, |writer, space| writer.terminator(space));
+        self.begun = false;
+    }
+
+    fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        room: usize,
+        write: impl Fn(&mut csv_core::Writer, &mut [u8]) -> (csv_core::WriteResult, usize),
+    ) {
+        loop {
+            let start = out.len();
+            out.resize(start + room + 4, 0);
+            let (result, written) = write(&mut self.writer, &mut out[start..]);
+            out.truncate(start + written);
+            if result == csv_core::WriteResult::InputEmpty {
+                return;
+            }
+        }
+    }
+}
+
+/// Whether spreadsheets take a cell with this text for a formula. Some take the full-width forms of the signs too.
+fn begins_formula(text: &str) -> bool {
+    text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
+}
+
+pub(super) struct Transactions(CsvLines);
+
+impl Transactions {
+    pub(super) fn new(options: Options) -> Self {
+        Self(CsvLines::new(options))
+    }
+}
+
+impl WriteTransactions for Transactions {
+    fn start(&mut self, _head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        self.0.header(&COLUMNS, out);
+        Ok(())
+    }
+
+    fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        let lines = &mut self.0;
+        lines.text(&row.id, out);
+        lines.plain(row.account.id.uuid().hyphenated().encode_lower(&mut Uuid::encode_buffer()), out);
+        lines.text(&row.account.name, out);
+        lines.plain("posted", out);
+        lines.plain(&date.to_string(), out);
+        lines.text(&row.datetime, out);
+        lines.text(&row.description, out);
+        lines.plain(row.amount.as_str(), out);
+        lines.plain(row.currency.unwrap_or(row.account.currency).as_str(), out);
+        lines.plain(row.direction(), out);
+        lines.plain(row.category.map_or("", Category::key), out);
+        lines.text(row.merchant_name.as_deref().unwrap_or_default(), out);
+        lines.text(row.merchant_category_code.as_deref().unwrap_or_default(), out);
+        lines.end_line(out);
+        Ok(())
+    }
+
+    fn end(&mut self, _out: &mut Vec<u8>) -> Result<(), FormatError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,183 @@
+//! The formats of files. Pure: a writer is given rows one after the other and appends bytes.
+//!
+//! docs/exports.md says what each format holds and leaves out, and why.
+
+mod accounts;
+mod amounts;
+mod beancount;
+mod csv;
+mod journal;
+mod jsonl;
+mod ofx;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod qif;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+mod ynab;
+
+use bellbird_domain::{Account, Balance, Transaction};
+use jiff::Timestamp;
+use jiff::civil::Date;
+
+pub use table::Table;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Csv,
+    Jsonl,
+    Ofx,
+    Qif,
+    /// For hledger and ledger.
+    Journal,
+    Beancount,
+    #[cfg(feature = "parquet")]
+    Parquet,
+}
+
+/// The columns of a CSV file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Layout {
+    /// The names of `/v1`.
+    #[default]
+    Wide,
+    /// The columns that YNAB's import expects.
+    Ynab,
+}
+
+/// Choices of CSV. Other formats ignore them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    pub layout: Layout,
+    /// Begins the file with a byte order mark, by which Excel recognises UTF-8.
+    pub byte_order_mark: bool,
+    /// Puts `'` before texts that spreadsheets would run as formulas.
+    pub quote_formulas: bool,
+}
+
+/// What is known before the rows.
+pub struct Head<'a> {
+    /// `None` if the file has rows of several accounts.
+    pub account: Option<&'a Account>,
+    /// The balance of `account`. See [`Format::uses_balance`].
+    pub balance: Option<&'a Balance>,
+    /// The first and the last day that was asked for. `None` if it is open.
+    pub days: (Option<Date>, Option<Date>),
+    pub read_at: Timestamp,
+    /// The day of `read_at` in the user's timezone.
+    pub today: Date,
+}
+
+/// A file cannot hold what it should. Names no amount and no text of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    #[error("this format holds one account a file: name it with accountId")]
+    OneAccount,
+    #[error("OFX needs the account's balance, and the provider did not send it: take another format")]
+    NoBalance,
+    #[error("a transaction is not in the account's currency, which this format cannot say: take csv or jsonl")]
+    OtherCurrency,
+    #[error("an amount has more than two decimals, which programs misread in QIF: take ofx or csv")]
+    TooManyPlaces,
+    #[error("an amount has more digits than programs read exactly in this format: take csv or jsonl")]
+    TooManyDigits,
+    #[error("could not write the file")]
+    Internal,
+}
+
+/// Writes a file of transactions. Call `start` once, `row` for each row in the order of `/v1`, and `end` once.
+///
+/// Each call appends to `out`, which the caller may empty between calls. After an error the file cannot be continued.
+pub trait WriteTransactions: Send {
+    fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError>;
+
+    /// `date` is the day of posting in the user's timezone.
+    fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError>;
+
+    fn end(&mut self, out: &mut Vec<u8>) -> Result<(), FormatError>;
+}
+
+impl Format {
+    pub const ALL: &'static [Self] = &[
+        Self::Csv,
+        Self::Jsonl,
+        Self::Ofx,
+        Self::Qif,
+        Self::Journal,
+        Self::Beancount,
+        #[cfg(feature = "parquet")]
+        Self::Parquet,
+    ];
+
+    /// The suffix of paths and files, and the name in commands.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Jsonl => "jsonl",
+            Self::Ofx => "ofx",
+            Self::Qif => "qif",
+            Self::Journal => "journal",
+            Self::Beancount => "beancount",
+            #[cfg(feature = "parquet")]
+            Self::Parquet => "parquet",
+        }
+    }
+
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|format| format.as_str() == name)
+    }
+
+    #[must_use]
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Csv => "text/csv; charset=utf-8; header=present",
+            Self::Jsonl => "application/x-ndjson",
+            Self::Ofx => "application/x-ofx",
+            Self::Qif => "application/qif; charset=utf-8",
+            Self::Journal | Self::Beancount => "text/plain; charset=utf-8",
+            #[cfg(feature = "parquet")]
+            Self::Parquet => "application/vnd.apache.parquet",
+        }
+    }
+
+    /// Whether a file may have rows of several accounts. With [`Layout::Ynab`] it may not: it has no column for them.
+    #[must_use]
+    pub const fn holds_several_accounts(self, layout: Layout) -> bool {
+        match self {
+            Self::Csv => matches!(layout, Layout::Wide),
+            Self::Ofx | Self::Qif => false,
+            _ => true,
+        }
+    }
+
+    /// Whether a file of one account says its balance. OFX cannot do without; journals leave it out if it is unknown.
+    #[must_use]
+    pub const fn uses_balance(self) -> bool {
+        matches!(self, Self::Ofx | Self::Journal | Self::Beancount)
+    }
+
+    /// Whether [`Table`] writes trades and holdings in this format.
+    #[must_use]
+    pub const fn holds_tables(self) -> bool {
+        matches!(self, Self::Csv | Self::Jsonl)
+    }
+
+    #[must_use]
+    pub fn transactions(self, options: Options) -> Box<dyn WriteTransactions> {
+        match self {
+            Self::Csv if options.layout == Layout::Ynab => Box::new(ynab::Ynab::new(options)),
+            Self::Csv => Box::new(csv::Transactions::new(options)),
+            Self::Jsonl => Box::new(jsonl::Transactions),
+            Self::Ofx => Box::new(ofx::Ofx::default()),
+            Self::Qif => Box::new(qif::Qif::default()),
+            Self::Journal => Box::new(journal::Journal::default()),
+            Self::Beancount => Box::new(beancount::Beancount::default()),
+            #[cfg(feature = "parquet")]
+            Self::Parquet => Box::new(parquet::Transactions::default()),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Open Financial Exchange 1.0.3: the form that GnuCash, KMyMoney, Skrooge, Actual, ofxtools and ofxparse all read whole.
+//!
+//! The header says UTF-8, every tag is closed, and days have no time, because readers shift times by their own timezone.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bellbird_domain::{Account, AccountType, Currency, Transaction};
+use jiff::civil::Date;
+
+use super::text::{cut, key, one_line, payee};
+use super::{FormatError, Head, WriteTransactions};
+
+const HEADER: &str = "OFXHEADER:100\nDATA:OFXSGML\nVERSION:103\nSECURITY:NONE\nENCODING:UTF-8\nCHARSET:NONE\n\
+                      COMPRESSION:NONE\nOLDFILEUID:NONE\nNEWFILEUID:NONE\n\n";
+const STATUS_OK: &str = "<STATUS><CODE>0</CODE><SEVERITY>INFO</SEVERITY></STATUS>";
+/// The bank of every account. Programs recognise an account by this and its id, so it must not change.
+const BANK_ID: &str = "BELLBIRD";
+
+// Limits of the standard, in characters.
+const ORGANISATION_MAX: usize = 32;
+const NAME_MAX: usize = 32;
+const MEMO_MAX: usize = 255;
+const ID_MAX: usize = 255;
+
+#[derive(Default)]
+pub(super) struct Ofx {
+    currency: Option<Currency>,
+    /// What follows the rows.
+    rest: String,
+}
+
+impl WriteTransactions for Ofx {
+    fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        let account = head.account.ok_or(FormatError::OneAccount)?;
+        let balance = head.balance.ok_or(FormatError::NoBalance)?;
+        let amount = balance.current.as_ref().ok_or(FormatError::NoBalance)?;
+        let currency = known(account.currency).or(balance.currency.and_then(known));
+        if balance.currency.and_then(known).is_some_and(|other| Some(other) != currency) {
+            return Err(FormatError::NoBalance);
+        }
+        self.currency = currency;
+        let kind = Statement::of(account);
+        let mut file = String::from(HEADER);
+        let now = head.read_at.strftime("%Y%m%d%H%M%S");
+        file.push_str("<OFX><SIGNONMSGSRSV1><SONRS>");
+        file.push_str(STATUS_OK);
+        tag("DTSERVER", &now.to_string(), &mut file);
+        tag("LANGUAGE", "ENG", &mut file);
+        let organisation = one_line(account.institution_name.as_deref().unwrap_or_default());
+        if !organisation.is_empty() {
+            file.push_str("<FI>");
+            tag("ORG", &escape(cut(&organisation, ORGANISATION_MAX)), &mut file);
+            file.push_str("</FI>");
+        }
+        file.push_str("</SONRS></SIGNONMSGSRSV1>\n");
+        file.push_str(&format!("<{}><{}><TRNUID>0</TRNUID>{STATUS_OK}<{}>", kind.set, kind.response, kind.statement));
+        tag("CURDEF", currency.unwrap_or(Currency::UNKNOWN).as_str(), &mut file);
+        file.push_str(&kind.account);
+        file.push_str("\n<BANKTRANLIST>");
+        let (first, last) = head.days;
+        tag("DTSTART", &day(first.unwrap_or(Date::constant(1970, 1, 1))), &mut file);
+        tag("DTEND", &day(last.unwrap_or(head.today)), &mut file);
+        file.push('\n');
+        out.extend_from_slice(file.as_bytes());
+
+        self.rest = String::from("</BANKTRANLIST><LEDGERBAL>");
+        tag("BALAMT", amount.as_str(), &mut self.rest);
+        tag("DTASOF", &day(head.today), &mut self.rest);
+        self.rest.push_str(&format!("</LEDGERBAL></{}></{}></{}></OFX>\n", kind.statement, kind.response, kind.set));
+        Ok(())
+    }
+
+    fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        let currency = row.currency.and_then(known);
+        if currency.is_some() && self.currency.is_some() && currency != self.currency {
+            return Err(FormatError::OtherCurrency);
+        }
+        let mut text = String::with_capacity(320);
+        text.push_str("<STMTTRN>");
+        tag("TRNTYPE", if row.amount.is_negative() { "DEBIT" } else { "CREDIT" }, &mut text);
+        tag("DTPOSTED", &day(date), &mut text);
+        tag("TRNAMT", row.amount.as_str(), &mut text);
+        let is_plain = |character: char| !character.is_control() && !character.is_whitespace();
+        tag("FITID", &escape(&key(&row.id, ID_MAX, is_plain)), &mut text);
+        let (name, memo) = (payee(row), one_line(&row.description));
+        for (name, value, chars) in [("NAME", name, NAME_MAX), ("MEMO", memo, MEMO_MAX)] {
+            if !value.is_empty() {
+                tag(name, &escape(cut(&value, chars).trim_end()), &mut text);
+            }
+        }
+        text.push_str("</STMTTRN>\n");
+        out.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        out.extend_from_slice(self.rest.as_bytes());
+        Ok(())
+    }
+}
+
+/// The elements around an account's rows.
+struct Statement {
+    set: &'static str,
+    response: &'static str,
+    statement: &'static str,
+    account: String,
+}
+
+impl Statement {
+    fn of(account: &Account) -> Self {
+        // The standard allows 22 characters, which is what the 16 bytes of the id take.
+        let id = URL_SAFE_NO_PAD.encode(account.id.uuid().as_bytes());
+        let account_type = match account.account_type {
+            AccountType::CreditCard => {
+                return Self {
+                    set: "CREDITCARDMSGSRSV1",
+                    response: "CCSTMTTRNRS",
+                    statement: "CCSTMTRS",
+                    account: format!("<CCACCTFROM><ACCTID>{id}</ACCTID></CCACCTFROM>"),
+                };
+            }
+            AccountType::Savings | AccountType::TermDeposit => "SAVINGS",
+            AccountType::Loan => "CREDITLINE",
+            AccountType::Transaction | AccountType::Investment | AccountType::Other => "CHECKING",
+        };
+        Self {
+            set: "BANKMSGSRSV1",
+            response: "STMTTRNRS",
+            statement: "STMTRS",
+            account: format!(
+                "<BANKACCTFROM><BANKID>{BANK_ID}</BANKID><ACCTID>{id}</ACCTID><ACCTTYPE>{account_type}</ACCTTYPE>\
+                 </BANKACCTFROM>"
+            ),
+        }
+    }
+}
+
+fn known(currency: Currency) -> Option<Currency> {
+    Some(currency).filter(|currency| *currency != Currency::UNKNOWN)
+}
+
+fn tag(name: &str, value: &str, out: &mut String) {
+    for part in ["<", name, ">", value, "</", name, ">"] {
+        out.push_str(part);
+    }
+}
+
+/// Eight digits without a time.
+fn day(date: Date) -> String {
+    format!("{:04}{:02}{:02}", date.year(), date.month(), date.day())
+}
+
+fn escape(text: &str) -> std::borrow::Cow<'_, str> {
+    if !text.contains(['&', '<', '>']) {
+        return text.into();
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped.into()
+}

@@ -1,0 +1,49 @@
+//! Quicken Interchange Format, for programs that read nothing better. It has no id, no currency and no encoding.
+
+use bellbird_domain::{AccountType, Currency, Transaction};
+use jiff::civil::Date;
+
+use super::text::{line, one_line, payee};
+use super::{FormatError, Head, WriteTransactions, amounts};
+
+/// Actual drops rows with more digits than its numbers hold.
+const DIGITS_MAX: usize = 15;
+
+#[derive(Default)]
+pub(super) struct Qif {
+    currency: Option<Currency>,
+}
+
+impl WriteTransactions for Qif {
+    fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        let account = head.account.ok_or(FormatError::OneAccount)?;
+        self.currency = Some(account.currency).filter(|currency| *currency != Currency::UNKNOWN);
+        let kind = if account.account_type == AccountType::CreditCard { "CCard" } else { "Bank" };
+        line(&["!Type:", kind], out);
+        Ok(())
+    }
+
+    fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        if row.currency.is_some_and(|currency| self.currency.is_some_and(|own| own != currency)) {
+            return Err(FormatError::OtherCurrency);
+        }
+        if amounts::significant_digits(&row.amount) > DIGITS_MAX {
+            return Err(FormatError::TooManyDigits);
+        }
+        // Actual reads 11.125 as 11125.
+        let amount = amounts::with_two_places(&row.amount).ok_or(FormatError::TooManyPlaces)?;
+        line(&["D", &date.to_string()], out);
+        line(&["T", &amount], out);
+        for (mark, text) in [("P", payee(row)), ("M", one_line(&row.description))] {
+            if !text.is_empty() {
+                line(&[mark, &text], out);
+            }
+        }
+        line(&["^"], out);
+        Ok(())
+    }
+
+    fn end(&mut self, _out: &mut Vec<u8>) -> Result<(), FormatError> {
+        Ok(())
+    }
+}

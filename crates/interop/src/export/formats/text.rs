@@ -1,0 +1,48 @@
+//! Texts of strangers, made fit for formats without an escape.
+
+use std::borrow::Cow;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use bellbird_domain::Transaction;
+
+/// Whether a character ends a line for some reader, or is not allowed in XML.
+fn is_break(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// The text on one line: a blank for each run of line breaks and other control characters, and none at the ends.
+pub(super) fn one_line(text: &str) -> Cow<'_, str> {
+    let text = text.trim_matches(|character: char| character.is_whitespace() || is_break(character));
+    if !text.contains(is_break) {
+        return Cow::Borrowed(text);
+    }
+    let parts = text.split(is_break).filter(|part| !part.is_empty());
+    Cow::Owned(parts.collect::<Vec<_>>().join(" "))
+}
+
+/// The first `chars` characters.
+pub(super) fn cut(text: &str, chars: usize) -> &str {
+    text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
+}
+
+/// An id as it is if it has only allowed characters, at most `chars` of them. Else a digest of it, so that different
+/// ids stay different.
+pub(super) fn key(id: &str, chars: usize, is_allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !id.is_empty() && id.chars().count() <= chars && id.chars().all(is_allowed) {
+        Cow::Borrowed(id)
+    } else {
+        Cow::Owned(hex::encode(digest(&SHA256, id.as_bytes())))
+    }
+}
+
+/// The merchant, else the description, on one line.
+pub(super) fn payee<'r>(row: &'r Transaction<'_>) -> Cow<'r, str> {
+    let merchant = row.merchant_name.as_deref().map(one_line).filter(|merchant| !merchant.is_empty());
+    merchant.unwrap_or_else(|| one_line(&row.description))
+}
+
+/// Appends a text and a line feed.
+pub(super) fn line(parts: &[&str], out: &mut Vec<u8>) {
+    parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+    out.push(b'\n');
+}

@@ -1,0 +1,43 @@
+//! The columns that YNAB's file import expects. It has none for an id, an account or a currency.
+
+use bellbird_domain::Transaction;
+use jiff::civil::Date;
+
+use super::csv::CsvLines;
+use super::text::payee;
+use super::{FormatError, Head, Options, WriteTransactions, amounts};
+
+const COLUMNS: [&str; 5] = ["Date", "Payee", "Memo", "Outflow", "Inflow"];
+
+pub(super) struct Ynab(CsvLines);
+
+impl Ynab {
+    pub(super) fn new(options: Options) -> Self {
+        Self(CsvLines::new(options))
+    }
+}
+
+impl WriteTransactions for Ynab {
+    fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        head.account.ok_or(FormatError::OneAccount)?;
+        self.0.header(&COLUMNS, out);
+        Ok(())
+    }
+
+    fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        let lines = &mut self.0;
+        let amount = amounts::absolute(&row.amount);
+        let (outflow, inflow) = if row.amount.is_negative() { (amount, "") } else { ("", amount) };
+        lines.plain(&date.to_string(), out);
+        lines.text(&payee(row), out);
+        lines.text(&row.description, out);
+        lines.plain(outflow, out);
+        lines.plain(inflow, out);
+        lines.end_line(out);
+        Ok(())
+    }
+
+    fn end(&mut self, _out: &mut Vec<u8>) -> Result<(), FormatError> {
+        Ok(())
+    }
+}

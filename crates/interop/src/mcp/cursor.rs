@@ -1,0 +1,88 @@
+//! Sealed positions: where an answer that was cut goes on.
+//!
+//! A cursor is a text that only the service can read, bound to the user and the tool. It holds the arguments of the
+//! first call and a position in lists, and no row. So nothing is kept between requests, and any instance can go on.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bellbird_domain::Caller;
+use bellbird_storage::Storage;
+use jiff::{SignedDuration, Timestamp};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::definitions::Tool;
+
+const AGE_MAX: SignedDuration = SignedDuration::from_hours(1);
+/// Longest cursor, in characters. A hundred account ids take 8,000.
+const CURSOR_CHARS_MAX: usize = 16 * 1024;
+/// Arguments that choose how an answer looks, and not what it is about.
+const FORMS: [&str; 3] = ["limit", "detail", "include_balances"];
+
+pub(super) const BEGIN_AGAIN: &str = "cursor: it is more than an hour old or was changed, or the rows behind it have changed. Call again without it and with the \
+    other arguments, to begin again.";
+const OTHER_QUESTION: &str = "cursor: the other arguments differ from those of the answer before. Send the cursor \
+    alone to go on, or leave it out to begin again.";
+
+/// A question, and how far it is answered.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Resumed<P> {
+    /// The time of the first call, in microseconds. Ranges that end now end there.
+    asked_us: i64,
+    /// All but the cursor.
+    pub(super) arguments: Map<String, Value>,
+    pub(super) position: P,
+}
+
+/// For whom a cursor is sealed.
+pub(super) struct Owner<'a> {
+    pub(super) storage: &'a Storage,
+    pub(super) caller: &'a Caller,
+    pub(super) tool: Tool,
+}
+
+impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
+    /// The question of these arguments: a new one, or that of their cursor. Fails with a text for the model, which does
+    /// not tell a foreign cursor from a bad one.
+    pub(super) fn of(owner: &Owner<'_>, mut arguments: Map<String, Value>, now: Timestamp) -> Result<Self, String> {
+        arguments.retain(|_, value| !value.is_null());
+        let cursor = match arguments.remove("cursor") {
+            None => return Ok(Self { asked_us: now.as_microsecond(), arguments, position: P::default() }),
+            Some(Value::String(cursor)) if cursor.len() <= CURSOR_CHARS_MAX => cursor,
+            Some(_) => return Err(BEGIN_AGAIN.to_owned()),
+        };
+        let mut resumed = Self::open(owner, &cursor).ok_or(BEGIN_AGAIN)?;
+        let age = now.duration_since(resumed.asked_at());
+        if age > AGE_MAX || age < -AGE_MAX {
+            return Err(BEGIN_AGAIN.to_owned());
+        }
+        for (name, value) in arguments {
+            if FORMS.contains(&name.as_str()) {
+                resumed.arguments.insert(name, value);
+            } else if resumed.arguments.get(&name) != Some(&value) {
+                return Err(OTHER_QUESTION.to_owned());
+            }
+        }
+        Ok(resumed)
+    }
+
+    fn open(owner: &Owner<'_>, cursor: &str) -> Option<Self> {
+        let sealed = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+        let contents = owner.storage.open_cursor(owner.caller.user_id, owner.tool.name(), &sealed)?;
+        serde_json::from_slice(&contents).ok()
+    }
+
+    pub(super) fn asked_at(&self) -> Timestamp {
+        Timestamp::from_microsecond(self.asked_us).unwrap_or(Timestamp::MIN)
+    }
+
+    /// The cursor of the rest of the answer, from `position` on.
+    pub(super) fn cursor(&self, owner: &Owner<'_>, position: P) -> Result<String, String> {
+        let rest = Self { asked_us: self.asked_us, arguments: self.arguments.clone(), position };
+        let sealed = serde_json::to_vec(&rest)
+            .ok()
+            .and_then(|contents| owner.storage.seal_cursor(owner.caller.user_id, owner.tool.name(), &contents).ok());
+        sealed.map(|sealed| URL_SAFE_NO_PAD.encode(sealed)).ok_or_else(|| "Internal error: try again".to_owned())
+    }
+}

@@ -1,0 +1,152 @@
+//! Results and errors of JSON-RPC, as the two eras of MCP write them. Pure.
+
+use std::borrow::Cow;
+
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::message::Id;
+use super::revision::Era;
+
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+const METHOD_NOT_FOUND: i32 = -32601;
+const INVALID_PARAMS: i32 = -32602;
+const INTERNAL_ERROR: i32 = -32603;
+const HEADER_MISMATCH: i32 = -32020;
+const UNSUPPORTED_VERSION: i32 = -32022;
+
+/// What every result of the modern era begins with. `serverInfo` is in `initialize` of the legacy era.
+const MODERN_START: &str = concat!(
+    r#""resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bellbird","version":""#,
+    env!("CARGO_PKG_VERSION"),
+    r#""}}"#
+);
+
+/// A failure of the protocol. A failure of a tool is a result, so that the model sees it.
+#[derive(Serialize)]
+pub struct RpcError {
+    code: i32,
+    message: Cow<'static, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Value>,
+    /// The HTTP status in the modern era.
+    #[serde(skip)]
+    status: StatusCode,
+}
+
+impl RpcError {
+    fn new(code: i32, message: impl Into<Cow<'static, str>>, status: StatusCode) -> Self {
+        Self { code, message: message.into(), data: None, status }
+    }
+
+    /// An error outside of the protocol: a wrong key, a limit. The code is the HTTP status.
+    #[must_use]
+    pub fn of_status(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(status.as_u16().into(), message, status)
+    }
+
+    pub(super) fn parse(message: &'static str) -> Self {
+        Self::new(PARSE_ERROR, message, StatusCode::BAD_REQUEST)
+    }
+
+    pub(super) fn invalid(message: &'static str) -> Self {
+        Self::new(INVALID_REQUEST, message, StatusCode::BAD_REQUEST)
+    }
+
+    pub(super) fn invalid_params(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(INVALID_PARAMS, message, StatusCode::BAD_REQUEST)
+    }
+
+    pub(super) fn method_not_found() -> Self {
+        Self::new(METHOD_NOT_FOUND, "Method not found", StatusCode::NOT_FOUND)
+    }
+
+    pub(super) fn internal(message: &'static str) -> Self {
+        Self::new(INTERNAL_ERROR, message, StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    pub(super) fn header_mismatch(message: &'static str) -> Self {
+        Self::new(HEADER_MISMATCH, message, StatusCode::BAD_REQUEST)
+    }
+
+    pub(super) fn unsupported_version(requested: &str, supported: &[&str]) -> Self {
+        // A version is a date. The answer repeats no long text.
+        let requested: String = requested.chars().take(64).collect();
+        let data = Some(json!({"supported": supported, "requested": requested}));
+        let error = Self::new(UNSUPPORTED_VERSION, "Unsupported protocol version", StatusCode::BAD_REQUEST);
+        Self { data, ..error }
+    }
+
+    #[must_use]
+    pub fn code(&self) -> i32 {
+        self.code
+    }
+
+    /// Clients of the legacy era read an error of a method from a response with status 200 only.
+    pub(super) fn status(&self, era: Era) -> StatusCode {
+        match (era, self.code) {
+            (Era::Legacy, METHOD_NOT_FOUND | INVALID_PARAMS) => StatusCode::OK,
+            _ => self.status,
+        }
+    }
+
+    /// The whole message. An error that answers no readable request has no id.
+    #[must_use]
+    pub fn body(&self, id: Option<&Id>) -> Vec<u8> {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            jsonrpc: &'static str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            id: Option<&'a Id>,
+            error: &'a RpcError,
+        }
+        serde_json::to_vec(&Body { jsonrpc: "2.0", id, error: self }).unwrap_or_default()
+    }
+}
+
+/// The whole message of a result. `members` are those of the result object, written as JSON without its braces.
+pub(super) fn result(id: &Id, era: Era, members: &[u8]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(members.len() + 400);
+    body.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    body.extend_from_slice(&serde_json::to_vec(id).unwrap_or_default());
+    body.extend_from_slice(br#","result":{"#);
+    if era == Era::Modern {
+        body.extend_from_slice(MODERN_START.as_bytes());
+        if !members.is_empty() {
+            body.push(b',');
+        }
+    }
+    body.extend_from_slice(members);
+    body.extend_from_slice(b"}}");
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_the_modern_era_name_type_and_server() {
+        let text = |era, members: &str| String::from_utf8(result(&Id::Number(7), era, members.as_bytes())).unwrap();
+        assert_eq!(text(Era::Legacy, ""), r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+        assert_eq!(text(Era::Legacy, r#""tools":[]"#), r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[]}}"#);
+        let modern: Value = serde_json::from_str(&text(Era::Modern, r#""tools":[]"#)).unwrap();
+        assert_eq!(modern["result"]["resultType"], "complete");
+        assert_eq!(modern["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "bellbird");
+        assert_eq!(modern["result"]["tools"], json!([]));
+        assert!(serde_json::from_str::<Value>(&text(Era::Modern, "")).is_ok());
+    }
+
+    #[test]
+    fn error_has_an_id_only_if_the_request_had_one() {
+        let error = RpcError::method_not_found();
+        let text = |id: Option<&Id>| String::from_utf8(error.body(id)).unwrap();
+        let expected = r#"{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"}}"#;
+        assert_eq!(text(None), expected);
+        assert!(text(Some(&Id::Text("a".to_owned()))).contains(r#""id":"a""#));
+        assert_eq!(error.status(Era::Modern), StatusCode::NOT_FOUND);
+        assert_eq!(error.status(Era::Legacy), StatusCode::OK);
+    }
+}

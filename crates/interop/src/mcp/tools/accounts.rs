@@ -1,0 +1,174 @@
+//! `list_accounts`: connections and accounts from the database, balances from the providers.
+
+use std::collections::BTreeMap;
+
+use bellbird_domain::{
+    Account, AccountId, AccountType, Balance, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Currency,
+    Decimal,
+};
+use bellbird_requests::{Class, Problem};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{Asked, Missing, PROBLEMS_MAX, Total, advice, others, storage};
+use crate::mcp::arguments::Arguments;
+use crate::mcp::cursor::Resumed;
+use crate::mcp::output::{self, Room, Rows};
+use crate::mcp::texts::{CELL_CHARS_MAX, cell, clean};
+
+/// Accounts of one answer: balances of all of them are read.
+const ACCOUNTS_MAX: u32 = 100;
+const COLUMNS: &str = "| account | type | number | current | available | currency | institution | id |";
+const CHANGED: &str = "cursor: the accounts have changed. Call again without it, to begin again.";
+
+#[derive(Default, Serialize, Deserialize)]
+struct Position {
+    offset: u64,
+    /// The list has changed if the user's revision has.
+    revision: i64,
+}
+
+#[derive(Serialize)]
+struct AccountRow<'a> {
+    id: AccountId,
+    connection_id: ConnectionId,
+    name: String,
+    r#type: AccountType,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<&'a str>,
+    currency: Currency,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current_balance: Option<&'a Decimal<'static>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    available_balance: Option<&'a Decimal<'static>>,
+}
+
+#[derive(Serialize)]
+struct ConnectionRow {
+    id: ConnectionId,
+    institution: String,
+    category: ConnectionCategory,
+    status: ConnectionStatus,
+}
+
+/// The balances that were read, and what could not be.
+#[derive(Default)]
+struct Balances {
+    found: BTreeMap<AccountId, Balance>,
+    missing: Vec<Missing>,
+}
+
+pub(super) async fn list_accounts(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
+    let resumed = Resumed::<Position>::of(&asked.owner(), arguments, asked.now)?;
+    let mut read = Arguments::new(resumed.arguments.clone());
+    let include_balances = read.switch("include_balances", true);
+    read.finish()?;
+    let (offset, revision) = (resumed.position.offset, asked.caller.revision);
+    if offset > 0 && resumed.position.revision != revision {
+        return Err(CHANGED.to_owned());
+    }
+    let permit = if include_balances { asked.admit(Class::Balances)? } else { None };
+    let (stored, user_id) = (asked.interop.access.storage(), asked.caller.user_id);
+    let (accounts, total) = stored.list_accounts(user_id, ACCOUNTS_MAX, offset).await.map_err(storage)?;
+    let connections: Vec<Connection> = stored.list_connections(user_id).await.map_err(storage)?;
+    let Balances { found, mut missing } =
+        if include_balances { balances(asked, &accounts, &connections).await } else { Balances::default() };
+    drop(permit);
+    missing.truncate(PROBLEMS_MAX);
+
+    let connection_rows = json!(connections.iter().map(ConnectionRow::of).collect::<Vec<_>>());
+    let missing_bytes = 3 * json!(missing).to_string().len();
+    let mut rows = Rows::new(ACCOUNTS_MAX, super::HEAD_BYTES + missing_bytes + connection_rows.to_string().len());
+    for account in &accounts {
+        let row = AccountRow::of(account, found.get(&account.id));
+        let connection = connections.iter().find(|connection| connection.id == account.connection_id);
+        if rows.push(&row.line(connection), &row) == Room::Full {
+            break;
+        }
+    }
+    let next = offset + u64::from(rows.shown);
+    let cursor = match next < total {
+        true => Some(resumed.cursor(&asked.owner(), Position { offset: next, revision })?),
+        false => None,
+    };
+    let mut head = asked.head("accounts", rows.shown, Total::Exact(total), cursor.as_deref(), &missing);
+    for connection in connections.iter().filter(|connection| connection.status != ConnectionStatus::Active).take(20) {
+        let institution = cell(&connection.institution_name);
+        head += &format!("\n{institution} is {}: the user must reconnect it.", connection.status);
+    }
+    let mut others = others(rows.shown, Total::Exact(total), cursor, &missing);
+    others.insert("connections".to_owned(), connection_rows);
+    Ok(output::members(&head, COLUMNS, &rows, "accounts", &others))
+}
+
+/// Reads all balances. A connection that fails leaves its accounts without balances.
+async fn balances(asked: &Asked<'_>, accounts: &[Account], connections: &[Connection]) -> Balances {
+    let access = &asked.interop.access;
+    let mut found = BTreeMap::new();
+    let mut problems: BTreeMap<ConnectionId, Problem> = BTreeMap::new();
+    let mut other = Problem::ProviderUnavailable(60);
+    match access.reads().balances(&asked.call, asked.caller, accounts.to_vec()).await {
+        Ok(answer) => {
+            found.extend(answer.balances.into_iter().filter_map(|(id, balance)| Some((id, balance?))));
+            for id in answer.broken {
+                access.connections().refresh_in_background(asked.caller.user_id, id);
+                let stored = connections.iter().find(|connection| connection.id == id).map(|found| found.status);
+                let status = stored.filter(|status| *status != ConnectionStatus::Active);
+                problems.insert(id, Problem::Reconnect(status.unwrap_or(ConnectionStatus::Invalidated)));
+            }
+        }
+        Err(error) => other = bellbird_requests::problem::problem_from_read(&error, "Account", ""),
+    }
+    let mut missing: BTreeMap<ConnectionId, Missing> = BTreeMap::new();
+    for account in accounts.iter().filter(|account| !found.contains_key(&account.id)) {
+        let id = account.connection_id;
+        let of_connection = missing.entry(id).or_insert_with(|| {
+            let institution = connections.iter().find(|connection| connection.id == id);
+            let institution = institution.map_or("", |connection| connection.institution_name.as_str());
+            let message = format!("no balance. {}", advice(problems.get(&id).unwrap_or(&other)));
+            Missing { account_ids: Vec::new(), institution: clean(institution, CELL_CHARS_MAX), message }
+        });
+        of_connection.account_ids.push(account.id);
+    }
+    Balances { found, missing: missing.into_values().collect() }
+}
+
+impl ConnectionRow {
+    fn of(connection: &Connection) -> Self {
+        Self {
+            id: connection.id,
+            institution: clean(&connection.institution_name, CELL_CHARS_MAX),
+            category: connection.category,
+            status: connection.status,
+        }
+    }
+}
+
+impl<'a> AccountRow<'a> {
+    fn of(account: &'a Account, balance: Option<&'a Balance>) -> Self {
+        Self {
+            id: account.id,
+            connection_id: account.connection_id,
+            name: clean(&account.name, CELL_CHARS_MAX),
+            r#type: account.account_type,
+            number: account.number.as_ref().map(|number| number.as_str()),
+            currency: balance.and_then(|balance| balance.currency).unwrap_or(account.currency),
+            current_balance: balance.and_then(|balance| balance.current.as_ref()),
+            available_balance: balance.and_then(|balance| balance.available.as_ref()),
+        }
+    }
+
+    fn line(&self, connection: Option<&Connection>) -> String {
+        let amount = |amount: Option<&Decimal<'_>>| amount.map_or_else(String::new, ToString::to_string);
+        output::line(&[
+            &cell(&self.name),
+            self.r#type.as_str(),
+            self.number.unwrap_or(""),
+            &amount(self.current_balance),
+            &amount(self.available_balance),
+            &self.currency.to_string(),
+            &connection.map_or_else(String::new, |connection| cell(&connection.institution_name)),
+            &self.id.to_string(),
+        ])
+    }
+}

@@ -1,0 +1,142 @@
+//! `list_holdings`: the positions of brokerage accounts, account by account.
+
+use bellbird_domain::{ConnectionCategory, Holding};
+use bellbird_requests::Class;
+use futures_util::stream::{self, StreamExt as _};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Asked, HEAD_BYTES, LISTS_AT_ONCE, Missing, Named, PROBLEMS_MAX, ROWS_DEFAULT, Source, Total, others};
+use crate::mcp::ROWS_MAX;
+use crate::mcp::arguments::Arguments;
+use crate::mcp::cursor::Resumed;
+use crate::mcp::output::{self, Room, Rows};
+use crate::mcp::texts::{CELL_CHARS_MAX, cell, clean};
+
+const COLUMNS: &str = "| symbol | name | quantity | price | value | profit | currency | account |";
+
+#[derive(Default, Serialize, Deserialize)]
+struct Position {
+    offset: u64,
+}
+
+/// A position as in `/v1/holdings`, with cleaned texts.
+#[derive(Serialize, Deserialize)]
+struct Row {
+    id: String,
+    account_id: String,
+    symbol: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exchange: Option<String>,
+    currency: String,
+    quantity: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    average_price: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current_price: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    market_value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unrealized_pnl: Option<String>,
+}
+
+pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
+    let resumed = Resumed::<Position>::of(&asked.owner(), arguments, asked.now)?;
+    let mut read = Arguments::new(resumed.arguments.clone());
+    let requested = read.accounts();
+    let limit = read.number("limit", ROWS_DEFAULT, ROWS_MAX);
+    read.finish()?;
+    let permit = asked.admit(Class::Brokerage)?;
+    let (sources, mut missing) = asked.sources(requested, ConnectionCategory::Brokerage).await?;
+    let mut reads = Vec::with_capacity(sources.len());
+    for source in &sources {
+        reads.push(read_source(asked, source));
+    }
+    let found: Vec<(Vec<Row>, Vec<Missing>)> = stream::iter(reads).buffered(LISTS_AT_ONCE).collect().await;
+    drop(permit);
+    let mut all = Vec::new();
+    for (rows, failed) in found {
+        all.extend(rows);
+        missing.extend(failed);
+    }
+    missing.truncate(PROBLEMS_MAX);
+
+    let mut named = Named::new(&sources);
+    let mut rows = Rows::new(limit, HEAD_BYTES + super::missing_bytes(&missing));
+    let offset = resumed.position.offset;
+    for row in all.iter().skip(usize::try_from(offset).unwrap_or(usize::MAX)) {
+        let (name, bytes) = named.name(row.account_id.parse().unwrap_or_default());
+        rows.reserve(bytes);
+        if rows.push(&row.line(&name), row) == Room::Full {
+            break;
+        }
+    }
+    let (next, known) = (offset + u64::from(rows.shown), all.len() as u64);
+    let total = if missing.is_empty() { Total::Exact(known) } else { Total::AtLeast(known) };
+    let cursor = match next < known {
+        true => Some(resumed.cursor(&asked.owner(), Position { offset: next })?),
+        false => None,
+    };
+    let head = asked.head("holdings", rows.shown, total, cursor.as_deref(), &missing);
+    let mut others = others(rows.shown, total, cursor, &missing);
+    others.insert("accounts".to_owned(), named.into_json());
+    Ok(output::members(&head, COLUMNS, &rows, "holdings", &others))
+}
+
+/// Reads the requested accounts of one connection.
+async fn read_source(asked: &Asked<'_>, source: &Source) -> (Vec<Row>, Vec<Missing>) {
+    let reads = asked.interop.access.reads();
+    let (mut rows, mut missing) = (Vec::new(), Vec::new());
+    let accounts = match reads.holdings(&asked.call, &source.context, write).await {
+        Ok(accounts) => accounts,
+        Err(error) => return (rows, vec![asked.missing(source, &error).await]),
+    };
+    for (id, written) in accounts {
+        let Some(account) = source.accounts.iter().find(|account| account.id == id) else { continue };
+        match written {
+            Ok(written) => rows.extend(super::rows_of::<Row>(&written)),
+            Err(error) => {
+                let failed = Source { context: source.context.clone(), accounts: vec![account.clone()] };
+                missing.push(asked.missing(&failed, &error).await);
+            }
+        }
+    }
+    (rows, missing)
+}
+
+fn write(holding: &Holding<'_>, out: &mut Vec<u8>) {
+    let text = |text: &str| clean(text, CELL_CHARS_MAX);
+    let number = |number: &Option<bellbird_domain::Decimal<'_>>| number.as_ref().map(ToString::to_string);
+    let row = Row {
+        id: holding.id(),
+        account_id: holding.account.id.to_string(),
+        symbol: text(&holding.symbol),
+        name: holding.name.as_deref().map(text),
+        exchange: holding.exchange.as_deref().map(text),
+        currency: text(&holding.currency),
+        quantity: holding.quantity.to_string(),
+        average_price: number(&holding.average_price),
+        current_price: number(&holding.current_price),
+        market_value: number(&holding.market_value),
+        unrealized_pnl: number(&holding.unrealized_pnl),
+    };
+    bellbird_requests::json::write_json(&row, out);
+}
+
+impl Row {
+    fn line(&self, account: &str) -> String {
+        let or_empty = |text: &Option<String>| text.clone().unwrap_or_default();
+        output::line(&[
+            &cell(&self.symbol),
+            &cell(&or_empty(&self.name)),
+            &self.quantity,
+            &or_empty(&self.current_price),
+            &or_empty(&self.market_value),
+            &or_empty(&self.unrealized_pnl),
+            &cell(&self.currency),
+            account,
+        ])
+    }
+}

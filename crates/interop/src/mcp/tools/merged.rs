@@ -1,0 +1,176 @@
+//! What the tools share that list rows of several accounts, newest first: where the answer begins, where it ends, and
+//! how many rows there are.
+
+use bellbird_domain::{AccountId, Bound, Span};
+use bellbird_reads::merged::{ListState, MergedWalk, Position, PositionLost};
+use jiff::civil::Date;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::{Asked, List, Missing, Named, PROBLEMS_MAX, Source, Total};
+use crate::mcp::cursor::{BEGIN_AGAIN, Resumed};
+use crate::mcp::output::{self, Room, Rows};
+
+/// All rows of a shorter range are counted. Counting reads them.
+const COUNTED_RANGE: SignedDuration = SignedDuration::from_hours(100 * 24);
+/// A cursor of these lists, beside the arguments that it repeats.
+const POSITION_BYTES: usize = 400;
+const TOO_LONG: &str = "The next row is too long for an answer. /v1 of the service shows it.";
+const NO_TIME: &str = "Time ran short before the first row. Ask for fewer accounts or a shorter range.";
+
+/// How far a list was shown.
+#[derive(Default, Clone, Serialize, Deserialize)]
+pub(super) struct Place {
+    /// [`Position`] as text.
+    after: Option<String>,
+    /// Rows of all answers so far.
+    shown: u64,
+    /// Rows altogether, as counted for the first answer.
+    total: u64,
+    is_total_exact: bool,
+}
+
+/// A row of an answer.
+pub(super) trait AnswerRow: Serialize + Send {
+    fn account_id(&self) -> AccountId;
+
+    /// As a line of the text. `account` is the name of its account.
+    fn line(&self, account: &str) -> String;
+}
+
+/// The words of an answer.
+pub(super) struct Words {
+    /// The member with the rows, and the noun for them.
+    pub(super) name: &'static str,
+    /// The head of the table. Empty if the lines are none.
+    pub(super) columns: &'static str,
+}
+
+impl Place {
+    pub(super) fn position(&self) -> Result<Option<Position>, String> {
+        self.after.as_deref().map(|text| text.parse().map_err(|_| BEGIN_AGAIN.to_owned())).transpose()
+    }
+}
+
+/// When reading stops, so that an answer is sent before its deadline: a fifth of the time is left.
+pub(super) fn stop_at(asked: &Asked<'_>) -> Instant {
+    let time = asked.call.deadline.saturating_duration_since(Instant::now());
+    asked.call.deadline - time / 5
+}
+
+/// Takes rows until the answer is full or the walk ends, and builds the answer.
+pub(super) async fn answer<T: AnswerRow>(
+    asked: &Asked<'_>,
+    resumed: &Resumed<Place>,
+    mut walk: MergedWalk<'_, T>,
+    sources: &[Source],
+    mut missing: Vec<Missing>,
+    (limit, is_counted, words): (u32, bool, Words),
+) -> Result<Vec<u8>, String> {
+    let cursor_bytes = POSITION_BYTES + serde_json::to_vec(&resumed.arguments).map_or(0, |json| json.len() * 4 / 3);
+    let missing_max = (sources.len().min(PROBLEMS_MAX) + missing.len()) * super::MISSING_BYTES;
+    let mut rows = Rows::new(limit, super::HEAD_BYTES + missing_max + 2 * cursor_bytes);
+    let mut named = Named::new(sources);
+    let (mut after, mut unshown) = (walk.position(), 0);
+    let has_more = loop {
+        match walk.next(&asked.call).await {
+            Err(PositionLost) => return Err(BEGIN_AGAIN.to_owned()),
+            Ok(None) => {
+                after = walk.position();
+                break walk.is_stopped();
+            }
+            Ok(Some(row)) => {
+                let (name, bytes) = named.name(row.account_id());
+                rows.reserve(bytes);
+                if rows.push(&row.line(&name), &row) == Room::Full {
+                    unshown = 1;
+                    break true;
+                }
+                after = walk.position();
+            }
+        }
+    };
+    for (source, error) in failed_lists(&walk, sources) {
+        missing.push(asked.missing(&source, &error).await);
+    }
+    missing.truncate(PROBLEMS_MAX);
+    let before = &resumed.position;
+    let shown = before.shown + u64::from(rows.shown);
+    let (total, is_total_exact) = if !has_more {
+        (shown, missing.is_empty())
+    } else if before.shown > 0 {
+        (before.total.max(shown + unshown), before.is_total_exact)
+    } else if is_counted {
+        let rest = walk.count_rest(&asked.call).await;
+        (shown + unshown + rest.rows, rest.is_exact && missing.is_empty())
+    } else {
+        (shown + unshown, false)
+    };
+    let after = after.map(|position| position.to_string());
+    if has_more && rows.shown == 0 && after == before.after {
+        return Err(if unshown > 0 { TOO_LONG } else { NO_TIME }.to_owned());
+    }
+    let place = Place { after, shown, total, is_total_exact };
+    let cursor = if has_more { Some(resumed.cursor(&asked.owner(), place)?) } else { None };
+    let total = if is_total_exact { Total::Exact(total) } else { Total::AtLeast(total) };
+    let head = asked.head(&format!("{}, newest first", words.name), rows.shown, total, cursor.as_deref(), &missing);
+    let mut others = super::others(rows.shown, total, cursor, &missing);
+    others.insert("accounts".to_owned(), named.into_json());
+    Ok(output::members(&head, words.columns, &rows, words.name, &others))
+}
+
+/// Whether all rows of a range are counted for the first answer. `default` is the length of a range without `from`.
+pub(super) fn is_counted(span: &Span, asked_at: Timestamp, default: Option<SignedDuration>) -> bool {
+    let start = |bound: Bound| match bound {
+        Bound::Instant(instant) => instant,
+        Bound::Day(day) => start_of(day),
+    };
+    let to = span.to.map_or(asked_at, start).min(asked_at);
+    let length = match span.from {
+        Some(from) => Some(to.duration_since(start(from))),
+        None => default.map(|default| to.duration_since(asked_at) + default),
+    };
+    length.is_some_and(|length| length <= COUNTED_RANGE)
+}
+
+fn start_of(day: Date) -> Timestamp {
+    day.to_zoned(jiff::tz::TimeZone::UTC).map_or(Timestamp::MIN, |start| start.timestamp())
+}
+
+fn failed_lists<T: AnswerRow>(
+    walk: &MergedWalk<'_, T>,
+    sources: &[Source],
+) -> Vec<(Source, bellbird_reads::ReadError)> {
+    let mut failed = Vec::new();
+    for list in walk.lists() {
+        let source = sources.iter().find(|source| source.context.connection.id == list.connection_id);
+        if let (ListState::Failed(error), Some(source)) = (list.state, source) {
+            failed.push((List { source, account_id: list.account_id }.as_source(), error.clone()));
+        }
+    }
+    failed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_ranges_are_counted() {
+        let asked_at: Timestamp = "2026-11-20T09:30:00Z".parse().unwrap();
+        let month = Some(SignedDuration::from_hours(720));
+        let bound = |text: &str| Some(Bound::parse(text).unwrap());
+        for (from, to, default, expected) in [
+            (None, None, month, true),
+            (None, None, None, false),
+            (bound("2026-09-01"), None, None, true),
+            (bound("2026-01-01"), None, month, false),
+            (bound("2020-01-01"), bound("2020-02-01"), month, true),
+            (bound("2020-01-01"), bound("2030-02-01"), month, false),
+            (None, bound("2000-01-01"), month, true),
+        ] {
+            assert_eq!(is_counted(&Span { from, to }, asked_at, default), expected, "{from:?} {to:?}");
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! The tools. Each reads with the limits, the plan and the ownership checks of the path of `/v1` that it resembles.
+
+mod accounts;
+mod holdings;
+mod merged;
+mod summary;
+mod trades;
+mod transactions;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bellbird_domain::{
+    Account, AccountId, Caller, Category, ConnectionCategory, ConnectionId, Decimal, Direction, Span,
+};
+use bellbird_reads::{CallContext, ConnectionContext, ReadError, TransactionFilter};
+use bellbird_requests::problem::problem_from_read;
+use bellbird_requests::{Class, LivePermit, Problem};
+use bellbird_storage::StorageError;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::arguments::{Accounts, Arguments};
+use super::cursor::Owner;
+use super::definitions::Tool;
+use super::output;
+use super::texts::{CELL_CHARS_MAX, clean};
+use crate::Interop;
+
+/// Rows of an answer without `limit`.
+const ROWS_DEFAULT: u32 = 50;
+/// Lists that are read from providers at the same time.
+const LISTS_AT_ONCE: usize = 4;
+/// Connections that an answer names as failed. Others are counted.
+const PROBLEMS_MAX: usize = 20;
+/// Room for one of them.
+const MISSING_BYTES: usize = 700;
+/// Room for the text above the rows, and for the members around them.
+const HEAD_BYTES: usize = 1_500;
+
+const DIRECTIONS: [(&str, Direction); 2] = [("credit", Direction::Credit), ("debit", Direction::Debit)];
+
+pub(super) use summary::GROUPS;
+
+/// Runs a tool. Returns the members of the result: what went wrong with a tool is a result too, for the model.
+pub(super) async fn call(
+    interop: &Interop,
+    caller: &Caller,
+    now: Timestamp,
+    tool: Tool,
+    arguments: Map<String, Value>,
+    provider_calls: &mut u32,
+) -> Vec<u8> {
+    let asked = Asked { interop, caller, now, tool, call: interop.access.call_context(caller) };
+    let outcome = match tool {
+        Tool::ListAccounts => accounts::list_accounts(&asked, arguments).await,
+        Tool::ListTransactions => transactions::list_transactions(&asked, arguments).await,
+        Tool::SummarizeTransactions => summary::summarize(&asked, arguments).await,
+        Tool::ListHoldings => holdings::list_holdings(&asked, arguments).await,
+        Tool::ListTrades => trades::list_trades(&asked, arguments).await,
+    };
+    *provider_calls = asked.call.calls();
+    outcome.unwrap_or_else(|text| output::failure(&text))
+}
+
+/// A call of a tool.
+struct Asked<'a> {
+    interop: &'a Interop,
+    caller: &'a Caller,
+    now: Timestamp,
+    tool: Tool,
+    call: CallContext,
+}
+
+/// Accounts of one connection that a call is about.
+struct Source {
+    context: Arc<ConnectionContext>,
+    accounts: Vec<Account>,
+}
+
+impl Source {
+    fn is_whole(&self) -> bool {
+        self.accounts.len() == self.context.accounts.len()
+    }
+}
+
+/// What is read: a connection, or one of its accounts if not all of them were asked for.
+struct List<'s> {
+    source: &'s Source,
+    account_id: Option<AccountId>,
+}
+
+impl List<'_> {
+    fn as_source(&self) -> Source {
+        let accounts = self.source.accounts.iter();
+        let accounts = accounts.filter(|account| self.account_id.is_none_or(|id| id == account.id)).cloned();
+        Source { context: self.source.context.clone(), accounts: accounts.collect() }
+    }
+}
+
+fn lists_of(source: &Source) -> Vec<List<'_>> {
+    if source.is_whole() {
+        return vec![List { source, account_id: None }];
+    }
+    source.accounts.iter().map(|account| List { source, account_id: Some(account.id) }).collect()
+}
+
+/// Accounts that an answer lacks.
+#[derive(Serialize)]
+struct Missing {
+    account_ids: Vec<AccountId>,
+    institution: String,
+    message: String,
+}
+
+impl Missing {
+    fn of(source: &Source, problem: &Problem) -> Self {
+        let account_ids = source.accounts.iter().map(|account| account.id).collect();
+        let institution = clean(&source.context.connection.institution_name, CELL_CHARS_MAX);
+        Self { account_ids, institution, message: advice(problem) }
+    }
+}
+
+impl<'a> Asked<'a> {
+    fn owner(&self) -> Owner<'a> {
+        Owner { storage: self.interop.access.storage(), caller: self.caller, tool: self.tool }
+    }
+
+    /// Takes limit, plan and permit of what a tool reads. Hold the permit while it reads.
+    fn admit(&self, class: Class) -> Result<LivePermit, String> {
+        self.interop.access.admit(class, self.caller, self.now).map_err(|problem| advice(&problem))
+    }
+
+    /// The accounts that a call is about, by connection. Other users' ids are like unknown ones.
+    async fn sources(
+        &self,
+        requested: Accounts,
+        category: ConnectionCategory,
+    ) -> Result<(Vec<Source>, Vec<Missing>), String> {
+        let reads = self.interop.access.reads();
+        let requested = match requested {
+            Accounts::All => None,
+            Accounts::Unknown => return Err(unknown_account()),
+            Accounts::These(ids) => Some(reads.own_accounts(self.caller, &ids).await.map_err(|error| match error {
+                ReadError::NotFound => unknown_account(),
+                other => self.say(&other),
+            })?),
+        };
+        let connections = self.interop.access.storage().list_connections(self.caller.user_id).await.map_err(storage)?;
+        let is_wanted = |id: ConnectionId| {
+            requested.as_ref().is_none_or(|accounts| accounts.iter().any(|account| account.connection_id == id))
+        };
+        let (mut sources, mut missing) = (Vec::new(), Vec::new());
+        for connection in connections.into_iter().filter(|connection| is_wanted(connection.id)) {
+            if connection.category != category {
+                if requested.is_some() {
+                    return Err(wrong_category(category));
+                }
+                continue;
+            }
+            let accounts: Option<Vec<Account>> = requested.as_ref().map(|accounts| {
+                accounts.iter().filter(|account| account.connection_id == connection.id).cloned().collect()
+            });
+            match reads.connection_context(self.caller, connection.id).await {
+                Ok(context) => {
+                    let accounts = accounts.unwrap_or_else(|| context.accounts.clone());
+                    if !accounts.is_empty() {
+                        sources.push(Source { context, accounts });
+                    }
+                }
+                // Removed meanwhile.
+                Err(ReadError::NotFound) => {}
+                Err(error) => missing.push(Missing {
+                    account_ids: accounts.iter().flatten().map(|account| account.id).collect(),
+                    institution: clean(&connection.institution_name, CELL_CHARS_MAX),
+                    message: self.say(&error),
+                }),
+            }
+        }
+        Ok((sources, missing))
+    }
+
+    /// What to do about a failed read of a source. Requests a refresh if its consent is gone.
+    async fn missing(&self, source: &Source, error: &ReadError) -> Missing {
+        let problem = self.interop.access.after_failed_read(self.caller, &source.context, error).await;
+        Missing::of(source, &problem)
+    }
+
+    fn say(&self, error: &ReadError) -> String {
+        advice(&problem_from_read(error, "Account", ""))
+    }
+
+    /// The first lines of an answer: how many rows there are, how to go on, and what is missing.
+    fn head(&self, what: &str, shown: u32, total: Total, cursor: Option<&str>, missing: &[Missing]) -> String {
+        let mut head = match total {
+            Total::Exact(total) => format!("{shown} of {total} {what}."),
+            Total::AtLeast(total) => format!("{shown} of at least {total} {what}."),
+        };
+        if let Some(cursor) = cursor {
+            head += &format!(" More follow: to go on, call {} with cursor \"{cursor}\".", self.tool.name());
+        }
+        head + &missing_lines(missing)
+    }
+}
+
+/// How many rows a list has altogether.
+#[derive(Debug, Clone, Copy)]
+enum Total {
+    Exact(u64),
+    AtLeast(u64),
+}
+
+/// The members of a structured answer beside its rows.
+fn others(shown: u32, total: Total, cursor: Option<String>, missing: &[Missing]) -> Map<String, Value> {
+    let mut others = Map::new();
+    others.insert("shown".to_owned(), shown.into());
+    match total {
+        Total::Exact(total) => others.insert("total".to_owned(), total.into()),
+        Total::AtLeast(total) => others.insert("at_least".to_owned(), total.into()),
+    };
+    if let Some(cursor) = cursor {
+        others.insert("next_cursor".to_owned(), cursor.into());
+    }
+    others.insert("problems".to_owned(), json!(missing));
+    others
+}
+
+fn missing_lines(missing: &[Missing]) -> String {
+    let mut lines = String::new();
+    for missing in missing {
+        let (institution, message) = (super::texts::cell(&missing.institution), &missing.message);
+        lines += &format!("\nMissing: {} account(s) of {institution}: {message}", missing.account_ids.len());
+    }
+    lines
+}
+
+/// What a problem means for a model, and what to do.
+fn advice(problem: &Problem) -> String {
+    match problem {
+        Problem::TooManyRequests(seconds) => format!("Too many requests: call again in {} seconds", (*seconds).max(1)),
+        Problem::ProviderUnavailable(seconds) => {
+            format!("The bank or broker does not answer: call again in {} seconds", (*seconds).max(1))
+        }
+        Problem::NotFound("Connection") => "The connection was removed".to_owned(),
+        problem => problem.message(),
+    }
+}
+
+fn unknown_account() -> String {
+    "account_ids: one or more accounts do not exist. list_accounts has the ids.".to_owned()
+}
+
+fn wrong_category(category: ConnectionCategory) -> String {
+    match category {
+        ConnectionCategory::Banking => {
+            "account_ids: one or more are brokerage accounts, which have no transactions. Use list_trades for them."
+        }
+        ConnectionCategory::Brokerage => {
+            "account_ids: one or more are bank accounts, which have no holdings or trades. Use list_transactions for \
+             them."
+        }
+    }
+    .to_owned()
+}
+
+fn storage(error: StorageError) -> String {
+    advice(&Problem::from(error))
+}
+
+/// The filters and the range of transactions.
+fn read_filter(read: &mut Arguments) -> (TransactionFilter, Span) {
+    let span = Span { from: read.bound("from"), to: read.bound("to") };
+    let amount = |text: &str| Decimal::parse(text).ok().filter(|amount| !amount.is_negative()).map(Decimal::into_owned);
+    let text = read.text("text");
+    let mut filter = TransactionFilter::default();
+    filter.category = read.choice("category", &categories());
+    filter.direction = read.choice("direction", &DIRECTIONS);
+    filter.min_amount = read.amount("min_amount", amount);
+    filter.max_amount = read.amount("max_amount", amount);
+    (text.iter().fold(filter, |filter, text| filter.with_text(text)), span)
+}
+
+fn categories() -> Vec<(&'static str, Category)> {
+    Category::ALL.iter().map(|category| (category.key(), *category)).collect()
+}
+
+/// The rows that a read wrote, separated by commas.
+fn rows_of<R: DeserializeOwned>(written: &[u8]) -> Vec<R> {
+    serde_json::from_slice(&[b"[", written, b"]"].concat()).unwrap_or_default()
+}
+
+/// What missing accounts take in an answer: as JSON, and as lines of text.
+fn missing_bytes(missing: &[Missing]) -> usize {
+    json!(missing).to_string().len() + 2 * missing_lines(missing).len()
+}
+
+/// Names of the accounts whose rows an answer shows. Each is in it once, and rows have the id.
+struct Named<'s> {
+    sources: &'s [Source],
+    shown: BTreeMap<AccountId, (String, Value)>,
+}
+
+impl<'s> Named<'s> {
+    fn new(sources: &'s [Source]) -> Self {
+        Self { sources, shown: BTreeMap::new() }
+    }
+
+    /// The name of an account as a cell, and the bytes that its first mention takes.
+    fn name(&mut self, account_id: AccountId) -> (String, usize) {
+        if let Some((name, _)) = self.shown.get(&account_id) {
+            return (name.clone(), 0);
+        }
+        let mut found =
+            self.sources.iter().flat_map(|source| source.accounts.iter().map(move |account| (source, account)));
+        let Some((source, account)) = found.find(|(_, account)| account.id == account_id) else {
+            return (String::new(), 0);
+        };
+        let name = clean(&account.name, CELL_CHARS_MAX);
+        let institution = clean(&source.context.connection.institution_name, CELL_CHARS_MAX);
+        let cell = super::texts::cell(&account.name);
+        let named = json!({"id": account_id, "name": name, "institution": institution});
+        let bytes = named.to_string().len() + 1;
+        self.shown.insert(account_id, (cell.clone(), named));
+        (cell, bytes)
+    }
+
+    fn into_json(self) -> Value {
+        self.shown.into_values().map(|(_, named)| named).collect::<Vec<_>>().into()
+    }
+}

@@ -1,0 +1,228 @@
+//! `summarize_transactions`: exact sums, made while the rows of a range pass by. No row is kept.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bellbird_domain::{AccountId, ConnectionCategory, Span};
+use bellbird_reads::summary::{Group, GroupBy, GroupTotals, Summary};
+use bellbird_reads::{ReadError, TransactionFilter};
+use bellbird_requests::Class;
+use futures_util::stream::{self, StreamExt as _};
+use jiff::civil::Date;
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::{
+    Asked, HEAD_BYTES, LISTS_AT_ONCE, List, Missing, PROBLEMS_MAX, Source, lists_of, merged, missing_bytes,
+    missing_lines, read_filter,
+};
+use crate::mcp::arguments::Arguments;
+use crate::mcp::output::{self, Room, Rows};
+use crate::mcp::texts::{CELL_CHARS_MAX, cell, clean};
+
+const COLUMNS: &str = "| group | money in | money out | net | rows | currency |";
+/// Groups of one answer.
+const GROUPS_MAX: u32 = 500;
+
+/// How `group_by` names the groups.
+pub(in crate::mcp) const GROUPS: [(&str, GroupBy); 4] = [
+    ("category", GroupBy::Category),
+    ("merchant", GroupBy::Merchant),
+    ("month", GroupBy::Month),
+    ("account", GroupBy::Account),
+];
+
+#[derive(Serialize)]
+struct SumRow {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    currency: String,
+    money_in: String,
+    money_out: String,
+    net: String,
+    count: u64,
+}
+
+/// How far a list was read.
+enum End {
+    Whole,
+    /// Time ran short. Every row after this day was read.
+    After(Option<Date>),
+    /// As [`Self::After`], after a failure.
+    Failed(Option<Date>, ReadError),
+}
+
+/// What all lists share.
+struct Reading<'a> {
+    asked: &'a Asked<'a>,
+    filter: &'a TransactionFilter,
+    span: Span,
+    summary: &'a Mutex<Summary>,
+    rows_read: &'a AtomicU64,
+    stop_at: Instant,
+}
+
+pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
+    let mut read = Arguments::new(arguments);
+    let requested = read.accounts();
+    let (filter, span) = read_filter(&mut read);
+    let group_by = read.choice("group_by", &GROUPS);
+    read.finish()?;
+    let permit = asked.admit(Class::Live)?;
+    let (sources, mut missing) = asked.sources(requested, ConnectionCategory::Banking).await?;
+    let lists: Vec<List<'_>> = sources.iter().flat_map(lists_of).collect();
+    let (summary, rows_read) = (Mutex::new(Summary::new(group_by)), AtomicU64::new(0));
+    let stop_at = merged::stop_at(asked);
+    let reading = Reading { asked, filter: &filter, span, summary: &summary, rows_read: &rows_read, stop_at };
+    let mut reads = Vec::with_capacity(lists.len());
+    for list in &lists {
+        reads.push(reading.read(list));
+    }
+    let ends: Vec<End> = stream::iter(reads).buffered(LISTS_AT_ONCE).collect().await;
+    drop(permit);
+
+    let mut complete = missing.is_empty();
+    // The newest day on which a list ended early, if each of those had rows at all.
+    let mut ended_on = Some(Date::MIN);
+    for (list, end) in lists.iter().zip(ends) {
+        let day = match end {
+            End::Whole => continue,
+            End::After(day) => day,
+            End::Failed(day, error) => {
+                missing.push(asked.missing(&list.as_source(), &error).await);
+                day
+            }
+        };
+        complete = false;
+        ended_on = ended_on.zip(day).map(|(one, other)| one.max(other));
+    }
+    // Rows of the day itself may lie on the page that was not read.
+    let read_from = ended_on.filter(|day| !complete && *day > Date::MIN).and_then(|day| day.tomorrow().ok());
+    missing.truncate(PROBLEMS_MAX);
+    let summary = summary.into_inner();
+    let answer = Answer { sources: &sources, missing: &missing, complete, read_from, rows_read: rows_read.into_inner() };
+    let groups = if group_by.is_some() { summary.groups() } else { Vec::new() };
+    Ok(answer.members(&groups, &summary.totals()))
+}
+
+impl Reading<'_> {
+    /// Adds up a list until it ends, fails, or time runs short.
+    async fn read(&self, list: &List<'_>) -> End {
+        let reads = self.asked.interop.access.reads();
+        let context = list.source.context.clone();
+        let walk = reads.walk_transactions(self.asked.caller, context, list.account_id, self.span, self.asked.now);
+        let mut walk = match walk {
+            Ok(walk) => walk,
+            Err(error) => return End::Failed(None, error),
+        };
+        let mut oldest = None;
+        loop {
+            if Instant::now() >= self.stop_at {
+                return End::After(oldest);
+            }
+            // An adapter gives no row of a page that fails, so no sum has to be taken back.
+            let mut keep = |row: &bellbird_domain::Transaction<'_>, day: Date| {
+                self.rows_read.fetch_add(1, Ordering::Relaxed);
+                oldest = Some(day);
+                if self.filter.matches(row) {
+                    self.summary.lock().add(row, day);
+                }
+            };
+            match walk.next_page(&self.asked.call, &mut keep).await {
+                Ok(true) => {}
+                Ok(false) => return End::Whole,
+                Err(_) if Instant::now() >= self.stop_at => return End::After(oldest),
+                Err(error) => return End::Failed(oldest, error),
+            }
+        }
+    }
+}
+
+struct Answer<'a> {
+    sources: &'a [Source],
+    missing: &'a [Missing],
+    complete: bool,
+    read_from: Option<Date>,
+    rows_read: u64,
+}
+
+impl Answer<'_> {
+    fn members(&self, groups: &[GroupTotals], totals: &[GroupTotals]) -> Vec<u8> {
+        let total_rows: Vec<SumRow> = totals.iter().map(|totals| self.row(totals)).collect();
+        let total_rows = json!(total_rows);
+        let mut head = self.head(totals);
+        let reserved = HEAD_BYTES + missing_bytes(self.missing) + total_rows.to_string().len() + 2 * head.len();
+        let mut rows = Rows::new(GROUPS_MAX, reserved);
+        for group in groups {
+            let row = self.row(group);
+            let name = row.label.as_deref().or(row.group.as_deref()).unwrap_or_default();
+            let (rows_summed, currency) = (row.count.to_string(), row.currency.as_str());
+            let line = output::line(&[&cell(name), &row.money_in, &row.money_out, &row.net, &rows_summed, currency]);
+            if rows.push(&line, &row) == Room::Full {
+                break;
+            }
+        }
+        if (rows.shown as usize) < groups.len() {
+            let (shown, all) = (rows.shown, groups.len());
+            head += &format!("\n{shown} of {all} groups are shown. Totals are over all. Ask with a filter for the others.");
+        }
+        let mut others = Map::new();
+        others.insert("totals".to_owned(), total_rows);
+        others.insert("complete".to_owned(), self.complete.into());
+        others.insert("rows_read".to_owned(), self.rows_read.into());
+        if let Some(day) = self.read_from {
+            others.insert("read_from".to_owned(), day.to_string().into());
+        }
+        others.insert("shown".to_owned(), rows.shown.into());
+        others.insert("total".to_owned(), groups.len().into());
+        others.insert("problems".to_owned(), json!(self.missing));
+        output::members(&head, COLUMNS, &rows, "groups", &others)
+    }
+
+    fn head(&self, totals: &[GroupTotals]) -> String {
+        let mut head = if self.complete {
+            format!("Complete: all {} rows of the range were read.", self.rows_read)
+        } else {
+            let from = self.read_from.map(|day| format!(" The sums have every row from {day} on.")).unwrap_or_default();
+            let rows = self.rows_read;
+            format!("NOT complete: {rows} rows were read, the newest of the range.{from} Ask for a shorter range.")
+        };
+        for totals in totals {
+            let GroupTotals { currency, rows, money_in, money_out, net, .. } = totals;
+            head += &format!("\nTotal {currency}: in {money_in}, out {money_out}, net {net}, {rows} rows.");
+        }
+        let too_long: u64 = totals.iter().map(|totals| totals.rows_too_long).sum();
+        if too_long > 0 {
+            head += &format!("\n{too_long} rows are in no sum, because their amounts are too long.");
+        }
+        head + &missing_lines(self.missing)
+    }
+
+    fn row(&self, totals: &GroupTotals) -> SumRow {
+        let (group, label) = match &totals.group {
+            Group::All => (None, None),
+            Group::Category(category) => (Some(category.map_or("", |category| category.key()).to_owned()), None),
+            Group::Merchant(name) => (Some(clean(name.as_deref().unwrap_or_default(), CELL_CHARS_MAX)), None),
+            Group::Month(first) => (Some(first.strftime("%Y-%m").to_string()), None),
+            Group::Account(id) => (Some(id.to_string()), self.name_of(*id)),
+            Group::Rest => (Some("(all other groups)".to_owned()), None),
+        };
+        SumRow {
+            group,
+            label,
+            currency: totals.currency.to_string(),
+            money_in: totals.money_in.to_string(),
+            money_out: totals.money_out.to_string(),
+            net: totals.net.to_string(),
+            count: totals.rows,
+        }
+    }
+
+    fn name_of(&self, id: AccountId) -> Option<String> {
+        let mut accounts = self.sources.iter().flat_map(|source| &source.accounts);
+        accounts.find(|account| account.id == id).map(|account| clean(&account.name, CELL_CHARS_MAX))
+    }
+}

@@ -1,0 +1,109 @@
+//! `list_trades`: activity of brokerage accounts, newest first.
+
+use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Span, Trade, TradeType};
+use bellbird_reads::merged::MergedWalk;
+use bellbird_requests::Class;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::merged::{self, AnswerRow, Place, Words};
+use super::{Asked, ROWS_DEFAULT, lists_of};
+use crate::mcp::ROWS_MAX;
+use crate::mcp::arguments::Arguments;
+use crate::mcp::cursor::Resumed;
+use crate::mcp::output;
+use crate::mcp::texts::{CELL_CHARS_MAX, TEXT_CHARS_MAX, cell, clean, cut};
+
+const COLUMNS: &str = "| date | type | symbol | quantity | price | total | currency | description | account |";
+
+/// A row as in `/v1/trades`, with cleaned texts.
+#[derive(Serialize)]
+struct Row {
+    id: String,
+    account_id: AccountId,
+    symbol: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    r#type: TradeType,
+    quantity: String,
+    price: String,
+    currency: String,
+    total_amount: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fees: Option<String>,
+    trade_date: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settlement_date: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+}
+
+pub(super) async fn list_trades(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
+    let resumed = Resumed::<Place>::of(&asked.owner(), arguments, asked.now)?;
+    let mut read = Arguments::new(resumed.arguments.clone());
+    let requested = read.accounts();
+    let span = Span { from: read.bound("from"), to: read.bound("to") };
+    let limit = read.number("limit", ROWS_DEFAULT, ROWS_MAX);
+    read.finish()?;
+    let after = resumed.position.position()?;
+    let permit = asked.admit(Class::Brokerage)?;
+    let (sources, mut missing) = asked.sources(requested, ConnectionCategory::Brokerage).await?;
+    let mut walks = Vec::new();
+    for list in sources.iter().flat_map(lists_of) {
+        let context = list.source.context.clone();
+        match asked.interop.access.reads().walk_trades(asked.caller, context, list.account_id, span) {
+            Ok(walk) => walks.push(walk.with_first_page_rows(limit + 1)),
+            Err(error) => missing.push(asked.missing(&list.as_source(), &error).await),
+        }
+    }
+    let walk = MergedWalk::trades(walks, after, merged::stop_at(asked), |trade| Some(Row::of(trade)));
+    let is_counted = merged::is_counted(&span, resumed.asked_at(), None);
+    let words = Words { name: "trades", columns: COLUMNS };
+    let answer = merged::answer(asked, &resumed, walk, &sources, missing, (limit, is_counted, words)).await;
+    drop(permit);
+    answer
+}
+
+impl Row {
+    fn of(trade: &Trade<'_>) -> Self {
+        let text = |text: &str| clean(text, CELL_CHARS_MAX);
+        let or_zero = |number: &Option<Decimal<'_>>| number.as_ref().map_or_else(|| "0".to_owned(), ToString::to_string);
+        Self {
+            // It repeats the description.
+            id: clean(&cut(&trade.id().to_string(), TEXT_CHARS_MAX), TEXT_CHARS_MAX),
+            account_id: trade.account.id,
+            symbol: text(&trade.symbol),
+            name: trade.name.as_deref().map(text),
+            r#type: trade.trade_type,
+            quantity: or_zero(&trade.quantity),
+            price: or_zero(&trade.price),
+            currency: text(&trade.currency),
+            total_amount: or_zero(&trade.total_amount),
+            fees: trade.fees.as_ref().map(ToString::to_string),
+            trade_date: text(&trade.trade_date),
+            settlement_date: trade.settlement_date.as_deref().map(text),
+            description: trade.description.as_deref().map(text),
+        }
+    }
+}
+
+impl AnswerRow for Row {
+    fn account_id(&self) -> AccountId {
+        self.account_id
+    }
+
+    fn line(&self, account: &str) -> String {
+        let day = self.trade_date.get(..10).unwrap_or(&self.trade_date);
+        output::line(&[
+            &cell(day),
+            self.r#type.as_str(),
+            &cell(&self.symbol),
+            &self.quantity,
+            &self.price,
+            &self.total_amount,
+            &cell(&self.currency),
+            &cell(self.description.as_deref().unwrap_or_default()),
+            account,
+        ])
+    }
+}

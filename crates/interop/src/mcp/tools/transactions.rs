@@ -1,0 +1,133 @@
+//! `list_transactions`: bank transactions of any accounts, newest first.
+
+use bellbird_domain::date::DEFAULT_RANGE;
+use bellbird_domain::{AccountId, Category, ConnectionCategory, Currency, Transaction};
+use bellbird_reads::merged::MergedWalk;
+use bellbird_requests::Class;
+use jiff::civil::Date;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::merged::{self, AnswerRow, Place, Words};
+use super::{Asked, ROWS_DEFAULT, lists_of, read_filter};
+use crate::mcp::ROWS_MAX;
+use crate::mcp::arguments::Arguments;
+use crate::mcp::cursor::Resumed;
+use crate::mcp::output;
+use crate::mcp::texts::{ID_CHARS_MAX, TEXT_CHARS_MAX, cell, clean, cut};
+
+const COLUMNS: &str = "| day | amount | currency | payee | category | account | id |";
+/// Arguments that leave rows out.
+const FILTERS: [&str; 5] = ["text", "category", "direction", "min_amount", "max_amount"];
+const DETAILS: [(&str, Detail); 2] = [("brief", Detail::Brief), ("full", Detail::Full)];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    Brief,
+    Full,
+}
+
+/// What a row has in common, then what only a brief or a full one has.
+#[derive(Serialize)]
+struct Row {
+    id: String,
+    day: Date,
+    amount: String,
+    currency: Currency,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    category: Option<&'static str>,
+    account_id: AccountId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payee: Option<String>,
+    #[serde(flatten)]
+    full: Option<FullRow>,
+}
+
+#[derive(Serialize)]
+struct FullRow {
+    datetime: String,
+    direction: &'static str,
+    description: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    merchant_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    merchant_category_code: Option<String>,
+}
+
+pub(super) async fn list_transactions(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
+    let resumed = Resumed::<Place>::of(&asked.owner(), arguments, asked.now)?;
+    let mut read = Arguments::new(resumed.arguments.clone());
+    let requested = read.accounts();
+    let (filter, span) = read_filter(&mut read);
+    let limit = read.number("limit", ROWS_DEFAULT, ROWS_MAX);
+    let detail = read.choice("detail", &DETAILS).unwrap_or(Detail::Brief);
+    read.finish()?;
+    let after = resumed.position.position()?;
+    let permit = asked.admit(Class::Live)?;
+    let (sources, mut missing) = asked.sources(requested, ConnectionCategory::Banking).await?;
+    let is_filtered = FILTERS.iter().any(|name| resumed.arguments.contains_key(*name));
+    let mut walks = Vec::new();
+    for list in sources.iter().flat_map(lists_of) {
+        let context = list.source.context.clone();
+        let reads = asked.interop.access.reads();
+        // The time of the first call, so that the range stays the same.
+        match reads.walk_transactions(asked.caller, context, list.account_id, span, resumed.asked_at()) {
+            // A filter needs many rows for a few.
+            Ok(walk) if !is_filtered => walks.push(walk.with_first_page_rows(limit + 1)),
+            Ok(walk) => walks.push(walk),
+            Err(error) => missing.push(asked.missing(&list.as_source(), &error).await),
+        }
+    }
+    let walk = MergedWalk::transactions(walks, after, merged::stop_at(asked), |row, day| {
+        filter.matches(row).then(|| Row::of(row, day, detail))
+    });
+    let is_counted = merged::is_counted(&span, resumed.asked_at(), Some(DEFAULT_RANGE));
+    let columns = if detail == Detail::Brief { COLUMNS } else { "" };
+    let words = Words { name: "transactions", columns };
+    let answer = merged::answer(asked, &resumed, walk, &sources, missing, (limit, is_counted, words)).await;
+    drop(permit);
+    answer
+}
+
+impl Row {
+    fn of(row: &Transaction<'_>, day: Date, detail: Detail) -> Self {
+        let text = |text: &str| clean(text, TEXT_CHARS_MAX);
+        let payee = || cell(row.merchant_name.as_deref().unwrap_or(&row.description));
+        let full = || FullRow {
+            datetime: text(&row.datetime),
+            direction: row.direction(),
+            description: text(&row.description),
+            merchant_name: row.merchant_name.as_deref().map(text),
+            merchant_category_code: row.merchant_category_code.as_deref().map(text),
+        };
+        Self {
+            id: cut(&row.id, ID_CHARS_MAX),
+            day,
+            amount: row.amount.to_string(),
+            currency: row.currency.unwrap_or(row.account.currency),
+            category: row.category.map(Category::key),
+            account_id: row.account.id,
+            payee: (detail == Detail::Brief).then(payee),
+            full: (detail == Detail::Full).then(full),
+        }
+    }
+}
+
+impl AnswerRow for Row {
+    fn account_id(&self) -> AccountId {
+        self.account_id
+    }
+
+    fn line(&self, account: &str) -> String {
+        let Some(payee) = &self.payee else { return serde_json::to_string(self).unwrap_or_default() };
+        output::line(&[
+            &self.day.to_string(),
+            &self.amount,
+            self.currency.as_str(),
+            payee,
+            self.category.unwrap_or_default(),
+            account,
+            &cell(&self.id),
+        ])
+    }
+}

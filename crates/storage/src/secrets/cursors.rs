@@ -1,0 +1,20 @@
+//! Seals positions that a client carries from one answer to the next, so that any instance can go on. Not stored.
+
+use bellbird_domain::UserId;
+use zeroize::Zeroizing;
+
+use crate::{SealError, SealedFor, Storage};
+
+const PURPOSE: &str = "cursor";
+
+impl Storage {
+    /// Seals a position in a list of one user. It opens for this user and list only.
+    pub fn seal_cursor(&self, user: UserId, list: &str, position: &[u8]) -> Result<Vec<u8>, SealError> {
+        self.sealer.seal(SealedFor { purpose: PURPOSE, row: &[&user.to_string(), list] }, position)
+    }
+
+    /// Opens what [`Self::seal_cursor`] sealed. `None` for anything else.
+    pub fn open_cursor(&self, user: UserId, list: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        self.sealer.open(SealedFor { purpose: PURPOSE, row: &[&user.to_string(), list] }, sealed).ok()
+    }
+}
