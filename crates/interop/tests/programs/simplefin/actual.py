@@ -81,7 +81,8 @@ class Actual:
         """The engine adds one row more: the balance before the first row."""
         [start] = [row for row in linked["rows"] if row["starting_balance_flag"]]
         today = datetime.now(ZoneInfo(self.zone)).date().isoformat()
-        expect(f"{what}: day of the starting balance", start["date"], min((r.day for r in expected.values()), default=today))
+        first = min((row.day for row in expected.values()), default=today)
+        expect(f"{what}: day of the starting balance", start["date"], first)
         # It takes the point out of each amount, so a third place counts ten times too much.
         if all(row.amount.as_tuple().exponent >= -2 for row in expected.values()):
             total = sum(row["amount"] for row in linked["rows"])

@@ -106,7 +106,8 @@ class Bellbird:
             one["shownName"] = f"{one['name']} ({one['accountNumber']})" if has_number else one["name"]
         balances = {one["accountId"]: one for one in self.balances(self.service["accounts"])}
         # Their balance is not known, so SimpleFIN leaves them out.
-        self.left_out = [one["shownName"] for one in self.service["accounts"] if balances[one["id"]]["currentBalance"] is None]
+        accounts = self.service["accounts"]
+        self.left_out = [one["shownName"] for one in accounts if balances[one["id"]]["currentBalance"] is None]
         self.accounts = {
             one["id"]: self.read_account(one, balances[one["id"]], institutions[one["connectionId"]])
             for one in self.service["accounts"]

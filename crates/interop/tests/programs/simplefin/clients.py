@@ -33,7 +33,8 @@ def utc_day(time, client):
 
 def run(command, folder, name, stdin="", **variables):
     """Runs a command with a home of its own. Returns what it prints."""
-    variables = {**os.environ, "HOME": str(folder), "GOETTA_FINANCE_HOME": str(folder), "COLUMNS": "100000", **variables}
+    home = {"HOME": str(folder), "GOETTA_FINANCE_HOME": str(folder), "COLUMNS": "100000"}
+    variables = {**os.environ, **home, **variables}
     done = subprocess.run(
         command, input=stdin, env=variables, cwd=folder, capture_output=True, text=True, check=False
     )
@@ -211,7 +212,7 @@ def read_goetta(folder):
 
 
 def beangulp(bellbird, folder):
-    """beangulp-simplefin: imports the JSON of each account, and `bean-check` accepts the balances, in both timezones."""
+    """beangulp-simplefin imports the JSON of each account, and `bean-check` accepts the balances, in both timezones."""
     access = claim(bellbird.setup_token("beangulp"))
     start = int(datetime.now(UTC).timestamp()) - 60 * 86_400
     count = 0
@@ -228,7 +229,7 @@ def beangulp(bellbird, folder):
 def compare_beangulp(folder, account, want, rows, zone):
     what = f"beangulp: {want.name} in {zone}"
     # A process of its own for each timezone.
-    shown = run([sys.executable, "-c", EXTRACT], folder, what, TZ=zone)
+    shown = run([sys.executable, str(Path(__file__).with_name("extract.py"))], folder, what, TZ=zone)
     entries = [json.loads(line) for line in shown.splitlines()]
     balances = [one for one in entries if "balance" in one]
     found = by_id(what, ((one["id"], Row(one["day"], Decimal(one["amount"]), one["narration"], None))
@@ -239,44 +240,21 @@ def compare_beangulp(folder, account, want, rows, zone):
     expect(f"{what}: balance", (balance["day"], balance["balance"]), (local, str(want.balance)))
     # A balance holds at the beginning of its day.
     opening = want.balance - sum(row.amount for row in rows.values() if row.day < local)
-    ledger = f"""
-        1970-01-01 open Assets:Account
-        1970-01-01 open Equity:Opening
-        1970-01-01 open Expenses:Uncategorized
-        1970-01-01 open Income:Uncategorized
-        1970-01-01 * "Opening"
-          Assets:Account  {opening} {want.currency}
-          Equity:Opening
-        """
-    text = (folder / "extracted.beancount").read_text()
-    (folder / "all.beancount").write_text("\n".join(line.strip() and line for line in dedent(ledger)) + "\n" + text)
+    ledger = LEDGER.format(opening=opening, currency=want.currency) + (folder / "extracted.beancount").read_text()
+    (folder / "all.beancount").write_text(ledger)
     run([str(BIN / "bean-check"), "all.beancount"], folder, f"bean-check: {what}")
     return len(found)
 
 
-def dedent(text):
-    return [line[8:] for line in text.splitlines()]
+LEDGER = """\
+1970-01-01 open Assets:Account
+1970-01-01 open Equity:Opening
+1970-01-01 open Expenses:Uncategorized
+1970-01-01 open Income:Uncategorized
+1970-01-01 * "Opening"
+  Assets:Account  {opening} {currency}
+  Equity:Opening
 
-
-EXTRACT = """
-import json
-from beancount.core.data import Balance
-from beancount.parser.printer import format_entry
-from beangulp_simplefin import SimpleFINImporter
-
-id = json.load(open("account.json"))["id"]
-importer = SimpleFINImporter({id: "Assets:Account"})
-assert importer.identify("account.json")
-entries = importer.extract("account.json", [])
-for entry in entries:
-    if isinstance(entry, Balance):
-        print(json.dumps({"day": str(entry.date), "balance": str(entry.amount.number)}))
-    else:
-        units = entry.postings[0].units
-        print(json.dumps({"id": entry.meta["simplefin_id"], "day": str(entry.date), "amount": str(units.number),
-                          "narration": entry.narration}))
-with open("extracted.beancount", "w") as out:
-    out.writelines(format_entry(entry) + "\\n" for entry in entries)
 """
 
 
@@ -292,3 +270,6 @@ def fetch(access, query):
     request = urllib.request.Request(f"http://{root}/accounts?{query}", headers=header)
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as answer:
         return json.load(answer)
+
+
+CLIENTS = (simplefin4py, simplefin_command, goetta_finance, beangulp)
