@@ -126,15 +126,14 @@ def simplefin_command(bellbird, folder):
     accounts = {one["id"]: one for one in json.loads(printed)}
     expect("simplefin accounts", accounts.keys(), bellbird.accounts.keys())
     count = 0
-    for id, want in bellbird.accounts.items():
+    for index, (id, want) in enumerate(bellbird.accounts.items()):
         expect(f"simplefin accounts: {want.name}", accounts[id]["balance"], str(want.balance))
         [line] = [line for line in table.splitlines() if id in line]
         cells = [cell.strip() for cell in line.strip("│┃ ").split("│")]
         expect("simplefin accounts", cells, [want.institution, want.name, str(want.balance), id])
-        for zone in ZONES if want.rows else ZONES[:1]:
-            count += compare_simplefin_command(command, folder, access, want, zone)
+        count += compare_simplefin_command(command, folder, access, want, ZONES[index % len(ZONES)])
     print_table(command, folder, access, bellbird)
-    return f"{len(accounts)} accounts, {count} rows in {len(ZONES)} timezones"
+    return f"{len(accounts)} accounts in turn in {len(ZONES)} timezones, {count} rows"
 
 
 def compare_simplefin_command(command, folder, access, want, zone):
@@ -215,47 +214,45 @@ def beangulp(bellbird, folder):
     """beangulp-simplefin imports the JSON of each account, and `bean-check` accepts the balances, in both timezones."""
     access = claim(bellbird.setup_token("beangulp"))
     start = int(datetime.now(UTC).timestamp()) - 60 * 86_400
+    accounts = {}
+    for number, want in enumerate(bellbird.accounts.values()):
+        [account] = fetch(access, f"account={want.id}&start-date={start}")["accounts"]
+        (folder / f"{number}.json").write_text(json.dumps(account))
+        accounts[str(number)] = (account["balance-date"], want, want.between(start))
+    extract = Path(__file__).with_name("extract.py")
+    lines = run([sys.executable, str(extract), *ZONES], folder, "beangulp-simplefin").splitlines()
+    entries = [json.loads(line) for line in lines]
     count = 0
-    for want in bellbird.accounts.values():
-        fetched = fetch(access, f"account={want.id}&start-date={start}")
-        [account] = fetched["accounts"]
-        (folder / "account.json").write_text(json.dumps(account))
-        rows = want.between(start)
-        for zone in ZONES:
-            count += compare_beangulp(folder, account, want, rows, zone)
-    return f"{len(bellbird.accounts)} accounts, {count} rows in {len(ZONES)} timezones"
+    for number, zone in enumerate(ZONES):
+        ledger = "1970-01-01 open Equity:Opening\n" + "".join(
+            f"1970-01-01 open {kind}:Uncategorized\n" for kind in ("Expenses", "Income")
+        )
+        for account, facts in accounts.items():
+            own = [one for one in entries if (one["zone"], one["account"]) == (zone, account)]
+            ledger += compare_beangulp(own, account, *facts, zone)
+            count += len(own) - 1
+        (folder / "all.beancount").write_text(ledger + (folder / f"{number}.beancount").read_text())
+        run([str(BIN / "bean-check"), "all.beancount"], folder, f"bean-check in {zone}")
+    return f"{len(accounts)} accounts, {count} rows in {len(ZONES)} timezones"
 
 
-def compare_beangulp(folder, account, want, rows, zone):
+def compare_beangulp(entries, number, balance_date, want, rows, zone):
+    """Returns the account's beginning, with which its balance is right."""
     what = f"beangulp: {want.name} in {zone}"
-    # A process of its own for each timezone.
-    shown = run([sys.executable, str(Path(__file__).with_name("extract.py"))], folder, what, TZ=zone)
-    entries = [json.loads(line) for line in shown.splitlines()]
-    balances = [one for one in entries if "balance" in one]
-    found = by_id(what, ((one["id"], Row(one["day"], Decimal(one["amount"]), one["narration"], None))
+    found = by_id(what, ((one["id"], Row(one["day"], Decimal(one["amount"]), one["text"], None))
                          for one in entries if "id" in one))
     same(what, found, {id: row._replace(payee=None) for id, row in rows.items()})
-    [balance] = balances
-    local = datetime.fromtimestamp(account["balance-date"], ZoneInfo(zone)).date().isoformat()
+    [balance] = [one for one in entries if "balance" in one]
+    local = datetime.fromtimestamp(balance_date, ZoneInfo(zone)).date().isoformat()
     expect(f"{what}: balance", (balance["day"], balance["balance"]), (local, str(want.balance)))
     # A balance holds at the beginning of its day.
     opening = want.balance - sum(row.amount for row in rows.values() if row.day < local)
-    ledger = LEDGER.format(opening=opening, currency=want.currency) + (folder / "extracted.beancount").read_text()
-    (folder / "all.beancount").write_text(ledger)
-    run([str(BIN / "bean-check"), "all.beancount"], folder, f"bean-check: {what}")
-    return len(found)
-
-
-LEDGER = """\
-1970-01-01 open Assets:Account
-1970-01-01 open Equity:Opening
-1970-01-01 open Expenses:Uncategorized
-1970-01-01 open Income:Uncategorized
-1970-01-01 * "Opening"
-  Assets:Account  {opening} {currency}
-  Equity:Opening
-
-"""
+    return (
+        f"1970-01-01 open Assets:Account{number}\n"
+        f'1970-01-01 * "Opening"\n'
+        f"  Assets:Account{number}  {opening} {want.currency}\n"
+        f"  Equity:Opening\n"
+    )
 
 
 def claim(token):
