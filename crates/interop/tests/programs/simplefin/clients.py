@@ -217,6 +217,8 @@ def beangulp(bellbird, folder):
     accounts = {}
     for number, want in enumerate(bellbird.accounts.values()):
         [account] = fetch(access, f"account={want.id}&start-date={start}")["accounts"]
+        times = [row["posted"] for row in account["transactions"]]
+        expect(f"SimpleFIN: {want.name}: newest first", times, sorted(times, reverse=True))
         (folder / f"{number}.json").write_text(json.dumps(account))
         accounts[str(number)] = (account["balance-date"], want, want.between(start))
     extract = Path(__file__).with_name("extract.py")
