@@ -22,7 +22,7 @@ impl Finding {
         self.text.as_deref().unwrap_or(&self.msg)
     }
 
-    /// The user has to act. Actual and simplefin4py look for this text, with the account's `org.name`. Nothing may
+    /// The user has to act. Actual and simplefin4py recognize this text, with the account's `org.name`. Nothing may
     /// follow it for simplefin4py, so only version 2 has the reason.
     pub(super) fn attention(connection: &Connection, status: ConnectionStatus) -> Self {
         let name = &connection.institution_name;

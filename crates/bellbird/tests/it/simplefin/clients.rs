@@ -112,7 +112,7 @@ async fn actual_errors_are_no_json() {
 }
 
 #[tokio::test]
-async fn attention_is_asked_for_in_the_words_of_actual_and_simplefin4py() {
+async fn attention_text_is_that_of_actual_and_simplefin4py() {
     let app = App::start(Setup::default()).await;
     let connection = app.olivia.connections[0].clone();
     // The provider still answers.
