@@ -239,6 +239,9 @@ struct HoldingView<'a> {
 }
 
 pub(super) fn write_holding(holding: &Holding<'_>, read_at: Timestamp, out: &mut Vec<u8>) {
+    if !out.is_empty() {
+        out.push(b',');
+    }
     let average = holding.average_price.as_ref();
     let view = HoldingView {
         id: holding.id(),

@@ -89,7 +89,7 @@ pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Valu
 async fn read_source(asked: &Asked<'_>, source: &Source) -> (Vec<Row>, Vec<Missing>) {
     let reads = asked.interop.access.reads();
     let (mut rows, mut missing) = (Vec::new(), Vec::new());
-    let accounts = match reads.holdings(&asked.call, &source.context, write).await {
+    let accounts = match reads.holdings(&asked.call, &source.context, &write).await {
         Ok(accounts) => accounts,
         Err(error) => return (rows, vec![asked.missing(source, &error).await]),
     };
@@ -106,7 +106,11 @@ async fn read_source(asked: &Asked<'_>, source: &Source) -> (Vec<Row>, Vec<Missi
     (rows, missing)
 }
 
+/// Writes a row, after a comma unless it is the account's first.
 fn write(holding: &Holding<'_>, out: &mut Vec<u8>) {
+    if !out.is_empty() {
+        out.push(b',');
+    }
     let text = |text: &str| clean(text, CELL_CHARS_MAX);
     let number = |number: &Option<bellbird_domain::Decimal<'_>>| number.as_ref().map(ToString::to_string);
     let row = Row {
