@@ -58,12 +58,13 @@ async fn every_documented_curl_works() {
     let mut run = 0;
     for (path, document) in documents() {
         for block in curl_blocks(&document) {
+            let folder = tempfile::tempdir().unwrap();
             // An error is an example too, but not instead of a file.
             let curl = if is_export(&block) { "curl -sSf" } else { "curl -sS" };
             let script = block.replace("http://127.0.0.1:8080", api).replace("curl -s", curl);
             let output = Command::new("bash")
                 .args(["-euo", "pipefail", "-c", &script])
-                .current_dir(workdir.folder.path())
+                .current_dir(&folder)
                 .env("BELLBIRD_KEY", key)
                 .env("CONNECTION", text(account, "connectionId"))
                 .env("ACCOUNT", text(account, "id"))
@@ -72,9 +73,9 @@ async fn every_documented_curl_works() {
                 .expect("bash and curl are installed");
             let answer = String::from_utf8(output.stdout).unwrap();
             assert!(output.status.success(), "{path}\n{block}\n{}", String::from_utf8_lossy(&output.stderr));
-            let file = block.split(" -o ").nth(1).and_then(|rest| rest.split_whitespace().next());
-            let answer = file.map_or(answer, |file| std::fs::read_to_string(workdir.folder.path().join(file)).unwrap());
-            check(&path, &block, &answer);
+            let files = folder.path().read_dir().unwrap().map(|file| file.unwrap().path());
+            let written: String = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
+            check(&path, &block, &format!("{answer}{written}"));
             run += 1;
         }
     }
