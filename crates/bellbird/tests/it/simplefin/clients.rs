@@ -6,9 +6,7 @@ use bellbird_domain::ConnectionStatus;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{
-    access_url, account_set, ask, ask_as, assert_plain, claim, list, new_token, posted, rows, set_of, text,
-};
+use super::{access_url, account_set, ask, ask_as, assert_plain, claim, list, new_token, posted, rows, set_of, text};
 use crate::support::database::execute;
 use crate::support::harness::{App, Setup, eventually};
 
@@ -187,8 +185,10 @@ async fn firefly_windows_before_the_first_row_call_no_provider() {
     let app = App::start(Setup { rows: 300, ..Setup::default() }).await;
     let (account, _) = app.busiest().await;
     let id = text(&account, "id").to_owned();
-    let expected: BTreeSet<String> =
-        rows(&account_set(&app, &format!("?account={id}&start-date=0")).await).iter().map(|row| text(row, "id").to_owned()).collect();
+    let expected: BTreeSet<String> = rows(&account_set(&app, &format!("?account={id}&start-date=0")).await)
+        .iter()
+        .map(|row| text(row, "id").to_owned())
+        .collect();
     assert!(expected.len() >= 300);
     app.reset_calls().await;
     let (mut found, mut start, mut requests) = (Vec::new(), 0, 0);
@@ -229,7 +229,17 @@ async fn simplefin4py_finds_all_members() {
         names.sort_unstable();
         assert_eq!(
             names,
-            ["cost_basis", "created", "currency", "description", "id", "market_value", "purchase_price", "shares", "symbol"]
+            [
+                "cost_basis",
+                "created",
+                "currency",
+                "description",
+                "id",
+                "market_value",
+                "purchase_price",
+                "shares",
+                "symbol"
+            ]
         );
     }
 }
@@ -244,7 +254,8 @@ async fn home_assistant_asks_without_parameters() {
     for connection in &app.olivia.connections {
         let mut offset = 0;
         loop {
-            let page = app.get(&format!("/v1/transactions?connectionId={}&limit=500&offset={offset}", connection.id)).await;
+            let page =
+                app.get(&format!("/v1/transactions?connectionId={}&limit=500&offset={offset}", connection.id)).await;
             shown.extend(page.data().iter().map(|row| text(row, "id").to_owned()));
             offset += 500;
             if page.json()["pagination"]["hasMore"] == false {

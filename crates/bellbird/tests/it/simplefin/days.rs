@@ -48,7 +48,9 @@ async fn every_row_has_the_day_of_v1_in_every_timezone() {
     let app = App::start(Setup { rows: 200, ..Setup::default() }).await;
     for provider in ["fiskil", "akahu"] {
         let person = app.person_at(provider).await;
-        for zone in ["Pacific/Pago_Pago", "America/Los_Angeles", "UTC", "Australia/Sydney", "Pacific/Auckland", "Etc/GMT-13"] {
+        for zone in
+            ["Pacific/Pago_Pago", "America/Los_Angeles", "UTC", "Australia/Sydney", "Pacific/Auckland", "Etc/GMT-13"]
+        {
             let change = UserChange { timezone: Some(Some(zone)), ..UserChange::default() };
             app.storage.update_user(person.user.id, &change).await.unwrap();
             let expected = days_by_v1(&app, &person).await;

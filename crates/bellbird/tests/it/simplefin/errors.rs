@@ -88,7 +88,9 @@ async fn slow_provider_delays_no_other() {
         assert!(list(&set, "accounts").iter().any(|account| !list(account, "transactions").is_empty()));
         let failed = list(&set, "errlist");
         assert_eq!(failed.len(), slow, "{path}: {failed:?}");
-        assert!(failed.iter().all(|entry| entry["code"] == "act.failed" && entry["conn_id"] == at_akahu.id.to_string()));
+        assert!(
+            failed.iter().all(|entry| entry["code"] == "act.failed" && entry["conn_id"] == at_akahu.id.to_string())
+        );
         app.clear_faults().await;
     }
 }

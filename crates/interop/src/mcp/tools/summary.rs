@@ -103,7 +103,8 @@ pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) 
     let read_from = ended_on.filter(|day| !complete && *day > Date::MIN).and_then(|day| day.tomorrow().ok());
     missing.truncate(PROBLEMS_MAX);
     let summary = summary.into_inner();
-    let answer = Answer { sources: &sources, missing: &missing, complete, read_from, rows_read: rows_read.into_inner() };
+    let answer =
+        Answer { sources: &sources, missing: &missing, complete, read_from, rows_read: rows_read.into_inner() };
     let groups = if group_by.is_some() { summary.groups() } else { Vec::new() };
     Ok(answer.members(&groups, &summary.totals()))
 }
@@ -167,7 +168,8 @@ impl Answer<'_> {
         }
         if (rows.shown as usize) < groups.len() {
             let (shown, all) = (rows.shown, groups.len());
-            head += &format!("\n{shown} of {all} groups are shown. Totals are over all. Ask with a filter for the others.");
+            head +=
+                &format!("\n{shown} of {all} groups are shown. Totals are over all. Ask with a filter for the others.");
         }
         let mut others = Map::new();
         others.insert("totals".to_owned(), total_rows);

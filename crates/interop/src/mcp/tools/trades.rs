@@ -67,7 +67,8 @@ pub(super) async fn list_trades(asked: &Asked<'_>, arguments: Map<String, Value>
 impl Row {
     fn of(trade: &Trade<'_>) -> Self {
         let text = |text: &str| clean(text, CELL_CHARS_MAX);
-        let or_zero = |number: &Option<Decimal<'_>>| number.as_ref().map_or_else(|| "0".to_owned(), ToString::to_string);
+        let or_zero =
+            |number: &Option<Decimal<'_>>| number.as_ref().map_or_else(|| "0".to_owned(), ToString::to_string);
         Self {
             // It repeats the description.
             id: clean(&cut(&trade.id().to_string(), TEXT_CHARS_MAX), TEXT_CHARS_MAX),
