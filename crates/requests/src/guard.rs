@@ -17,8 +17,8 @@ use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 
 use crate::access::Access;
-use crate::live::problem_for_category;
 use crate::extract::{Admitted, AuthenticatedKey, LivePermit};
+use crate::live::problem_for_category;
 use crate::problem::Problem;
 use crate::routes::{Class, Doors};
 

@@ -28,7 +28,8 @@ pub(super) async fn run() -> anyhow::Result<()> {
     let bridge = Arc::new(Bridge::new(&access).map_err(anyhow::Error::msg)?);
     let mut input = lines::read_stdin();
     let output = Output::open();
-    let mut requests = Requests { bridge, output: output.sender.clone(), tasks: JoinSet::new(), running: HashMap::new() };
+    let mut requests =
+        Requests { bridge, output: output.sender.clone(), tasks: JoinSet::new(), running: HashMap::new() };
     loop {
         tokio::select! {
             line = input.recv() => match line {

@@ -20,12 +20,14 @@ impl ServiceAccess {
     pub fn from_process() -> Result<Self, String> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let url = variable(URL).unwrap_or_else(|| DEFAULT_URL.to_owned());
-        let url = web_url(&url)
-            .ok_or_else(|| format!("{URL} must be the http or https URL of the API, such as https://bank.example.com"))?;
+        let url = web_url(&url).ok_or_else(|| {
+            format!("{URL} must be the http or https URL of the API, such as https://bank.example.com")
+        })?;
         let Some(key) = variable(KEY) else {
             return Err(format!("{KEY} is not set: make a key with `bellbird key create`, and set it to that"));
         };
-        let key = ApiKey::parse(key.trim()).map_err(|_| format!("{KEY} is no API key: keys begin with bb_"))?;
+        let key = ApiKey::parse(key.trim())
+            .map_err(|_| format!("{KEY} is no API key: copy the whole of it, bb_ and 38 letters and digits"))?;
         Ok(Self { url, key })
     }
 }

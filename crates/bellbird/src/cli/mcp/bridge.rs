@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bellbird_domain::ApiKey;
 use bellbird_interop::mcp::message::Request;
-use bellbird_interop::mcp::revision::{METHOD_HEADER, NAME_HEADER, VERSION_HEADER, encode, name_in_body, version_in_body};
+use bellbird_interop::mcp::revision::{
+    METHOD_HEADER, NAME_HEADER, VERSION_HEADER, encode, name_in_body, version_in_body,
+};
 use bellbird_interop::mcp::rpc::RpcError;
 use bellbird_providers::http::pool;
 use bytes::Bytes;
@@ -35,7 +37,8 @@ pub(super) struct Bridge {
 impl Bridge {
     /// Fails with a message for the user.
     pub(super) fn new(access: &ServiceAccess) -> Result<Self, String> {
-        let connector = pool::https_connector(pool::tcp_connector(GaiResolver::new()), pool::tls_config("the service")?);
+        let connector =
+            pool::https_connector(pool::tcp_connector(GaiResolver::new()), pool::tls_config("the service")?);
         let client = pool::builder(IDLE_TIMEOUT, 4, READ_BUFFER_BYTES).build(connector);
         Ok(Self { client, url: format!("{}/mcp", access.url), authorization: bearer(&access.key)? })
     }
@@ -72,13 +75,15 @@ impl Bridge {
                 head = head.header(NAME_HEADER, encode(name));
             }
         }
-        let unsendable = |_| RpcError::of_status(StatusCode::BAD_REQUEST, "A method or version has characters that no header has");
+        let unsendable =
+            |_| RpcError::of_status(StatusCode::BAD_REQUEST, "A method or version has characters that no header has");
         head.body(Full::from(line)).map_err(unsendable)
     }
 }
 
 fn bearer(key: &ApiKey) -> Result<HeaderValue, String> {
-    let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose())).map_err(|_| format!("{KEY} is no key"))?;
+    let mut value =
+        HeaderValue::from_str(&format!("Bearer {}", key.expose())).map_err(|_| format!("{KEY} is no key"))?;
     value.set_sensitive(true);
     Ok(value)
 }
