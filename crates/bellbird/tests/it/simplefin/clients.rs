@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bellbird_domain::ConnectionStatus;
+use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -30,6 +31,7 @@ async fn actual_every_row_has_a_payee() {
     for description in ["", " ", "WITHOUT MERCHANT"] {
         add_row(&app, &provider_id, json!({"description": description, "merchant": null})).await;
     }
+    app.advance_clock(SignedDuration::from_mins(1)).await;
     let rows = rows(&account_set(&app, "").await);
     assert!(rows.iter().all(|row| !text(row, "payee").trim().is_empty()));
     assert!(rows.iter().any(|row| row["payee"] == "WITHOUT MERCHANT"));
@@ -51,6 +53,7 @@ async fn actual_amounts_have_at_least_two_places() {
     for amount in ["-10", "0", "7.5", "-1.234"] {
         add_row(&app, &provider_id, json!({"amount": amount, "description": format!("AMOUNT {amount}")})).await;
     }
+    app.advance_clock(SignedDuration::from_mins(1)).await;
     let rows = rows(&account_set(&app, &format!("?account={}", text(&account, "id"))).await);
     assert!(rows.iter().all(|row| places(text(row, "amount")).is_some_and(|places| places >= 2)));
     for (amount, sent) in [("-10", "-10.00"), ("0", "0.00"), ("7.5", "7.50"), ("-1.234", "-1.234")] {
@@ -162,7 +165,7 @@ async fn firefly_and_home_assistant_institution_has_domain_and_name() {
             domains.insert(domain.to_owned());
         }
     }
-    assert_eq!(domains.len(), 4, "institutions are told apart: {domains:?}");
+    assert_eq!(domains.len(), 4, "institutions differ: {domains:?}");
 }
 
 #[tokio::test]
