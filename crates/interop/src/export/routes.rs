@@ -136,8 +136,8 @@ fn trades(place: Place) -> MethodRouter<Interop> {
 
 /// Export holdings
 ///
-/// The rows of `/v1/holdings` as a file, read live and not from the cache. Without `connectionId` and `accountId` it has
-/// all brokerage accounts of the user. Otherwise as the export of transactions. Needs the Professional plan.
+/// The rows of `/v1/holdings` as a file, read live and not from the cache. Without `connectionId` and `accountId` it
+/// has all brokerage accounts of the user. Otherwise as the export of transactions. Needs the Professional plan.
 #[utoipa::path(
     get,
     path = "/v1/export/holdings.{format}",
