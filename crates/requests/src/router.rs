@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
-use http::header::{AUTHORIZATION, HeaderName};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, Method};
 use tower::util::option_layer;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -18,6 +18,9 @@ use crate::access_log::{Panicked, access_log};
 use crate::guard::{Guard, guard};
 use crate::problem::Problem;
 use crate::routes::{Door, Doors};
+
+/// What a page sends with a message of MCP.
+const MCP_HEADERS: [&str; 3] = ["mcp-protocol-version", "mcp-method", "mcp-name"];
 
 /// The first door answers the paths that no door's prefix begins.
 pub fn router(access: Access, doors: Vec<Door>) -> Router {
@@ -64,11 +67,13 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         "x-ratelimit-remaining",
         "x-ratelimit-reset",
     ];
+    let allowed = [AUTHORIZATION, CONTENT_TYPE].into_iter();
+    let allowed: Vec<HeaderName> = allowed.chain(MCP_HEADERS.map(HeaderName::from_static)).collect();
     (!origins.is_empty()).then(|| {
         CorsLayer::new()
             .allow_origin(AllowOrigin::list(origins))
-            .allow_methods([Method::GET, Method::HEAD])
-            .allow_headers([AUTHORIZATION])
+            .allow_methods([Method::GET, Method::HEAD, Method::POST])
+            .allow_headers(allowed)
             .expose_headers(exposed.map(HeaderName::from_static))
     })
 }

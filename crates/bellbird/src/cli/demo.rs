@@ -246,6 +246,8 @@ fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, has_new_links
          Link another bank or broker in the browser. This link works for half an hour.{new_links}\n\n  {}\n\n\
          Read the accounts with Actual Budget or another program that speaks SimpleFIN. It takes this setup token \
          once,\nwithin an hour:\n\n  {}\n\n\
+         Let an assistant that speaks MCP read them: at {api}/mcp with that key, or by the command\n\n  \
+         BELLBIRD_URL={api} BELLBIRD_KEY=$BELLBIRD_KEY bellbird mcp\n\n\
          The database for other commands{fate}:\n\n  {database}\n\n\
          The API reference is at {api}/docs, and metrics are at {ops}/metrics. Press Ctrl-C to stop.",
         view.api_key,

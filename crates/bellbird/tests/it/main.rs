@@ -7,6 +7,7 @@ mod contract;
 mod crash;
 mod export;
 mod linking;
+mod mcp;
 mod privacy;
 mod proxies;
 mod recipes;

@@ -54,7 +54,8 @@ impl Arguments {
 
     pub(super) fn number(&mut self, name: &'static str, default: u32, max: u32) -> u32 {
         let Some(value) = self.take(name) else { return default };
-        let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+        // 50.0 is an integer of JSON Schema.
+        let number = value.is_number().then(|| value.to_string().trim_end_matches(".0").parse::<u32>().ok()).flatten();
         match number.filter(|number| (1..=max).contains(number)) {
             Some(number) => number,
             None => self.fault(name, &format!("an integer between 1 and {max}")).unwrap_or(default),
@@ -155,6 +156,7 @@ mod tests {
 
     #[test]
     fn null_counts_as_absent() {
+        assert_eq!(arguments(json!({"limit": 20.0})).number("limit", 50, 200), 20);
         let mut read = arguments(json!({"limit": null, "from": null, "account_ids": null}));
         assert_eq!(read.number("limit", 50, 200), 50);
         assert_eq!(read.bound("from"), None);

@@ -77,6 +77,13 @@ impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
         Timestamp::from_microsecond(self.asked_us).unwrap_or(Timestamp::MIN)
     }
 
+    /// What a cursor takes in an answer at most: it is in the text and in the structured content.
+    pub(super) fn cursor_bytes(&self) -> usize {
+        const POSITION_BYTES: usize = 350;
+        let arguments = serde_json::to_vec(&self.arguments).map_or(0, |json| json.len());
+        2 * (arguments + POSITION_BYTES) * 4 / 3
+    }
+
     /// The cursor of the rest of the answer, from `position` on.
     pub(super) fn cursor(&self, owner: &Owner<'_>, position: P) -> Result<String, String> {
         let rest = Self { asked_us: self.asked_us, arguments: self.arguments.clone(), position };

@@ -360,12 +360,13 @@ fn summary() -> Value {
                 "description": "Whether every row of the range was read. If not, the sums lack the oldest rows."
             },
             "rows_read": count("Rows that were read, before the filters."),
+            "rows_left_out": count("Rows in no sum, because their amounts are too long: 0 but for broken data."),
             "read_from": text("If not complete: from this day on, every row is in the sums. Absent if there is none."),
             "shown": count("Groups in this answer."),
             "total": count("Groups altogether."),
             "problems": problems(),
         }),
-        &["groups", "totals", "complete", "rows_read", "shown", "total", "problems"],
+        &["groups", "totals", "complete", "rows_read", "rows_left_out", "shown", "total", "problems"],
     )
 }
 

@@ -84,21 +84,22 @@ impl RpcError {
         self.code
     }
 
-    /// Clients of the legacy era read an error of a method from a response with status 200 only.
+    /// Clients of the legacy era read the error of a request from a response with status 200 only. Other statuses end
+    /// their session.
     pub(super) fn status(&self, era: Era) -> StatusCode {
-        match (era, self.code) {
-            (Era::Legacy, METHOD_NOT_FOUND | INVALID_PARAMS) => StatusCode::OK,
-            _ => self.status,
+        match era {
+            Era::Legacy => StatusCode::OK,
+            Era::Modern => self.status,
         }
     }
 
-    /// The whole message. An error that answers no readable request has no id.
+    /// The whole message. The id of an error that answers no readable request is null, as JSON-RPC has it. Some clients
+    /// show no message without the member.
     #[must_use]
     pub fn body(&self, id: Option<&Id>) -> Vec<u8> {
         #[derive(Serialize)]
         struct Body<'a> {
             jsonrpc: &'static str,
-            #[serde(skip_serializing_if = "Option::is_none")]
             id: Option<&'a Id>,
             error: &'a RpcError,
         }
@@ -140,10 +141,10 @@ mod tests {
     }
 
     #[test]
-    fn error_has_an_id_only_if_the_request_had_one() {
+    fn error_has_the_id_of_its_request_or_null() {
         let error = RpcError::method_not_found();
         let text = |id: Option<&Id>| String::from_utf8(error.body(id)).unwrap();
-        let expected = r#"{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"}}"#;
+        let expected = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}"#;
         assert_eq!(text(None), expected);
         assert!(text(Some(&Id::Text("a".to_owned()))).contains(r#""id":"a""#));
         assert_eq!(error.status(Era::Modern), StatusCode::NOT_FOUND);

@@ -11,9 +11,9 @@ pub(super) const TEXT_CHARS_MAX: usize = 500;
 /// Length of an id of a provider, in characters.
 pub(super) const ID_CHARS_MAX: usize = 200;
 
-/// The text, cut at `chars_max`.
-pub(super) fn cut(text: &str, chars_max: usize) -> String {
-    text.chars().take(chars_max).collect()
+/// An id or a symbol of a provider: exact but for characters that nobody sees, and cut at `chars_max`.
+pub(super) fn visible(text: &str, chars_max: usize) -> String {
+    text.chars().filter(|char| !char.is_control() && !is_invisible(*char)).take(chars_max).collect()
 }
 
 /// The text without line breaks, control characters and invisible ones, cut at `chars_max`.
@@ -50,11 +50,15 @@ pub(super) fn cell(text: &str) -> String {
             '\\' => '/',
             other => other,
         });
+        if char == '@' {
+            cell.push(' ');
+        }
     }
-    unlink(&cell)
+    // A mark at the end leaves a space.
+    unlink(cell.trim_end())
 }
 
-/// Breaks `https://` and `www.` apart, which programs turn into links.
+/// Breaks `https://` and `www.` apart, which programs turn into links, as `@` in [`cell`].
 fn unlink(text: &str) -> String {
     let mut unlinked = text.replace("://", ": //");
     // ASCII only, so that the positions stay the same.
@@ -88,7 +92,7 @@ fn is_invisible(char: char) -> bool {
         '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'
         | '\u{8e2}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
-        | '\u{e000}'..='\u{f8ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{e000}'..='\u{f8ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffc}'
         | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
         | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{10ffff}')
 }
@@ -128,6 +132,7 @@ mod tests {
             ("[click](https://evil.example)", "(click)(https: //evil.example)"),
             ("<img src=x> WWW.evil.example", "(img src=x) WWW .evil.example"),
             ("see www.www.evil", "see www .www .evil"),
+            ("pay a@evil.example @", "pay a@ evil.example @"),
         ] {
             assert_eq!(cell(text), expected);
         }
@@ -137,7 +142,7 @@ mod tests {
         #[test]
         fn cells_are_short_visible_and_plain(text in "\\PC{0,400}|[ -~\\u{0}-\\u{2100}\\u{e0000}-\\u{e01ff}|`<]{0,400}") {
             let cell = cell(&text);
-            prop_assert!(cell.chars().count() <= CELL_CHARS_MAX + 1 + CELL_CHARS_MAX / 3);
+            prop_assert!(cell.chars().count() <= 2 * (CELL_CHARS_MAX + 1));
             let bad = |char: char| char.is_control() || is_invisible(char) || "|`[]<>\\".contains(char);
             prop_assert!(!cell.contains(bad));
             prop_assert!(!cell.contains("://") && !cell.to_ascii_lowercase().contains("www."));

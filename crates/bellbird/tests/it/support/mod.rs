@@ -7,6 +7,7 @@ pub(crate) mod crash;
 pub(crate) mod database;
 pub(crate) mod harness;
 pub(crate) mod known_rows;
+pub(crate) mod mcp;
 pub(crate) mod process;
 pub(crate) mod random;
 pub(crate) mod receiver;

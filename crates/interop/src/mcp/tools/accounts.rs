@@ -10,7 +10,7 @@ use bellbird_requests::{Class, Problem};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Asked, Missing, PROBLEMS_MAX, Total, advice, others, storage};
+use super::{Asked, Missing, Total, advice, others, storage};
 use crate::mcp::arguments::Arguments;
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output::{self, Room, Rows};
@@ -74,31 +74,42 @@ pub(super) async fn list_accounts(asked: &Asked<'_>, arguments: Map<String, Valu
     let Balances { found, mut missing } =
         if include_balances { balances(asked, &accounts, &connections).await } else { Balances::default() };
     drop(permit);
-    missing.truncate(PROBLEMS_MAX);
-
-    let connection_rows = json!(connections.iter().map(ConnectionRow::of).collect::<Vec<_>>());
-    let missing_bytes = 3 * json!(missing).to_string().len();
-    let mut rows = Rows::new(ACCOUNTS_MAX, super::HEAD_BYTES + missing_bytes + connection_rows.to_string().len());
+    let left_out = super::fit(&mut missing, super::PROBLEM_BYTES_MAX);
+    let shown: Vec<&Connection> =
+        connections.iter().filter(|found| accounts.iter().any(|account| account.connection_id == found.id)).collect();
+    let broken = broken_lines(&shown) + &left_out;
+    let connection_rows = json!(shown.iter().map(|connection| ConnectionRow::of(connection)).collect::<Vec<_>>());
+    let reserved = super::HEAD_BYTES + super::missing_bytes(&missing) + broken.len() + resumed.cursor_bytes();
+    let mut rows = Rows::new(ACCOUNTS_MAX, reserved + connection_rows.to_string().len());
     for account in &accounts {
         let row = AccountRow::of(account, found.get(&account.id));
-        let connection = connections.iter().find(|connection| connection.id == account.connection_id);
-        if rows.push(&row.line(connection), &row) == Room::Full {
+        let connection = shown.iter().find(|connection| connection.id == account.connection_id);
+        if rows.push(&row.line(connection.copied()), &row) == Room::Full {
             break;
         }
     }
     let next = offset + u64::from(rows.shown);
+    if rows.shown == 0 && next < total {
+        return Err(super::TOO_LONG.to_owned());
+    }
     let cursor = match next < total {
         true => Some(resumed.cursor(&asked.owner(), Position { offset: next, revision })?),
         false => None,
     };
-    let mut head = asked.head("accounts", rows.shown, Total::Exact(total), cursor.as_deref(), &missing);
-    for connection in connections.iter().filter(|connection| connection.status != ConnectionStatus::Active).take(20) {
-        let institution = cell(&connection.institution_name);
-        head += &format!("\n{institution} is {}: the user must reconnect it.", connection.status);
-    }
+    let head = asked.head("accounts", rows.shown, Total::Exact(total), cursor.as_deref(), &missing) + &broken;
     let mut others = others(rows.shown, Total::Exact(total), cursor, &missing);
     others.insert("connections".to_owned(), connection_rows);
     Ok(output::members(&head, COLUMNS, &rows, "accounts", &others))
+}
+
+/// Connections that the user must reconnect, a line each.
+fn broken_lines(connections: &[&Connection]) -> String {
+    const LINES_MAX: usize = 20;
+    let broken = connections.iter().filter(|connection| connection.status != ConnectionStatus::Active);
+    let line = |connection: &&Connection| {
+        format!("\n{} is {}: the user must reconnect it.", cell(&connection.institution_name), connection.status)
+    };
+    broken.take(LINES_MAX).map(line).collect()
 }
 
 /// Reads all balances. A connection that fails leaves its accounts without balances.

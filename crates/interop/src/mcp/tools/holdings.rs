@@ -6,12 +6,12 @@ use futures_util::stream::{self, StreamExt as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Asked, HEAD_BYTES, LISTS_AT_ONCE, Missing, Named, PROBLEMS_MAX, ROWS_DEFAULT, Source, Total, others};
+use super::{Asked, HEAD_BYTES, LISTS_AT_ONCE, Missing, Named, PROBLEM_BYTES_MAX, ROWS_DEFAULT, Source, Total, others};
 use crate::mcp::ROWS_MAX;
 use crate::mcp::arguments::Arguments;
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output::{self, Room, Rows};
-use crate::mcp::texts::{CELL_CHARS_MAX, cell, clean};
+use crate::mcp::texts::{CELL_CHARS_MAX, ID_CHARS_MAX, cell, clean, visible};
 
 const COLUMNS: &str = "| symbol | name | quantity | price | value | profit | currency | account |";
 
@@ -61,10 +61,11 @@ pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Valu
         all.extend(rows);
         missing.extend(failed);
     }
-    missing.truncate(PROBLEMS_MAX);
+    let left_out = super::fit(&mut missing, PROBLEM_BYTES_MAX);
 
     let mut named = Named::new(&sources);
-    let mut rows = Rows::new(limit, HEAD_BYTES + super::missing_bytes(&missing));
+    let reserved = HEAD_BYTES + super::missing_bytes(&missing) + resumed.cursor_bytes();
+    let mut rows = Rows::new(limit, reserved);
     let offset = resumed.position.offset;
     for row in all.iter().skip(usize::try_from(offset).unwrap_or(usize::MAX)) {
         let (name, bytes) = named.name(row.account_id.parse().unwrap_or_default());
@@ -75,11 +76,14 @@ pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Valu
     }
     let (next, known) = (offset + u64::from(rows.shown), all.len() as u64);
     let total = if missing.is_empty() { Total::Exact(known) } else { Total::AtLeast(known) };
+    if rows.shown == 0 && next < known {
+        return Err(super::TOO_LONG.to_owned());
+    }
     let cursor = match next < known {
         true => Some(resumed.cursor(&asked.owner(), Position { offset: next })?),
         false => None,
     };
-    let head = asked.head("holdings", rows.shown, total, cursor.as_deref(), &missing);
+    let head = asked.head("holdings", rows.shown, total, cursor.as_deref(), &missing) + &left_out;
     let mut others = others(rows.shown, total, cursor, &missing);
     others.insert("accounts".to_owned(), named.into_json());
     Ok(output::members(&head, COLUMNS, &rows, "holdings", &others))
@@ -114,9 +118,9 @@ fn write(holding: &Holding<'_>, out: &mut Vec<u8>) {
     let text = |text: &str| clean(text, CELL_CHARS_MAX);
     let number = |number: &Option<bellbird_domain::Decimal<'_>>| number.as_ref().map(ToString::to_string);
     let row = Row {
-        id: holding.id(),
+        id: visible(&holding.id(), ID_CHARS_MAX),
         account_id: holding.account.id.to_string(),
-        symbol: text(&holding.symbol),
+        symbol: visible(&holding.symbol, CELL_CHARS_MAX),
         name: holding.name.as_deref().map(text),
         exchange: holding.exchange.as_deref().map(text),
         currency: text(&holding.currency),

@@ -8,15 +8,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::{Asked, List, Missing, Named, PROBLEMS_MAX, Source, Total};
+use super::{Asked, List, Missing, Named, PROBLEM_BYTES_MAX, Source, TOO_LONG, Total};
 use crate::mcp::cursor::{BEGIN_AGAIN, Resumed};
 use crate::mcp::output::{self, Room, Rows};
 
 /// All rows of a shorter range are counted. Counting reads them.
 const COUNTED_RANGE: SignedDuration = SignedDuration::from_hours(100 * 24);
-/// A cursor of these lists, beside the arguments that it repeats.
-const POSITION_BYTES: usize = 400;
-const TOO_LONG: &str = "The next row is too long for an answer. /v1 of the service shows it.";
 const NO_TIME: &str = "Time ran short before the first row. Ask for fewer accounts or a shorter range.";
 
 /// How far a list was shown.
@@ -68,9 +65,10 @@ pub(super) async fn answer<T: AnswerRow>(
     mut missing: Vec<Missing>,
     (limit, is_counted, words): (u32, bool, Words),
 ) -> Result<Vec<u8>, String> {
-    let cursor_bytes = POSITION_BYTES + serde_json::to_vec(&resumed.arguments).map_or(0, |json| json.len() * 4 / 3);
-    let missing_max = (sources.len().min(PROBLEMS_MAX) + missing.len()) * super::MISSING_BYTES;
-    let mut rows = Rows::new(limit, super::HEAD_BYTES + missing_max + 2 * cursor_bytes);
+    // Every list may fail.
+    let missing_bytes = super::missing_bytes(&missing) + sources.iter().map(bytes_if_missing).sum::<usize>();
+    let missing_bytes = missing_bytes.min(PROBLEM_BYTES_MAX);
+    let mut rows = Rows::new(limit, super::HEAD_BYTES + missing_bytes + resumed.cursor_bytes());
     let mut named = Named::new(sources);
     let (mut after, mut unshown) = (walk.position(), 0);
     let has_more = loop {
@@ -94,7 +92,7 @@ pub(super) async fn answer<T: AnswerRow>(
     for (source, error) in failed_lists(&walk, sources) {
         missing.push(asked.missing(&source, &error).await);
     }
-    missing.truncate(PROBLEMS_MAX);
+    let left_out = super::fit(&mut missing, PROBLEM_BYTES_MAX);
     let before = &resumed.position;
     let shown = before.shown + u64::from(rows.shown);
     let (total, is_total_exact) = if !has_more {
@@ -114,7 +112,8 @@ pub(super) async fn answer<T: AnswerRow>(
     let place = Place { after, shown, total, is_total_exact };
     let cursor = if has_more { Some(resumed.cursor(&asked.owner(), place)?) } else { None };
     let total = if is_total_exact { Total::Exact(total) } else { Total::AtLeast(total) };
-    let head = asked.head(&format!("{}, newest first", words.name), rows.shown, total, cursor.as_deref(), &missing);
+    let head = asked.head(&format!("{}, newest first", words.name), rows.shown, total, cursor.as_deref(), &missing)
+        + &left_out;
     let mut others = super::others(rows.shown, total, cursor, &missing);
     others.insert("accounts".to_owned(), named.into_json());
     Ok(output::members(&head, words.columns, &rows, words.name, &others))
@@ -136,6 +135,14 @@ pub(super) fn is_counted(span: &Span, asked_at: Timestamp, default: Option<Signe
 
 fn start_of(day: Date) -> Timestamp {
     day.to_zoned(jiff::tz::TimeZone::UTC).map_or(Timestamp::MIN, |start| start.timestamp())
+}
+
+/// What the answer says if the lists of this source fail.
+fn bytes_if_missing(source: &Source) -> usize {
+    // The longest message of a failed read, twice: as JSON and as text.
+    const MESSAGE_BYTES: usize = 2 * 120;
+    let bytes = |list: List<'_>| Missing::of(&list.as_source(), String::new()).bytes() + MESSAGE_BYTES;
+    super::lists_of(source).into_iter().map(bytes).sum()
 }
 
 fn failed_lists<T: AnswerRow>(

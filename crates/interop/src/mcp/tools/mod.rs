@@ -33,16 +33,16 @@ use crate::Interop;
 const ROWS_DEFAULT: u32 = 50;
 /// Lists that are read from providers at the same time.
 const LISTS_AT_ONCE: usize = 4;
-/// Connections that an answer names as failed. Others are counted.
-const PROBLEMS_MAX: usize = 20;
-/// Room for one of them.
-const MISSING_BYTES: usize = 700;
+/// Size of what an answer says about connections that failed. Those without room are counted.
+const PROBLEM_BYTES_MAX: usize = 8_000;
 /// Room for the text above the rows, and for the members around them.
-const HEAD_BYTES: usize = 1_500;
+const HEAD_BYTES: usize = 800;
 
 const DIRECTIONS: [(&str, Direction); 2] = [("credit", Direction::Credit), ("debit", Direction::Debit)];
 
 pub(super) use summary::GROUPS;
+
+const TOO_LONG: &str = "The next row is too long for an answer. /v1 of the service shows it.";
 
 /// Runs a tool. Returns the members of the result: what went wrong with a tool is a result too, for the model.
 pub(super) async fn call(
@@ -116,10 +116,17 @@ struct Missing {
 }
 
 impl Missing {
-    fn of(source: &Source, problem: &Problem) -> Self {
+    fn of(source: &Source, message: String) -> Self {
         let account_ids = source.accounts.iter().map(|account| account.id).collect();
         let institution = clean(&source.context.connection.institution_name, CELL_CHARS_MAX);
-        Self { account_ids, institution, message: advice(problem) }
+        Self { account_ids, institution, message }
+    }
+}
+
+impl Missing {
+    /// What it takes in an answer: as JSON, and as a line of text.
+    fn bytes(&self) -> usize {
+        json!(self).to_string().len() + 1 + 2 * missing_lines(std::slice::from_ref(self)).len()
     }
 }
 
@@ -185,7 +192,7 @@ impl<'a> Asked<'a> {
     /// What to do about a failed read of a source. Requests a refresh if its consent is gone.
     async fn missing(&self, source: &Source, error: &ReadError) -> Missing {
         let problem = self.interop.access.after_failed_read(self.caller, &source.context, error).await;
-        Missing::of(source, &problem)
+        Missing::of(source, advice(&problem))
     }
 
     fn say(&self, error: &ReadError) -> String {
@@ -286,6 +293,19 @@ fn categories() -> Vec<(&'static str, Category)> {
     Category::ALL.iter().map(|category| (category.key(), *category)).collect()
 }
 
+/// Leaves out what has no room in an answer. Returns a line about it.
+fn fit(missing: &mut Vec<Missing>, bytes_max: usize) -> String {
+    let mut bytes = 0;
+    let kept = missing.iter().take_while(|missing| {
+        bytes += missing.bytes();
+        bytes <= bytes_max
+    });
+    let kept = kept.count();
+    let left_out = missing.len() - kept;
+    missing.truncate(kept);
+    if left_out == 0 { String::new() } else { format!("\nMissing: {left_out} more connections or accounts.") }
+}
+
 /// The rows that a read wrote, separated by commas.
 fn rows_of<R: DeserializeOwned>(written: &[u8]) -> Vec<R> {
     serde_json::from_slice(&[b"[", written, b"]"].concat()).unwrap_or_default()
@@ -293,7 +313,7 @@ fn rows_of<R: DeserializeOwned>(written: &[u8]) -> Vec<R> {
 
 /// What missing accounts take in an answer: as JSON, and as lines of text.
 fn missing_bytes(missing: &[Missing]) -> usize {
-    json!(missing).to_string().len() + 2 * missing_lines(missing).len()
+    missing.iter().map(Missing::bytes).sum()
 }
 
 /// Names of the accounts whose rows an answer shows. Each is in it once, and rows have the id.

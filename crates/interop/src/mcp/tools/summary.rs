@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
-    Asked, HEAD_BYTES, LISTS_AT_ONCE, List, Missing, PROBLEMS_MAX, Source, lists_of, merged, missing_bytes,
+    Asked, HEAD_BYTES, LISTS_AT_ONCE, List, Missing, PROBLEM_BYTES_MAX, Source, lists_of, merged, missing_bytes,
     missing_lines, read_filter,
 };
 use crate::mcp::arguments::Arguments;
@@ -99,12 +99,20 @@ pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) 
         complete = false;
         ended_on = ended_on.zip(day).map(|(one, other)| one.max(other));
     }
-    // Rows of the day itself may lie on the page that was not read.
-    let read_from = ended_on.filter(|day| !complete && *day > Date::MIN).and_then(|day| day.tomorrow().ok());
-    missing.truncate(PROBLEMS_MAX);
+    // Rows of the day itself may lie on the page that was not read, and so may rows of the next day: days of one order
+    // may be those of two timezones.
+    let read_from =
+        ended_on.filter(|day| !complete && *day > Date::MIN).and_then(|day| day.tomorrow().ok()?.tomorrow().ok());
+    let left_out = super::fit(&mut missing, PROBLEM_BYTES_MAX);
     let summary = summary.into_inner();
-    let answer =
-        Answer { sources: &sources, missing: &missing, complete, read_from, rows_read: rows_read.into_inner() };
+    let answer = Answer {
+        sources: &sources,
+        missing: &missing,
+        left_out,
+        complete,
+        read_from,
+        rows_read: rows_read.into_inner(),
+    };
     let groups = if group_by.is_some() { summary.groups() } else { Vec::new() };
     Ok(answer.members(&groups, &summary.totals()))
 }
@@ -145,6 +153,7 @@ impl Reading<'_> {
 struct Answer<'a> {
     sources: &'a [Source],
     missing: &'a [Missing],
+    left_out: String,
     complete: bool,
     read_from: Option<Date>,
     rows_read: u64,
@@ -178,6 +187,8 @@ impl Answer<'_> {
         if let Some(day) = self.read_from {
             others.insert("read_from".to_owned(), day.to_string().into());
         }
+        let too_long: u64 = totals.iter().map(|totals| totals.rows_too_long).sum();
+        others.insert("rows_left_out".to_owned(), too_long.into());
         others.insert("shown".to_owned(), rows.shown.into());
         others.insert("total".to_owned(), groups.len().into());
         others.insert("problems".to_owned(), json!(self.missing));
@@ -200,7 +211,7 @@ impl Answer<'_> {
         if too_long > 0 {
             head += &format!("\n{too_long} rows are in no sum, because their amounts are too long.");
         }
-        head + &missing_lines(self.missing)
+        head + &missing_lines(self.missing) + &self.left_out
     }
 
     fn row(&self, totals: &GroupTotals) -> SumRow {

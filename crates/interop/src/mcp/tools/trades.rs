@@ -12,7 +12,7 @@ use crate::mcp::ROWS_MAX;
 use crate::mcp::arguments::Arguments;
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output;
-use crate::mcp::texts::{CELL_CHARS_MAX, TEXT_CHARS_MAX, cell, clean, cut};
+use crate::mcp::texts::{CELL_CHARS_MAX, TEXT_CHARS_MAX, cell, clean, visible};
 
 const COLUMNS: &str = "| date | type | symbol | quantity | price | total | currency | description | account |";
 
@@ -70,10 +70,9 @@ impl Row {
         let or_zero =
             |number: &Option<Decimal<'_>>| number.as_ref().map_or_else(|| "0".to_owned(), ToString::to_string);
         Self {
-            // It repeats the description.
-            id: clean(&cut(&trade.id().to_string(), TEXT_CHARS_MAX), TEXT_CHARS_MAX),
+            id: visible(&trade.id().to_string(), TEXT_CHARS_MAX),
             account_id: trade.account.id,
-            symbol: text(&trade.symbol),
+            symbol: visible(&trade.symbol, CELL_CHARS_MAX),
             name: trade.name.as_deref().map(text),
             r#type: trade.trade_type,
             quantity: or_zero(&trade.quantity),

@@ -14,7 +14,7 @@ use crate::mcp::ROWS_MAX;
 use crate::mcp::arguments::Arguments;
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output;
-use crate::mcp::texts::{ID_CHARS_MAX, TEXT_CHARS_MAX, cell, clean, cut};
+use crate::mcp::texts::{ID_CHARS_MAX, TEXT_CHARS_MAX, cell, clean, visible};
 
 const COLUMNS: &str = "| day | amount | currency | payee | category | account | id |";
 /// Arguments that leave rows out.
@@ -101,7 +101,7 @@ impl Row {
             merchant_category_code: row.merchant_category_code.as_deref().map(text),
         };
         Self {
-            id: cut(&row.id, ID_CHARS_MAX),
+            id: visible(&row.id, ID_CHARS_MAX),
             day,
             amount: row.amount.to_string(),
             currency: row.currency.unwrap_or(row.account.currency),

@@ -1,0 +1,8 @@
+//! `/mcp` and `bellbird mcp`.
+
+mod cursors;
+mod hostile;
+mod protocol;
+mod stdio;
+mod texts;
+mod tools;

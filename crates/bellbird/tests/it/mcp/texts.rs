@@ -1,0 +1,65 @@
+//! Texts of strangers in answers: in cells of their own, visible, short, and never a link.
+
+use serde_json::{Value, json};
+
+use bellbird_domain::Plan;
+
+use crate::support::harness::{App, Setup};
+use crate::support::mcp::Mcp;
+
+fn is_hidden(char: char) -> bool {
+    char.is_control()
+        || matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+}
+
+fn assert_visible(value: &Value) {
+    match value {
+        Value::String(text) => assert!(!text.contains(is_hidden), "{text:?}"),
+        Value::Array(values) => values.iter().for_each(assert_visible),
+        Value::Object(members) => members.values().for_each(assert_visible),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn odd_texts_are_cleaned_and_stay_in_their_cells() {
+    let app = App::start(Setup::default()).await;
+    let all = [&app.credentials_of("fiskil")[5], &app.credentials_of("akahu")[3]];
+    let odette = app.add_person("odette@example.com", Plan::Developer, &all).await;
+    let mcp = Mcp { app: &app, key: &odette.key };
+    let mut arguments = json!({"from": "2000-01-01", "limit": 500});
+    let mut longest = 0;
+    loop {
+        let result = mcp.result("list_transactions", arguments).await;
+        let structured = &result["structuredContent"];
+        assert_visible(structured);
+        let text = result["content"][0]["text"].as_str().unwrap();
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
+        assert_eq!(lines.len() as u64, structured["shown"].as_u64().unwrap() + 2, "a row is a line");
+        for line in &lines {
+            assert_eq!(line.matches('|').count(), 8, "{line}");
+            assert!(!line.contains(is_hidden) && !line.contains(['`', '<', '>', '[', ']']), "{line}");
+            assert!(!line.contains("://") && !line.to_lowercase().contains("www."), "{line}");
+        }
+        for row in structured["transactions"].as_array().unwrap() {
+            longest = longest.max(row["payee"].as_str().unwrap().chars().count());
+        }
+        let Some(cursor) = structured["next_cursor"].as_str() else { break };
+        arguments = json!({"cursor": cursor, "limit": 500});
+    }
+    assert!((140..=150).contains(&longest), "the long text is cut: {longest}");
+
+    let (full, _) =
+        mcp.rows("list_transactions", "transactions", json!({"from": "2000-01-01", "detail": "full"})).await;
+    full.iter().for_each(assert_visible);
+    let lengths = full.iter().map(|row| row["description"].as_str().unwrap().chars().count());
+    assert!(lengths.max().unwrap() >= 290, "full rows have the whole text");
+    let result = mcp.result("list_transactions", json!({"from": "2000-01-01", "detail": "full", "limit": 20})).await;
+    let lines: Vec<Value> = result["content"][0]["text"]
+        .as_str()
+        .unwrap()
+        .lines()
+        .filter_map(|line| line.starts_with('{').then(|| serde_json::from_str(line).unwrap()))
+        .collect();
+    assert_eq!(Value::from(lines), result["structuredContent"]["transactions"], "the text of full rows is JSON");
+}
