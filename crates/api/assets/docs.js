@@ -12,7 +12,8 @@ function urlOf(form, valueOf) {
   const isInPath = name => form.dataset.path.includes(`{${name}}`);
   const given = fields.filter(([name, value]) => value !== '' && !isInPath(name));
   const query = new URLSearchParams(given).toString();
-  const path = fields.reduce((path, [name, value]) => path.replace(`{${name}}`, encodeURIComponent(value)), form.dataset.path);
+  const put = (path, [name, value]) => path.replace(`{${name}}`, encodeURIComponent(value));
+  const path = fields.reduce(put, form.dataset.path);
   return new URL(`.${path}${query && '?'}${query}`, location.href).href;
 }
 

@@ -115,7 +115,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &ExportArgs) -> anyhow::Re
 }
 
 impl ExportArgs {
-    /// The file that is asked for, or what is wrong with the arguments.
+    /// The requested file, or what is wrong with the arguments.
     fn request(&self) -> Result<FileRequest, String> {
         let resource = Resource::from_name(&self.resource).ok_or("unknown resource")?;
         let format = Format::from_name(&self.format).ok_or("unknown format")?;

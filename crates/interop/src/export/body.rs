@@ -148,8 +148,8 @@ impl Drop for FileBody {
     /// The client went away or took nothing for too long, or the service stopped.
     fn drop(&mut self) {
         if !self.is_ended {
-            let span = self.span.clone();
-            span.in_scope(|| self.end("disconnected"));
+            let _entered = self.span.clone().entered();
+            self.end("disconnected");
         }
     }
 }

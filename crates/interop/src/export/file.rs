@@ -1,4 +1,4 @@
-//! A file under way: reads one page of a provider at a time, when it is asked for, and writes its rows.
+//! A file under way: reads one page of a provider at a time, on request, and writes its rows.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -298,7 +298,7 @@ impl Writer {
     }
 }
 
-/// The account of a file that was asked for by account.
+/// The account of a file of one account.
 fn only_account<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Option<&'s Account> {
     let Source { context, account_id } = sources.into_iter().next()?;
     context.accounts_of(Some((*account_id)?)).ok()?.first()

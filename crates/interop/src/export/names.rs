@@ -1,7 +1,7 @@
 //! Names of exported files, and the header that carries one. Pure.
 //!
-//! A name has letters and digits of any script, and `-`, `_` and `.` of ours. Whatever else an institution or a user put
-//! into a text becomes a hyphen. So no text can end a header, leave a folder, hide a suffix or run in a shell.
+//! A name has letters and digits of any script, and `-`, `_` and `.` of ours. Whatever else a text holds becomes a
+//! hyphen. So no text can end a header, leave a folder, hide a suffix or run in a shell.
 
 use http::HeaderValue;
 use jiff::civil::Date;

@@ -100,7 +100,10 @@ pub fn documented() -> utoipa::openapi::OpenApi {
     get,
     path = "/v1/export/transactions.{format}",
     tag = "Files",
-    params(("format" = inline(TransactionsFormat), Path, description = "The format.", example = "csv"), TransactionsFileQuery),
+    params(
+        ("format" = inline(TransactionsFormat), Path, description = "The format.", example = "csv"),
+        TransactionsFileQuery
+    ),
     responses((status = 200, description = "The file.", content(
         (String = "text/csv"),
         (String = "application/x-ndjson"),
@@ -133,8 +136,8 @@ fn trades(place: Place) -> MethodRouter<Interop> {
 
 /// Export holdings
 ///
-/// The rows of `/v1/holdings` as a file, read live and not from the cache. Without `connectionId` and `accountId` it has
-/// all brokerage accounts of the user. Otherwise as the export of transactions. Needs the Professional plan.
+/// The rows of `/v1/holdings` as a file, read live and not from the cache. Without `connectionId` and `accountId` it
+/// has all brokerage accounts of the user. Otherwise as the export of transactions. Needs the Professional plan.
 #[utoipa::path(
     get,
     path = "/v1/export/holdings.{format}",
@@ -157,7 +160,7 @@ fn handler<Q: Into<Asked> + DeserializeOwned + Send + 'static>(place: Place) -> 
                     method: Method,
                     Query(query): Query<Q>| {
             if version < Version::HTTP_11 {
-                // Such an answer ends where the connection ends, so a file that was cut off would look whole.
+                // Such an answer ends where the connection ends, so a file that was cut off would seem whole.
                 let message = "Files need HTTP/1.1: with an older version, a file that breaks off looks whole";
                 return Err(Problem::BadRequest { message: message.into(), details: Vec::new() });
             }

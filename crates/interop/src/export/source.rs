@@ -16,7 +16,7 @@ pub enum OpenError {
     Connection(ReadError),
     /// The caller, or the connection, has no such account, or it is of another category.
     Account(ReadError),
-    /// The format cannot hold what was asked for.
+    /// The format cannot hold what was requested.
     Format(FormatError),
 }
 

@@ -51,7 +51,7 @@ impl Deployment {
 }
 
 #[tokio::test]
-async fn file_is_written_for_its_owner_and_replaces_an_older_one() {
+async fn file_has_mode_0600_and_replaces_an_older_one() {
     let deployment = Deployment::start().await;
     let Deployment { workdir, account, connection, .. } = &deployment;
     let out = workdir.path().join("out");

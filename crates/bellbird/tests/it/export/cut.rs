@@ -37,7 +37,7 @@ async fn cut_by(change: impl AsyncFnOnce(&Case)) -> Download {
     let mut download = Download::start(&case.app, &case.app.olivia.key, &case.path).await;
     download.begin().await;
     change(&case).await;
-    assert!(!download.finish().await, "{} rows look whole", download.lines());
+    assert!(!download.finish().await, "{} rows seem whole", download.lines());
     assert!(download.lines() < MANY_ROWS as usize);
     download
 }
