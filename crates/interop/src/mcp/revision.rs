@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use serde_json::Value;
 
+use super::era::Era;
 use super::message::Request;
 use super::rpc::RpcError;
 
@@ -20,14 +21,6 @@ pub const NAME_HEADER: &str = "mcp-name";
 
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Era {
-    /// 2026-07-28.
-    Modern,
-    /// 2025-11-25 and 2025-06-18.
-    Legacy,
-}
 
 impl Era {
     /// Decides the era of a request, and checks what this era demands of it.
@@ -124,7 +117,7 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::*;
-    use crate::mcp::message::Id;
+    use crate::mcp::id::Id;
 
     fn check(method: &str, params: Value, lines: &[(&str, &str)]) -> Result<Era, i32> {
         let mut headers = HeaderMap::new();
