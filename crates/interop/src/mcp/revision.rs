@@ -24,7 +24,7 @@ const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 impl Era {
     /// Decides the era of a request, and checks what this era demands of it.
-    pub fn of(headers: &HeaderMap, request: &Request) -> Result<Self, RpcError> {
+    pub(super) fn of(headers: &HeaderMap, request: &Request) -> Result<Self, RpcError> {
         let header = single(headers, VERSION_HEADER)?;
         match (version_in_body(request)?, header) {
             (Some(version), Some(header)) if version == header => check_modern(headers, request, version),
