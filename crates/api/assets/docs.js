@@ -9,8 +9,11 @@ const SHOWN_HEADERS = [
 // Paths are relative to the page, since a proxy may have added a prefix.
 function urlOf(form, valueOf) {
   const fields = [...form.querySelectorAll('input')].map(input => [input.name, valueOf(input)]);
-  const query = new URLSearchParams(fields.filter(([, value]) => value !== '')).toString();
-  return new URL(`.${form.dataset.path}${query && '?'}${query}`, location.href).href;
+  const isInPath = name => form.dataset.path.includes(`{${name}}`);
+  const given = fields.filter(([name, value]) => value !== '' && !isInPath(name));
+  const query = new URLSearchParams(given).toString();
+  const path = fields.reduce((path, [name, value]) => path.replace(`{${name}}`, encodeURIComponent(value)), form.dataset.path);
+  return new URL(`.${path}${query && '?'}${query}`, location.href).href;
 }
 
 // Indents JSON as text: a number that is parsed loses digits.

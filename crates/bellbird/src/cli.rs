@@ -7,6 +7,7 @@ mod connection;
 #[cfg(feature = "sandbox")]
 mod demo;
 mod doctor;
+mod export;
 mod key;
 mod mcp;
 mod migrate;
@@ -80,6 +81,7 @@ enum Command {
     Restore(restore::RestoreArgs),
     Status(status::StatusArgs),
     Doctor(doctor::DoctorArgs),
+    Export(export::ExportArgs),
     /// Let an assistant read the accounts: MCP over standard input and output.
     ///
     /// Passes messages to a running service, which it finds at BELLBIRD_URL (default http://127.0.0.1:8080). It calls
@@ -150,6 +152,7 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Restore(args) => restore::run(&settings, &args).await?,
         Command::Status(args) => return status::run(&settings, &args).await,
         Command::Doctor(args) => return doctor::run(&settings, &args).await,
+        Command::Export(args) => export::run(&settings, &args).await?,
         Command::Mcp => mcp::run().await?,
         Command::Openapi(args) => openapi::run(&args)?,
         Command::Completions(args) => completions::run(&args, cli.format, &mut Cli::command())?,

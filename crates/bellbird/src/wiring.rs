@@ -245,6 +245,15 @@ pub fn stop_on_signal(stop_timeout: Duration) -> anyhow::Result<CancellationToke
     Ok(stop)
 }
 
+#[must_use]
+pub fn reads(settings: &Settings, storage: &Storage, providers: &Registry) -> Reads {
+    let limits = Limits {
+        deadline: Duration::from_secs(settings.reads.deadline_seconds.into()),
+        row_cap: settings.reads.row_cap.into(),
+    };
+    Reads::new(storage.clone(), providers.clone(), Clock::system(), limits)
+}
+
 /// Builds the state of the public API. `local_url` is the API's URL if `api.public_url` is not set.
 pub fn api(
     settings: &Settings,
@@ -253,11 +262,7 @@ pub fn api(
     connections: &Connections,
     local_url: &str,
 ) -> AppState {
-    let limits = Limits {
-        deadline: Duration::from_secs(settings.reads.deadline_seconds.into()),
-        row_cap: settings.reads.row_cap.into(),
-    };
-    let reads = Reads::new(storage.clone(), providers.clone(), Clock::system(), limits);
+    let reads = reads(settings, storage, providers);
     let access = access_settings(settings);
     let access = Access::new(storage.clone(), reads, connections.clone(), Clock::system(), access);
     AppState::new(access, api_settings(settings, local_url))

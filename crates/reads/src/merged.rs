@@ -107,7 +107,7 @@ impl<'m, T: Send> MergedWalk<'m, T> {
     }
 
     /// Returns the next row. `None` at the end, and when no further row is certain to be the next because time is up
-    /// ([`Self::is_stopped`]). A list that fails ends, and the others go on.
+    /// ([`Self::is_stopped`]). A list that fails ends, and the others continue.
     pub async fn next(&mut self, call: &CallContext) -> Result<Option<T>, PositionLost> {
         self.fill(call).await;
         if self.lists.iter().any(|list| list.is_lost) {
@@ -172,7 +172,8 @@ impl<'m, T: Send> MergedWalk<'m, T> {
     fn take(&mut self, at: usize) -> Option<T> {
         let list = &mut self.lists[at];
         let item = list.buffered.pop_front()?;
-        self.position = Some(Position::behind(self.position, list.key, &item));
+        let hash = (item.instant == item.sorted_at).then_some(item.hash);
+        self.position = Some(Position::behind(self.position, list.key, item.sorted_at, hash));
         Some(item.value)
     }
 

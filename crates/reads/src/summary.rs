@@ -23,7 +23,7 @@ pub enum GroupBy {
 /// Has no `Debug`, because it may name a merchant.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
-    /// Nothing was asked for.
+    /// No grouping.
     All,
     Category(Option<Category>),
     Merchant(Option<String>),

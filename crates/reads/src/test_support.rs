@@ -32,7 +32,7 @@ pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// An account of nobody, in Australian dollars.
+/// An account in Australian dollars, of any user.
 pub(crate) fn account(provider_account_id: &str) -> Account {
     Account {
         id: AccountId::new(),

@@ -61,6 +61,7 @@ struct Parameter {
     /// Type, bounds and default, in words.
     facts: String,
     required: bool,
+    is_in_path: bool,
     /// None where the default is an example.
     example: Option<String>,
     description: Text,
@@ -150,7 +151,11 @@ impl Operation {
     fn new(document: &Value, path: &str, operation: &Value, public_url: &str) -> Self {
         let parameters = operation["parameters"].as_array().into_iter().flatten();
         let parameters: Vec<_> = parameters.map(Parameter::new).collect();
-        let query: Vec<_> = parameters
+        let (in_path, in_query): (Vec<_>, Vec<_>) = parameters.iter().partition(|parameter| parameter.is_in_path);
+        let url_path = in_path.iter().fold(path.to_owned(), |path, parameter| {
+            path.replace(&format!("{{{}}}", parameter.name), parameter.example.as_deref().unwrap_or_default())
+        });
+        let query: Vec<_> = in_query
             .iter()
             .filter(|parameter| parameter.required)
             .map(|parameter| format!("{}={}", parameter.name, parameter.example.as_deref().unwrap_or_default()))
@@ -166,7 +171,7 @@ impl Operation {
             description: text(&operation["description"]),
             needs_key: operation.get("security").is_none(),
             parameters,
-            url: format!("{public_url}{path}{query}"),
+            url: format!("{public_url}{url_path}{query}"),
             success: Response::new("200", success),
             body: Body::new(document, &success["content"]["application/json"]["schema"]),
             errors: errors.into_iter().map(|(status, response)| Response::new(status, response)).collect(),
@@ -194,6 +199,7 @@ impl Parameter {
             name,
             facts: facts.join(", "),
             required: parameter["required"] == true,
+            is_in_path: parameter["in"] == "path",
             example: schema.get("default").is_none().then(|| string(&parameter["example"])),
             description: text(&parameter["description"]),
         }

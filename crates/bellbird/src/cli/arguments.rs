@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use bellbird_domain::{ConnectionId, EndpointId, EventId};
+use bellbird_domain::{AccountId, Bound, ConnectionId, EndpointId, EventId};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
@@ -79,6 +79,15 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
 
 pub(super) fn connection_id(text: &str) -> Result<ConnectionId, String> {
     id(text, "connection list")
+}
+
+pub(super) fn account_id(text: &str) -> Result<AccountId, String> {
+    text.parse().map_err(|_| "must be an id: `bellbird connection show ID` shows the accounts".to_owned())
+}
+
+/// Parses one end of a date range.
+pub(super) fn bound(text: &str) -> Result<Bound, String> {
+    Bound::parse(text).map_err(|_| "must be a date or a time: 2026-07-01 or 2026-07-01T00:00:00Z".to_owned())
 }
 
 pub(super) fn endpoint_id(text: &str) -> Result<EndpointId, String> {

@@ -113,6 +113,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
+    /// A `total` of 0 is unknown.
     pub(super) fn new(label: &'static str, total: u64) -> Self {
         Self { label, done: 0, total, shown: terminal::stderr_is_terminal() }
     }
@@ -120,7 +121,10 @@ impl Progress {
     pub(super) fn add(&mut self, done: u64) {
         self.done += done;
         if self.shown {
-            let _ = write!(io::stderr().lock(), "\r{} of {} {}", self.done, self.total.max(self.done), self.label);
+            let _ = match self.total {
+                0 => write!(io::stderr().lock(), "\r{} {}", self.done, self.label),
+                total => write!(io::stderr().lock(), "\r{} of {} {}", self.done, total.max(self.done), self.label),
+            };
         }
     }
 }

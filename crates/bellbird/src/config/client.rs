@@ -26,7 +26,8 @@ impl ServiceAccess {
         let Some(key) = variable(KEY) else {
             return Err(format!("{KEY} is not set: make a key with `bellbird key create`, and set it to that"));
         };
-        let key = ApiKey::parse(key.trim()).map_err(|_| format!("{KEY} is no API key: keys begin with bb_"))?;
+        let key = ApiKey::parse(key.trim())
+            .map_err(|_| format!("{KEY} is no API key: copy the whole of it, bb_ and 38 letters and digits"))?;
         Ok(Self { url, key })
     }
 }

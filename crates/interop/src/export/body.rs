@@ -7,12 +7,13 @@ use std::time::Instant;
 
 use axum::body::Body;
 use bellbird_domain::Caller;
-use bellbird_requests::{Access, Class, Problem};
+use bellbird_requests::{Access, Problem, Route};
 use bytes::Bytes;
 use futures_util::stream;
 use tracing::{Instrument as _, Span};
 
 use super::file::{Export, ExportError, Pace};
+use super::formats::FormatError;
 
 /// Size of a piece that is handed to the HTTP library, which holds a few of them. The next page is read when nearly all
 /// of the page before has been sent.
@@ -26,13 +27,14 @@ pub(crate) struct CutOff;
 /// A file that is being sent.
 pub(crate) struct FileBody {
     access: Access,
-    class: Class,
+    route: &'static Route,
     caller: Caller,
-    /// As in the access log.
-    route: &'static str,
     export: Export,
-    /// What was read and not sent yet.
-    unsent: Bytes,
+    /// What the last page added to the file. Its memory is used again for the next page: a new one for each page would
+    /// make the allocator keep several.
+    page: Vec<u8>,
+    /// Bytes of the page that were sent.
+    sent: usize,
     has_more: bool,
     bytes: u64,
     started: Instant,
@@ -45,9 +47,8 @@ impl FileBody {
     /// Reads the first page. Its failure is an error of the request, as that of `/v1`.
     pub(crate) async fn begin(
         access: Access,
-        class: Class,
+        route: &'static Route,
         caller: Caller,
-        route: &'static str,
         mut export: Export,
     ) -> Result<Self, Problem> {
         let mut page = Vec::new();
@@ -55,12 +56,10 @@ impl FileBody {
         let read = export.next_page(Pace::Request, &mut || access.call_context(&caller), &mut page).await;
         let has_more = match read {
             Ok(has_more) => has_more,
-            Err(ExportError { context, error }) => {
-                return Err(access.after_failed_read(&caller, &context, &error).await);
-            }
+            Err(error) => return Err(problem_of(&access, &caller, error).await),
         };
-        let (unsent, span) = (page.into(), Span::current());
-        Ok(Self { access, class, caller, route, export, unsent, has_more, bytes: 0, started, span, is_ended: false })
+        let span = Span::current();
+        Ok(Self { access, route, caller, export, page, sent: 0, has_more, bytes: 0, started, span, is_ended: false })
     }
 
     /// Calls of the provider for the first page.
@@ -76,7 +75,7 @@ impl FileBody {
     }
 
     async fn next_piece(&mut self) -> Result<Option<Bytes>, CutOff> {
-        while self.unsent.is_empty() {
+        while self.sent == self.page.len() {
             if !self.has_more {
                 self.end("complete");
                 return Ok(None);
@@ -86,7 +85,9 @@ impl FileBody {
                 return Err(CutOff);
             }
         }
-        let piece = self.unsent.split_to(self.unsent.len().min(PIECE_BYTES));
+        let rest = &self.page[self.sent..];
+        let piece = Bytes::copy_from_slice(&rest[..rest.len().min(PIECE_BYTES)]);
+        self.sent += piece.len();
         self.bytes += piece.len() as u64;
         Ok(Some(piece))
     }
@@ -94,23 +95,26 @@ impl FileBody {
     async fn read_page(&mut self) -> Result<(), Problem> {
         let (access, caller) = (&self.access, &mut self.caller);
         if let Some(context) = self.export.context() {
-            *caller = access.check_again(self.class, caller, context).await?;
+            *caller = access.check_again(self.route.class, caller, context).await?;
         }
-        let mut page = Vec::new();
-        let read = self.export.next_page(Pace::Patient, &mut || access.call_context(caller), &mut page).await;
+        // No row stays behind a shorter page.
+        self.page.fill(0);
+        self.page.clear();
+        self.sent = 0;
+        let read = self.export.next_page(Pace::Patient, &mut || access.call_context(caller), &mut self.page).await;
         match read {
             Ok(has_more) => {
-                (self.unsent, self.has_more) = (page.into(), has_more);
+                self.has_more = has_more;
                 Ok(())
             }
-            Err(ExportError { context, error }) => Err(access.after_failed_read(caller, &context, &error).await),
+            Err(error) => Err(problem_of(access, caller, error).await),
         }
     }
 
     fn cut_off(&mut self, problem: &Problem) {
         let reason = reason_of(problem);
         tracing::warn!(
-            route = self.route,
+            route = self.route.path,
             key_id = %self.caller.key_id,
             connection_id = self.export.context().map(|context| tracing::field::display(context.connection.id)),
             reason,
@@ -123,7 +127,7 @@ impl FileBody {
 
     fn end(&mut self, end: &'static str) {
         tracing::info!(
-            route = self.route,
+            route = self.route.path,
             key_id = %self.caller.key_id,
             end,
             rows = self.export.rows(),
@@ -136,7 +140,7 @@ impl FileBody {
 
     fn count(&mut self, end: &'static str) {
         self.is_ended = true;
-        metrics::counter!("bellbird_exports_total", "route" => self.route, "end" => end).increment(1);
+        metrics::counter!("bellbird_exports_total", "route" => self.route.path, "end" => end).increment(1);
     }
 }
 
@@ -150,6 +154,25 @@ impl Drop for FileBody {
     }
 }
 
+async fn problem_of(access: &Access, caller: &Caller, error: ExportError) -> Problem {
+    match error {
+        ExportError::Read { context, error } => access.after_failed_read(caller, &context, &error).await,
+        ExportError::Format(error) => problem_of_format(error),
+    }
+}
+
+/// The client can choose another format.
+pub(crate) fn problem_of_format(error: FormatError) -> Problem {
+    let message = match error {
+        FormatError::Internal => return Problem::Internal,
+        FormatError::OneAccount => {
+            "A file of this format holds one account: add accountId, an id from /v1/accounts".to_owned()
+        }
+        error => format!("This format cannot hold the rows: {error}"),
+    };
+    Problem::BadRequest { message: message.into(), details: Vec::new() }
+}
+
 /// The label of a file that was cut off.
 fn reason_of(problem: &Problem) -> &'static str {
     match problem {
@@ -159,6 +182,7 @@ fn reason_of(problem: &Problem) -> &'static str {
         Problem::Reconnect(_) => "reconnect",
         Problem::TooManyRequests(_) => "budget",
         Problem::ProviderUnavailable(_) => "provider",
+        Problem::BadRequest { .. } => "format",
         _ => "internal",
     }
 }

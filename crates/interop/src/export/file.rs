@@ -2,27 +2,19 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bellbird_domain::date::day_of;
-use bellbird_domain::{Bound, Caller, Holding, Interval, Span, Trade, Transaction};
+use bellbird_domain::{Account, Balance, Bound, Caller, ConnectionStatus, Holding, Interval, Span, Trade, Transaction};
 use bellbird_reads::{CallContext, ConnectionContext, ReadError, Reads, TradeWalk, TransactionWalk};
 use bellbird_storage::Storage;
 use jiff::Timestamp;
 use jiff::civil::Date;
+use parking_lot::Mutex;
 
-use super::format::{FileFormat, Resource, Writer};
+use super::formats::{FormatError, Head, Table, WriteTransactions};
 use super::names::{FileName, NameParts};
-use super::source::{Selection, SelectionError, Source, find_sources};
-
-/// What a file shall hold.
-#[derive(Debug, Clone, Copy)]
-pub struct FileRequest {
-    pub format: FileFormat,
-    pub selection: Selection,
-    /// Without bounds, transactions are those of the last 30 days, and the broker decides about trades.
-    pub span: Span,
-}
+use super::request::{FileRequest, Resource};
+use super::source::{OpenError, Source, find_sources};
 
 /// How long a page is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,11 +26,21 @@ pub enum Pace {
 }
 
 /// Why a file cannot be continued.
-pub struct ExportError {
-    /// The connection that could not be read.
-    pub context: Arc<ConnectionContext>,
-    pub error: ReadError,
+pub enum ExportError {
+    /// A connection could not be read.
+    Read { context: Arc<ConnectionContext>, error: ReadError },
+    /// The format cannot say what was read.
+    Format(FormatError),
 }
+
+impl From<FormatError> for ExportError {
+    fn from(error: FormatError) -> Self {
+        Self::Format(error)
+    }
+}
+
+/// Makes the call context of a page, or of another attempt to read it.
+pub type NewCall<'c> = dyn FnMut() -> CallContext + Send + 'c;
 
 /// Reads a file's pages. Dropping it ends the file.
 pub struct Export {
@@ -46,11 +48,11 @@ pub struct Export {
     caller: Caller,
     request: FileRequest,
     now: Timestamp,
+    name: FileName,
     /// The connections that were not begun.
     sources: VecDeque<Source>,
     /// The connection that is read now.
     walk: Option<Walk>,
-    name: FileName,
     writer: Writer,
     is_begun: bool,
     rows: u64,
@@ -60,7 +62,13 @@ pub struct Export {
 enum Walk {
     Transactions(TransactionWalk),
     Trades(TradeWalk),
+    /// One page.
     Holdings(Source),
+}
+
+enum Writer {
+    Transactions(Box<dyn WriteTransactions>),
+    Table(Table),
 }
 
 impl Export {
@@ -71,12 +79,16 @@ impl Export {
         caller: Caller,
         request: FileRequest,
         now: Timestamp,
-    ) -> Result<Self, SelectionError> {
-        let category = request.format.resource.category();
+    ) -> Result<Self, OpenError> {
+        if request.lacks_account() {
+            return Err(OpenError::Format(FormatError::OneAccount));
+        }
+        let writer = Writer::new(&request).ok_or(OpenError::Format(FormatError::Internal))?;
+        let category = request.resource.category();
         let sources = find_sources(&reads, storage, &caller, category, request.selection).await?;
         let name = name_of(&request, &sources, &caller, now);
-        let (sources, writer) = (sources.into(), Writer::new(request.format));
-        Ok(Self { reads, caller, request, now, sources, walk: None, name, writer, is_begun: false, rows: 0, calls: 0 })
+        let sources = sources.into();
+        Ok(Self { reads, caller, request, now, name, sources, walk: None, writer, is_begun: false, rows: 0, calls: 0 })
     }
 
     #[must_use]
@@ -106,12 +118,7 @@ impl Export {
             None => self.sources.front().map(|source| &source.context),
         }
     }
-}
 
-/// Makes the call context of a page, or of another attempt to read it.
-pub type NewCall<'c> = dyn FnMut() -> CallContext + Send + 'c;
-
-impl Export {
     /// Reads the next page and appends what it adds to the file. Returns whether more pages follow; a page may add
     /// nothing. After an error the file cannot be continued, and what was appended is of no use.
     pub async fn next_page(
@@ -121,22 +128,58 @@ impl Export {
         out: &mut Vec<u8>,
     ) -> Result<bool, ExportError> {
         if !self.is_begun {
-            self.writer.start(out);
+            self.begin(new_call, out).await?;
             self.is_begun = true;
         }
-        if let Some(walk) = self.next_walk()? {
-            let read = match walk {
-                Walk::Transactions(walk) => self.transactions(walk, pace, new_call, out).await,
-                Walk::Trades(walk) => self.trades(walk, pace, new_call, out).await,
-                Walk::Holdings(source) => self.holdings(source, new_call, out).await,
-            };
-            self.walk = read?;
+        self.walk = match self.next_walk()? {
+            Some(Walk::Transactions(walk)) => self.transactions(walk, pace, new_call, out).await?,
+            Some(Walk::Trades(walk)) => self.trades(walk, pace, new_call, out).await?,
+            Some(Walk::Holdings(source)) => self.holdings(source, new_call, out).await?,
+            None => None,
+        };
+        let has_more = self.context().is_some();
+        if let Writer::Transactions(writer) = &mut self.writer
+            && !has_more
+        {
+            writer.end(out)?;
         }
-        if self.context().is_some() {
-            return Ok(true);
+        Ok(has_more)
+    }
+
+    /// Writes what comes before the rows.
+    async fn begin(&mut self, new_call: &mut NewCall<'_>, out: &mut Vec<u8>) -> Result<(), ExportError> {
+        let account = only_account(&self.sources).cloned();
+        let balance = match &account {
+            Some(account) if self.request.format.uses_balance() => self.balance(account, new_call).await?,
+            _ => None,
+        };
+        let (account, balance) = (account.as_ref(), balance.as_ref());
+        let days = days_of(&self.request, &self.caller, self.now);
+        let today = day_of(self.now, &self.caller.timezone);
+        let head = Head { account, balance, days, read_at: self.now, today };
+        match (&mut self.writer, self.request.resource) {
+            (Writer::Transactions(writer), _) => writer.start(&head, out)?,
+            (Writer::Table(table), Resource::Holdings) => table.start_holdings(out),
+            (Writer::Table(table), _) => table.start_trades(out),
         }
-        self.writer.end(out);
-        Ok(false)
+        Ok(())
+    }
+
+    /// Reads the balance of the account. None if the provider does not say it.
+    async fn balance(&mut self, account: &Account, new_call: &mut NewCall<'_>) -> Result<Option<Balance>, ExportError> {
+        let Some(context) = self.context().map(Arc::clone) else { return Ok(None) };
+        let call = new_call();
+        let answer = self.reads.balances(&call, &self.caller, vec![account.clone()]).await;
+        self.calls += call.calls();
+        match answer {
+            Ok(mut answer) if answer.broken.is_empty() => Ok(answer.balances.pop().and_then(|(_, balance)| balance)),
+            Ok(_) => {
+                let status = Some(context.connection.status).filter(|status| *status != ConnectionStatus::Active);
+                let error = ReadError::Reconnect(status.unwrap_or(ConnectionStatus::Invalidated));
+                Err(ExportError::Read { context, error })
+            }
+            Err(error) => Err(ExportError::Read { context, error }),
+        }
     }
 
     /// Takes the walk to continue, or begins that of the next connection.
@@ -146,15 +189,15 @@ impl Export {
         }
         let Some(source) = self.sources.pop_front() else { return Ok(None) };
         let (reads, caller, span) = (&self.reads, &self.caller, self.request.span);
-        let context = Arc::clone(&source.context);
-        let walk = match self.request.format.resource {
-            Resource::Transactions => reads
-                .walk_transactions(caller, source.context, source.account_id, span, self.now)
-                .map(Walk::Transactions),
-            Resource::Trades => reads.walk_trades(caller, source.context, source.account_id, span).map(Walk::Trades),
-            Resource::Holdings => Ok(Walk::Holdings(source)),
+        let (context, account_id) = (Arc::clone(&source.context), source.account_id);
+        let walk = match self.request.resource {
+            Resource::Transactions => {
+                reads.walk_transactions(caller, context, account_id, span, self.now).map(Walk::Transactions)
+            }
+            Resource::Trades => reads.walk_trades(caller, context, account_id, span).map(Walk::Trades),
+            Resource::Holdings => return Ok(Some(Walk::Holdings(source))),
         };
-        walk.map(Some).map_err(|error| ExportError { context, error })
+        walk.map(Some).map_err(|error| ExportError::Read { context: source.context, error })
     }
 
     async fn transactions(
@@ -164,24 +207,27 @@ impl Export {
         new_call: &mut NewCall<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Walk>, ExportError> {
-        let (writer, rows) = (&mut self.writer, &mut self.rows);
+        let Writer::Transactions(writer) = &mut self.writer else { return Ok(None) };
+        let (rows, mut written) = (&mut self.rows, Ok(()));
         let mut keep = |row: &Transaction<'_>, day: Date| {
-            writer.transaction(row, day, out);
-            *rows += 1;
+            if written.is_ok() {
+                written = writer.row(row, day, out);
+                *rows += 1;
+            }
         };
-        let has_more = match pace {
+        let read = match pace {
             Pace::Request => {
                 let call = new_call();
-                let has_more = walk.next_page(&call, &mut keep).await;
+                let read = walk.next_page(&call, &mut keep).await;
                 self.calls += call.calls();
-                has_more
+                read
             }
             Pace::Patient => walk.next_page_waiting(new_call, &mut keep).await,
         };
-        match has_more {
-            Ok(has_more) => Ok(has_more.then_some(Walk::Transactions(walk))),
-            Err(error) => Err(ExportError { context: Arc::clone(walk.context()), error }),
-        }
+        let failed = |error| ExportError::Read { context: Arc::clone(walk.context()), error };
+        let has_more = read.map_err(failed)?;
+        written?;
+        Ok(has_more.then_some(Walk::Transactions(walk)))
     }
 
     async fn trades(
@@ -191,27 +237,27 @@ impl Export {
         new_call: &mut NewCall<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Walk>, ExportError> {
-        let (writer, rows) = (&mut self.writer, &mut self.rows);
+        let Writer::Table(table) = &mut self.writer else { return Ok(None) };
+        let rows = &mut self.rows;
         let mut keep = |row: &Trade<'_>| {
-            writer.trade(row, out);
+            table.trade(row, out);
             *rows += 1;
         };
-        let has_more = match pace {
+        let read = match pace {
             Pace::Request => {
                 let call = new_call();
-                let has_more = walk.next_page(&call, &mut keep).await;
+                let read = walk.next_page(&call, &mut keep).await;
                 self.calls += call.calls();
-                has_more
+                read
             }
             Pace::Patient => walk.next_page_waiting(new_call, &mut keep).await,
         };
-        match has_more {
-            Ok(has_more) => Ok(has_more.then_some(Walk::Trades(walk))),
-            Err(error) => Err(ExportError { context: Arc::clone(walk.context()), error }),
-        }
+        let failed = |error| ExportError::Read { context: Arc::clone(walk.context()), error };
+        let has_more = read.map_err(failed)?;
+        Ok(has_more.then_some(Walk::Trades(walk)))
     }
 
-    /// The holdings of a connection are one page.
+    /// Reads all holdings of a connection at once. Its accounts are read concurrently and written one after the other.
     async fn holdings(
         &mut self,
         source: Source,
@@ -219,52 +265,73 @@ impl Export {
         out: &mut Vec<u8>,
     ) -> Result<Option<Walk>, ExportError> {
         let Source { context, account_id } = source;
-        let (writer, rows) = (&self.writer, AtomicU64::new(0));
+        let is_wanted = |id| account_id.is_none_or(|wanted| wanted == id);
+        let Writer::Table(table) = &mut self.writer else { return Ok(None) };
+        let shared = Mutex::new((table, &mut self.rows));
         let write = |holding: &Holding<'_>, out: &mut Vec<u8>| {
-            if account_id.is_none_or(|id| id == holding.account.id) {
-                writer.holding(holding, out);
-                rows.fetch_add(1, Ordering::Relaxed);
+            if is_wanted(holding.account.id) {
+                let (table, rows) = &mut *shared.lock();
+                table.holding(holding, out);
+                **rows += 1;
             }
         };
-        let failed = |error| ExportError { context: Arc::clone(&context), error };
         let call = new_call();
-        let accounts = self.reads.holdings(&call, &context, &write).await.map_err(failed)?;
+        let read = self.reads.holdings(&call, &context, &write).await;
         self.calls += call.calls();
-        for (id, written) in accounts {
-            if account_id.is_none_or(|requested| requested == id) {
+        let failed = |error| ExportError::Read { context: Arc::clone(&context), error };
+        for (id, written) in read.map_err(failed)? {
+            if is_wanted(id) {
                 out.extend_from_slice(&written.map_err(failed)?);
             }
         }
-        self.rows += rows.into_inner();
         Ok(None)
     }
+}
+
+impl Writer {
+    /// None if the format does not hold the resource.
+    fn new(request: &FileRequest) -> Option<Self> {
+        match request.resource {
+            Resource::Transactions => Some(Self::Transactions(request.format.transactions(request.options))),
+            Resource::Trades | Resource::Holdings => Table::new(request.format, request.options).map(Self::Table),
+        }
+    }
+}
+
+/// The account of a file that was asked for by account.
+fn only_account<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Option<&'s Account> {
+    let Source { context, account_id } = sources.into_iter().next()?;
+    context.accounts_of(Some((*account_id)?)).ok()?.first()
 }
 
 /// A name of institution, account and days, as far as the file has only one of them.
 fn name_of(request: &FileRequest, sources: &[Source], caller: &Caller, now: Timestamp) -> FileName {
     let source = if let [source] = sources { Some(source) } else { None };
-    let account = source.and_then(|source| Some(source.context.accounts_of(Some(source.account_id?)).ok()?.first()?));
-    let resource = request.format.resource;
+    let resource = request.resource;
+    let says_enough = source.is_some() && resource == Resource::Transactions;
+    let parts = NameParts {
+        institution: source.map(|source| source.context.connection.institution_name.as_str()),
+        account: only_account(sources).map(|account| account.name.as_str()),
+        resource: (!says_enough).then(|| resource.as_str()),
+        days: days_of(request, caller, now),
+        extension: request.format.as_str(),
+    };
+    parts.name()
+}
+
+/// The first and the last day of the file. Without `from`, the broker decides where trades begin.
+fn days_of(request: &FileRequest, caller: &Caller, now: Timestamp) -> (Option<Date>, Option<Date>) {
     let day = |bound| match bound {
         Bound::Day(day) => day,
         Bound::Instant(instant) => day_of(instant, &caller.timezone),
     };
     let Span { from, to } = request.span;
-    let days = match resource {
+    match request.resource {
         Resource::Transactions => {
             let Interval { from, to } = Interval::resolve(from, to, now);
             (Some(day(from)), Some(day(to)))
         }
         Resource::Trades => (from.map(day), Some(day(to.unwrap_or(Bound::Instant(now))))),
         Resource::Holdings => (None, Some(day(Bound::Instant(now)))),
-    };
-    let says_more = source.is_some() && resource == Resource::Transactions;
-    let parts = NameParts {
-        institution: source.map(|source| source.context.connection.institution_name.as_str()),
-        account: account.map(|account| account.name.as_str()),
-        resource: (!says_more).then(|| resource.name()),
-        days,
-        extension: request.format.extension(),
-    };
-    parts.name()
+    }
 }

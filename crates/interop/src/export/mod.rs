@@ -2,20 +2,16 @@
 
 mod body;
 mod file;
-mod format;
 pub mod formats;
 mod names;
+mod queries;
+mod request;
 mod routes;
 mod source;
 
-pub use file::{Export, ExportError, FileRequest, NewCall, Pace};
-pub use format::{FileFormat, Resource};
+pub use file::{Export, ExportError, NewCall, Pace};
 pub use names::FileName;
+pub use request::{FileRequest, Resource, Selection};
+pub use routes::documented;
 pub(crate) use routes::door;
-pub use source::{Selection, SelectionError};
-
-/// The paths of this door for the OpenAPI document.
-#[must_use]
-pub fn documented() -> utoipa::openapi::OpenApi {
-    utoipa::openapi::OpenApi::default()
-}
+pub use source::OpenError;

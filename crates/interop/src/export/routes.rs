@@ -1,31 +1,62 @@
-//! `GET /v1/export/...`: parameters, headers and errors of files. What goes into a file is in `file.rs`.
+//! `GET /v1/export/...`: paths, parameters and headers of files. What goes into a file is in `file.rs`.
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
-use bellbird_domain::{AccountId, ConnectionId, Span};
+use axum::routing::{MethodRouter, get};
 use bellbird_requests::extract::{ProviderCalls, Query};
 use bellbird_requests::live::problem_for_category;
-use bellbird_requests::params::{DateBound, Id};
+use bellbird_requests::params::Id;
 use bellbird_requests::routes::DoorTable;
-use bellbird_requests::{Admitted, Class, Credentials, Door, Problem, Route, route};
+use bellbird_requests::{Access, Admitted, Class, Credentials, Door, Problem, Route, route};
+use bytes::Bytes;
+use futures_util::stream;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Version};
-use serde::Deserialize;
-use utoipa::IntoParams;
+use serde::de::DeserializeOwned;
+use utoipa::OpenApi;
 
-use super::body::FileBody;
-use super::file::{Export, FileRequest};
-use super::format::{FileFormat, Resource};
-use super::source::{Selection, SelectionError};
+use super::body::{CutOff, FileBody, problem_of_format};
+use super::file::Export;
+use super::formats::Format;
+use super::queries::{
+    Asked, HoldingsFileQuery, TableFormat, TradesFileQuery, TransactionsFileQuery, TransactionsFormat,
+};
+use super::request::{FileRequest, Resource, Selection};
+use super::source::OpenError;
 use crate::Interop;
 
-type ConnectionParam = Id<ConnectionId>;
-type AccountParam = Id<AccountId>;
+/// A path for each file, so that log and metrics name the format.
+static ROUTES: [Route; 10 + cfg!(feature = "parquet") as usize] = [
+    route("/v1/export/transactions.csv", Class::Live),
+    route("/v1/export/transactions.jsonl", Class::Live),
+    route("/v1/export/transactions.ofx", Class::Live),
+    route("/v1/export/transactions.qif", Class::Live),
+    route("/v1/export/transactions.journal", Class::Live),
+    route("/v1/export/transactions.beancount", Class::Live),
+    #[cfg(feature = "parquet")]
+    route("/v1/export/transactions.parquet", Class::Live),
+    route("/v1/export/trades.csv", Class::Brokerage),
+    route("/v1/export/trades.jsonl", Class::Brokerage),
+    route("/v1/export/holdings.csv", Class::Brokerage),
+    route("/v1/export/holdings.jsonl", Class::Brokerage),
+];
 
-static ROUTES: [Route; 1] = [route("/v1/export/transactions.jsonl", Class::Live)];
+/// A path, and the file behind it.
+#[derive(Clone, Copy)]
+struct Place {
+    route: &'static Route,
+    resource: Resource,
+    format: Format,
+}
+
+impl Place {
+    fn of(route: &'static Route) -> Option<Self> {
+        let (resource, format) = route.path.strip_prefix("/v1/export/")?.split_once('.')?;
+        Some(Self { route, resource: Resource::from_name(resource)?, format: Format::from_name(format)? })
+    }
+}
 
 pub(crate) fn door(interop: Interop) -> Door {
     let table = DoorTable {
@@ -35,87 +66,162 @@ pub(crate) fn door(interop: Interop) -> Door {
         deny: |problem| problem.into_response(),
     };
     let mut router = Router::new();
-    for route in &ROUTES {
-        let format = FileFormat { resource: Resource::Transactions };
-        let answer = move |state: State<Interop>, admitted, version, method, query: Query<TransactionsFile>| async move {
-            let asked = query.0;
-            let asked = Asked {
-                format,
-                connection_id: asked.connection_id,
-                account_id: asked.account_id,
-                span: Span { from: asked.from.map(|b| b.0), to: asked.to.map(|b| b.0) },
-            };
-            export_file(&state.0, admitted, version, method, route, asked).await
+    for place in ROUTES.iter().filter_map(Place::of) {
+        let handler = match place.resource {
+            Resource::Transactions => transactions(place),
+            Resource::Trades => trades(place),
+            Resource::Holdings => holdings(place),
         };
-        router = router.route(route.path, get(answer));
+        router = router.route(place.route.path, handler);
     }
     Door { table, router: router.with_state(interop) }
 }
 
-#[derive(Deserialize, IntoParams)]
-#[serde(rename_all = "camelCase")]
-#[into_params(parameter_in = Query)]
-struct TransactionsFile {
-    /// The connection to read: an `id` from `/v1/connections`.
-    #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    connection_id: Option<ConnectionParam>,
-    /// One account: an `id` from `/v1/accounts`.
-    #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    account_id: Option<AccountParam>,
-    /// The oldest end, inclusive, as of `/v1/transactions`. Default: 30 days (720 hours) ago.
-    #[param(inline, example = "2026-10-01")]
-    from: Option<DateBound>,
-    /// The newest end, inclusive, as of `/v1/transactions`. Default: now.
-    #[param(inline, example = "2026-10-31T12:59:59Z")]
-    to: Option<DateBound>,
+#[derive(OpenApi)]
+#[openapi(paths(transactions, trades, holdings))]
+struct Description;
+
+/// The paths of this door for the OpenAPI document.
+#[must_use]
+pub fn documented() -> utoipa::openapi::OpenApi {
+    Description::openapi()
 }
 
-/// What a request asks for.
-struct Asked {
-    format: FileFormat,
-    connection_id: Option<ConnectionParam>,
-    account_id: Option<AccountParam>,
-    span: Span,
+/// Export transactions
+///
+/// The rows of `/v1/transactions` as a file, read live from the provider while it is sent, newest first. With
+/// `accountId` it has one account, with `connectionId` all accounts of that connection, and with neither all bank
+/// accounts of the user. `ofx`, `qif` and the layout `ynab` hold one account, so they need `accountId`.
+///
+/// A file that cannot be completed is broken off: the transfer fails, and what was received is not a whole file. A
+/// failure before the first byte is the usual error. One request is one of the concurrent requests of the key until the
+/// file ends. `HEAD` calls no provider. Needs HTTP/1.1.
+#[utoipa::path(
+    get,
+    path = "/v1/export/transactions.{format}",
+    tag = "Files",
+    params(("format" = inline(TransactionsFormat), Path, description = "The format.", example = "csv"), TransactionsFileQuery),
+    responses((status = 200, description = "The file.", content(
+        (String = "text/csv"),
+        (String = "application/x-ndjson"),
+        (String = "application/x-ofx"),
+        (String = "application/qif"),
+        (String = "text/plain"),
+    )))
+)]
+fn transactions(place: Place) -> MethodRouter<Interop> {
+    handler::<TransactionsFileQuery>(place)
 }
 
-async fn export_file(
-    interop: &Interop,
-    admitted: Admitted,
-    version: Version,
+/// Export trades
+///
+/// The rows of `/v1/trades` as a file, account after account, each newest first. Without `connectionId` and `accountId`
+/// it has all brokerage accounts of the user. Otherwise as the export of transactions. Needs the Professional plan.
+#[utoipa::path(
+    get,
+    path = "/v1/export/trades.{format}",
+    tag = "Files",
+    params(("format" = inline(TableFormat), Path, description = "The format.", example = "csv"), TradesFileQuery),
+    responses((status = 200, description = "The file.", content(
+        (String = "text/csv"),
+        (String = "application/x-ndjson"),
+    )))
+)]
+fn trades(place: Place) -> MethodRouter<Interop> {
+    handler::<TradesFileQuery>(place)
+}
+
+/// Export holdings
+///
+/// The rows of `/v1/holdings` as a file, read live and not from the cache. Without `connectionId` and `accountId` it has
+/// all brokerage accounts of the user. Otherwise as the export of transactions. Needs the Professional plan.
+#[utoipa::path(
+    get,
+    path = "/v1/export/holdings.{format}",
+    tag = "Files",
+    params(("format" = inline(TableFormat), Path, description = "The format.", example = "csv"), HoldingsFileQuery),
+    responses((status = 200, description = "The file.", content(
+        (String = "text/csv"),
+        (String = "application/x-ndjson"),
+    )))
+)]
+fn holdings(place: Place) -> MethodRouter<Interop> {
+    handler::<HoldingsFileQuery>(place)
+}
+
+fn handler<Q: Into<Asked> + DeserializeOwned + Send + 'static>(place: Place) -> MethodRouter<Interop> {
+    get(
+        async move |State(interop): State<Interop>,
+                    admitted: Admitted,
+                    version: Version,
+                    method: Method,
+                    Query(query): Query<Q>| {
+            if version < Version::HTTP_11 {
+                // Such an answer ends where the connection ends, so a file that was cut off would look whole.
+                let message = "Files need HTTP/1.1: with an older version, a file that breaks off looks whole";
+                return Err(Problem::BadRequest { message: message.into(), details: Vec::new() });
+            }
+            export(interop.access, admitted, method, place, query.into()).await
+        },
+    )
+}
+
+async fn export(
+    access: Access,
+    Admitted { caller, now, .. }: Admitted,
     method: Method,
-    route: &'static Route,
+    place: Place,
     asked: Asked,
 ) -> Result<Response, Problem> {
-    if version < Version::HTTP_11 {
-        // Such an answer ends where the connection ends, so a file that was cut off would look whole.
-        let message = "Files need HTTP/1.1: with an older version, a file that breaks off looks complete";
-        return Err(Problem::BadRequest { message: message.into(), details: Vec::new() });
-    }
-    let Admitted { caller, now, .. } = admitted;
-    let category = asked.format.resource.category();
-    let connection_id = asked.connection_id.map(|Id(id)| id.ok_or(Problem::NotFound("Connection"))).transpose()?;
-    let account_id = asked.account_id.map(|Id(id)| id.ok_or(Problem::NotFound("Account"))).transpose()?;
-    let selection = Selection { connection_id, account_id };
-    let request = FileRequest { format: asked.format, selection, span: asked.span };
-    let access = interop.access.clone();
+    let request = FileRequest {
+        resource: place.resource,
+        format: place.format,
+        options: asked.options(place.format)?,
+        selection: Selection {
+            connection_id: asked.connection_id.map(|Id(id)| id.ok_or(Problem::NotFound("Connection"))).transpose()?,
+            account_id: asked.account_id.map(|Id(id)| id.ok_or(Problem::NotFound("Account"))).transpose()?,
+        },
+        span: asked.span,
+    };
+    let category = place.resource.category();
     let opened = Export::open(access.reads().clone(), access.storage(), caller.clone(), request, now).await;
     let export = opened.map_err(|error| match error {
-        SelectionError::Connection(error) => problem_for_category(&error, "Connection", category),
-        SelectionError::Account(error) => problem_for_category(&error, "Account", category),
+        OpenError::Connection(error) => problem_for_category(&error, "Connection", category),
+        OpenError::Account(error) => problem_for_category(&error, "Account", category),
+        OpenError::Format(error) => problem_of_format(error),
     })?;
     let name = export.name().content_disposition();
     let mut response = if method == Method::HEAD {
-        Response::new(Body::from_stream(futures_util::stream::empty::<Result<bytes::Bytes, super::body::CutOff>>()))
+        // As without a known length.
+        Response::new(Body::from_stream(stream::empty::<Result<Bytes, CutOff>>()))
     } else {
-        let file = FileBody::begin(access, route.class, caller, route.path, export).await?;
+        let file = FileBody::begin(access, place.route, caller, export).await?;
         let calls = ProviderCalls(file.provider_calls());
         let mut response = Response::new(file.into_body());
         response.extensions_mut().insert(calls);
         response
     };
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(place.format.content_type()));
     headers.insert(CONTENT_DISPOSITION, name);
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_has_a_path() {
+        let of_routes: Vec<_> =
+            ROUTES.iter().filter_map(Place::of).map(|place| (place.resource, place.format)).collect();
+        let files =
+            Resource::ALL.into_iter().flat_map(|resource| resource.formats().map(move |format| (resource, format)));
+        assert_eq!(of_routes, files.collect::<Vec<_>>());
+        for place in ROUTES.iter().filter_map(Place::of) {
+            let is_brokerage = place.route.class == Class::Brokerage;
+            assert_eq!(is_brokerage, place.resource != Resource::Transactions, "{}", place.route.path);
+        }
+    }
 }

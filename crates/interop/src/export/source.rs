@@ -6,20 +6,18 @@ use bellbird_domain::{AccountId, Caller, Connection, ConnectionCategory, Connect
 use bellbird_reads::{ConnectionContext, ReadError, Reads};
 use bellbird_storage::Storage;
 
-/// Which of the caller's accounts a file is about. Without an id it is about all accounts of the category.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Selection {
-    pub connection_id: Option<ConnectionId>,
-    pub account_id: Option<AccountId>,
-}
+use super::formats::FormatError;
+use super::request::Selection;
 
-/// A selection that does not hold.
+/// A file that cannot be made.
 #[derive(Debug)]
-pub enum SelectionError {
+pub enum OpenError {
     /// The caller has no such connection, or it is of another category.
     Connection(ReadError),
     /// The caller, or the connection, has no such account, or it is of another category.
     Account(ReadError),
+    /// The format cannot hold what was asked for.
+    Format(FormatError),
 }
 
 /// A connection to read, and whether to read one account of it or all.
@@ -38,29 +36,29 @@ pub(crate) async fn find_sources(
     caller: &Caller,
     category: ConnectionCategory,
     selection: Selection,
-) -> Result<Vec<Source>, SelectionError> {
+) -> Result<Vec<Source>, OpenError> {
     let account_id = selection.account_id;
     let connection_ids = match (selection.connection_id, account_id) {
         (Some(id), _) => vec![id],
         (None, Some(id)) => {
-            let accounts = reads.own_accounts(caller, &[id]).await.map_err(SelectionError::Account)?;
+            let accounts = reads.own_accounts(caller, &[id]).await.map_err(OpenError::Account)?;
             accounts.iter().map(|account| account.connection_id).collect()
         }
         (None, None) => {
             let connections = storage.list_connections(caller.user_id).await;
-            of_category(connections.map_err(|error| SelectionError::Connection(error.into()))?, category)
+            of_category(connections.map_err(|error| OpenError::Connection(error.into()))?, category)
         }
     };
     let mut sources = Vec::with_capacity(connection_ids.len());
     for id in connection_ids {
         // A connection that was named is at fault itself; else the account is.
         let error = |error| match selection.connection_id {
-            Some(_) => SelectionError::Connection(error),
-            None => SelectionError::Account(error),
+            Some(_) => OpenError::Connection(error),
+            None => OpenError::Account(error),
         };
         let context = reads.connection_context(caller, id).await.map_err(error)?;
         context.require_category(category).map_err(error)?;
-        context.accounts_of(account_id).map_err(SelectionError::Account)?;
+        context.accounts_of(account_id).map_err(OpenError::Account)?;
         sources.push(Source { context, account_id });
     }
     Ok(sources)

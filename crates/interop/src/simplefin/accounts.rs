@@ -78,7 +78,7 @@ async fn select(
             chosen.push((account, name));
         }
     }
-    // Accounts beyond the first ones, if they are asked for.
+    // Requested accounts beyond the first ones.
     let others: Vec<_> = wanted.iter().flatten().copied().filter(|_| is_cut).collect();
     if !others.is_empty() {
         let found = storage.find_accounts(caller.user_id, &others).await?;

@@ -1,7 +1,7 @@
 //! Reads the accounts of one answer from their providers: balances first, then rows, up to four accounts at once.
 //!
-//! An account that fails, or is not there in time, is left out and named. Its balance and rows belong together: a client
-//! computes the balance before the first row from both.
+//! An account that fails, or is not there in time, is left out and named. Its balance and rows belong together: a
+//! client computes the balance before the first row from both.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -321,7 +321,7 @@ impl Job {
         let known = histories.get(account.id, self.caller.revision, self.now);
         let plan = known.plan(window.last(), self.today());
         if !matches!(plan, history::Plan::Read) {
-            // Windows of the far past are asked for one after another.
+            // A client reads the windows of the far past one after another.
             self.server.inner.balances.insert((account.id, self.caller.revision), balance.clone(), self.now);
         }
         match plan {

@@ -3,7 +3,7 @@
 use bellbird_domain::{AccountId, Connection, ConnectionId, ConnectionStatus};
 use serde::Serialize;
 
-/// An entry of `errlist`, version 2. Its text alone is an entry of `errors`, version 1.
+/// An entry of `errlist`, version 2. `text` is an entry of `errors`, version 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     code: &'static str,
@@ -12,14 +12,18 @@ pub(super) struct Finding {
     conn_id: Option<ConnectionId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     account_id: Option<AccountId>,
+    /// Version 1, if it differs from `msg`.
+    #[serde(skip)]
+    text: Option<String>,
 }
 
 impl Finding {
     pub(super) fn text(&self) -> &str {
-        &self.msg
+        self.text.as_deref().unwrap_or(&self.msg)
     }
 
-    /// The user has to act. Actual looks for the beginning of this text, with the account's `org.name`.
+    /// The user has to act. Actual and simplefin4py recognize this text, with the account's `org.name`. Nothing may
+    /// follow it for simplefin4py, so only version 2 has the reason.
     pub(super) fn attention(connection: &Connection, status: ConnectionStatus) -> Self {
         let name = &connection.institution_name;
         let what = match status {
@@ -27,14 +31,15 @@ impl Finding {
             ConnectionStatus::Revoked => "its consent was withdrawn, so it has to be linked again",
             _ => "its consent has expired, so it has to be linked again",
         };
-        let msg = format!("Connection to {name} may need attention: {what}");
-        Self { code: "con.auth", msg, conn_id: Some(connection.id), account_id: None }
+        let text = format!("Connection to {name} may need attention");
+        let msg = format!("{text}: {what}");
+        Self { code: "con.auth", msg, conn_id: Some(connection.id), account_id: None, text: Some(text) }
     }
 
     /// The account is left out.
     pub(super) fn failed(connection: &Connection, id: AccountId, name: &str) -> Self {
         let msg = format!("The account {name} of {} could not be read and is left out", connection.institution_name);
-        Self { code: "act.failed", msg, conn_id: Some(connection.id), account_id: Some(id) }
+        Self { code: "act.failed", msg, conn_id: Some(connection.id), account_id: Some(id), text: None }
     }
 
     /// The oldest rows of the window are left out.
@@ -43,18 +48,18 @@ impl Finding {
             "The account {name} of {} has more transactions in this time: the newest {rows} are shown",
             connection.institution_name
         );
-        Self { code: "act.missingdata", msg, conn_id: Some(connection.id), account_id: Some(id) }
+        Self { code: "act.missingdata", msg, conn_id: Some(connection.id), account_id: Some(id), text: None }
     }
 
     /// A requested account does not exist, or belongs to another user. Clients cannot distinguish the two.
     pub(super) fn unknown_account() -> Self {
         let msg = "A requested account is unknown: it was removed, or it never was one of yours".to_owned();
-        Self { code: "gen.api", msg, conn_id: None, account_id: None }
+        Self { code: "gen.api", msg, conn_id: None, account_id: None, text: None }
     }
 
     /// The user has more accounts than one answer shows.
     pub(super) fn too_many_accounts(shown: usize) -> Self {
         let msg = format!("Only the first {shown} accounts are shown: ask for the others by their ids");
-        Self { code: "gen.", msg, conn_id: None, account_id: None }
+        Self { code: "gen.", msg, conn_id: None, account_id: None, text: None }
     }
 }

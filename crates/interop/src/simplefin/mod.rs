@@ -31,9 +31,9 @@ use crate::Interop;
 use history::Histories;
 use view::BalanceView;
 
-/// Some clients look for this in the URL.
+/// Some clients require this in the URL.
 const ROOT_PATH: &str = "/simplefin";
-/// Claims that look for their token at the same time. They must leave database connections to others.
+/// Claims that query their token at the same time. They must leave database connections to others.
 const CLAIMS_MAX: usize = 4;
 /// How long a balance is sent again with windows that are known to have no rows.
 const BALANCE_TTL: Duration = Duration::from_secs(60);
@@ -101,7 +101,7 @@ async fn create() -> Response {
     response
 }
 
-/// Errors are plain text. Actual takes JSON for an account set, and tells the user to unlink the accounts.
+/// Errors are plain text. Actual takes JSON for an account set, and advises to unlink the accounts.
 fn deny(problem: Problem) -> Response {
     let retry_after = problem.retry_after();
     let (status, message) = match problem {

@@ -121,7 +121,7 @@ impl ShownAccount<'_> {
         };
         let mut out = Vec::with_capacity(rows.json.len() + holdings.len() + 1_024);
         write_json(&view, &mut out);
-        // Goes on inside of the object.
+        // The members below belong to the same object.
         out.pop();
         out.extend_from_slice(br#","transactions":["#);
         rows.write_newest_first(&mut out);
@@ -257,8 +257,8 @@ pub(super) fn write_holding(holding: &Holding<'_>, read_at: Timestamp, out: &mut
     write_json(&view, out);
 }
 
-/// A name for the institution that no domain can have, because its domain is not known. Some clients need one, and tell
-/// institutions apart by it. Other characters than letters, digits and hyphens become hexadecimal.
+/// A name for the institution that no domain can have, because its domain is not known. Some clients need one, and
+/// distinguish institutions by it. Other characters than letters, digits and hyphens become hexadecimal.
 fn domain(provider: &str, institution_id: &str) -> String {
     let mut name = String::new();
     let mut label = 0;
@@ -286,9 +286,9 @@ mod tests {
 
     #[test]
     fn domain_is_a_host_name_below_invalid() {
-        assert_eq!(domain("fiskil", "12"), "12.fiskil.invalid");
-        assert_eq!(domain("akahu", "bank_A1"), "bankx5fx411.akahu.invalid");
-        assert_eq!(domain("snaptrade", "0191e7a0-91d4-7a01"), "0191e7a0-91d4-7a01.snaptrade.invalid");
+        assert_eq!(domain("bank", "12"), "12.bank.invalid");
+        assert_eq!(domain("bank", "id_A1"), "idx5fx411.bank.invalid");
+        assert_eq!(domain("broker", "0191e7a0-91d4-7a01"), "0191e7a0-91d4-7a01.broker.invalid");
         assert_eq!(domain("x", ""), "unknown.x.invalid");
         let long = domain("x", &"é".repeat(200));
         assert!(long.split('.').all(|label| !label.is_empty() && label.len() <= 63), "{long}");

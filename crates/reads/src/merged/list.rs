@@ -4,18 +4,16 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
-use bellbird_domain::{AccountId, ConnectionId, Trade, Transaction};
+use bellbird_domain::{Trade, Transaction};
 use bellbird_providers::CallContext;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Mapping, Position};
+use super::Mapping;
+use super::position::{ListKey, Position};
 use crate::{ReadError, TradeWalk, TransactionWalk};
-
-/// Sorts the lists, and so the rows of one time.
-pub(super) type ListKey = (ConnectionId, Option<AccountId>);
 
 pub(super) enum Walk {
     Transactions(TransactionWalk),

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use bellbird_domain::{AccountId, ConnectionId};
 use jiff::Timestamp;
 
-use super::list::{Item, ListKey};
+/// Sorts the lists, and so the rows of one time.
+pub(super) type ListKey = (ConnectionId, Option<AccountId>);
 
 /// A place in a merged list. It names no row. Its text is short, for cursors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,18 +30,19 @@ pub struct Shown {
 }
 
 impl Position {
-    /// The position behind a row that follows `before`.
-    pub(super) fn behind<T>(before: Option<Self>, (connection_id, account_id): ListKey, item: &Item<T>) -> Self {
+    /// The position behind a row that follows `before`. `hash` is absent if the row's own time is a later one: its
+    /// provider lists it behind older rows.
+    pub(super) fn behind(before: Option<Self>, list: ListKey, instant: Timestamp, hash: Option<u64>) -> Self {
+        let (connection_id, account_id) = list;
         let none_shown = Shown { connection_id, account_id, rows: 0, digest: 0 };
-        let is_same = |shown: &Shown| (shown.connection_id, shown.account_id) == (connection_id, account_id);
-        let shown = before.filter(|before| before.instant == item.sorted_at).and_then(|before| before.shown);
+        let is_same = |shown: &Shown| (shown.connection_id, shown.account_id) == list;
+        let shown = before.filter(|before| before.instant == instant).and_then(|before| before.shown);
         let mut shown = shown.filter(is_same).unwrap_or(none_shown);
-        // A row that its provider lists behind older ones is not among the rows of this instant.
-        if item.instant == item.sorted_at {
+        if let Some(hash) = hash {
             shown.rows = shown.rows.saturating_add(1);
-            shown.digest = shown.digest.wrapping_add(item.hash);
+            shown.digest = shown.digest.wrapping_add(hash);
         }
-        Self { instant: item.sorted_at, shown: Some(shown) }
+        Self { instant, shown: Some(shown) }
     }
 }
 

@@ -98,7 +98,7 @@ async fn range_is_that_of_the_transactions_endpoint() {
     let own = Some(context.accounts[0].id);
     let mut walk = world.reads.walk_transactions(&world.caller, Arc::clone(&context), own, span, at(NOW)).unwrap();
     assert_eq!(page(&world, &mut walk).await.unwrap().0, ids([-30 * DAY, -30 * DAY - 1, -40 * DAY]));
-    assert_eq!(bank.calls.lock().last().unwrap().0.as_deref(), Some("1"), "one account is asked for alone");
+    assert_eq!(bank.calls.lock().last().unwrap().0.as_deref(), Some("1"), "one account is requested alone");
 
     let empty = Span { from: span.to, to: span.from };
     let mut walk = world.reads.walk_transactions(&world.caller, Arc::clone(&context), None, empty, at(NOW)).unwrap();

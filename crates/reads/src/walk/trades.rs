@@ -124,7 +124,7 @@ impl TradeWalk {
     ///
     /// After an error, or if the future is dropped, the caller must discard the rows of this call: the next call reads
     /// the same page again. A list that changes while it is read fails for good: equal trades have equal ids, so a row
-    /// that moved could not be told from a second equal trade.
+    /// that moved could not be distinguished from a second equal trade.
     pub async fn next_page(&mut self, call: &CallContext, keep: &mut KeepTrade<'_>) -> Result<bool, ReadError> {
         self.read_page(call, keep).await.map_err(|error| self.read_error(&error))
     }

@@ -123,8 +123,8 @@ impl TransactionWalk {
         self.read_page(call, keep).await.map_err(|error| self.read_error(&error))
     }
 
-    /// As [`Self::next_page`], for long reads: tries again after a transient failure, and waits for the user's budget of
-    /// provider calls. Each attempt has a call context of its own. Gives up after three failed attempts, after two
+    /// As [`Self::next_page`], for long reads: tries again after a transient failure, and waits for the user's budget
+    /// of provider calls. Each attempt has a call context of its own. Gives up after three failed attempts, after two
     /// minutes for one page, and after an hour for the whole walk.
     pub async fn next_page_waiting(
         &mut self,

@@ -76,7 +76,8 @@ impl Storage {
     /// Stores a setup token.
     ///
     /// # Errors
-    /// [`crate::StorageError::NotFound`] if the user does not exist, [`crate::StorageError::Conflict`] if the token does.
+    /// [`crate::StorageError::NotFound`] if the user does not exist, and [`crate::StorageError::Conflict`] if the token
+    /// does.
     pub async fn insert_setup_token(&self, new: &NewSetupToken<'_>, now: Timestamp) -> Result<()> {
         let mut tx = self.db.begin().await?;
         lock_user(&mut tx, new.user_id).await?;

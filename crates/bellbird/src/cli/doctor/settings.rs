@@ -1,5 +1,7 @@
 //! Checks which settings were read, and whether they fit each other.
 
+use std::net::IpAddr;
+
 use bellbird_providers::registry::PROVIDERS;
 
 use super::{Checks, Verdict};
@@ -38,6 +40,10 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
         );
         checks.add(NAME, Verdict::Note, detail);
     }
+    if settings.api.public_url.as_deref().is_some_and(is_plain_text) {
+        let detail = "api.public_url is not https: API keys and SimpleFIN's setup tokens go to it in plain text";
+        checks.add(NAME, Verdict::Note, detail);
+    }
     for provider in PROVIDERS {
         for setting in placeholders(settings, provider.name.as_str()) {
             let name = format!("{}.{setting}", provider.name);
@@ -45,6 +51,15 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
             checks.add(NAME, Verdict::Note, detail);
         }
     }
+}
+
+/// Whether requests to a URL leave this machine without TLS.
+fn is_plain_text(url: &str) -> bool {
+    let Some(rest) = url.strip_prefix("http://") else { return false };
+    let host = rest.split('/').next().unwrap_or_default();
+    let host = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(host, _)| host);
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host != "localhost" && !address.is_ok_and(|address| address.is_loopback())
 }
 
 /// The settings of a provider whose values look like placeholders.
@@ -69,6 +84,16 @@ fn looks_like_placeholder(value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_text_is_fine_on_this_machine_only() {
+        for url in ["https://x.example", "http://127.0.0.1:8080", "http://[::1]:8080/x", "http://localhost/x"] {
+            assert!(!is_plain_text(url), "{url}");
+        }
+        for url in ["http://x.example", "http://10.0.0.5:8080", "http://localhost.example:80", "http://[fe80::1]"] {
+            assert!(is_plain_text(url), "{url}");
+        }
+    }
 
     #[test]
     fn placeholders_are_not_taken_for_credentials() {

@@ -58,9 +58,13 @@ async fn every_documented_curl_works() {
     let mut run = 0;
     for (path, document) in documents() {
         for block in curl_blocks(&document) {
-            let script = block.replace("http://127.0.0.1:8080", api).replace("curl -s", "curl -sS");
+            let folder = tempfile::tempdir().unwrap();
+            // An error is an example too, but not instead of a file.
+            let curl = if is_export(&block) { "curl -sSf" } else { "curl -sS" };
+            let script = block.replace("http://127.0.0.1:8080", api).replace("curl -s", curl);
             let output = Command::new("bash")
                 .args(["-euo", "pipefail", "-c", &script])
+                .current_dir(&folder)
                 .env("BELLBIRD_KEY", key)
                 .env("CONNECTION", text(account, "connectionId"))
                 .env("ACCOUNT", text(account, "id"))
@@ -69,15 +73,25 @@ async fn every_documented_curl_works() {
                 .expect("bash and curl are installed");
             let answer = String::from_utf8(output.stdout).unwrap();
             assert!(output.status.success(), "{path}\n{block}\n{}", String::from_utf8_lossy(&output.stderr));
-            check(&path, &block, &answer);
+            let files = folder.path().read_dir().unwrap().map(|file| file.unwrap().path());
+            let written: String = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
+            check(&path, &block, &format!("{answer}{written}"));
             run += 1;
         }
     }
     assert!(run >= 11, "only {run} examples were found");
 }
 
-/// Asserts one of three forms: JSON, JSON after the response head, or the rows that a loop with `jq` prints.
+fn is_export(block: &str) -> bool {
+    block.contains("/v1/export/")
+}
+
+/// Asserts one of four forms: JSON, JSON after the response head, the rows that a loop with `jq` prints, or a file.
 fn check(path: &str, block: &str, answer: &str) {
+    if is_export(block) {
+        assert!(answer.lines().count() > 1, "{path}\n{block}\n{answer}");
+        return;
+    }
     if block.contains("jq") {
         assert!(answer.lines().count() > 500, "{path}\n{block}\n{answer}");
         return;

@@ -15,3 +15,4 @@ mod reference_page;
 mod serve;
 mod shares;
 mod transactions;
+mod walks;

@@ -61,6 +61,16 @@ async fn failure_before_the_first_byte_is_the_usual_error() {
 }
 
 #[tokio::test]
+async fn old_http_is_rejected_because_its_answers_have_no_end() {
+    let Case { app, path } = case(100).await;
+    let mut download = Download::start_with(&app, &app.olivia.key, &path, "HTTP/1.0").await;
+    assert!(!download.finish().await);
+    let answer = download.text();
+    assert!(answer.starts_with("HTTP/1.0 400 Bad Request\r\n") && answer.contains("need HTTP/1.1"), "{answer}");
+    assert_eq!(app.transaction_calls().await, 0);
+}
+
+#[tokio::test]
 async fn failing_third_page_breaks_the_file_off() {
     let Case { app, path } = case(3_500).await;
     let transactions = "/v1/banking/transactions";

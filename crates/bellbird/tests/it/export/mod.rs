@@ -1,6 +1,8 @@
 //! Files of transactions, trades and holdings, over HTTP and by command.
 
+mod command;
 mod cut;
+mod files;
 
 use reqwest::Url;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -21,13 +23,17 @@ struct Download {
 impl Download {
     /// Sends the request and reads nothing.
     async fn start(app: &App, key: &str, path: &str) -> Self {
+        Self::start_with(app, key, path, "HTTP/1.1").await
+    }
+
+    async fn start_with(app: &App, key: &str, path: &str, version: &str) -> Self {
         let url: Url = app.url.parse().unwrap();
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES).unwrap();
         let address = url.socket_addrs(|| None).unwrap()[0];
         let mut stream = socket.connect(address).await.unwrap();
         let head =
-            format!("GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\nconnection: close\r\n\r\n");
+            format!("GET {path} {version}\r\nhost: x\r\nauthorization: Bearer {key}\r\nconnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         Self { stream, received: Vec::new() }
     }

@@ -42,7 +42,9 @@ on_both_databases! {
         assert_plain(&revoked, 403);
         assert_eq!(revoked.text, "Forbidden");
     }
+}
 
+on_both_databases! {
     async fn one_of_several_concurrent_claims_gets_a_key(app: App) {
         let token = new_token(&app, app.olivia.user.id).await;
         let answers = futures_util::future::join_all((0..8).map(|_| claim(&app, token.expose()))).await;

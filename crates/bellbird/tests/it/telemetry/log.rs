@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Answered, Deployment};
+use crate::support::process::text;
 use crate::support::database::execute;
 
 /// The lines of a log, each a JSON object.
@@ -61,6 +62,29 @@ async fn failures_have_the_id_of_their_request() {
         assert_eq!(line["span"]["key_id"], key_id, "{line}");
     }
     assert!(!log.contains(&key) && !log.contains(&token) && !log.contains("/v1/transactions?"));
+}
+
+#[tokio::test]
+async fn file_that_is_cut_off_has_a_line_and_is_counted() {
+    let deployment = Deployment::start().await;
+    deployment.set_fault(json!({"kind": "delay", "delayMs": 0, "times": 1})).await;
+    deployment.set_fault(json!({"kind": "status", "status": 500})).await;
+    let route = "/v1/export/transactions.jsonl";
+    let urls = deployment.service.json();
+    let url = format!("{}{route}?connectionId={}&from=2000-01-01", text(&urls, "apiUrl"), deployment.connection);
+    let answer = deployment.http.get(url).bearer_auth(&deployment.key).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let request_id = answer.headers()["x-request-id"].to_str().unwrap().to_owned();
+    assert!(answer.bytes().await.is_err(), "the file looks whole");
+    let scrape = deployment.http.get(format!("{}/metrics", text(&urls, "opsUrl"))).send().await.unwrap();
+    let counted = format!("bellbird_exports_total{{route=\"{route}\",end=\"provider\"}} 1");
+    assert!(scrape.text().await.unwrap().contains(&counted));
+    let (_, _, log) = deployment.service.stop("-TERM");
+    let lines = lines(&log);
+    let line = lines.iter().find(|line| line["message"] == "export cut off").unwrap();
+    assert_eq!((&line["level"], &line["reason"], &line["route"]), (&json!("WARN"), &json!("provider"), &json!(route)));
+    assert_eq!((&line["span"]["request_id"], &line["key_id"]), (&json!(request_id), &json!(deployment.key_id)));
+    assert!(line["rows"].as_u64() > Some(0) && line["bytes"].as_u64() > Some(0), "{line}");
 }
 
 #[tokio::test]

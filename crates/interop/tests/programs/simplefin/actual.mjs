@@ -15,6 +15,11 @@ const password = "actual";
 
 // The engine logs what it does, rows included, to standard output.
 globalThis.console = new Console(createWriteStream(`${folder}/api.log`));
+
+// The engine can compute for longer than its server keeps an idle connection, and would then use a closed one.
+const { fetch } = globalThis;
+globalThis.fetch = (url, options) => fetch(url, { ...options, headers: { ...options?.headers, connection: "close" } });
+
 const api = await import("@actual-app/api");
 
 const print = (value) => process.stdout.write(`${JSON.stringify(value)}\n`);

@@ -45,18 +45,18 @@ class Actual:
 
     def check(self):
         """Compares what was linked and synced with /v1."""
-        told = self.read()
+        result = self.read()
         what = f"Actual in {self.zone}"
-        expect(f"{what}: status", told["status"], {"configured": True})
-        expect(f"{what}: failed", told["failed"], {})
+        expect(f"{what}: status", result["status"], {"configured": True})
+        expect(f"{what}: failed", result["failed"], {})
         # `simplefin-accounts` gives an error in the place of the accounts.
-        expect(f"{what}: accounts", told["listed"].get("error_code"), None)
+        expect(f"{what}: accounts", result["listed"].get("error_code"), None)
         accounts = self.bellbird.accounts
-        expect(f"{what}: accounts", told["linked"].keys(), accounts.keys())
-        expect(f"{what}: sync", told["synced"]["error"], None)
+        expect(f"{what}: accounts", result["linked"].keys(), accounts.keys())
+        expect(f"{what}: sync", result["synced"]["error"], None)
         count = 0
         for id, want in accounts.items():
-            linked, synced = told["linked"][id], told["synced"]["accounts"][id]
+            linked, synced = result["linked"][id], result["synced"]["accounts"][id]
             count += self.compare(f"{what}: {want.name}", linked, want)
             same(f"{what}: {want.name} after a second sync", rows_by_id(synced), rows_by_id(linked))
             expect(f"{what}: balance of {want.name}", synced["balance"], int(want.balance * 100))
@@ -81,7 +81,8 @@ class Actual:
         """The engine adds one row more: the balance before the first row."""
         [start] = [row for row in linked["rows"] if row["starting_balance_flag"]]
         today = datetime.now(ZoneInfo(self.zone)).date().isoformat()
-        expect(f"{what}: day of the starting balance", start["date"], min((r.day for r in expected.values()), default=today))
+        first = min((row.day for row in expected.values()), default=today)
+        expect(f"{what}: day of the starting balance", start["date"], first)
         # It takes the point out of each amount, so a third place counts ten times too much.
         if all(row.amount.as_tuple().exponent >= -2 for row in expected.values()):
             total = sum(row["amount"] for row in linked["rows"])
@@ -101,13 +102,13 @@ class Actual:
         """After a consent expired, its accounts need attention, and the others do not."""
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        told = self.read()
+        result = self.read()
         what = f"Actual in {self.zone}: status after a consent expired"
         wanted = {
             id: "attention-required" if account.connection == connection["id"] else "ok"
             for id, account in self.bellbird.accounts.items()
         }
-        same(what, {id: account["status"] for id, account in told["accounts"].items()}, wanted)
+        same(what, {id: account["status"] for id, account in result["accounts"].items()}, wanted)
         return f"{sum(status != 'ok' for status in wanted.values())} accounts need attention"
 
 

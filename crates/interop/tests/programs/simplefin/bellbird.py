@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import urllib.request
-from collections import namedtuple
+from collections import Counter, namedtuple
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
@@ -15,7 +15,7 @@ PROGRAMS = Path(__file__).resolve().parents[1]
 FIRST_DAYS = 120
 
 Row = namedtuple("Row", "day amount description payee")
-Holding = namedtuple("Holding", "symbol description currency shares market_value purchase_price")
+Holding = namedtuple("Holding", "symbol description currency shares market_value purchase_price cost_basis")
 
 
 class Mismatch(Exception):
@@ -55,9 +55,24 @@ def posted(day):
     return calendar.timegm((*date.fromisoformat(day).timetuple()[:3], 10, 59, 0))
 
 
+def payee(row):
+    """Never empty, because Actual asks for it."""
+    texts = (row["merchantName"] or "", row["description"], "Unknown")
+    return next(text for text in texts if text.strip())
+
+
+def holding(row):
+    names = ("quantity", "marketValue", "averagePrice")
+    quantity, value, price = [None if row[name] is None else Decimal(row[name]) for name in names]
+    cost = None if price is None else quantity * price
+    return Holding(row["symbol"], row["name"] or row["symbol"], row["currency"], quantity, value, price, cost)
+
+
 class Account:
     def __init__(self, account, balance, institution, rows, holdings, recent):
-        self.id, self.name, self.currency = account["id"], account["name"], account["currency"]
+        self.id, self.currency = account["id"], account["currency"]
+        # As shown: with the number if another account has the same name.
+        self.name = account["shownName"]
         self.connection = account["connectionId"]
         self.institution = institution
         self.balance = cents(balance["currentBalance"])
@@ -85,12 +100,25 @@ class Bellbird:
         self.first_token = self.service["setupToken"]
         self.delete_extreme_rows()
         institutions = {one["id"]: one for one in self.service["connections"]}
+        names = Counter(one["name"] for one in self.service["accounts"])
+        for one in self.service["accounts"]:
+            has_number = names[one["name"]] > 1 and one["accountNumber"]
+            one["shownName"] = f"{one['name']} ({one['accountNumber']})" if has_number else one["name"]
         balances = {one["accountId"]: one for one in self.balances(self.service["accounts"])}
+        # Their balance is not known, so SimpleFIN leaves them out.
+        accounts = self.service["accounts"]
+        self.left_out = [one["shownName"] for one in accounts if balances[one["id"]]["currentBalance"] is None]
         self.accounts = {
             one["id"]: self.read_account(one, balances[one["id"]], institutions[one["connectionId"]])
             for one in self.service["accounts"]
             if balances[one["id"]]["currentBalance"] is not None
         }
+
+    def compare_errors(self, what, errors):
+        """Each account that is left out is named, and nothing else is wrong."""
+        expect(f"{what}: {errors}", len(errors), len(self.left_out))
+        for name, error in zip(sorted(self.left_out), sorted(errors)):
+            expect(f"{what}: {error}", name in error, True)
 
     def stop(self):
         self.process.stdin.close()
@@ -113,16 +141,7 @@ class Bellbird:
             span = {"from": today - timedelta(FIRST_DAYS), "to": today + timedelta(2)}
             rows, recent = self.transactions(**ids, **span), self.transactions(**ids)
         else:
-            holdings = {
-                one["id"]: Holding(
-                    one["symbol"],
-                    one["name"],
-                    one["currency"],
-                    *[None if one[name] is None else Decimal(one[name])
-                      for name in ("quantity", "marketValue", "averagePrice")],
-                )
-                for one in self.get("/v1/holdings", **ids)
-            }
+            holdings = {one["id"]: holding(one) for one in self.get("/v1/holdings", **ids)}
         return Account(account, balance, connection["institutionName"], rows, holdings, recent)
 
     def transactions(self, **query):
@@ -131,7 +150,7 @@ class Bellbird:
             page = self.get("/v1/transactions", **query, offset=len(rows), limit=200)
             rows += page
         return by_id("/v1/transactions", ((one["id"], Row(
-            one["date"], Decimal(one["amount"]), one["description"], one["merchantName"] or one["description"]
+            one["date"], Decimal(one["amount"]), one["description"], payee(one)
         )) for one in rows))
 
     def run(self, *arguments):

@@ -40,7 +40,7 @@ def main():
         try:
             actuals = [Actual(bellbird, place, new_folder(zone), zone) for zone in clients.ZONES]
             with ThreadPoolExecutor() as pool:
-                for client in (clients.simplefin4py, clients.simplefin_command, clients.goetta_finance, clients.beangulp):
+                for client in clients.CLIENTS:
                     pool.submit(step, client.__name__, client, bellbird, new_folder(client.__name__))
                 for actual in actuals:
                     pool.submit(step, f"Actual in {actual.zone}", actual.check)

@@ -26,7 +26,7 @@ both! {
         insert_setup_token(db, user, 1, at(60)).await;
         let created = claimed(db, 1, 9, 59).await;
         assert_eq!((created.name.as_str(), created.created_at, created.expires_at), ("Actual", at(59), None));
-        assert_eq!(db.list_keys(user).await.unwrap(), [created.clone()]);
+        assert_eq!(db.list_keys(user).await.unwrap(), std::slice::from_ref(&created));
         assert_eq!(db.find_caller(&key(9), at(60)).await.unwrap().expect("works").caller.user_id, user);
         db.revoke_key(created.id, at(61)).await.unwrap();
         assert_eq!(db.find_caller(&key(9), at(62)).await.unwrap(), None);
@@ -40,10 +40,8 @@ both! {
         // Also after the token's expiry.
         for now in [20, 70] {
             let repeated = claim(db, 1, 9, now).await;
-            assert!(
-                matches!(repeated, SetupTokenClaim::Repeated { user_id, key_id } if (user_id, key_id) == (user, created.id)),
-                "{repeated:?}"
-            );
+            let SetupTokenClaim::Repeated { user_id, key_id } = repeated else { panic!("{repeated:?}") };
+            assert_eq!((user_id, key_id), (user, created.id));
         }
         assert_eq!(db.list_keys(user).await.unwrap().len(), 1);
         let rejected = || "claim_rejected".to_owned();

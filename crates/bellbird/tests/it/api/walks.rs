@@ -1,0 +1,119 @@
+//! Walks of `bellbird_reads` over the simulated providers, compared with the pages of `/v1`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellbird_domain::{Bound, Caller, KeyId, Span};
+use bellbird_reads::MergedWalk;
+use bellbird_reads::merged::Position;
+use jiff::tz::TimeZone;
+use tokio::time::Instant;
+
+use crate::support::harness::{App, Person, Setup};
+
+const SPAN: &str = "from=2026-08-01&to=2026-11-20";
+
+fn span() -> Span {
+    let bound = |text| Some(Bound::parse(text).unwrap());
+    Span { from: bound("2026-08-01"), to: bound("2026-11-20") }
+}
+
+fn caller(person: &Person) -> Caller {
+    let timezone = TimeZone::get("Australia/Sydney").unwrap();
+    Caller { key_id: KeyId::new(), user_id: person.user.id, plan: person.user.plan, timezone, revision: 1 }
+}
+
+/// Account and id of all rows, account by account, as `/v1` shows them.
+async fn pages(app: &App, person: &Person, list: &str, id: &str) -> Vec<String> {
+    let mut seen = Vec::new();
+    for connection in &person.connections {
+        for account in app.accounts_of(connection).await {
+            let mut offset = 0;
+            loop {
+                let ids = format!("connectionId={}&accountId={}", connection.id, account.id);
+                let answer =
+                    app.get_as(&person.key, &format!("/v1/{list}?{ids}&{SPAN}&limit=500&offset={offset}")).await;
+                let rows = answer.data();
+                seen.extend(rows.iter().map(|row| format!("{} {}", account.id, row[id].as_str().unwrap())));
+                offset += rows.len();
+                if !answer.json()["pagination"]["hasMore"].as_bool().unwrap() {
+                    break;
+                }
+            }
+        }
+    }
+    seen
+}
+
+/// The merged list of a person, cut after so many rows and continued.
+async fn merged(app: &App, person: &Person, rows_max: usize, is_banking: bool) -> Vec<String> {
+    let caller = caller(person);
+    let (mut seen, mut position): (Vec<String>, Option<Position>) = (Vec::new(), None);
+    loop {
+        let (mut transactions, mut trades) = (Vec::new(), Vec::new());
+        for connection in &person.connections {
+            let context = app.reads.connection_context(&caller, connection.id).await.unwrap();
+            if is_banking {
+                for account in &context.accounts {
+                    let (context, id) = (Arc::clone(&context), Some(account.id));
+                    let walk = app.reads.walk_transactions(&caller, context, id, span(), app.clock.now());
+                    transactions.push(walk.unwrap().with_first_page_rows(50));
+                }
+            } else {
+                trades.push(app.reads.walk_trades(&caller, context, None, span()).unwrap());
+            }
+        }
+        let stop_at = Instant::now() + Duration::from_secs(20);
+        let mut walk = if is_banking {
+            MergedWalk::transactions(transactions, position, stop_at, |row, _| {
+                Some((row.instant, format!("{} {}", row.account.id, row.id)))
+            })
+        } else {
+            MergedWalk::trades(trades, position, stop_at, |row| {
+                Some((row.time.instant(), format!("{} {}", row.account.id, row.id())))
+            })
+        };
+        let (call, before, mut last) = (app.reads.call_context(caller.user_id, 0), seen.len(), None);
+        while seen.len() < before + rows_max {
+            let Some((instant, row)) = walk.next(&call).await.unwrap() else {
+                assert!(!walk.is_stopped());
+                return seen;
+            };
+            assert!(last.is_none_or(|last| instant <= last), "not newest first");
+            last = Some(instant);
+            seen.push(row);
+        }
+        position = walk.position();
+    }
+}
+
+/// Each account's rows in their order, one account after the other.
+fn by_account(mut rows: Vec<String>) -> Vec<String> {
+    rows.sort_by(|one, other| one.split(' ').next().cmp(&other.split(' ').next()));
+    rows
+}
+
+async fn assert_same_rows(provider: &str, list: &str, rows_max: usize) {
+    let app = App::start(Setup::default()).await;
+    let person = app.person_at(provider).await;
+    let expected = by_account(pages(&app, &person, list, "id").await);
+    assert!(expected.len() > 2 * rows_max, "{} rows prove too little", expected.len());
+    let found = by_account(merged(&app, &person, rows_max, list == "transactions").await);
+    assert_eq!(found.len(), expected.len());
+    assert!(found == expected, "other rows, or in another order");
+}
+
+#[tokio::test]
+async fn merged_rows_of_fiskil_are_those_of_the_pages() {
+    assert_same_rows("fiskil", "transactions", 17).await;
+}
+
+#[tokio::test]
+async fn merged_rows_of_akahu_are_those_of_the_pages() {
+    assert_same_rows("akahu", "transactions", 37).await;
+}
+
+#[tokio::test]
+async fn merged_trades_are_those_of_the_pages() {
+    assert_same_rows("snaptrade", "trades", 7).await;
+}

@@ -1,0 +1,146 @@
+//! `bellbird export`.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::process::Stdio;
+
+use reqwest::Url;
+use serde_json::{Value, json};
+
+use crate::support::harness::Database;
+use crate::support::process::{RunningCommand, Workdir, errors, new_deployment, text};
+
+const USER: &str = "export --user me@example.com";
+
+/// A user of the plan without API access, with one connection at Fiskil.
+struct Deployment {
+    workdir: Workdir,
+    sandbox: RunningCommand,
+    connection: String,
+    account: String,
+}
+
+impl Deployment {
+    async fn start() -> Self {
+        let (workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
+        workdir.json("user add --email me@example.com --plan saver");
+        let credentials = sandbox.json()["credentials"][0].to_string();
+        let import = "connection import --user me@example.com --credentials - --json";
+        let imported: Value = serde_json::from_slice(&workdir.run_with_input(import, &credentials).stdout).unwrap();
+        let connection = text(&imported[0], "id").to_owned();
+        let shown = workdir.json(&format!("connection show {connection}"));
+        let account = text(&shown["accounts"][0], "id").to_owned();
+        Self { workdir, sandbox, connection, account }
+    }
+
+    async fn fail_provider(&self) {
+        let base = Url::parse(text(&self.sandbox.json()["fiskil"], "baseUrl")).unwrap();
+        let fault = json!({"kind": "status", "status": 500, "match": "/v1/banking/transactions"});
+        let set = reqwest::Client::new().post(base.join("/__control/faults").unwrap()).json(&fault).send();
+        assert!(set.await.unwrap().status().is_success());
+    }
+
+    /// The names in the folder of the file.
+    fn files(&self) -> Vec<String> {
+        let folder = fs::read_dir(self.workdir.path().join("out")).unwrap();
+        let mut names: Vec<_> = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+#[tokio::test]
+async fn file_is_written_for_its_owner_and_replaces_an_older_one() {
+    let deployment = Deployment::start().await;
+    let Deployment { workdir, account, connection, .. } = &deployment;
+    let out = workdir.path().join("out");
+    fs::create_dir(&out).unwrap();
+    let line = format!("{USER} --format jsonl --from 2000-01-01 --connection {connection} --output out/a.jsonl");
+    let printed = workdir.json(&line);
+    let file = fs::read_to_string(out.join("a.jsonl")).unwrap();
+    assert_eq!(printed, json!({"file": "out/a.jsonl", "rows": file.lines().count(), "bytes": file.len()}));
+    assert!(file.lines().count() > 100);
+    let mode = fs::metadata(out.join("a.jsonl")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(workdir.text(&line), format!("Wrote {} rows to out/a.jsonl.\n", file.lines().count()));
+    let stdout = workdir.text(&line.replace("out/a.jsonl", "-"));
+    assert_eq!(stdout, file);
+    // Through a link, what it points to is replaced.
+    symlink("a.jsonl", out.join("link")).unwrap();
+    let line = format!("{USER} --format ofx --account {account} --output out/link");
+    assert!(workdir.text(&line).starts_with("Wrote "));
+    assert!(fs::read_to_string(out.join("a.jsonl")).unwrap().starts_with("OFXHEADER:100\n"));
+    assert_eq!(deployment.files(), ["a.jsonl", "link"]);
+}
+
+#[tokio::test]
+async fn failed_export_leaves_no_file_and_keeps_the_older_one() {
+    let deployment = Deployment::start().await;
+    let Deployment { workdir, .. } = &deployment;
+    let out = workdir.path().join("out");
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("old.csv"), "old").unwrap();
+    deployment.fail_provider().await;
+    for name in ["old.csv", "new.csv"] {
+        let error = workdir.error(&format!("{USER} --format csv --json --output out/{name}"), 1);
+        assert!(error.contains("could not read from"), "{error}");
+    }
+    assert_eq!(deployment.files(), ["old.csv"]);
+    assert_eq!(fs::read_to_string(out.join("old.csv")).unwrap(), "old");
+    assert_eq!(workdir.run(&format!("{USER} --format csv")).status.code(), Some(1));
+}
+
+#[tokio::test]
+async fn signal_ends_the_command_and_deletes_the_unfinished_file() {
+    let deployment = Deployment::start().await;
+    fs::create_dir(deployment.workdir.path().join("out")).unwrap();
+    // The command tries again after a while.
+    deployment.fail_provider().await;
+    let line = format!("{USER} --format csv --output out/a.csv");
+    let mut command = deployment.workdir.command(&line).spawn().unwrap();
+    while deployment.files().is_empty() {
+        assert!(command.try_wait().unwrap().is_none(), "ended before it wrote");
+        tokio::task::yield_now().await;
+    }
+    let process = rustix::process::Pid::from_child(&command);
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(command.wait().unwrap().code(), Some(1));
+    assert!(deployment.files().is_empty());
+}
+
+#[tokio::test]
+async fn closed_pipe_is_quiet() {
+    let deployment = Deployment::start().await;
+    let mut command = deployment.workdir.command(&format!("{USER} --format jsonl --from 2000-01-01"));
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 1];
+    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), errors(&output)), (Some(0), String::new()));
+}
+
+#[tokio::test]
+async fn wrong_use_says_what_to_do() {
+    let deployment = Deployment::start().await;
+    let Deployment { workdir, connection, .. } = &deployment;
+    let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
+    for (arguments, code, expected) in [
+        ("--format ofx".to_owned(), 2, "a file of this format holds one account: add --account ID"),
+        ("--format csv --layout ynab".to_owned(), 2, "add --account ID"),
+        ("--format jsonl --quote-formulas".to_owned(), 2, "are for --format csv"),
+        ("--format csv --json".to_owned(), 2, "--json needs --output FILE"),
+        ("trades --format ofx".to_owned(), 2, "trades have no format ofx: choose csv or jsonl"),
+        ("holdings --format csv --layout ynab".to_owned(), 2, "--layout is for transactions"),
+        ("--format csv --from 2026-02-30".to_owned(), 2, "must be a date or a time"),
+        ("--format csv --output .".to_owned(), 1, ". is not a regular file"),
+        ("--format csv --output none/a.csv".to_owned(), 1, "could not write in none"),
+        (format!("--format csv --account {unknown}"), 1, "me@example.com has no such account"),
+        (format!("--format csv --connection {unknown}"), 1, "me@example.com has no such connection"),
+        (format!("trades --format csv --connection {connection}"), 1, "trades are those of a brokerage connection"),
+    ] {
+        let error = workdir.error(&format!("{USER} {arguments}"), code);
+        assert!(error.contains(expected), "{arguments}: {error}");
+    }
+}

@@ -1,0 +1,172 @@
+use bellbird_domain::{Holding, Trade, TradeTime, TradeType};
+use bellbird_requests::views::{HoldingView, TradeView, TransactionView};
+
+use super::super::{Layout, Table};
+use super::*;
+
+fn decimal(text: &str) -> Decimal<'_> {
+    Decimal::parse(text).unwrap()
+}
+
+/// The header and the only row, as texts; absent values are empty.
+fn csv_row(file: &[u8]) -> Vec<(String, String)> {
+    let mut reader = csv::Reader::from_reader(file);
+    let header = reader.headers().unwrap().clone();
+    let mut rows: Vec<_> = reader.records().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), 1);
+    let row = rows.remove(0);
+    header.iter().zip(&row).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// The members of `/v1` in their order; null is empty.
+fn members(view: &impl serde::Serialize) -> Vec<(String, String)> {
+    let text = serde_json::to_string(view).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut members: Vec<_> = value.as_object().unwrap().iter().collect();
+    members.sort_by_key(|(name, _)| text.find(&format!("\"{name}\":")));
+    members.iter().map(|(name, value)| ((*name).clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+}
+
+#[test]
+fn csv_has_the_members_of_v1_and_the_currency() {
+    let (account, given) = (account(), given("TWO\nLINES, \"QUOTED\"", "-5.00"));
+    let row = given.row(&account);
+    let mut read = csv_row(&file(Format::Csv, Options::default(), &account, std::slice::from_ref(&given)).unwrap());
+    let currency = read.iter().position(|(name, _)| name == "currency").unwrap();
+    assert_eq!(read.remove(currency).1, "AUD");
+    assert_eq!(read, members(&TransactionView::new(&row, DAY)));
+}
+
+#[test]
+fn byte_order_mark_is_only_on_request() {
+    let write = |byte_order_mark| {
+        file(Format::Csv, Options { byte_order_mark, ..Options::default() }, &account(), &[]).unwrap()
+    };
+    assert!(write(false).starts_with(b"id,accountId,"));
+    assert!(write(true).starts_with("\u{feff}id,accountId,".as_bytes()));
+    assert!(write(false).ends_with(b"merchantCategoryCode\r\n"));
+}
+
+#[test]
+fn ynab_layout_splits_amounts() {
+    let options = Options { layout: Layout::Ynab, ..Options::default() };
+    let rows = [
+        Given { merchant: Some("Cafe".to_owned()), ..given("LUNCH", "-12.50") },
+        given("SALARY", "2500"),
+        given("Z", "0"),
+    ];
+    let file = String::from_utf8(file(Format::Csv, options, &account(), &rows).unwrap()).unwrap();
+    assert_eq!(
+        file,
+        "Date,Payee,Memo,Outflow,Inflow\r\n2026-11-20,Cafe,LUNCH,12.50,\r\n2026-11-20,SALARY,SALARY,,2500\r\n\
+         2026-11-20,Z,Z,,0\r\n"
+    );
+}
+
+#[test]
+fn trades_have_the_members_of_v1() {
+    let account = account();
+    let trade = Trade {
+        account: &account,
+        symbol: "=VAB".into(),
+        name: Some("FUND, \"A\"\nB".into()),
+        trade_type: TradeType::Buy,
+        provider_type: "BUY".into(),
+        quantity: Some(decimal("5.2")),
+        price: None,
+        currency: "CAD".into(),
+        total_amount: Some(decimal("-2.08")),
+        fees: None,
+        trade_date: "2026-03-22".into(),
+        time: TradeTime::Day(DAY),
+        settlement_date: None,
+        description: Some("BOUGHT".into()),
+    };
+    let write = |format, options| {
+        let (mut table, mut out) = (Table::new(format, options).unwrap(), Vec::new());
+        table.start_trades(&mut out);
+        table.trade(&trade, &mut out);
+        out
+    };
+    assert_eq!(csv_row(&write(Format::Csv, Options::default())), members(&TradeView::new(&trade)));
+    let quoted = csv_row(&write(Format::Csv, Options { quote_formulas: true, ..Options::default() }));
+    assert_eq!((quoted[3].1.as_str(), quoted[9].1.as_str()), ("'=VAB", "-2.08"));
+    let line = write(Format::Jsonl, Options::default());
+    assert_eq!(line, [serde_json::to_vec(&TradeView::new(&trade)).unwrap(), b"\n".to_vec()].concat());
+}
+
+#[test]
+fn holdings_have_the_members_of_v1() {
+    let account = account();
+    let holding = Holding {
+        account: &account,
+        instrument_id: "i1".into(),
+        occurrence: 1,
+        symbol: "AAPL".into(),
+        name: None,
+        exchange: Some("XNAS".into()),
+        currency: "USD".into(),
+        quantity: decimal("10.5"),
+        average_price: Some(decimal("118.2")),
+        current_price: None,
+        market_value: None,
+        unrealized_pnl: Some(decimal("-3")),
+    };
+    let write = |format| {
+        let (mut table, mut out) = (Table::new(format, Options::default()).unwrap(), Vec::new());
+        table.start_holdings(&mut out);
+        table.holding(&holding, &mut out);
+        out
+    };
+    assert_eq!(csv_row(&write(Format::Csv)), members(&HoldingView::new(&holding)));
+    let line = write(Format::Jsonl);
+    assert_eq!(line, [serde_json::to_vec(&HoldingView::new(&holding)).unwrap(), b"\n".to_vec()].concat());
+}
+
+#[test]
+fn only_csv_and_json_lines_hold_tables() {
+    for format in Format::ALL {
+        assert_eq!(Table::new(*format, Options::default()).is_some(), format.holds_tables(), "{format:?}");
+    }
+}
+
+#[cfg(feature = "parquet")]
+mod parquet {
+    use ::parquet::file::reader::{FileReader as _, SerializedFileReader};
+    use ::parquet::record::{Field, RowAccessor as _};
+
+    use super::*;
+
+    #[test]
+    fn parquet_holds_texts_and_exact_amounts() {
+        let mut rows = vec![
+            Given {
+                merchant: Some("Cafe".to_owned()),
+                category: Some(Category::Travel),
+                ..given("A\n\"B\"", "-11.125")
+            },
+            given("HUGE", "12345678901234567890123456789012345.67"),
+        ];
+        rows.extend(vec![given("MANY", "1.00"); 10_000]);
+        let file = file(Format::Parquet, Options::default(), &account(), &rows).unwrap();
+        let reader = SerializedFileReader::new(bytes::Bytes::from(file)).unwrap();
+        assert_eq!(reader.num_row_groups(), 3, "groups of at most 5,000 rows");
+        let read: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+        assert_eq!(read.len(), rows.len());
+        let first = &read[0];
+        assert_eq!(first.get_string(6).unwrap(), "A\n\"B\"");
+        assert_eq!(first.get_string(7).unwrap(), "-11.125");
+        let scaled = i128::from_be_bytes(first.get_decimal(8).unwrap().data().try_into().unwrap());
+        assert_eq!(scaled, -11_125_000_000_000_000_000);
+        assert_eq!(
+            (first.get_string(11).unwrap().as_str(), first.get_string(12).unwrap().as_str()),
+            ("TRAVEL", "Cafe")
+        );
+        let days = (DAY - date(1970, 1, 1)).get_days();
+        assert_eq!(first.get_column_iter().nth(4).unwrap().1, &Field::Date(days));
+        let second = &read[1];
+        assert_eq!(second.get_string(7).unwrap(), "12345678901234567890123456789012345.67");
+        assert!(second.get_decimal(8).is_err(), "an amount that does not fit is null");
+        assert!(second.get_string(12).is_err());
+    }
+}

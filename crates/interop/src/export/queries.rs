@@ -1,0 +1,205 @@
+//! The parameters of a file. The OpenAPI document describes them from the same structs.
+
+use bellbird_domain::{AccountId, ConnectionId, Span};
+use bellbird_requests::Problem;
+use bellbird_requests::params::{DateBound, Id};
+use serde::{Deserialize, Deserializer, de};
+use utoipa::IntoParams;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+
+use super::formats::{Format, Layout, Options};
+use super::request::Resource;
+
+type ConnectionParam = Id<ConnectionId>;
+type AccountParam = Id<AccountId>;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub(super) struct TransactionsFileQuery {
+    /// The connection to read: an `id` from `/v1/connections`.
+    #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    connection_id: Option<ConnectionParam>,
+    /// One account: an `id` from `/v1/accounts`.
+    #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    account_id: Option<AccountParam>,
+    /// The oldest end, inclusive, as of `/v1/transactions`. Default: 30 days (720 hours) ago.
+    #[param(inline, example = "2026-10-01")]
+    from: Option<DateBound>,
+    /// The newest end, inclusive, as of `/v1/transactions`. Default: now.
+    #[param(inline, example = "2026-10-31T12:59:59Z")]
+    to: Option<DateBound>,
+    /// For `csv`: the columns that YNAB imports, in place of those with the names of `/v1/transactions`.
+    #[param(inline, example = "ynab")]
+    layout: Option<LayoutParam>,
+    /// For `csv`: `true` begins the file with a byte order mark, by which Excel recognises UTF-8. Default: `false`.
+    #[param(inline, example = true)]
+    byte_order_mark: Option<Flag>,
+    /// For `csv`: `true` puts `'` before texts that spreadsheets would run as formulas. Default: `false`.
+    #[param(inline, example = true)]
+    quote_formulas: Option<Flag>,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub(super) struct TradesFileQuery {
+    /// The connection to read: an `id` from `/v1/connections`.
+    #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    connection_id: Option<ConnectionParam>,
+    /// One account: an `id` from `/v1/accounts`.
+    #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    account_id: Option<AccountParam>,
+    /// The oldest end, inclusive, as of `/v1/trades`. Default: chosen by the broker.
+    #[param(inline, example = "2026-10-01")]
+    from: Option<DateBound>,
+    /// The newest end, inclusive, as of `/v1/trades`. Default: chosen by the broker.
+    #[param(inline, example = "2026-10-31T12:59:59Z")]
+    to: Option<DateBound>,
+    /// For `csv`: `true` begins the file with a byte order mark, by which Excel recognises UTF-8. Default: `false`.
+    #[param(inline, example = true)]
+    byte_order_mark: Option<Flag>,
+    /// For `csv`: `true` puts `'` before texts that spreadsheets would run as formulas. Default: `false`.
+    #[param(inline, example = true)]
+    quote_formulas: Option<Flag>,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub(super) struct HoldingsFileQuery {
+    /// The connection to read: an `id` from `/v1/connections`.
+    #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    connection_id: Option<ConnectionParam>,
+    /// One account: an `id` from `/v1/accounts`.
+    #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    account_id: Option<AccountParam>,
+    /// For `csv`: `true` begins the file with a byte order mark, by which Excel recognises UTF-8. Default: `false`.
+    #[param(inline, example = true)]
+    byte_order_mark: Option<Flag>,
+    /// For `csv`: `true` puts `'` before texts that spreadsheets would run as formulas. Default: `false`.
+    #[param(inline, example = true)]
+    quote_formulas: Option<Flag>,
+}
+
+/// The parameters of any file.
+pub(super) struct Asked {
+    pub(super) connection_id: Option<ConnectionParam>,
+    pub(super) account_id: Option<AccountParam>,
+    pub(super) span: Span,
+    layout: Option<LayoutParam>,
+    byte_order_mark: Option<Flag>,
+    quote_formulas: Option<Flag>,
+}
+
+impl Asked {
+    /// Fails if an option of CSV is given for another format, which would ignore it.
+    pub(super) fn options(&self, format: Format) -> Result<Options, Problem> {
+        let given = [
+            ("layout", self.layout.is_some()),
+            ("byteOrderMark", self.byte_order_mark.is_some()),
+            ("quoteFormulas", self.quote_formulas.is_some()),
+        ];
+        let given = given.into_iter().filter(|(_, is_given)| *is_given);
+        let details: Vec<_> = given.map(|(name, _)| format!("{name}: Must be given for csv only")).collect();
+        if format != Format::Csv && !details.is_empty() {
+            return Err(Problem::BadRequest { message: "Invalid query parameters".into(), details });
+        }
+        Ok(Options {
+            layout: self.layout.map_or(Layout::Wide, |LayoutParam(layout)| layout),
+            byte_order_mark: self.byte_order_mark.is_some_and(|Flag(is_set)| is_set),
+            quote_formulas: self.quote_formulas.is_some_and(|Flag(is_set)| is_set),
+        })
+    }
+}
+
+fn span(from: Option<DateBound>, to: Option<DateBound>) -> Span {
+    Span { from: from.map(|DateBound(bound)| bound), to: to.map(|DateBound(bound)| bound) }
+}
+
+impl From<TransactionsFileQuery> for Asked {
+    fn from(query: TransactionsFileQuery) -> Self {
+        let TransactionsFileQuery { connection_id, account_id, from, to, layout, byte_order_mark, quote_formulas } =
+            query;
+        Self { connection_id, account_id, span: span(from, to), layout, byte_order_mark, quote_formulas }
+    }
+}
+
+impl From<TradesFileQuery> for Asked {
+    fn from(query: TradesFileQuery) -> Self {
+        let TradesFileQuery { connection_id, account_id, from, to, byte_order_mark, quote_formulas } = query;
+        Self { connection_id, account_id, span: span(from, to), layout: None, byte_order_mark, quote_formulas }
+    }
+}
+
+impl From<HoldingsFileQuery> for Asked {
+    fn from(query: HoldingsFileQuery) -> Self {
+        let HoldingsFileQuery { connection_id, account_id, byte_order_mark, quote_formulas } = query;
+        Self { connection_id, account_id, span: Span::default(), layout: None, byte_order_mark, quote_formulas }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct LayoutParam(Layout);
+
+impl<'de> Deserialize<'de> for LayoutParam {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        match String::deserialize(input)?.as_str() {
+            "ynab" => Ok(Self(Layout::Ynab)),
+            _ => Err(de::Error::custom("ynab")),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Flag(bool);
+
+impl<'de> Deserialize<'de> for Flag {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        match String::deserialize(input)?.as_str() {
+            "true" => Ok(Self(true)),
+            "false" => Ok(Self(false)),
+            _ => Err(de::Error::custom("true or false")),
+        }
+    }
+}
+
+/// Describes the formats of transactions.
+pub(super) struct TransactionsFormat;
+
+/// Describes the formats of trades and holdings.
+pub(super) struct TableFormat;
+
+impl utoipa::PartialSchema for TransactionsFormat {
+    fn schema() -> RefOr<Schema> {
+        one_of(Resource::Transactions.formats().map(Format::as_str))
+    }
+}
+
+impl utoipa::PartialSchema for TableFormat {
+    fn schema() -> RefOr<Schema> {
+        one_of(Resource::Trades.formats().map(Format::as_str))
+    }
+}
+
+impl utoipa::PartialSchema for LayoutParam {
+    fn schema() -> RefOr<Schema> {
+        one_of(["ynab"].into_iter())
+    }
+}
+
+impl utoipa::PartialSchema for Flag {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new().schema_type(Type::Boolean).into()
+    }
+}
+
+impl utoipa::ToSchema for TransactionsFormat {}
+impl utoipa::ToSchema for TableFormat {}
+impl utoipa::ToSchema for LayoutParam {}
+impl utoipa::ToSchema for Flag {}
+
+fn one_of(values: impl Iterator<Item = &'static str>) -> RefOr<Schema> {
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(values)).into()
+}

@@ -1,0 +1,75 @@
+//! What a file shall hold, and how.
+
+use bellbird_domain::{AccountId, ConnectionCategory, ConnectionId, Span};
+
+use super::formats::{Format, Options};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    Transactions,
+    Trades,
+    Holdings,
+}
+
+impl Resource {
+    pub const ALL: [Self; 3] = [Self::Transactions, Self::Trades, Self::Holdings];
+
+    /// As in paths and commands.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Transactions => "transactions",
+            Self::Trades => "trades",
+            Self::Holdings => "holdings",
+        }
+    }
+
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|resource| resource.as_str() == name)
+    }
+
+    /// The formats that can hold it.
+    pub fn formats(self) -> impl Iterator<Item = Format> {
+        Format::ALL.iter().copied().filter(move |format| self == Self::Transactions || format.holds_tables())
+    }
+
+    /// The category of the connections that have it.
+    #[must_use]
+    pub fn category(self) -> ConnectionCategory {
+        match self {
+            Self::Transactions => ConnectionCategory::Banking,
+            Self::Trades | Self::Holdings => ConnectionCategory::Brokerage,
+        }
+    }
+}
+
+/// Which of the caller's accounts a file is about. Without an id it is about all accounts of the category.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Selection {
+    pub connection_id: Option<ConnectionId>,
+    pub account_id: Option<AccountId>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct FileRequest {
+    pub resource: Resource,
+    /// One of [`Resource::formats`].
+    pub format: Format,
+    /// Those of CSV.
+    pub options: Options,
+    pub selection: Selection,
+    /// Without bounds, transactions are those of the last 30 days, and the broker decides about trades. Holdings have
+    /// none.
+    pub span: Span,
+}
+
+impl FileRequest {
+    /// Whether the file cannot be made without an account.
+    #[must_use]
+    pub fn lacks_account(&self) -> bool {
+        let holds_several =
+            self.resource != Resource::Transactions || self.format.holds_several_accounts(self.options.layout);
+        !holds_several && self.selection.account_id.is_none()
+    }
+}
