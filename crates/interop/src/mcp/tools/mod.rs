@@ -40,8 +40,6 @@ const HEAD_BYTES: usize = 800;
 
 const DIRECTIONS: [(&str, Direction); 2] = [("credit", Direction::Credit), ("debit", Direction::Debit)];
 
-pub(super) use summary::GROUPS;
-
 const TOO_LONG: &str = "The next row is too long for an answer. /v1 of the service shows it.";
 
 /// Runs a tool. Returns the members of the result: what went wrong with a tool is a result too, for the model.
