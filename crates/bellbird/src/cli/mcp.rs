@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use bellbird_interop::mcp::message::{Id, Message};
+use bellbird_interop::mcp::id::Id;
+use bellbird_interop::mcp::message::Message;
 use bellbird_interop::mcp::rpc::RpcError;
 use http::StatusCode;
 use tokio::sync::mpsc;
@@ -38,14 +39,14 @@ pub(super) async fn run() -> anyhow::Result<()> {
                 Some(Line::Failed(error)) => return Err(anyhow!(error).context("could not read standard input")),
                 None => break,
             },
-            Some(ended) = requests.tasks.join_next() => requests.forget(ended.ok()),
+            Some(ended) = requests.tasks.join_next() => requests.remove(ended.ok()),
             // The client has gone.
             () = output.sender.closed() => return Ok(()),
         }
     }
     // Answers to what was asked before the end of the input. Each request has a deadline.
     while let Some(ended) = requests.tasks.join_next().await {
-        requests.forget(ended.ok());
+        requests.remove(ended.ok());
     }
     drop(requests);
     output.finish().await;
@@ -99,8 +100,8 @@ impl Requests {
         let _ = self.output.send(error.body(id.as_ref())).await;
     }
 
-    /// `None`: the request was cancelled, and is forgotten already.
-    fn forget(&mut self, ended: Option<Id>) {
+    /// `None`: the request was cancelled, and is removed already.
+    fn remove(&mut self, ended: Option<Id>) {
         if let Some(id) = ended {
             self.running.remove(&id);
         }

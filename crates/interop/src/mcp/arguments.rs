@@ -3,8 +3,16 @@
 use std::collections::BTreeSet;
 
 use bellbird_domain::{AccountId, Bound};
+use bellbird_reads::summary::GroupBy;
 use serde_json::{Map, Value};
 
+/// How `group_by` names the groups of a summary.
+pub(super) const GROUPS: [(&str, GroupBy); 4] = [
+    ("category", GroupBy::Category),
+    ("merchant", GroupBy::Merchant),
+    ("month", GroupBy::Month),
+    ("account", GroupBy::Account),
+];
 /// As for `/v1/balances`.
 const ACCOUNT_IDS_MAX: usize = 100;
 /// Longest `text` to search for, in bytes.

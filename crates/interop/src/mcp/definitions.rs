@@ -6,6 +6,7 @@ use bellbird_domain::Category;
 use serde_json::{Map, Value, json};
 
 use super::ROWS_MAX;
+use super::arguments::GROUPS;
 use super::output::ANSWER_BYTES_MAX;
 
 /// The order never changes, so that clients can cache the list.
@@ -104,7 +105,7 @@ impl Tool {
             }
             Self::SummarizeTransactions => {
                 let mut arguments = filters();
-                let groups: Vec<&str> = super::tools::GROUPS.iter().map(|(name, _)| *name).collect();
+                let groups: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
                 let description = "How to group. Without it, only the totals are given.";
                 let group_by = json!({"type": "string", "enum": groups, "description": description});
                 arguments.insert("group_by".to_owned(), group_by);

@@ -7,6 +7,8 @@ mod arguments;
 mod body;
 mod cursor;
 mod definitions;
+mod era;
+pub mod id;
 pub mod message;
 mod output;
 pub mod revision;
@@ -30,8 +32,9 @@ use serde_json::{Map, Value, json};
 
 use crate::Interop;
 use definitions::{INSTRUCTIONS, TOOLS, Tool};
+use era::Era;
 use message::{Message, Request};
-use revision::{Era, LEGACY_VERSIONS, MODERN_VERSION};
+use revision::{LEGACY_VERSIONS, MODERN_VERSION};
 use rpc::RpcError;
 
 /// Most rows of one answer, as of a window of `/v1/transactions`.
@@ -46,7 +49,7 @@ pub(crate) fn door(interop: Interop) -> Door {
     Door { table, router: Router::new().route("/mcp", post(answer)).with_state(interop) }
 }
 
-/// An error of the layers. It answers no readable request, so it has no id.
+/// An error of the layers. It answers no readable request.
 fn deny(problem: Problem) -> Response {
     let message = match problem {
         Problem::MethodNotAllowed => "Method not allowed: use POST".to_owned(),

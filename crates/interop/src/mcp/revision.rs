@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use serde_json::Value;
 
+use super::era::Era;
 use super::message::Request;
 use super::rpc::RpcError;
 
@@ -21,17 +22,9 @@ pub const NAME_HEADER: &str = "mcp-name";
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Era {
-    /// 2026-07-28.
-    Modern,
-    /// 2025-11-25 and 2025-06-18.
-    Legacy,
-}
-
 impl Era {
     /// Decides the era of a request, and checks what this era demands of it.
-    pub fn of(headers: &HeaderMap, request: &Request) -> Result<Self, RpcError> {
+    pub(super) fn of(headers: &HeaderMap, request: &Request) -> Result<Self, RpcError> {
         let header = single(headers, VERSION_HEADER)?;
         match (version_in_body(request)?, header) {
             (Some(version), Some(header)) if version == header => check_modern(headers, request, version),
@@ -124,7 +117,7 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::*;
-    use crate::mcp::message::Id;
+    use crate::mcp::id::Id;
 
     fn check(method: &str, params: Value, lines: &[(&str, &str)]) -> Result<Era, i32> {
         let mut headers = HeaderMap::new();

@@ -6,8 +6,8 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::message::Id;
-use super::revision::Era;
+use super::era::Era;
+use super::id::Id;
 
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;

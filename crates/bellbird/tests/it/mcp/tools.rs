@@ -233,7 +233,7 @@ async fn holdings_and_trades_are_those_of_v1() {
         lines.sort();
         lines
     };
-    for limit in [3, 500] {
+    for limit in [17, 500] {
         let (rows, _) = mcp.rows("list_holdings", "holdings", json!({ "limit": limit })).await;
         assert_eq!(lines(&rows, &holding_names, false), lines(&holdings, &holding_names, true));
         let (rows, _) = mcp.rows("list_trades", "trades", json!({ "limit": limit })).await;

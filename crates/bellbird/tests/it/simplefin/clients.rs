@@ -299,8 +299,13 @@ async fn sure_account_without_a_balance_is_left_out_and_named() {
     let left_out = app.accounts_of(&connection).await.len();
     assert_eq!(codes.iter().filter(|code| **code == "con.auth").count(), 1, "{codes:?}");
     assert_eq!(codes.iter().filter(|code| **code == "act.failed").count(), left_out, "{codes:?}");
-    let texts: Vec<&Value> = list(&set, "errlist").iter().map(|entry| &entry["msg"]).collect();
-    assert_eq!(texts, list(&set, "errors").iter().collect::<Vec<_>>());
+    // Version 1 has the same texts, without the reason behind the text that simplefin4py compares as a whole.
+    let version_1 = |entry: &Value| match (text(entry, "code"), text(entry, "msg").split_once(": ")) {
+        ("con.auth", Some((attention, _))) => attention.to_owned(),
+        _ => text(entry, "msg").to_owned(),
+    };
+    let texts: Vec<String> = list(&set, "errlist").iter().map(version_1).collect();
+    assert_eq!(json!(texts), set["errors"]);
     // The read asks for a refresh, which finds out the status.
     eventually(async || {
         app.connections_of(app.olivia.user.id).await.iter().any(|one| one.status == ConnectionStatus::Revoked)

@@ -45,7 +45,7 @@ const HOLDING_COLUMNS: [&str; 12] = [
 pub struct Table(Kind);
 
 enum Kind {
-    Csv(CsvLines),
+    Csv(Box<CsvLines>),
     Jsonl,
 }
 
@@ -54,7 +54,7 @@ impl Table {
     #[must_use]
     pub fn new(format: Format, options: Options) -> Option<Self> {
         match format {
-            Format::Csv => Some(Self(Kind::Csv(CsvLines::new(options)))),
+            Format::Csv => Some(Self(Kind::Csv(Box::new(CsvLines::new(options))))),
             Format::Jsonl => Some(Self(Kind::Jsonl)),
             _ => None,
         }

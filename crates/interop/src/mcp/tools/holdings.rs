@@ -1,8 +1,9 @@
 //! `list_holdings`: the positions of brokerage accounts, account by account.
 
-use bellbird_domain::{ConnectionCategory, Holding};
+use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Holding};
 use bellbird_requests::Class;
 use futures_util::stream::{self, StreamExt as _};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -21,10 +22,10 @@ struct Position {
 }
 
 /// A position as in `/v1/holdings`, with cleaned texts.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct Row {
     id: String,
-    account_id: String,
+    account_id: AccountId,
     symbol: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
@@ -68,7 +69,7 @@ pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Valu
     let mut rows = Rows::new(limit, reserved);
     let offset = resumed.position.offset;
     for row in all.iter().skip(usize::try_from(offset).unwrap_or(usize::MAX)) {
-        let (name, bytes) = named.name(row.account_id.parse().unwrap_or_default());
+        let (name, bytes) = named.name(row.account_id);
         rows.reserve(bytes);
         if rows.push(&row.line(&name), row) == Room::Full {
             break;
@@ -92,15 +93,19 @@ pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Valu
 /// Reads the requested accounts of one connection.
 async fn read_source(asked: &Asked<'_>, source: &Source) -> (Vec<Row>, Vec<Missing>) {
     let reads = asked.interop.access.reads();
-    let (mut rows, mut missing) = (Vec::new(), Vec::new());
-    let accounts = match reads.holdings(&asked.call, &source.context, &write).await {
+    let found = Mutex::new(Vec::new());
+    let keep = |holding: &Holding<'_>, _: &mut Vec<u8>| found.lock().push(Row::of(holding));
+    let accounts = match reads.holdings(&asked.call, &source.context, &keep).await {
         Ok(accounts) => accounts,
-        Err(error) => return (rows, vec![asked.missing(source, &error).await]),
+        Err(error) => return (Vec::new(), vec![asked.missing(source, &error).await]),
     };
-    for (id, written) in accounts {
+    // Accounts are read at the same time, so their rows may be mixed.
+    let mut found = found.into_inner();
+    let (mut rows, mut missing) = (Vec::new(), Vec::new());
+    for (id, outcome) in accounts {
         let Some(account) = source.accounts.iter().find(|account| account.id == id) else { continue };
-        match written {
-            Ok(written) => rows.extend(super::rows_of::<Row>(&written)),
+        match outcome {
+            Ok(_) => rows.extend(found.extract_if(.., |row: &mut Row| row.account_id == id)),
             Err(error) => {
                 let failed = Source { context: source.context.clone(), accounts: vec![account.clone()] };
                 missing.push(asked.missing(&failed, &error).await);
@@ -110,30 +115,25 @@ async fn read_source(asked: &Asked<'_>, source: &Source) -> (Vec<Row>, Vec<Missi
     (rows, missing)
 }
 
-/// Writes a row, after a comma unless it is the account's first.
-fn write(holding: &Holding<'_>, out: &mut Vec<u8>) {
-    if !out.is_empty() {
-        out.push(b',');
-    }
-    let text = |text: &str| clean(text, CELL_CHARS_MAX);
-    let number = |number: &Option<bellbird_domain::Decimal<'_>>| number.as_ref().map(ToString::to_string);
-    let row = Row {
-        id: visible(&holding.id(), ID_CHARS_MAX),
-        account_id: holding.account.id.to_string(),
-        symbol: visible(&holding.symbol, CELL_CHARS_MAX),
-        name: holding.name.as_deref().map(text),
-        exchange: holding.exchange.as_deref().map(text),
-        currency: text(&holding.currency),
-        quantity: holding.quantity.to_string(),
-        average_price: number(&holding.average_price),
-        current_price: number(&holding.current_price),
-        market_value: number(&holding.market_value),
-        unrealized_pnl: number(&holding.unrealized_pnl),
-    };
-    bellbird_requests::json::write_json(&row, out);
-}
-
 impl Row {
+    fn of(holding: &Holding<'_>) -> Self {
+        let text = |text: &str| clean(text, CELL_CHARS_MAX);
+        let number = |number: &Option<Decimal<'_>>| number.as_ref().map(ToString::to_string);
+        Self {
+            id: visible(&holding.id(), ID_CHARS_MAX),
+            account_id: holding.account.id,
+            symbol: visible(&holding.symbol, CELL_CHARS_MAX),
+            name: holding.name.as_deref().map(text),
+            exchange: holding.exchange.as_deref().map(text),
+            currency: text(&holding.currency),
+            quantity: holding.quantity.to_string(),
+            average_price: number(&holding.average_price),
+            current_price: number(&holding.current_price),
+            market_value: number(&holding.market_value),
+            unrealized_pnl: number(&holding.unrealized_pnl),
+        }
+    }
+
     fn line(&self, account: &str) -> String {
         let or_empty = |text: &Option<String>| text.clone().unwrap_or_default();
         output::line(&[

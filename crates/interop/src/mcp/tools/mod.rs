@@ -19,7 +19,6 @@ use bellbird_requests::{Class, LivePermit, Problem};
 use bellbird_storage::StorageError;
 use jiff::Timestamp;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::arguments::{Accounts, Arguments};
@@ -39,8 +38,6 @@ const PROBLEM_BYTES_MAX: usize = 8_000;
 const HEAD_BYTES: usize = 800;
 
 const DIRECTIONS: [(&str, Direction); 2] = [("credit", Direction::Credit), ("debit", Direction::Debit)];
-
-pub(super) use summary::GROUPS;
 
 const TOO_LONG: &str = "The next row is too long for an answer. /v1 of the service shows it.";
 
@@ -304,11 +301,6 @@ fn fit(missing: &mut Vec<Missing>, bytes_max: usize) -> String {
     let left_out = missing.len() - kept;
     missing.truncate(kept);
     if left_out == 0 { String::new() } else { format!("\nMissing: {left_out} more connections or accounts.") }
-}
-
-/// The rows that a read wrote, separated by commas.
-fn rows_of<R: DeserializeOwned>(written: &[u8]) -> Vec<R> {
-    serde_json::from_slice(&[b"[", written, b"]"].concat()).unwrap_or_default()
 }
 
 /// What missing accounts take in an answer: as JSON, and as lines of text.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bellbird_domain::{AccountId, ConnectionCategory, Span};
-use bellbird_reads::summary::{Group, GroupBy, GroupTotals, Summary};
+use bellbird_reads::summary::{Group, GroupTotals, Summary};
 use bellbird_reads::{ReadError, TransactionFilter};
 use bellbird_requests::Class;
 use futures_util::stream::{self, StreamExt as _};
@@ -17,21 +17,13 @@ use super::{
     Asked, HEAD_BYTES, LISTS_AT_ONCE, List, Missing, PROBLEM_BYTES_MAX, Source, lists_of, merged, missing_bytes,
     missing_lines, read_filter,
 };
-use crate::mcp::arguments::Arguments;
+use crate::mcp::arguments::{Arguments, GROUPS};
 use crate::mcp::output::{self, Room, Rows};
 use crate::mcp::texts::{CELL_CHARS_MAX, cell, clean};
 
 const COLUMNS: &str = "| group | money in | money out | net | rows | currency |";
 /// Groups of one answer.
 const GROUPS_MAX: u32 = 500;
-
-/// How `group_by` names the groups.
-pub(in crate::mcp) const GROUPS: [(&str, GroupBy); 4] = [
-    ("category", GroupBy::Category),
-    ("merchant", GroupBy::Merchant),
-    ("month", GroupBy::Month),
-    ("account", GroupBy::Account),
-];
 
 #[derive(Serialize)]
 struct SumRow {

@@ -74,6 +74,8 @@ class Service:
         if not ready:
             raise SystemExit("the service did not start")
         self.facts = json.loads(ready)
+        # A build without the feature does not know the path.
+        self.has_parquet = "not found" not in self.refusal("/v1/export/transactions.parquet", layout="none").lower()
 
     def get(self, path, **query):
         url = f"{self.facts['apiUrl']}{path}?{'&'.join(f'{name}={value}' for name, value in query.items())}"
@@ -135,10 +137,11 @@ class Programs:
         self.python, self.place = f"{place}/venv/bin/python", place
 
     def library(self, reader, path, zone):
-        rows = json.loads(run([self.python, SOURCE / "read_files.py", reader, path], zone))
-        return rows, [Seen(day, Decimal(amount), id, line(payee), line(memo)) for day, amount, id, payee, memo in rows] if (
-            rows and len(rows[0]) == 5
-        ) else None
+        return json.loads(run([self.python, SOURCE / "read_files.py", reader, path], zone))
+
+    def transactions(self, reader, path, zone):
+        rows = self.library(reader, path, zone)
+        return [Seen(day, Decimal(amount), id, line(payee), line(memo)) for day, amount, id, payee, memo in rows]
 
     def actual(self, paths, zone):
         command = [f"{os.environ['NODE22']}/node", SOURCE / "read_actual.mjs", self.place, *paths]
@@ -163,21 +166,21 @@ def check_ofx(account, programs, zone):
     path, rows = account.file("ofx")
     want = [expected(row, 32, 255) for row in rows]
     for reader in ("ofxtools", "ofxparse"):
-        compare(f"{reader}, {account.name}", programs.library(reader, path, zone)[1], want)
+        compare(f"{reader}, {account.name}", programs.transactions(reader, path, zone), want)
     want = [expected(row, 32, 255, double) for row in rows]
-    compare(f"ofxdump, {account.name}", list(read_ofxdump(run(["ofxdump", path], zone))), want)
+    compare(f"ofxdump, {account.name}", read_ofxdump(run(["ofxdump", path], zone)), want)
 
 
 def read_ofxdump(text):
     for block in text.split("ofx_proc_transaction():")[1:]:
 
         def value(label):
-            found = re.search(rf"^ +{re.escape(label)}: (.*)$", block, re.MULTILINE)
+            found = re.search(rf"^ +{re.escape(label)}[a-z ]*: (.*)$", block, re.MULTILINE)
             return found and found[1]
 
         # `Sun Nov 22 23:59:00 2026 NZDT`: the day in the timezone of the program.
         day = datetime.strptime(" ".join(value("Date posted").split()[:5]), "%a %b %d %H:%M:%S %Y").date().isoformat()
-        id, payee = value("Financial institution's ID for this transaction"), value("Name of payee or transaction description")
+        id, payee = value("Financial institution's ID for this transaction"), value("Name of payee or transaction")
         memo = value("Extra transaction information (memo)")
         yield Seen(day, Decimal(value("Total money amount")), id, line(payee), line(memo))
 
@@ -233,7 +236,7 @@ def fits_beancount(amount):
 def check_qif(account, programs, zone):
     path, rows = account.file("qif", can_hold=fits_qif)
     if rows:
-        seen = programs.library("quiffen", path, zone)[1]
+        seen = programs.transactions("quiffen", path, zone)
         compare(f"quiffen, {account.name}", seen, map(expected, rows), ("day", "amount", "payee", "memo"))
 
 
@@ -249,8 +252,10 @@ def check_journal(account, zone):
     want = [row._replace(payee=line(row.payee)) for row in want]
     fields = ("day", "amount", "id", "payee")
     run(["hledger", "-f", path, "check"], zone)
-    compare(f"hledger, {account.name}", list(read_hledger(run(["hledger", "-f", path, "print", "-O", "csv"], zone))), want, fields)
-    compare(f"ledger, {account.name}", list(read_ledger(run(["ledger", "-f", path, "xml", "--empty"], zone))), want, fields)
+    printed = run(["hledger", "-f", path, "print", "-O", "csv"], zone)
+    compare(f"hledger, {account.name}", read_hledger(printed), want, fields)
+    printed = run(["ledger", "-f", path, "xml", "--empty"], zone)
+    compare(f"ledger, {account.name}", read_ledger(printed), want, fields)
     check_assertion(path, account, rows, zone)
 
 
@@ -303,49 +308,59 @@ def negated(amount):
 def exact_sum(amounts):
     """Python's decimals round sums to 28 digits, whole numbers do not."""
     places = max(len(amount.partition(".")[2]) for amount in amounts)
-    total = sum(int(whole + fraction.ljust(places, "0")) for whole, _, fraction in (one.partition(".") for one in amounts))
+    split = [one.partition(".") for one in amounts]
+    total = sum(int(whole + fraction.ljust(places, "0")) for whole, _, fraction in split)
     digits = str(abs(total)).rjust(places + 1, "0")
-    split = len(digits) - places
-    return f"{'-' if total < 0 else ''}{digits[:split]}.{digits[split:]}"
+    point = len(digits) - places
+    return f"{'-' if total < 0 else ''}{digits[:point]}.{digits[point:]}"
 
 
 def check_beancount(account, programs, zone):
     path, rows = account.file("beancount", can_hold=fits_beancount)
     run([f"{programs.place}/venv/bin/bean-check", path], zone)
     want = [expected(row)._replace(payee=line(row["merchantName"])) for row in rows]
-    compare(f"beancount, {account.name}", programs.library("beancount", path, zone)[1] or [], want)
+    compare(f"beancount, {account.name}", programs.transactions("beancount", path, zone), want)
+
+
+# The columns that read_files.py prints.
+COLUMNS = ("id", "accountId", "accountName", "date", "description", "amount", "category", "merchantName")
 
 
 def check_tables(account, programs, zone):
-    want = [
-        [row[name] or "" for name in ("id", "accountId", "accountName", "date", "description", "amount", "category", "merchantName")]
-        for row in account.rows
-    ]
+    want = [[row[name] or "" for name in COLUMNS] for row in account.rows]
     readers = [("duckdb-csv", "csv"), ("duckdb-jsonl", "jsonl")]
-    try:
-        account.file("parquet")
+    if account.service.has_parquet:
         readers += [("duckdb-parquet", "parquet"), ("pyarrow", "parquet")]
-    except urllib.error.HTTPError:
-        pass
     for reader, suffix in readers:
-        rows = [[value or "" for value in row] for row in programs.library(reader, account.file(suffix)[0], zone)[0]]
+        rows = programs.library(reader, account.file(suffix)[0], zone)
         if suffix == "parquet":
-            decimals = [row.pop() for row in rows]
-            for row, decimal in zip(account.rows, decimals, strict=True):
-                amount = Decimal(row["amount"])
-                if decimal and Decimal(decimal) != amount or not decimal and -amount.as_tuple().exponent <= 18 and abs(amount) < 10**20:
-                    raise Mismatch(f"{reader}, {account.name}: {decimal!r} for {row['amount']}")
+            check_decimals(f"{reader}, {account.name}", [row.pop() for row in rows], account.rows)
+        rows = [[value or "" for value in row] for row in rows]
         if rows != want:
             different = [pair for pair in zip(rows, want) if pair[0] != pair[1]]
             raise Mismatch(f"{reader}, {account.name}: {len(rows)} of {len(want)} rows, different: {different[:2]}")
+
+
+def check_decimals(what, decimals, rows):
+    """The decimal column has the amount, or nothing where that does not fit."""
+    for decimal, row in zip(decimals, rows, strict=True):
+        whole, fraction = parts(row["amount"])
+        fits = len(whole) <= 20 and len(fraction) <= 18
+        if (decimal is not None) != fits or fits and Decimal(decimal) != Decimal(row["amount"]):
+            raise Mismatch(f"{what}: {decimal!r} for {row['amount']}")
+
+
+def check_ynab(account):
+    """No program of YNAB runs here: its columns are compared as they are."""
     path, _ = account.file("csv", layout="ynab")
     with open(path, newline="", encoding="utf-8") as file:
-        seen = [[row["Date"], Decimal(row["Inflow"] or 0) - Decimal(row["Outflow"] or 0)] for row in csv.DictReader(file)]
-    # Unary plus would round, so would the subtraction: compare what fits.
-    for (day, amount), row in zip(seen, account.rows, strict=True):
-        wanted = Decimal(row["amount"])
-        if day != row["date"] or amount != wanted and len(wanted.as_tuple().digits) <= 28:
-            raise Mismatch(f"YNAB, {account.name}: {day} {amount} in place of {row['date']} {wanted}")
+        seen = list(csv.DictReader(file))
+    for line_of_file, row in zip(seen, account.rows, strict=True):
+        side = "Outflow" if row["amount"].startswith("-") else "Inflow"
+        amount = row["amount"].lstrip("-")
+        want = {"Date": row["date"], "Outflow": "", "Inflow": "", side: amount, "Memo": row["description"]}
+        if {name: line_of_file[name] for name in want} != want:
+            raise Mismatch(f"YNAB, {account.name}: {line_of_file} in place of {want}")
 
 
 def main():
@@ -365,11 +380,11 @@ def main():
         found = json.loads(service.get("/v1/balances", accountIds=",".join(one["id"] for one in chosen)))["data"]
         balances = {one["accountId"]: one for one in found}
         with tempfile.TemporaryDirectory(prefix="bellbird-files-") as folder:
-            accounts = [
-                Account(service, one, balances[one["id"]], Path(folder, str(number))) for number, one in enumerate(chosen)
-            ]
+            folders = [Path(folder, str(number)) for number in range(len(chosen))]
+            accounts = [Account(service, one, balances[one["id"]], place) for one, place in zip(chosen, folders)]
             for account in accounts:
                 print(f"files: {len(account.rows)} rows of {account.name}", flush=True)
+                check_ynab(account)
             for zone in ZONES:
                 for account in accounts:
                     check_ofx(account, programs, zone)

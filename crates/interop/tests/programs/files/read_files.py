@@ -68,7 +68,7 @@ def duckdb_csv(path):
 
 
 def duckdb_jsonl(path):
-    return duckdb(f"SELECT {COLUMNS} FROM read_json('{path}', format='newline_delimited', convert_strings_to_integers=false)")
+    return duckdb(f"SELECT {COLUMNS} FROM read_json('{path}', format='newline_delimited')")
 
 
 def duckdb_parquet(path):
