@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{Answered, Deployment};
-use crate::support::process::text;
 use crate::support::database::execute;
+use crate::support::process::text;
 
 /// The lines of a log, each a JSON object.
 fn lines(log: &str) -> Vec<Value> {
