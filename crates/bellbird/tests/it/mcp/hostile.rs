@@ -118,7 +118,7 @@ impl Generator {
         let mut body = message.to_string();
         match self.random.below(20) {
             0 => {
-                body.truncate((0..=self.random.below(body.len())).rev().find(|at| body.is_char_boundary(*at)).unwrap())
+                body.truncate((0..=self.random.below(body.len())).rev().find(|at| body.is_char_boundary(*at)).unwrap());
             }
             1 => body = format!("[{body},{body}]"),
             2 => body = format!("{}{body}", "[".repeat(self.random.below(5_000))),

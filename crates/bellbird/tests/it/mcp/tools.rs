@@ -181,9 +181,9 @@ async fn sums_are_those_of_the_rows_of_v1() {
             let key = (currencies[&row["accountId"].to_string()].clone(), group_of(row, group_by));
             let (money_in, money_out, count) = expected.entry(key).or_default();
             if row["direction"] == "debit" {
-                *money_out += &amount
+                *money_out += &amount;
             } else {
-                *money_in += &amount
+                *money_in += &amount;
             }
             *count += 1;
         }
