@@ -52,7 +52,8 @@ struct Operation {
     /// The URL of the `curl` line: required parameters have their examples.
     url: String,
     success: Response,
-    body: Body,
+    /// None if the answer is a file.
+    body: Option<Body>,
     errors: Vec<Response>,
 }
 
@@ -173,7 +174,7 @@ impl Operation {
             parameters,
             url: format!("{public_url}{url_path}{query}"),
             success: Response::new("200", success),
-            body: Body::new(document, &success["content"]["application/json"]["schema"]),
+            body: success["content"].get("application/json").map(|content| Body::new(document, &content["schema"])),
             errors: errors.into_iter().map(|(status, response)| Response::new(status, response)).collect(),
         }
     }

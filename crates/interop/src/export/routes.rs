@@ -97,6 +97,7 @@ pub fn documented() -> utoipa::openapi::OpenApi {
 /// failure before the first byte is the usual error. One request is one of the concurrent requests of the key until the
 /// file ends. `HEAD` calls no provider. Needs HTTP/1.1.
 #[utoipa::path(
+    operation_id = "export_transactions",
     get,
     path = "/v1/export/transactions.{format}",
     tag = "Files",
@@ -121,6 +122,7 @@ fn transactions(place: Place) -> MethodRouter<Interop> {
 /// The rows of `/v1/trades` as a file, account after account, each newest first. Without `connectionId` and `accountId`
 /// it has all brokerage accounts of the user. Otherwise as the export of transactions. Needs the Professional plan.
 #[utoipa::path(
+    operation_id = "export_trades",
     get,
     path = "/v1/export/trades.{format}",
     tag = "Files",
@@ -139,6 +141,7 @@ fn trades(place: Place) -> MethodRouter<Interop> {
 /// The rows of `/v1/holdings` as a file, read live and not from the cache. Without `connectionId` and `accountId` it
 /// has all brokerage accounts of the user. Otherwise as the export of transactions. Needs the Professional plan.
 #[utoipa::path(
+    operation_id = "export_holdings",
     get,
     path = "/v1/export/holdings.{format}",
     tag = "Files",
