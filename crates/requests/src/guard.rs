@@ -1,5 +1,5 @@
-//! Checks every request before its handler, unless its path is open. The order of the checks decides which error a client
-//! gets: 401 first, then 404 and 405, then 429, then 403.
+//! Checks every request before its handler, unless its path is open. The order of the checks decides which error a
+//! client gets: 401 first, then 404 and 405, then 429, then 403.
 
 use std::sync::Arc;
 

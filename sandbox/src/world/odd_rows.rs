@@ -53,9 +53,10 @@ const fn sold(merchant: &'static str, description: &'static str, amount: &'stati
 }
 
 /// 300 letters.
-const LONG: &str = "000 LONG WORDS AND ŌTHERS; 001 LONG WORDS AND ŌTHERS; 002 LONG WORDS AND ŌTHERS; 003 LONG WORDS AND \
-                    ŌTHERS; 004 LONG WORDS AND ŌTHERS; 005 LONG WORDS AND ŌTHERS; 006 LONG WORDS AND ŌTHERS; 007 LONG WO\
-                    RDS AND ŌTHERS; 008 LONG WORDS AND ŌTHERS; 009 LONG WORDS AND ŌTHERS; 010 LONG WORDS AND ŌTHERS; 011";
+const LONG: &str = "000 LONG WORDS AND ŌTHERS; 001 LONG WORDS AND ŌTHERS; 002 LONG WORDS AND ŌTHERS; \
+                     003 LONG WORDS AND ŌTHERS; 004 LONG WORDS AND ŌTHERS; 005 LONG WORDS AND ŌTHERS; \
+                     006 LONG WORDS AND ŌTHERS; 007 LONG WORDS AND ŌTHERS; 008 LONG WORDS AND ŌTHERS; \
+                     009 LONG WORDS AND ŌTHERS; 010 LONG WORDS AND ŌTHERS; 011";
 
 static TEXTS: &[OddRow] = &[
     // Separators, quotes and comments.

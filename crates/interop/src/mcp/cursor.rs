@@ -1,7 +1,7 @@
-//! Sealed positions: where an answer that was cut goes on.
+//! Sealed positions: where an answer that was cut continues.
 //!
 //! A cursor is a text that only the service can read, bound to the user and the tool. It holds the arguments of the
-//! first call and a position in lists, and no row. So nothing is kept between requests, and any instance can go on.
+//! first call and a position in lists, and no row. So nothing is kept between requests, and any instance can continue.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -20,10 +20,10 @@ const CURSOR_CHARS_MAX: usize = 16 * 1024;
 /// Arguments that choose how an answer looks, and not what it is about.
 const FORMS: [&str; 3] = ["limit", "detail", "include_balances"];
 
-pub(super) const BEGIN_AGAIN: &str = "cursor: it is more than an hour old or was changed, or the rows behind it have changed. Call again without it and with the \
-    other arguments, to begin again.";
+pub(super) const BEGIN_AGAIN: &str = "cursor: it is more than an hour old or was changed, or the rows behind it have changed. \
+    Call again without it and with the other arguments, to begin again.";
 const OTHER_QUESTION: &str = "cursor: the other arguments differ from those of the answer before. Send the cursor \
-    alone to go on, or leave it out to begin again.";
+    alone to continue, or leave it out to begin again.";
 
 /// A question, and how far it is answered.
 #[derive(Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub(super) struct Resumed<P> {
 }
 
 /// For whom a cursor is sealed.
-pub(super) struct Owner<'a> {
+pub(super) struct Seal<'a> {
     pub(super) storage: &'a Storage,
     pub(super) caller: &'a Caller,
     pub(super) tool: Tool,
@@ -44,15 +44,15 @@ pub(super) struct Owner<'a> {
 
 impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
     /// The question of these arguments: a new one, or that of their cursor. Fails with a text for the model, which does
-    /// not tell a foreign cursor from a bad one.
-    pub(super) fn of(owner: &Owner<'_>, mut arguments: Map<String, Value>, now: Timestamp) -> Result<Self, String> {
+    /// not distinguish a foreign cursor from a bad one.
+    pub(super) fn of(seal: &Seal<'_>, mut arguments: Map<String, Value>, now: Timestamp) -> Result<Self, String> {
         arguments.retain(|_, value| !value.is_null());
         let cursor = match arguments.remove("cursor") {
             None => return Ok(Self { asked_us: now.as_microsecond(), arguments, position: P::default() }),
             Some(Value::String(cursor)) if cursor.len() <= CURSOR_CHARS_MAX => cursor,
             Some(_) => return Err(BEGIN_AGAIN.to_owned()),
         };
-        let mut resumed = Self::open(owner, &cursor).ok_or(BEGIN_AGAIN)?;
+        let mut resumed = Self::open(seal, &cursor).ok_or(BEGIN_AGAIN)?;
         let age = now.duration_since(resumed.asked_at());
         if age > AGE_MAX || age < -AGE_MAX {
             return Err(BEGIN_AGAIN.to_owned());
@@ -67,9 +67,9 @@ impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
         Ok(resumed)
     }
 
-    fn open(owner: &Owner<'_>, cursor: &str) -> Option<Self> {
+    fn open(seal: &Seal<'_>, cursor: &str) -> Option<Self> {
         let sealed = URL_SAFE_NO_PAD.decode(cursor).ok()?;
-        let contents = owner.storage.open_cursor(owner.caller.user_id, owner.tool.name(), &sealed)?;
+        let contents = seal.storage.open_cursor(seal.caller.user_id, seal.tool.name(), &sealed)?;
         serde_json::from_slice(&contents).ok()
     }
 
@@ -77,7 +77,7 @@ impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
         Timestamp::from_microsecond(self.asked_us).unwrap_or(Timestamp::MIN)
     }
 
-    /// What a cursor takes in an answer at most: it is in the text and in the structured content.
+    /// Bytes of a cursor in an answer at most: it is in the text and in the structured content.
     pub(super) fn cursor_bytes(&self) -> usize {
         const POSITION_BYTES: usize = 350;
         let arguments = serde_json::to_vec(&self.arguments).map_or(0, |json| json.len());
@@ -85,11 +85,11 @@ impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
     }
 
     /// The cursor of the rest of the answer, from `position` on.
-    pub(super) fn cursor(&self, owner: &Owner<'_>, position: P) -> Result<String, String> {
+    pub(super) fn cursor(&self, seal: &Seal<'_>, position: P) -> Result<String, String> {
         let rest = Self { asked_us: self.asked_us, arguments: self.arguments.clone(), position };
         let sealed = serde_json::to_vec(&rest)
             .ok()
-            .and_then(|contents| owner.storage.seal_cursor(owner.caller.user_id, owner.tool.name(), &contents).ok());
+            .and_then(|contents| seal.storage.seal_cursor(seal.caller.user_id, seal.tool.name(), &contents).ok());
         sealed.map(|sealed| URL_SAFE_NO_PAD.encode(sealed)).ok_or_else(|| "Internal error: try again".to_owned())
     }
 }

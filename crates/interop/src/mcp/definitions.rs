@@ -56,7 +56,7 @@ impl Tool {
                     + EXACT
             }
             Self::ListTransactions => {
-                "Lists posted bank transactions, newest first over all accounts asked for. Amounts are negative for \
+                "Lists posted bank transactions, newest first over all requested accounts. Amounts are negative for \
                  money out. To add amounts up, use summarize_transactions. "
                     .to_owned()
                     + EXACT
@@ -282,7 +282,8 @@ fn accounts(kind: &str) -> Value {
 
 fn bound(which: &str, default: &str) -> Value {
     text(&format!(
-        "{which} day (YYYY-MM-DD, in the user's timezone) or time (2026-11-20T09:30:00Z), inclusive. Default: {default}."
+        "{which} day (YYYY-MM-DD, in the user's timezone) or time (2026-11-20T09:30:00Z), inclusive. \
+         Default: {default}."
     ))
 }
 

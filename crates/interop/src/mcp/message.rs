@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn request_notification_and_response_are_told_apart() {
+    fn request_notification_and_response_are_distinguished() {
         let Ok(Message::Request(request)) =
             Message::parse(br#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"x"}}"#)
         else {

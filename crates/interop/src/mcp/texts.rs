@@ -11,7 +11,7 @@ pub(super) const TEXT_CHARS_MAX: usize = 500;
 /// Length of an id of a provider, in characters.
 pub(super) const ID_CHARS_MAX: usize = 200;
 
-/// An id or a symbol of a provider: exact but for characters that nobody sees, and cut at `chars_max`.
+/// An id or a symbol of a provider: exact but for invisible characters, and cut at `chars_max`.
 pub(super) fn visible(text: &str, chars_max: usize) -> String {
     text.chars().filter(|char| !char.is_control() && !is_invisible(*char)).take(chars_max).collect()
 }
@@ -54,7 +54,7 @@ pub(super) fn cell(text: &str) -> String {
             cell.push(' ');
         }
     }
-    // A mark at the end leaves a space.
+    // A removed character at the end leaves a space.
     unlink(cell.trim_end())
 }
 
@@ -140,7 +140,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cells_are_short_visible_and_plain(text in "\\PC{0,400}|[ -~\\u{0}-\\u{2100}\\u{e0000}-\\u{e01ff}|`<]{0,400}") {
+        fn cells_are_short_visible_and_plain(
+            text in "\\PC{0,400}|[ -~\\u{0}-\\u{2100}\\u{e0000}-\\u{e01ff}|`<]{0,400}",
+        ) {
             let cell = cell(&text);
             prop_assert!(cell.chars().count() <= 2 * (CELL_CHARS_MAX + 1));
             let bad = |char: char| char.is_control() || is_invisible(char) || "|`[]<>\\".contains(char);

@@ -24,8 +24,8 @@ pub(crate) struct Login {
     pub(crate) accounts: &'static [Holding],
 }
 
-/// The first person is the main example. The second is spare and full of oddities; the third cannot be refreshed. The fourth has
-/// the odd rows.
+/// The first person is the main example. The second is spare and full of oddities; the third cannot be refreshed. The
+/// fourth has the odd rows.
 pub(crate) static PEOPLE: &[Person] = &[
     Person {
         name: "Olivia Nguyen",

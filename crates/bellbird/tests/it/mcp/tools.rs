@@ -11,7 +11,7 @@ use crate::support::harness::{App, Person, Setup};
 use crate::support::mcp::Mcp;
 
 /// A user of all three providers, with the rows that have odd texts and amounts.
-async fn owner_of_all(app: &App) -> Person {
+async fn person_with_all(app: &App) -> Person {
     let (fiskil, akahu, brokers) =
         (app.credentials_of("fiskil"), app.credentials_of("akahu"), app.credentials_of("snaptrade"));
     let all = [&fiskil[5], &akahu[0], &akahu[3], &brokers[0], &brokers[1]];
@@ -80,7 +80,7 @@ fn assert_same(rows: &[Value], expected: &[Value], what: &str) {
 #[tokio::test]
 async fn every_transaction_is_that_of_v1() {
     let app = App::start(Setup { rows: 120, ..Setup::default() }).await;
-    let person = owner_of_all(&app).await;
+    let person = person_with_all(&app).await;
     let mcp = Mcp { app: &app, key: &person.key };
     let month = v1_transactions(&app, &person, "").await;
     let all = v1_transactions(&app, &person, "&from=2000-01-01").await;
@@ -160,7 +160,7 @@ async fn chosen_accounts_and_filters_select_rows() {
 #[tokio::test]
 async fn sums_are_those_of_the_rows_of_v1() {
     let app = App::start(Setup { rows: 300, ..Setup::default() }).await;
-    let person = owner_of_all(&app).await;
+    let person = person_with_all(&app).await;
     let mcp = Mcp { app: &app, key: &person.key };
     let rows = v1_transactions(&app, &person, "&from=2000-01-01").await;
     let currencies: BTreeMap<String, String> = accounts_of(&app, &person, "banking")
@@ -208,7 +208,7 @@ async fn sums_are_those_of_the_rows_of_v1() {
 #[tokio::test]
 async fn holdings_and_trades_are_those_of_v1() {
     let app = App::start(Setup::default()).await;
-    let person = owner_of_all(&app).await;
+    let person = person_with_all(&app).await;
     let mcp = Mcp { app: &app, key: &person.key };
     let (mut holdings, mut trades) = (Vec::new(), Vec::new());
     for connection in app.get_as(&person.key, "/v1/connections").await.data() {
@@ -244,7 +244,7 @@ async fn holdings_and_trades_are_those_of_v1() {
 #[tokio::test]
 async fn accounts_and_balances_are_those_of_v1() {
     let app = App::start(Setup::default()).await;
-    let person = owner_of_all(&app).await;
+    let person = person_with_all(&app).await;
     let mcp = Mcp { app: &app, key: &person.key };
     let accounts = app.get_as(&person.key, "/v1/accounts?limit=200").await.data();
     let ids: Vec<&str> = accounts.iter().map(|account| account["id"].as_str().unwrap()).collect();
@@ -291,7 +291,7 @@ async fn answers_end_at_their_size_and_go_on() {
 #[tokio::test]
 async fn failing_connection_leaves_the_others() {
     let app = App::start(Setup { rows: 50, ..Setup::default() }).await;
-    let person = owner_of_all(&app).await;
+    let person = person_with_all(&app).await;
     let mcp = Mcp { app: &app, key: &person.key };
     app.fault_at("akahu", json!({"match": "/v1/", "kind": "status", "status": 503, "times": 1000})).await;
     let answer = mcp.call("list_transactions", json!({})).await;
@@ -339,7 +339,7 @@ async fn plan_and_limits_are_those_of_v1() {
 }
 
 #[tokio::test]
-async fn bad_arguments_tell_what_to_send() {
+async fn bad_arguments_say_what_to_send() {
     let app = App::start(Setup::default()).await;
     let mcp = Mcp { app: &app, key: &app.olivia.key };
     let bad = json!({"from": "yesterday", "limit": 1000, "direction": "out", "min_amount": 5, "account": "x"});

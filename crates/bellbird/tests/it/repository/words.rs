@@ -101,7 +101,7 @@ const USUAL: [&str; 9] = [
 ];
 
 /// Where such a word belongs to others: a wire protocol, a bank's text, a technique by its usual name.
-const QUOTED: [(&str, &str); 17] = [
+const QUOTED: [(&str, &str); 19] = [
     // tokio's task-local values and tracing's spans.
     ("crates/api/src/live.rs", "scope"),
     ("crates/requests/src/access_log.rs", "scope"),
@@ -116,6 +116,9 @@ const QUOTED: [(&str, &str); 17] = [
     ("sandbox/tests/it/", "grant"),
     ("sandbox/tests/it/", "scope"),
     ("crates/bellbird/tests/it/linking/sessions.rs", "scope"),
+    // MCP's `cacheScope`.
+    ("crates/bellbird/tests/it/mcp/protocol.rs", "scope"),
+    ("crates/interop/src/mcp/mod.rs", "scope"),
     ("crates/webhooks/src/payload/tests.rs", "outgoing"),
     ("sandbox/src/fiskil/rows.rs", "outgoing"),
     ("sandbox/src/world/merchants.rs", "depart*"),

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use bellbird_domain::{Account, AccountId, AccountType, Category, Transaction};
 
-/// Where money came from or went to. A provider tells no more than a category.
+/// Where money came from or went to. A provider sends no more than a category.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OtherSide {
     Expenses(Category),

@@ -63,7 +63,7 @@ pub struct Head<'a> {
     pub account: Option<&'a Account>,
     /// The balance of `account`. See [`Format::uses_balance`].
     pub balance: Option<&'a Balance>,
-    /// The first and the last day that was asked for. `None` if it is open.
+    /// The first and the last requested day. `None` if it is open.
     pub days: (Option<Date>, Option<Date>),
     pub read_at: Timestamp,
     /// The day of `read_at` in the user's timezone.

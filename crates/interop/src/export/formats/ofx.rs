@@ -1,6 +1,8 @@
-//! Open Financial Exchange 1.0.3: the form that GnuCash, KMyMoney, Skrooge, Actual, ofxtools and ofxparse all read whole.
+//! Open Financial Exchange 1.0.3: the form that GnuCash, KMyMoney, Skrooge, Actual, ofxtools and ofxparse all read
+//! whole.
 //!
-//! The header says UTF-8, every tag is closed, and days have no time, because readers shift times by their own timezone.
+//! The header says UTF-8, every tag is closed, and days have no time, because readers shift times by their own
+//! timezone.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

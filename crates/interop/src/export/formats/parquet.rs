@@ -1,7 +1,7 @@
 //! Parquet: the columns of CSV with their types.
 //!
-//! `amount` is the provider's text, because no decimal type holds every amount. `amountDecimal` is null where it does not
-//! fit.
+//! `amount` is the provider's text, because no decimal type holds every amount. `amountDecimal` is null where it does
+//! not fit.
 
 use std::mem::take;
 use std::sync::Arc;

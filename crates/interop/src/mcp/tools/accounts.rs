@@ -59,7 +59,7 @@ struct Balances {
 }
 
 pub(super) async fn list_accounts(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
-    let resumed = Resumed::<Position>::of(&asked.owner(), arguments, asked.now)?;
+    let resumed = Resumed::<Position>::of(&asked.seal(), arguments, asked.now)?;
     let mut read = Arguments::new(resumed.arguments.clone());
     let include_balances = read.switch("include_balances", true);
     read.finish()?;
@@ -93,7 +93,7 @@ pub(super) async fn list_accounts(asked: &Asked<'_>, arguments: Map<String, Valu
         return Err(super::TOO_LONG.to_owned());
     }
     let cursor = match next < total {
-        true => Some(resumed.cursor(&asked.owner(), Position { offset: next, revision })?),
+        true => Some(resumed.cursor(&asked.seal(), Position { offset: next, revision })?),
         false => None,
     };
     let head = asked.head("accounts", rows.shown, Total::Exact(total), cursor.as_deref(), &missing) + &broken;

@@ -44,7 +44,7 @@ struct Row {
 }
 
 pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
-    let resumed = Resumed::<Position>::of(&asked.owner(), arguments, asked.now)?;
+    let resumed = Resumed::<Position>::of(&asked.seal(), arguments, asked.now)?;
     let mut read = Arguments::new(resumed.arguments.clone());
     let requested = read.accounts();
     let limit = read.number("limit", ROWS_DEFAULT, ROWS_MAX);
@@ -81,7 +81,7 @@ pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Valu
         return Err(super::TOO_LONG.to_owned());
     }
     let cursor = match next < known {
-        true => Some(resumed.cursor(&asked.owner(), Position { offset: next })?),
+        true => Some(resumed.cursor(&asked.seal(), Position { offset: next })?),
         false => None,
     };
     let head = asked.head("holdings", rows.shown, total, cursor.as_deref(), &missing) + &left_out;

@@ -110,7 +110,7 @@ pub(super) async fn answer<T: AnswerRow>(
         return Err(if unshown > 0 { TOO_LONG } else { NO_TIME }.to_owned());
     }
     let place = Place { after, shown, total, is_total_exact };
-    let cursor = if has_more { Some(resumed.cursor(&asked.owner(), place)?) } else { None };
+    let cursor = if has_more { Some(resumed.cursor(&asked.seal(), place)?) } else { None };
     let total = if is_total_exact { Total::Exact(total) } else { Total::AtLeast(total) };
     let head = asked.head(&format!("{}, newest first", words.name), rows.shown, total, cursor.as_deref(), &missing)
         + &left_out;

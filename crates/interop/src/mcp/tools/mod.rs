@@ -22,7 +22,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::arguments::{Accounts, Arguments};
-use super::cursor::Owner;
+use super::cursor::Seal;
 use super::definitions::Tool;
 use super::output;
 use super::texts::{CELL_CHARS_MAX, clean};
@@ -83,7 +83,7 @@ impl Source {
     }
 }
 
-/// What is read: a connection, or one of its accounts if not all of them were asked for.
+/// What is read: a connection, or one of its accounts if not all of them are requested.
 struct List<'s> {
     source: &'s Source,
     account_id: Option<AccountId>,
@@ -121,15 +121,15 @@ impl Missing {
 }
 
 impl Missing {
-    /// What it takes in an answer: as JSON, and as a line of text.
+    /// Its bytes in an answer: as JSON, and as a line of text.
     fn bytes(&self) -> usize {
         json!(self).to_string().len() + 1 + 2 * missing_lines(std::slice::from_ref(self)).len()
     }
 }
 
 impl<'a> Asked<'a> {
-    fn owner(&self) -> Owner<'a> {
-        Owner { storage: self.interop.access.storage(), caller: self.caller, tool: self.tool }
+    fn seal(&self) -> Seal<'a> {
+        Seal { storage: self.interop.access.storage(), caller: self.caller, tool: self.tool }
     }
 
     /// Takes limit, plan and permit of what a tool reads. Hold the permit while it reads.

@@ -39,7 +39,7 @@ struct Row {
 }
 
 pub(super) async fn list_trades(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
-    let resumed = Resumed::<Place>::of(&asked.owner(), arguments, asked.now)?;
+    let resumed = Resumed::<Place>::of(&asked.seal(), arguments, asked.now)?;
     let mut read = Arguments::new(resumed.arguments.clone());
     let requested = read.accounts();
     let span = Span { from: read.bound("from"), to: read.bound("to") };

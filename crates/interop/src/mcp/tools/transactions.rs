@@ -55,7 +55,7 @@ struct FullRow {
 }
 
 pub(super) async fn list_transactions(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
-    let resumed = Resumed::<Place>::of(&asked.owner(), arguments, asked.now)?;
+    let resumed = Resumed::<Place>::of(&asked.seal(), arguments, asked.now)?;
     let mut read = Arguments::new(resumed.arguments.clone());
     let requested = read.accounts();
     let (filter, span) = read_filter(&mut read);

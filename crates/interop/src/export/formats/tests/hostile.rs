@@ -127,7 +127,8 @@ proptest! {
     #[test]
     fn json_lines_hold_texts_exactly(rows in hostile_rows()) {
         let file = text_of(Format::Jsonl, &rows);
-        let read: Vec<serde_json::Value> = file.split_terminator('\n').map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines = file.split_terminator('\n');
+        let read: Vec<serde_json::Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
         prop_assert_eq!(read.len(), rows.len());
         for (row, given) in read.iter().zip(&rows) {
             prop_assert_eq!(row["id"].as_str(), Some(&*given.id));

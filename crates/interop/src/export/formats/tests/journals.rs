@@ -9,8 +9,8 @@ pub(super) struct Entry {
     pub(super) postings: Vec<(String, String)>,
 }
 
-/// Reads as hledger and ledger do: a line that begins with a digit begins a transaction, indented lines belong to it, and
-/// two blanks end the name of an account.
+/// Reads as hledger and ledger do: a line that begins with a digit begins a transaction, indented lines belong to it,
+/// and two blanks end the name of an account.
 pub(super) fn read_journal(file: &str) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     for line in file.split('\n').filter(|line| !line.is_empty() && !line.starts_with(';')) {
@@ -154,7 +154,7 @@ fn other_side_follows_category_then_sign() {
 }
 
 #[test]
-fn beancount_refuses_what_it_would_round() {
+fn beancount_rejects_what_it_would_round() {
     let write = |amount| file(Format::Beancount, Options::default(), &account(), &[given("x", amount)]).map(drop);
     assert_eq!(write("-0.000000000000000000000000000001"), Ok(()));
     assert_eq!(write("-99999999999999999999.99999999"), Ok(()));

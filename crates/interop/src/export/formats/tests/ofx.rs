@@ -86,7 +86,7 @@ fn each_account_type_has_its_statement() {
 }
 
 #[test]
-fn ofx_without_a_balance_is_refused() {
+fn ofx_without_a_balance_is_rejected() {
     let account = account();
     let write = |balance: Option<&Balance>| file_with(Format::Ofx, Options::default(), &account, balance, &[]);
     assert_eq!(write(None).unwrap_err(), FormatError::NoBalance);
@@ -96,7 +96,7 @@ fn ofx_without_a_balance_is_refused() {
 }
 
 #[test]
-fn row_in_another_currency_is_refused() {
+fn row_in_another_currency_is_rejected() {
     let account = account();
     let row = given("x", "-5.00");
     for format in [Format::Ofx, Format::Qif] {
@@ -119,7 +119,7 @@ fn row_in_another_currency_is_refused() {
 }
 
 #[test]
-fn file_of_several_accounts_is_refused() {
+fn file_of_several_accounts_is_rejected() {
     let head = Head { account: None, balance: None, days: (None, None), read_at: Timestamp::UNIX_EPOCH, today: DAY };
     for format in Format::ALL {
         for layout in [super::super::Layout::Wide, super::super::Layout::Ynab] {
@@ -138,7 +138,7 @@ fn amounts_keep_the_digits_of_the_provider() {
 }
 
 #[test]
-fn qif_amounts_have_two_decimals_or_are_refused() {
+fn qif_amounts_have_two_decimals_or_are_rejected() {
     for (amount, expected) in [
         ("-7", Ok("T-7.00")),
         ("1234567.8900", Ok("T1234567.89")),
