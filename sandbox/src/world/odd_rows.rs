@@ -114,7 +114,7 @@ static AMOUNTS: &[OddRow] = &[
     row("ZERO CENTS", "0.00"),
     row("NEGATIVE ZERO", "-0.00"),
     row("HUGE", "12345678901234567890123456789012345.67"),
-    row("HUGE OUTGOING", "-99999999999999999999.99"),
+    row("HUGE PAYMENT", "-99999999999999999999.99"),
 ];
 
 #[cfg(test)]

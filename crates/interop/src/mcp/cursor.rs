@@ -20,8 +20,8 @@ const CURSOR_CHARS_MAX: usize = 16 * 1024;
 /// Arguments that choose how an answer looks, and not what it is about.
 const FORMS: [&str; 3] = ["limit", "detail", "include_balances"];
 
-pub(super) const BEGIN_AGAIN: &str = "cursor: it is more than an hour old or was changed, or the rows behind it have changed. \
-    Call again without it and with the other arguments, to begin again.";
+pub(super) const BEGIN_AGAIN: &str = "cursor: it is more than an hour old or was changed, or the rows behind it have \
+    changed. Call again without it and with the other arguments, to begin again.";
 const OTHER_QUESTION: &str = "cursor: the other arguments differ from those of the answer before. Send the cursor \
     alone to continue, or leave it out to begin again.";
 

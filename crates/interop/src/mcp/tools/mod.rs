@@ -303,7 +303,7 @@ fn fit(missing: &mut Vec<Missing>, bytes_max: usize) -> String {
     if left_out == 0 { String::new() } else { format!("\nMissing: {left_out} more connections or accounts.") }
 }
 
-/// What missing accounts take in an answer: as JSON, and as lines of text.
+/// Bytes of missing accounts in an answer: as JSON, and as lines of text.
 fn missing_bytes(missing: &[Missing]) -> usize {
     missing.iter().map(Missing::bytes).sum()
 }

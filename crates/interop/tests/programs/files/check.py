@@ -75,7 +75,7 @@ class Service:
             raise SystemExit("the service did not start")
         self.facts = json.loads(ready)
         # A build without the feature does not know the path.
-        self.has_parquet = "not found" not in self.refusal("/v1/export/transactions.parquet", layout="none").lower()
+        self.has_parquet = "not found" not in self.rejection("/v1/export/transactions.parquet", layout="none").lower()
 
     def get(self, path, **query):
         url = f"{self.facts['apiUrl']}{path}?{'&'.join(f'{name}={value}' for name, value in query.items())}"
@@ -91,7 +91,7 @@ class Service:
             if not page["pagination"]["hasMore"]:
                 return rows
 
-    def refusal(self, path, **query):
+    def rejection(self, path, **query):
         try:
             self.get(path, **query)
         except urllib.error.HTTPError as error:
@@ -115,7 +115,7 @@ class Account:
         too_much = [row["date"] for row in self.rows if not can_hold(row["amount"])]
         path = f"/v1/export/transactions.{suffix}"
         if too_much:
-            message = self.service.refusal(path, **query, **{"from": FIRST_DAY})
+            message = self.service.rejection(path, **query, **{"from": FIRST_DAY})
             if "csv" not in message:
                 raise Mismatch(f"{path}: no advice in {message!r}")
             start = (date.fromisoformat(max(too_much)) + timedelta(1)).isoformat()
@@ -159,7 +159,7 @@ def double(amount):
 
 def check_ofx(account, programs, zone):
     if account.balance["currentBalance"] is None:
-        message = account.service.refusal("/v1/export/transactions.ofx", accountId=account.account["id"])
+        message = account.service.rejection("/v1/export/transactions.ofx", accountId=account.account["id"])
         if "balance" not in message:
             raise Mismatch(f"OFX without a balance: {message!r}")
         return

@@ -7,7 +7,7 @@ import json
 import sys
 import warnings
 
-# beautifulsoup tells ofxparse that OFX looks like HTML.
+# beautifulsoup warns ofxparse that OFX looks like HTML.
 warnings.simplefilter("ignore")
 
 

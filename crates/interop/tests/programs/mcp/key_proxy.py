@@ -41,7 +41,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class KeyProxy(ThreadingHTTPServer):
-    """Has a URL at once, which a service can be told before it starts."""
+    """Has a URL at once, which a service can be given before it starts."""
 
     daemon_threads = True
 
