@@ -269,7 +269,6 @@ pub fn api(
 }
 
 /// The router of the API listener: the API, and other doors to the same reads.
-#[must_use]
 pub fn api_router(api: AppState, interop: &Interop) -> Router {
     let access = api.access().clone();
     let mut doors = vec![bellbird_api::door(api, crate::openapi::document())];

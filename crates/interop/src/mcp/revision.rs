@@ -104,7 +104,7 @@ fn decode(value: &str) -> Option<String> {
     }
 }
 
-/// `name` as a header value. See [`decode`].
+/// `name` as a header value. See `decode`.
 #[must_use]
 pub fn encode(name: &str) -> String {
     let is_plain = name.bytes().all(|byte| (b'!'..=b'~').contains(&byte)) && !name.starts_with("=?");
