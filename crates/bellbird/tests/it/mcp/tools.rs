@@ -11,7 +11,7 @@ use crate::support::harness::{App, Person, Setup};
 use crate::support::mcp::Mcp;
 
 /// A user of all three providers, with the rows that have odd texts and amounts.
-async fn person_with_all(app: &App) -> Person {
+pub(super) async fn person_with_all(app: &App) -> Person {
     let (fiskil, akahu, brokers) =
         (app.credentials_of("fiskil"), app.credentials_of("akahu"), app.credentials_of("snaptrade"));
     let all = [&fiskil[5], &akahu[0], &akahu[3], &brokers[0], &brokers[1]];

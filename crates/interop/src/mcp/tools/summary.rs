@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
-    Asked, HEAD_BYTES, LISTS_AT_ONCE, List, Missing, PROBLEM_BYTES_MAX, Source, lists_of, merged, missing_bytes,
-    missing_lines, read_filter,
+    Asked, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, List, Missing, PROBLEM_BYTES_MAX, Source, lists_of, merged,
+    missing_bytes, missing_lines, read_filter,
 };
 use crate::mcp::arguments::{Arguments, GROUPS};
 use crate::mcp::output::{self, Room, Rows};
@@ -64,7 +64,7 @@ pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) 
     let group_by = read.choice("group_by", &GROUPS);
     read.finish()?;
     let permit = asked.admit(Class::Live)?;
-    let (sources, mut missing) = asked.sources(requested, ConnectionCategory::Banking).await?;
+    let (sources, mut missing) = asked.sources(requested, ConnectionCategory::Banking, &LeftOut::default()).await?;
     let lists: Vec<List<'_>> = sources.iter().flat_map(lists_of).collect();
     let (summary, rows_read) = (Mutex::new(Summary::new(group_by)), AtomicU64::new(0));
     let stop_at = merged::stop_at(asked);

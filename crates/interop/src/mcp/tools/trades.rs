@@ -47,7 +47,8 @@ pub(super) async fn list_trades(asked: &Asked<'_>, arguments: Map<String, Value>
     read.finish()?;
     let after = resumed.position.position()?;
     let permit = asked.admit(Class::Brokerage)?;
-    let (sources, mut missing) = asked.sources(requested, ConnectionCategory::Brokerage).await?;
+    let (sources, mut missing) =
+        asked.sources(requested, ConnectionCategory::Brokerage, resumed.position.left_out()).await?;
     let mut walks = Vec::new();
     for list in sources.iter().flat_map(lists_of) {
         let context = list.source.context.clone();

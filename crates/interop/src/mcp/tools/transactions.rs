@@ -6,7 +6,7 @@ use bellbird_reads::merged::MergedWalk;
 use bellbird_requests::Class;
 use jiff::civil::Date;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::merged::{self, AnswerRow, Place, Words};
 use super::{Asked, ROWS_DEFAULT, lists_of, read_filter};
@@ -14,7 +14,7 @@ use crate::mcp::ROWS_MAX;
 use crate::mcp::arguments::Arguments;
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output;
-use crate::mcp::texts::{ID_CHARS_MAX, TEXT_CHARS_MAX, cell, clean, visible};
+use crate::mcp::texts::{ID_CHARS_MAX, TEXT_CHARS_MAX, cell, cell_of, clean, visible};
 
 const COLUMNS: &str = "| day | amount | currency | payee | category | account | id |";
 /// Arguments that leave rows out.
@@ -64,7 +64,8 @@ pub(super) async fn list_transactions(asked: &Asked<'_>, arguments: Map<String, 
     read.finish()?;
     let after = resumed.position.position()?;
     let permit = asked.admit(Class::Live)?;
-    let (sources, mut missing) = asked.sources(requested, ConnectionCategory::Banking).await?;
+    let (sources, mut missing) =
+        asked.sources(requested, ConnectionCategory::Banking, resumed.position.left_out()).await?;
     let is_filtered = FILTERS.iter().any(|name| resumed.arguments.contains_key(*name));
     let mut walks = Vec::new();
     for list in sources.iter().flat_map(lists_of) {
@@ -111,6 +112,17 @@ impl Row {
             full: (detail == Detail::Full).then(full),
         }
     }
+
+    /// The row as JSON, with texts as in a table.
+    fn full_line(&self) -> String {
+        let mut row = json!(self);
+        for value in row.as_object_mut().into_iter().flat_map(|row| row.values_mut()) {
+            if let Value::String(text) = value {
+                *text = cell_of(text, TEXT_CHARS_MAX);
+            }
+        }
+        row.to_string()
+    }
 }
 
 impl AnswerRow for Row {
@@ -119,7 +131,7 @@ impl AnswerRow for Row {
     }
 
     fn line(&self, account: &str) -> String {
-        let Some(payee) = &self.payee else { return serde_json::to_string(self).unwrap_or_default() };
+        let Some(payee) = &self.payee else { return self.full_line() };
         output::line(&[
             &self.day.to_string(),
             &self.amount,
