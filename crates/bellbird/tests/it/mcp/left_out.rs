@@ -18,6 +18,14 @@ async fn answers_after(mcp: &Mcp<'_>, tool: &str, first: Value, limit: u32) -> V
     answers
 }
 
+/// Each account that an answer names has a row in it.
+fn assert_named_are_shown(answer: &Value, member: &str) {
+    let of_rows: BTreeSet<String> =
+        answer[member].as_array().unwrap().iter().map(|row| row["account_id"].to_string()).collect();
+    let named = answer["accounts"].as_array().unwrap().iter().map(|account| account["id"].to_string());
+    assert_eq!(named.collect::<BTreeSet<_>>(), of_rows);
+}
+
 fn rows_of(answers: &[Value], member: &str) -> Vec<Value> {
     answers.iter().flat_map(|answer| answer[member].as_array().unwrap().clone()).collect()
 }
@@ -32,6 +40,7 @@ fn assert_left_out_to_the_end(answers: &[Value], member: &str, all: &[Value]) {
     assert!(answers.len() > 2, "{} answers", answers.len());
     let missing = ids_missing(&answers[0]);
     for answer in answers {
+        assert_named_are_shown(answer, member);
         assert_eq!(ids_missing(answer), missing, "the missing accounts are named");
         assert!(answer["total"].is_null() && answer["at_least"].is_u64(), "the total is not known");
     }

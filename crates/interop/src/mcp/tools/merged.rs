@@ -41,6 +41,8 @@ pub(super) trait AnswerRow: Serialize + Send {
 pub(super) struct Words {
     /// The member with the rows, and the noun for them.
     pub(super) name: &'static str,
+    /// Which rows these are, if no argument says it: ` of ...`.
+    pub(super) range: String,
     /// The head of the table. Empty if the lines are none.
     pub(super) columns: &'static str,
 }
@@ -90,6 +92,7 @@ pub(super) async fn answer<T: AnswerRow>(
                 let (name, bytes) = named.name(row.account_id());
                 rows.reserve(bytes);
                 if rows.push(&row.line(&name), &row) == Room::Full {
+                    named.forget(row.account_id(), bytes);
                     unshown = 1;
                     break true;
                 }
@@ -126,8 +129,8 @@ pub(super) async fn answer<T: AnswerRow>(
         false => None,
     };
     let total = if is_total_exact { Total::Exact(total) } else { Total::AtLeast(total) };
-    let head = asked.head(&format!("{}, newest first", words.name), rows.shown, total, cursor.as_deref(), &missing)
-        + &not_named;
+    let what = format!("{}{}, newest first", words.name, words.range);
+    let head = asked.head(&what, rows.shown, total, cursor.as_deref(), &missing) + &not_named;
     let mut others = super::others(rows.shown, total, cursor, &missing);
     others.insert("accounts".to_owned(), named.into_json());
     Ok(output::members(&head, words.columns, &rows, words.name, &others))

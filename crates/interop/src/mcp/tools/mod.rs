@@ -11,6 +11,7 @@ mod transactions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bellbird_domain::date::DEFAULT_RANGE;
 use bellbird_domain::{
     Account, AccountId, Caller, Category, ConnectionCategory, ConnectionId, Decimal, Direction, Span,
 };
@@ -223,6 +224,7 @@ impl<'a> Asked<'a> {
     fn head(&self, what: &str, shown: u32, total: Total, cursor: Option<&str>, missing: &[Missing]) -> String {
         let mut head = match total {
             Total::Exact(total) => format!("{shown} of {total} {what}."),
+            Total::AtLeast(0) => format!("NOT complete: there may be {what}, but none could be read."),
             Total::AtLeast(total) => format!("{shown} of at least {total} {what}."),
         };
         if let Some(cursor) = cursor {
@@ -298,7 +300,7 @@ fn storage(error: StorageError) -> String {
 
 /// The filters and the range of transactions.
 fn read_filter(read: &mut Arguments) -> (TransactionFilter, Span) {
-    let span = Span { from: read.bound("from"), to: read.bound("to") };
+    let span = read.span();
     let amount = |text: &str| Decimal::parse(text).ok().filter(|amount| !amount.is_negative()).map(Decimal::into_owned);
     let text = read.text("text");
     let mut filter = TransactionFilter::default();
@@ -307,6 +309,12 @@ fn read_filter(read: &mut Arguments) -> (TransactionFilter, Span) {
     filter.min_amount = read.amount("min_amount", amount);
     filter.max_amount = read.amount("max_amount", amount);
     (text.iter().fold(filter, |filter, text| filter.with_text(text)), span)
+}
+
+/// What rows of a question without `from` are, as ` of ...`.
+fn default_range(arguments: &Map<String, Value>) -> Option<String> {
+    let is_default = !arguments.contains_key("from");
+    is_default.then(|| format!(" of the last {} days", DEFAULT_RANGE.as_hours() / 24))
 }
 
 fn categories() -> Vec<(&'static str, Category)> {
@@ -359,6 +367,13 @@ impl<'s> Named<'s> {
         let bytes = named.to_string().len() + 1;
         self.shown.insert(account_id, (cell.clone(), named));
         (cell, bytes)
+    }
+
+    /// The row was not shown. `bytes` as of [`Self::name`].
+    fn forget(&mut self, account_id: AccountId, bytes: usize) {
+        if bytes > 0 {
+            self.shown.remove(&account_id);
+        }
     }
 
     fn into_json(self) -> Value {

@@ -14,7 +14,7 @@ use crate::mcp::ROWS_MAX;
 use crate::mcp::arguments::Arguments;
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output;
-use crate::mcp::texts::{ID_CHARS_MAX, TEXT_CHARS_MAX, cell, cell_of, clean, visible};
+use crate::mcp::texts::{CELL_CHARS_MAX, ID_CHARS_MAX, TEXT_CHARS_MAX, cell, cell_of, clean, visible};
 
 const COLUMNS: &str = "| day | amount | currency | payee | category | account | id |";
 /// Arguments that leave rows out.
@@ -84,7 +84,8 @@ pub(super) async fn list_transactions(asked: &Asked<'_>, arguments: Map<String, 
     });
     let is_counted = merged::is_counted(&span, resumed.asked_at(), Some(DEFAULT_RANGE));
     let columns = if detail == Detail::Brief { COLUMNS } else { "" };
-    let words = Words { name: "transactions", columns };
+    let range = super::default_range(&resumed.arguments).unwrap_or_default();
+    let words = Words { name: "transactions", range, columns };
     let answer = merged::answer(asked, &resumed, walk, &sources, missing, (limit, is_counted, words)).await;
     drop(permit);
     answer
@@ -93,7 +94,7 @@ pub(super) async fn list_transactions(asked: &Asked<'_>, arguments: Map<String, 
 impl Row {
     fn of(row: &Transaction<'_>, day: Date, detail: Detail) -> Self {
         let text = |text: &str| clean(text, TEXT_CHARS_MAX);
-        let payee = || cell(row.merchant_name.as_deref().unwrap_or(&row.description));
+        let payee = || clean(row.merchant_name.as_deref().unwrap_or(&row.description), CELL_CHARS_MAX);
         let full = || FullRow {
             datetime: text(&row.datetime),
             direction: row.direction(),
@@ -136,7 +137,7 @@ impl AnswerRow for Row {
             &self.day.to_string(),
             &self.amount,
             self.currency.as_str(),
-            payee,
+            &cell(payee),
             self.category.unwrap_or_default(),
             account,
             &cell(&self.id),
