@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_domain::{AccountId, Bound};
+use bellbird_domain::{AccountId, Bound, Span};
 use bellbird_reads::summary::GroupBy;
 use serde_json::{Map, Value};
 
@@ -85,12 +85,26 @@ impl Arguments {
         ids.into_iter().collect::<Option<Vec<_>>>().map_or(Accounts::Unknown, Accounts::These)
     }
 
-    pub(super) fn bound(&mut self, name: &'static str) -> Option<Bound> {
+    fn bound(&mut self, name: &'static str) -> Option<Bound> {
         const EXPECTED: &str = "a day that exists, YYYY-MM-DD, or a time such as 2026-11-20T09:30:00Z";
         match self.take(name)? {
             Value::String(text) => Bound::parse(&text).ok().or_else(|| self.fault(name, EXPECTED)),
             _ => self.fault(name, EXPECTED),
         }
+    }
+
+    /// `from` and `to`.
+    pub(super) fn span(&mut self) -> Span {
+        let span = Span { from: self.bound("from"), to: self.bound("to") };
+        let is_empty = match (span.from, span.to) {
+            (Some(Bound::Day(from)), Some(Bound::Day(to))) => from > to,
+            (Some(Bound::Instant(from)), Some(Bound::Instant(to))) => from > to,
+            _ => false,
+        };
+        if is_empty {
+            self.faults.push("from: must not be after to".to_owned());
+        }
+        span
     }
 
     /// A text to search for.
@@ -170,6 +184,20 @@ mod tests {
         assert_eq!(read.bound("from"), None);
         assert_eq!(read.accounts(), Accounts::All);
         assert_eq!(read.finish(), Ok(()));
+    }
+
+    #[test]
+    fn ranges_end_after_they_begin() {
+        let is_good = |from: &str, to: &str| {
+            let mut read = arguments(json!({"from": from, "to": to}));
+            read.span();
+            read.finish().is_ok()
+        };
+        assert!(is_good("2026-11-20", "2026-11-20") && !is_good("2026-11-20", "2026-11-19"));
+        assert!(is_good("2026-11-20T09:30:00Z", "2026-11-20T09:30:00Z"));
+        assert!(!is_good("2026-11-20T09:30:01Z", "2026-11-20T09:30:00Z"));
+        // The day in the user's timezone may last longer than that in UTC.
+        assert!(is_good("2026-11-20T03:00:00Z", "2026-11-19"));
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Message {
             _ => return Err(rejected(RpcError::invalid("method: must be a string"))),
         };
         let params = match members.remove("params") {
-            None => Map::new(),
+            None | Some(Value::Null) => Map::new(),
             Some(Value::Object(params)) => params,
             Some(_) => return Err(rejected(RpcError::invalid_params("params: must be an object"))),
         };
@@ -98,6 +98,8 @@ mod tests {
         };
         assert_eq!(request.id, Id::Text("a".to_owned()));
         assert_eq!((request.method.as_str(), request.params["name"].as_str()), ("tools/call", Some("x")));
+        let without = Message::parse(br#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":null}"#);
+        assert!(matches!(without, Ok(Message::Request(request)) if request.params.is_empty()));
         let notification = Message::parse(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         assert!(matches!(notification, Ok(Message::Notification(Notification { params, .. })) if params.is_empty()));
         assert!(matches!(Message::parse(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#), Ok(Message::Response)));

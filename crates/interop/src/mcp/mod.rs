@@ -167,7 +167,7 @@ fn discover() -> Result<Vec<u8>, RpcError> {
 }
 
 fn list_tools(era: Era, params: &Map<String, Value>) -> Result<Vec<u8>, RpcError> {
-    if params.contains_key("cursor") {
+    if params.get("cursor").is_some_and(|cursor| !cursor.is_null()) {
         return Err(RpcError::invalid_params("cursor: the list of tools has one page"));
     }
     let hints = if era == Era::Modern { CACHE_HINTS } else { "" };

@@ -39,7 +39,12 @@ pub(super) fn clean(text: &str, chars_max: usize) -> String {
 
 /// The text as a cell of a Markdown table: cleaned, without what Markdown or HTML gives a meaning, and without links.
 pub(super) fn cell(text: &str) -> String {
-    let cleaned = clean(text, CELL_CHARS_MAX);
+    cell_of(text, CELL_CHARS_MAX)
+}
+
+/// As [`cell`], cut at `chars_max`.
+pub(super) fn cell_of(text: &str, chars_max: usize) -> String {
+    let cleaned = clean(text, chars_max);
     let mut cell = String::with_capacity(cleaned.len());
     for char in cleaned.chars() {
         cell.push(match char {

@@ -40,7 +40,9 @@ impl Bridge {
         let connector =
             pool::https_connector(pool::tcp_connector(GaiResolver::new()), pool::tls_config("the service")?);
         let client = pool::builder(IDLE_TIMEOUT, 4, READ_BUFFER_BYTES).build(connector);
-        Ok(Self { client, url: format!("{}/mcp", access.url), authorization: bearer(&access.key)? })
+        // Programs that call a URL are given that of `/mcp`.
+        let url = format!("{}/mcp", access.url.strip_suffix("/mcp").unwrap_or(&access.url));
+        Ok(Self { client, url, authorization: bearer(&access.key)? })
     }
 
     /// The answer to a request, in one line. A failure of the transport is an error of the request.
@@ -96,6 +98,9 @@ fn as_line(request: &Request, status: StatusCode, body: &[u8]) -> Result<Vec<u8>
     };
     if status == StatusCode::UNAUTHORIZED {
         return Err(RpcError::of_status(status, format!("The service does not accept the key: see {KEY}")));
+    }
+    if message.get("error").is_some_and(|error| error["code"] == StatusCode::NOT_FOUND.as_u16()) {
+        return Err(RpcError::of_status(status, format!("The service has no MCP at this address: see {URL}")));
     }
     // An error of the layers around the service has no id.
     let id = serde_json::to_value(&request.id).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 mod cursors;
 mod hostile;
+mod left_out;
 mod protocol;
 mod stdio;
 mod texts;

@@ -130,6 +130,11 @@ async fn failures_of_the_transport_are_errors_of_the_request() {
     let answer = ask(app.url.clone(), unknown_key.expose().to_owned());
     assert_eq!(answer["error"]["code"], 401);
     assert!(answer["error"]["message"].as_str().unwrap().contains("BELLBIRD_KEY"), "{answer}");
+    for url in [format!("{}/mcp", app.url), format!("{}/mcp/", app.url)] {
+        assert!(ask(url.clone(), app.olivia.key.clone())["result"]["tools"].is_array(), "{url}");
+    }
+    let answer = ask(format!("{}/elsewhere", app.url), app.olivia.key.clone());
+    assert!(answer["error"]["message"].as_str().unwrap().contains("see BELLBIRD_URL"), "{answer}");
     let answer = ask("http://127.0.0.1:1".to_owned(), app.olivia.key.clone());
     assert_eq!(answer["error"]["code"], 502, "{answer}");
     let answer = ask(app.console_url.clone(), app.olivia.key.clone());

@@ -62,5 +62,33 @@ async fn odd_texts_are_cleaned_and_stay_in_their_cells() {
         .filter(|line| line.starts_with('{'))
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(Value::from(lines), result["structuredContent"]["transactions"], "the text of full rows is JSON");
+    let rows = result["structuredContent"]["transactions"].as_array().unwrap();
+    assert_eq!(lines.len(), rows.len(), "the text of full rows is JSON");
+    for (line, row) in lines.iter().zip(rows) {
+        assert_eq!(without_markup(line), without_markup(row));
+    }
+}
+
+/// Texts without the characters that are replaced in a table, and without those that replace them.
+fn without_markup(row: &Value) -> String {
+    row.to_string().replace(|char: char| "`'[]<>()|/\\ @:".contains(char), "")
+}
+
+#[tokio::test]
+async fn full_rows_have_no_links() {
+    let app = App::start(Setup::default()).await;
+    let mcp = Mcp { app: &app, key: &app.olivia.key };
+    let hostile =
+        "![x](https://evil.example/a.png) [Refund: sign in](https://evil.example) <img src=y> www.evil.example";
+    app.add_row(&app.olivia.connections[0], hostile, app.clock.now()).await;
+    for detail in ["brief", "full"] {
+        let result = mcp.result("list_transactions", json!({ "detail": detail })).await;
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains("Refund: sign in"), "{detail}");
+        for part in ["://", "](", "<", "www.evil"] {
+            assert!(!text.contains(part), "{detail}: {part} in {text}");
+        }
+    }
+    let full = mcp.call("list_transactions", json!({"detail": "full", "limit": 1})).await;
+    assert_eq!(full["transactions"][0]["description"], hostile, "the member has the text");
 }

@@ -11,7 +11,7 @@ use crate::support::harness::{App, Person, Setup};
 use crate::support::mcp::Mcp;
 
 /// A user of all three providers, with the rows that have odd texts and amounts.
-async fn person_with_all(app: &App) -> Person {
+pub(super) async fn person_with_all(app: &App) -> Person {
     let (fiskil, akahu, brokers) =
         (app.credentials_of("fiskil"), app.credentials_of("akahu"), app.credentials_of("snaptrade"));
     let all = [&fiskil[5], &akahu[0], &akahu[3], &brokers[0], &brokers[1]];
@@ -304,6 +304,13 @@ async fn failing_connection_leaves_the_others() {
     assert_eq!(summary["complete"], false);
     assert!(summary["rows_read"].as_u64().unwrap() > 0);
     assert_eq!(summary["problems"].as_array().unwrap().len(), problems.len());
+    let of_akahu: Vec<&Value> =
+        problems.iter().flat_map(|problem| problem["account_ids"].as_array().unwrap()).collect();
+    for tool in ["list_transactions", "summarize_transactions"] {
+        let text = mcp.result(tool, json!({ "account_ids": of_akahu })).await["content"][0]["text"].to_string();
+        assert!(text.contains("NOT complete") && text.contains("of the last 30 days"), "{text}");
+        assert!(text.contains("does not answer") && !text.contains("shorter range"), "{text}");
+    }
     let accounts = mcp.call("list_accounts", json!({})).await;
     let with_balance = |accounts: &Value| {
         accounts["accounts"].as_array().unwrap().iter().filter(|account| account["current_balance"].is_string()).count()

@@ -137,7 +137,8 @@ async fn balances(asked: &Asked<'_>, accounts: &[Account], connections: &[Connec
             let institution = connections.iter().find(|connection| connection.id == id);
             let institution = institution.map_or("", |connection| connection.institution_name.as_str());
             let message = format!("no balance. {}", advice(problems.get(&id).unwrap_or(&other)));
-            Missing { account_ids: Vec::new(), institution: clean(institution, CELL_CHARS_MAX), message }
+            let institution = clean(institution, CELL_CHARS_MAX);
+            Missing { key: None, account_ids: Vec::new(), institution, message }
         });
         of_connection.account_ids.push(account.id);
     }

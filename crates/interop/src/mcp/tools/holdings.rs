@@ -1,5 +1,7 @@
 //! `list_holdings`: the positions of brokerage accounts, account by account.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Holding};
 use bellbird_requests::Class;
 use futures_util::stream::{self, StreamExt as _};
@@ -7,18 +9,24 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Asked, HEAD_BYTES, LISTS_AT_ONCE, Missing, Named, PROBLEM_BYTES_MAX, ROWS_DEFAULT, Source, Total, others};
+use super::{
+    Asked, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, Named, PROBLEM_BYTES_MAX, ROWS_DEFAULT, Source, Total, others,
+};
 use crate::mcp::ROWS_MAX;
 use crate::mcp::arguments::Arguments;
-use crate::mcp::cursor::Resumed;
+use crate::mcp::cursor::{BEGIN_AGAIN, Resumed};
 use crate::mcp::output::{self, Room, Rows};
 use crate::mcp::texts::{CELL_CHARS_MAX, ID_CHARS_MAX, cell, clean, visible};
 
 const COLUMNS: &str = "| symbol | name | quantity | price | value | profit | currency | account |";
 
+/// How far the list was shown. If the rows up to there are not those that were there, the client has to begin again.
 #[derive(Default, Serialize, Deserialize)]
 struct Position {
     offset: u64,
+    /// Of the ids of the rows that were shown.
+    digest: u64,
+    left_out: LeftOut,
 }
 
 /// A position as in `/v1/holdings`, with cleaned texts.
@@ -49,8 +57,10 @@ pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Valu
     let requested = read.accounts();
     let limit = read.number("limit", ROWS_DEFAULT, ROWS_MAX);
     read.finish()?;
+    let before = &resumed.position;
     let permit = asked.admit(Class::Brokerage)?;
-    let (sources, mut missing) = asked.sources(requested, ConnectionCategory::Brokerage).await?;
+    let (sources, mut missing) =
+        asked.sources(requested, ConnectionCategory::Brokerage, &resumed.position.left_out).await?;
     let mut reads = Vec::with_capacity(sources.len());
     for source in &sources {
         reads.push(read_source(asked, source));
@@ -62,32 +72,53 @@ pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Valu
         all.extend(rows);
         missing.extend(failed);
     }
-    let left_out = super::fit(&mut missing, PROBLEM_BYTES_MAX);
+    let offset = usize::try_from(before.offset).unwrap_or(usize::MAX);
+    let Some((shown, unshown)) = all.split_at_checked(offset).filter(|(shown, _)| digest(shown) == before.digest)
+    else {
+        return Err(BEGIN_AGAIN.to_owned());
+    };
+    let (left_out, is_whole) = (before.left_out.with(&missing), missing.is_empty());
+    let left_out_bytes = before.left_out.bytes_if_missing(missing.len());
+    let not_named = super::fit(&mut missing, PROBLEM_BYTES_MAX);
 
     let mut named = Named::new(&sources);
-    let reserved = HEAD_BYTES + super::missing_bytes(&missing) + resumed.cursor_bytes();
+    let reserved = HEAD_BYTES + super::missing_bytes(&missing) + left_out_bytes + resumed.cursor_bytes();
     let mut rows = Rows::new(limit, reserved);
-    let offset = resumed.position.offset;
-    for row in all.iter().skip(usize::try_from(offset).unwrap_or(usize::MAX)) {
+    for row in unshown {
         let (name, bytes) = named.name(row.account_id);
         rows.reserve(bytes);
         if rows.push(&row.line(&name), row) == Room::Full {
+            named.forget(row.account_id, bytes);
             break;
         }
     }
-    let (next, known) = (offset + u64::from(rows.shown), all.len() as u64);
-    let total = if missing.is_empty() { Total::Exact(known) } else { Total::AtLeast(known) };
-    if rows.shown == 0 && next < known {
+    let next = shown.len() + rows.shown as usize;
+    let known = all.len() as u64;
+    let total = if is_whole { Total::Exact(known) } else { Total::AtLeast(known) };
+    if rows.shown == 0 && next < all.len() {
         return Err(super::TOO_LONG.to_owned());
     }
-    let cursor = match next < known {
-        true => Some(resumed.cursor(&asked.seal(), Position { offset: next })?),
+    let cursor = match next < all.len() {
+        true => {
+            let position = Position { offset: next as u64, digest: digest(&all[..next]), left_out: left_out? };
+            Some(resumed.cursor(&asked.seal(), position)?)
+        }
         false => None,
     };
-    let head = asked.head("holdings", rows.shown, total, cursor.as_deref(), &missing) + &left_out;
+    let head = asked.head("holdings", rows.shown, total, cursor.as_deref(), &missing) + &not_named;
     let mut others = others(rows.shown, total, cursor, &missing);
     others.insert("accounts".to_owned(), named.into_json());
     Ok(output::members(&head, COLUMNS, &rows, "holdings", &others))
+}
+
+/// The same in every instance. 0 of no rows.
+fn digest(rows: &[Row]) -> u64 {
+    if rows.is_empty() {
+        return 0;
+    }
+    let mut hasher = DefaultHasher::new();
+    rows.iter().for_each(|row| (row.account_id, &row.id).hash(&mut hasher));
+    hasher.finish()
 }
 
 /// Reads the requested accounts of one connection.

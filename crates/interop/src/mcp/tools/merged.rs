@@ -2,13 +2,13 @@
 //! how many rows there are.
 
 use bellbird_domain::{AccountId, Bound, Span};
-use bellbird_reads::merged::{ListState, MergedWalk, Position, PositionLost};
+use bellbird_reads::merged::{ListReport, ListState, MergedWalk, Position, PositionLost};
 use jiff::civil::Date;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::{Asked, List, Missing, Named, PROBLEM_BYTES_MAX, Source, TOO_LONG, Total};
+use super::{Asked, LeftOut, List, Missing, Named, PROBLEM_BYTES_MAX, Source, TOO_LONG, Total};
 use crate::mcp::cursor::{BEGIN_AGAIN, Resumed};
 use crate::mcp::output::{self, Room, Rows};
 
@@ -26,6 +26,7 @@ pub(super) struct Place {
     /// Rows altogether, as counted for the first answer.
     total: u64,
     is_total_exact: bool,
+    left_out: LeftOut,
 }
 
 /// A row of an answer.
@@ -40,6 +41,8 @@ pub(super) trait AnswerRow: Serialize + Send {
 pub(super) struct Words {
     /// The member with the rows, and the noun for them.
     pub(super) name: &'static str,
+    /// Which rows these are, if no argument says it: ` of ...`.
+    pub(super) range: String,
     /// The head of the table. Empty if the lines are none.
     pub(super) columns: &'static str,
 }
@@ -47,6 +50,10 @@ pub(super) struct Words {
 impl Place {
     pub(super) fn position(&self) -> Result<Option<Position>, String> {
         self.after.as_deref().map(|text| text.parse().map_err(|_| BEGIN_AGAIN.to_owned())).transpose()
+    }
+
+    pub(super) fn left_out(&self) -> &LeftOut {
+        &self.left_out
     }
 }
 
@@ -65,10 +72,13 @@ pub(super) async fn answer<T: AnswerRow>(
     mut missing: Vec<Missing>,
     (limit, is_counted, words): (u32, bool, Words),
 ) -> Result<Vec<u8>, String> {
+    let before = &resumed.position;
     // Every list may fail.
-    let missing_bytes = super::missing_bytes(&missing) + sources.iter().map(bytes_if_missing).sum::<usize>();
-    let missing_bytes = missing_bytes.min(PROBLEM_BYTES_MAX);
-    let mut rows = Rows::new(limit, super::HEAD_BYTES + missing_bytes + resumed.cursor_bytes());
+    let lists: Vec<Source> = walk.lists().filter_map(|list| source_of(&list, sources)).collect();
+    let missing_bytes = super::missing_bytes(&missing) + lists.iter().map(bytes_if_missing).sum::<usize>();
+    let left_out_bytes = before.left_out.bytes_if_missing(missing.len() + lists.len());
+    let reserved = missing_bytes.min(PROBLEM_BYTES_MAX) + left_out_bytes;
+    let mut rows = Rows::new(limit, super::HEAD_BYTES + reserved + resumed.cursor_bytes());
     let mut named = Named::new(sources);
     let (mut after, mut unshown) = (walk.position(), 0);
     let has_more = loop {
@@ -82,6 +92,7 @@ pub(super) async fn answer<T: AnswerRow>(
                 let (name, bytes) = named.name(row.account_id());
                 rows.reserve(bytes);
                 if rows.push(&row.line(&name), &row) == Room::Full {
+                    named.forget(row.account_id(), bytes);
                     unshown = 1;
                     break true;
                 }
@@ -92,16 +103,17 @@ pub(super) async fn answer<T: AnswerRow>(
     for (source, error) in failed_lists(&walk, sources) {
         missing.push(asked.missing(&source, &error).await);
     }
-    let left_out = super::fit(&mut missing, PROBLEM_BYTES_MAX);
-    let before = &resumed.position;
+    let (left_out, is_whole) = (before.left_out.with(&missing), missing.is_empty());
+    let not_named = super::fit(&mut missing, PROBLEM_BYTES_MAX);
     let shown = before.shown + u64::from(rows.shown);
     let (total, is_total_exact) = if !has_more {
-        (shown, missing.is_empty())
+        // What was counted before is missing now.
+        (if is_whole { shown } else { shown.max(before.total) }, is_whole)
     } else if before.shown > 0 {
-        (before.total.max(shown + unshown), before.is_total_exact)
+        (before.total.max(shown + unshown), before.is_total_exact && is_whole)
     } else if is_counted {
         let rest = walk.count_rest(&asked.call).await;
-        (shown + unshown + rest.rows, rest.is_exact && missing.is_empty())
+        (shown + unshown + rest.rows, rest.is_exact && is_whole)
     } else {
         (shown + unshown, false)
     };
@@ -109,11 +121,16 @@ pub(super) async fn answer<T: AnswerRow>(
     if has_more && rows.shown == 0 && after == before.after {
         return Err(if unshown > 0 { TOO_LONG } else { NO_TIME }.to_owned());
     }
-    let place = Place { after, shown, total, is_total_exact };
-    let cursor = if has_more { Some(resumed.cursor(&asked.seal(), place)?) } else { None };
+    let cursor = match has_more {
+        true => {
+            let place = Place { after, shown, total, is_total_exact, left_out: left_out? };
+            Some(resumed.cursor(&asked.seal(), place)?)
+        }
+        false => None,
+    };
     let total = if is_total_exact { Total::Exact(total) } else { Total::AtLeast(total) };
-    let head = asked.head(&format!("{}, newest first", words.name), rows.shown, total, cursor.as_deref(), &missing)
-        + &left_out;
+    let what = format!("{}{}, newest first", words.name, words.range);
+    let head = asked.head(&what, rows.shown, total, cursor.as_deref(), &missing) + &not_named;
     let mut others = super::others(rows.shown, total, cursor, &missing);
     others.insert("accounts".to_owned(), named.into_json());
     Ok(output::members(&head, words.columns, &rows, words.name, &others))
@@ -137,12 +154,16 @@ fn start_of(day: Date) -> Timestamp {
     day.to_zoned(jiff::tz::TimeZone::UTC).map_or(Timestamp::MIN, |start| start.timestamp())
 }
 
-/// What the answer says if the lists of this source fail.
-fn bytes_if_missing(source: &Source) -> usize {
+/// What the answer says if this list fails.
+fn bytes_if_missing(list: &Source) -> usize {
     // The longest message of a failed read, twice: as JSON and as text.
     const MESSAGE_BYTES: usize = 2 * 120;
-    let bytes = |list: List<'_>| Missing::of(&list.as_source(), String::new()).bytes() + MESSAGE_BYTES;
-    super::lists_of(source).into_iter().map(bytes).sum()
+    Missing::of(list, String::new()).bytes() + MESSAGE_BYTES
+}
+
+fn source_of(list: &ListReport<'_>, sources: &[Source]) -> Option<Source> {
+    let source = sources.iter().find(|source| source.context.connection.id == list.connection_id)?;
+    Some(List { source, account_id: list.account_id }.as_source())
 }
 
 fn failed_lists<T: AnswerRow>(
@@ -151,9 +172,8 @@ fn failed_lists<T: AnswerRow>(
 ) -> Vec<(Source, bellbird_reads::ReadError)> {
     let mut failed = Vec::new();
     for list in walk.lists() {
-        let source = sources.iter().find(|source| source.context.connection.id == list.connection_id);
-        if let (ListState::Failed(error), Some(source)) = (list.state, source) {
-            failed.push((List { source, account_id: list.account_id }.as_source(), error.clone()));
+        if let (ListState::Failed(error), Some(source)) = (list.state, source_of(&list, sources)) {
+            failed.push((source, error.clone()));
         }
     }
     failed

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod holdings;
+mod left_out;
 mod merged;
 mod summary;
 mod trades;
@@ -10,6 +11,7 @@ mod transactions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bellbird_domain::date::DEFAULT_RANGE;
 use bellbird_domain::{
     Account, AccountId, Caller, Category, ConnectionCategory, ConnectionId, Decimal, Direction, Span,
 };
@@ -27,6 +29,7 @@ use super::definitions::Tool;
 use super::output;
 use super::texts::{CELL_CHARS_MAX, clean};
 use crate::Interop;
+use left_out::{Key, LeftOut};
 
 /// Rows of an answer without `limit`.
 const ROWS_DEFAULT: u32 = 50;
@@ -39,6 +42,8 @@ const HEAD_BYTES: usize = 800;
 
 const DIRECTIONS: [(&str, Direction); 2] = [("credit", Direction::Credit), ("debit", Direction::Debit)];
 
+const LEFT_OUT: &str = "not read for an earlier answer, so the rows stay left out. Call again without the cursor, and with the \
+    other arguments, to begin again.";
 const TOO_LONG: &str = "The next row is too long for an answer. /v1 of the service shows it.";
 
 /// Runs a tool. Returns the members of the result: what went wrong with a tool is a result too, for the model.
@@ -107,6 +112,9 @@ fn lists_of(source: &Source) -> Vec<List<'_>> {
 /// Accounts that an answer lacks.
 #[derive(Serialize)]
 struct Missing {
+    /// What the answers that follow have to leave out too.
+    #[serde(skip)]
+    key: Option<Key>,
     account_ids: Vec<AccountId>,
     institution: String,
     message: String,
@@ -116,11 +124,19 @@ impl Missing {
     fn of(source: &Source, message: String) -> Self {
         let account_ids = source.accounts.iter().map(|account| account.id).collect();
         let institution = clean(&source.context.connection.institution_name, CELL_CHARS_MAX);
-        Self { account_ids, institution, message }
+        let key = match source.accounts.as_slice() {
+            [account] if !source.is_whole() => account.id.into(),
+            _ => source.context.connection.id.into(),
+        };
+        Self { key: Some(key), account_ids, institution, message }
     }
-}
 
-impl Missing {
+    /// Accounts that an earlier answer lacks.
+    fn since_earlier(context: &Arc<ConnectionContext>, accounts: Vec<Account>) -> Self {
+        let missing = Self::of(&Source { context: context.clone(), accounts }, LEFT_OUT.to_owned());
+        Self { key: None, ..missing }
+    }
+
     /// Its bytes in an answer: as JSON, and as a line of text.
     fn bytes(&self) -> usize {
         json!(self).to_string().len() + 1 + 2 * missing_lines(std::slice::from_ref(self)).len()
@@ -137,11 +153,13 @@ impl<'a> Asked<'a> {
         self.interop.access.admit(class, self.caller, self.now).map_err(|problem| advice(&problem))
     }
 
-    /// The accounts that a call is about, by connection. Other users' ids are like unknown ones.
+    /// The accounts that a call is about, by connection. Other users' ids are like unknown ones. What an earlier answer
+    /// lacks is missing.
     async fn sources(
         &self,
         requested: Accounts,
         category: ConnectionCategory,
+        left_out: &LeftOut,
     ) -> Result<(Vec<Source>, Vec<Missing>), String> {
         let reads = self.interop.access.reads();
         let requested = match requested {
@@ -170,6 +188,11 @@ impl<'a> Asked<'a> {
             match reads.connection_context(self.caller, connection.id).await {
                 Ok(context) => {
                     let accounts = accounts.unwrap_or_else(|| context.accounts.clone());
+                    let is_left_out = |account: &Account| left_out.has(connection.id) || left_out.has(account.id);
+                    let (lost, accounts): (Vec<_>, Vec<_>) = accounts.into_iter().partition(is_left_out);
+                    if !lost.is_empty() {
+                        missing.push(Missing::since_earlier(&context, lost));
+                    }
                     if !accounts.is_empty() {
                         sources.push(Source { context, accounts });
                     }
@@ -177,6 +200,7 @@ impl<'a> Asked<'a> {
                 // Removed meanwhile.
                 Err(ReadError::NotFound) => {}
                 Err(error) => missing.push(Missing {
+                    key: Some(connection.id.into()),
                     account_ids: accounts.iter().flatten().map(|account| account.id).collect(),
                     institution: clean(&connection.institution_name, CELL_CHARS_MAX),
                     message: self.say(&error),
@@ -200,6 +224,7 @@ impl<'a> Asked<'a> {
     fn head(&self, what: &str, shown: u32, total: Total, cursor: Option<&str>, missing: &[Missing]) -> String {
         let mut head = match total {
             Total::Exact(total) => format!("{shown} of {total} {what}."),
+            Total::AtLeast(0) => format!("NOT complete: there may be {what}, but none could be read."),
             Total::AtLeast(total) => format!("{shown} of at least {total} {what}."),
         };
         if let Some(cursor) = cursor {
@@ -275,7 +300,7 @@ fn storage(error: StorageError) -> String {
 
 /// The filters and the range of transactions.
 fn read_filter(read: &mut Arguments) -> (TransactionFilter, Span) {
-    let span = Span { from: read.bound("from"), to: read.bound("to") };
+    let span = read.span();
     let amount = |text: &str| Decimal::parse(text).ok().filter(|amount| !amount.is_negative()).map(Decimal::into_owned);
     let text = read.text("text");
     let mut filter = TransactionFilter::default();
@@ -284,6 +309,12 @@ fn read_filter(read: &mut Arguments) -> (TransactionFilter, Span) {
     filter.min_amount = read.amount("min_amount", amount);
     filter.max_amount = read.amount("max_amount", amount);
     (text.iter().fold(filter, |filter, text| filter.with_text(text)), span)
+}
+
+/// What rows of a question without `from` are, as ` of ...`.
+fn default_range(arguments: &Map<String, Value>) -> Option<String> {
+    let is_default = !arguments.contains_key("from");
+    is_default.then(|| format!(" of the last {} days", DEFAULT_RANGE.as_hours() / 24))
 }
 
 fn categories() -> Vec<(&'static str, Category)> {
@@ -336,6 +367,13 @@ impl<'s> Named<'s> {
         let bytes = named.to_string().len() + 1;
         self.shown.insert(account_id, (cell.clone(), named));
         (cell, bytes)
+    }
+
+    /// The row was not shown. `bytes` as of [`Self::name`].
+    fn forget(&mut self, account_id: AccountId, bytes: usize) {
+        if bytes > 0 {
+            self.shown.remove(&account_id);
+        }
     }
 
     fn into_json(self) -> Value {

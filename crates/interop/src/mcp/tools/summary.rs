@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
-    Asked, HEAD_BYTES, LISTS_AT_ONCE, List, Missing, PROBLEM_BYTES_MAX, Source, lists_of, merged, missing_bytes,
-    missing_lines, read_filter,
+    Asked, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, List, Missing, PROBLEM_BYTES_MAX, Source, lists_of, merged,
+    missing_bytes, missing_lines, read_filter,
 };
 use crate::mcp::arguments::{Arguments, GROUPS};
 use crate::mcp::output::{self, Room, Rows};
@@ -58,13 +58,15 @@ struct Reading<'a> {
 }
 
 pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
+    let arguments: Map<String, Value> = arguments.into_iter().filter(|(_, value)| !value.is_null()).collect();
+    let range = super::default_range(&arguments).unwrap_or_else(|| " of the range".to_owned());
     let mut read = Arguments::new(arguments);
     let requested = read.accounts();
     let (filter, span) = read_filter(&mut read);
     let group_by = read.choice("group_by", &GROUPS);
     read.finish()?;
     let permit = asked.admit(Class::Live)?;
-    let (sources, mut missing) = asked.sources(requested, ConnectionCategory::Banking).await?;
+    let (sources, mut missing) = asked.sources(requested, ConnectionCategory::Banking, &LeftOut::default()).await?;
     let lists: Vec<List<'_>> = sources.iter().flat_map(lists_of).collect();
     let (summary, rows_read) = (Mutex::new(Summary::new(group_by)), AtomicU64::new(0));
     let stop_at = merged::stop_at(asked);
@@ -76,13 +78,16 @@ pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) 
     let ends: Vec<End> = stream::iter(reads).buffered(LISTS_AT_ONCE).collect().await;
     drop(permit);
 
-    let mut complete = missing.is_empty();
+    let (mut complete, mut is_late) = (missing.is_empty(), false);
     // The newest day on which a list ended early, if each of those had rows at all.
     let mut ended_on = Some(Date::MIN);
     for (list, end) in lists.iter().zip(ends) {
         let day = match end {
             End::Whole => continue,
-            End::After(day) => day,
+            End::After(day) => {
+                is_late = true;
+                day
+            }
             End::Failed(day, error) => {
                 missing.push(asked.missing(&list.as_source(), &error).await);
                 day
@@ -101,7 +106,9 @@ pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) 
         sources: &sources,
         missing: &missing,
         left_out,
+        range,
         complete,
+        is_late,
         read_from,
         rows_read: rows_read.into_inner(),
     };
@@ -146,7 +153,10 @@ struct Answer<'a> {
     sources: &'a [Source],
     missing: &'a [Missing],
     left_out: String,
+    range: String,
     complete: bool,
+    /// Time ran short.
+    is_late: bool,
     read_from: Option<Date>,
     rows_read: u64,
 }
@@ -189,11 +199,12 @@ impl Answer<'_> {
 
     fn head(&self, totals: &[GroupTotals]) -> String {
         let mut head = if self.complete {
-            format!("Complete: all {} rows of the range were read.", self.rows_read)
+            format!("Complete: all {} rows{} were read.", self.rows_read, self.range)
         } else {
             let from = self.read_from.map(|day| format!(" The sums have every row from {day} on.")).unwrap_or_default();
-            let rows = self.rows_read;
-            format!("NOT complete: {rows} rows were read, the newest of the range.{from} Ask for a shorter range.")
+            let missing = if self.missing.is_empty() { "" } else { " Accounts could not be read: see below." };
+            let late = if self.is_late { " Time ran short: ask for a shorter range." } else { "" };
+            format!("NOT complete: {} rows{} were read.{from}{missing}{late}", self.rows_read, self.range)
         };
         for totals in totals {
             let GroupTotals { currency, rows, money_in, money_out, net, .. } = totals;

@@ -1,6 +1,6 @@
 //! `list_trades`: activity of brokerage accounts, newest first.
 
-use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Span, Trade, TradeType};
+use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Trade, TradeType};
 use bellbird_reads::merged::MergedWalk;
 use bellbird_requests::Class;
 use serde::Serialize;
@@ -42,12 +42,13 @@ pub(super) async fn list_trades(asked: &Asked<'_>, arguments: Map<String, Value>
     let resumed = Resumed::<Place>::of(&asked.seal(), arguments, asked.now)?;
     let mut read = Arguments::new(resumed.arguments.clone());
     let requested = read.accounts();
-    let span = Span { from: read.bound("from"), to: read.bound("to") };
+    let span = read.span();
     let limit = read.number("limit", ROWS_DEFAULT, ROWS_MAX);
     read.finish()?;
     let after = resumed.position.position()?;
     let permit = asked.admit(Class::Brokerage)?;
-    let (sources, mut missing) = asked.sources(requested, ConnectionCategory::Brokerage).await?;
+    let (sources, mut missing) =
+        asked.sources(requested, ConnectionCategory::Brokerage, resumed.position.left_out()).await?;
     let mut walks = Vec::new();
     for list in sources.iter().flat_map(lists_of) {
         let context = list.source.context.clone();
@@ -58,7 +59,7 @@ pub(super) async fn list_trades(asked: &Asked<'_>, arguments: Map<String, Value>
     }
     let walk = MergedWalk::trades(walks, after, merged::stop_at(asked), |trade| Some(Row::of(trade)));
     let is_counted = merged::is_counted(&span, resumed.asked_at(), None);
-    let words = Words { name: "trades", columns: COLUMNS };
+    let words = Words { name: "trades", range: String::new(), columns: COLUMNS };
     let answer = merged::answer(asked, &resumed, walk, &sources, missing, (limit, is_counted, words)).await;
     drop(permit);
     answer

@@ -6,7 +6,7 @@ use bellbird_reads::merged::MergedWalk;
 use bellbird_requests::Class;
 use jiff::civil::Date;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::merged::{self, AnswerRow, Place, Words};
 use super::{Asked, ROWS_DEFAULT, lists_of, read_filter};
@@ -14,7 +14,7 @@ use crate::mcp::ROWS_MAX;
 use crate::mcp::arguments::Arguments;
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output;
-use crate::mcp::texts::{ID_CHARS_MAX, TEXT_CHARS_MAX, cell, clean, visible};
+use crate::mcp::texts::{CELL_CHARS_MAX, ID_CHARS_MAX, TEXT_CHARS_MAX, cell, cell_of, clean, visible};
 
 const COLUMNS: &str = "| day | amount | currency | payee | category | account | id |";
 /// Arguments that leave rows out.
@@ -64,7 +64,8 @@ pub(super) async fn list_transactions(asked: &Asked<'_>, arguments: Map<String, 
     read.finish()?;
     let after = resumed.position.position()?;
     let permit = asked.admit(Class::Live)?;
-    let (sources, mut missing) = asked.sources(requested, ConnectionCategory::Banking).await?;
+    let (sources, mut missing) =
+        asked.sources(requested, ConnectionCategory::Banking, resumed.position.left_out()).await?;
     let is_filtered = FILTERS.iter().any(|name| resumed.arguments.contains_key(*name));
     let mut walks = Vec::new();
     for list in sources.iter().flat_map(lists_of) {
@@ -83,7 +84,8 @@ pub(super) async fn list_transactions(asked: &Asked<'_>, arguments: Map<String, 
     });
     let is_counted = merged::is_counted(&span, resumed.asked_at(), Some(DEFAULT_RANGE));
     let columns = if detail == Detail::Brief { COLUMNS } else { "" };
-    let words = Words { name: "transactions", columns };
+    let range = super::default_range(&resumed.arguments).unwrap_or_default();
+    let words = Words { name: "transactions", range, columns };
     let answer = merged::answer(asked, &resumed, walk, &sources, missing, (limit, is_counted, words)).await;
     drop(permit);
     answer
@@ -92,7 +94,7 @@ pub(super) async fn list_transactions(asked: &Asked<'_>, arguments: Map<String, 
 impl Row {
     fn of(row: &Transaction<'_>, day: Date, detail: Detail) -> Self {
         let text = |text: &str| clean(text, TEXT_CHARS_MAX);
-        let payee = || cell(row.merchant_name.as_deref().unwrap_or(&row.description));
+        let payee = || clean(row.merchant_name.as_deref().unwrap_or(&row.description), CELL_CHARS_MAX);
         let full = || FullRow {
             datetime: text(&row.datetime),
             direction: row.direction(),
@@ -111,6 +113,17 @@ impl Row {
             full: (detail == Detail::Full).then(full),
         }
     }
+
+    /// The row as JSON, with texts as in a table.
+    fn full_line(&self) -> String {
+        let mut row = json!(self);
+        for value in row.as_object_mut().into_iter().flat_map(|row| row.values_mut()) {
+            if let Value::String(text) = value {
+                *text = cell_of(text, TEXT_CHARS_MAX);
+            }
+        }
+        row.to_string()
+    }
 }
 
 impl AnswerRow for Row {
@@ -119,12 +132,12 @@ impl AnswerRow for Row {
     }
 
     fn line(&self, account: &str) -> String {
-        let Some(payee) = &self.payee else { return serde_json::to_string(self).unwrap_or_default() };
+        let Some(payee) = &self.payee else { return self.full_line() };
         output::line(&[
             &self.day.to_string(),
             &self.amount,
             self.currency.as_str(),
-            payee,
+            &cell(payee),
             self.category.unwrap_or_default(),
             account,
             &cell(&self.id),
