@@ -119,8 +119,8 @@ impl Asked {
     }
 }
 
-/// Reads the parameters of a file. Unlike `/v1`, an unknown one is an error: with a misspelt `accountId`, the file would
-/// silently have all accounts.
+/// Reads the parameters of a file. Unlike `/v1`, an unknown one is an error: with a misspelt `accountId`, the file
+/// would silently have all accounts.
 pub(super) fn read<Q: DeserializeOwned + IntoParams>(query: Option<&str>) -> Result<Q, Problem> {
     let known: Vec<String> = Q::into_params(|| None).into_iter().map(|parameter| parameter.name).collect();
     let names = form_urlencoded::parse(query.unwrap_or_default().as_bytes()).map(|(name, _)| name);

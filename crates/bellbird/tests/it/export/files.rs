@@ -216,7 +216,7 @@ async fn unknown_parameters_are_400_and_named() {
 }
 
 #[tokio::test]
-async fn wrong_kind_of_account_is_told_which_files_it_has() {
+async fn wrong_kind_of_account_names_the_files_that_it_has() {
     let app = App::start(Setup::default()).await;
     let investor = app.person_at("snaptrade").await;
     let account = &app.accounts_of(&investor.connections[0]).await[0].id;

@@ -192,7 +192,7 @@ behind_both_proxies! {
 }
 
 behind_both_proxies! {
-    async fn files_arrive_whole_or_are_noticed(program) {
+    async fn files_are_whole_or_noticed(program) {
         let site = Site::start(program, &[]).await;
         let path = "/v1/export/transactions.jsonl?from=2000-01-01";
         let whole = site.read(path);
