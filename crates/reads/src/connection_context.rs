@@ -128,6 +128,12 @@ impl Reads {
 }
 
 impl ConnectionContext {
+    /// The revision of the user that it was loaded at.
+    #[must_use]
+    pub fn revision(&self) -> i64 {
+        self.revision
+    }
+
     /// Approximate size in memory.
     fn bytes(&self) -> usize {
         let text_of = |account: &Account| {

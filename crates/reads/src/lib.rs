@@ -39,7 +39,7 @@ pub use merged::MergedWalk;
 use page_map::PageMap;
 pub use summary::{Group, GroupBy, GroupTotals, Summary};
 use trades::TradesMap;
-pub use walk::{KeepTrade, TradeWalk, TransactionWalk};
+pub use walk::{KeepTrade, Patience, TradeWalk, TransactionWalk};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {

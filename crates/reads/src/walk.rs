@@ -7,6 +7,7 @@ mod patience;
 pub mod trades;
 pub mod transactions;
 
+pub use patience::Patience;
 pub use trades::{KeepTrade, TradeWalk};
 pub use transactions::TransactionWalk;
 

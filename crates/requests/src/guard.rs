@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use bellbird_domain::{Caller, KeyId, Plan};
+use bellbird_domain::{Account, Caller, KeyId, Plan};
 use bellbird_reads::ConnectionContext;
 use bellbird_shared_state::gcra::{self, Decision};
 use bellbird_shared_state::{InFlight, Permit, RateLimiter};
@@ -96,10 +96,15 @@ impl Access {
         let found = self.inner.storage.find_caller_by_id(caller.user_id, caller.key_id, now).await?;
         let found = found.ok_or(Problem::Unauthorized)?.caller;
         class.check_plan(found.plan)?;
-        if found.revision != caller.revision {
+        // Not the caller's: an answer of several connections may have begun with an older context than that.
+        if found.revision != context.revision() {
             let connection = &context.connection;
             let again = self.reads().connection_context(&found, connection.id).await;
-            again.map_err(|error| problem_for_category(&error, "Connection", connection.category))?;
+            let again = again.map_err(|error| problem_for_category(&error, "Connection", connection.category))?;
+            let is_gone = |account: &Account| !again.accounts.iter().any(|other| other.id == account.id);
+            if context.accounts.iter().any(is_gone) {
+                return Err(Problem::NotFound("Account"));
+            }
         }
         Ok(found)
     }

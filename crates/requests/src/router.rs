@@ -55,6 +55,7 @@ pub fn router(access: Access, doors: Vec<Door>) -> Router {
 fn cors(origins: &[String]) -> Option<CorsLayer> {
     let origins: Vec<HeaderValue> = origins.iter().filter_map(|origin| origin.parse().ok()).collect();
     let exposed = [
+        "content-disposition",
         "x-request-id",
         "x-cache",
         "age",

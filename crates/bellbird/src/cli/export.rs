@@ -196,6 +196,10 @@ impl Target {
         if output == STDOUT {
             return Ok(Self::Stdout);
         }
+        let is_link = fs::symlink_metadata(output).is_ok_and(|found| found.is_symlink());
+        if is_link && !fs::exists(output).unwrap_or(false) {
+            bail!("{output} is a link to nothing: choose another file");
+        }
         // A link stays, and what it points to is replaced.
         let path = fs::canonicalize(output).unwrap_or_else(|_| PathBuf::from(output));
         if path.exists() && !path.is_file() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bellbird_domain::date::day_of;
 use bellbird_domain::{Account, Balance, Bound, Caller, ConnectionStatus, Holding, Interval, Span, Trade, Transaction};
-use bellbird_reads::{CallContext, ConnectionContext, ReadError, Reads, TradeWalk, TransactionWalk};
+use bellbird_reads::{CallContext, ConnectionContext, Patience, ReadError, Reads, TradeWalk, TransactionWalk};
 use bellbird_storage::Storage;
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -16,6 +16,9 @@ use super::names::{FileName, NameParts};
 use super::request::{FileRequest, Resource};
 use super::source::{OpenError, Source, find_sources};
 
+/// More accounts of a user than this are not compared for their names.
+const ACCOUNTS_MAX: u32 = 10_000;
+
 /// How long a page is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
@@ -23,6 +26,13 @@ pub enum Pace {
     Request,
     /// Longer: tries again after transient failures, and waits for the user's budget of provider calls.
     Patient,
+}
+
+impl Pace {
+    /// For what has no walk, which has patience of its own.
+    fn patience(self) -> Option<Patience> {
+        (self == Self::Patient).then(Patience::default)
+    }
 }
 
 /// Why a file cannot be continued.
@@ -49,6 +59,8 @@ pub struct Export {
     request: FileRequest,
     now: Timestamp,
     name: FileName,
+    /// The user's, for formats that name them.
+    accounts: Vec<Account>,
     /// The connections that were not begun.
     sources: VecDeque<Source>,
     /// The connection that is read now.
@@ -87,8 +99,26 @@ impl Export {
         let category = request.resource.category();
         let sources = find_sources(&reads, storage, &caller, category, request.selection).await?;
         let name = name_of(&request, &sources, &caller, now);
-        let sources = sources.into();
-        Ok(Self { reads, caller, request, now, name, sources, walk: None, writer, is_begun: false, rows: 0, calls: 0 })
+        let accounts = if request.format.names_accounts() {
+            let listed = storage.list_accounts(caller.user_id, ACCOUNTS_MAX, 0).await;
+            listed.map_err(|error| OpenError::Account(error.into()))?.0
+        } else {
+            Vec::new()
+        };
+        Ok(Self {
+            reads,
+            caller,
+            request,
+            now,
+            name,
+            accounts,
+            sources: sources.into(),
+            walk: None,
+            writer,
+            is_begun: false,
+            rows: 0,
+            calls: 0,
+        })
     }
 
     #[must_use]
@@ -128,13 +158,13 @@ impl Export {
         out: &mut Vec<u8>,
     ) -> Result<bool, ExportError> {
         if !self.is_begun {
-            self.begin(new_call, out).await?;
+            self.begin(pace, new_call, out).await?;
             self.is_begun = true;
         }
         self.walk = match self.next_walk()? {
             Some(Walk::Transactions(walk)) => self.transactions(walk, pace, new_call, out).await?,
             Some(Walk::Trades(walk)) => self.trades(walk, pace, new_call, out).await?,
-            Some(Walk::Holdings(source)) => self.holdings(source, new_call, out).await?,
+            Some(Walk::Holdings(source)) => self.holdings(source, pace, new_call, out).await?,
             None => None,
         };
         let has_more = self.context().is_some();
@@ -147,16 +177,17 @@ impl Export {
     }
 
     /// Writes what comes before the rows.
-    async fn begin(&mut self, new_call: &mut NewCall<'_>, out: &mut Vec<u8>) -> Result<(), ExportError> {
+    async fn begin(&mut self, pace: Pace, new_call: &mut NewCall<'_>, out: &mut Vec<u8>) -> Result<(), ExportError> {
         let account = only_account(&self.sources).cloned();
         let balance = match &account {
-            Some(account) if self.request.format.uses_balance() => self.balance(account, new_call).await?,
+            Some(account) if self.request.format.uses_balance() => self.balance(account, pace, new_call).await?,
             _ => None,
         };
         let (account, balance) = (account.as_ref(), balance.as_ref());
         let days = days_of(&self.request, &self.caller, self.now);
         let today = day_of(self.now, &self.caller.timezone);
-        let head = Head { account, balance, days, read_at: self.now, today };
+        let accounts = &self.accounts;
+        let head = Head { account, accounts, balance, days, read_at: self.now, today };
         match (&mut self.writer, self.request.resource) {
             (Writer::Transactions(writer), _) => writer.start(&head, out)?,
             (Writer::Table(table), Resource::Holdings) => table.start_holdings(out),
@@ -166,11 +197,26 @@ impl Export {
     }
 
     /// Reads the balance of the account. None if the provider does not say it.
-    async fn balance(&mut self, account: &Account, new_call: &mut NewCall<'_>) -> Result<Option<Balance>, ExportError> {
+    async fn balance(
+        &mut self,
+        account: &Account,
+        pace: Pace,
+        new_call: &mut NewCall<'_>,
+    ) -> Result<Option<Balance>, ExportError> {
         let Some(context) = self.context().map(Arc::clone) else { return Ok(None) };
-        let call = new_call();
-        let answer = self.reads.balances(&call, &self.caller, vec![account.clone()]).await;
-        self.calls += call.calls();
+        let mut patience = pace.patience();
+        let answer = loop {
+            let call = new_call();
+            let answer = self.reads.balances(&call, &self.caller, vec![account.clone()]).await;
+            self.calls += call.calls();
+            match (answer, &mut patience) {
+                (Err(error), Some(patience)) => {
+                    let waited = patience.wait_for_read(error).await;
+                    waited.map_err(|error| ExportError::Read { context: Arc::clone(&context), error })?;
+                }
+                (answer, _) => break answer,
+            }
+        };
         match answer {
             Ok(mut answer) if answer.broken.is_empty() => Ok(answer.balances.pop().and_then(|(_, balance)| balance)),
             Ok(_) => {
@@ -261,12 +307,29 @@ impl Export {
     async fn holdings(
         &mut self,
         source: Source,
+        pace: Pace,
         new_call: &mut NewCall<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Walk>, ExportError> {
-        let Source { context, account_id } = source;
-        let is_wanted = |id| account_id.is_none_or(|wanted| wanted == id);
-        let Writer::Table(table) = &mut self.writer else { return Ok(None) };
+        let (start, rows, mut patience) = (out.len(), self.rows, pace.patience());
+        loop {
+            let call = new_call();
+            let read = self.read_holdings(&source, &call, out).await;
+            self.calls += call.calls();
+            let Err(error) = read else { return Ok(None) };
+            out.truncate(start);
+            self.rows = rows;
+            let waited = match &mut patience {
+                Some(patience) => patience.wait_for_read(error).await,
+                None => Err(error),
+            };
+            waited.map_err(|error| ExportError::Read { context: Arc::clone(&source.context), error })?;
+        }
+    }
+
+    async fn read_holdings(&mut self, source: &Source, call: &CallContext, out: &mut Vec<u8>) -> Result<(), ReadError> {
+        let is_wanted = |id| source.account_id.is_none_or(|wanted| wanted == id);
+        let Writer::Table(table) = &mut self.writer else { return Ok(()) };
         let shared = Mutex::new((table, &mut self.rows));
         let write = |holding: &Holding<'_>, out: &mut Vec<u8>| {
             if is_wanted(holding.account.id) {
@@ -275,16 +338,12 @@ impl Export {
                 **rows += 1;
             }
         };
-        let call = new_call();
-        let read = self.reads.holdings(&call, &context, &write).await;
-        self.calls += call.calls();
-        let failed = |error| ExportError::Read { context: Arc::clone(&context), error };
-        for (id, written) in read.map_err(failed)? {
+        for (id, written) in self.reads.holdings(call, &source.context, &write).await? {
             if is_wanted(id) {
-                out.extend_from_slice(&written.map_err(failed)?);
+                out.extend_from_slice(&written?);
             }
         }
-        Ok(None)
+        Ok(())
     }
 }
 

@@ -2,7 +2,8 @@
 
 use bellbird_domain::{AccountId, ConnectionId, Span};
 use bellbird_requests::Problem;
-use bellbird_requests::params::{DateBound, Id};
+use bellbird_requests::params::{self, DateBound, Id};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
 use utoipa::IntoParams;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
@@ -10,6 +11,10 @@ use utoipa::openapi::{RefOr, Schema};
 
 use super::formats::{Format, Layout, Options};
 use super::request::Resource;
+
+/// Unknown parameters that an error names, and the characters of each.
+const NAMED_MAX: usize = 5;
+const NAME_CHARS_MAX: usize = 40;
 
 type ConnectionParam = Id<ConnectionId>;
 type AccountParam = Id<AccountId>;
@@ -112,6 +117,23 @@ impl Asked {
             quote_formulas: self.quote_formulas.is_some_and(|Flag(is_set)| is_set),
         })
     }
+}
+
+/// Reads the parameters of a file. Unlike `/v1`, an unknown one is an error: with a misspelt `accountId`, the file
+/// would silently have all accounts.
+pub(super) fn read<Q: DeserializeOwned + IntoParams>(query: Option<&str>) -> Result<Q, Problem> {
+    let known: Vec<String> = Q::into_params(|| None).into_iter().map(|parameter| parameter.name).collect();
+    let names = form_urlencoded::parse(query.unwrap_or_default().as_bytes()).map(|(name, _)| name);
+    let unknown = names.filter(|name| !known.iter().any(|known| known == name));
+    let named = unknown.map(|name| {
+        let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+        format!("{name}: Unknown parameter of this file")
+    });
+    let details: Vec<_> = named.take(NAMED_MAX).collect();
+    if details.is_empty() {
+        return params::read(query);
+    }
+    Err(Problem::BadRequest { message: "Invalid query parameters".into(), details })
 }
 
 fn span(from: Option<DateBound>, to: Option<DateBound>) -> Span {

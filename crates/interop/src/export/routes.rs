@@ -5,7 +5,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get};
-use bellbird_requests::extract::{ProviderCalls, Query};
+use bellbird_reads::ReadError;
+use bellbird_requests::extract::ProviderCalls;
 use bellbird_requests::live::problem_for_category;
 use bellbird_requests::params::Id;
 use bellbird_requests::routes::DoorTable;
@@ -13,7 +14,7 @@ use bellbird_requests::{Access, Admitted, Class, Credentials, Door, Problem, Rou
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderValue, Method, Version};
+use http::{HeaderValue, Method, Uri, Version};
 use serde::de::DeserializeOwned;
 use utoipa::OpenApi;
 
@@ -21,7 +22,7 @@ use super::body::{CutOff, FileBody, problem_of_format};
 use super::file::Export;
 use super::formats::Format;
 use super::queries::{
-    Asked, HoldingsFileQuery, TableFormat, TradesFileQuery, TransactionsFileQuery, TransactionsFormat,
+    Asked, HoldingsFileQuery, TableFormat, TradesFileQuery, TransactionsFileQuery, TransactionsFormat, read,
 };
 use super::request::{FileRequest, Resource, Selection};
 use super::source::OpenError;
@@ -84,7 +85,23 @@ struct Description;
 /// The paths of this door for the OpenAPI document.
 #[must_use]
 pub fn documented() -> utoipa::openapi::OpenApi {
-    Description::openapi()
+    #[cfg_attr(not(feature = "parquet"), expect(unused_mut))]
+    let mut document = Description::openapi();
+    #[cfg(feature = "parquet")]
+    describe_parquet(&mut document);
+    document
+}
+
+/// The type of a format that only some builds have.
+#[cfg(feature = "parquet")]
+fn describe_parquet(document: &mut utoipa::openapi::OpenApi) {
+    use utoipa::openapi::{Content, RefOr};
+
+    let path = document.paths.paths.get_mut("/v1/export/transactions.{format}");
+    let operation = path.and_then(|path| path.get.as_mut());
+    if let Some(RefOr::T(file)) = operation.and_then(|operation| operation.responses.responses.get_mut("200")) {
+        file.content.insert(Format::Parquet.content_type().to_owned(), Content::default());
+    }
 }
 
 /// Export transactions
@@ -155,21 +172,18 @@ fn holdings(place: Place) -> MethodRouter<Interop> {
     handler::<HoldingsFileQuery>(place)
 }
 
-fn handler<Q: Into<Asked> + DeserializeOwned + Send + 'static>(place: Place) -> MethodRouter<Interop> {
-    get(
-        async move |State(interop): State<Interop>,
-                    admitted: Admitted,
-                    version: Version,
-                    method: Method,
-                    Query(query): Query<Q>| {
-            if version < Version::HTTP_11 {
-                // Such an answer ends where the connection ends, so a file that was cut off would seem whole.
-                let message = "Files need HTTP/1.1: with an older version, a file that breaks off looks whole";
-                return Err(Problem::BadRequest { message: message.into(), details: Vec::new() });
-            }
-            export(interop.access, admitted, method, place, query.into()).await
-        },
-    )
+fn handler<Q: Into<Asked> + DeserializeOwned + utoipa::IntoParams + Send + 'static>(
+    place: Place,
+) -> MethodRouter<Interop> {
+    get(async move |State(interop): State<Interop>, admitted: Admitted, version: Version, method: Method, uri: Uri| {
+        if version < Version::HTTP_11 {
+            // Such an answer ends where the connection ends, so a file that was cut off would seem whole.
+            let message = "Files need HTTP/1.1: with an older version, a file that breaks off looks whole";
+            return Err(Problem::BadRequest { message: message.into(), details: Vec::new() });
+        }
+        let query: Q = read(uri.query())?;
+        export(interop.access, admitted, method, place, query.into()).await
+    })
 }
 
 async fn export(
@@ -192,6 +206,9 @@ async fn export(
     let category = place.resource.category();
     let opened = Export::open(access.reads().clone(), access.storage(), caller.clone(), request, now).await;
     let export = opened.map_err(|error| match error {
+        OpenError::Connection(ReadError::WrongCategory) | OpenError::Account(ReadError::WrongCategory) => {
+            Problem::BadRequest { message: wrong_category(place.resource).into(), details: Vec::new() }
+        }
         OpenError::Connection(error) => problem_for_category(&error, "Connection", category),
         OpenError::Account(error) => problem_for_category(&error, "Account", category),
         OpenError::Format(error) => problem_of_format(error),
@@ -214,9 +231,32 @@ async fn export(
     Ok(response)
 }
 
+/// Says which files there are, because a client that names only an account may not know what it is.
+fn wrong_category(requested: Resource) -> &'static str {
+    match requested {
+        Resource::Transactions => {
+            "The connection must be a banking connection: of a brokerage connection, take trades or holdings as csv \
+             or jsonl"
+        }
+        Resource::Trades | Resource::Holdings => {
+            "The connection must be a brokerage connection: of a banking connection, take transactions"
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "parquet")]
+    #[test]
+    fn parquet_is_documented() {
+        let document = serde_json::to_value(documented()).unwrap();
+        let operation = &document["paths"]["/v1/export/transactions.{format}"]["get"];
+        let formats = operation["parameters"][0]["schema"]["enum"].as_array().unwrap();
+        assert!(formats.iter().any(|format| format == "parquet"), "{formats:?}");
+        assert!(!operation["responses"]["200"]["content"]["application/vnd.apache.parquet"].is_null());
+    }
 
     #[test]
     fn every_file_has_a_path() {

@@ -10,6 +10,9 @@ use jiff::Timestamp;
 pub(super) type ListKey = (ConnectionId, Option<AccountId>);
 
 /// A place in a merged list. It names no row. Its text is short, for cursors.
+///
+/// A walk that continues asks for rows up to `instant`. So it passes over a row that its provider lists on a later page
+/// than an older one, if the walk before ended between the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// All later rows lie before the position.

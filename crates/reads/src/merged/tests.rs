@@ -322,6 +322,9 @@ async fn late_row_comes_once() {
     }
     let expected = ["a10", "b17", "a20", "a15", "b20", "b21", "a30"];
     assert_eq!(setup.read(None, 9, FAR).await.0, expected, "a list is in its provider's order");
+    // The next page begins with a later row, which is known only if it was read.
+    let before_late = setup.read(None, 3, FAR).await.1.position;
+    assert_eq!(setup.read(before_late, 9, FAR).await.0, expected[4..], "passed over");
     let after_late = setup.read(None, 4, FAR).await.1.position;
     let (ids, outcome) = setup.read(after_late, 9, FAR).await;
     assert_eq!((ids, outcome.is_lost), (expected[4..].iter().map(|id| (*id).to_owned()).collect(), false));

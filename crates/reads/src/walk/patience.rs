@@ -5,6 +5,8 @@ use std::time::Duration;
 use bellbird_providers::Error;
 use tokio::time::Instant;
 
+use crate::ReadError;
+
 /// Attempts of one page that may fail, each with the attempts of its provider calls.
 const ATTEMPTS_MAX: u32 = 3;
 /// The wait before another attempt, if the provider does not say how long.
@@ -17,9 +19,15 @@ const PAGE_MAX: Duration = Duration::from_secs(120);
 pub(super) const WALK_MAX: Duration = Duration::from_secs(3_600);
 
 /// The patience for one page.
-pub(super) struct Patience {
+pub struct Patience {
     failed: u32,
     until: Instant,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { failed: 0, until: Instant::now() + PAGE_MAX }
+    }
 }
 
 impl Patience {
@@ -38,12 +46,28 @@ impl Patience {
         if !error.is_transient() {
             return Err(error);
         }
-        self.failed += u32::from(!matches!(error, Error::BudgetUsedUp { .. }));
-        let next_at = Instant::now() + error.retry_after().unwrap_or(WAIT).max(WAIT_MIN);
+        let is_budget = matches!(error, Error::BudgetUsedUp { .. });
+        if self.wait_until_next(is_budget, error.retry_after().unwrap_or(WAIT)).await { Ok(()) } else { Err(error) }
+    }
+
+    /// As `wait`, for reads that are no walk.
+    pub async fn wait_for_read(&mut self, error: ReadError) -> Result<(), ReadError> {
+        let (is_budget, wait) = match error {
+            ReadError::BudgetUsedUp { retry_after } => (true, retry_after),
+            ReadError::Unavailable { retry_after } => (false, retry_after),
+            other => return Err(other),
+        };
+        if self.wait_until_next(is_budget, wait).await { Ok(()) } else { Err(error) }
+    }
+
+    /// Returns whether there is a further attempt.
+    async fn wait_until_next(&mut self, is_budget: bool, wait: Duration) -> bool {
+        self.failed += u32::from(!is_budget);
+        let next_at = Instant::now() + wait.max(WAIT_MIN);
         if self.failed >= ATTEMPTS_MAX || next_at >= self.until {
-            return Err(error);
+            return false;
         }
         tokio::time::sleep_until(next_at).await;
-        Ok(())
+        true
     }
 }

@@ -35,9 +35,12 @@ impl Deployment {
     }
 
     async fn fail_provider(&self) {
+        self.fault(&json!({"kind": "status", "status": 500, "match": "/v1/banking/transactions"})).await;
+    }
+
+    async fn fault(&self, fault: &Value) {
         let base = Url::parse(text(&self.sandbox.json()["fiskil"], "baseUrl")).unwrap();
-        let fault = json!({"kind": "status", "status": 500, "match": "/v1/banking/transactions"});
-        let set = reqwest::Client::new().post(base.join("/__control/faults").unwrap()).json(&fault).send();
+        let set = reqwest::Client::new().post(base.join("/__control/faults").unwrap()).json(fault).send();
         assert!(set.await.unwrap().status().is_success());
     }
 
@@ -71,7 +74,10 @@ async fn file_has_mode_0600_and_replaces_an_older_one() {
     let line = format!("{USER} --format ofx --account {account} --output out/link");
     assert!(workdir.text(&line).starts_with("Wrote "));
     assert!(fs::read_to_string(out.join("a.jsonl")).unwrap().starts_with("OFXHEADER:100\n"));
-    assert_eq!(deployment.files(), ["a.jsonl", "link"]);
+    symlink("nothing", out.join("dangling")).unwrap();
+    let error = workdir.error(&line.replace("out/link", "out/dangling"), 1);
+    assert!(error.contains("link to nothing"), "{error}");
+    assert_eq!(deployment.files(), ["a.jsonl", "dangling", "link"]);
 }
 
 #[tokio::test]
@@ -89,6 +95,17 @@ async fn failed_export_leaves_no_file_and_keeps_the_older_one() {
     assert_eq!(deployment.files(), ["old.csv"]);
     assert_eq!(fs::read_to_string(out.join("old.csv")).unwrap(), "old");
     assert_eq!(workdir.run(&format!("{USER} --format csv")).status.code(), Some(1));
+}
+
+#[tokio::test]
+async fn failing_balance_is_read_again() {
+    let deployment = Deployment::start().await;
+    let Deployment { workdir, account, .. } = &deployment;
+    // More than one read of the command tries.
+    let fault = json!({"kind": "status", "status": 500, "times": 3, "match": "/v1/banking/balances"});
+    deployment.fault(&fault).await;
+    let file = workdir.text(&format!("{USER} --format ofx --account {account}"));
+    assert!(file.contains("<LEDGERBAL>") && file.ends_with("</OFX>\n"), "{file}");
 }
 
 #[tokio::test]

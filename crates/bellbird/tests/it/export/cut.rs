@@ -1,6 +1,7 @@
 //! Files that break off: none of them looks whole.
 
 use std::process::Command;
+use std::time::Duration;
 
 use bellbird_domain::Plan;
 use bellbird_storage::UserChange;
@@ -123,6 +124,43 @@ async fn removed_connection_ends_a_file() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn connection_that_is_removed_before_its_turn_ends_a_file() {
+    let Case { app, .. } = case(MANY_ROWS).await;
+    let mut download = Download::start(&app, &app.olivia.key, "/v1/export/transactions.jsonl?from=2000-01-01").await;
+    download.begin().await;
+    // In the order of creation.
+    let removed = app.olivia.connections.last().unwrap();
+    let accounts = app.accounts_of(removed).await;
+    app.connections.remove(removed.id).await.unwrap();
+    assert!(!download.finish().await, "{} rows seem whole", download.lines());
+    let file = download.file();
+    assert!(download.lines() > PAGE_ROWS, "the other connection is read on");
+    assert!(!accounts.iter().any(|account| file.contains(&account.id)), "the removed connection is read");
+}
+
+#[tokio::test]
+async fn service_that_stops_ends_a_file() {
+    let mut setup = Setup { rows: MANY_ROWS, ..Setup::default() };
+    setup.serve.stop_timeout = Duration::ZERO;
+    let app = App::start(setup).await;
+    let mut download = Download::start(&app, &app.olivia.key, "/v1/export/transactions.jsonl?from=2000-01-01").await;
+    download.begin().await;
+    app.stop();
+    assert!(!download.finish().await, "{} rows seem whole", download.lines());
+    assert!(download.lines() < MANY_ROWS as usize);
+}
+
+#[tokio::test]
+async fn file_under_way_is_completed_while_the_service_stops() {
+    let Case { app, path } = case(3_500).await;
+    let mut download = Download::start(&app, &app.olivia.key, &path).await;
+    download.begin().await;
+    app.stop();
+    assert!(download.finish().await);
+    assert_eq!(download.lines(), 3_500);
 }
 
 #[tokio::test]

@@ -177,13 +177,52 @@ async fn wrong_parameters_are_400_and_say_what_to_do() {
     let (message, _) = details(&format!("/v1/export/transactions.csv?{of_account}&from=2026-02-30")).await;
     assert_eq!(message, "Invalid date parameters");
     let (message, _) = details(&format!("/v1/export/trades.csv?connectionId={connection}")).await;
-    assert_eq!(message, "The connection must be a brokerage connection");
+    assert_eq!(message, "The connection must be a brokerage connection: of a banking connection, take transactions");
     let (message, _) = details(&format!("/v1/export/holdings.csv?{of_account}")).await;
-    assert_eq!(message, "The connection must be a brokerage connection");
+    assert_eq!(message, "The connection must be a brokerage connection: of a banking connection, take transactions");
     app.get("/v1/export/transactions.pdf").await.error(404);
     app.get("/v1/export/balances.csv").await.error(404);
     app.method_as(Method::POST, &app.olivia.key, "/v1/export/transactions.csv").await.error(405);
     assert_eq!(app.transaction_calls().await, 0);
+}
+
+#[tokio::test]
+async fn unknown_parameters_are_400_and_named() {
+    let app = App::start(Setup::default()).await;
+    let Place { account, .. } = busiest(&app).await;
+    let unknown = |name: &str| format!("{name}: Unknown parameter of this file");
+    let many = "a".repeat(100);
+    for (file, names) in [
+        (format!("transactions.csv?acountId={account}"), vec![unknown("acountId")]),
+        (format!("transactions.jsonl?from=2026-11-01&account={account}&%61ccountid=1&x"), {
+            vec![unknown("account"), unknown("accountid"), unknown("x")]
+        }),
+        ("trades.csv?layout=ynab".to_owned(), vec![unknown("layout")]),
+        ("holdings.csv?from=2026-11-01".to_owned(), vec![unknown("from")]),
+        (format!("transactions.csv?{many}=1"), vec![unknown(&many[..40])]),
+        (format!("transactions.csv?{}", "x&".repeat(20)), vec![unknown("x"); 5]),
+    ] {
+        for method in [Method::GET, Method::HEAD] {
+            let answer = app.method_as(method.clone(), &app.olivia.key, &format!("/v1/export/{file}")).await;
+            if method == Method::HEAD {
+                assert_eq!(answer.status, 400);
+                continue;
+            }
+            assert_eq!(answer.error(400), "Invalid query parameters");
+            assert_eq!(answer.json()["error"]["details"], json!(names), "{file}");
+        }
+    }
+    assert_eq!(app.transaction_calls().await, 0);
+}
+
+#[tokio::test]
+async fn wrong_kind_of_account_names_the_files_that_it_has() {
+    let app = App::start(Setup::default()).await;
+    let investor = app.person_at("snaptrade").await;
+    let account = &app.accounts_of(&investor.connections[0]).await[0].id;
+    let answer = app.get_as(&investor.key, &format!("/v1/export/transactions.ofx?accountId={account}")).await;
+    let message = answer.error(400);
+    assert!(message.contains("take trades or holdings"), "{message}");
 }
 
 #[tokio::test]

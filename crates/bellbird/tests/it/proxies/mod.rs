@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::proxies::curl::Answer;
 use crate::proxies::site::{Program, Site, USER};
+use crate::support::harness::eventually;
 use crate::support::process::{get, text};
 
 /// More than the proxies' own time limits, so a wait that ends here has failed.
@@ -84,7 +85,7 @@ behind_both_proxies! {
         let Site { service, .. } = &site;
         let stopped = Command::new("kill").arg(service.id().to_string()).status().unwrap();
         assert!(stopped.success());
-        crate::support::harness::eventually(async || site.get("/health").status == 502).await;
+        eventually(async || site.get("/health").status == 502).await;
         for url in [&session.link_url, session.callback_url.as_str()] {
             assert_eq!(site.curl.send(&["--cookie", &session.cookie, url]).status, 502);
         }
@@ -147,6 +148,9 @@ behind_both_proxies! {
             ("/openapi.json", 200),
             ("/v1/accounts", 401),
             ("/v1", 401),
+            ("/v1/export/transactions.csv", 401),
+            ("/simplefin/info", 200),
+            ("/simplefin/accounts", 403),
             ("/", 200),
             ("/link/unknown", 404),
             ("/webhooks/fiskil", 405),
@@ -168,6 +172,50 @@ behind_both_proxies! {
         assert_eq!(plain.status, 308);
         let target: Url = plain.header("location").parse().unwrap();
         assert_eq!((target.scheme(), target.path(), target.query()), ("https", "/docs", Some("a=b")));
+    }
+}
+
+behind_both_proxies! {
+    async fn setup_tokens_are_not_logged(program) {
+        let site = Site::start(program, &[]).await;
+        let token = "c2V0dXAtdG9rZW4tb2YtYS10ZXN0";
+        let claim = |url: &str| {
+            site.curl.send(&["--header", "Host: localhost", "--data", "", &format!("{url}/simplefin/claim/{token}")])
+        };
+        assert_eq!(claim(&site.url).status, 403);
+        assert_eq!(claim(&format!("http://{}", site.http())).status, 308);
+        // The log has this line later than those.
+        site.get("/docs/last");
+        eventually(async || site.log().contains("/docs")).await;
+        assert!(!site.log().contains(token), "{}", site.log());
+    }
+}
+
+behind_both_proxies! {
+    async fn files_are_whole_or_noticed(program) {
+        let site = Site::start(program, &[]).await;
+        let path = "/v1/export/transactions.jsonl?from=2000-01-01";
+        let whole = site.read(path);
+        assert_eq!(whole.status, 200);
+        let rows = whole.text().lines().count();
+        assert!(rows > 1_000, "{rows} rows");
+        let base = Url::parse(text(&site.sandbox.json()["fiskil"], "baseUrl")).unwrap();
+        let transactions = "/v1/banking/transactions";
+        for fault in [
+            json!({"kind": "delay", "delayMs": 0, "times": 1, "match": transactions}),
+            json!({"kind": "status", "status": 500, "match": transactions}),
+        ] {
+            let set = reqwest::Client::new().post(base.join("/__control/faults").unwrap()).json(&fault).send();
+            assert!(set.await.unwrap().status().is_success());
+        }
+        let key = format!("Authorization: Bearer {}", site.key);
+        let output = site.curl.command(&["--fail", "--header", &key, &format!("{}{path}", site.url)]).output().unwrap();
+        assert!(output.stdout.ends_with(b"200"), "it began");
+        match program {
+            // Caddy 2.6 says it in its log only, as the documentation does. 2.7.6 breaks the connection off.
+            Program::Caddy => eventually(async || site.log().contains("aborting with incomplete response")).await,
+            Program::Nginx => assert!(!output.status.success(), "a file that is not whole seems to be"),
+        }
     }
 }
 

@@ -44,6 +44,7 @@ pub(crate) struct Setup {
     pub(crate) rows: u32,
     pub(crate) api: ApiSettings,
     pub(crate) access: AccessSettings,
+    pub(crate) serve: ServeOptions,
     pub(crate) limits: Limits,
     pub(crate) call_timeout: Duration,
     pub(crate) syncing: SyncSettings,
@@ -74,6 +75,7 @@ impl Default for Setup {
                 trusted_proxies: Vec::new(),
                 cors_origins: Vec::new(),
             },
+            serve: ServeOptions::default(),
             limits: Limits { deadline: Duration::from_secs(25), row_cap: 5_000 },
             call_timeout: Duration::from_secs(20),
             // Off, so that a test makes all the provider calls that it counts.
@@ -239,7 +241,7 @@ impl App {
         let listener = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");
         let url = format!("http://{}", listener.address());
         let stop = CancellationToken::new();
-        tokio::spawn(serve::serve(listener, router, ServeOptions::default(), stop.clone()));
+        tokio::spawn(serve::serve(listener, router, setup.serve, stop.clone()));
         let pages = ConsoleSettings { api_url: url.clone(), ..pages };
         let pages = bellbird_console::router(connections.clone(), pages);
         tokio::spawn(serve::serve(console, pages, ServeOptions::default(), stop.clone()));
@@ -453,6 +455,11 @@ impl App {
             ["arrangementId", "authorisation", "authorizationId"].iter().find_map(|name| credentials[name].as_str());
         let path = format!("/consents/{}", id.unwrap());
         self.control_of(&connection.provider, Method::POST, &path, json!({ "state": state })).await;
+    }
+
+    /// Stops the service, which completes what is under way within its time.
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
     }
 }
 

@@ -30,24 +30,31 @@ pub(super) const fn is_liability(account: &Account) -> bool {
     matches!(account.account_type, AccountType::CreditCard | AccountType::Loan)
 }
 
-/// The names of the accounts in a file. Two accounts never share one.
+/// The names of a user's accounts. Two accounts never share one, and each has the same in every file of the user.
 #[derive(Default)]
 pub(super) struct AccountNames {
     names: HashMap<AccountId, String>,
-    taken: HashSet<String>,
+    /// The accounts of each name without a suffix.
+    accounts: HashMap<String, HashSet<AccountId>>,
 }
 
 impl AccountNames {
+    pub(super) fn new(accounts: &[Account], make: impl Fn(&Account, &str) -> String) -> Self {
+        let mut names = Self::default();
+        for account in accounts {
+            names.accounts.entry(make(account, "")).or_default().insert(account.id);
+        }
+        names
+    }
+
     /// `make` builds the name, with a suffix if another account has the name without it.
     pub(super) fn get(&mut self, account: &Account, make: impl Fn(&Account, &str) -> String) -> &str {
-        let taken = &mut self.taken;
+        let accounts = &mut self.accounts;
         self.names.entry(account.id).or_insert_with(|| {
-            let mut name = make(account, "");
-            if !taken.insert(name.clone()) {
-                name = make(account, &account.id.uuid().simple().to_string());
-                taken.insert(name.clone());
-            }
-            name
+            let name = make(account, "");
+            let of_name = accounts.entry(name.clone()).or_default();
+            of_name.insert(account.id);
+            if of_name.len() == 1 { name } else { make(account, &account.id.uuid().simple().to_string()) }
         })
     }
 }

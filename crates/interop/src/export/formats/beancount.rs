@@ -18,6 +18,7 @@ pub(super) struct Beancount {
 
 impl WriteTransactions for Beancount {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        self.names = AccountNames::new(head.accounts, account_name);
         line(&["; Transactions of Bellbird, read at ", &head.read_at.strftime("%FT%TZ").to_string()], out);
         // Opens the accounts of a file that stands alone. Beancount ignores it in an included file, so that `open` of
         // the including file is not repeated.

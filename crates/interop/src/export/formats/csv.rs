@@ -1,5 +1,7 @@
 //! Comma-separated values (RFC 4180): UTF-8, one header line, the names of `/v1`.
 
+use std::borrow::Cow;
+
 use bellbird_domain::{Category, Transaction};
 use jiff::civil::Date;
 use uuid::Uuid;
@@ -48,8 +50,8 @@ impl CsvLines {
 
     /// A field that strangers write.
     pub(super) fn text(&mut self, text: &str, out: &mut Vec<u8>) {
-        if self.options.quote_formulas && begins_formula(text) {
-            self.plain(&format!("'{text}"), out);
+        if self.options.quote_formulas {
+            self.plain(&quote_formulas(text), out);
         } else {
             self.plain(text, out);
         }
@@ -96,6 +98,26 @@ impl CsvLines {
             }
         }
     }
+}
+
+/// Puts `'` before a text that begins a formula, and before each part of it that would: a spreadsheet may split at
+/// semicolons and tabs too, as Excel does where commas are in numbers.
+fn quote_formulas(text: &str) -> Cow<'_, str> {
+    let is_separator = |character: char| matches!(character, ';' | '\t' | '\r' | '\n');
+    if !begins_formula(text) && !text.contains(is_separator) {
+        return text.into();
+    }
+    let mut quoted = String::with_capacity(text.len() + 4);
+    if begins_formula(text) {
+        quoted.push('\'');
+    }
+    for part in text.split_inclusive(is_separator) {
+        if !quoted.is_empty() && begins_formula(part.trim_start_matches('"')) && !quoted.ends_with('\'') {
+            quoted.push('\'');
+        }
+        quoted.push_str(part);
+    }
+    quoted.into()
 }
 
 /// Whether spreadsheets take a cell with this text for a formula. Some take the full-width forms of the signs too.

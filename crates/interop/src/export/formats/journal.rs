@@ -17,6 +17,7 @@ pub(super) struct Journal {
 
 impl WriteTransactions for Journal {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        self.names = AccountNames::new(head.accounts, account_name);
         line(&["; Transactions of Bellbird, read at ", &head.read_at.strftime("%FT%TZ").to_string()], out);
         let Some((account, balance)) = head.account.zip(head.balance) else { return Ok(()) };
         if let Some(amount) = &balance.current {

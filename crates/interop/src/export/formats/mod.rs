@@ -61,6 +61,8 @@ pub struct Options {
 pub struct Head<'a> {
     /// `None` if the file has rows of several accounts.
     pub account: Option<&'a Account>,
+    /// The user's accounts. See [`Format::names_accounts`].
+    pub accounts: &'a [Account],
     /// The balance of `account`. See [`Format::uses_balance`].
     pub balance: Option<&'a Balance>,
     /// The first and the last requested day. `None` if it is open.
@@ -75,9 +77,11 @@ pub struct Head<'a> {
 pub enum FormatError {
     #[error("this format holds one account a file: name it with accountId")]
     OneAccount,
-    #[error("OFX needs the account's balance, and the provider did not send it: take another format")]
+    #[error("OFX needs a balance in the account's currency, and the provider did not send it: take another format")]
     NoBalance,
-    #[error("a transaction is not in the account's currency, which this format cannot say: take csv or jsonl")]
+    #[error(
+        "a transaction is not in the account's currency, which this format cannot say: take csv, journal or beancount"
+    )]
     OtherCurrency,
     #[error("an amount has more than two decimals, which programs misread in QIF: take ofx or csv")]
     TooManyPlaces,
@@ -158,6 +162,12 @@ impl Format {
     #[must_use]
     pub const fn uses_balance(self) -> bool {
         matches!(self, Self::Ofx | Self::Journal | Self::Beancount)
+    }
+
+    /// Whether a file has names of accounts that only differ if the user's other accounts are known.
+    #[must_use]
+    pub const fn names_accounts(self) -> bool {
+        matches!(self, Self::Journal | Self::Beancount)
     }
 
     /// Whether [`Table`] writes trades and holdings in this format.

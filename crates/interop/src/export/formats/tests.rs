@@ -97,6 +97,7 @@ fn file_with(
 ) -> Result<Vec<u8>, FormatError> {
     let head = Head {
         account: Some(account),
+        accounts: std::slice::from_ref(account),
         balance,
         days: (Some(date(2026, 11, 1)), None),
         read_at: "2026-11-21T10:30:00Z".parse().unwrap(),
@@ -112,6 +113,11 @@ fn file_with(
     whole.append(&mut out);
     writer.end(&mut whole)?;
     Ok(whole)
+}
+
+fn head_of_several() -> Head<'static> {
+    let read_at = Timestamp::UNIX_EPOCH;
+    Head { account: None, accounts: &[], balance: None, days: (None, None), read_at, today: DAY }
 }
 
 fn text_of(format: Format, rows: &[Given]) -> String {

@@ -1,6 +1,6 @@
 //! The columns that YNAB's file import expects. It has none for an id, an account or a currency.
 
-use bellbird_domain::Transaction;
+use bellbird_domain::{Currency, Transaction};
 use jiff::civil::Date;
 
 use super::csv::CsvLines;
@@ -9,23 +9,30 @@ use super::{FormatError, Head, Options, WriteTransactions, amounts};
 
 const COLUMNS: [&str; 5] = ["Date", "Payee", "Memo", "Outflow", "Inflow"];
 
-pub(super) struct Ynab(CsvLines);
+pub(super) struct Ynab {
+    lines: CsvLines,
+    currency: Option<Currency>,
+}
 
 impl Ynab {
     pub(super) fn new(options: Options) -> Self {
-        Self(CsvLines::new(options))
+        Self { lines: CsvLines::new(options), currency: None }
     }
 }
 
 impl WriteTransactions for Ynab {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
-        head.account.ok_or(FormatError::OneAccount)?;
-        self.0.header(&COLUMNS, out);
+        let account = head.account.ok_or(FormatError::OneAccount)?;
+        self.currency = Some(account.currency).filter(|currency| *currency != Currency::UNKNOWN);
+        self.lines.header(&COLUMNS, out);
         Ok(())
     }
 
     fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError> {
-        let lines = &mut self.0;
+        if row.currency.is_some_and(|currency| self.currency.is_some_and(|own| own != currency)) {
+            return Err(FormatError::OtherCurrency);
+        }
+        let lines = &mut self.lines;
         let amount = amounts::absolute(&row.amount);
         let (outflow, inflow) = if row.amount.is_negative() { (amount, "") } else { ("", amount) };
         lines.plain(&date.to_string(), out);

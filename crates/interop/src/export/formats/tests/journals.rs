@@ -170,16 +170,24 @@ fn accounts_of_one_name_stay_apart() {
     for (format, read) in
         [(Format::Journal, read_journal as fn(&str) -> Vec<Entry>), (Format::Beancount, read_beancount)]
     {
-        let mut writer = format.transactions(Options::default());
-        let mut out = Vec::new();
-        for account in [&one, &two, &one, &card] {
-            writer.row(&row.row(account), DAY, &mut out).unwrap();
-        }
-        let entries = read(std::str::from_utf8(&out).unwrap());
-        let names: Vec<_> = entries.iter().map(|entry| entry.postings[0].0.as_str()).collect();
+        let accounts = [one.clone(), two.clone(), card.clone()];
+        let names_of = |rows: &[&Account]| {
+            let mut writer = format.transactions(Options::default());
+            let (mut head, mut out) = (Vec::new(), Vec::new());
+            writer.start(&Head { accounts: &accounts, ..head_of_several() }, &mut head).unwrap();
+            for account in rows {
+                writer.row(&row.row(account), DAY, &mut out).unwrap();
+            }
+            let entries = read(std::str::from_utf8(&out).unwrap());
+            entries.into_iter().map(|mut entry| entry.postings.remove(0).0).collect::<Vec<_>>()
+        };
+        let names = names_of(&[&one, &two, &one, &card]);
         assert_eq!(names[0], names[2]);
-        assert!(names[1] != names[0] && names[1].starts_with(names[0]), "{names:?}");
+        assert!(names[1] != names[0] && !names[1].starts_with(&names[0]), "{names:?}");
         assert!(names[3].to_lowercase().starts_with("liabilities:"), "{names:?}");
+        // Those of any other file.
+        assert_eq!(names_of(&[&two, &one]), [names[1].as_str(), &names[0]]);
+        assert_eq!(names_of(&[&two]), names[1..2]);
     }
 }
 

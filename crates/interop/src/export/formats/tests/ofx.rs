@@ -99,11 +99,14 @@ fn ofx_without_a_balance_is_rejected() {
 fn row_in_another_currency_is_rejected() {
     let account = account();
     let row = given("x", "-5.00");
-    for format in [Format::Ofx, Format::Qif] {
-        let mut writer = format.transactions(Options::default());
+    let ynab = Options { layout: super::super::Layout::Ynab, ..Options::default() };
+    for (format, options) in [(Format::Ofx, Options::default()), (Format::Qif, Options::default()), (Format::Csv, ynab)]
+    {
+        let mut writer = format.transactions(options);
         let balance = balance(Some("1.00"), "AUD");
         let head = Head {
             account: Some(&account),
+            accounts: &[],
             balance: Some(&balance),
             days: (None, None),
             read_at: Timestamp::UNIX_EPOCH,
@@ -120,7 +123,7 @@ fn row_in_another_currency_is_rejected() {
 
 #[test]
 fn file_of_several_accounts_is_rejected() {
-    let head = Head { account: None, balance: None, days: (None, None), read_at: Timestamp::UNIX_EPOCH, today: DAY };
+    let head = head_of_several();
     for format in Format::ALL {
         for layout in [super::super::Layout::Wide, super::super::Layout::Ynab] {
             let started = format.transactions(Options { layout, ..Options::default() }).start(&head, &mut Vec::new());

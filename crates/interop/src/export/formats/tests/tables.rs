@@ -48,6 +48,23 @@ fn byte_order_mark_is_only_on_request() {
 }
 
 #[test]
+fn formulas_are_quoted_behind_other_separators() {
+    let options = Options { quote_formulas: true, ..Options::default() };
+    for (text, expected) in [
+        ("=1", "'=1"),
+        ("a;=1", "a;'=1"),
+        ("a;b=1;\"+2\"", "a;b=1;'\"+2\""),
+        ("a\t@b\n-c", "a\t'@b\n'-c"),
+        ("=1;=2", "'=1;'=2"),
+        ("a'=1;b", "a'=1;b"),
+    ] {
+        let file = file(Format::Csv, options, &account(), &[given(text, "-5.00")]).unwrap();
+        let description = csv_row(&file).into_iter().find(|(name, _)| name == "description").unwrap().1;
+        assert_eq!(description, expected);
+    }
+}
+
+#[test]
 fn ynab_layout_splits_amounts() {
     let options = Options { layout: Layout::Ynab, ..Options::default() };
     let rows = [
