@@ -26,11 +26,7 @@ use super::{SimpleFin, deny};
 /// Accounts in one answer.
 const ACCOUNTS_MAX: u32 = 500;
 
-pub(super) async fn list_accounts(
-    State(server): State<SimpleFin>,
-    admitted: Admitted,
-    uri: Uri,
-) -> Response {
+pub(super) async fn list_accounts(State(server): State<SimpleFin>, admitted: Admitted, uri: Uri) -> Response {
     match account_set(server, admitted, uri.query()).await {
         Ok(response) => response,
         Err(problem) => deny(problem),
@@ -92,6 +88,9 @@ async fn select(
     let mut findings = Vec::new();
     if params.has_unknown_account || wanted.as_ref().is_some_and(|wanted| !wanted.is_empty()) {
         findings.push(Finding::unknown_account());
+    }
+    if params.is_mistaken {
+        findings.push(Finding::mistaken_window());
     }
     if is_cut && wanted.is_none() {
         findings.push(Finding::too_many_accounts(chosen.len()));

@@ -24,7 +24,8 @@ use tracing::Instrument as _;
 use super::SimpleFin;
 use super::amounts::balance_text;
 use super::findings::Finding;
-use super::history::{self, Known};
+use super::history;
+use super::memory::{Key, Memory};
 use super::params::Params;
 use super::posted::span_until;
 use super::view::{BalanceView, Rows, ShownAccount, write_holding};
@@ -88,8 +89,7 @@ pub(super) enum Step {
 
 pub(super) struct End {
     pub(super) findings: Vec<Finding>,
-    /// What to answer if no account can be shown. None if the account set says it, because a later request gives the
-    /// same.
+    /// What to answer if no account can be shown. None if the account set says it: the requested accounts are gone.
     pub(super) problem: Option<Problem>,
 }
 
@@ -190,8 +190,9 @@ impl Collector {
     }
 
     fn problem(&self) -> Option<Problem> {
-        let lasting = |problem: &&Problem| !matches!(problem, Problem::Reconnect(_) | Problem::NotFound(_));
-        self.problems.iter().filter(lasting).max_by_key(|problem| problem.retry_after()).cloned()
+        // Actual advises to unlink an account that a set lacks, also one whose user only has to reconnect.
+        let is_there = |problem: &&Problem| !matches!(problem, Problem::NotFound(_));
+        self.problems.iter().filter(is_there).max_by_key(|problem| problem.retry_after()).cloned()
     }
 
     fn take_done(&mut self, done: Result<(Option<usize>, Done), JoinError>) {
@@ -358,12 +359,12 @@ impl Job {
         if window.is_empty() {
             return Ok(Rows::default());
         }
-        let histories = &self.server.inner.histories;
-        let known = histories.get(account.id, self.caller.revision, self.now);
+        let (memory, key) = (self.memory(), Key::new(account, &self.caller));
+        let known = memory.history(key, self.now);
         let plan = known.plan(window.last(), self.today());
         if !matches!(plan, history::Plan::Read) {
             // A client reads the windows of the far past one after another.
-            self.server.inner.balances.insert((account.id, self.caller.revision), balance.clone(), self.now);
+            memory.set_balance(key, balance.clone(), self.now);
         }
         match plan {
             history::Plan::Empty => return Ok(Rows::default()),
@@ -372,7 +373,7 @@ impl Job {
                 let learned = known.learn(to, probed.newest_day());
                 // A page without rows that is not the last one says nothing.
                 if probed.len() > 0 || !probed.is_cut() {
-                    histories.set(account.id, self.caller.revision, learned, self.now);
+                    memory.set_history(key, learned, self.now);
                 }
                 if learned.plan(window.last(), self.today()) == history::Plan::Empty && !probed.is_cut() {
                     return Ok(Rows::default());
@@ -423,7 +424,8 @@ impl Job {
         let access = &self.server.interop.access;
         let read_at = access.clock().now();
         let write = |holding: &Holding<'_>, out: &mut Vec<u8>| write_holding(holding, read_at, out);
-        let found = match access.reads().holdings(&self.call, &context, &write).await {
+        let ids: Vec<_> = places.iter().map(|at| self.items[*at].account.id).collect();
+        let found = match access.reads().holdings_of(&self.call, &context, &ids, &write).await {
             Ok(found) => found,
             Err(error) => return failed(places, &self.after_failed_read(&context, &error).await),
         };
@@ -455,12 +457,16 @@ impl Job {
         if self.connections[item.connection].category != ConnectionCategory::Banking || self.params.is_balances_only {
             return None;
         }
-        let (id, revision) = (item.account.id, self.caller.revision);
-        let known: Known = self.server.inner.histories.get(id, revision, self.now);
+        let key = Key::new(&item.account, &self.caller);
+        let known = self.memory().history(key, self.now);
         if known.plan(self.params.window.last(), self.today()) != history::Plan::Empty {
             return None;
         }
-        self.server.inner.balances.get(&(id, revision), self.now).map(|(balance, _)| balance)
+        self.memory().balance(key, self.now)
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.server.interop.simplefin
     }
 
     /// In the user's timezone.
