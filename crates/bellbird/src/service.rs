@@ -146,7 +146,7 @@ impl Routers {
     }
 
     /// What the background work does to everything cached: evicts a removed connection, and frees what has expired.
-    pub fn forgetting(&self, api: AppState) -> (impl Fn(UserId, ConnectionId) + use<>, impl Fn() + use<>) {
+    pub fn evict_and_purge(&self, api: AppState) -> (impl Fn(UserId, ConnectionId) + use<>, impl Fn() + use<>) {
         let (caches, doors, interop) = (api.clone(), self.interop.clone(), self.interop.clone());
         let evict = move |user, connection| {
             api.evict_connection(user, connection);

@@ -37,7 +37,7 @@ impl Interop {
         self.simplefin.purge_expired();
     }
 
-    /// Forgets a removed connection. This frees memory only: every request checks first what the caller owns.
+    /// Evicts a removed connection. This frees memory only: every request checks first what the caller owns.
     pub fn evict_connection(&self, connection_id: ConnectionId) {
         self.simplefin.evict_connection(connection_id);
     }

@@ -118,7 +118,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     };
     let paths = if args.format.json { Vec::new() } else { paths_to_try(&storage, &people[0].user).await? };
     output::print(args.format, &view, |view| text(view, &paths, folder.is_some(), is_local))?;
-    let (evict, purge) = routers.forgetting(api);
+    let (evict, purge) = routers.evict_and_purge(api);
     let background = background::start(storage.clone(), connections.clone(), webhooks, evict, purge, stop.clone());
     listeners.serve(&settings, routers, stop).await;
     if folder.is_some() {

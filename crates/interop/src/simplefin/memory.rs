@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn removed_connection_is_forgotten() {
+    fn removed_connection_is_evicted() {
         let (memory, now) = (Memory::new(), Timestamp::UNIX_EPOCH);
         let key = |connection: u128| Key {
             connection_id: Uuid::from_u128(connection).into(),

@@ -67,7 +67,7 @@ async fn consent_that_is_gone_is_said_in_the_set() {
 
 /// Actual takes a set without the account as an account that is gone, and advises to unlink it.
 #[tokio::test]
-async fn consent_of_all_that_is_asked_for_is_no_set() {
+async fn consent_of_all_requested_accounts_is_no_set() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     let account = app.accounts_of(connection).await[0].id.clone();
