@@ -9,6 +9,7 @@ use axum::Router;
 use bellbird_api::AppState;
 use bellbird_connections::Connections;
 use bellbird_console::{ConsoleSettings, Demo};
+use bellbird_domain::{ConnectionId, UserId};
 use bellbird_interop::{Interop, InteropSettings};
 use bellbird_storage::{ServiceLock, Storage, StorageError};
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -107,11 +108,12 @@ impl Listeners {
 }
 
 /// The router of each listener.
-#[derive(Debug)]
 pub struct Routers {
     pub api: Router,
     pub console: Router,
     pub ops: Router,
+    /// The state of the API's other doors.
+    pub interop: Interop,
 }
 
 impl Routers {
@@ -139,7 +141,22 @@ impl Routers {
             api: wiring::api_router(api, &interop),
             console: bellbird_console::router(connections, console),
             ops: ops::router(storage.clone(), metrics),
+            interop,
         }
+    }
+
+    /// What the background work does to everything cached: evicts a removed connection, and frees what has expired.
+    pub fn evict_and_purge(&self, api: AppState) -> (impl Fn(UserId, ConnectionId) + use<>, impl Fn() + use<>) {
+        let (caches, doors, interop) = (api.clone(), self.interop.clone(), self.interop.clone());
+        let evict = move |user, connection| {
+            api.evict_connection(user, connection);
+            interop.evict_connection(connection);
+        };
+        let purge = move || {
+            caches.purge_expired();
+            doors.purge_expired();
+        };
+        (evict, purge)
     }
 }
 

@@ -9,6 +9,7 @@ pub mod simplefin;
 
 use std::sync::Arc;
 
+use bellbird_domain::ConnectionId;
 use bellbird_requests::{Access, Door};
 
 #[derive(Debug, Clone)]
@@ -22,12 +23,23 @@ pub struct InteropSettings {
 pub struct Interop {
     pub access: Access,
     pub settings: Arc<InteropSettings>,
+    simplefin: Arc<simplefin::Memory>,
 }
 
 impl Interop {
     #[must_use]
     pub fn new(access: Access, settings: InteropSettings) -> Self {
-        Self { access, settings: Arc::new(settings) }
+        Self { access, settings: Arc::new(settings), simplefin: Arc::new(simplefin::Memory::new()) }
+    }
+
+    /// Frees the memory of everything kept that has expired.
+    pub fn purge_expired(&self) {
+        self.simplefin.purge_expired();
+    }
+
+    /// Evicts a removed connection. This frees memory only: every request checks first what the caller owns.
+    pub fn evict_connection(&self, connection_id: ConnectionId) {
+        self.simplefin.evict_connection(connection_id);
     }
 }
 

@@ -10,15 +10,28 @@ use crate::{ConnectionContext, ReadError, Reads};
 pub type WriteHolding<'w> = dyn Fn(&Holding<'_>, &mut Vec<u8>) + Sync + 'w;
 
 impl Reads {
-    /// Reads the holdings of each account. Returns what `write` wrote, or the error of that account.
+    /// Reads the holdings of each account of the connection. Returns what `write` wrote, or the error of that account.
     pub async fn holdings(
         &self,
         call: &CallContext,
         context: &ConnectionContext,
         write: &WriteHolding<'_>,
     ) -> Result<Vec<(AccountId, Result<Vec<u8>, ReadError>)>, ReadError> {
+        let all: Vec<_> = context.accounts.iter().map(|account| account.id).collect();
+        self.holdings_of(call, context, &all, write).await
+    }
+
+    /// As [`Self::holdings`], of these accounts. Each takes a call of the provider.
+    pub async fn holdings_of(
+        &self,
+        call: &CallContext,
+        context: &ConnectionContext,
+        accounts: &[AccountId],
+        write: &WriteHolding<'_>,
+    ) -> Result<Vec<(AccountId, Result<Vec<u8>, ReadError>)>, ReadError> {
         let brokerage = self.brokerage(&context.connection)?;
-        let reads = context.accounts.iter().map(|account| async move {
+        let requested = context.accounts.iter().filter(|account| accounts.contains(&account.id));
+        let reads = requested.map(|account| async move {
             let mut written = Vec::new();
             let mut sink = |holding: Holding<'_>| write(&holding, &mut written);
             let outcome = brokerage.holdings(call, &context.credentials, account, &mut sink).await;

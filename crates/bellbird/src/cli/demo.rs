@@ -118,9 +118,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     };
     let paths = if args.format.json { Vec::new() } else { paths_to_try(&storage, &people[0].user).await? };
     output::print(args.format, &view, |view| text(view, &paths, folder.is_some(), is_local))?;
-    let caches = api.clone();
-    let evict = move |user, connection| api.evict_connection(user, connection);
-    let purge = move || caches.purge_expired();
+    let (evict, purge) = routers.evict_and_purge(api);
     let background = background::start(storage.clone(), connections.clone(), webhooks, evict, purge, stop.clone());
     listeners.serve(&settings, routers, stop).await;
     if folder.is_some() {
@@ -248,7 +246,8 @@ fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, has_new_links
          once,\nwithin an hour:\n\n  {}\n\n\
          Let an assistant that speaks MCP read them: at {api}/mcp with that key, or by the command\n\n  \
          BELLBIRD_URL={api} BELLBIRD_KEY=$BELLBIRD_KEY bellbird mcp\n\n\
-         The database for other commands{fate}:\n\n  {database}\n\n\
+         The database for `bellbird user`, `key` and `simplefin token`{fate}. Files come from \
+         {api}/v1/export/transactions.csv,\nsince `bellbird export` needs a master key:\n\n  {database}\n\n\
          The API reference is at {api}/docs, and metrics are at {ops}/metrics. Press Ctrl-C to stop.",
         view.api_key,
         curls.join("\n\n"),

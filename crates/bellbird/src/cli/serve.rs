@@ -60,9 +60,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
         let Urls { api_url, console_url, ops_url } = urls;
         format!("Bellbird is running.\n\nAPI      {api_url}\nconsole  {console_url}\nops      {ops_url}")
     })?;
-    let caches = api.clone();
-    let evict = move |user, connection| api.evict_connection(user, connection);
-    let purge = move || caches.purge_expired();
+    let (evict, purge) = routers.evict_and_purge(api);
     let background = background::start(storage.clone(), connections.clone(), webhooks, evict, purge, stop.clone());
     listeners.serve(&settings, routers, stop).await;
     background.await?;

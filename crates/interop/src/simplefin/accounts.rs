@@ -1,7 +1,7 @@
 //! `GET /simplefin/accounts`: selects the accounts of a request, and streams the account set.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -15,8 +15,9 @@ use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Uri};
 use jiff::Timestamp;
+use tokio::sync::mpsc;
 
-use super::collect::{Collector, Item, Job};
+use super::collect::{Collector, End, Item, Job, Step};
 use super::findings::Finding;
 use super::params::Params;
 use super::view::ConnectionView;
@@ -25,12 +26,8 @@ use super::{SimpleFin, deny};
 /// Accounts in one answer.
 const ACCOUNTS_MAX: u32 = 500;
 
-pub(super) async fn list_accounts(
-    State(server): State<SimpleFin>,
-    Admitted { caller, now, .. }: Admitted,
-    uri: Uri,
-) -> Response {
-    match account_set(server, caller, now, uri.query()).await {
+pub(super) async fn list_accounts(State(server): State<SimpleFin>, admitted: Admitted, uri: Uri) -> Response {
+    match account_set(server, admitted, uri.query()).await {
         Ok(response) => response,
         Err(problem) => deny(problem),
     }
@@ -38,22 +35,22 @@ pub(super) async fn list_accounts(
 
 async fn account_set(
     server: SimpleFin,
-    caller: Caller,
-    now: Timestamp,
+    Admitted { caller, now, permit }: Admitted,
     query: Option<&str>,
 ) -> Result<Response, Problem> {
     let params = Params::read(query)?;
     let (job, findings) = select(server, caller, now, params).await?;
-    let mut collector = Collector::new(job, findings);
+    let collector = Collector::new(job, findings);
+    let job = Arc::clone(collector.job());
+    let mut steps = collector.start(permit);
     // Nothing is sent before the first account is there: until then, a failure can still be the whole answer.
-    let first = collector.next().await;
-    if first.is_none()
-        && let Some(problem) = collector.problem()
-    {
-        return Err(problem);
-    }
-    let calls = ProviderCalls(collector.job().call.calls());
-    let mut response = Response::new(body(collector, first));
+    let first = match steps.recv().await {
+        Some(Step::End(End { problem: Some(problem), .. })) => return Err(problem),
+        Some(first) => first,
+        None => return Err(Problem::Internal),
+    };
+    let calls = ProviderCalls(job.call.calls());
+    let mut response = Response::new(body(job, steps, first));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response.extensions_mut().insert(calls);
     Ok(response)
@@ -92,6 +89,9 @@ async fn select(
     if params.has_unknown_account || wanted.as_ref().is_some_and(|wanted| !wanted.is_empty()) {
         findings.push(Finding::unknown_account());
     }
+    if params.is_mistaken {
+        findings.push(Finding::mistaken_window());
+    }
     if is_cut && wanted.is_none() {
         findings.push(Finding::too_many_accounts(chosen.len()));
     }
@@ -129,42 +129,43 @@ fn shown_names(accounts: &[Account]) -> Vec<String> {
     accounts.iter().map(name).collect()
 }
 
+/// The rest of the set is not sent: a read panicked.
+#[derive(Debug, thiserror::Error)]
+#[error("the account set was cut off")]
+struct CutOff;
+
 /// What a body sends next.
 enum Part {
-    Start(Option<Vec<u8>>),
+    Start(Step),
     Next,
+    Nothing,
 }
 
 /// The account set, account by account. Connections and errors come last, when they are known.
-fn body(collector: Collector, first: Option<Vec<u8>>) -> Body {
-    let start = Some((collector, Part::Start(first)));
-    Body::from_stream(stream::unfold(start, |state| async move {
-        let (mut collector, part) = state?;
-        let (mut chunk, account) = match part {
-            Part::Start(first) => (br#"{"accounts":["#.to_vec(), first),
-            Part::Next => (Vec::new(), collector.next().await.map(with_comma)),
+fn body(job: Arc<Job>, steps: mpsc::Receiver<Step>, first: Step) -> Body {
+    let start = (job, steps, Part::Start(first));
+    Body::from_stream(stream::try_unfold(start, |(job, mut steps, part)| async move {
+        let (mut chunk, step, comma) = match part {
+            Part::Start(step) => (br#"{"accounts":["#.to_vec(), step, None),
+            Part::Next => (Vec::new(), steps.recv().await.ok_or(CutOff)?, Some(b',')),
+            Part::Nothing => return Ok(None),
         };
-        let state = match account {
-            Some(account) => {
+        let part = match step {
+            Step::Account(account) => {
+                chunk.extend(comma);
                 chunk.extend_from_slice(&account);
-                Some((collector, Part::Next))
+                Part::Next
             }
-            None => {
-                write_end(&collector, &mut chunk);
-                None
+            Step::End(end) => {
+                write_end(&job, &end.findings, &mut chunk);
+                Part::Nothing
             }
         };
-        Some((Ok::<_, Infallible>(Bytes::from(chunk)), state))
+        Ok::<_, CutOff>(Some((Bytes::from(chunk), (job, steps, part))))
     }))
 }
 
-fn with_comma(mut account: Vec<u8>) -> Vec<u8> {
-    account.insert(0, b',');
-    account
-}
-
-fn write_end(collector: &Collector, out: &mut Vec<u8>) {
-    let (job, findings) = (collector.job(), collector.findings());
+fn write_end(job: &Job, findings: &[Finding], out: &mut Vec<u8>) {
     let root_url = &job.server.inner.root_url;
     let connections: Vec<_> = job.connections.iter().map(|one| ConnectionView::new(one, root_url)).collect();
     out.extend_from_slice(br#"],"connections":"#);

@@ -2,9 +2,10 @@
 //!
 //! An account that fails, or is not there in time, is left out and named. Its balance and rows belong together: a
 //! client computes the balance before the first row from both.
+//!
+//! The reads are tasks of their own: a client that takes its answer slowly neither slows nor holds a provider's answer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bellbird_domain::{
@@ -12,24 +13,27 @@ use bellbird_domain::{
 };
 use bellbird_reads::{CallContext, ConnectionContext, ReadError};
 use bellbird_requests::Problem;
+use bellbird_requests::extract::LivePermit;
 use bellbird_requests::live::problem_for_category;
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use jiff::Timestamp;
 use jiff::civil::Date;
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument as _;
 
 use super::SimpleFin;
 use super::amounts::balance_text;
 use super::findings::Finding;
-use super::history::{self, Known};
+use super::history;
+use super::memory::{Key, Memory};
 use super::params::Params;
 use super::posted::span_until;
 use super::view::{BalanceView, Rows, ShownAccount, write_holding};
 
 /// Accounts whose rows are read at the same time.
 const READS_MAX: usize = 4;
-/// JSON of accounts that wait for the one before them. Beyond this, the order of accounts is that of their ends.
+/// JSON of accounts that wait for the one before them, or for the client. Beyond this, no other account is read, and
+/// the order of accounts is that of their ends.
 const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// After a failure that says nothing else.
 const RETRY_AFTER_SECONDS: u64 = 5;
@@ -76,13 +80,25 @@ struct ReadAccount {
     cut_at: Option<usize>,
 }
 
-type Running = Pin<Box<dyn Future<Output = (Option<usize>, Done)> + Send>>;
+/// What the reads of a request give to its answer. Without an end, the answer is not whole.
+pub(super) enum Step {
+    /// The JSON of the next account.
+    Account(Vec<u8>),
+    End(End),
+}
+
+pub(super) struct End {
+    pub(super) findings: Vec<Finding>,
+    /// What to answer if no account can be shown. None if the account set says it: the requested accounts are gone.
+    pub(super) problem: Option<Problem>,
+}
 
 /// The reads of one request. Dropping it ends them.
 pub(super) struct Collector {
     job: Arc<Job>,
     queue: VecDeque<Work>,
-    running: FuturesUnordered<Running>,
+    /// With the connection that a read counts for.
+    running: JoinSet<(Option<usize>, Done)>,
     /// Reads of rows and positions by connection.
     reads: Vec<usize>,
     unfinished: BTreeSet<usize>,
@@ -92,7 +108,6 @@ pub(super) struct Collector {
     /// Connections that need attention, and were named so.
     named: BTreeSet<ConnectionId>,
     problems: Vec<Problem>,
-    span: tracing::Span,
 }
 
 impl Collector {
@@ -109,7 +124,7 @@ impl Collector {
         let mut collector = Self {
             job: Arc::new(job),
             queue: VecDeque::new(),
-            running: FuturesUnordered::new(),
+            running: JoinSet::new(),
             reads,
             unfinished,
             waiting: BTreeMap::new(),
@@ -117,7 +132,6 @@ impl Collector {
             findings,
             named,
             problems: Vec::new(),
-            span: tracing::Span::current(),
         };
         collector.begin();
         collector
@@ -136,46 +150,74 @@ impl Collector {
         self.queue.extend(by_provider.into_values().map(Work::Balances));
     }
 
-    /// The JSON of the next account. None at the end.
-    pub(super) async fn next(&mut self) -> Option<Vec<u8>> {
-        loop {
-            if let Some(json) = self.take_waiting() {
-                return Some(json);
-            }
-            self.start_queued();
-            let (connection, done) = self.running.next().await?;
-            if let Some(connection) = connection {
-                self.reads[connection] -= 1;
-            }
-            self.queue.extend(done.next);
-            for (at, outcome) in done.finished {
-                self.finish_account(at, outcome);
-            }
-        }
-    }
-
-    /// What to answer if no account can be shown. None if the account set says it, because a later request gives the
-    /// same.
-    pub(super) fn problem(&self) -> Option<Problem> {
-        let lasting = |problem: &&Problem| !matches!(problem, Problem::Reconnect(_) | Problem::NotFound(_));
-        self.problems.iter().filter(lasting).max_by_key(|problem| problem.retry_after()).cloned()
-    }
-
-    pub(super) fn job(&self) -> &Job {
+    pub(super) fn job(&self) -> &Arc<Job> {
         &self.job
     }
 
-    pub(super) fn findings(&self) -> &[Finding] {
-        &self.findings
+    /// Starts the reads, in a task that ends with its receiver. It holds the request's permit.
+    pub(super) fn start(self, permit: LivePermit) -> mpsc::Receiver<Step> {
+        let (steps, received) = mpsc::channel(1);
+        let tasks = self.job.server.interop.access.connections().tasks().clone();
+        let run = async move {
+            self.run(&steps).await;
+            drop(permit);
+        };
+        tasks.spawn(run.in_current_span());
+        received
+    }
+
+    /// Reads on while the client takes what is there.
+    async fn run(mut self, steps: &mpsc::Sender<Step>) {
+        loop {
+            self.start_queued();
+            let is_ready = self.is_next_waiting();
+            if !is_ready && self.running.is_empty() {
+                let end = End { problem: self.problem(), findings: self.findings };
+                // Fails if the client is gone.
+                let _ = steps.send(Step::End(end)).await;
+                return;
+            }
+            tokio::select! {
+                () = steps.closed() => return,
+                Some(done) = self.running.join_next() => self.take_done(done),
+                Ok(slot) = steps.reserve(), if is_ready => {
+                    if let Some(json) = self.take_waiting() {
+                        slot.send(Step::Account(json));
+                    }
+                }
+            }
+        }
+    }
+
+    fn problem(&self) -> Option<Problem> {
+        // Actual advises to unlink an account that a set lacks, also one whose user only has to reconnect.
+        let is_there = |problem: &&Problem| !matches!(problem, Problem::NotFound(_));
+        self.problems.iter().filter(is_there).max_by_key(|problem| problem.retry_after()).cloned()
+    }
+
+    fn take_done(&mut self, done: Result<(Option<usize>, Done), JoinError>) {
+        let (connection, done) = match done {
+            Ok(done) => done,
+            // Only the end of this task cancels a read.
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        if let Some(connection) = connection {
+            self.reads[connection] -= 1;
+        }
+        self.queue.extend(done.next);
+        for (at, outcome) in done.finished {
+            self.finish_account(at, outcome);
+        }
+    }
+
+    fn is_next_waiting(&self) -> bool {
+        let Some((first, _)) = self.waiting.first_key_value() else { return false };
+        let is_next = self.unfinished.first().is_none_or(|unfinished| first < unfinished);
+        is_next || self.waiting_bytes > WAITING_BYTES_MAX
     }
 
     fn take_waiting(&mut self) -> Option<Vec<u8>> {
-        let first = self.waiting.first_entry()?;
-        let is_next = self.unfinished.first().is_none_or(|unfinished| first.key() < unfinished);
-        if !is_next && self.waiting_bytes <= WAITING_BYTES_MAX {
-            return None;
-        }
-        let json = first.remove();
+        let (_, json) = self.waiting.pop_first()?;
         self.waiting_bytes -= json.len();
         Some(json)
     }
@@ -189,16 +231,16 @@ impl Collector {
             }
             let job = Arc::clone(&self.job);
             let run = async move { (connection, job.run(work).await) };
-            self.running.push(Box::pin(run.instrument(self.span.clone())));
+            self.running.spawn(run.in_current_span());
         }
     }
 
     /// The work to start next: of the connection with the fewest reads, so that a slow provider delays no other.
     fn next_queued(&self) -> Option<usize> {
-        let reads: usize = self.reads.iter().sum();
+        let has_room = self.reads.iter().sum::<usize>() < READS_MAX && self.waiting_bytes <= WAITING_BYTES_MAX;
         let candidates = self.queue.iter().enumerate().filter_map(|(at, work)| match self.job.connection_of(work) {
             None => Some((0, at)),
-            Some(connection) => (reads < READS_MAX).then_some((self.reads[connection], at)),
+            Some(connection) => has_room.then_some((self.reads[connection], at)),
         });
         candidates.min().map(|(_, at)| at)
     }
@@ -317,12 +359,12 @@ impl Job {
         if window.is_empty() {
             return Ok(Rows::default());
         }
-        let histories = &self.server.inner.histories;
-        let known = histories.get(account.id, self.caller.revision, self.now);
+        let (memory, key) = (self.memory(), Key::new(account, &self.caller));
+        let known = memory.history(key, self.now);
         let plan = known.plan(window.last(), self.today());
         if !matches!(plan, history::Plan::Read) {
             // A client reads the windows of the far past one after another.
-            self.server.inner.balances.insert((account.id, self.caller.revision), balance.clone(), self.now);
+            memory.set_balance(key, balance.clone(), self.now);
         }
         match plan {
             history::Plan::Empty => return Ok(Rows::default()),
@@ -331,7 +373,7 @@ impl Job {
                 let learned = known.learn(to, probed.newest_day());
                 // A page without rows that is not the last one says nothing.
                 if probed.len() > 0 || !probed.is_cut() {
-                    histories.set(account.id, self.caller.revision, learned, self.now);
+                    memory.set_history(key, learned, self.now);
                 }
                 if learned.plan(window.last(), self.today()) == history::Plan::Empty && !probed.is_cut() {
                     return Ok(Rows::default());
@@ -382,7 +424,8 @@ impl Job {
         let access = &self.server.interop.access;
         let read_at = access.clock().now();
         let write = |holding: &Holding<'_>, out: &mut Vec<u8>| write_holding(holding, read_at, out);
-        let found = match access.reads().holdings(&self.call, &context, &write).await {
+        let ids: Vec<_> = places.iter().map(|at| self.items[*at].account.id).collect();
+        let found = match access.reads().holdings_of(&self.call, &context, &ids, &write).await {
             Ok(found) => found,
             Err(error) => return failed(places, &self.after_failed_read(&context, &error).await),
         };
@@ -414,12 +457,16 @@ impl Job {
         if self.connections[item.connection].category != ConnectionCategory::Banking || self.params.is_balances_only {
             return None;
         }
-        let (id, revision) = (item.account.id, self.caller.revision);
-        let known: Known = self.server.inner.histories.get(id, revision, self.now);
+        let key = Key::new(&item.account, &self.caller);
+        let known = self.memory().history(key, self.now);
         if known.plan(self.params.window.last(), self.today()) != history::Plan::Empty {
             return None;
         }
-        self.server.inner.balances.get(&(id, revision), self.now).map(|(balance, _)| balance)
+        self.memory().balance(key, self.now)
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.server.interop.simplefin
     }
 
     /// In the user's timezone.

@@ -57,6 +57,12 @@ impl Finding {
         Self { code: "gen.api", msg, conn_id: None, account_id: None, text: None }
     }
 
+    /// The window can have no rows. Not a failure: a client that starts from its own rows may ask so.
+    pub(super) fn mistaken_window() -> Self {
+        let msg = "start-date is after end-date, or not in seconds: no transaction can be shown".to_owned();
+        Self { code: "gen.api", msg, conn_id: None, account_id: None, text: None }
+    }
+
     /// The user has more accounts than one answer shows.
     pub(super) fn too_many_accounts(shown: usize) -> Self {
         let msg = format!("Only the first {shown} accounts are shown: ask for the others by their ids");

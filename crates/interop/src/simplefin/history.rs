@@ -3,18 +3,10 @@
 //! Firefly III asks for an account from 1970 on, in pieces of 44 days. One read of all that is older than a year shows
 //! whether there is anything. If there is, the time before it is halved, so about ten reads find the first row.
 
-use std::time::Duration;
-
-use bellbird_domain::AccountId;
-use bellbird_shared_state::Expiring;
-use jiff::Timestamp;
 use jiff::civil::Date;
 
 use super::posted::{between, days_until};
 
-/// Providers may load older rows later.
-const TTL: Duration = Duration::from_secs(30 * 60);
-const ACCOUNTS_MAX: u64 = 10_000;
 /// Windows that end later are read as they are: they mostly have rows.
 const RECENT_DAYS: i64 = 365;
 /// A window this close to the first known row is read as it is.
@@ -65,23 +57,6 @@ impl Known {
             Some(newest) => Self { row: Some(newest), ..self },
             None => Self { first: Some(to.tomorrow().unwrap_or(to).max(self.first.unwrap_or(to))), ..self },
         }
-    }
-}
-
-/// By account and the user's revision, since the timezone decides the days.
-pub(super) struct Histories(Expiring<(AccountId, i64), Known>);
-
-impl Histories {
-    pub(super) fn new() -> Self {
-        Self(Expiring::with_lru(TTL, ACCOUNTS_MAX, |_, _| 1))
-    }
-
-    pub(super) fn get(&self, id: AccountId, revision: i64, now: Timestamp) -> Known {
-        self.0.get(&(id, revision), now).map(|(known, _)| known).unwrap_or_default()
-    }
-
-    pub(super) fn set(&self, id: AccountId, revision: i64, known: Known, now: Timestamp) {
-        self.0.insert((id, revision), known, now);
     }
 }
 

@@ -8,36 +8,32 @@ mod claim;
 mod collect;
 mod findings;
 mod history;
+mod memory;
 mod params;
 mod posted;
 mod view;
 
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use axum::routing::{get, post};
-use bellbird_domain::{AccountId, SetupToken};
+use bellbird_domain::SetupToken;
 use bellbird_requests::routes::{DoorTable, post_route};
 use bellbird_requests::{Class, Credentials, Door, Problem, Route, route};
-use bellbird_shared_state::Expiring;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode};
 use tokio::sync::Semaphore;
 
+pub(crate) use memory::Memory;
+
 use crate::Interop;
-use history::Histories;
-use view::BalanceView;
 
 /// Some clients require this in the URL.
 const ROOT_PATH: &str = "/simplefin";
 /// Claims that query their token at the same time. They must leave database connections to others.
 const CLAIMS_MAX: usize = 4;
-/// How long a balance is sent again with windows that are known to have no rows.
-const BALANCE_TTL: Duration = Duration::from_secs(60);
-const BALANCES_MAX: u64 = 10_000;
 
 static ROUTES: [Route; 4] = [
     route("/simplefin/info", Class::Open),
@@ -57,19 +53,12 @@ struct Inner {
     /// The public URL of this door.
     root_url: String,
     claims: Semaphore,
-    histories: Histories,
-    /// By account and the user's revision.
-    balances: Expiring<(AccountId, i64), BalanceView>,
 }
 
 pub(crate) fn door(interop: Interop) -> Door {
     let table = DoorTable { prefix: ROOT_PATH, routes: &ROUTES, credentials: Credentials::Basic, deny };
-    let inner = Inner {
-        root_url: format!("{}{ROOT_PATH}", interop.settings.public_url),
-        claims: Semaphore::new(CLAIMS_MAX),
-        histories: Histories::new(),
-        balances: Expiring::with_lru(BALANCE_TTL, BALANCES_MAX, |_, _| 1),
-    };
+    let inner =
+        Inner { root_url: format!("{}{ROOT_PATH}", interop.settings.public_url), claims: Semaphore::new(CLAIMS_MAX) };
     let router = Router::new()
         .route("/simplefin/info", get(info))
         .route("/simplefin/create", get(create))

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bellbird_domain::AccountId;
 use bellbird_requests::Problem;
 
-use super::posted::Window;
+use super::posted::{Window, is_beyond_all_days};
 
 const ACCOUNTS_MAX: usize = 100;
 
@@ -18,6 +18,8 @@ pub(super) struct Params {
     /// A given account is none of any user.
     pub(super) has_unknown_account: bool,
     pub(super) is_balances_only: bool,
+    /// The window ends before it starts, or starts after all days, as with milliseconds.
+    pub(super) is_mistaken: bool,
 }
 
 #[derive(Default)]
@@ -65,6 +67,9 @@ impl Params {
             accounts: given.accounts,
             has_unknown_account: given.has_unknown_account,
             is_balances_only: given.is_balances_only,
+            is_mistaken: given
+                .start
+                .is_some_and(|start| is_beyond_all_days(start) || given.end.is_some_and(|end| start > end)),
         })
     }
 }
@@ -117,6 +122,8 @@ mod tests {
         assert!(read("balances-only=1").is_balances_only && !read("balances-only=0").is_balances_only);
         let far = read("start-date=-99999999999999999999&end-date=99999999999999999999999");
         assert_eq!(far.window, Window::new(Some(i64::MIN), Some(i64::MAX)));
+        assert!(!far.is_mistaken && some.is_mistaken && !read("start-date=5&end-date=5").is_mistaken);
+        assert!(read("start-date=1795132800000").is_mistaken && !read("end-date=1795132800000").is_mistaken);
     }
 
     #[test]

@@ -70,6 +70,11 @@ impl Window {
     }
 }
 
+/// A date in milliseconds is such a second.
+pub(super) fn is_beyond_all_days(second: i64) -> bool {
+    second.div_euclid(DAY_SECONDS) > LAST_DAY
+}
+
 /// All days up to this one.
 pub(super) fn span_until(day: Date) -> Span {
     Span { from: Some(Bound::Day(EPOCH)), to: Some(Bound::Day(day)) }

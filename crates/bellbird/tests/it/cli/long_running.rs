@@ -3,6 +3,8 @@
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::TcpStream;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::support::database::execute;
@@ -120,6 +122,10 @@ async fn demo_starts_ready_and_cleans_up() {
     for (key, expected) in keys.iter().zip([200, 200, 403]) {
         assert_eq!(get(&format!("{api}/v1/accounts"), Some(key)).await.0, expected);
     }
+    let claim_url = String::from_utf8(STANDARD.decode(text(&demo, "simplefinToken")).unwrap()).unwrap();
+    assert!(claim_url.starts_with(&format!("{api}/simplefin/claim/")), "{claim_url}");
+    let access_url = reqwest::Client::builder().no_proxy().build().unwrap().post(claim_url).send().await.unwrap();
+    assert!(access_url.text().await.unwrap().contains("@127.0.0.1:"));
     let (_, connections) = get(&format!("{api}/v1/connections"), Some(keys[0])).await;
     let mut linked: Vec<_> =
         connections["data"].as_array().unwrap().iter().map(|connection| text(connection, "provider")).collect();

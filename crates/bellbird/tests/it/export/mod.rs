@@ -14,7 +14,7 @@ use crate::support::harness::App;
 const RECEIVE_BUFFER_BYTES: u32 = 16 * 1024;
 
 /// A file that a client takes at its own pace.
-struct Download {
+pub(crate) struct Download {
     stream: TcpStream,
     /// What was received, with the head and the chunk sizes.
     received: Vec<u8>,
@@ -22,24 +22,33 @@ struct Download {
 
 impl Download {
     /// Sends the request and reads nothing.
-    async fn start(app: &App, key: &str, path: &str) -> Self {
+    pub(crate) async fn start(app: &App, key: &str, path: &str) -> Self {
         Self::start_with(app, key, path, "HTTP/1.1").await
     }
 
     async fn start_with(app: &App, key: &str, path: &str, version: &str) -> Self {
+        Self::send(app, &format!("Bearer {key}"), path, version).await
+    }
+
+    /// The `Authorization` header is that of another door.
+    pub(crate) async fn start_as(app: &App, authorization: &str, path: &str) -> Self {
+        Self::send(app, authorization, path, "HTTP/1.1").await
+    }
+
+    async fn send(app: &App, authorization: &str, path: &str, version: &str) -> Self {
         let url: Url = app.url.parse().unwrap();
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES).unwrap();
         let address = url.socket_addrs(|| None).unwrap()[0];
         let mut stream = socket.connect(address).await.unwrap();
         let head =
-            format!("GET {path} {version}\r\nhost: x\r\nauthorization: Bearer {key}\r\nconnection: close\r\n\r\n");
+            format!("GET {path} {version}\r\nhost: x\r\nauthorization: {authorization}\r\nconnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         Self { stream, received: Vec::new() }
     }
 
     /// Reads until the file has begun.
-    async fn begin(&mut self) {
+    pub(crate) async fn begin(&mut self) {
         let mut bytes = [0; 1024];
         while !self.text().contains("\r\n\r\n") {
             let count = self.stream.read(&mut bytes).await.unwrap();
@@ -50,7 +59,7 @@ impl Download {
     }
 
     /// Reads all that comes. Returns whether the file is whole.
-    async fn finish(&mut self) -> bool {
+    pub(crate) async fn finish(&mut self) -> bool {
         // A connection that is reset is as broken off as one that is closed.
         let _ = self.stream.read_to_end(&mut self.received).await;
         self.received.ends_with(b"\r\n0\r\n\r\n")
@@ -61,7 +70,7 @@ impl Download {
     }
 
     /// What was received of the file, without the sizes of the chunks.
-    fn file(&self) -> String {
+    pub(crate) fn file(&self) -> String {
         let head_end = memchr::memmem::find(&self.received, b"\r\n\r\n").unwrap() + 4;
         let (mut rest, mut file) = (&self.received[head_end..], Vec::new());
         while let Some(line_end) = memchr::memmem::find(rest, b"\r\n") {

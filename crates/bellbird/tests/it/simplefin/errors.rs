@@ -57,13 +57,39 @@ async fn nothing_to_show_is_an_error_and_not_an_empty_set() {
 #[tokio::test]
 async fn consent_that_is_gone_is_said_in_the_set() {
     let app = App::start(Setup::default()).await;
-    let ben = &app.ben;
-    app.set_consent(&ben.connections[0], "expired").await;
-    let set = set_of(&app, ben, "").await;
-    assert!(list(&set, "accounts").is_empty());
-    let name = &ben.connections[0].institution_name;
-    let first = text(&list(&set, "errlist")[0], "msg");
-    assert!(first.starts_with(&format!("Connection to {name} may need attention")), "{first}");
+    let connection = &app.olivia.connections[0];
+    app.set_consent(connection, "expired").await;
+    let set = account_set(&app, "").await;
+    assert!(!list(&set, "accounts").is_empty(), "the other connection is shown");
+    let said = format!("Connection to {} may need attention", connection.institution_name);
+    assert!(list(&set, "errlist").iter().any(|entry| text(entry, "msg").starts_with(&said)), "{set}");
+}
+
+/// Actual takes a set without the account as an account that is gone, and advises to unlink it.
+#[tokio::test]
+async fn consent_of_all_requested_accounts_is_no_set() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let account = app.accounts_of(connection).await[0].id.clone();
+    for state in ["expired", "revoked"] {
+        app.set_consent(connection, state).await;
+        let answer = ask(&app, &format!("?account={account}&pending=1")).await;
+        assert_plain(&answer, 503);
+        assert!(answer.text.contains("the user must reconnect it"), "{}", answer.text);
+    }
+    app.set_consent(&app.ben.connections[0], "expired").await;
+    assert_plain(&ask_as(&app, &app.ben.key, "").await, 503);
+}
+
+#[tokio::test]
+async fn window_that_ends_before_it_starts_is_noted() {
+    let app = App::start(Setup::default()).await;
+    for query in ["?start-date=1795132800000", "?start-date=1795132800&end-date=1795046400"] {
+        let set = account_set(&app, query).await;
+        assert!(!list(&set, "accounts").is_empty());
+        let first = text(&list(&set, "errlist")[0], "msg");
+        assert!(first.starts_with("start-date is after end-date, or not in seconds"), "{first}");
+    }
 }
 
 /// One provider hangs until the deadline. The accounts of the other are there, and the slow ones are named.
@@ -129,6 +155,19 @@ on_both_databases! {
         assert!(!set.to_string().contains(&connection.id.to_string()));
         assert!(list(&account_set(&app, &format!("?account={account}")).await, "accounts").is_empty());
     }
+}
+
+/// Actual asks for one account at a time.
+#[tokio::test]
+async fn one_account_of_a_broker_takes_no_calls_for_its_others() {
+    let app = App::start(Setup::default()).await;
+    let broker = app.person_at("snaptrade").await;
+    let accounts = app.accounts_of(&broker.connections[0]).await;
+    assert!(accounts.len() > 1);
+    set_of(&app, &broker, &format!("?account={}", accounts[0].id)).await;
+    let calls = app.calls_of("snaptrade").await;
+    let positions: u64 = calls.iter().filter(|(call, _)| call.contains("positions")).map(|(_, count)| count).sum();
+    assert_eq!(positions, 1, "{calls:?}");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod days;
 mod errors;
 mod hostile;
 mod mapping;
+mod slow;
 
 use bellbird_domain::{SetupToken, UserId};
 use bellbird_storage::{NewSetupToken, random_base62};
