@@ -73,7 +73,7 @@ async fn bank_that_recovers_stays_left_out_until_the_end() {
     app.fault_at("akahu", json!({"match": "/v1/", "kind": "status", "status": 500, "times": 1000})).await;
     let first = mcp.call("list_transactions", json!({"limit": 7})).await;
     app.clear_faults().await;
-    let answers = answers_after(&mcp, "list_transactions", first, 20).await;
+    let answers = answers_after(&mcp, "list_transactions", first, 7).await;
     assert_left_out_to_the_end(&answers, "transactions", &all);
 }
 
