@@ -100,7 +100,7 @@ fn describe_parquet(document: &mut utoipa::openapi::OpenApi) {
     let path = document.paths.paths.get_mut("/v1/export/transactions.{format}");
     let operation = path.and_then(|path| path.get.as_mut());
     if let Some(RefOr::T(file)) = operation.and_then(|operation| operation.responses.responses.get_mut("200")) {
-        file.content.insert(Format::Parquet.content_type().to_owned(), Content::default());
+        file.content.insert(Format::Parquet.content_type().to_owned(), RefOr::T(Content::default()));
     }
 }
 
