@@ -88,7 +88,7 @@ pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Valu
         let (name, bytes) = named.name(row.account_id);
         rows.reserve(bytes);
         if rows.push(&row.line(&name), row) == Room::Full {
-            named.forget(row.account_id, bytes);
+            named.unname(row.account_id, bytes);
             break;
         }
     }

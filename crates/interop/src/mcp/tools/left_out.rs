@@ -53,7 +53,7 @@ impl LeftOut {
         if keys.len() > KEYS_MAX { Err(TOO_MANY.to_owned()) } else { Ok(Self(keys)) }
     }
 
-    /// What it takes in the two cursors of an answer if so many lists fail.
+    /// Its bytes in the two cursors of an answer if so many lists fail.
     pub(super) fn bytes_if_missing(&self, lists: usize) -> usize {
         2 * (self.0.len() + lists).min(KEYS_MAX) * KEY_BYTES * 4 / 3
     }

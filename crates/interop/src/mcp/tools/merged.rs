@@ -92,7 +92,7 @@ pub(super) async fn answer<T: AnswerRow>(
                 let (name, bytes) = named.name(row.account_id());
                 rows.reserve(bytes);
                 if rows.push(&row.line(&name), &row) == Room::Full {
-                    named.forget(row.account_id(), bytes);
+                    named.unname(row.account_id(), bytes);
                     unshown = 1;
                     break true;
                 }

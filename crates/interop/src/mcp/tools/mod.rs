@@ -42,8 +42,8 @@ const HEAD_BYTES: usize = 800;
 
 const DIRECTIONS: [(&str, Direction); 2] = [("credit", Direction::Credit), ("debit", Direction::Debit)];
 
-const LEFT_OUT: &str = "not read for an earlier answer, so the rows stay left out. Call again without the cursor, and with the \
-    other arguments, to begin again.";
+const LEFT_OUT: &str = "not read for an earlier answer, so the rows stay left out. Call again without the cursor, and \
+    with the other arguments, to begin again.";
 const TOO_LONG: &str = "The next row is too long for an answer. /v1 of the service shows it.";
 
 /// Runs a tool. Returns the members of the result: what went wrong with a tool is a result too, for the model.
@@ -370,7 +370,7 @@ impl<'s> Named<'s> {
     }
 
     /// The row was not shown. `bytes` as of [`Self::name`].
-    fn forget(&mut self, account_id: AccountId, bytes: usize) {
+    fn unname(&mut self, account_id: AccountId, bytes: usize) {
         if bytes > 0 {
             self.shown.remove(&account_id);
         }
