@@ -21,8 +21,8 @@ pub struct InteropSettings {
 /// The state shared by the handlers. Cheap to clone.
 #[derive(Clone)]
 pub struct Interop {
-    pub access: Access,
-    pub settings: Arc<InteropSettings>,
+    access: Access,
+    settings: Arc<InteropSettings>,
     simplefin: Arc<simplefin::Memory>,
 }
 

@@ -9,7 +9,7 @@ use crate::support::harness::{Answer, App, Setup};
 use crate::support::mcp::{Mcp, modern_meta};
 use crate::support::random::{Random, seed};
 
-const REQUESTS: usize = 3_200;
+const REQUESTS: usize = 4_000;
 const TOOLS: [&str; 6] =
     ["list_accounts", "list_transactions", "summarize_transactions", "list_holdings", "list_trades", "drop_tables"];
 const NAMES: [&str; 13] = [
