@@ -246,8 +246,10 @@ fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, has_new_links
          once,\nwithin an hour:\n\n  {}\n\n\
          Let an assistant that speaks MCP read them: at {api}/mcp with that key, or by the command\n\n  \
          BELLBIRD_URL={api} BELLBIRD_KEY=$BELLBIRD_KEY bellbird mcp\n\n\
-         The database for `bellbird user`, `key` and `simplefin token`{fate}. Files come from \
-         {api}/v1/export/transactions.csv,\nsince `bellbird export` needs a master key:\n\n  {database}\n\n\
+         Save transactions as a file:\n\n  \
+         curl -fsS -o transactions.csv -H \"Authorization: Bearer $BELLBIRD_KEY\" \
+         '{api}/v1/export/transactions.csv'\n\n\
+         The database for `bellbird user`, `key` and `simplefin token`{fate}:\n\n  {database}\n\n\
          The API reference is at {api}/docs, and metrics are at {ops}/metrics. Press Ctrl-C to stop.",
         view.api_key,
         curls.join("\n\n"),

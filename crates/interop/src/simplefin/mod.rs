@@ -83,7 +83,9 @@ async fn create() -> Response {
     const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
                           frame-ancestors 'none'";
     static PAGE: LazyLock<String> = LazyLock::new(|| {
-        include_str!("create.html").replace("/* STYLE */", include_str!("../../../../assets/base.css"))
+        include_str!("create.html")
+            .replace("/* STYLE */", include_str!("../../../../assets/base.css"))
+            .replace("<!-- LOGO -->", include_str!("../../../../assets/bellbird.svg"))
     });
     let mut response = response(StatusCode::OK, "text/html; charset=utf-8", PAGE.as_str());
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));

@@ -241,6 +241,10 @@ async fn demo_output_can_be_run() {
     for path in ["accounts", "balances", "transactions", "holdings", "trades"] {
         assert_eq!(urls.iter().filter(|url| url.contains(&format!("/v1/{path}"))).count(), 1, "{path}");
     }
+    let (files, urls): (Vec<_>, Vec<_>) = urls.into_iter().partition(|url| url.contains("/v1/export/"));
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let answer = client.get(&files[0]).bearer_auth(&key).send().await.unwrap();
+    assert!(files.len() == 1 && answer.status() == 200 && answer.text().await.unwrap().lines().count() > 1);
     for url in urls {
         let (status, body) = get(&url, Some(&key)).await;
         assert!(status == 200 && !body["data"].as_array().unwrap().is_empty(), "{url}: {body}");
