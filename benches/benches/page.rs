@@ -12,12 +12,12 @@ use anyhow::{Context as _, ensure};
 use bellbird_api::TransactionsBody;
 use bellbird_domain::date::DayFinder;
 use bellbird_domain::{
-    Account, AccountId, AccountType, Bound, ConnectionId, Currency, Interval, Page, Transaction, UserId,
+    Account, AccountId, AccountType, Bound, ConnectionId, Currency, DateRange, Page, Transaction, UserId,
 };
 use bellbird_providers::TransactionQuery;
 use bellbird_providers::fiskil::read_transactions_page;
 use bellbird_reads::window::Window;
-use bellbird_requests::views::{Pagination, TransactionView};
+use bellbird_api::views::{Pagination, TransactionView};
 use bellbird_sandbox::{Credentials, Options};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ fn candidates<'a>(page: &'a [u8], account: &'a Account) -> [Candidate<'a>; 6] {
 fn read(page: &[u8], account: &Account, depth: u8) -> Option<Vec<u8>> {
     let zone = jiff::tz::TimeZone::get("Australia/Sydney").ok()?;
     let bound = |text| Bound::parse(text).ok();
-    let interval = Interval { from: bound("2000-01-01")?, to: bound("2100-01-01")? };
+    let interval = DateRange { from: bound("2000-01-01")?, to: bound("2100-01-01")? };
     let accounts = std::slice::from_ref(account);
     let query = TransactionQuery { accounts, one_account: true, interval: &interval, zone: &zone };
     let page_request = Page { limit: 200, offset: if depth == 2 { 0 } else { u64::from(ROWS) } };

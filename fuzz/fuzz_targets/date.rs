@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use bellbird_domain::date::{Bound, Interval, day_of};
+use bellbird_domain::date::{Bound, DateRange, day_of};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use libfuzzer_sys::fuzz_target;
@@ -23,7 +23,7 @@ fuzz_target!(|input: (u8, i64, i64, &str)| {
     let (from, to) = bounds.split_once("..").unwrap_or((bounds, ""));
     let (from, to) = (parse(from), parse(to));
 
-    let interval = Interval::resolve(from, to, now);
+    let interval = DateRange::resolve(from, to, now);
     assert_eq!(from.unwrap_or(interval.from), interval.from);
     assert_eq!(to.unwrap_or(interval.to), interval.to);
     assert!(to.is_some() || interval.to == Bound::Instant(now), "`to` defaults to now");

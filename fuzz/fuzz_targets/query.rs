@@ -3,7 +3,7 @@
 
 #![no_main]
 
-#[path = "../../crates/requests/src/params.rs"]
+#[path = "../../crates/api/src/front/params.rs"]
 mod params;
 
 /// Replaces the module that `params.rs` uses from its own crate.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use bellbird_providers::Registry;
-use bellbird_shared_state::Clock;
+use bellbird_domain::Clock;
 use bellbird_storage::Storage;
 use bellbird_webhooks::schedule::Schedule;
 use bellbird_webhooks::target::Rules;

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use bellbird_domain::{Account, AccountId, Caller, ConnectionId, KeyId, Page, UserId};
 use bellbird_reads::{ConnectionContext, ListKey};
-use bellbird_shared_state::Expiring;
+use bellbird_limits::Expiring;
 use bytes::Bytes;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
-use bellbird_requests::problem::Problem;
+use crate::front::problem::Problem;
 
 /// The body of a finished live read.
 #[derive(Clone)]

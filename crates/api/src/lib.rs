@@ -3,6 +3,7 @@
 mod cache;
 mod deprecation;
 mod docs_page;
+pub mod front;
 mod handlers;
 mod live;
 pub mod openapi;
@@ -10,6 +11,7 @@ mod queries;
 mod router;
 mod routes;
 mod state;
+pub mod views;
 
 /// Public for benchmarks only.
 #[doc(hidden)]

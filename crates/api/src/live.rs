@@ -4,16 +4,16 @@
 use std::hash::Hash;
 
 use axum::response::{IntoResponse, Response};
-use bellbird_shared_state::SingleFlight;
+use bellbird_limits::SingleFlight;
 use bytes::Bytes;
 use http::HeaderValue;
 use http::header::{AGE, HeaderName};
 use jiff::SignedDuration;
 
 use crate::cache::{LiveOutcome, SharedOutcome};
-use bellbird_requests::extract::{ProviderCalls, REQUEST_ID, SharedRead};
-use bellbird_requests::json::json_bytes;
-use bellbird_requests::problem::Problem;
+use crate::front::extract::{ProviderCalls, REQUEST_ID, SharedRead};
+use crate::front::json::json_bytes;
+use crate::front::problem::Problem;
 
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 const X_SERVICE_TRUNCATED: HeaderName = HeaderName::from_static("x-service-truncated");

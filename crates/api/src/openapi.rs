@@ -18,7 +18,7 @@ use utoipa::openapi::OpenApi;
 use crate::deprecation::SUNSET_DATE;
 use crate::handlers;
 use crate::routes::ROUTES;
-use bellbird_requests::problem::{ErrorBody, ErrorObject};
+use crate::front::problem::{ErrorBody, ErrorObject};
 
 /// The OpenAPI document of the API listener.
 pub struct Document {

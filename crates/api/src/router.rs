@@ -2,8 +2,8 @@
 
 use axum::response::IntoResponse as _;
 use axum::routing::get;
-use bellbird_requests::routes::DoorTable;
-use bellbird_requests::{Credentials, Door};
+use crate::front::routes::DoorTable;
+use crate::front::{Credentials, Door};
 use http::HeaderMap;
 
 use crate::docs_page::{LOGO, SCRIPT, STYLE};
@@ -35,7 +35,7 @@ pub fn door(state: AppState, document: &'static Document) -> Door {
 
 #[cfg(test)]
 mod tests {
-    use bellbird_requests::Class;
+    use crate::front::Class;
 
     use crate::handlers;
     use crate::routes::ROUTES;

@@ -1,6 +1,6 @@
 //! The table of paths.
 
-use bellbird_requests::{Class, Route, route};
+use crate::front::{Class, Route, route};
 
 pub(crate) const DOCS_SCRIPT_PATH: &str = "/docs/page.js";
 pub(crate) const DOCS_STYLE_PATH: &str = "/docs/page.css";

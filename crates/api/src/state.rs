@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bellbird_domain::{AccountId, ConnectionId, Page, UserId};
 use bellbird_reads::ListKey;
-use bellbird_requests::Access;
-use bellbird_shared_state::{Expiring, SingleFlight};
+use crate::front::Access;
+use bellbird_limits::{Expiring, SingleFlight};
 use bytes::Bytes;
 use http::HeaderValue;
 

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::Form;
-use bellbird_shared_state::client_address::Network;
+use bellbird_limits::client_address::Network;
 use bellbird_storage::POOL_SIZE;
 use clap::ValueEnum;
 use secrecy::SecretString;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
-use bellbird_shared_state::client_address::Network;
+use bellbird_limits::client_address::Network;
 use http::StatusCode;
 use http::header::ALLOW;
 use hyper::body::Incoming;

@@ -11,8 +11,8 @@ use bellbird_interop::Interop;
 use bellbird_providers::Registry;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::{Limits, Reads};
-use bellbird_requests::{Access, AccessSettings};
-use bellbird_shared_state::Clock;
+use bellbird_api::front::{Access, AccessSettings};
+use bellbird_domain::Clock;
 use bellbird_storage::{Sealer, Storage, StorageError, random_base62};
 use bellbird_webhooks::schedule::Schedule;
 use bellbird_webhooks::target::Rules;
@@ -273,7 +273,7 @@ pub fn api_router(api: AppState, interop: &Interop) -> Router {
     let access = api.access().clone();
     let mut doors = vec![bellbird_api::door(api, crate::openapi::document())];
     doors.extend(bellbird_interop::doors(interop));
-    bellbird_requests::router(access, doors)
+    bellbird_api::front::router(access, doors)
 }
 
 fn api_settings(settings: &Settings, local_url: &str) -> ApiSettings {

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use bellbird_shared_state::client_address::{client_address, rate_limit_key};
-use bellbird_shared_state::gcra;
+use bellbird_limits::client_address::{client_address, rate_limit_key};
+use bellbird_limits::gcra;
 use http::StatusCode;
 
 use crate::error_page;

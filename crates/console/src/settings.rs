@@ -1,7 +1,7 @@
 //! The settings of the console.
 
 use bellbird_domain::UserId;
-use bellbird_shared_state::client_address::Network;
+use bellbird_limits::client_address::Network;
 
 #[derive(Debug, Clone)]
 pub struct ConsoleSettings {

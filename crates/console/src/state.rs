@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bellbird_connections::{Connections, provider_names};
-use bellbird_shared_state::{Clock, RateLimiter};
+use bellbird_domain::Clock;
+use bellbird_limits::RateLimiter;
 use tokio::sync::Semaphore;
 
 use crate::cookie::{BrowserCookie, LinkCookie};

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use bellbird_connections::Connections;
 use bellbird_domain::{Plan, UserId};
-use bellbird_shared_state::Clock;
+use bellbird_domain::Clock;
 use bellbird_storage::{NewLink, NewUser, Sealer, Storage};
 use bytes::Bytes;
 use jiff::Timestamp;

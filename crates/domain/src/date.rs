@@ -122,12 +122,12 @@ fn is_offset(text: &[u8]) -> bool {
 
 /// A range of transactions: `from` and `to` with their defaults filled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Interval {
+pub struct DateRange {
     pub from: Bound,
     pub to: Bound,
 }
 
-impl Interval {
+impl DateRange {
     /// Applies the defaults: `from` is 30 days before `now`, `to` is `now`.
     #[must_use]
     pub fn resolve(from: Option<Bound>, to: Option<Bound>, now: Timestamp) -> Self {
@@ -158,14 +158,14 @@ impl Interval {
     }
 }
 
-/// A range of trades. Unlike [`Interval`] it has no defaults: an absent end is open.
+/// A range of trades. Unlike [`DateRange`] it has no defaults: an absent end is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Span {
+pub struct DateFilter {
     pub from: Option<Bound>,
     pub to: Option<Bound>,
 }
 
-impl Span {
+impl DateFilter {
     /// Whether every row lies inside.
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -191,7 +191,7 @@ impl Span {
     }
 
     /// Whether a row lies inside. A row that has only a day is compared by day: an instant bound becomes its day in
-    /// `zone`. A row with an instant is compared as in [`Interval::contains`].
+    /// `zone`. A row with an instant is compared as in [`DateRange::contains`].
     #[must_use]
     pub fn contains(&self, time: TradeTime, zone: &TimeZone) -> bool {
         let side = |bound: Option<Bound>, beyond: Ordering| {
@@ -277,7 +277,7 @@ mod tests {
         let zone = TimeZone::get("Australia/Sydney").expect("a zone");
         let span = |from: &str, to: &str| {
             let bound = |text: &str| (!text.is_empty()).then(|| Bound::parse(text).expect("a bound"));
-            Span { from: bound(from), to: bound(to) }
+            DateFilter { from: bound(from), to: bound(to) }
         };
         let day = |text: &str| TradeTime::Day(text.parse().expect("a day"));
         let at = |text: &str| TradeTime::Instant(text.parse().expect("an instant"));
@@ -373,7 +373,7 @@ mod tests {
             ("2026-07-01", "2026-06-30T14:00:00Z", "2026-07-01T13:59:59.999999999Z"),
         ] {
             let bound = Bound::parse(day).expect("a day");
-            let interval = Interval { from: bound, to: bound };
+            let interval = DateRange { from: bound, to: bound };
             assert_eq!(
                 interval.instants(&sydney),
                 (first.parse().expect("first"), last.parse().expect("last")),
@@ -386,7 +386,7 @@ mod tests {
     fn repeated_hour_after_midnight_is_included() {
         let zone = TimeZone::get("America/St_Johns").expect("bundled");
         let bound = Bound::parse("1999-10-30").expect("a day");
-        let interval = Interval { from: bound, to: bound };
+        let interval = DateRange { from: bound, to: bound };
         // The second 23:30 of the day: clocks went back from 00:01 to 23:01.
         let repeated: Timestamp = "1999-10-31T03:00:00Z".parse().expect("an instant");
         assert!(interval.contains(repeated, || day_of(repeated, &zone)));
@@ -398,9 +398,9 @@ mod tests {
     fn missing_bounds_get_defaults() {
         let now: Timestamp = "2026-11-21T00:00:00Z".parse().expect("an instant");
         let month_ago = Bound::Instant("2026-10-22T00:00:00Z".parse().expect("an instant"));
-        assert_eq!(Interval::resolve(None, None, now), Interval { from: month_ago, to: Bound::Instant(now) });
+        assert_eq!(DateRange::resolve(None, None, now), DateRange { from: month_ago, to: Bound::Instant(now) });
         let to = Bound::parse("2026-01-01").expect("a day");
-        assert_eq!(Interval::resolve(None, Some(to), now), Interval { from: month_ago, to });
+        assert_eq!(DateRange::resolve(None, Some(to), now), DateRange { from: month_ago, to });
     }
 
     proptest! {
@@ -444,7 +444,7 @@ mod tests {
             let epoch: Date = "1970-01-01".parse().expect("a day");
             let from = epoch + jiff::Span::new().days(first);
             let to = from + jiff::Span::new().days(length);
-            let interval = Interval { from: Bound::Day(from), to: Bound::Day(to) };
+            let interval = DateRange { from: Bound::Day(from), to: Bound::Day(to) };
             let (low, high) = interval.instants(&zone);
             let inside = interval.contains(instant, || day_of(instant, &zone));
             let queried = (low..=high).contains(&instant);

@@ -1,11 +1,13 @@
 //! The domain types of Bellbird: users, keys, connections, accounts, balances, transactions, holdings, trades and
 //! webhook events, with exact decimals and dates.
 //!
-//! Nothing here does I/O, is async, or reads a clock. The current time is always an argument.
+//! Nothing here does I/O or is async. The current time is an argument, which callers take from a [`Clock`], so that
+//! tests can set it.
 
 pub mod account;
 pub mod balance;
 pub mod category;
+pub mod clock;
 pub mod connection;
 pub mod currency;
 pub mod date;
@@ -28,9 +30,10 @@ pub mod webhook_event;
 pub use account::{Account, AccountType, MaskedNumber};
 pub use balance::Balance;
 pub use category::Category;
+pub use clock::Clock;
 pub use connection::{Connection, ConnectionCategory, ConnectionStatus, ProviderName};
 pub use currency::Currency;
-pub use date::{Bound, Interval, Span};
+pub use date::{Bound, DateRange, DateFilter};
 pub use decimal::Decimal;
 pub use fingerprint::{ContentDigest, Fingerprint};
 pub use holding::Holding;

@@ -1,7 +1,7 @@
 //! The reads of the API in other words, for programs that speak SimpleFIN, MCP or files.
 //!
 //! Nothing here decides what may be read: ownership, windows and exact sums are in `bellbird_reads`, keys and limits in
-//! `bellbird_requests`.
+//! `bellbird_api`.
 
 pub mod export;
 pub mod mcp;
@@ -10,7 +10,7 @@ pub mod simplefin;
 use std::sync::Arc;
 
 use bellbird_domain::ConnectionId;
-use bellbird_requests::{Access, Door};
+use bellbird_api::front::{Access, Door};
 
 #[derive(Debug, Clone)]
 pub struct InteropSettings {

@@ -28,8 +28,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use bellbird_domain::{
-    Account, AccountType, Balance, ConnectionCategory, ConnectionStatus, Currency, Holding, Interval, MaskedNumber,
-    ProviderName, Span, TimestampExt as _, Trade, Transaction, UserId,
+    Account, AccountType, Balance, ConnectionCategory, ConnectionStatus, Currency, Holding, DateRange, MaskedNumber,
+    ProviderName, DateFilter, TimestampExt as _, Trade, Transaction, UserId,
 };
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -148,7 +148,7 @@ pub struct TransactionQuery<'a> {
     /// True if `accounts` holds one account out of possibly several. The adapter then requests that account alone.
     pub one_account: bool,
     /// Days or instants. The adapter may request a wider range, and the caller filters the rows again.
-    pub interval: &'a Interval,
+    pub interval: &'a DateRange,
     /// The user's time zone, in which the days of `interval` begin and end.
     pub zone: &'a TimeZone,
 }
@@ -267,7 +267,7 @@ pub trait Banking: Send + Sync {
 pub struct TradeQuery<'a> {
     pub account: &'a Account,
     /// Days or instants, either end optional. The adapter may request a wider range, and the caller filters again.
-    pub span: &'a Span,
+    pub span: &'a DateFilter,
     /// The user's time zone, in which the days of `span` begin and end.
     pub zone: &'a TimeZone,
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bellbird_domain::{Account, AccountId, Caller, Connection, ConnectionCategory, ConnectionId, UserId};
 use bellbird_providers::{Banking, Brokerage, Kind, Provider};
-use bellbird_shared_state::Expiring;
+use bellbird_limits::Expiring;
 use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret as _, SecretString};
 use tracing::Instrument as _;

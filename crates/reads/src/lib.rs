@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use bellbird_domain::{AccountId, ConnectionId, UserId};
 use bellbird_providers::Registry;
-use bellbird_shared_state::Clock;
+use bellbird_domain::Clock;
 use bellbird_storage::Storage;
 use tokio::time::Instant;
 

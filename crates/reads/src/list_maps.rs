@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{AccountId, ConnectionId, KeyId, Span};
-use bellbird_shared_state::Expiring;
+use bellbird_domain::{AccountId, ConnectionId, KeyId, DateFilter};
+use bellbird_limits::Expiring;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
@@ -27,7 +27,7 @@ pub struct ListKey {
     pub connection_id: ConnectionId,
     /// `None` for all accounts.
     pub account_id: Option<AccountId>,
-    pub span: Span,
+    pub span: DateFilter,
 }
 
 /// A map whose size is known.
@@ -145,7 +145,7 @@ mod tests {
 
     fn list(key_id: KeyId, number: i64) -> ListKey {
         let to = Some(Bound::Instant(Timestamp::from_second(number).unwrap()));
-        ListKey { key_id, connection_id: ConnectionId::new(), account_id: None, span: Span { from: None, to } }
+        ListKey { key_id, connection_id: ConnectionId::new(), account_id: None, span: DateFilter { from: None, to } }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! It is kept in memory between the requests for one list. It holds cursors and row counts, never a row. Pure.
 
-use bellbird_domain::Interval;
+use bellbird_domain::DateRange;
 use bellbird_providers::Cursor;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -24,7 +24,7 @@ pub struct PageCursor {
 
 #[derive(Debug, Clone)]
 pub struct PageMap {
-    interval: Interval,
+    interval: DateRange,
     /// The timezone that decided which rows match.
     zone: TimeZone,
     /// Rows first seen by the provider after this time do not match, so that all windows show one state of the list.
@@ -39,12 +39,12 @@ impl PageMap {
     /// Creates an empty map. `interval` is resolved once, so that all windows use the same instants. `as_of` is the
     /// current time.
     #[must_use]
-    pub fn new(interval: Interval, zone: TimeZone, as_of: Timestamp) -> Self {
+    pub fn new(interval: DateRange, zone: TimeZone, as_of: Timestamp) -> Self {
         Self { interval, zone, as_of, cursors: vec![PageCursor { row: 0, cursor: None }], counted: 0, end: None }
     }
 
     #[must_use]
-    pub fn interval(&self) -> Interval {
+    pub fn interval(&self) -> DateRange {
         self.interval
     }
 
@@ -133,7 +133,7 @@ mod tests {
 
     fn map() -> PageMap {
         let bound = Bound::parse("2026-01-01").unwrap();
-        PageMap::new(Interval { from: bound, to: bound }, TimeZone::UTC, Timestamp::UNIX_EPOCH)
+        PageMap::new(DateRange { from: bound, to: bound }, TimeZone::UTC, Timestamp::UNIX_EPOCH)
     }
 
     fn cursor(name: impl ToString) -> Cursor {

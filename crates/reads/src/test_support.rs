@@ -14,7 +14,7 @@ use bellbird_providers::{
     BalancesQuery, Banking, Brokerage, CallContext, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection,
     HoldingSink, Kind, PageRequest, Provider, Registry, RowSink, TradePage, TradeQuery, TradeSink, TransactionQuery,
 };
-use bellbird_shared_state::Clock;
+use bellbird_domain::Clock;
 use bellbird_storage::{Sealer, Storage};
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -282,7 +282,7 @@ impl Brokerage for Simulated {
     ) -> Result<TradePage, Error> {
         self.call(Some(query.account.provider_account_id.clone()), offset, limit).await?;
         let (first, last) = (query.span.from, query.span.to);
-        let interval = bellbird_domain::Interval {
+        let interval = bellbird_domain::DateRange {
             from: first.unwrap_or(bellbird_domain::Bound::Instant(at(0))),
             to: last.unwrap_or(bellbird_domain::Bound::Instant(at(NOW * 2))),
         };

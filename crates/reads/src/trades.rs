@@ -8,7 +8,7 @@ mod stream;
 
 use std::sync::Arc;
 
-use bellbird_domain::{AccountId, Caller, Page, Span, Trade};
+use bellbird_domain::{AccountId, Caller, Page, DateFilter, Trade};
 use bellbird_providers::{Brokerage, CallContext, Error};
 use futures_util::future::try_join_all;
 use jiff::tz::TimeZone;
@@ -106,7 +106,7 @@ struct Source<'s> {
     brokerage: &'s dyn Brokerage,
     call: &'s CallContext,
     credentials: &'s SecretString,
-    span: &'s Span,
+    span: &'s DateFilter,
     zone: &'s TimeZone,
     write: WriteTrade,
 }

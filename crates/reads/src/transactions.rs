@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bellbird_domain::date::DayFinder;
-use bellbird_domain::{Caller, Interval, Page, Transaction};
+use bellbird_domain::{Caller, DateRange, Page, Transaction};
 use bellbird_providers::{Banking, CallContext, Cursor, Error, PageRequest, TransactionQuery};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -85,7 +85,7 @@ impl Reads {
         {
             return map;
         }
-        let interval = Interval::resolve(request.list.span.from, request.list.span.to, call.now);
+        let interval = DateRange::resolve(request.list.span.from, request.list.span.to, call.now);
         maps.insert(request.list, PageMap::new(interval, zone.clone(), call.now), call.now)
     }
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_providers::Registry;
-use bellbird_shared_state::Clock;
+use bellbird_domain::Clock;
 use bellbird_storage::Storage;
 
 pub use delivery::ATTEMPTS;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{
-    Account, ApiVersion, Bound, Digest, EventType, Interval, ProviderName, Span, SyncRunId, TimestampExt as _, Trade,
+    Account, ApiVersion, Bound, Digest, EventType, DateRange, ProviderName, DateFilter, SyncRunId, TimestampExt as _, Trade,
     Transaction,
 };
 use bellbird_providers::{CallContext, ConsentStatus, Kind, Provider, TradeQuery, TransactionQuery, sweep};
@@ -293,7 +293,7 @@ impl RowSource {
             match (event.event_type, self.provider.kind()) {
                 (EventType::TransactionsSynced, Kind::Banking(banking)) if !self.accounts.is_empty() => {
                     let (from, to) = hint.map_or(event.date_range, |hint| (hint.from, hint.to));
-                    let interval = Interval { from: Bound::Instant(from), to: Bound::Instant(to) };
+                    let interval = DateRange { from: Bound::Instant(from), to: Bound::Instant(to) };
                     let (accounts, interval, zone) = (&self.accounts, &interval, &self.zone);
                     let query = TransactionQuery { accounts, one_account: false, interval, zone };
                     let mut take = |row: &Transaction<'_>| {
@@ -330,9 +330,9 @@ impl RowSource {
 }
 
 /// Without a hint the range has no end, as in the sync: trades may have a future date.
-fn span_of_trades(from: Timestamp, hint: Option<&RowHint>) -> Span {
-    let Some(hint) = hint else { return Span { from: Some(Bound::Instant(from)), to: None } };
-    Span { from: Some(Bound::Instant(hint.from.minus(DAY))), to: Some(Bound::Instant(hint.to.plus(DAY))) }
+fn span_of_trades(from: Timestamp, hint: Option<&RowHint>) -> DateFilter {
+    let Some(hint) = hint else { return DateFilter { from: Some(Bound::Instant(from)), to: None } };
+    DateFilter { from: Some(Bound::Instant(hint.from.minus(DAY))), to: Some(Bound::Instant(hint.to.plus(DAY))) }
 }
 
 fn envelope(event: &WebhookEvent, api_version: ApiVersion) -> Envelope {

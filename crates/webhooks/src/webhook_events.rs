@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{AccountId, ApiVersion, ConnectionId, Digest, EventId, EventType, SyncRunId, TimestampExt as _};
-use bellbird_shared_state::Expiring;
+use bellbird_limits::Expiring;
 use bellbird_storage::NewWebhookEvent;
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};

@@ -6,11 +6,11 @@ use axum::response::Response;
 use crate::cache::MetadataList;
 use crate::queries::AccountsQuery;
 use crate::state::AppState;
-use bellbird_requests::extract::{Admitted, Query};
-use bellbird_requests::json::{json_bytes, to_json};
-use bellbird_requests::params::page;
-use bellbird_requests::problem::Problem;
-use bellbird_requests::views::{AccountList, AccountView, Pagination};
+use crate::front::extract::{Admitted, Query};
+use crate::front::json::{json_bytes, to_json};
+use crate::front::params::page;
+use crate::front::problem::Problem;
+use crate::views::{AccountList, AccountView, Pagination};
 
 /// List accounts
 ///

@@ -11,11 +11,11 @@ use crate::cache::{BalancesKey, CachedBalances, LiveAnswer, LiveOutcome};
 use crate::live::{self, CacheStatus};
 use crate::queries::BalancesQuery;
 use crate::state::AppState;
-use bellbird_requests::extract::{Admitted, Query};
-use bellbird_requests::json::to_json;
-use bellbird_requests::params::AccountIds;
-use bellbird_requests::problem::{Problem, problem_from_read};
-use bellbird_requests::views::{BalanceList, BalanceView};
+use crate::front::extract::{Admitted, Query};
+use crate::front::json::to_json;
+use crate::front::params::AccountIds;
+use crate::front::problem::{Problem, problem_from_read};
+use crate::views::{BalanceList, BalanceView};
 
 /// Does not reveal which id was not found, nor whether it exists for another user.
 const NOT_FOUND: Problem = Problem::NotFound("One or more accounts");

@@ -6,8 +6,8 @@ use axum::response::Response;
 use bellbird_domain::Category;
 use bytes::Bytes;
 
-use bellbird_requests::json::json_bytes;
-use bellbird_requests::views::{CategoryList, CategoryView};
+use crate::front::json::json_bytes;
+use crate::views::{CategoryList, CategoryView};
 
 static BODY: LazyLock<Bytes> = LazyLock::new(|| {
     let list = CategoryList { categories: Category::ALL.iter().map(CategoryView::from).collect() };

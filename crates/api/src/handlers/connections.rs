@@ -5,10 +5,10 @@ use axum::response::Response;
 
 use crate::cache::MetadataList;
 use crate::state::AppState;
-use bellbird_requests::extract::Admitted;
-use bellbird_requests::json::{json_bytes, to_json};
-use bellbird_requests::problem::Problem;
-use bellbird_requests::views::{ConnectionList, ConnectionView};
+use crate::front::extract::Admitted;
+use crate::front::json::{json_bytes, to_json};
+use crate::front::problem::Problem;
+use crate::views::{ConnectionList, ConnectionView};
 
 /// List connections
 ///

@@ -3,8 +3,8 @@
 use axum::response::Response;
 use bytes::Bytes;
 
-use bellbird_requests::json::json_bytes;
-use bellbird_requests::views::Health;
+use crate::front::json::json_bytes;
+use crate::views::Health;
 
 /// Whether the service runs
 ///

@@ -12,10 +12,10 @@ use crate::cache::{AccountHoldings, HoldingsKey, LiveOutcome};
 use crate::live::{self, CacheStatus};
 use crate::queries::HoldingsQuery;
 use crate::state::AppState;
-use bellbird_requests::extract::{Admitted, Query};
-use bellbird_requests::json::write_json;
-use bellbird_requests::problem::Problem;
-use bellbird_requests::views::{HoldingList, HoldingView};
+use crate::front::extract::{Admitted, Query};
+use crate::front::json::write_json;
+use crate::front::problem::Problem;
+use crate::views::{HoldingList, HoldingView};
 
 /// Read holdings
 ///

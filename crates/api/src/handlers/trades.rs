@@ -2,18 +2,18 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{Caller, ConnectionCategory, Page, Span};
+use bellbird_domain::{Caller, ConnectionCategory, Page, DateFilter};
 use bellbird_reads::{ConnectionContext, ListKey};
 
 use crate::cache::{CachedTrades, LiveAnswer, LiveOutcome};
 use crate::live::{self, CacheStatus};
 use crate::queries::TradesQuery;
 use crate::state::AppState;
-use bellbird_requests::extract::{Admitted, Query};
-use bellbird_requests::json::write_json;
-use bellbird_requests::params::page;
-use bellbird_requests::problem::Problem;
-use bellbird_requests::views::{TradeList, TradeView, TradesPagination};
+use crate::front::extract::{Admitted, Query};
+use crate::front::json::write_json;
+use crate::front::params::page;
+use crate::front::problem::Problem;
+use crate::views::{TradeList, TradeView, TradesPagination};
 
 /// Read trades
 ///
@@ -44,7 +44,7 @@ pub(crate) async fn list_trades(
         .access
         .connection_context(&caller, query.connection_id, query.account_id, ConnectionCategory::Brokerage)
         .await?;
-    let span = Span { from: query.from.map(|date| date.0), to: query.to.map(|date| date.0) };
+    let span = DateFilter { from: query.from.map(|date| date.0), to: query.to.map(|date| date.0) };
     let list = ListKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
     let cache_key = (list, page);
     let cached = state.inner.trades_cache.get(&cache_key, now);

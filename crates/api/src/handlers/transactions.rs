@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{Caller, ConnectionCategory, Page, Span};
+use bellbird_domain::{Caller, ConnectionCategory, Page, DateFilter};
 use bellbird_reads::transactions::TransactionsRequest;
 use bellbird_reads::{ConnectionContext, ListKey};
 use http::HeaderValue;
@@ -13,11 +13,11 @@ use crate::deprecation::{DEPRECATION, SUNSET, SUNSET_DATE};
 use crate::live::{self, CacheStatus};
 use crate::queries::TransactionsQuery;
 use crate::state::AppState;
-use bellbird_requests::extract::{Admitted, Query};
-use bellbird_requests::json::write_json;
-use bellbird_requests::params::page;
-use bellbird_requests::problem::Problem;
-use bellbird_requests::views::{Pagination, TransactionList, TransactionView};
+use crate::front::extract::{Admitted, Query};
+use crate::front::json::write_json;
+use crate::front::params::page;
+use crate::front::problem::Problem;
+use crate::views::{Pagination, TransactionList, TransactionView};
 
 /// Typical size of a row as JSON. The buffer grows if rows are larger.
 const ROW_BYTES: usize = 450;
@@ -47,7 +47,7 @@ pub(crate) async fn list_transactions(
         .access
         .connection_context(&caller, query.connection_id, query.account_id, ConnectionCategory::Banking)
         .await?;
-    let span = Span { from: query.from.map(|date| date.0), to: query.to.map(|date| date.0) };
+    let span = DateFilter { from: query.from.map(|date| date.0), to: query.to.map(|date| date.0) };
     let list = ListKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
     let request = TransactionsRequest { list, page: page(query.limit, query.offset) };
     let flight_key = ((list, request.page), caller.revision);

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use bellbird_connections::{Connections, LinkTarget};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use bellbird_providers::registry::PROVIDERS;
-use bellbird_requests::views::{AccountView, ConnectionView};
+use bellbird_api::views::{AccountView, ConnectionView};
 use bellbird_storage::{AuditRow, PendingRemoval, Storage, SyncState, UnreadableRows};
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Subcommand};

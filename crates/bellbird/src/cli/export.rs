@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use bellbird_domain::{AccountId, Bound, Caller, ConnectionId, KeyId, Span, User};
+use bellbird_domain::{AccountId, Bound, Caller, ConnectionId, KeyId, DateFilter, User};
 use bellbird_interop::export::formats::{Format, FormatError, Layout, Options};
 use bellbird_interop::export::{Export, ExportError, FileRequest, OpenError, Pace, Resource, Selection};
 use bellbird_reads::{ReadError, Reads};
@@ -135,7 +135,7 @@ impl ExportArgs {
             return Err("--json needs --output FILE, because standard output would hold two things".to_owned());
         }
         let selection = Selection { connection_id: self.connection, account_id: self.account };
-        let span = Span { from: self.from, to: self.to };
+        let span = DateFilter { from: self.from, to: self.to };
         let request = FileRequest { resource, format, options, selection, span };
         if request.lacks_account() {
             return Err("a file of this format holds one account: add --account ID".to_owned());

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use bellbird_shared_state::client_address::{Network, rate_limit_key};
+use bellbird_limits::client_address::{Network, rate_limit_key};
 use http_body::{Body as _, Frame};
 use parking_lot::Mutex;
 use tokio::time::Instant;

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use bellbird_domain::UserId;
 use bellbird_providers::Registry;
-use bellbird_shared_state::Clock;
+use bellbird_domain::Clock;
 use bellbird_storage::{ClaimedJob, Sealer, Storage};
 use jiff::SignedDuration;
 use tempfile::TempDir;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bellbird_domain::{
-    Account, AccountId, Bound, ContentDigest, Digest, EventType, Fingerprint, Interval, Span, Trade, Transaction,
+    Account, AccountId, Bound, ContentDigest, Digest, EventType, Fingerprint, DateRange, DateFilter, Trade, Transaction,
 };
 use bellbird_providers::{
     Banking, Brokerage, CallContext, Error, Kind, Provider, TradeQuery, TransactionQuery, UnreadableRow, sweep,
@@ -152,7 +152,7 @@ impl Pull<'_> {
 
     async fn transactions(&self, banking: &dyn Banking) -> Result<Read, Error> {
         let (from, to) = self.date_range;
-        let interval = Interval { from: Bound::Instant(from), to: Bound::Instant(to) };
+        let interval = DateRange { from: Bound::Instant(from), to: Bound::Instant(to) };
         let (accounts, zone) = (self.accounts, self.zone);
         let query = TransactionQuery { accounts, one_account: false, interval: &interval, zone };
         let mut collector = RowCollector::new(self);
@@ -176,7 +176,7 @@ impl Pull<'_> {
     /// read twice. If a later account meets a limit, the rows of those before it are kept.
     async fn trades(&self, brokerage: &dyn Brokerage) -> Result<Read, Error> {
         // Without an end, so that trades with a future date are reported at once.
-        let span = Span { from: Some(Bound::Instant(self.date_range.0)), to: None };
+        let span = DateFilter { from: Some(Bound::Instant(self.date_range.0)), to: None };
         let mut collector = RowCollector::new(self);
         let mut accounts: Vec<&Account> =
             self.accounts.iter().filter(|account| self.after_account.is_none_or(|last| account.id > last)).collect();

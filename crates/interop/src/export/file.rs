@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bellbird_domain::date::day_of;
-use bellbird_domain::{Account, Balance, Bound, Caller, ConnectionStatus, Holding, Interval, Span, Trade, Transaction};
+use bellbird_domain::{Account, Balance, Bound, Caller, ConnectionStatus, Holding, DateRange, DateFilter, Trade, Transaction};
 use bellbird_reads::{CallContext, ConnectionContext, Patience, ReadError, Reads, TradeWalk, TransactionWalk};
 use bellbird_storage::Storage;
 use jiff::Timestamp;
@@ -384,10 +384,10 @@ fn days_of(request: &FileRequest, caller: &Caller, now: Timestamp) -> (Option<Da
         Bound::Day(day) => day,
         Bound::Instant(instant) => day_of(instant, &caller.timezone),
     };
-    let Span { from, to } = request.span;
+    let DateFilter { from, to } = request.span;
     match request.resource {
         Resource::Transactions => {
-            let Interval { from, to } = Interval::resolve(from, to, now);
+            let DateRange { from, to } = DateRange::resolve(from, to, now);
             (Some(day(from)), Some(day(to)))
         }
         Resource::Trades => (from.map(day), Some(day(to.unwrap_or(Bound::Instant(now))))),

@@ -1,8 +1,8 @@
 //! The parameters of a file. The OpenAPI document describes them from the same structs.
 
-use bellbird_domain::{AccountId, ConnectionId, Span};
-use bellbird_requests::Problem;
-use bellbird_requests::params::{self, DateBound, Id};
+use bellbird_domain::{AccountId, ConnectionId, DateFilter};
+use bellbird_api::front::Problem;
+use bellbird_api::front::params::{self, DateBound, Id};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
 use utoipa::IntoParams;
@@ -92,7 +92,7 @@ pub(super) struct HoldingsFileQuery {
 pub(super) struct Asked {
     pub(super) connection_id: Option<ConnectionParam>,
     pub(super) account_id: Option<AccountParam>,
-    pub(super) span: Span,
+    pub(super) span: DateFilter,
     layout: Option<LayoutParam>,
     byte_order_mark: Option<Flag>,
     quote_formulas: Option<Flag>,
@@ -136,8 +136,8 @@ pub(super) fn read<Q: DeserializeOwned + IntoParams>(query: Option<&str>) -> Res
     Err(Problem::BadRequest { message: "Invalid query parameters".into(), details })
 }
 
-fn span(from: Option<DateBound>, to: Option<DateBound>) -> Span {
-    Span { from: from.map(|DateBound(bound)| bound), to: to.map(|DateBound(bound)| bound) }
+fn span(from: Option<DateBound>, to: Option<DateBound>) -> DateFilter {
+    DateFilter { from: from.map(|DateBound(bound)| bound), to: to.map(|DateBound(bound)| bound) }
 }
 
 impl From<TransactionsFileQuery> for Asked {
@@ -158,7 +158,7 @@ impl From<TradesFileQuery> for Asked {
 impl From<HoldingsFileQuery> for Asked {
     fn from(query: HoldingsFileQuery) -> Self {
         let HoldingsFileQuery { connection_id, account_id, byte_order_mark, quote_formulas } = query;
-        Self { connection_id, account_id, span: Span::default(), layout: None, byte_order_mark, quote_formulas }
+        Self { connection_id, account_id, span: DateFilter::default(), layout: None, byte_order_mark, quote_formulas }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a file shall hold, and how.
 
-use bellbird_domain::{AccountId, ConnectionCategory, ConnectionId, Span};
+use bellbird_domain::{AccountId, ConnectionCategory, ConnectionId, DateFilter};
 
 use super::formats::{Format, Options};
 
@@ -61,7 +61,7 @@ pub struct FileRequest {
     pub selection: Selection,
     /// Without bounds, transactions are those of the last 30 days, and the broker decides about trades. Holdings have
     /// none.
-    pub span: Span,
+    pub span: DateFilter,
 }
 
 impl FileRequest {

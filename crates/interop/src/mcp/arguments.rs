@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_domain::{AccountId, Bound, Span};
+use bellbird_domain::{AccountId, Bound, DateFilter};
 use bellbird_reads::summary::GroupBy;
 use serde_json::{Map, Value};
 
@@ -94,8 +94,8 @@ impl Arguments {
     }
 
     /// `from` and `to`.
-    pub(super) fn span(&mut self) -> Span {
-        let span = Span { from: self.bound("from"), to: self.bound("to") };
+    pub(super) fn span(&mut self) -> DateFilter {
+        let span = DateFilter { from: self.bound("from"), to: self.bound("to") };
         let is_empty = match (span.from, span.to) {
             (Some(Bound::Day(from)), Some(Bound::Day(to))) => from > to,
             (Some(Bound::Instant(from)), Some(Bound::Instant(to))) => from > to,

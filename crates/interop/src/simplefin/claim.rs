@@ -5,7 +5,7 @@
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bellbird_domain::{ApiKey, SetupToken};
-use bellbird_requests::Problem;
+use bellbird_api::front::Problem;
 use bellbird_storage::{SetupTokenClaim, random_base62};
 use http::StatusCode;
 

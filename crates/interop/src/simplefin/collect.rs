@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bellbird_domain::{
-    Account, Balance, Caller, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Holding, Plan, Span,
+    Account, Balance, Caller, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Holding, Plan, DateFilter,
 };
 use bellbird_reads::{CallContext, ConnectionContext, ReadError};
-use bellbird_requests::Problem;
-use bellbird_requests::extract::LivePermit;
-use bellbird_requests::live::problem_for_category;
+use bellbird_api::front::Problem;
+use bellbird_api::front::extract::LivePermit;
+use bellbird_api::front::live::problem_for_category;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use tokio::sync::mpsc;
@@ -385,7 +385,7 @@ impl Job {
     }
 
     /// Reads all rows of these days, or one page of about this many rows.
-    async fn read_span(&self, at: usize, span: Span, page_rows: Option<u32>) -> Result<Rows, Problem> {
+    async fn read_span(&self, at: usize, span: DateFilter, page_rows: Option<u32>) -> Result<Rows, Problem> {
         let item = &self.items[at];
         let context = self.context(item).await?;
         let walk = self.server.interop.access.reads().walk_transactions(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellbird_domain::{Account, AccountId, Caller, ConnectionId};
-use bellbird_shared_state::Expiring;
+use bellbird_limits::Expiring;
 use jiff::Timestamp;
 
 use super::history::Known;

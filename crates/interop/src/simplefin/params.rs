@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bellbird_domain::AccountId;
-use bellbird_requests::Problem;
+use bellbird_api::front::Problem;
 
 use super::posted::{Window, is_beyond_all_days};
 

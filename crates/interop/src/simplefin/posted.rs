@@ -3,7 +3,7 @@
 //! Clients turn the second into a day of UTC, or of their own timezone. 10:59:00 UTC lies on the same day everywhere
 //! from UTC-10:59 to UTC+13:00.
 
-use bellbird_domain::{Bound, Span};
+use bellbird_domain::{Bound, DateFilter};
 use jiff::civil::Date;
 
 const DAY_SECONDS: i64 = 86_400;
@@ -65,8 +65,8 @@ impl Window {
     }
 
     /// The days as a read takes them. Without dates, that is the last 30 days, as for `/v1/transactions`.
-    pub(super) fn span(&self) -> Span {
-        Span { from: self.first.map(Bound::Day), to: self.last.map(Bound::Day) }
+    pub(super) fn span(&self) -> DateFilter {
+        DateFilter { from: self.first.map(Bound::Day), to: self.last.map(Bound::Day) }
     }
 }
 
@@ -76,8 +76,8 @@ pub(super) fn is_beyond_all_days(second: i64) -> bool {
 }
 
 /// All days up to this one.
-pub(super) fn span_until(day: Date) -> Span {
-    Span { from: Some(Bound::Day(EPOCH)), to: Some(Bound::Day(day)) }
+pub(super) fn span_until(day: Date) -> DateFilter {
+    DateFilter { from: Some(Bound::Day(EPOCH)), to: Some(Bound::Day(day)) }
 }
 
 /// The day half-way between two days.

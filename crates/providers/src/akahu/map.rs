@@ -1,7 +1,7 @@
 //! Maps Akahu's wire types to the types of the domain. Pure functions.
 
 use bellbird_domain::{
-    Account, AccountType, Balance, ConnectionStatus, Currency, Decimal, Interval, MaskedNumber, Transaction,
+    Account, AccountType, Balance, ConnectionStatus, Currency, Decimal, DateRange, MaskedNumber, Transaction,
 };
 use jiff::Timestamp;
 use jiff::civil::{Date, Time};
@@ -82,7 +82,7 @@ fn day_only(instant: Timestamp, auckland: &TimeZone) -> Option<Date> {
 
 /// The first and last instant to request. They cover the days in the user's time zone and in New Zealand, because a row
 /// that has only a day is at midnight in New Zealand.
-pub(super) fn instants(interval: &Interval, zone: &TimeZone, auckland: &TimeZone) -> (Timestamp, Timestamp) {
+pub(super) fn instants(interval: &DateRange, zone: &TimeZone, auckland: &TimeZone) -> (Timestamp, Timestamp) {
     let (user_range, local_range) = (interval.instants(zone), interval.instants(auckland));
     (user_range.0.min(local_range.0), user_range.1.max(local_range.1))
 }
@@ -225,7 +225,7 @@ mod tests {
                 "2026-01-06T02:00:00Z",
             ),
         ] {
-            let interval = Interval { from: Bound::parse(from).unwrap(), to: Bound::parse(to).unwrap() };
+            let interval = DateRange { from: Bound::parse(from).unwrap(), to: Bound::parse(to).unwrap() };
             let requested = instants(&interval, &zone(user), &auckland());
             assert_eq!(requested, (first.parse().unwrap(), last.parse().unwrap()), "{from} {to} {user}");
         }

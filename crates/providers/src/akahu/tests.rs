@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bellbird_domain::{AccountId, AccountType, Bound, ConnectionId, Currency, Interval, UserId};
+use bellbird_domain::{AccountId, AccountType, Bound, ConnectionId, Currency, DateRange, UserId};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -46,7 +46,7 @@ fn sydney() -> TimeZone {
 /// Maps a body and formats its rows as lines.
 fn read(body: &str) -> Result<Vec<String>, Error> {
     let accounts = [account(1, EVERYDAY), account(2, VISA)];
-    let interval = Interval::resolve(None, None, Timestamp::UNIX_EPOCH);
+    let interval = DateRange::resolve(None, None, Timestamp::UNIX_EPOCH);
     let zone = sydney();
     let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
     let page = api::list::<wire::Transaction<'_>>(body.as_bytes())?;
@@ -307,7 +307,7 @@ async fn page(peer: &Peer, one_account: bool, cursor: Option<&str>) -> (usize, R
     let Kind::Banking(banking) = akahu.kind() else { panic!("banking") };
     let accounts = if one_account { vec![account(1, EVERYDAY)] } else { vec![account(1, EVERYDAY), account(2, VISA)] };
     let bound = |text| Bound::parse(text).unwrap();
-    let interval = Interval { from: bound("2026-02-24"), to: bound("2026-02-26") };
+    let interval = DateRange { from: bound("2026-02-24"), to: bound("2026-02-26") };
     let zone = sydney();
     let query = TransactionQuery { accounts: &accounts, one_account, interval: &interval, zone: &zone };
     let cursor = cursor.map(|text| Cursor(text.to_owned()));

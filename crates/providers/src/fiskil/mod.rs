@@ -423,7 +423,7 @@ pub fn read_transactions_page(
 /// Parses any bytes as a page of transactions and asserts the invariants of every page, for the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_transactions_page(body: &[u8], account: Account) {
-    let interval = bellbird_domain::Interval::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
+    let interval = bellbird_domain::DateRange::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
     let accounts = [account];
     let zone = jiff::tz::TimeZone::UTC;
     let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };

@@ -1,6 +1,6 @@
 //! Tests of the mapping: fixtures and snapshots, and tables of unusual rows.
 
-use bellbird_domain::{AccountId, AccountType, ConnectionId, Currency, Interval, UserId};
+use bellbird_domain::{AccountId, AccountType, ConnectionId, Currency, DateRange, UserId};
 use jiff::tz::TimeZone;
 
 use super::*;
@@ -29,7 +29,7 @@ fn uuid(number: u128) -> uuid::Uuid {
 fn read(body: &str) -> Result<Vec<String>, Error> {
     let accounts = [account("123456789")];
     let zone = TimeZone::get("Australia/Sydney").unwrap();
-    let interval = Interval::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
+    let interval = DateRange::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
     let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
     let page: wire::TransactionsPage<'_> = parse_json(body.as_bytes())?;
     let (rows, unreadable) = posted(page.transactions, "90bfd779-e8eb-4e9f-87b3-5191ba7332c2", &query)?;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bellbird_domain::{AccountId, AccountType, Bound, ConnectionId, Currency, Span, TradeTime, UserId};
+use bellbird_domain::{AccountId, AccountType, Bound, ConnectionId, Currency, DateFilter, TradeTime, UserId};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
@@ -113,7 +113,7 @@ impl Peer {
         requests.iter().map(own).collect()
     }
 
-    async fn trades(&self, span: Span, offset: u64, limit: u32) -> Result<(TradePage, Vec<String>), Error> {
+    async fn trades(&self, span: DateFilter, offset: u64, limit: u32) -> Result<(TradePage, Vec<String>), Error> {
         let (account, zone) = (account(ACCOUNT), TimeZone::get("Australia/Sydney").unwrap());
         let query = TradeQuery { account: &account, span: &span, zone: &zone };
         let mut lines = Vec::new();
@@ -310,7 +310,7 @@ async fn missing_account_checks_consent_once() {
         })
         .await;
         assert_eq!(peer.holdings().await, Err(expected.clone()));
-        assert_eq!(peer.trades(Span::default(), 0, 10).await, Err(expected.clone()));
+        assert_eq!(peer.trades(DateFilter::default(), 0, 10).await, Err(expected.clone()));
         assert_eq!(peer.requests.lock().len(), 3, "the status is cached for a minute");
         let accounts = [account("a1"), account("a2")];
         let queries = [BalancesQuery { credentials: &credentials(), accounts: &accounts }];
@@ -329,7 +329,7 @@ async fn positions_with_their_quirks() {
 #[tokio::test]
 async fn a_page_of_activities_with_its_quirks() {
     let peer = Peer::new(|_, _| (200, "", ACTIVITIES)).await;
-    let (page, lines) = peer.trades(Span::default(), 0, 5_000).await.unwrap();
+    let (page, lines) = peer.trades(DateFilter::default(), 0, 5_000).await.unwrap();
     assert_eq!(page, TradePage { rows: 10, total: 10 });
     insta::assert_snapshot!(lines.join("\n"));
     assert_eq!(peer.recorded(), [format!("GET /accounts/{ACCOUNT}/activities?offset=0&limit=1000")]);
@@ -346,7 +346,7 @@ async fn given_days_are_widened_by_a_day() {
         ("0000-01-01", "9999-12-31", "startDate=0001-01-01&endDate=9999-12-31&offset=9&limit=5"),
     ] {
         let bound = |text: &str| (!text.is_empty()).then(|| Bound::parse(text).unwrap());
-        let (page, _) = peer.trades(Span { from: bound(from), to: bound(to) }, 9, 5).await.unwrap();
+        let (page, _) = peer.trades(DateFilter { from: bound(from), to: bound(to) }, 9, 5).await.unwrap();
         assert_eq!(page, TradePage { rows: 0, total: 3 }, "after the end, the total is still that of the provider");
         let request = peer.recorded().pop().unwrap();
         assert_eq!(request, format!("GET /accounts/{ACCOUNT}/activities?{query}"));

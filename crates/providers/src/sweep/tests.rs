@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bellbird_domain::{
-    Account, AccountId, AccountType, Bound, ConnectionId, Currency, Decimal, Interval, Span, TradeTime, TradeType,
+    Account, AccountId, AccountType, Bound, ConnectionId, Currency, Decimal, DateRange, DateFilter, TradeTime, TradeType,
     UserId,
 };
 use jiff::tz::TimeZone;
@@ -111,7 +111,7 @@ fn swept(rows: &[u64], outcome: Result<(), Error>, requests: Vec<u64>) -> Swept 
 async fn sweep_transactions(pages: Pages, rows_max: usize) -> Swept {
     let bank = Bank { pages, requested_pages: Mutex::default() };
     let accounts = [account()];
-    let interval = Interval { from: Bound::Instant(at(100)), to: Bound::Instant(at(2)) };
+    let interval = DateRange { from: Bound::Instant(at(100)), to: Bound::Instant(at(2)) };
     let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &TimeZone::UTC };
     let mut rows = Vec::new();
     let mut sink = |row: &Transaction<'_>| {
@@ -238,7 +238,7 @@ fn trade(row: u64, account: &Account) -> Trade<'_> {
 async fn sweep_trades(list_rows: u64, total: fn(u64) -> u64, rows_max: usize) -> Swept {
     let broker = Broker { rows: list_rows, total, requested_offsets: Mutex::default() };
     let account = account();
-    let span = Span { from: None, to: Some(Bound::Instant(at(2))) };
+    let span = DateFilter { from: None, to: Some(Bound::Instant(at(2))) };
     let query = TradeQuery { account: &account, span: &span, zone: &TimeZone::UTC };
     let mut rows = Vec::new();
     let mut sink = |row: &Trade<'_>| {

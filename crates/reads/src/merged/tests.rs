@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bellbird_domain::{Bound, ConnectionCategory, Span};
+use bellbird_domain::{Bound, ConnectionCategory, DateFilter};
 use bellbird_providers::Error;
 use proptest::prelude::*;
 
@@ -50,7 +50,7 @@ impl Setup {
         let mut walks = Vec::new();
         for context in self.contexts.iter().rev() {
             for account in &context.accounts {
-                let span = Span { from: Some(Bound::Instant(at(0))), to: Some(Bound::Instant(at(NOW))) };
+                let span = DateFilter { from: Some(Bound::Instant(at(0))), to: Some(Bound::Instant(at(NOW))) };
                 let (caller, context) = (&self.world.caller, Arc::clone(context));
                 let walk = self.world.reads.walk_transactions(caller, context, Some(account.id), span, at(NOW));
                 walks.push(walk.unwrap());
@@ -217,7 +217,7 @@ async fn at_most_four_calls_run_at_once() {
     let context = world.connection(&bank, &accounts);
     let walk = |account: &bellbird_domain::Account| {
         let context = Arc::clone(&context);
-        world.reads.walk_transactions(&world.caller, context, Some(account.id), Span::default(), at(NOW)).unwrap()
+        world.reads.walk_transactions(&world.caller, context, Some(account.id), DateFilter::default(), at(NOW)).unwrap()
     };
     let walks = context.accounts.iter().map(walk).collect();
     let mut merged = MergedWalk::transactions(walks, None, Instant::now() + FAR, |_, _| Some(()));
@@ -338,7 +338,7 @@ async fn trades_of_accounts_are_merged_and_continued() {
     let context = world.connection(&broker, &ACCOUNTS);
     let (mut seen, mut position) = (Vec::new(), None);
     loop {
-        let walk = world.reads.walk_trades(&world.caller, Arc::clone(&context), None, Span::default()).unwrap();
+        let walk = world.reads.walk_trades(&world.caller, Arc::clone(&context), None, DateFilter::default()).unwrap();
         let map = |row: &Trade<'_>| Some(row.symbol.to_string());
         let mut merged = MergedWalk::trades(vec![walk], position, Instant::now() + FAR, map);
         assert_eq!(merged.lists().count(), 3);

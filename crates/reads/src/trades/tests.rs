@@ -65,7 +65,7 @@ impl SimulatedBroker {
         rows.into_iter().map(|(_, at, number)| format!("\"{at}.{number}\"")).collect()
     }
 
-    async fn window(&self, map: &Mutex<TradesMap>, span: Span, page: Page, row_cap: u64) -> (Vec<String>, Extent) {
+    async fn window(&self, map: &Mutex<TradesMap>, span: DateFilter, page: Page, row_cap: u64) -> (Vec<String>, Extent) {
         let call = CallContext::new(Instant::now() + Duration::from_secs(25), Timestamp::UNIX_EPOCH);
         let credentials = SecretString::from("credentials");
         let write: WriteTrade = |trade, out| out.extend_from_slice(format!("\"{}\"", trade.symbol).as_bytes());
@@ -168,19 +168,19 @@ fn trade(account: &Account, symbol: String, second: i64) -> Trade<'_> {
     }
 }
 
-fn from_start() -> Span {
-    Span { from: Some(Bound::Instant(Timestamp::from_second(FROM).expect("an instant"))), to: None }
+fn from_start() -> DateFilter {
+    DateFilter { from: Some(Bound::Instant(Timestamp::from_second(FROM).expect("an instant"))), to: None }
 }
 
-fn both_ends() -> Span {
-    Span { to: Some(Bound::Instant(Timestamp::MAX)), ..from_start() }
+fn both_ends() -> DateFilter {
+    DateFilter { to: Some(Bound::Instant(Timestamp::MAX)), ..from_start() }
 }
 
 #[tokio::test]
 async fn one_account_window_costs_one_call_anywhere() {
     let provider = SimulatedBroker::one(20_000);
     let model = provider.model();
-    for span in [Span::default(), from_start()] {
+    for span in [DateFilter::default(), from_start()] {
         for offset in [0, 200, 12_345, 19_900] {
             let page = Page { limit: 200, offset };
             let (rows, extent) = provider.window(&provider.map(), span, page, 5_000).await;
@@ -205,7 +205,7 @@ async fn far_window_skips_rows_filtered_by_to() {
     }
     let model = provider.model();
     let newest = Timestamp::from_second(FROM + DAY * 900 - 120 * 60).expect("an instant");
-    let span = Span { from: None, to: Some(Bound::Instant(newest)) };
+    let span = DateFilter { from: None, to: Some(Bound::Instant(newest)) };
     for (offset, calls) in [(0, 2), (200, 3), (10_000, 3), (19_878, 3)] {
         let map = provider.map();
         let (rows, _) = provider.window(&map, span, Page { limit: 200, offset }, 5_000).await;
@@ -218,7 +218,7 @@ async fn far_window_skips_rows_filtered_by_to() {
 #[tokio::test]
 async fn exactly_the_cap_is_not_truncated() {
     let provider = SimulatedBroker::one(5_000);
-    let (_, extent) = provider.window(&provider.map(), Span::default(), Page { limit: 200, offset: 0 }, 5_000).await;
+    let (_, extent) = provider.window(&provider.map(), DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
     assert!(extent.has_more);
     assert!(!extent.truncated);
 }
@@ -227,7 +227,7 @@ async fn exactly_the_cap_is_not_truncated() {
 async fn behind_the_end_the_total_is_exact() {
     let provider = SimulatedBroker::one(300);
     let page = Page { limit: 200, offset: 5_000 };
-    for (span, calls) in [(Span::default(), 1), (from_start(), 3), (both_ends(), 3)] {
+    for (span, calls) in [(DateFilter::default(), 1), (from_start(), 3), (both_ends(), 3)] {
         for _ in 0..2 {
             let (rows, extent) = provider.window(&provider.map(), span, page, 5_000).await;
             assert!(rows.is_empty(), "{span:?}");
@@ -245,10 +245,10 @@ async fn exhausted_account_costs_no_further_call() {
         (0..5).rev().map(|second| row(70_000 + second)).collect(),
     ]);
     let map = provider.map();
-    let (_, first) = provider.window(&map, Span::default(), Page { limit: 200, offset: 0 }, 5_000).await;
+    let (_, first) = provider.window(&map, DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
     assert!(first.has_more);
     assert_eq!(provider.take_call_count(), 2);
-    let (rows, _) = provider.window(&map, Span::default(), Page { limit: 200, offset: 200 }, 5_000).await;
+    let (rows, _) = provider.window(&map, DateFilter::default(), Page { limit: 200, offset: 200 }, 5_000).await;
     assert_eq!(rows, provider.model()[200..400]);
     assert_eq!(provider.take_call_count(), 1);
 }
@@ -265,7 +265,7 @@ async fn far_window_over_several_accounts_is_complete() {
     let model = provider.model();
     for (offset, limit) in [(4_497, 6), (5_000, 10), (3_000, 200), (5_400, 500)] {
         let page = Page { limit, offset };
-        let (rows, _) = provider.window(&provider.map(), Span::default(), page, 5_000).await;
+        let (rows, _) = provider.window(&provider.map(), DateFilter::default(), page, 5_000).await;
         let expected: Vec<String> = model.iter().skip(offset as usize).take(limit as usize).cloned().collect();
         assert_eq!(rows, expected, "{offset}");
     }
@@ -277,7 +277,7 @@ async fn two_large_accounts_cost_two_calls_a_window() {
     let map = provider.map();
     for window in 0..5 {
         let page = Page { limit: 200, offset: window * 200 };
-        provider.window(&map, Span::default(), page, 5_000).await;
+        provider.window(&map, DateFilter::default(), page, 5_000).await;
         assert!(provider.take_call_count() <= 2, "{window}");
     }
 }
@@ -292,7 +292,7 @@ async fn filtered_rows_shift_no_window() {
     let map = provider.map();
     // One window is skipped and one overlaps. Neither shifts the other windows.
     for offset in [0_u64, 400, 300, 200, 400, 600, 997, 5_000, 800] {
-        let (rows, extent) = provider.window(&map, Span::default(), Page { limit: 200, offset }, 5_000).await;
+        let (rows, extent) = provider.window(&map, DateFilter::default(), Page { limit: 200, offset }, 5_000).await;
         let known = [0, 200, 997, 5_000].contains(&offset);
         let at = (offset as usize).min(model.len());
         if known {
@@ -306,11 +306,11 @@ async fn filtered_rows_shift_no_window() {
     let mut all = Vec::new();
     while all.len() < 997 {
         let page = Page { limit: 200, offset: all.len() as u64 };
-        all.extend(provider.window(&walk, Span::default(), page, 5_000).await.0);
+        all.extend(provider.window(&walk, DateFilter::default(), page, 5_000).await.0);
     }
     assert_eq!(all, model);
     provider.take_call_count();
-    let (rows, extent) = provider.window(&walk, Span::default(), Page { limit: 200, offset: 5_000 }, 5_000).await;
+    let (rows, extent) = provider.window(&walk, DateFilter::default(), Page { limit: 200, offset: 5_000 }, 5_000).await;
     assert!(rows.is_empty());
     assert_eq!(extent.total, 997);
     assert_eq!(provider.take_call_count(), 0, "the end is known");
@@ -322,7 +322,7 @@ async fn window_is_served_when_has_more_is_unknown() {
     // The row that would show whether more follow is skipped.
     provider.lists[0][200].1 = Kind::Undated;
     provider.fail_from_call = 1;
-    let (rows, extent) = provider.window(&provider.map(), Span::default(), Page { limit: 200, offset: 0 }, 5_000).await;
+    let (rows, extent) = provider.window(&provider.map(), DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
     assert_eq!(rows.len(), 200);
     assert!(extent.has_more);
     assert!(extent.truncated);
@@ -389,7 +389,7 @@ proptest! {
         provider.rows_max = rows_max;
         let model = provider.model();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-        for span in [Span::default(), from_start(), both_ends()] {
+        for span in [DateFilter::default(), from_start(), both_ends()] {
             let (rows, extent) =
                 runtime.block_on(provider.window(&provider.map(), span, Page { limit, offset }, 1_000_000));
             let expected: Vec<String> = model.iter().skip(offset as usize).take(limit as usize).cloned().collect();

@@ -127,14 +127,14 @@ impl Banking for SimulatedBank {
 struct Client<'p> {
     provider: &'p SimulatedBank,
     map: Mutex<PageMap>,
-    interval: Interval,
+    interval: DateRange,
     row_cap: u64,
 }
 
 impl<'p> Client<'p> {
     fn new(provider: &'p SimulatedBank) -> Self {
         let from = Bound::Instant(Timestamp::from_second(NOW - 60 * 60 * 24 * 365 * 20).unwrap());
-        let interval = Interval { from, to: Bound::Instant(Timestamp::from_second(NOW).unwrap()) };
+        let interval = DateRange { from, to: Bound::Instant(Timestamp::from_second(NOW).unwrap()) };
         Self {
             provider,
             map: Mutex::new(PageMap::new(interval, TimeZone::UTC, Timestamp::from_second(NOW).unwrap())),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bellbird_domain::{AccountId, Bound, ConnectionStatus, Span};
+use bellbird_domain::{AccountId, Bound, ConnectionStatus, DateFilter};
 use bellbird_providers::Error;
 use bellbird_providers::sweep::PAGES_MAX;
 use proptest::prelude::*;
@@ -26,11 +26,11 @@ async fn bank(rows_max: u32, rows: i64) -> (Arc<Simulated>, World, Arc<Connectio
 
 impl World {
     fn walk(&self, context: &Arc<ConnectionContext>) -> TransactionWalk {
-        self.reads.walk_transactions(&self.caller, Arc::clone(context), None, Span::default(), at(NOW)).unwrap()
+        self.reads.walk_transactions(&self.caller, Arc::clone(context), None, DateFilter::default(), at(NOW)).unwrap()
     }
 
     fn trade_walk(&self, context: &Arc<ConnectionContext>) -> TradeWalk {
-        self.reads.walk_trades(&self.caller, Arc::clone(context), None, Span::default()).unwrap()
+        self.reads.walk_trades(&self.caller, Arc::clone(context), None, DateFilter::default()).unwrap()
     }
 }
 
@@ -94,13 +94,13 @@ async fn range_is_that_of_the_transactions_endpoint() {
     let context = world.connection(&bank, &["1"]);
     assert_eq!(page(&world, &mut world.walk(&context)).await.unwrap(), (ids([0, -1, -30 * DAY]), false));
 
-    let span = Span { from: Some(Bound::Instant(at(NOW - 50 * DAY))), to: Some(Bound::Instant(at(NOW - 2))) };
+    let span = DateFilter { from: Some(Bound::Instant(at(NOW - 50 * DAY))), to: Some(Bound::Instant(at(NOW - 2))) };
     let own = Some(context.accounts[0].id);
     let mut walk = world.reads.walk_transactions(&world.caller, Arc::clone(&context), own, span, at(NOW)).unwrap();
     assert_eq!(page(&world, &mut walk).await.unwrap().0, ids([-30 * DAY, -30 * DAY - 1, -40 * DAY]));
     assert_eq!(bank.calls.lock().last().unwrap().0.as_deref(), Some("1"), "one account is requested alone");
 
-    let empty = Span { from: span.to, to: span.from };
+    let empty = DateFilter { from: span.to, to: span.from };
     let mut walk = world.reads.walk_transactions(&world.caller, Arc::clone(&context), None, empty, at(NOW)).unwrap();
     let calls = bank.calls.lock().len();
     assert_eq!(page(&world, &mut walk).await.unwrap(), (vec![], false));
@@ -114,10 +114,10 @@ async fn other_accounts_and_categories_are_rejected() {
     let (banking, brokerage) = (world.connection(&bank, &["1"]), world.connection(&broker, &["1"]));
     let transactions = |context: &Arc<ConnectionContext>, account_id| {
         let context = Arc::clone(context);
-        world.reads.walk_transactions(&world.caller, context, account_id, Span::default(), at(NOW)).err()
+        world.reads.walk_transactions(&world.caller, context, account_id, DateFilter::default(), at(NOW)).err()
     };
     let trades = |context: &Arc<ConnectionContext>, account_id| {
-        world.reads.walk_trades(&world.caller, Arc::clone(context), account_id, Span::default()).err()
+        world.reads.walk_trades(&world.caller, Arc::clone(context), account_id, DateFilter::default()).err()
     };
     let unknown = Some(AccountId::new());
     assert!(matches!(transactions(&banking, unknown), Some(ReadError::NotFound)));
@@ -269,11 +269,11 @@ async fn trades_come_account_after_account() {
     assert_eq!(pages, ["0 2 4 6", "failed", "8", "1 3 5 7", "9", ""]);
     assert_eq!(trade_page(&world, &mut walk).await.unwrap(), (vec![], false));
 
-    let span = Span { from: Some(Bound::Instant(at(NOW - 3))), to: Some(Bound::Instant(at(NOW - 1))) };
+    let span = DateFilter { from: Some(Bound::Instant(at(NOW - 3))), to: Some(Bound::Instant(at(NOW - 1))) };
     let account_id = Some(context.accounts[1].id);
     let mut walk = world.reads.walk_trades(&world.caller, Arc::clone(&context), account_id, span).unwrap();
     assert_eq!(trade_page(&world, &mut walk).await.unwrap(), (ids([1, 3]), false));
-    let empty = Span { from: span.to, to: span.from };
+    let empty = DateFilter { from: span.to, to: span.from };
     let mut walk = world.reads.walk_trades(&world.caller, Arc::clone(&context), None, empty).unwrap();
     assert_eq!(trade_page(&world, &mut walk).await.unwrap(), (vec![], false));
 }

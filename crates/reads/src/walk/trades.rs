@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bellbird_domain::{Account, AccountId, Bound, Caller, Span, Trade};
+use bellbird_domain::{Account, AccountId, Bound, Caller, DateFilter, Trade};
 use bellbird_providers::sweep::PAGES_MAX;
 use bellbird_providers::{CallContext, Error, TradePage, TradeQuery};
 use jiff::Timestamp;
@@ -25,7 +25,7 @@ impl Reads {
         caller: &Caller,
         context: Arc<ConnectionContext>,
         account_id: Option<AccountId>,
-        span: Span,
+        span: DateFilter,
     ) -> Result<TradeWalk, ReadError> {
         self.brokerage(&context.connection)?;
         let mut accounts = context.accounts_of(account_id)?.to_vec();
@@ -56,7 +56,7 @@ pub struct TradeWalk {
     accounts: Vec<Account>,
     /// The user's.
     zone: TimeZone,
-    span: Span,
+    span: DateFilter,
     /// Leaves out later rows than this, beside those outside of `span`.
     until: Option<Timestamp>,
     first_page_rows: Option<u32>,
@@ -184,7 +184,7 @@ impl TradeWalk {
     ) -> Result<TradePage, Error> {
         let unavailable = |_| Error::unavailable("the connection cannot be read");
         let provider = self.reads.brokerage(&self.context.connection).map_err(unavailable)?;
-        let queried = Span { to: self.until.map(Bound::Instant).or(self.span.to), ..self.span };
+        let queried = DateFilter { to: self.until.map(Bound::Instant).or(self.span.to), ..self.span };
         let query = TradeQuery { account, span: &queried, zone: &self.zone };
         let rows_max = provider.trades_rows_max();
         let first_page_rows = self.first_page_rows.filter(|_| self.place.row == 0);

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use bellbird_domain::date::DayFinder;
-use bellbird_domain::{AccountId, Bound, Caller, Interval, Span, Transaction};
+use bellbird_domain::{AccountId, Bound, Caller, DateRange, DateFilter, Transaction};
 use bellbird_providers::sweep::PAGES_MAX;
 use bellbird_providers::{CallContext, Cursor, Error, PageRequest, TransactionQuery};
 use jiff::Timestamp;
@@ -27,11 +27,11 @@ impl Reads {
         caller: &Caller,
         context: Arc<ConnectionContext>,
         account_id: Option<AccountId>,
-        span: Span,
+        span: DateFilter,
         now: Timestamp,
     ) -> Result<TransactionWalk, ReadError> {
         self.banking(&context.connection)?;
-        let interval = Interval::resolve(span.from, span.to, now);
+        let interval = DateRange::resolve(span.from, span.to, now);
         let (first, last) = interval.instants(&caller.timezone);
         let is_empty = first > last || context.accounts_of(account_id)?.is_empty();
         Ok(TransactionWalk {
@@ -58,7 +58,7 @@ pub struct TransactionWalk {
     account_id: Option<AccountId>,
     /// The user's.
     zone: TimeZone,
-    interval: Interval,
+    interval: DateRange,
     /// Leaves out later rows than this, beside those outside of `interval`.
     until: Option<Timestamp>,
     first_page_rows: Option<u32>,
@@ -179,7 +179,7 @@ impl TransactionWalk {
         let unavailable = |_| Error::unavailable("the connection cannot be read");
         let provider = self.reads.banking(&self.context.connection).map_err(unavailable)?;
         let accounts = self.context.accounts_of(self.account_id).map_err(unavailable)?;
-        let queried = Interval { to: self.until.map_or(self.interval.to, Bound::Instant), ..self.interval };
+        let queried = DateRange { to: self.until.map_or(self.interval.to, Bound::Instant), ..self.interval };
         let one_account = self.account_id.is_some();
         let query = TransactionQuery { accounts, one_account, interval: &queried, zone: &self.zone };
         let rows_max = provider.page_rows_max();

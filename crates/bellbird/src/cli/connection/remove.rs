@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use bellbird_connections::{Connections, Removal};
 use bellbird_domain::{Account, Connection, ConnectionId};
-use bellbird_requests::views::{AccountView, ConnectionView};
+use bellbird_api::views::{AccountView, ConnectionView};
 use bellbird_storage::{PendingRemoval, Storage};
 use clap::Args;
 use serde::Serialize;

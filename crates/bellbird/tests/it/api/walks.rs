@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{Bound, Caller, KeyId, Span};
+use bellbird_domain::{Bound, Caller, KeyId, DateFilter};
 use bellbird_reads::MergedWalk;
 use bellbird_reads::merged::Position;
 use jiff::tz::TimeZone;
@@ -13,9 +13,9 @@ use crate::support::harness::{App, Person, Setup};
 
 const SPAN: &str = "from=2026-08-01&to=2026-11-20";
 
-fn span() -> Span {
+fn span() -> DateFilter {
     let bound = |text| Some(Bound::parse(text).unwrap());
-    Span { from: bound("2026-08-01"), to: bound("2026-11-20") }
+    DateFilter { from: bound("2026-08-01"), to: bound("2026-11-20") }
 }
 
 fn caller(person: &Person) -> Caller {

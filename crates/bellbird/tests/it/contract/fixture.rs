@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellbird_domain::date::day_of;
 use bellbird_domain::{
-    Account, AccountId, AccountType, Bound, ConnectionId, Currency, Interval, Span, TradeTime, UserId,
+    Account, AccountId, AccountType, Bound, ConnectionId, Currency, DateRange, DateFilter, TradeTime, UserId,
 };
 use bellbird_providers::registry::ProviderSettings;
 use bellbird_providers::{
@@ -48,7 +48,7 @@ pub(super) struct ReadRequest<'a> {
     pub(super) credentials: &'a SecretString,
     /// Exactly one for a brokerage.
     pub(super) accounts: &'a [Account],
-    pub(super) interval: Interval,
+    pub(super) interval: DateRange,
     pub(super) zone: TimeZone,
     /// Rows of a page, if the provider lets the client choose.
     pub(super) size: u32,
@@ -58,7 +58,7 @@ impl<'a> ReadRequest<'a> {
     /// All rows, in pages of this size.
     pub(super) fn all(credentials: &'a SecretString, accounts: &'a [Account], size: u32) -> Self {
         let bound = |day: &str| Bound::Day(day.parse().expect("a day"));
-        let interval = Interval { from: bound("2000-01-01"), to: bound("2030-01-01") };
+        let interval = DateRange { from: bound("2000-01-01"), to: bound("2030-01-01") };
         Self { credentials, accounts, interval, zone: TimeZone::UTC, size }
     }
 }
@@ -93,7 +93,7 @@ impl Row {
     }
 
     /// Whether the row is in the interval, by the rule that callers of an adapter use.
-    pub(super) fn is_inside(&self, interval: &Interval, zone: &TimeZone) -> bool {
+    pub(super) fn is_inside(&self, interval: &DateRange, zone: &TimeZone) -> bool {
         match self.time {
             Time::Posted { instant, day } => {
                 interval.contains(instant, || day.unwrap_or_else(|| day_of(instant, zone)))
@@ -103,8 +103,8 @@ impl Row {
     }
 }
 
-fn span(interval: &Interval) -> Span {
-    Span { from: Some(interval.from), to: Some(interval.to) }
+fn span(interval: &DateRange) -> DateFilter {
+    DateFilter { from: Some(interval.from), to: Some(interval.to) }
 }
 
 /// A read with credentials.

@@ -1,6 +1,6 @@
 //! A read with an interval gives every row inside it, and no row far outside.
 
-use bellbird_domain::{Bound, Interval};
+use bellbird_domain::{Bound, DateRange};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -40,7 +40,7 @@ fn outside() -> [Timestamp; 4] {
 }
 
 /// Days in several zones; and instants at rows, just beside rows, and between two milliseconds.
-fn intervals() -> Vec<(Interval, &'static str)> {
+fn intervals() -> Vec<(DateRange, &'static str)> {
     let mut intervals = Vec::new();
     let day = |text: &str| Bound::Day(text.parse().expect("a day"));
     let at = |text: &str| Bound::Instant(instant(text));
@@ -52,7 +52,7 @@ fn intervals() -> Vec<(Interval, &'static str)> {
             (day(FIRST), at("2026-11-01T03:00:00Z")),
             (at("2026-10-04T03:00:00Z"), day(LAST)),
         ] {
-            intervals.push((Interval { from, to }, zone));
+            intervals.push((DateRange { from, to }, zone));
         }
     }
     for (from, to) in [
@@ -63,7 +63,7 @@ fn intervals() -> Vec<(Interval, &'static str)> {
         ("2026-10-04T00:00:00Z", "2026-10-04T00:00:00Z"),
         ("2026-10-04T03:00:00Z", "2026-10-04T03:00:00Z"),
     ] {
-        intervals.push((Interval { from: at(from), to: at(to) }, "Australia/Sydney"));
+        intervals.push((DateRange { from: at(from), to: at(to) }, "Australia/Sydney"));
     }
     intervals
 }

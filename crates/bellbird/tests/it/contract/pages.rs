@@ -101,7 +101,7 @@ promise! {
             Kind::Brokerage(broker) => {
                 let total = ROWS as u64;
                 for (offset, rows) in [(0, 50), (total - 20, 20), (total, 0), (total + 1_000, 0)] {
-                    let span = bellbird_domain::Span::default();
+                    let span = bellbird_domain::DateFilter::default();
                     let query = bellbird_providers::TradeQuery { account: &account, span: &span, zone: &request.zone };
                     let mut given = 0;
                     let page = broker

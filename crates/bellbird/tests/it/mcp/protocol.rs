@@ -1,6 +1,6 @@
 //! The protocol in both eras, as a client that follows the specification's text speaks it.
 
-use bellbird_requests::AccessSettings;
+use bellbird_api::front::AccessSettings;
 use reqwest::Method;
 use serde_json::{Value, json};
 

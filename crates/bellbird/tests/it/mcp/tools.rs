@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bellbird_domain::Plan;
-use bellbird_requests::AccessSettings;
+use bellbird_api::front::AccessSettings;
 use bigdecimal::BigDecimal;
 use serde_json::{Value, json};
 

@@ -7,26 +7,24 @@ use toml::Table;
 use super::{assert_none, files, has_word, locations, read, root, sources};
 
 /// Who may use whom: ARCHITECTURE.md. `bellbird` and `bellbird-benches` may use all.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 12] = [
-    ("bellbird-api", &[CONNECTIONS, DOMAIN, READS, REQUESTS, SHARED_STATE, STORAGE, WEBHOOKS]),
-    ("bellbird-interop", &[CONNECTIONS, DOMAIN, READS, REQUESTS, SHARED_STATE, STORAGE, WEBHOOKS]),
-    ("bellbird-console", &[CONNECTIONS, DOMAIN, READS, SHARED_STATE, STORAGE]),
-    (REQUESTS, &[CONNECTIONS, DOMAIN, READS, SHARED_STATE, STORAGE]),
-    (CONNECTIONS, &[DOMAIN, PROVIDERS, SHARED_STATE, STORAGE, WEBHOOKS]),
-    (WEBHOOKS, &[DOMAIN, PROVIDERS, SHARED_STATE, STORAGE]),
-    (READS, &[DOMAIN, PROVIDERS, SHARED_STATE, STORAGE]),
-    (PROVIDERS, &[DOMAIN]),
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 11] = [
+    ("bellbird-api", &[CONNECTIONS, DOMAIN, LIMITS, READS, STORAGE, WEBHOOKS]),
+    ("bellbird-interop", &["bellbird-api", CONNECTIONS, DOMAIN, LIMITS, READS, STORAGE, WEBHOOKS]),
+    ("bellbird-console", &[CONNECTIONS, DOMAIN, LIMITS, READS, STORAGE]),
+    (CONNECTIONS, &[DOMAIN, PROVIDERS, LIMITS, STORAGE, WEBHOOKS]),
+    (WEBHOOKS, &[DOMAIN, PROVIDERS, LIMITS, STORAGE]),
+    (READS, &[DOMAIN, PROVIDERS, LIMITS, STORAGE]),
+    (PROVIDERS, &[DOMAIN, LIMITS]),
     (STORAGE, &[DOMAIN]),
-    (SHARED_STATE, &[]),
+    (LIMITS, &[DOMAIN]),
     (DOMAIN, &[]),
     ("bellbird-sandbox", &[]),
 ];
 const CONNECTIONS: &str = "bellbird-connections";
 const DOMAIN: &str = "bellbird-domain";
+const LIMITS: &str = "bellbird-limits";
 const PROVIDERS: &str = "bellbird-providers";
 const READS: &str = "bellbird-reads";
-const REQUESTS: &str = "bellbird-requests";
-const SHARED_STATE: &str = "bellbird-shared-state";
 const STORAGE: &str = "bellbird-storage";
 const WEBHOOKS: &str = "bellbird-webhooks";
 

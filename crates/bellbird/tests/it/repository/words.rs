@@ -104,7 +104,7 @@ const USUAL: [&str; 9] = [
 const QUOTED: [(&str, &str); 19] = [
     // tokio's task-local values and tracing's spans.
     ("crates/api/src/live.rs", "scope"),
-    ("crates/requests/src/access_log.rs", "scope"),
+    ("crates/api/src/front/access_log.rs", "scope"),
     ("crates/bellbird/src/telemetry/json.rs", "scope"),
     ("crates/providers/src/akahu/", "grant"),
     ("crates/providers/src/akahu/", "scope"),

@@ -6,7 +6,7 @@ use bellbird_domain::{
     Account, AccountId, AccountType, Balance, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Currency,
     Decimal,
 };
-use bellbird_requests::{Class, Problem};
+use bellbird_api::front::{Class, Problem};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -128,7 +128,7 @@ async fn balances(asked: &Asked<'_>, accounts: &[Account], connections: &[Connec
                 problems.insert(id, Problem::Reconnect(status.unwrap_or(ConnectionStatus::Invalidated)));
             }
         }
-        Err(error) => other = bellbird_requests::problem::problem_from_read(&error, "Account", ""),
+        Err(error) => other = bellbird_api::front::problem::problem_from_read(&error, "Account", ""),
     }
     let mut missing: BTreeMap<ConnectionId, Missing> = BTreeMap::new();
     for account in accounts.iter().filter(|account| !found.contains_key(&account.id)) {

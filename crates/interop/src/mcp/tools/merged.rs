@@ -1,7 +1,7 @@
 //! What the tools share that list rows of several accounts, newest first: where the answer begins, where it ends, and
 //! how many rows there are.
 
-use bellbird_domain::{AccountId, Bound, Span};
+use bellbird_domain::{AccountId, Bound, DateFilter};
 use bellbird_reads::merged::{ListReport, ListState, MergedWalk, Position, PositionLost};
 use jiff::civil::Date;
 use jiff::{SignedDuration, Timestamp};
@@ -137,7 +137,7 @@ pub(super) async fn answer<T: AnswerRow>(
 }
 
 /// Whether all rows of a range are counted for the first answer. `default` is the length of a range without `from`.
-pub(super) fn is_counted(span: &Span, asked_at: Timestamp, default: Option<SignedDuration>) -> bool {
+pub(super) fn is_counted(span: &DateFilter, asked_at: Timestamp, default: Option<SignedDuration>) -> bool {
     let start = |bound: Bound| match bound {
         Bound::Instant(instant) => instant,
         Bound::Day(day) => start_of(day),
@@ -197,7 +197,7 @@ mod tests {
             (bound("2020-01-01"), bound("2030-02-01"), month, false),
             (None, bound("2000-01-01"), month, true),
         ] {
-            assert_eq!(is_counted(&Span { from, to }, asked_at, default), expected, "{from:?} {to:?}");
+            assert_eq!(is_counted(&DateFilter { from, to }, asked_at, default), expected, "{from:?} {to:?}");
         }
     }
 }

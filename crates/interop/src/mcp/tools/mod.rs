@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use bellbird_domain::date::DEFAULT_RANGE;
 use bellbird_domain::{
-    Account, AccountId, Caller, Category, ConnectionCategory, ConnectionId, Decimal, Direction, Span,
+    Account, AccountId, Caller, Category, ConnectionCategory, ConnectionId, Decimal, Direction, DateFilter,
 };
 use bellbird_reads::{CallContext, ConnectionContext, ReadError, TransactionFilter};
-use bellbird_requests::problem::problem_from_read;
-use bellbird_requests::{Class, LivePermit, Problem};
+use bellbird_api::front::problem::problem_from_read;
+use bellbird_api::front::{Class, LivePermit, Problem};
 use bellbird_storage::StorageError;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -299,7 +299,7 @@ fn storage(error: StorageError) -> String {
 }
 
 /// The filters and the range of transactions.
-fn read_filter(read: &mut Arguments) -> (TransactionFilter, Span) {
+fn read_filter(read: &mut Arguments) -> (TransactionFilter, DateFilter) {
     let span = read.span();
     let amount = |text: &str| Decimal::parse(text).ok().filter(|amount| !amount.is_negative()).map(Decimal::into_owned);
     let text = read.text("text");

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bellbird_domain::{AccountId, ConnectionCategory, Span};
+use bellbird_domain::{AccountId, ConnectionCategory, DateFilter};
 use bellbird_reads::summary::{Group, GroupTotals, Summary};
 use bellbird_reads::{ReadError, TransactionFilter};
-use bellbird_requests::Class;
+use bellbird_api::front::Class;
 use futures_util::stream::{self, StreamExt as _};
 use jiff::civil::Date;
 use parking_lot::Mutex;
@@ -51,7 +51,7 @@ enum End {
 struct Reading<'a> {
     asked: &'a Asked<'a>,
     filter: &'a TransactionFilter,
-    span: Span,
+    span: DateFilter,
     summary: &'a Mutex<Summary>,
     rows_read: &'a AtomicU64,
     stop_at: Instant,

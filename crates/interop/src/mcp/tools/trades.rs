@@ -2,7 +2,7 @@
 
 use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Trade, TradeType};
 use bellbird_reads::merged::MergedWalk;
-use bellbird_requests::Class;
+use bellbird_api::front::Class;
 use serde::Serialize;
 use serde_json::{Map, Value};
 

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::pagination::Pagination;
-use crate::json::{write_json, write_string};
+use crate::front::json::{write_json, write_string};
 
 /// A posted bank transaction. Pending transactions are never returned.
 #[derive(Serialize, ToSchema)]

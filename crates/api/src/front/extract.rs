@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use bellbird_domain::{Caller, KeyId};
-use bellbird_shared_state::Permit;
+use bellbird_limits::Permit;
 use http::request::Parts;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use crate::params;
-use crate::problem::Problem;
+use crate::front::params;
+use crate::front::problem::Problem;
 
 tokio::task_local! {
     /// The id of the request that this task answers.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bellbird_domain::{AccountId, Caller, ConnectionCategory, ConnectionId};
 use bellbird_reads::{ConnectionContext, ReadError};
 
-use crate::access::Access;
-use crate::params::Id;
-use crate::problem::{Problem, problem_from_read};
+use crate::front::access::Access;
+use crate::front::params::Id;
+use crate::front::problem::{Problem, problem_from_read};
 
 /// Maps a failed read to an HTTP error. `category` is the category that the endpoint needs.
 #[must_use]

@@ -7,8 +7,8 @@ use axum::extract::ConnectInfo;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::{ApiKey, Caller};
-use bellbird_shared_state::client_address::{client_address, rate_limit_key};
-use bellbird_shared_state::gcra;
+use bellbird_limits::client_address::{client_address, rate_limit_key};
+use bellbird_limits::gcra;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -16,9 +16,9 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::SemaphorePermit;
 use tracing::Instrument as _;
 
-use crate::access::Access;
-use crate::problem::Problem;
-use crate::routes::Credentials;
+use crate::front::access::Access;
+use crate::front::problem::Problem;
+use crate::front::routes::Credentials;
 
 /// One write a minute for each key, not one for each request. The last-used time is exact to a minute.
 const LAST_USED_WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);

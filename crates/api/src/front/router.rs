@@ -13,11 +13,11 @@ use tower::util::option_layer;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-use crate::access::Access;
-use crate::access_log::{Panicked, access_log};
-use crate::guard::{Guard, guard};
-use crate::problem::Problem;
-use crate::routes::{Door, Doors};
+use crate::front::access::Access;
+use crate::front::access_log::{Panicked, access_log};
+use crate::front::guard::{Guard, guard};
+use crate::front::problem::Problem;
+use crate::front::routes::{Door, Doors};
 
 /// What a page sends with a message of MCP.
 const MCP_HEADERS: [&str; 3] = ["mcp-protocol-version", "mcp-method", "mcp-name"];

@@ -1,5 +1,5 @@
 //! What every request to the API listener shares: the guard with keys, limits and plans, the access log, query
-//! parameters, errors, and the JSON bodies of `/v1`.
+//! parameters and errors.
 //!
 //! A [`Door`] is a set of paths that speaks one protocol. [`router`] puts the same layers around all doors.
 
@@ -15,7 +15,6 @@ mod params_schema;
 pub mod problem;
 mod router;
 pub mod routes;
-pub mod views;
 
 pub use access::{Access, AccessSettings};
 pub use extract::{Admitted, LivePermit};

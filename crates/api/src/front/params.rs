@@ -15,7 +15,7 @@ use serde::de::{
     self, Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor,
 };
 
-use crate::problem::Problem;
+use crate::front::problem::Problem;
 
 /// Maximum number of account ids in one request.
 pub const ACCOUNT_IDS_MAX: usize = 100;

@@ -1,15 +1,13 @@
-//! State that lives between requests, in memory: expiring maps, rate limits, concurrency limits, single flight, and the
-//! clock. A restart may lose all of it.
+//! What bounds and shares work between requests, in memory: rate limits, concurrency limits, single flight, expiring
+//! maps. A restart may lose all of it.
 
 pub mod client_address;
-pub mod clock;
 pub mod expiring;
 pub mod gcra;
 pub mod in_flight;
 pub mod rate_limit;
 pub mod single_flight;
 
-pub use clock::Clock;
 pub use expiring::Expiring;
 pub use in_flight::{InFlight, Permit};
 pub use rate_limit::RateLimiter;

@@ -7,8 +7,9 @@ use std::time::Duration;
 use bellbird_connections::Connections;
 use bellbird_domain::{Caller, KeyId};
 use bellbird_reads::{CallContext, Reads};
-use bellbird_shared_state::client_address::Network;
-use bellbird_shared_state::{Clock, Expiring, InFlight, RateLimiter};
+use bellbird_limits::client_address::Network;
+use bellbird_domain::Clock;
+use bellbird_limits::{Expiring, InFlight, RateLimiter};
 use bellbird_storage::Storage;
 use tokio::sync::Semaphore;
 

@@ -7,7 +7,7 @@ use axum::response::Response;
 use http::Method;
 use metrics::{Counter, Histogram};
 
-use crate::problem::Problem;
+use crate::front::problem::Problem;
 
 /// A set of paths that speaks one protocol.
 pub struct Door {

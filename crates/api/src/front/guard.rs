@@ -9,18 +9,18 @@ use axum::middleware::Next;
 use axum::response::Response;
 use bellbird_domain::{Account, Caller, KeyId, Plan};
 use bellbird_reads::ConnectionContext;
-use bellbird_shared_state::gcra::{self, Decision};
-use bellbird_shared_state::{InFlight, Permit, RateLimiter};
+use bellbird_limits::gcra::{self, Decision};
+use bellbird_limits::{InFlight, Permit, RateLimiter};
 use http::HeaderValue;
 use http::header::HeaderName;
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 
-use crate::access::Access;
-use crate::extract::{Admitted, AuthenticatedKey, LivePermit};
-use crate::live::problem_for_category;
-use crate::problem::Problem;
-use crate::routes::{Class, Doors};
+use crate::front::access::Access;
+use crate::front::extract::{Admitted, AuthenticatedKey, LivePermit};
+use crate::front::live::problem_for_category;
+use crate::front::problem::Problem;
+use crate::front::routes::{Class, Doors};
 
 const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");

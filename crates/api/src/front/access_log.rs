@@ -14,9 +14,9 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 use uuid::Uuid;
 
-use crate::extract::{AuthenticatedKey, ProviderCalls, REQUEST_ID, SharedRead};
-use crate::problem::Problem;
-use crate::routes::{Doors, Route};
+use crate::front::extract::{AuthenticatedKey, ProviderCalls, REQUEST_ID, SharedRead};
+use crate::front::problem::Problem;
+use crate::front::routes::{Doors, Route};
 
 /// Limit of path and query together.
 const URI_BYTES_MAX: usize = 16 * 1024;
